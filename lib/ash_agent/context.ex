@@ -737,6 +737,13 @@ defmodule AshAgent.Context do
       when is_integer(first) and is_integer(last) and first > 0 and last >= first,
       do: View.keep_iteration_range(context, first, last, opts)
 
+  @doc "Hides iterations, also those of the current turn, see `AshAgent.Context.View.hide_iterations/3`."
+  @doc since: "0.1.0", group: "View and budget"
+  @spec hide_iterations(t(), Range.t() | pos_integer(), keyword()) :: t()
+  def hide_iterations(%__MODULE__{} = context, range, opts \\ [])
+      when is_integer(range) or is_struct(range, Range),
+      do: View.hide_iterations(context, range, opts)
+
   @doc "Hides a range of iterations, or shows a summary instead, see `AshAgent.Context.View.compact/3`."
   @doc since: "0.1.0", group: "View and budget"
   @spec compact(t(), strategy(), keyword()) :: {:ok, t(), View.compaction()} | {:error, Error.t()}

@@ -86,6 +86,7 @@ defmodule AshAgent.Context.Native do
     context_keep_last: 3,
     context_remove_old: 3,
     context_range: 4,
+    context_hide: 4,
     context_compactable: 5,
     context_messages_between: 3,
     context_drop_range: 4,
@@ -143,6 +144,13 @@ defmodule AshAgent.Context.Native do
     trace_atif: 3,
     trace_otlp: 3,
     trace_print: 3,
+    answer_type: 1,
+    answer_read: 3,
+    answer_check: 3,
+    answer_partial: 3,
+    answer_follow: 4,
+    answer_constrain: 5,
+    answer_schema: 1,
     json_decode: 1,
     json_encode: 1,
     terms_encode: 1,
@@ -193,7 +201,8 @@ defmodule AshAgent.Context.Native do
     context_usage: 1,
     context_iteration_usage: 2,
     context_summary_of: 2,
-    response_new: 1
+    response_new: 1,
+    answer_follow_new: 0
   ]
 
   for {name, arity} <- constant do

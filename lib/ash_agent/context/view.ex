@@ -197,6 +197,32 @@ defmodule AshAgent.Context.View do
     do: ref |> Native.context_range(first, last, Options.time!(opts)) |> Reply.put!(context)
 
   @doc """
+  Hides iterations, also those of the current turn, and returns the new context.
+
+  `range` is a range of numbers or one number. A summary that reaches out of the range stays. `expand/3` shows them again. Takes the option
+  `:at` as `AshAgent.Context.put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` if the range has the
+  current iteration and calls are pending in it.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.hide_iterations(1) |> Context.to_messages()
+      [%{role: :user, content: "Two"}]
+  """
+  @doc since: "0.1.0"
+  @spec hide_iterations(context, Range.t() | pos_integer(), keyword()) :: context
+        when context: Reply.handle()
+  def hide_iterations(context, range, opts \\ [])
+
+  def hide_iterations(context, number, opts) when is_integer(number) and number > 0,
+    do: hide_iterations(context, number..number, opts)
+
+  def hide_iterations(%{ref: ref} = context, %Range{first: first, last: last}, opts)
+      when first > 0 and last >= first,
+      do: ref |> Native.context_hide(first, last, Options.time!(opts)) |> Reply.put!(context)
+
+  @doc """
   Compacts the view, and returns `{:ok, context, info}` or `{:error, error}`.
 
   The view shows the summary instead of the iterations, as a user message with `metadata: %{summary: %{first: first, last:

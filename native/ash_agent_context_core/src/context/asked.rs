@@ -289,7 +289,10 @@ pub(crate) fn hash_fields(fields: Value) -> Value {
     };
     let entries = fields.into_entries().into_iter().map(|(key, value)| {
         let value = match value {
-            Value::Map(body) if key.as_name() == Some("body") => Value::Map(hash_values(body)),
+            Value::Map(body) if key.as_name() == Some("body") => {
+                Value::Map(hash_values(body, |_| true))
+            }
+            Value::Map(other) => Value::Map(hash_values(other, is_nested)),
             value => value,
         };
         (key, value)
@@ -316,10 +319,18 @@ pub(crate) fn hash_tools(tools: Value) -> Value {
     Value::List(hashed.collect())
 }
 
-fn hash_values(map: Map) -> Map {
+fn hash_values(map: Map, is_hashed: impl Fn(&Value) -> bool) -> Map {
     let entries = map.into_entries().into_iter();
-    let hashed = entries.map(|(key, value)| (key, digest_value(&value)));
+    let hashed = entries.map(|(key, value)| match is_hashed(&value) {
+        true => (key, digest_value(&value)),
+        false => (key, value),
+    });
     Map::new(hashed.collect::<Vec<_>>())
+}
+
+/// Tells whether a value could hold what an application says, such as a schema.
+const fn is_nested(value: &Value) -> bool {
+    matches!(value, Value::Map(_) | Value::List(_))
 }
 
 fn digest_value(value: &Value) -> Value {

@@ -69,7 +69,8 @@ defmodule AshAgent.LLM do
   Answers the conversation.
 
   `opts` are the model's own options, and from the runtime `:tools` (a list of
-  `%{name: string, description: string | nil, parameters: schema}`), `:timeout` (the milliseconds that are left), and
+  `%{name: string, description: string | nil, parameters: schema}`), `:timeout` (the milliseconds that are left), for the clients of this
+  package `:output` (the fields of a request that ask for a typed answer), and
   `:on_retry` for modules: a function that a model that tries again calls before it waits, with `%{error: error, attempt: 1, wait: 500}`,
   an `AshAgent.LLM.Error`, which try it was, and the milliseconds. The runtime keeps and tells it.
   """

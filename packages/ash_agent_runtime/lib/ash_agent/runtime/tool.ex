@@ -9,7 +9,7 @@ defmodule AshAgent.Runtime.Tool do
 
     * a function that takes the call's arguments, or the arguments and the tool context
     * `{module, function}` with one of these arities
-    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, and `:repeat`
+    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, `:repeat`, and `:returns`
     * an `AshAgent.Toolbox`
 
   In a list, each element is `{name, definition}`, or a map, struct or toolbox with a `:name`.
@@ -23,6 +23,8 @@ defmodule AshAgent.Runtime.Tool do
       ...> })
       iex> {tool.name, tool.description}
       {"weather", "The weather of a city"}
+
+  `:returns` is a type of `AshAgent.Output`. A result that does not fit it does not reach the model, which reads what is wrong with it instead.
 
   ## Calls that may be repeated
 
@@ -85,6 +87,7 @@ defmodule AshAgent.Runtime.Tool do
               optional(:description) => String.t() | nil,
               optional(:parameters) => map() | nil,
               optional(:repeat) => repeat(),
+              optional(:returns) => AshAgent.Output.spec(),
               optional(atom()) => term()
             }
   @type definitions ::
@@ -116,13 +119,41 @@ defmodule AshAgent.Runtime.Tool do
 
   defp tool(%{name: name} = described, %{function: function} = definition) do
     repeat = definition |> Map.get(:repeat, :never) |> repeat!(name)
-    tool(described, run(function, name), repeat)
+    run = function |> run(name) |> check_result(Map.get(definition, :returns))
+    tool(described, run, repeat)
   end
 
   defp tool(described, function), do: tool(described, run(function, described.name), :never)
 
   defp tool(described, run, repeat),
     do: struct!(__MODULE__, Map.merge(described, %{run: run, repeat: repeat}))
+
+  defp check_result(run, nil), do: run
+
+  defp check_result(run, type) do
+    output = AshAgent.Output.new(type)
+
+    fn arguments, tool_context ->
+      case run.(arguments, tool_context) do
+        {:error, _reason} = failed -> failed
+        {status, term} = result when status in [:ok, :halt] -> check_term(output, term, result)
+        term -> check_term(output, term, term)
+      end
+    end
+  end
+
+  # The term itself is what the conversation keeps. Of a value alone, its schema is an object with it.
+  defp check_term(output, term, result) do
+    term = if output.wrapped?, do: %{"value" => term}, else: term
+
+    case AshAgent.Output.check(output, term, strict: true) do
+      {:ok, _value, _repairs} ->
+        result
+
+      {:error, error} ->
+        {:error, "the tool's result does not fit its schema: " <> Enum.join(error.lines, "; ")}
+    end
+  end
 
   defp repeat!(repeat, _name) when repeat in [:safe, :never], do: repeat
   defp repeat!({:ask, function} = repeat, _name) when is_function(function, 2), do: repeat
