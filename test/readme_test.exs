@@ -23,6 +23,15 @@ defmodule ReadmeTest do
            ]
   end
 
+  test "each guide begins with what its reader can do afterwards" do
+    for pattern <- ~w(guides/*.md packages/*/guides/*.md), page <- Path.wildcard(pattern) do
+      [opening | _] = page |> File.read!() |> String.split("\n## ", parts: 2)
+
+      assert opening =~ ~r/\b[Yy]ou (?:can|will|know)\b/,
+             "#{page} does not say what its reader can do afterwards"
+    end
+  end
+
   test "every link of the pages leads to a file" do
     for pattern <- ~w(*.md guides/* packages/*/*.md packages/*/guides/*),
         page <- Path.wildcard(pattern),

@@ -33,7 +33,7 @@ defmodule AshAgentRuntime.MixProject do
       name: "AshAgent Runtime",
       description: description(),
       package: package(),
-      docs: docs()
+      docs: &docs/0
     ]
   end
 
@@ -109,9 +109,17 @@ defmodule AshAgentRuntime.MixProject do
         do: {name, url}
   end
 
+  defp source_url(nil), do: nil
+  defp source_url(url), do: "#{url}/blob/v#{@version}/packages/ash_agent_runtime/%{path}#L%{line}"
+
   defp docs do
+    Code.require_file("../../doc_links.exs", __DIR__)
+
     [
       main: "readme",
+      markdown_processor: AshAgent.DocLinks,
+      # Where the sources are is known when they are published.
+      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL")),
       source_ref: "v#{@version}",
       extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
       groups_for_extras: [Guides: ~r"guides/"],
