@@ -535,7 +535,7 @@ if groups != [] do
     "Input tokens at 0.1 (read) and 1.25 (written) of their price, beside sending everything. Whether the task is solved is not measured."
 
   File.write!(
-    Path.join(__DIR__, "policies.svg"),
+    Path.join(__DIR__, "../assets/policies.svg"),
     Chart.bars("What a run costs, by when old tool results are cleared", note, groups)
   )
 end
