@@ -171,7 +171,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
         File.mkdir_p!(ebin)
 
         for path <- Path.wildcard("#{@built}/lib/#{name}/ebin/*"),
-            not String.starts_with?(Path.basename(path), "Elixir.MyApp"),
+            not String.contains?(Path.basename(path), "MyApp."),
             do: File.ln_s!(Path.expand(path), Path.join(ebin, Path.basename(path)))
 
         priv = Path.expand("#{@built}/lib/#{name}/priv")

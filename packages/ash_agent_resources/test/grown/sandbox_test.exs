@@ -22,6 +22,15 @@ if Code.ensure_loaded?(MyApp.DataCase) do
         end
       end
 
+      test "await_turns waits for all that the test has begun, and what it tells others" do
+        opts = [actor: user("ann"), tenant: "acme"]
+        chat = Conversation.start!(%{}, opts)
+        MyApp.Heard.listen(chat.id)
+        Conversation.say!(chat, "Hi", %{wait: false}, opts)
+        AshAgent.Conversation.await_turns(self())
+        assert_received {:heard, :delta, %{ended: :answered}}
+      end
+
       test "assertions take the record of a conversation as it is" do
         call = %{id: "1", name: "note_write", arguments: %{"text" => "x"}}
         opts = [actor: user("ann"), tenant: "acme", context: answers([%{tool_calls: [call]}])]
