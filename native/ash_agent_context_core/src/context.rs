@@ -2,6 +2,7 @@
 
 pub mod asked;
 pub(crate) mod block;
+pub(crate) mod claims;
 pub mod cost;
 pub mod differing;
 pub(crate) mod facts;
