@@ -2,6 +2,8 @@
 
 pub mod asked;
 pub(crate) mod block;
+pub mod cache;
+pub mod cause;
 pub(crate) mod claims;
 pub mod cost;
 pub mod differing;
@@ -11,6 +13,7 @@ pub mod pins;
 pub mod prompt;
 pub mod recall;
 pub mod receipt;
+pub mod rent;
 pub(crate) mod said;
 pub mod shown;
 pub mod tokens;
@@ -545,12 +548,9 @@ impl Context {
             Value::List(_) => Some(tools),
             _ => return Err(wrong("tools", "a list of tools")),
         };
-        let number = match self.is_closed() {
-            true => self.current_iteration().saturating_add(1),
-            false => self.current_iteration(),
-        };
         let mut next = self.clone();
-        next.asked.note_request(number, [fields, tools]);
+        next.asked
+            .note_request(self.next_number(), [fields, tools, None, None]);
         next.weigh_view();
         Ok(next)
     }

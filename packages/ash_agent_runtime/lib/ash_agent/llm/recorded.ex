@@ -37,8 +37,8 @@ defmodule AshAgent.LLM.Recorded do
 
   Keys, organisations and users are kept out of a cassette: of the headers, only the content type and `retry-after` do, and in bodies
   the key of the client, texts that look like keys of providers, and the fields that name a user are replaced by asterisks, as is
-  what the option `:scrub` names. A test that depends on such a text cannot be played. Bedrock's streams are binary: in them only the client's
-  key is replaced, so look through such a cassette before you commit it.
+  what the option `:scrub` names, also where a streamed answer has it in several events. A test that depends on such a text cannot be played.
+  Bedrock's streams are binary and not read easily in a review; the same is replaced in them.
 
   ## Limits
 

@@ -158,27 +158,4 @@ defmodule AshAgent.Test.EvalReport do
         {:error, "it does not have the results of an evaluation"}
     end
   end
-
-  @doc "Returns an attempt as a line of JSON, with the hash of its case."
-  def encode_attempt(attempt, hash), do: JSON.encode(Map.put(attempt, :hash, hash)) <> "\n"
-
-  @doc "Returns the attempts of such lines whose cases are still the same. The last line may have been cut."
-  def decode_attempts(text, hashes) do
-    for line <- String.split(text, "\n", trim: true),
-        {:ok, %{"case" => id, "hash" => hash, "repetition" => repetition} = read} <- [
-          JSON.decode(line)
-        ],
-        hashes[id] == hash do
-      %{
-        case: id,
-        repetition: repetition,
-        score: read["score"],
-        passed: read["passed"],
-        words: read["words"],
-        tokens: read["tokens"],
-        cost: read["cost"],
-        ms: read["ms"]
-      }
-    end
-  end
 end

@@ -11,8 +11,8 @@ defmodule Mix.Tasks.AshAgent.Eval do
   The last expression of FILE is the evaluation, see `AshAgent.Test.Eval`. The application is started first.
 
   Results are written beside FILE, here to `evals/refund.results.json`, and compared with those that were there before: cases that
-  turned are named. Each attempt is kept as it ends, in `evals/refund.partial.jsonl`. If the run is interrupted, the next one
-  goes on from there; attempts of cases that have changed since run again.
+  turned are named. Each attempt is kept as it ends, in `evals/refund.partial.jsonl` or, with its conversation, in a store. If the run is
+  interrupted, the next one goes on from there; attempts of cases that have changed since run again.
 
   The exit status is 1 if a case that passed before fails now, or if `--fail-under` is not reached, so that CI can use it.
 
@@ -24,6 +24,9 @@ defmodule Mix.Tasks.AshAgent.Eval do
     * `--against FILE` - the results to compare with. Defaults to those that are replaced.
     * `--fail-under RATE` - the least pass^1 of all cases together.
     * `--conversations FOLDER` - writes the conversations of attempts that did not pass there, for `mix ash_agent.trace`.
+    * `--store STORE` - keeps the attempts in this store instead of a file, until all have ended, so that the run may go on on another
+      machine: the path of a SQLite file, which need not be there, or what `mix ash_agent.trace` takes. They are found by the name of FILE, and by
+      `mix ash_agent.trace` by their ids, `ash_agent_eval/...`.
     * `--json` - prints the results as JSON.
     * `--fresh` - does not go on with an interrupted run.
   """
@@ -32,7 +35,9 @@ defmodule Mix.Tasks.AshAgent.Eval do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Test.{Eval, EvalReport}
+  alias AshAgent.Store
+  alias AshAgent.Test.{Eval, EvalAttempts, EvalReport}
+  alias Mix.AshAgent.Sources
 
   @requirements ["app.config"]
 
@@ -44,12 +49,13 @@ defmodule Mix.Tasks.AshAgent.Eval do
     against: :string,
     fail_under: :float,
     conversations: :string,
+    store: :string,
     json: :boolean,
     fresh: :boolean
   ]
 
   @usage "usage: mix ash_agent.eval FILE.exs, with [--repetitions NUMBER] [--concurrency NUMBER] [--only ID] [--out FILE] " <>
-           "[--against FILE] [--fail-under RATE] [--conversations FOLDER] [--json] [--fresh]"
+           "[--against FILE] [--fail-under RATE] [--conversations FOLDER] [--store STORE] [--json] [--fresh]"
 
   @impl true
   def run(args) do
@@ -72,18 +78,15 @@ defmodule Mix.Tasks.AshAgent.Eval do
     evaluation = select(evaluation, Keyword.get_values(opts, :only))
 
     # Attempts at chosen cases are neither kept nor taken.
-    partial =
-      if Keyword.get_values(opts, :only) == [], do: Path.rootname(file) <> ".partial.jsonl"
-
-    if opts[:fresh] && partial, do: File.rm(partial)
-    earlier = read_partial(partial, hashes)
+    place = if Keyword.get_values(opts, :only) == [], do: place(file, opts[:store])
+    if opts[:fresh], do: place |> EvalAttempts.clear() |> Sources.ok!()
+    earlier = place |> EvalAttempts.read(hashes) |> Sources.ok!()
 
     if earlier != [],
       do: Mix.shell().error("goes on after #{length(earlier)} attempts of an interrupted run")
 
     keep = fn attempt, context ->
-      line = EvalReport.encode_attempt(attempt, hashes[attempt.case])
-      if partial, do: File.write!(partial, line, [:append])
+      place |> EvalAttempts.keep(attempt, hashes[attempt.case], context) |> Sources.ok!()
       keep_conversation(attempt, context, opts[:conversations])
     end
 
@@ -93,7 +96,7 @@ defmodule Mix.Tasks.AshAgent.Eval do
 
     if state == :stopped,
       do: Mix.shell().error("stopped at :max_cost; the next run goes on from here"),
-      else: finish(partial, report, attempts, file, opts)
+      else: finish(place, report, attempts, file, opts)
 
     exit_status(report, before, opts)
   end
@@ -136,15 +139,6 @@ defmodule Mix.Tasks.AshAgent.Eval do
   defp hash(one) do
     bytes = :erlang.term_to_binary(one, [:deterministic])
     :crypto.hash(:sha256, bytes) |> binary_part(0, 12) |> Base.url_encode64()
-  end
-
-  defp read_partial(nil, _hashes), do: []
-
-  defp read_partial(path, hashes) do
-    case File.read(path) do
-      {:ok, text} -> EvalReport.decode_attempts(text, hashes)
-      {:error, _none} -> []
-    end
   end
 
   defp read_before(file, opts) do
@@ -192,10 +186,20 @@ defmodule Mix.Tasks.AshAgent.Eval do
 
   defp finish(nil, _report, _attempts, _file, _opts), do: :ok
 
-  defp finish(partial, report, attempts, file, opts) do
+  defp finish(place, report, attempts, file, opts) do
     File.write!(out(file, opts), EvalReport.encode(Path.basename(file), report, attempts))
-    File.rm(partial)
+    place |> EvalAttempts.clear() |> Sources.ok!()
   end
+
+  defp place(file, nil), do: {:file, Path.rootname(file) <> ".partial.jsonl"}
+
+  defp place(file, text) do
+    new_file? = not Sources.store?(text) and not File.exists?(text)
+    store = if new_file?, do: Sources.ok!(Store.SQLite.open(text)), else: open(text)
+    {:store, store, Path.basename(file)}
+  end
+
+  defp open(text), do: Sources.open_store(text, "--store ")
 
   defp exit_status({rows, total}, before, opts) do
     worse = if before, do: EvalReport.turned(rows, before).worse, else: []

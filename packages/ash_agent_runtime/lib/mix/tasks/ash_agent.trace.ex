@@ -34,8 +34,9 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
   use Mix.Task
 
-  alias AshAgent.{ChatContext, Context, Prices, Store, Trace}
+  alias AshAgent.{ChatContext, Context, Prices, Trace}
   alias AshAgent.Trace.Stored
+  alias Mix.AshAgent.Sources
 
   @requirements ["app.config"]
 
@@ -69,7 +70,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
   defp show_file(_file, %{store: _}), do: Mix.raise("expected FILE or --store; #{@usage}")
 
   defp show_file(file, opts) do
-    shown = read(file, opts)
+    shown = Sources.read_file(file, Sources.provider(opts[:from]))
 
     case page(opts, Path.rootname(file)) do
       nil -> print(shown, opts)
@@ -78,21 +79,31 @@ defmodule Mix.Tasks.AshAgent.Trace do
   end
 
   defp show_stored(%{store: store, id: id} = opts) do
-    store = open_store(store)
+    store = Sources.open_store(store, "--store ")
 
     case page(opts, Path.basename(id)) do
       nil ->
-        store |> Stored.print(id, print_options(opts)) |> ok!(id)
+        store |> Stored.print(id, print_options(opts)) |> Sources.ok!(id)
 
       page ->
         children = [children: opts[:children] == true]
-        store |> Stored.to_html(id, children ++ html(opts)) |> ok!(id) |> write(page, opts)
+
+        store
+        |> Stored.to_html(id, children ++ html(opts))
+        |> Sources.ok!(id)
+        |> write(page, opts)
     end
   end
 
   defp show_stored(%{store: store} = opts) do
     limit = opts[:limit] || 20
-    rows = store |> open_store() |> Stored.list([limit: limit] ++ prices(opts)) |> ok!(nil)
+
+    rows =
+      store
+      |> Sources.open_store("--store ")
+      |> Stored.list([limit: limit] ++ prices(opts))
+      |> Sources.ok!()
+
     for row <- rows, do: Mix.shell().info(line(row))
   end
 
@@ -112,7 +123,8 @@ defmodule Mix.Tasks.AshAgent.Trace do
   defp page(_opts, _name), do: nil
 
   defp html(opts),
-    do: [request: provider(opts[:request]), masked: opts[:unmasked] != true] ++ prices(opts)
+    do:
+      [request: Sources.provider(opts[:request]), masked: opts[:unmasked] != true] ++ prices(opts)
 
   defp prices(%{prices: file}) do
     case Prices.read(file) do
@@ -130,72 +142,6 @@ defmodule Mix.Tasks.AshAgent.Trace do
     [limit: limit, masked: opts[:unmasked] != true] ++ width
   end
 
-  ## Stores
-
-  defp open_store(text) do
-    cond do
-      text =~ ~r{\Apostgres(ql)?://} -> open_postgres(URI.parse(text))
-      text =~ ~r/\A[A-Z][\w.]*\z/ -> open_module(text)
-      File.regular?(text) -> ok!(Store.SQLite.open(text), nil)
-      true -> Mix.raise("--store #{text}: there is no such file, repository or function")
-    end
-  end
-
-  # The address has a password, and is never shown.
-  defp open_postgres(uri) do
-    unless Code.ensure_loaded?(Postgrex),
-      do:
-        Mix.raise(
-          "an address of PostgreSQL needs Postgrex; name a repository of your application instead"
-        )
-
-    {:ok, _apps} = Application.ensure_all_started(:postgrex)
-    [user | password] = String.split(uri.userinfo || "postgres", ":", parts: 2)
-
-    opts = [
-      hostname: uri.host,
-      port: uri.port || 5432,
-      username: URI.decode(user),
-      password: password |> List.first() |> then(&(&1 && URI.decode(&1))),
-      database: String.trim_leading(uri.path || "", "/")
-    ]
-
-    {:ok, connection} = apply(Postgrex, :start_link, [opts])
-    Store.Postgres.new({Postgrex, connection})
-  end
-
-  # A repository, or a function that returns a store. Neither makes an atom of a name that does not exist.
-  defp open_module(text) do
-    Mix.Task.run("app.start")
-    parts = String.split(text, ".")
-
-    if module = module(parts), do: Store.Postgres.new(module), else: open_function(parts)
-  end
-
-  defp open_function(parts) do
-    {names, [function]} = Enum.split(parts, -1)
-    module = module(names)
-
-    if module && function in for({name, 0} <- module.module_info(:exports), do: to_string(name)),
-      do: apply(module, String.to_existing_atom(function), []),
-      else: Mix.raise("--store #{Enum.join(parts, ".")}: there is no such repository or function")
-  end
-
-  defp module(names) do
-    module = Module.safe_concat(names)
-    if Code.ensure_loaded?(module), do: module
-  rescue
-    ArgumentError -> nil
-  end
-
-  defp ok!(:ok, _id), do: :ok
-  defp ok!({:ok, value}, _id), do: value
-
-  defp ok!({:error, :not_found}, id),
-    do: Mix.raise("the store has no conversation #{inspect(id)}")
-
-  defp ok!({:error, error}, _id), do: Mix.raise(Exception.message(error))
-
   ## Pages
 
   defp write(html, page, opts) do
@@ -210,13 +156,6 @@ defmodule Mix.Tasks.AshAgent.Trace do
   defp title(%ChatContext{id: id}), do: "Chat #{id}"
   defp title(%Context{} = context), do: "Conversation #{context[:id]}"
 
-  defp provider(nil), do: nil
-
-  defp provider(name) do
-    Enum.find(Context.Requests.providers(), &(Atom.to_string(&1) == name)) ||
-      Mix.raise("a provider is one of #{Enum.join(Context.Requests.providers(), ", ")}")
-  end
-
   defp print(%ChatContext{} = chat, opts), do: print(ChatContext.active(chat).context, opts)
 
   defp print(%Context{} = context, opts), do: Context.print(context, print_options(opts))
@@ -230,45 +169,4 @@ defmodule Mix.Tasks.AshAgent.Trace do
       {command, args} -> System.cmd(command, args ++ [page], stderr_to_stdout: true)
     end
   end
-
-  ## Files
-
-  defp read(file, opts) do
-    with {:ok, text} <- File.read(file),
-         {:ok, document} <- Context.JSON.decode(text),
-         {:ok, shown} <- load(document, provider(opts[:from])) do
-      shown
-    else
-      {:error, reason} when is_atom(reason) ->
-        Mix.raise("#{file} cannot be read: #{:file.format_error(reason)}")
-
-      {:error, error} ->
-        Mix.raise("#{file} is not a stored conversation: #{Exception.message(error)}")
-    end
-  end
-
-  defp load(document, nil), do: load(document)
-
-  defp load(document, provider) do
-    with {:ok, context, _report} <- Context.from_request(document, provider), do: {:ok, context}
-  end
-
-  defp load(%{"branches" => _} = document), do: ChatContext.load(document)
-
-  defp load(%{"schema_version" => _} = document) do
-    with {:ok, context, _report} <- Trace.from_atif(document), do: {:ok, context}
-  end
-
-  defp load(%{"messages" => messages} = document) when is_list(messages) do
-    anthropic? = is_map_key(document, "system") or Enum.any?(messages, &anthropic?/1)
-    load(document, if(anthropic?, do: :anthropic, else: :openai_chat))
-  end
-
-  defp load(document), do: Context.load(document)
-
-  # Both say "messages"; calls and results of Anthropic are parts.
-  defp anthropic?(%{"content" => parts}) when is_list(parts),
-    do: Enum.any?(parts, &match?(%{"type" => type} when type in ["tool_use", "tool_result"], &1))
-
-  defp anthropic?(_message), do: false
 end

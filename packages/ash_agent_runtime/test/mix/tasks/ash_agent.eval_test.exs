@@ -4,6 +4,8 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
+  alias AshAgent.Store
+  alias AshAgent.Test.EvalAttempts
   alias Mix.Tasks.AshAgent.Eval
 
   @moduletag :tmp_dir
@@ -102,34 +104,20 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
     assert errors =~ "pass^1 is 0.5, less than 0.6"
   end
 
-  test "goes on where it was interrupted, but not with cases that changed", %{
-    script: file,
-    tmp_dir: folder
-  } do
-    answer(folder, %{"sum" => "4", "name" => "Ann"})
-    assert {0, _table, _errors} = run([file, "--out", Path.join(folder, "other.json")])
-    [sum, name] = for id <- ["sum", "name"], do: Enum.count(asked(folder), &(&1 == id))
-    assert {sum, name} == {2, 2}
-    File.rm!(Path.join(folder, "asked"))
+  for kind <- [:file, :store] do
+    test "goes on where it was interrupted, but not with cases that changed: #{kind}", %{
+      script: file,
+      tmp_dir: folder
+    } do
+      answer(folder, %{"sum" => "4", "name" => "Ann"})
+      assert {0, _table, _errors} = run([file, "--out", Path.join(folder, "other.json")])
+      [sum, name] = for id <- ["sum", "name"], do: Enum.count(asked(folder), &(&1 == id))
+      assert {sum, name} == {2, 2}
+      File.rm!(Path.join(folder, "asked"))
+      {place, args} = place(unquote(kind), folder)
 
-    # As an interrupted run left it: whole lines, and the last one cut.
-    lines =
+      # As an interrupted run left it.
       for {id, repetition} <- [{"sum", 1}, {"sum", 2}, {"name", 1}] do
-        one =
-          folder
-          |> Path.join("cases.jsonl")
-          |> File.read!()
-          |> String.split("\n")
-          |> Enum.find(&(&1 =~ id))
-          |> JSON.decode!()
-
-        hash =
-          :crypto.hash(:sha256, :erlang.term_to_binary(one, [:deterministic]))
-          |> binary_part(0, 12)
-          |> Base.url_encode64()
-
-        hash = if id == "name", do: "another", else: hash
-
         attempt = %{
           case: id,
           repetition: repetition,
@@ -141,14 +129,70 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
           ms: 1
         }
 
-        AshAgent.Test.EvalReport.encode_attempt(attempt, hash)
+        hash = if id == "name", do: "another", else: hash(folder, id)
+        context = Context.new("Hi") |> Context.add_assistant_message("Hello!")
+        :ok = EvalAttempts.keep(place, attempt, hash, context)
       end
 
-    File.write!(Path.join(folder, "demo.partial.jsonl"), [lines, ~s({"case":"name","repe)])
-    assert {0, table, errors} = run([file])
-    assert errors =~ "goes on after 2 attempts"
-    assert table =~ ~r/sum +2\/2 +1.00 +1.00 +14/
-    assert Enum.sort(asked(folder)) == ["name", "name"]
+      if unquote(kind) == :file,
+        do: File.write!(elem(place, 1), ~s({"case":"name","repe), [:append])
+
+      assert {0, table, errors} = run([file | args])
+      assert errors =~ "goes on after 2 attempts"
+      assert table =~ ~r/sum +2\/2 +1.00 +1.00 +14/
+      assert Enum.sort(asked(folder)) == ["name", "name"]
+      # What has ended is not gone on with.
+      assert EvalAttempts.read(place, %{"sum" => hash(folder, "sum")}) == {:ok, []}
+    end
+  end
+
+  defp place(:file, folder), do: {{:file, Path.join(folder, "demo.partial.jsonl")}, []}
+
+  defp place(:store, folder) do
+    path = Path.join(folder, "attempts.db")
+    {:ok, store} = Store.SQLite.open(path)
+    {{:store, store, "demo.exs"}, ["--store", path]}
+  end
+
+  defp hash(folder, id) do
+    lines = folder |> Path.join("cases.jsonl") |> File.read!() |> String.split("\n")
+    one = lines |> Enum.find(&(&1 =~ id)) |> JSON.decode!()
+
+    :crypto.hash(:sha256, :erlang.term_to_binary(one, [:deterministic]))
+    |> binary_part(0, 12)
+    |> Base.url_encode64()
+  end
+
+  test "an attempt is kept in the store with its conversation until all have ended, those of other evaluations stay",
+       %{script: file, tmp_dir: folder} do
+    {{:store, store, _name}, args} = place(:store, folder)
+    attempt = %{case: "a", repetition: 1, score: 1, passed: true, tokens: 1, cost: 1, ms: 1}
+    context = Context.new("Hi", id: "mine")
+    :ok = EvalAttempts.keep({:store, store, "other.exs"}, attempt, "h", context)
+    # Neither an attempt that comes twice nor one without a conversation is a failure.
+    :ok = EvalAttempts.keep({:store, store, "other.exs"}, attempt, "h", context)
+    :ok = EvalAttempts.keep({:store, store, "other.exs"}, %{attempt | repetition: 2}, "h", nil)
+
+    # What `:max_cost` stops goes on at the next run.
+    File.write!(
+      file,
+      String.replace(
+        File.read!(file),
+        "repetitions: 2",
+        "repetitions: 2, max_cost: 1, concurrency: 1"
+      )
+    )
+
+    answer(folder, %{"sum" => "4", "name" => "Ann"})
+    assert {0, _table, errors} = run([file | args])
+    assert errors =~ "stopped at :max_cost"
+
+    {:ok, %{conversations: kept}} = Store.list(store, metadata: %{"ash_agent_eval" => "demo.exs"})
+    assert [%{id: id} | _] = kept
+    assert {:ok, %{value: context}} = Store.fetch(store, id)
+    assert Context.to_prompt(context) =~ "2 + 2"
+
+    assert {:ok, [_, _]} = EvalAttempts.read({:store, store, "other.exs"}, %{"a" => "h"})
   end
 
   test "takes chosen cases, and writes the conversations that did not pass", %{

@@ -64,18 +64,80 @@ defmodule AshAgent.LLM.Recorded.Scrub do
   defp mask_user(field), do: field
 
   # A secret may be in two pieces, so they are looked through together and cut again where they were.
-  defp scrub_pieces(%{pieces: pieces} = recording, patterns, secrets) do
+  defp scrub_pieces(%{pieces: pieces, headers: headers}, patterns, secrets) do
     bytes = for {_at, piece} <- pieces, into: "", do: piece
+    frames? = frames?(headers)
+    texts = if frames?, do: payloads(bytes, 0, []), else: [{0, byte_size(bytes)}]
 
-    case mask_bytes(bytes, patterns, secrets) do
-      ^bytes -> pieces
-      masked -> recording.headers |> mend(masked) |> cut_again(pieces)
+    masked =
+      bytes
+      |> mask_bytes(secrets)
+      |> replace(texts, &mask_text(&1, patterns, secrets))
+      |> mask_across(texts, patterns, secrets)
+
+    cond do
+      masked == bytes -> pieces
+      frames? -> masked |> mend_frames([]) |> cut_again(pieces)
+      true -> cut_again(masked, pieces)
     end
   end
 
+  defp mask_bytes(bytes, []), do: bytes
+  defp mask_bytes(bytes, secrets), do: String.replace(bytes, secrets, &stars/1)
+
   # Regexes for letters do not read bytes that are not text.
-  defp mask_bytes(bytes, patterns, secrets) do
-    if String.valid?(bytes), do: mask(bytes, patterns, secrets), else: mask(bytes, [], secrets)
+  defp mask_text(text, patterns, secrets) do
+    if String.valid?(text), do: mask(text, patterns, secrets), else: mask(text, [], secrets)
+  end
+
+  # The events of a stream have a secret in parts, as the model says it. So the texts under one key are looked through as if they
+  # were one.
+  @values ~r/"((?:[^"\\]++|\\.)*+)"\s*+:\s*+"((?:[^"\\]++|\\.)*+)"/s
+
+  defp mask_across(bytes, texts, patterns, secrets) do
+    values =
+      for {start, size} <- texts,
+          text = binary_part(bytes, start, size),
+          [_pair, {key, key_size}, {at, value_size}] <- Regex.scan(@values, text, return: :index),
+          do: {binary_part(text, key, key_size), {start + at, value_size}}
+
+    values
+    |> Enum.group_by(&elem(&1, 0), &elem(&1, 1))
+    |> Enum.flat_map(fn {_key, ranges} -> mask_joined(bytes, ranges, patterns, secrets) end)
+    |> Enum.sort()
+    |> then(&replace_each(bytes, &1, 0, []))
+  end
+
+  defp mask_joined(bytes, ranges, patterns, secrets) do
+    joined = for {start, size} <- ranges, into: "", do: binary_part(bytes, start, size)
+
+    case mask_text(joined, patterns, secrets) do
+      ^joined ->
+        []
+
+      masked ->
+        {parts, ""} =
+          Enum.map_reduce(ranges, masked, fn {start, size}, masked ->
+            <<part::binary-size(size), masked::binary>> = masked
+            {{start, part}, masked}
+          end)
+
+        parts
+    end
+  end
+
+  defp replace(bytes, ranges, fun) do
+    parts = for {start, size} <- ranges, do: {start, fun.(binary_part(bytes, start, size))}
+    replace_each(bytes, parts, 0, [])
+  end
+
+  # What is put in has the length of what was there.
+  defp replace_each(bytes, [], at, done),
+    do: IO.iodata_to_binary([done | binary_part(bytes, at, byte_size(bytes) - at)])
+
+  defp replace_each(bytes, [{start, part} | parts], at, done) do
+    done = [done, binary_part(bytes, at, start - at) | part]
+    replace_each(bytes, parts, start + byte_size(part), done)
   end
 
   defp cut_again(bytes, pieces) do
@@ -89,18 +151,32 @@ defmodule AshAgent.LLM.Recorded.Scrub do
     pieces
   end
 
-  # The frames of AWS have sums of their bytes.
-  defp mend(headers, bytes) do
-    if Enum.any?(headers, fn {name, value} ->
-         name == "content-type" and value =~ "vnd.amazon.eventstream"
-       end),
-       do: mend_frames(bytes, []),
-       else: bytes
+  # AWS sends frames: two lengths with their sum, headers, a payload, and a sum of all of it.
+  @prelude 12
+  @sum 4
+
+  defp frames?(headers) do
+    Enum.any?(headers, fn {name, value} ->
+      name == "content-type" and value =~ "vnd.amazon.eventstream"
+    end)
+  end
+
+  # Where the payloads are. A frame that was cut off has none.
+  defp payloads(bytes, at, found) do
+    case bytes do
+      <<_read::binary-size(at), total::32, headers::32, _::binary>>
+      when total >= @prelude + headers + @sum and at + total <= byte_size(bytes) ->
+        range = {at + @prelude + headers, total - @prelude - headers - @sum}
+        payloads(bytes, at + total, [range | found])
+
+      _end ->
+        Enum.reverse(found)
+    end
   end
 
   defp mend_frames(<<total::32, _::binary>> = bytes, mended)
-       when total >= 16 and total <= byte_size(bytes) do
-    content = total - 4
+       when total >= @prelude + @sum and total <= byte_size(bytes) do
+    content = total - @sum
     <<frame::binary-size(content), _sum::32, rest::binary>> = bytes
     mend_frames(rest, [mended | [frame, <<:erlang.crc32(frame)::32>>]])
   end
