@@ -302,7 +302,13 @@ defmodule Lies do
         reduce: %{} do
       counts ->
         {what, doubted?} = check.(what, text)
-        Map.update(counts, what, if(doubted?, do: 1, else: 0), &if(doubted?, do: &1 + 1, else: &1))
+
+        Map.update(
+          counts,
+          what,
+          if(doubted?, do: 1, else: 0),
+          &if(doubted?, do: &1 + 1, else: &1)
+        )
     end
   end
 

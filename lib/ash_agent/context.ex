@@ -67,6 +67,7 @@ defmodule AshAgent.Context do
     Reply,
     Requests,
     Responses,
+    Shortening,
     Storage,
     Tokens
   }
@@ -882,9 +883,10 @@ defmodule AshAgent.Context do
 
   @doc "Shows hidden or summarised iterations again, see `AshAgent.Context.View.expand/3`."
   @doc since: "0.1.0", group: "View and budget"
-  @spec expand(t(), Range.t() | pos_integer() | :all, keyword()) :: t()
+  @spec expand(t(), Range.t() | pos_integer() | :all | Shortening.step(), keyword()) :: t()
   def expand(%__MODULE__{} = context, range, opts \\ [])
-      when range == :all or is_integer(range) or is_struct(range, Range),
+      when range == :all or is_integer(range) or is_struct(range, Range) or
+             is_map_key(range, :kind),
       do: View.expand(context, range, opts)
 
   @doc "Clears old tool results in the view, see `AshAgent.Context.View.clear_tool_results/2`."
@@ -897,6 +899,18 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "View and budget"
   @spec clear_when_due(t(), keyword()) :: {t(), Rent.due() | nil}
   def clear_when_due(%__MODULE__{} = context, opts \\ []), do: Rent.clear_when_due(context, opts)
+
+  @doc "Makes the view of a request that is too long shorter, see `AshAgent.Context.Shortening.shorten/3`."
+  @doc since: "0.1.0", group: "View and budget"
+  @spec shorten(t(), Shortening.cause(), keyword()) :: {t(), Shortening.step() | nil}
+  def shorten(%__MODULE__{} = context, cause, opts \\ [])
+      when cause in [:context_overflow, :window],
+      do: Shortening.shorten(context, cause, opts)
+
+  @doc "Returns the steps by which the view was made shorter, see `AshAgent.Context.Shortening.shortenings/1`."
+  @doc since: "0.1.0", group: "View and budget"
+  @spec shortenings(t()) :: [Shortening.step()]
+  def shortenings(%__MODULE__{} = context), do: Shortening.shortenings(context)
 
   @doc "Limits the text of each tool result in the view, see `AshAgent.Context.View.put_max_result_bytes/3`."
   @doc since: "0.1.0", group: "View and budget"

@@ -15,6 +15,7 @@ pub mod recall;
 pub mod receipt;
 pub mod rent;
 pub(crate) mod said;
+pub mod shorten;
 pub mod shown;
 pub mod tokens;
 pub mod usage;
