@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::log::message::Message;
 use crate::log::part::{Content, PartKind};
-use crate::value::{Size, Value};
+use crate::value::{Map, Size, Value};
 use crate::view::View;
 
 /// Views by the iterations since whose requests they were used; `None` shows the log as it is. One that
@@ -116,6 +116,11 @@ impl Asked {
     pub fn sent_at(&self, number: u64) -> Option<&Value> {
         let [_fields, _tools, _system, sent] = &self.notes;
         sent.0.get(&number).map(|digest| &**digest)
+    }
+
+    /// Notes the fields of an iteration's request.
+    pub fn note_fields(&mut self, number: u64, fields: Map) {
+        self.note_request(number, [Some(Value::Map(fields)), None, None, None]);
     }
 
     /// Notes the digest of what is sent for an iteration.
