@@ -393,7 +393,7 @@ fn read_shortening(node: Node<'_>) -> Result<Shortening, Error> {
     let mut fields = fields(node, "a step by which a view became shorter")?;
     let number = |fields: &mut DocumentFields<'_>, key| {
         let node = fields.take(key).unwrap_or(NIL);
-        at(key, read::read_number(node))
+        at(key, read_number(node))
     };
     let kind = at(keys::KIND, take_name(&mut fields, keys::KIND))?;
     let cause = at(keys::CAUSE, take_name(&mut fields, keys::CAUSE))?;
@@ -401,7 +401,7 @@ fn read_shortening(node: Node<'_>) -> Result<Shortening, Error> {
         .into_iter()
         .find(|one| *one.name() == *kind);
     let cause = Pressure::ALL.into_iter().find(|one| *one.name() == *cause);
-    let before = read_given(&mut fields, keys::ITERATION, read::read_number)?;
+    let before = read_given(&mut fields, keys::ITERATION, read_number)?;
     let calls = read_given(&mut fields, keys::CALLS, read_size)?;
     Ok(Shortening {
         kind: kind.ok_or_else(|| wrong(keys::KIND, "cleared, hidden or summarized"))?,

@@ -292,8 +292,14 @@ defmodule AshAgent.Runtime.RecallTest do
     end
 
     test "is summarised last, if a summariser is given" do
+      hidden =
+        Enum.reduce(1..3, Context.put_recall(long(3), true), fn _step, context ->
+          {shorter, %{}} = Context.shorten(context, :context_overflow)
+          shorter
+        end)
+
       opts = [
-        llm: Scripted.new(too_long(420)),
+        llm: Scripted.new(too_long(Context.count_tokens(hidden, method: :estimate) - 1)),
         tools: [Recall.tool()],
         summarize: fn _messages -> {:ok, "They read a file."} end
       ]
