@@ -82,6 +82,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :clear_when_due} => [context],
       {Context, :shorten} => [context, :window],
       {Context, :account} => [context],
+      {Context, :put_request} => [context, nil, nil],
       {Context, :put_sent} => [context, :anthropic],
       {Context, :forecast} => [context, :anthropic],
       {Context, :pin} => [context, {:iteration, 1}],

@@ -105,6 +105,13 @@ defmodule AshAgent.Runtime.Options do
                 "makes a summary of messages, as in `AshAgent.Context.compact/3`, when a request is still too long after all that can be " <>
                   "recalled is left out. Defaults to no summary. See `AshAgent.Context.Shortening`."
             ],
+            request_notes: [
+              type: {:in, [:whole, :hashes]},
+              default: :whole,
+              doc:
+                "whether the fields of requests and the tools are kept with the conversation, or digests of them, see " <>
+                  "`AshAgent.Context.put_request/4`."
+            ],
             runtime_context: [
               type: :map,
               default: %{},

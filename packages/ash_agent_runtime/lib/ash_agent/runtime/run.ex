@@ -26,6 +26,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `view` - what shapes the context's view, see `AshAgent.Runtime.Shape`
   #   * `prices` - what models cost, and how long their requests may be
   #   * `summarize` - the application's function that summarises messages
+  #   * `request_notes` - `:whole`, or `:hashes` if only digests of what requests ask for are kept
   #   * `next_messages` - returns the messages that came for the running turn
   #
   # The state:
@@ -67,6 +68,7 @@ defmodule AshAgent.Runtime.Run do
                 :view,
                 :prices,
                 :summarize,
+                :request_notes,
                 :next_messages,
                 :journal,
                 :refused,
@@ -131,6 +133,7 @@ defmodule AshAgent.Runtime.Run do
       view: Shape.new(opts),
       prices: opts[:prices] || [],
       summarize: opts[:summarize],
+      request_notes: opts[:request_notes],
       next_messages: within[:steered] || fn -> [] end,
       journal: Journal.new(opts, context, within[:taken] || []),
       events:
