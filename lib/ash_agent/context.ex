@@ -46,7 +46,9 @@ defmodule AshAgent.Context do
   the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
   """
 
-  use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
+  use AshAgent.Arguments,
+    provider: {:in, AshAgent.Context.Requests.providers()},
+    cause: {:in, [:context_overflow, :window]}
 
   alias AshAgent.Context.{Account, Asked, Calls, Enhancer, Error, Failures, Handle, Import}
   alias AshAgent.Context.{Libraries, Log, Native, Options, Pins, Recall, Receipt, Rent, Reply}

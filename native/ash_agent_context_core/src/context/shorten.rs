@@ -172,7 +172,8 @@ impl Context {
         next.change_view(|view| {
             let mut steps = view.shortenings.to_vec();
             let cleared = view.cleared.take();
-            let place = shortening::take_back(&mut steps, cleared.as_deref(), &step);
+            let own = cleared.as_deref().map(|one| (one.iteration, one.calls));
+            let place = shortening::take_back(&mut steps, own, &step);
             let moved = |cleared: Arc<Cleared>| Some(Arc::new(cleared.moved_to(place?)));
             view.cleared = cleared.and_then(moved);
             view.shortenings = steps.into();

@@ -1,7 +1,6 @@
 //! What was left out of a view because a request was too long, and why.
 
 use crate::view::cover::Covers;
-use crate::view::Cleared;
 
 /// Those that a view keeps: the oldest go first.
 const MOST: usize = 50;
@@ -79,15 +78,14 @@ pub(crate) fn add(steps: &[Shortening], step: Shortening) -> Vec<Shortening> {
     kept.iter().copied().chain([step]).collect()
 }
 
-/// Takes back a clearing, and those that came later. Returns the place before which results stay cleared; `None` in it is
+/// Takes back a clearing of what is cleared before a place, and those that came later. Returns the place before which results stay cleared; `None` in it is
 /// none.
 pub(crate) fn take_back(
     steps: &mut Vec<Shortening>,
-    cleared: Option<&Cleared>,
+    cleared: Option<(u64, usize)>,
     step: &Shortening,
 ) -> Option<(u64, usize)> {
-    let own = cleared.map(|cleared| (cleared.iteration, cleared.calls));
-    let place = own.min(step.before);
+    let place = cleared.min(step.before);
     steps.retain(|step| step.kind != ShorteningKind::Cleared || step.before < place);
     place
 }
