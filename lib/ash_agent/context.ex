@@ -774,10 +774,9 @@ defmodule AshAgent.Context do
   @doc "Shows hidden or summarised iterations again, see `AshAgent.Context.View.expand/3`."
   @doc since: "0.1.0", group: "View and budget"
   @spec expand(t(), Range.t() | pos_integer() | :all | Shortening.step(), keyword()) :: t()
-  def expand(%__MODULE__{} = context, range, opts \\ [])
-      when range == :all or is_integer(range) or is_struct(range, Range) or
-             is_map_key(range, :kind),
-      do: View.expand(context, range, opts)
+  def expand(%__MODULE__{} = context, part, opts \\ [])
+      when part == :all or is_integer(part) or is_map(part),
+      do: View.expand(context, part, opts)
 
   @doc "Clears old tool results in the view, see `AshAgent.Context.View.clear_tool_results/2`."
   @doc since: "0.1.0", group: "View and budget"
