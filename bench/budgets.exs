@@ -136,3 +136,41 @@ times = Harness.compare(fn -> Context.encode_request!(trimmed, :openai_chat) end
 IO.puts(
   "body of the trimmed conversation right after: #{us.(times.native)} us; of the whole one: #{us.(times.plain)} us"
 )
+
+# Before and after a request, by what is encoded already: the prompt cache, of 500 answers with a call each.
+usage = %{
+  input_tokens: 10,
+  output_tokens: 1,
+  cache_read_input_tokens: 5_000,
+  cache_creation_input_tokens: 100
+}
+
+now = DateTime.utc_now()
+
+agent =
+  Enum.reduce(1..500, Context.new("Go", system_prompt: "Be brief."), fn n, context ->
+    use = %{type: "tool_use", id: "call_#{n}", name: "look", input: %{}}
+    said = [%{type: "text", text: text.(n, 1024)}, use]
+    body = %{type: "message", model: "m", content: said, usage: usage}
+    {:ok, response} = AshAgent.Response.decode(:anthropic, body)
+    {:ok, context} = Context.add_response(context, response, requested_at: now, at: now)
+    Context.add_tool_results(context, [{"call_#{n}", {:ok, text.(n, 2048)}}])
+  end)
+
+encode = fn -> Context.encode_request!(agent, :anthropic, cache: :auto) end
+encode.()
+{:ok, %{breaks: []}} = Context.forecast(agent, :anthropic, cache: :auto)
+
+for {name, aim, work} <- [
+      {"a forecast", 50, fn -> Context.forecast(agent, :anthropic, cache: :auto) end},
+      {"a note of what is sent", 1, fn -> Context.put_sent(agent, :anthropic, cache: :auto) end},
+      {"whether results are due", nil, fn -> Context.clear_when_due(agent) end},
+      {"an account", nil, fn -> Context.account(agent) end}
+    ] do
+  times = Harness.compare(work, encode, any)
+  aim = if aim, do: "; #{aim} us: #{if times.native < aim, do: "yes", else: "NO"}"
+
+  IO.puts(
+    "#{name} of 1,000 messages: #{us.(times.native)} us, its body #{us.(times.plain)} us#{aim}"
+  )
+end

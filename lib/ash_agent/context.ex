@@ -44,13 +44,25 @@ defmodule AshAgent.Context do
   the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
   """
 
-  alias AshAgent.Context.{Asked, Calls, Enhancer, Error, Failures, Handle, Import, Libraries, Log}
+  alias AshAgent.Context.{
+    Account,
+    Asked,
+    Calls,
+    Enhancer,
+    Error,
+    Failures,
+    Handle,
+    Import,
+    Libraries,
+    Log
+  }
 
   alias AshAgent.Context.{
     Native,
     Options,
     Pins,
     Recall,
+    Rent,
     Receipt,
     Reply,
     Requests,
@@ -572,6 +584,12 @@ defmodule AshAgent.Context do
   def add_token_usage(%__MODULE__{} = context, usage, opts \\ []) when is_map(usage),
     do: Responses.add_token_usage(context, usage, opts)
 
+  @doc "Notes a digest of the next request, see `AshAgent.Context.Asked.put_sent/3`."
+  @doc since: "0.1.0", group: "Requests"
+  @spec put_sent(t(), provider(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def put_sent(%__MODULE__{} = context, provider, opts \\ []) when is_provider(provider),
+    do: Asked.put_sent(context, provider, opts)
+
   @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/3`."
   @doc since: "0.1.0", group: "Write"
   @spec put_request(t(), map() | nil, [map()] | nil) :: t()
@@ -612,6 +630,17 @@ defmodule AshAgent.Context do
   @spec fetch_cost(t(), keyword()) :: {:ok, non_neg_integer()} | {:error, Error.t()}
   def fetch_cost(%__MODULE__{} = context, opts) when is_list(opts),
     do: Responses.fetch_cost(context, opts)
+
+  @doc "Returns what became of each request at the provider's prompt cache, see `AshAgent.Context.Account.account/2`."
+  @doc since: "0.1.0", group: "Responses"
+  @spec account(t(), keyword()) :: Account.t()
+  def account(%__MODULE__{} = context, opts \\ []), do: Account.account(context, opts)
+
+  @doc "Returns what the next request will read from the provider's prompt cache, see `AshAgent.Context.Account.forecast/3`."
+  @doc since: "0.1.0", group: "Requests"
+  @spec forecast(t(), provider(), keyword()) :: {:ok, Account.forecast()} | {:error, Error.t()}
+  def forecast(%__MODULE__{} = context, provider, opts \\ []) when is_provider(provider),
+    do: Account.forecast(context, provider, opts)
 
   @doc "Returns the message part of a provider's request as a map, see `AshAgent.Context.Requests.request/3`."
   @doc since: "0.1.0", group: "Requests"
@@ -863,6 +892,11 @@ defmodule AshAgent.Context do
   @spec clear_tool_results(t(), keyword()) :: t()
   def clear_tool_results(%__MODULE__{} = context, opts \\ []),
     do: View.clear_tool_results(context, opts)
+
+  @doc "Clears old tool results in the view when that is due, see `AshAgent.Context.Rent.clear_when_due/2`."
+  @doc since: "0.1.0", group: "View and budget"
+  @spec clear_when_due(t(), keyword()) :: {t(), Rent.due() | nil}
+  def clear_when_due(%__MODULE__{} = context, opts \\ []), do: Rent.clear_when_due(context, opts)
 
   @doc "Limits the text of each tool result in the view, see `AshAgent.Context.View.put_max_result_bytes/3`."
   @doc since: "0.1.0", group: "View and budget"

@@ -15,6 +15,8 @@ defmodule AshAgent.PublicOptionsTest do
 
   # The code and the documentation of functions of AshAgent.Context stand here, under the same names.
   @parts [
+    Context.Account,
+    Context.Asked,
     Context.Calls,
     Context.Failures,
     Context.Import,
@@ -23,6 +25,7 @@ defmodule AshAgent.PublicOptionsTest do
     Context.Pins,
     Context.Recall,
     Context.Receipt,
+    Context.Rent,
     Context.Requests,
     Context.Responses,
     Context.Storage,
@@ -73,6 +76,10 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :put_recall} => [context, true],
       {Context, :recall} => [context, "1-123"],
       {Context, :receipt} => [context],
+      {Context, :clear_when_due} => [context],
+      {Context, :account} => [context],
+      {Context, :put_sent} => [context, :anthropic],
+      {Context, :forecast} => [context, :anthropic],
       {Context, :pin} => [context, {:iteration, 1}],
       {Context, :unpin} => [context, {:iteration, 1}],
       {Context, :search} => [context, "words"],

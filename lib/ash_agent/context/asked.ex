@@ -9,7 +9,7 @@ defmodule AshAgent.Context.Asked do
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
 
-  alias AshAgent.Context.{Native, Reply}
+  alias AshAgent.Context.{Error, Native, Reply, Requests}
 
   @doc """
   Notes what the request of the current iteration asks for, and returns the new context.
@@ -29,6 +29,30 @@ defmodule AshAgent.Context.Asked do
   @spec put_request(context, map() | nil, [map()] | nil) :: context when context: Reply.handle()
   def put_request(%{ref: ref} = context, asked, tools),
     do: ref |> Native.context_note_request(asked, tools) |> Reply.put!(context)
+
+  @doc """
+  Notes the length and a digest of 61 bits of the next request, and returns `{:ok, context}`, or `{:error, error}` as
+  `AshAgent.Context.request/3` does.
+
+  They are of the system prompt and the messages as they are encoded under the options, without marks for the cache. So it is known later whether
+  a request that is made again from the log is the one that was sent: `AshAgent.Context.account/2` blames the provider for an unread cache only then.
+  `AshAgent.Runtime` does this for the package's clients. Takes the options of `AshAgent.Context.request/3`. If everything is encoded, it costs O(1)
+  for each piece.
+
+  ## Examples
+
+      iex> {:ok, context} = AshAgent.Context.new("Hi") |> AshAgent.Context.put_sent(:anthropic)
+      iex> [%{"sent" => sent}] = AshAgent.Context.dump(context)["iterations"]
+      iex> sent =~ ~r/^[0-9]+-[0-9a-f]{16}$/
+      true
+  """
+  @doc since: "0.1.0"
+  @spec put_sent(context, Requests.provider(), keyword()) :: {:ok, context} | {:error, Error.t()}
+        when context: Reply.handle()
+  def put_sent(%{ref: ref} = context, provider, opts \\ []) do
+    options = Requests.checked_options(provider, opts)
+    ref |> Native.context_note_sent(options) |> Reply.put(context)
+  end
 
   @doc """
   Returns what the request of an iteration asked for, each `nil` where it was not noted, or where no request is known.

@@ -188,6 +188,22 @@ defmodule AshAgent.Context.Enhancer do
     end
   end
 
+  @doc """
+  Checks enhancers and their options without running them, and returns `:ok`.
+
+  Raises `ArgumentError` as `AshAgent.Context.enhance/3` does.
+
+  ## Examples
+
+      iex> AshAgent.Context.Enhancer.check!([{AshAgent.Context.Enhancer.Budget, budget: 8_000}])
+      :ok
+      iex> AshAgent.Context.Enhancer.check!([{AshAgent.Context.Enhancer.Budget, []}])
+      ** (ArgumentError) expected the option :budget, or clear: :rent
+  """
+  @doc since: "0.1.0"
+  @spec check!([t()]) :: :ok
+  def check!(enhancers) when is_list(enhancers), do: Enum.each(enhancers, &prepare!/1)
+
   defp prepare!(function) when is_function(function, 2), do: {function, function}
   defp prepare!(module) when is_atom(module), do: prepare!({module, []})
 

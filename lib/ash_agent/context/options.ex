@@ -240,6 +240,25 @@ defmodule AshAgent.Context.Options do
             doc: "the number of the first iteration that counts."
           ]
         ],
+    forecast:
+      @request ++
+        AshAgent.Prices.schema() ++
+        [at: @time ++ [doc: "when the request will be sent. Defaults to now."]],
+    account:
+      AshAgent.Prices.schema() ++
+        [
+          model: [
+            type: {:or, [:string, nil]},
+            type_doc: "a string",
+            doc:
+              "the model that was asked, where answers name none or one without a price. Defaults to no name."
+          ],
+          since: [
+            type: :pos_integer,
+            default: 1,
+            doc: "the number of the first iteration that counts."
+          ]
+        ],
     count_tokens: [method: [default: :auto] ++ @method],
     fit:
       [
@@ -282,6 +301,37 @@ defmodule AshAgent.Context.Options do
             type_doc: "a UTF-8 string that is not blank",
             doc: "what models read instead."
           ],
+      at: @at
+    ],
+    clear_when_due: [
+      keep: [type: :non_neg_integer, default: 3, doc: "how many of the last results stay."],
+      share: [
+        type: {:custom, &__MODULE__.share?/1},
+        type_doc: "a number from 0 to 10",
+        default: 0.5,
+        doc:
+          "the share of the price of clearing that results have to cost before they are cleared. With 0 they are cleared at once."
+      ],
+      prices:
+        Keyword.put(
+          AshAgent.Prices.schema()[:prices],
+          :doc,
+          "what models cost, see `AshAgent.Prices`. Without a price of the model, a token that is read from the cache costs " <>
+            "0.1 and one that is written 1.25 times as much as another one."
+        ),
+      model: [
+        type: {:or, [:string, nil]},
+        type_doc: "a string",
+        doc:
+          "the model that is asked, where answers name none or one without a price. Defaults to no name."
+      ],
+      window: [
+        type: {:or, [:pos_integer, nil]},
+        type_doc: "a positive integer",
+        doc:
+          "tokens that a request may have before results are cleared in any case. Defaults to the `:context_window` of the " <>
+            "model's price, if it has one."
+      ],
       at: @at
     ],
     recall: [
@@ -501,6 +551,9 @@ defmodule AshAgent.Context.Options do
 
   @doc false
   def name?(name), do: is_binary(name) and name != "" and String.valid?(name)
+
+  @doc false
+  def share?(share), do: is_number(share) and share >= 0 and share <= 10
 
   @doc false
   def index?(share), do: is_number(share) and share >= 0 and share <= 0.1

@@ -179,7 +179,8 @@ defmodule AshAgent.Context.Requests do
   def checked_options(provider, opts),
     do: request_options(provider, Options.validate!(opts, :request))
 
-  defp request_options(provider, opts) do
+  @doc false
+  def request_options(provider, opts) do
     {response, conversation} =
       check_known(provider, opts[:previous_response_id], opts[:conversation])
 

@@ -2,6 +2,8 @@
 
 pub mod asked;
 pub(crate) mod block;
+pub mod cache;
+pub mod cause;
 pub mod cost;
 pub mod differing;
 pub(crate) mod facts;
@@ -10,6 +12,7 @@ pub mod pins;
 pub mod prompt;
 pub mod recall;
 pub mod receipt;
+pub mod rent;
 pub(crate) mod said;
 pub mod shown;
 pub mod tokens;
@@ -544,12 +547,9 @@ impl Context {
             Value::List(_) => Some(tools),
             _ => return Err(wrong("tools", "a list of tools")),
         };
-        let number = match self.is_closed() {
-            true => self.current_iteration().saturating_add(1),
-            false => self.current_iteration(),
-        };
         let mut next = self.clone();
-        next.asked.note_request(number, [fields, tools]);
+        next.asked
+            .note_request(self.next_number(), [fields, tools, None, None]);
         next.weigh_view();
         Ok(next)
     }

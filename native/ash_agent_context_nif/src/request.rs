@@ -71,14 +71,14 @@ impl RequestOptions<'_> {
     }
 
     /// The context to project, with pending calls interrupted where that is wanted.
-    fn context(&self, context: Handle) -> Handle {
+    pub fn context(&self, context: Handle) -> Handle {
         let interrupted = self.interrupt.then(|| context.get().without_pending());
         interrupted.flatten().map_or(context, ContextResource::wrap)
     }
 }
 
 /// The scheduler is told by what has to be encoded: everything else is cheap.
-fn within_work<T>(result: Result<T, Error>) -> Result<T, NifError> {
+pub fn within_work<T>(result: Result<T, Error>) -> Result<T, NifError> {
     result.map_err(|error| match error {
         Error::TooMuchWork => NifError::Dirty,
         other => NifError::Core(other),

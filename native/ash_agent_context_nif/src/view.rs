@@ -1,6 +1,6 @@
 //! The NIFs of the view.
 
-use ash_agent_context_core::{Check, Cost, Fit, Masks, Verdict, View};
+use ash_agent_context_core::{Check, Cost, Fit, Masks, Rent, Verdict, View};
 use rustler::{Encoder as _, Env, NifMap, Term};
 
 use crate::argument::{At, Of, Unsigned, Worded};
@@ -8,6 +8,7 @@ use crate::atoms;
 use crate::encode::{Encoder, FieldTerms};
 use crate::error::{range, NifError};
 use crate::nif::{change, nif};
+use crate::prices::PricesHandle;
 use crate::resource::{answer, Handle};
 use crate::scheduler::Scheduler;
 use crate::tokens::Counted;
@@ -160,6 +161,37 @@ change!(
         context.clear_cost(),
         context.clear_tool_results(usize::try_from(keep).unwrap_or(usize::MAX), placeholder, at)
     )
+);
+
+/// Holds when results are cleared, see `AshAgent.Context.Rent.clear_when_due/2`.
+#[derive(NifMap)]
+#[rustler(decode)]
+struct RentOptions<'a> {
+    keep: Unsigned,
+    share: Unsigned,
+    prices: Option<PricesHandle>,
+    model: Option<&'a str>,
+    window: Option<Unsigned>,
+}
+
+// `{context, why}`, or `nil` twice when nothing is cleared.
+nif!(
+    context_clear_when_due_normal,
+    context_clear_when_due_dirty,
+    |env, scheduler, context: Handle, options: Of<'a, RentOptions<'a>>, at: At| {
+        scheduler.allow(context.get().rent_cost())?;
+        let rent = Rent {
+            keep: options.keep.size(),
+            share: options.share.0,
+            prices: options.prices.as_ref().map(|prices| prices.get()),
+            model: options.model,
+            window: options.window.as_ref().map(|window| window.0),
+        };
+        let (next, due) = context.get().clear_when_due(&rent, at);
+        let next = due.map(|_| answer(env, next));
+        let why = due.map(|due| due.atom());
+        Ok((next, why).encode(env))
+    }
 );
 
 change!(

@@ -2,8 +2,8 @@
 //! compiler counts them.
 
 use ash_agent_context_core::{
-    CallKind, CallStatus, ChangeKind, Check, FactKind, FactState, Fate, Look, Method, Prompt,
-    Provider, RepairKind, Role, Status, Thinking,
+    CallKind, CallStatus, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Look, Method,
+    Prompt, Provider, RepairKind, Role, Status, Thinking,
 };
 use rustler::Atom;
 
@@ -104,6 +104,28 @@ words! {
         Summarized => summarized,
         Cleared => cleared,
         Hidden => hidden,
+    } given &[];
+
+    Cause {
+        Model => model,
+        Tools => tools,
+        Output => output,
+        SystemPrompt => system_prompt,
+        Block => block,
+        Fields => fields,
+        Hidden => hidden,
+        Summarized => summarized,
+        Cleared => cleared,
+        Shortened => shortened,
+        Other => other,
+        Expired => expired,
+    } given &[];
+
+    Due {
+        Paid => paid,
+        Cold => cold,
+        Broken => broken,
+        Window => window,
     } given &[];
 
     FactKind {

@@ -9,6 +9,7 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
   alias AshAgent.Context.Error
 
   doctest AshAgent.Context.Enhancer.Budget
+  doctest AshAgent.Context.Rent
 
   # Each turn has 100 words, about as many tokens.
   defp turns(count, context \\ Context.new("Begin")) do
@@ -197,5 +198,49 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
 
     assert_caller_bug(fn -> Budget.prepare([]) end)
     assert_caller_bug(fn -> Budget.prepare(budget: 1, limit: 2) end)
+  end
+
+  describe "clear: :rent" do
+    defp read(number, context) do
+      context
+      |> Context.add_assistant_message(nil, [%{id: "call_#{number}", name: :read}])
+      |> Context.add_tool_results([{"call_#{number}", {:ok, String.duplicate("text ", 400)}}])
+    end
+
+    defp rented(context, opts, needs \\ []) do
+      budget = {Budget, Keyword.put(opts, :clear, :rent)}
+      {:ok, context, %{skipped: []}} = Context.enhance(context, [budget], needs: needs)
+      context
+    end
+
+    test "clears old results without a budget when the rent is paid, and runs again for nothing" do
+      context = Enum.reduce(1..4, Context.new("Go"), &read/2)
+      assert rented(context, keep: 1) == context
+      cleared = read(5, context) |> rented(keep: 1)
+      assert %{cleared: %{iteration: 4, calls: 1}} = Context.view(cleared)
+      assert rented(cleared, keep: 1) == cleared
+    end
+
+    test "reckons with the prices that the needs or the options say" do
+      context = Enum.reduce(1..2, Context.new("Go"), &read/2)
+      assert rented(context, keep: 1) == context
+
+      free = [%{model: "m", input: 10, output: 10}]
+      assert Context.view(rented(context, keep: 1, prices: free, model: "m")).cleared
+      assert rented(context, keep: 1, prices: free, model: "n") == context
+      assert Context.view(rented(context, [keep: 1], prices: free, model: "m")).cleared
+      # The application's own prices count.
+      dear = [%{model: "m", input: 10, output: 10, cache_read: 1}]
+      assert rented(context, [keep: 1, prices: dear], prices: free, model: "m") == context
+    end
+
+    test "keeps within the budget as well" do
+      context = Enum.reduce(1..2, Context.new("Go"), &read/2)
+      opts = [keep: 1, budget: 600, clear_results: 0]
+      assert %{cleared: %{iteration: 2, calls: 1}} = Context.view(rented(context, opts))
+
+      assert %{cleared: %{iteration: 1, calls: 1}} =
+               Context.view(rented(context, keep: 1, window: 500))
+    end
   end
 end

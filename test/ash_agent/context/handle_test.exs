@@ -19,6 +19,7 @@ defmodule AshAgent.Context.HandleTest do
 
   # Every function that takes a context first, with arguments that are right.
   @functions [
+    account: [],
     add_assistant_message: ["Hi!"],
     add_response: [:response],
     add_response!: [:response],
@@ -31,6 +32,7 @@ defmodule AshAgent.Context.HandleTest do
     approve_tool_call: ["a"],
     budget_utilization: [10],
     clear_tool_results: [[keep: 1]],
+    clear_when_due: [[keep: 1]],
     compact: [:drop],
     count_iterations: [],
     count_messages: [],
@@ -51,9 +53,11 @@ defmodule AshAgent.Context.HandleTest do
     fetch_cost: [[]],
     fetch_message: [{1, 0}],
     fit: [100],
+    forecast: [:anthropic],
     fork: [],
     get_request: [1],
     put_request: [%{}, nil],
+    put_sent: [:anthropic],
     get_all_messages: [],
     get_cumulative_tokens: [],
     get_iteration: [1],

@@ -2,12 +2,26 @@ defmodule AshAgent.Context.Enhancer.Budget do
   alias AshAgent.Options
 
   @fit AshAgent.Context.Options.schema(:fit)
+  @rent AshAgent.Context.Options.schema(:clear_when_due)
 
   @schema [
             budget: [
-              type: :pos_integer,
-              required: true,
-              doc: "tokens that the view and the answer may take together."
+              type: {:or, [:pos_integer, nil]},
+              type_doc: "a positive integer",
+              doc:
+                "tokens that the view and the answer may take together. Required unless there is `:clear`; then by default no limit."
+            ],
+            clear: [
+              type: {:in, [:rent, nil]},
+              type_doc: "`:rent`",
+              doc:
+                "`:rent` clears old tool results, within the budget as well, when it is free or when carrying them has cost as " <>
+                  "much as clearing would, see `AshAgent.Context.Rent`. By default they are cleared only beyond the threshold."
+            ],
+            keep: [
+              type: :non_neg_integer,
+              default: 3,
+              doc: "how many of the last tool results stay with `clear: :rent`."
             ],
             threshold: [
               type: {:custom, &__MODULE__.share?/1},
@@ -37,7 +51,9 @@ defmodule AshAgent.Context.Enhancer.Budget do
               """
             ],
             method: Keyword.put(@fit[:method], :default, :estimate)
-          ] ++ Keyword.take(@fit, [:reserve, :keep_first, :keep_last, :step])
+          ] ++
+            Keyword.take(@fit, [:reserve, :keep_first, :keep_last, :step]) ++
+            Keyword.take(@rent, [:share, :prices, :model, :window])
 
   @moduledoc """
   An enhancer that keeps the view within a number of tokens.
@@ -56,12 +72,15 @@ defmodule AshAgent.Context.Enhancer.Budget do
 
   Put it last: it does not count text that later enhancers add.
 
+  `{Budget, clear: :rent}` needs no budget: it makes long runs cheaper, whatever the model's window. In the option `:view` of
+  `AshAgent.Runtime.run/2` it reckons with the prices of the run.
+
   ## Options
 
   #{Options.docs(@schema)}
 
-  `:auto` is more exact, but only if you keep the enhanced context and record the reports of tokens on it. If you enhance
-  each request anew, reports count less than the context holds, and `:auto` would underestimate it. Neither estimates nor
+  `:auto` is more exact, but only if you keep the enhanced context and record the reports of tokens on it, as the option `:view` of
+  `AshAgent.Runtime.run/2` does. If you enhance each request anew, reports count less than the context holds, and `:auto` would underestimate it. Neither estimates nor
   encodings count the tools offered to the model, so keep a `:reserve` for them as well.
 
   ## Summaries
@@ -86,7 +105,10 @@ defmodule AshAgent.Context.Enhancer.Budget do
   def prepare(opts) do
     opts = Options.validate!(opts, @schema)
 
-    unless opts[:reserve] < opts[:budget],
+    unless opts[:budget] || opts[:clear],
+      do: raise(ArgumentError, "expected the option :budget, or clear: :rent")
+
+    unless opts[:budget] == nil or opts[:reserve] < opts[:budget],
       do: raise(ArgumentError, "expected :reserve to be less than :budget, #{opts[:budget]}")
 
     opts
@@ -100,7 +122,23 @@ defmodule AshAgent.Context.Enhancer.Budget do
   def strategy?(strategy), do: strategy in [:fit, :drop]
 
   @impl true
-  def enhance(%Context{} = context, _needs, opts) do
+  def enhance(%Context{} = context, needs, opts) do
+    context = if opts[:clear] == :rent, do: clear_when_due(context, needs, opts), else: context
+    if opts[:budget], do: keep_within_budget(context, opts), else: {:ok, context}
+  end
+
+  # The run says what its model costs, unless the application has.
+  defp clear_when_due(context, needs, opts) do
+    opts =
+      if opts[:prices] == [], do: Keyword.put(opts, :prices, needs[:prices] || []), else: opts
+
+    opts = Keyword.put(opts, :model, opts[:model] || needs[:model])
+    rent = Keyword.take(opts, [:keep, :share, :prices, :model, :window])
+    {context, _why} = Context.clear_when_due(context, rent)
+    context
+  end
+
+  defp keep_within_budget(context, opts) do
     limit = opts[:budget] - opts[:reserve]
     threshold = floor(limit * opts[:threshold])
 

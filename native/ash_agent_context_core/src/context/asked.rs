@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use rpds::RedBlackTreeMapSync;
+use sha2::{Digest, Sha256};
 
+use crate::log::message::Message;
+use crate::log::part::{Content, PartKind};
 use crate::value::{Size, Value};
 use crate::view::View;
 
@@ -12,10 +15,15 @@ use crate::view::View;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     since: RedBlackTreeMapSync<u64, Option<Arc<View>>>,
-    /// The fields of requests, and their tools.
-    notes: [Noted; 2],
+    /// The fields of requests, their tools, digests of their system prompts, and of all that was sent.
+    notes: [Noted; 4],
+    /// The system prompt whose digest was noted last, so that the same one is not read again.
+    system: Option<Arc<Message>>,
     size: Size,
 }
+
+/// Hexadecimal digits of a system prompt's digest that are kept.
+const DIGITS: usize = 16;
 
 /// Values by the iterations since whose requests they were used. One that did not change is there once.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -94,17 +102,49 @@ impl Asked {
 
     /// Returns what an iteration's request had beside its messages.
     pub fn request_of(&self, number: u64) -> RequestNote<'_> {
-        self.notes.each_ref().map(|noted| noted.of(number))
+        let [fields, tools, ..] = self.notes.each_ref();
+        [fields, tools].map(|noted| noted.of(number))
+    }
+
+    /// The digest of an iteration's system prompt, and the iteration since which it was used.
+    pub fn system_of(&self, number: u64) -> Option<(u64, &Value)> {
+        let [_fields, _tools, system, _sent] = &self.notes;
+        system.of(number)
+    }
+
+    /// The digest of what was sent for an iteration.
+    pub fn sent_at(&self, number: u64) -> Option<&Value> {
+        let [_fields, _tools, _system, sent] = &self.notes;
+        sent.0.get(&number).map(|digest| &**digest)
+    }
+
+    /// Notes the digest of what is sent for an iteration.
+    pub fn note_sent(&mut self, number: u64, digest: &str) {
+        let digest = Some(Value::text(digest));
+        self.note_request(number, [None, None, None, digest]);
+    }
+
+    /// Notes the digest of an iteration's system prompt, without the texts that a view puts after it.
+    pub fn note_system(&mut self, number: u64, system: Option<&Arc<Message>>) {
+        let is_known = match (&self.system, system) {
+            (Some(known), Some(system)) => Arc::ptr_eq(known, system),
+            _ => false,
+        };
+        if !is_known {
+            self.system = system.cloned();
+            let digest = digest(system.map(|system| &**system));
+            self.note_request(number, [None, None, Some(digest), None]);
+        }
     }
 
     /// Returns what is noted with an iteration: what it has otherwise than those before.
-    pub fn request_at(&self, number: u64) -> [Option<&Value>; 2] {
+    pub fn request_at(&self, number: u64) -> [Option<&Value>; 4] {
         let noted = self.notes.each_ref();
         noted.map(|noted| noted.0.get(&number).map(|value| &**value))
     }
 
     /// Notes what an iteration's request has beside its messages.
-    pub fn note_request(&mut self, number: u64, request: [Option<Value>; 2]) {
+    pub fn note_request(&mut self, number: u64, request: [Option<Value>; 4]) {
         for (noted, value) in self.notes.iter_mut().zip(request) {
             if let Some(value) = value {
                 let (more, less) = noted.note(number, value);
@@ -115,6 +155,7 @@ impl Asked {
 
     /// Forgets the requests from an iteration on.
     pub fn cut(&mut self, from: u64) {
+        self.system = None;
         for noted in &mut self.notes {
             let gone = noted.cut(from);
             self.size = self.size.minus(gone);
@@ -154,6 +195,27 @@ impl Asked {
             }
         }
     }
+}
+
+/// A digest of a system prompt, of which there may be none.
+pub(crate) fn digest(system: Option<&Message>) -> Value {
+    let mut digest = Sha256::new();
+    match system.map(|system| &system.content) {
+        None | Some(Content::None) => {}
+        Some(Content::Text(text)) => digest.update(text),
+        Some(Content::Parts(parts)) => {
+            for part in parts {
+                if let PartKind::Text(text) = &part.kind {
+                    digest.update(text.len().to_le_bytes());
+                    digest.update(text);
+                }
+            }
+        }
+    }
+    let digest = digest.finalize();
+    let hex = digest.iter().map(|byte| format!("{byte:02x}"));
+    let hex: String = hex.take(DIGITS / 2).collect();
+    Value::text(&hex)
 }
 
 fn is_same(a: Option<&Arc<View>>, b: Option<&Arc<View>>) -> bool {

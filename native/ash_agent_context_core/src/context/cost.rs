@@ -97,6 +97,12 @@ impl Context {
         Cost::steps(self.count_log())
     }
 
+    /// Of [`Context::clear_when_due`].
+    #[must_use]
+    pub fn rent_cost(&self) -> Cost {
+        self.clear_cost().plus(self.whole_cost())
+    }
+
     /// Of making messages that look different from the log: their texts are read and copied.
     #[must_use]
     pub fn looks_cost(&self) -> Cost {

@@ -4,10 +4,11 @@
 //! takes the place of those that it was made from, which go when nobody reads them any more.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::log::hints::Ttl;
 use crate::log::memo::Memo;
+use crate::value::digest::Digest;
 use crate::value::numbers;
 
 /// The elements that messages or iterations add to a request's list, each after a comma.
@@ -24,6 +25,8 @@ pub(crate) struct Piece {
     pub longest: usize,
     /// Says whether it has a number that JSON readers refuse.
     pub exceeds: bool,
+    /// That of its bytes, once anyone wants to know.
+    digest: OnceLock<Digest>,
 }
 
 /// How elements fit to those before and after them.
@@ -60,6 +63,7 @@ impl Piece {
     pub fn of(bytes: Vec<u8>, parts: Vec<(usize, Shape)>, longest: usize) -> Self {
         Self {
             exceeds: numbers::exceed(&bytes),
+            digest: OnceLock::new(),
             bytes: bytes.into_boxed_slice(),
             parts: parts.into_boxed_slice(),
             by_hand: Vec::new(),
@@ -85,6 +89,11 @@ impl Piece {
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The digest of its bytes.
+    pub fn digest(&self) -> Digest {
+        *self.digest.get_or_init(|| Digest::of(&self.bytes))
     }
 
     /// Number of its parts.

@@ -35,6 +35,16 @@ impl Log {
         Ok(next)
     }
 
+    /// Leaves the first messages of the current iteration.
+    pub(crate) fn keep_entries(&mut self, count: usize) {
+        let mut kept = Iteration::new(self.current.number, self.current.started_at);
+        kept.turn = self.current.turn;
+        for entry in self.current.entries_from(0, count) {
+            kept.push_entry(entry.clone());
+        }
+        self.change_current(|current| *current = kept);
+    }
+
     /// The iteration after one.
     fn after(&self, index: usize) -> Option<&Iteration> {
         self.history.get(index + 1).or(Some(&*self.current))

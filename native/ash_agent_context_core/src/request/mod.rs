@@ -4,8 +4,11 @@
 //! a list of slices of what is kept. What a message becomes depends on the message and on what
 //! came before it, never on what comes after: so appending changes no earlier byte.
 
+pub mod account;
 mod body;
 mod cost;
+mod fingerprint;
+pub mod forecast;
 mod item;
 pub mod located;
 mod marks;

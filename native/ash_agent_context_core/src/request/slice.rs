@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::log::hints::Ttl;
 use crate::log::piece::{Piece, Shape};
 use crate::request::segment::{KeptBytes, Segment};
+use crate::value::digest::Digest;
 use crate::value::numbers;
 
 /// Where a cache breakpoint may stand.
@@ -85,6 +86,24 @@ impl<'a> Slice<'a> {
             SliceBytes::Lent(bytes) => bytes,
             SliceBytes::Kept(piece, _) => piece.bytes(),
         }
+    }
+
+    /// The bytes that are sent of it.
+    pub fn shown_bytes(&self) -> &[u8] {
+        self.bytes().get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The digest of these.
+    pub fn digest(&self) -> Digest {
+        match self.whole() {
+            Some(piece) => piece.digest(),
+            None => Digest::of(self.shown_bytes()),
+        }
+    }
+
+    /// How many these are.
+    pub fn len(&self) -> u64 {
+        self.end.saturating_sub(self.start) as u64
     }
 
     /// Tells whether it has a number that JSON readers refuse, or belongs to a piece that has one.

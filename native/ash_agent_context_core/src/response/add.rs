@@ -119,6 +119,8 @@ impl Context {
         let mut next = self.with(log);
         if requested_at.is_some() {
             next.asked.note(place.iteration, self.view.clone());
+            next.asked
+                .note_system(place.iteration, self.log.system.as_ref());
             next.weigh_view();
         }
         if let Some(report) = response.report() {

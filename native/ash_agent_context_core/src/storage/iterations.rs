@@ -88,14 +88,14 @@ pub(crate) struct ReadIteration<'a> {
     pub messages: Vec<Node<'a>>,
     /// The view that its request was made from, where it is another one than before.
     pub view: Option<Option<View>>,
-    /// The fields of its request and its tools, where they are others than before.
-    pub request: [Option<Value>; 2],
+    /// The fields of its request, its tools, the digest of its system prompt and that of all that was sent, where they are others than before.
+    pub request: [Option<Value>; 4],
 }
 
 pub(crate) fn note_asked(
     context: &mut Context,
     view: Option<Option<View>>,
-    request: [Option<Value>; 2],
+    request: [Option<Value>; 4],
 ) {
     let number = context.current_iteration();
     if let Some(view) = view {
@@ -132,7 +132,7 @@ pub(crate) fn read_iteration(
         Some(view) if view.is_nil() => Some(None),
         Some(view) => Some(Some(at(keys::VIEW, Stored::read_asked(view, trust))?)),
     };
-    let mut request = [None, None];
+    let mut request = [None, None, None, None];
     for (value, key) in request.iter_mut().zip(keys::REQUEST) {
         let term = fields
             .take_given(key)

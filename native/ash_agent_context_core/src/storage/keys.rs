@@ -79,8 +79,10 @@ pub const FINISH_REASON: &str = "finish_reason";
 pub const FINISH_WORD: &str = "finish_word";
 pub const REQUESTED_AT: &str = "requested_at";
 pub const RECEIVED_AT: &str = "received_at";
-/// The fields of a request, and its tools.
-pub const REQUEST: [&str; 2] = ["request", "tools"];
+/// The fields of a request, its tools, the digest of its system prompt, and that of all that was sent.
+pub const REQUEST: [&str; 4] = ["request", "tools", SYSTEM_DIGEST, SENT];
+pub const SENT: &str = "sent";
+pub const SYSTEM_DIGEST: &str = "system_digest";
 pub const FIRST_CHUNK_AT: &str = "first_chunk_at";
 pub const ERROR_TYPE: &str = "error_type";
 pub const ENDED_AT: &str = "ended_at";

@@ -7,7 +7,7 @@ pub use text::Method;
 
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
-use crate::log::message::{Message, Output, Role};
+use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::tally::Sum;
 use crate::value::json;
@@ -173,11 +173,19 @@ impl ToolCall {
 impl Exchange {
     /// Tokens of the results.
     pub(crate) fn count(&self, method: Method) -> u64 {
-        let results = self.slots().flatten().map(|outcome| match &outcome.output {
+        let results = self.slots().flatten();
+        results.map(|outcome| outcome.count(method)).sum()
+    }
+}
+
+impl Outcome {
+    /// Tokens of the result.
+    pub(crate) fn count(&self, method: Method) -> u64 {
+        let tokens: u64 = match &self.output {
             Output::Parts(parts) => parts.iter().map(|part| part_tokens(method, part)).sum(),
-            Output::Value(_) => method.text(outcome.text().unwrap_or_default()),
-        });
-        results.map(|tokens: u64| tokens + AROUND_CALL).sum()
+            Output::Value(_) => method.text(self.text().unwrap_or_default()),
+        };
+        tokens + AROUND_CALL
     }
 }
 

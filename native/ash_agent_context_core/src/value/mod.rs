@@ -2,6 +2,7 @@
 
 pub mod builder;
 pub mod cost;
+pub(crate) mod digest;
 pub mod escape;
 pub mod fields;
 pub mod json;

@@ -135,6 +135,35 @@ impl Exchange {
         }
     }
 
+    /// By how many tokens each result is shorter as it looks when it is cleared; `None` for an empty slot.
+    pub(crate) fn count_savings(
+        &self,
+        method: Method,
+        calls: &[ToolCall],
+        [shown, cleared]: [Rendering<'_>; 2],
+    ) -> Vec<Option<u64>> {
+        if let [_] = calls {
+            // Mostly there is one, and both counts are kept.
+            let saved = || {
+                let [shown, cleared] =
+                    [shown, cleared].map(|look| self.tokens(method, calls, look));
+                shown.saturating_sub(cleared)
+            };
+            return self.slots().map(|slot| slot.map(|_| saved())).collect();
+        }
+        let [shown, cleared] = [shown, cleared].map(|look| {
+            let other = look.exchange(calls, self);
+            let count = |exchange: &Self| -> Vec<Option<u64>> {
+                let slots = exchange.slots();
+                slots.map(|slot| Some(slot?.count(method))).collect()
+            };
+            other.as_ref().map_or_else(|| count(self), count)
+        });
+        let both = shown.into_iter().zip(cleared);
+        both.map(|(shown, cleared)| Some(shown?.saturating_sub(cleared?)))
+            .collect()
+    }
+
     pub(crate) fn measure_uncounted(&self, method: Method) -> Size {
         match self.counts.get(key(method, 0)) {
             Some(_) => Size::default(),

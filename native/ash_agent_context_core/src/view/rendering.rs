@@ -125,6 +125,12 @@ impl<'a> Rendering<'a> {
         self
     }
 
+    /// The look with all results cleared.
+    pub(crate) fn cleared_with(mut self, placeholder: &'a str) -> Self {
+        (self.cleared, self.placeholder) = (usize::MAX, placeholder);
+        self
+    }
+
     /// The look where results may have only so many bytes.
     pub(crate) fn at_most(mut self, most: usize) -> Self {
         self.most = self.most.min(most);

@@ -217,6 +217,15 @@ defmodule AshAgent.LLM do
   end
 
   @doc false
+  # How a client of the package encodes requests, `{provider, options}`, or `nil`.
+  def encoding({_module, opts} = llm) do
+    if provider = Keyword.keyword?(opts[:request]) && provider(llm),
+      do: {provider, Keyword.put_new(opts[:request], :model, opts[:model])}
+  end
+
+  def encoding(_function), do: nil
+
+  @doc false
   def provider({_module, opts}) do
     provider = opts[:provider]
     if is_provider(provider), do: provider

@@ -123,6 +123,27 @@ defmodule AshAgent.Runtime do
       iex> {error.reason, error.iterations, error.cost}
       {{:max_cost_exceeded, 5_000_000_000}, 2, 5_400_000_000}
 
+  ## Views
+
+  `:view` shapes what the model sees before each request: a list of enhancers, as for `AshAgent.Context.enhance/3`. The view stays with
+  the context and is stored with it, so it grows with the conversation instead of being made anew, a summary is made
+  once, and reports of tokens count exactly this view, as `method: :auto` of `AshAgent.Context.Enhancer.Budget` needs it.
+
+  `view: :auto` makes long runs cheaper: old tool results are cleared when that is worth it, see `AshAgent.Context.Rent`, with `:prices` by
+  what the model costs; the last three stay. The model gets the tool `AshAgent.Runtime.Recall` to read them again, and a request that the
+  provider refuses as too long is made again from a shorter view. Use it from a conversation's first run on.
+
+      iex> alias AshAgent.{Context, LLM, Runtime}
+      iex> long = fn _ -> {:ok, String.duplicate("All is well. ", 1_000)} end
+      iex> call = fn number -> %{tool_calls: [%{id: "call_\#{number}", name: "look"}]} end
+      iex> llm = LLM.Scripted.new(Enum.map(1..9, call) ++ ["All is well."])
+      iex> {:ok, result} = Runtime.run(Context.new("Look around"), llm: llm, tools: %{look: long}, view: :auto)
+      iex> Context.view(result.context).cleared != nil
+      true
+
+  Enhancers run in the process of the run, and none of the timeouts stops them. If one fails, the run ends with `{:view_error,
+  error}` before the model is asked, unless `{enhancers, on_error: :skip}` says otherwise.
+
   ## Permissions and hooks
 
   Each call passes these steps, in order:
@@ -182,6 +203,7 @@ defmodule AshAgent.Runtime do
     Paused,
     Result,
     Run,
+    Shape,
     Tool,
     ToolExecutor
   }
@@ -346,6 +368,7 @@ defmodule AshAgent.Runtime do
   # Checks options and makes the model and the tools ready; running with the result again costs little.
   def options(opts) do
     opts = Check.validate!(opts, Options.schema())
+    Shape.check!(opts[:view])
     opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Keyword.update!(:tools, &prepare_tools/1)
   end
 

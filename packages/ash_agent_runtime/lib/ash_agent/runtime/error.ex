@@ -31,6 +31,7 @@ defmodule AshAgent.Runtime.Error do
     * `{:llm_error, term}` - the model returned `{:error, term}`, or a response that was interrupted (`:interrupted`)
     * `{:llm_exception, kind, term}` - the model function raised (`:error` with the exception), threw or exited
     * `{:invalid_answer, term}` - the model did not return an answer; the term is an exception or a string
+    * `{:view_error, error}` - an enhancer of the option `:view` failed, an `AshAgent.Context.Error`; the model was not asked
     * `{:on_change_error, term}` - `:on_change` returned `{:error, term}`; it has not got this context
     * `{:store_error, reason}` - the run's store did not take a write: `:stale`, `{:owned, owner}` or `:not_found`, see
       `t:AshAgent.Store.refusal/0`; an `AshAgent.Store.Error`; or `{:started, ids}`, when another run has started these calls.
@@ -52,6 +53,7 @@ defmodule AshAgent.Runtime.Error do
           | {:llm_error, term()}
           | {:llm_exception, :error | :exit | :throw, term()}
           | {:invalid_answer, Exception.t() | String.t()}
+          | {:view_error, Context.Error.t()}
           | {:on_change_error, term()}
           | {:store_error,
              AshAgent.Store.refusal() | AshAgent.Store.Error.t() | {:started, [String.t()]}}
@@ -147,6 +149,9 @@ defmodule AshAgent.Runtime.Error do
     do: "the model's answer cannot be stored: " <> Exception.message(error)
 
   defp describe({:invalid_answer, words}), do: "the model's answer cannot be stored: " <> words
+
+  defp describe({:view_error, error}),
+    do: "the view could not be made, so the model was not asked: " <> Exception.message(error)
 
   defp describe({:on_change_error, reason}) do
     "the conversation could not be stored: :on_change returned the error " <>

@@ -22,6 +22,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :start]` | `system_time`, `messages` | |
   | `[:ash_agent, :runtime, :llm, :delta]` | `bytes` | `events`, for the function alone |
   | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `time_to_first_token`, `content_bytes`, `tool_calls`, `cost` | `usage`, `finish_reason` |
+  | `[:ash_agent, :runtime, :llm, :cache]` | `predicted`, `read` | `verdict`, `cause` |
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace`, `failure`, `status` |
   | `[:ash_agent, :runtime, :llm, :retry]` | `attempt`, `wait` | `kind` |
   | `[:ash_agent, :runtime, :llm, :waiting]` | `duration` | |
@@ -50,6 +51,9 @@ defmodule AshAgent.Runtime.Events do
   The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.failures/1`, and its `status` that of HTTP;
   both are missing when a store or `:on_change` refused what came, and the status when there was none. The end of a run that such a
   failure ended has its `failure` as well.
+
+  The cache's event comes after the stop where the provider reported tokens and should have read some from its prompt cache: how many were
+  `predicted`, how many it `read`, and the `verdict`, as in `AshAgent.Context.account/2`, with the `cause` of one that is `:broken`.
 
   A retry comes when a request failed and the model waits before it tries again: `attempt` is the try that failed, from 1, `wait` is in
   milliseconds, and `kind` is a `t:AshAgent.Response.Error.kind/0`. Waiting comes when a model gave no sign for 10 seconds, and every 10 seconds from then on.

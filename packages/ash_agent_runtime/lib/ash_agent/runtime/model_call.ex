@@ -4,14 +4,28 @@ defmodule AshAgent.Runtime.ModelCall do
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
   alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Answer, Bounds, Events, Overflow, Run, ToolExecutor}
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Overflow, Run, Shape}
+  alias AshAgent.Runtime.ToolExecutor
 
   @broken_off "interrupted: the answer broke off"
 
   @doc "Asks the model. Stops the run if its answer ends the turn."
   def ask(run) do
+    with {:ok, run} <- run |> note_request() |> shape_view(), do: ask_shaped(run)
+  end
+
+  # What changed is given to the application before the model sees it.
+  defp shape_view(run) do
+    case Shape.apply(run.view, run.context) do
+      {:ok, context} when context == run.context -> {:ok, run}
+      {:ok, context} -> run |> Run.put_context(context) |> Run.check()
+      {:error, reason} -> {:stop, run, {:failed, reason}}
+    end
+  end
+
+  defp ask_shaped(run) do
     started = System.monotonic_time()
-    run = note_request(%{run | requested_at: Run.now()})
+    run = note_sent(%{run | requested_at: Run.now()})
     messages = Context.count_messages(run.context)
     Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
     answer = request(run)
@@ -48,6 +62,16 @@ defmodule AshAgent.Runtime.ModelCall do
           do: Map.new(tool, fn {key, value} -> {to_string(key), value} end)
 
     %{run | context: Context.put_request(run.context, fields, tools), noted?: true}
+  end
+
+  # A request that cannot be made fails where it is made.
+  defp note_sent(run) do
+    with {provider, opts} <- LLM.encoding(run.llm),
+         {:ok, context} <- Context.put_sent(run.context, provider, opts) do
+      %{run | context: context}
+    else
+      _error_or_nil -> run
+    end
   end
 
   defp request(run) do
@@ -148,6 +172,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
     metadata = %{usage: usage(response), finish_reason: finish_reason}
     Events.emit(run.events, [:llm, :stop], measured, metadata)
+    tell_cache(run, context)
     run = Run.put_context(run, context)
 
     # The model still has to read that calls were cut off.
@@ -163,6 +188,20 @@ defmodule AshAgent.Runtime.ModelCall do
       if final?, do: {:stop, run, {:answered, message}}, else: {:ok, run}
     end
   end
+
+  # Where there was something to read.
+  defp tell_cache(run, context) do
+    %{requests: requests} = Context.account(context, since: run.context.current_iteration)
+
+    with %{predicted: predicted, verdict: verdict, usage: usage} when predicted > 0 <-
+           List.last(requests) do
+      measured = %{predicted: predicted, read: usage[:cached_tokens] || 0}
+      Events.emit(run.events, [:llm, :cache], measured, describe_verdict(verdict))
+    end
+  end
+
+  defp describe_verdict({:broken, cause}), do: %{verdict: :broken, cause: cause}
+  defp describe_verdict(verdict), do: %{verdict: verdict}
 
   defp note(run, response) do
     %{

@@ -63,6 +63,14 @@ defmodule AshAgent.Runtime.Options do
                   "model reads. Defaults to `50`."
             ],
             prices: Prices.schema()[:prices],
+            view: [
+              type: {:custom, &__MODULE__.view?/1},
+              type_doc: "`:auto`, a list of enhancers, or `{enhancers, options}`",
+              default: [],
+              doc:
+                "what shapes the context's view before each request, see \"Views\" below. The options are those of " <>
+                  "`AshAgent.Context.enhance/3`."
+            ],
             runtime_context: [
               type: :map,
               default: %{},
@@ -183,6 +191,11 @@ defmodule AshAgent.Runtime.Options do
   @doc "The options of these names for a schema of another function, which refers to those of a run."
   @spec shared([atom()]) :: Options.schema()
   def shared(names), do: Keyword.take(@schema, names)
+
+  @doc false
+  def view?(view) when view in [:auto, nil], do: true
+  def view?({enhancers, opts}), do: view?(enhancers) and Keyword.keyword?(opts)
+  def view?(enhancers), do: is_list(enhancers) and not List.improper?(enhancers)
 
   @doc false
   def before?(hooks), do: hooks?(hooks, 2)

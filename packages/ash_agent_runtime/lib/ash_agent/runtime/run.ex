@@ -8,7 +8,7 @@ defmodule AshAgent.Runtime.Run do
 
   alias AshAgent.{Context, LLM, Response}
   alias AshAgent.Runtime.{Bounds, Error, Events, Gate, Journal, Options, Paused, Recall, Result}
-  alias AshAgent.Runtime.{Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Shape, Tool, ToolExecutor}
 
   # The settings, which stay the same:
   #
@@ -23,6 +23,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `stream?` - `true` if the model streams its answers
   #   * `on_change`, `on_change_bytes`, `on_change_interval` - the application's function that stores contexts
   #   * `watch` - a session's function that gets each context, delta, event and stored conversation
+  #   * `view` - what shapes the context's view, see `AshAgent.Runtime.Shape`
   #   * `next_messages` - returns the messages that came for the running turn
   #
   # The state:
@@ -60,6 +61,7 @@ defmodule AshAgent.Runtime.Run do
                 :on_change_bytes,
                 :on_change_interval,
                 :watch,
+                :view,
                 :next_messages,
                 :journal,
                 :refused,
@@ -79,7 +81,8 @@ defmodule AshAgent.Runtime.Run do
   def new(context, opts, supervisor, within) do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
-    tools = opts[:tools] |> load_tools() |> Enum.filter(&offer?(gate, &1))
+    tools = opts[:tools] |> load_tools() |> Shape.add_tool(opts[:view])
+    tools = Enum.filter(tools, &offer?(gate, &1))
     context = Recall.put_handles(context, tools)
 
     scope = %{
@@ -116,6 +119,7 @@ defmodule AshAgent.Runtime.Run do
       on_change_bytes: opts[:on_change_bytes],
       on_change_interval: opts[:on_change_interval],
       watch: within[:watch],
+      view: Shape.new(opts),
       next_messages: within[:steered] || fn -> [] end,
       journal: Journal.new(opts, context, within[:taken] || []),
       events:

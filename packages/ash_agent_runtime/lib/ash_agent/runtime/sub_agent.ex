@@ -82,6 +82,7 @@ defmodule AshAgent.Runtime.SubAgent do
     :tool_timeout,
     :max_concurrency,
     :stream,
+    :view,
     :on_event,
     :on_change,
     :on_change_bytes,
@@ -161,7 +162,7 @@ defmodule AshAgent.Runtime.SubAgent do
   #{Check.docs(@schema)}
 
   It also takes `:permission_rules`, `:before_tool`, `:after_tool`, `:approval`, `:allowed_tools`, `:max_iterations`, `:llm_timeout`,
-  `:tool_timeout`, `:max_concurrency`, `:stream`, `:on_event`, `:on_change`, `:on_change_bytes` and `:on_change_interval` for the child, as
+  `:tool_timeout`, `:max_concurrency`, `:stream`, `:view`, `:on_event`, `:on_change`, `:on_change_bytes` and `:on_change_interval` for the child, as
   in `AshAgent.Runtime.run/2`.
 
   Raises `ArgumentError` for unknown and wrong options.

@@ -1,0 +1,87 @@
+defmodule AshAgent.Context.Rent do
+  @moduledoc """
+  Clearing old tool results when it is worth it.
+
+  Most of an agent's tokens are old tool results. Carrying them costs the price of reading them from the provider's cache with each
+  request. Clearing them is not free either: the request begins otherwise from the first of them on, so everything after it
+  is written to the cache anew, at a higher price. Clearing with each request therefore makes runs dearer, not cheaper.
+
+  `clear_when_due/2` rents until the rent is paid. The rent is the price of reading what could have been cleared, for each request since
+  the last clearing. When it reaches half of what clearing costs (the difference between writing and reading a token, times the
+  tokens after the first of the old results that stay), all old results are cleared at once, and the rent begins anew. It
+  clears at once when that costs nothing:
+
+    * the provider's cache is cold. Anthropic and Bedrock keep it for five minutes, or an hour where that was asked for; of other
+      providers the time is not known
+    * the next request begins otherwise anyway: with other tools, another model, another form of the answer, or other hidden
+      iterations or blocks than the last one
+
+  and when the request would be longer than the model's window.
+
+  ## How far from the best it can be
+
+  No forecast is needed. Call the time between two clearings a phase, R its rent, P the price of the clearing at its end, and x the share
+  (a half). The rule pays R + P, and cleared when R had reached x * P. Whoever knows the future and clears the same results either
+  does not clear in this phase, and pays at least R, since at its beginning no more could be cleared; or clears in it, and
+  pays at least the price at that time, P / g, if what follows the old results grew to g times its size until the end. The
+  rent of the last request aside, the rule so pays at most 1 + 1/x times as much in the first case, which is 3, and (1 + x) * g times as
+  much in the second. That is about the costs that depend on clearing; tokens that are sent either way cost the same.
+
+  Compared with sending everything, all clearings together cost at most 1/x times the rent, which sending everything pays as well. So a run
+  that ends right after a clearing is dearer than one that never clears. `bench/policies.exs` measures both on recorded runs.
+
+  Call this as a function of `AshAgent.Context`, which checks its arguments. Here it takes anything with the context's `:ref`.
+  """
+
+  alias AshAgent.Context.{Native, Options, Reply}
+  alias AshAgent.Prices
+
+  @typedoc """
+  Why results were cleared: the rent is paid, the cache is cold, the request begins otherwise anyway, or it would be too long.
+  """
+  @type due :: :paid | :cold | :broken | :window
+
+  @doc """
+  Clears all tool results of the view but the last ones if that is due, and returns the context and why, or `nil` if it is not.
+
+  The rent is reckoned from the answers in the log, one for each request, so calling it twice changes nothing, and neither does a request
+  that failed. Tokens are estimated. Results that are cleared stay so. Costs O(n) in what follows the first result that is not cleared.
+
+  ## Options
+
+  #{Options.docs(:clear_when_due)}
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> read = fn number, context ->
+      ...>   context
+      ...>   |> Context.add_assistant_message(nil, [%{id: "call_\#{number}", name: :read}])
+      ...>   |> Context.add_tool_results([{"call_\#{number}", {:ok, String.duplicate("text ", 1_000)}}])
+      ...> end
+      iex> context = Enum.reduce(1..3, Context.new("Read all."), read)
+      iex> {_same, nil} = Context.clear_when_due(context, keep: 1)
+      iex> {shorter, :paid} = Enum.reduce(4..8, context, read) |> Context.clear_when_due(keep: 1)
+      iex> Context.view(shorter).cleared
+      %{iteration: 7, calls: 1, placeholder: "[Old tool result cleared]"}
+  """
+  @doc since: "0.1.0"
+  @spec clear_when_due(context, keyword()) :: {context, due() | nil} when context: Reply.handle()
+  def clear_when_due(%{ref: ref} = context, opts \\ []) do
+    opts = Options.validate!(opts, :clear_when_due)
+
+    rent = %{
+      keep: opts[:keep],
+      share: round(opts[:share] * 1_000),
+      prices: if(opts[:prices] != [], do: Prices.terms(opts[:prices])),
+      model: opts[:model],
+      window: opts[:window]
+    }
+
+    case Native.context_clear_when_due(ref, rent, opts[:at]) do
+      {:ok, {nil, nil}} -> {context, nil}
+      {:ok, {next, due}} -> {Reply.put!({:ok, next}, context), due}
+      {:error, _reason} = error -> Reply.put!(error, context)
+    end
+  end
+end

@@ -1,0 +1,166 @@
+//! What is known of a provider's cache before the next request: how long it keeps a request, whether that time is over, and
+//! whether the request begins otherwise than the one before it.
+
+use chrono::TimeDelta;
+
+use crate::context::asked::digest;
+use crate::context::cause::{Cause, Change, Request};
+use crate::context::Context;
+use crate::log::bill::{Bill, Count};
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::log::provider::Provider;
+use crate::log::usage::Usage;
+use crate::value::time::Time;
+use crate::value::Value;
+
+/// How many answers are looked through for the last one that wrote to the cache.
+pub(crate) const LOOKED_THROUGH: usize = 64;
+
+/// OpenAI caches requests of so many tokens, in blocks of so many.
+const OPENAI: (u64, u64) = (1024, 128);
+
+impl Context {
+    /// The newest answer of a model, with its iteration.
+    pub(crate) fn last_answer(&self) -> Option<(&Iteration, &Entry)> {
+        let mut back = self.log.iterations_back();
+        back.find_map(|iteration| {
+            let mut entries = iteration.entries().rev();
+            Some((iteration, entries.find(|entry| entry.is_model())?))
+        })
+    }
+
+    /// Tells whether the provider surely has nothing in its cache any more, or never had. Only Anthropic and Bedrock say
+    /// how long they keep it; each request that reads it begins that time anew.
+    #[must_use]
+    pub fn has_cold_cache(&self, at: Time) -> bool {
+        let Some((_, entry)) = self.last_answer() else {
+            return false;
+        };
+        let reply = entry.message.reply.as_deref();
+        let provider = reply.and_then(|reply| reply.provider);
+        if !matches!(provider, Some(Provider::Anthropic | Provider::Bedrock)) {
+            return false;
+        }
+        let reported = entry.usage.as_deref();
+        if reported.is_some_and(|reported| reported.last.cached + reported.last.written == 0) {
+            return true; // nothing is marked, or it is too short
+        }
+        let ended = reply.and_then(|reply| reply.received_at.or(reply.requested_at));
+        ended.is_some_and(|ended| at.signed_duration_since(ended) > self.cache_lifetime())
+    }
+
+    /// How long Anthropic and Bedrock keep what was written last; the longest time where that is not known.
+    pub(crate) fn cache_lifetime(&self) -> TimeDelta {
+        match self.wrote_for_an_hour() {
+            Some(false) => TimeDelta::minutes(5),
+            Some(true) | None => TimeDelta::hours(1),
+        }
+    }
+
+    /// Tells whether what was written last stays for an hour, where anything was.
+    pub(crate) fn wrote_for_an_hour(&self) -> Option<bool> {
+        let back = self.log.iterations_back().take(LOOKED_THROUGH);
+        let entries = back.flat_map(|iteration| iteration.entries().rev());
+        let mut reports = entries.filter_map(|entry| entry.usage.as_deref());
+        let written = reports.find(|reported| reported.last.written > 0)?;
+        Some(written.bills().iter().any(keeps_for_an_hour))
+    }
+
+    /// Tells whether the next request surely begins otherwise than the last one: other hidden iterations, summaries or
+    /// blocks, another system prompt, other tools, another model, or another form of the answer.
+    #[must_use]
+    pub fn begins_anew(&self) -> bool {
+        let causes = self.changes_of_next();
+        causes
+            .into_iter()
+            .any(|change| change.cause != Cause::Cleared)
+    }
+
+    /// What the next request has otherwise than the last one; nothing where nothing is known of that.
+    pub(crate) fn changes_of_next(&self) -> Vec<Change> {
+        let Some((last, entry)) = self.last_answer() else {
+            return Vec::new();
+        };
+        let reply = entry.message.reply.as_deref();
+        let Some(reply) = reply.filter(|reply| reply.requested_at.is_some()) else {
+            return Vec::new();
+        };
+        let next = Request {
+            view: Some(self.view()),
+            system: Some(digest(self.system())),
+            ..self.noted_request(self.next_number(), None)
+        };
+        next.changes_since(&self.noted_request(last.number, Some(reply)))
+    }
+
+    /// Tells whether the last request is known to have had tools.
+    pub(crate) fn had_tools(&self) -> bool {
+        let noted = self
+            .last_answer()
+            .map(|(last, _)| self.asked.request_of(last.number));
+        let Some([_, Some((_, Value::List(tools)))]) = noted else {
+            return false;
+        };
+        !tools.is_empty()
+    }
+
+    /// The conversation as the last answer was asked of it, see [`Context::as_asked`].
+    pub(crate) fn as_last_asked(&self) -> Option<Self> {
+        self.as_asked(self.last_answer()?.0)
+    }
+
+    /// The conversation as the last answer of an iteration was asked of it, as far as that is known: under the system prompt
+    /// and the masks of today.
+    ///
+    /// # Complexity
+    /// O(log n)
+    pub(crate) fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
+        let before = iteration.entries().rposition(Entry::is_model)?;
+        let reply = iteration.entry(before)?.message.reply.as_deref();
+        reply.filter(|reply| reply.requested_at.is_some())?;
+        let (_, view) = self.asked.of(iteration.number)?;
+        let mut log = self
+            .log
+            .rewind(i64::try_from(iteration.number).ok()?)
+            .ok()?;
+        log.keep_entries(before);
+        let mut next = self.with(log);
+        next.tallies = Default::default();
+        next.view = view.cloned();
+        let masks = self.view().and_then(|view| view.masks.clone());
+        if next.view.is_some() || masks.is_some() {
+            next.change_view(|view| view.masks = masks);
+            next.show_system();
+        }
+        Some(next)
+    }
+
+    /// The number of the iteration that the next request belongs to.
+    pub(crate) fn next_number(&self) -> u64 {
+        match self.is_closed() {
+            true => self.current_iteration().saturating_add(1),
+            false => self.current_iteration(),
+        }
+    }
+}
+
+/// The tokens that a provider reads from its cache for a request that begins as one with this usage did, up to so many.
+/// Only OpenAI rounds; the others promise nothing beyond what they say that they have.
+pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u64 {
+    match provider {
+        Some(Provider::OpenAiChat | Provider::OpenAiResponses) if usage.written == 0 => {
+            let (least, block) = OPENAI;
+            match usage.input.min(most) {
+                input if input >= least => input / block * block,
+                _ => 0,
+            }
+        }
+        _ => usage.cached.saturating_add(usage.written).min(most),
+    }
+}
+
+/// Tells whether some of what was written to the cache stays for an hour.
+pub(crate) fn keeps_for_an_hour(bill: &Bill) -> bool {
+    bill.count(Count::WrittenHour) > 0
+}

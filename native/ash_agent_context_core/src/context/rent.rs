@@ -1,0 +1,202 @@
+//! Clearing old results when it costs nothing, or when they have cost as much as clearing them would.
+//!
+//! Whoever clears results pays for everything behind them once more, since the provider has to write it to its cache anew.
+//! Whoever leaves them pays for reading them with each request. So they are like skis that are rented or bought, and the rule
+//! is the same: rent until the rent is a share of the price, then buy. What the conversation will do need not be known.
+
+use crate::context::Context;
+use crate::log::iteration::Iteration;
+use crate::log::price::{Rates, Unit};
+use crate::log::price_list::Prices;
+use crate::tokens::Method;
+use crate::value::time::Time;
+use crate::view::rendering::Rendering;
+use crate::view::CLEARED;
+
+/// Prices of a token that is read from the cache and of one that is written to it, where none are known: those of most
+/// providers, in hundredths of the price of one that is neither.
+const PRICES: (u64, u64) = (10, 125);
+
+/// When old results are cleared.
+#[derive(Debug, Clone, Copy)]
+pub struct Rent<'a> {
+    /// How many of the last results stay.
+    pub keep: usize,
+    /// The share of the price of clearing that has to be paid, in thousandths.
+    pub share: u64,
+    /// What models cost.
+    pub prices: Option<&'a Prices>,
+    /// The model that is asked, where answers name none or one without a price.
+    pub model: Option<&'a str>,
+    /// Tokens that a request may have; `None`: as the prices say, if they do.
+    pub window: Option<u64>,
+}
+
+/// Why results are cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// The rent is paid.
+    Paid,
+    /// The provider has nothing in its cache any more.
+    Cold,
+    /// The next request begins otherwise anyway.
+    Broken,
+    /// The request would be too long.
+    Window,
+}
+
+/// What could be cleared.
+struct Owed {
+    /// Tokens that requests have carried, and the next one would: each as often as it was sent.
+    rent: u128,
+    /// The tokens behind the first of what could be cleared that stay.
+    behind: u64,
+}
+
+/// The results of the view that are not cleared, oldest first.
+#[derive(Default)]
+struct Clearable {
+    /// The tokens that clearing each saves.
+    savings: Vec<u64>,
+    /// How many results there were at each request.
+    requests: Vec<usize>,
+    /// The tokens from the first of them on, when what may be cleared is; `None` before it.
+    behind: Option<u64>,
+}
+
+impl Clearable {
+    /// Adds an iteration, with its look before and after what may be cleared is.
+    fn add(&mut self, iteration: &Iteration, [shown, next]: [Rendering<'_>; 2], placeholder: &str) {
+        let mut slots = 0;
+        for entry in iteration.entries() {
+            let (shown, next) = (shown.behind(slots), next.behind(slots));
+            if entry.is_model() {
+                self.requests.push(self.savings.len());
+            }
+            self.stand_behind(|| entry.message.tokens(Method::Estimate, next).total());
+            let Some(exchange) = entry.exchange.as_deref() else {
+                continue;
+            };
+            let calls = &*entry.message.calls;
+            let looks = [shown, shown.cleared_with(placeholder)];
+            let savings = exchange.count_savings(Method::Estimate, calls, looks);
+            // The first ones may be cleared already.
+            let savings = savings.into_iter().skip(shown.cleared).flatten();
+            self.savings.extend(savings);
+            if !self.savings.is_empty() {
+                self.behind.get_or_insert(0);
+            }
+            self.stand_behind(|| exchange.tokens(Method::Estimate, calls, next));
+            slots += calls.len();
+        }
+    }
+
+    fn stand_behind(&mut self, count: impl FnOnce() -> u64) {
+        if let Some(behind) = &mut self.behind {
+            *behind = behind.saturating_add(count());
+        }
+    }
+
+    /// How many of them may be cleared.
+    fn count(&self, keep: usize) -> usize {
+        self.savings.len().saturating_sub(keep)
+    }
+
+    /// Tokens that requests carried which could have been cleared then.
+    fn sum_rent(&self, keep: usize) -> u128 {
+        let old = self.savings.iter().take(self.count(keep));
+        let rents = old.enumerate().map(|(index, saved)| {
+            // A request carries a result that could be cleared when so many newer ones stand behind it.
+            let needed = index.saturating_add(keep);
+            let before = self.requests.partition_point(|count| *count <= needed);
+            let carried = self.requests.len().saturating_sub(before);
+            u128::from(*saved).saturating_mul(carried as u128)
+        });
+        rents.fold(0, u128::saturating_add)
+    }
+}
+
+impl Context {
+    /// Clears all results but the last, if that is due, and tells why it was.
+    ///
+    /// The rent is reckoned from the answers in the log, one for each request: asking again changes nothing.
+    ///
+    /// # Complexity
+    /// O(what stands behind the first result that is not cleared)
+    #[must_use]
+    pub fn clear_when_due(&self, rent: &Rent<'_>, at: Time) -> (Self, Option<Due>) {
+        let cleared = self.view().and_then(|view| view.cleared.as_deref());
+        let placeholder = cleared.map_or(CLEARED, |cleared| &cleared.placeholder);
+        let next = self.clear_tool_results(rent.keep, placeholder, at);
+        let due = self
+            .find_owed(&next, rent.keep, placeholder)
+            .and_then(|owed| self.find_due(rent, &owed, at));
+        match due {
+            Some(_) => (next, due),
+            None => (self.clone(), None),
+        }
+    }
+
+    fn find_due(&self, rent: &Rent<'_>, owed: &Owed, at: Time) -> Option<Due> {
+        let rates = self.current_rates(rent, at);
+        let window = rates.and_then(|rates| rates.context_window);
+        let tokens = self.count_tokens(None);
+        let (read, write) = rates.map_or(PRICES, |rates| self.cache_prices(rates, tokens));
+        let price = u128::from(write.saturating_sub(read)).saturating_mul(owed.behind.into());
+        let paid = u128::from(read).saturating_mul(owed.rent);
+        match () {
+            () if self.has_cold_cache(at) => Some(Due::Cold),
+            () if self.begins_anew() => Some(Due::Broken),
+            () if paid.saturating_mul(1000) >= price.saturating_mul(rent.share.into()) => {
+                Some(Due::Paid)
+            }
+            () if rent.window.or(window).is_some_and(|most| tokens > most) => Some(Due::Window),
+            () => None,
+        }
+    }
+
+    /// The prices of the model that answered last, or of the one that is asked.
+    fn current_rates<'p>(&self, rent: &Rent<'p>, at: Time) -> Option<&'p Rates> {
+        let last = self.last_answer();
+        let reply = last.and_then(|(_, entry)| entry.message.reply.as_deref());
+        let provider = reply.and_then(|reply| reply.provider);
+        let named = reply.and_then(|reply| reply.model.as_deref());
+        let provider = provider.map(|provider| provider.name());
+        rent.prices?.find(provider, [named, rent.model], at)
+    }
+
+    fn cache_prices(&self, rates: &Rates, tokens: u64) -> (u64, u64) {
+        let written = match self.wrote_for_an_hour() == Some(true) {
+            true => Unit::CacheWriteHour,
+            false => Unit::CacheWrite,
+        };
+        let rate = |unit| rates.rate(unit, tokens).unwrap_or_default();
+        (rate(Unit::CacheRead), rate(written))
+    }
+
+    /// What could be cleared, if anything can; `next` is the conversation with it cleared.
+    fn find_owed(&self, next: &Self, keep: usize, placeholder: &str) -> Option<Owed> {
+        let place = |context: &Self| {
+            let cleared = context.view()?.cleared.clone()?;
+            Some((cleared.iteration, cleared.calls))
+        };
+        let (before, after) = (place(self), place(next)?);
+        if before.is_some_and(|before| before >= after) {
+            return None; // what is cleared is not shown again
+        }
+        let first = before.map_or(0, |(iteration, _)| iteration);
+        let numbers = first.max(self.first_number())..=self.current_iteration();
+        let iterations = numbers.filter_map(|number| self.log.get_numbered(number));
+        let mut all = Clearable::default();
+        for iteration in iterations.filter(|iteration| !self.hides(iteration.number)) {
+            let looks = [self, next].map(|context| context.rendering(iteration.number));
+            all.add(iteration, looks, placeholder);
+        }
+        all.requests.push(all.savings.len());
+        let saved: u64 = all.savings.iter().take(all.count(keep)).sum();
+        (saved > 0).then(|| Owed {
+            rent: all.sum_rent(keep),
+            behind: all.behind.unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,285 @@
+//! What became of each request at the provider's cache: what it should have read, what it did read, why not, and what that
+//! cost.
+
+use chrono::TimeDelta;
+
+use crate::context::cache::{keeps_for_an_hour, predict, LOOKED_THROUGH};
+use crate::context::cause::{Cause, Request};
+use crate::context::Context;
+use crate::log::bill::Reported;
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::log::price::{Rates, Unit};
+use crate::log::price_list::Prices;
+use crate::log::provider::Provider;
+use crate::log::usage::Usage;
+use crate::value::time::Time;
+
+/// Of ten tokens that should have been read, how many must be, so that the cache was hit.
+const HIT: u64 = 9;
+
+/// What became of a request at the provider's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// There was nothing to read.
+    First,
+    /// What should have been read was.
+    Hit,
+    /// The request began otherwise than the one before it.
+    Broken(Cause),
+    /// The provider had dropped it.
+    Expired,
+    /// A summary stands in the place of what was there.
+    Compacted,
+    /// The request surely began as all of the one before it, with the same beside: it was the provider.
+    Provider,
+    /// Nothing is known that would explain it; what was sent may not have been the same.
+    Unexplained,
+}
+
+/// A request with its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountRow {
+    /// The number of its iteration.
+    pub iteration: u64,
+    /// Who answered.
+    pub provider: Option<Provider>,
+    /// The model, as it names itself.
+    pub model: Option<Box<str>>,
+    /// When it was sent.
+    pub requested_at: Option<Time>,
+    /// How long after the answer before it.
+    pub since: Option<TimeDelta>,
+    /// The tokens that were reported.
+    pub usage: Usage,
+    /// The tokens that should have been read from the cache.
+    pub predicted: u64,
+    /// What became of that.
+    pub outlook: Outlook,
+    /// What it cost, in 10^-12 US dollars.
+    pub cost: Option<u64>,
+    /// How much of that for what should have been read and was not.
+    pub avoidable: Option<u64>,
+}
+
+/// Whose prices an account reckons with.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Accounting<'a> {
+    /// What models cost.
+    pub prices: Option<&'a Prices>,
+    /// The model that was asked, where answers name none or one without a price.
+    pub model: Option<&'a str>,
+    /// The first iteration with a row.
+    pub since: u64,
+}
+
+/// The request before the next one.
+struct Before<'a> {
+    iteration: &'a Iteration,
+    request: Request<'a>,
+    usage: Usage,
+    ended_at: Option<Time>,
+    provider: Option<Provider>,
+    /// Whether what was written last stays for an hour.
+    for_an_hour: bool,
+}
+
+impl Context {
+    /// A row for each request whose tokens were reported, oldest first.
+    ///
+    /// # Complexity
+    /// O(messages from that iteration on)
+    #[must_use]
+    pub fn account(&self, accounting: &Accounting<'_>) -> Vec<AccountRow> {
+        let first = accounting.since.max(self.first_number());
+        let mut before = self.before(first);
+        let mut rows = Vec::new();
+        let numbers = first..=self.current_iteration();
+        for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
+            for (entry, reported) in reports(iteration) {
+                let row = self.row(iteration, entry, reported, before.as_ref(), accounting);
+                before = Some(self.stand_before(iteration, entry, reported, before));
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// The last request before an iteration.
+    fn before(&self, number: u64) -> Option<Before<'_>> {
+        let numbers = (self.first_number()..number).rev();
+        let mut back = numbers.filter_map(|number| self.log.get_numbered(number));
+        let (iteration, entry, reported) = back.find_map(|iteration| {
+            let (entry, reported) = reports(iteration).last()?;
+            Some((iteration, entry, reported))
+        })?;
+        let mut before = self.stand_before(iteration, entry, reported, None);
+        if reported.last.written == 0 {
+            let mut earlier = back.take(LOOKED_THROUGH).flat_map(reports);
+            let wrote = earlier.find(|(_, reported)| reported.last.written > 0);
+            before.for_an_hour =
+                wrote.is_some_and(|(_, reported)| reported.bills().iter().any(keeps_for_an_hour));
+        }
+        Some(before)
+    }
+
+    fn stand_before<'a>(
+        &'a self,
+        iteration: &'a Iteration,
+        entry: &'a Entry,
+        reported: &Reported,
+        before: Option<Before<'a>>,
+    ) -> Before<'a> {
+        let reply = entry.message.reply.as_deref();
+        let wrote = reported.last.written > 0;
+        let hours = || reported.bills().iter().any(keeps_for_an_hour);
+        Before {
+            iteration,
+            request: self.noted_request(iteration.number, reply),
+            usage: reported.last,
+            ended_at: reply.and_then(|reply| reply.received_at.or(reply.requested_at)),
+            provider: reply.and_then(|reply| reply.provider),
+            for_an_hour: match wrote {
+                true => hours(),
+                false => before.is_some_and(|before| before.for_an_hour),
+            },
+        }
+    }
+
+    /// Tells whether everything of both requests is known, and nothing that was sent before is another now.
+    fn is_same_beside(
+        &self,
+        before: &Before<'_>,
+        next: &Request<'_>,
+        iteration: &Iteration,
+    ) -> bool {
+        before.request.is_known()
+            && next.is_known()
+            && before.request.is_alike_beside(next)
+            && self.surely_continues(before.iteration, iteration)
+    }
+
+    fn row(
+        &self,
+        iteration: &Iteration,
+        entry: &Entry,
+        reported: &Reported,
+        before: Option<&Before<'_>>,
+        accounting: &Accounting<'_>,
+    ) -> AccountRow {
+        let reply = entry.message.reply.as_deref();
+        let requested_at = reply.and_then(|reply| reply.requested_at);
+        let ended_at = before.and_then(|before| before.ended_at);
+        let since = requested_at
+            .zip(ended_at)
+            .map(|(asked, ended)| asked.signed_duration_since(ended));
+        let usage = reported.sum;
+        let predicted = before.map_or(0, Before::predict);
+        let request = self.noted_request(iteration.number, reply);
+        let outlook = match before {
+            Some(before) if predicted > 0 => {
+                let outlook = before.judge(&request, predicted, usage.cached, since);
+                match outlook {
+                    Outlook::Unexplained if self.is_same_beside(before, &request, iteration) => {
+                        Outlook::Provider
+                    }
+                    outlook => outlook,
+                }
+            }
+            _ => Outlook::First,
+        };
+        let opened = iteration.started_at;
+        let cost = accounting.prices.and_then(|prices| {
+            let cost = prices.cost(entry, accounting.model, opened).ok()??;
+            Some(cost.total())
+        });
+        let rates = accounting.rates(entry, opened);
+        let lost = match outlook {
+            Outlook::First | Outlook::Hit => 0,
+            _ => predicted.saturating_sub(usage.cached),
+        };
+        let for_an_hour = reported.bills().iter().any(keeps_for_an_hour);
+        AccountRow {
+            iteration: iteration.number,
+            provider: reply.and_then(|reply| reply.provider),
+            model: reply.and_then(|reply| reply.model.clone()),
+            requested_at,
+            since,
+            usage,
+            predicted,
+            outlook,
+            cost,
+            avoidable: rates.map(|rates| price_of_losing(rates, lost, &usage, for_an_hour)),
+        }
+    }
+}
+
+/// The answers of an iteration whose tokens were reported.
+fn reports(iteration: &Iteration) -> impl DoubleEndedIterator<Item = (&Entry, &Reported)> {
+    let answers = iteration.entries().filter(|entry| entry.is_model());
+    let reported = answers.filter_map(|entry| Some((entry, entry.usage.as_deref()?)));
+    reported.filter(|(_, reported)| reported.sum.input > 0)
+}
+
+impl Before<'_> {
+    /// The tokens that the next request reads if it begins as this one.
+    fn predict(&self) -> u64 {
+        predict(self.provider, &self.usage, u64::MAX)
+    }
+
+    fn judge(
+        &self,
+        next: &Request<'_>,
+        predicted: u64,
+        read: u64,
+        since: Option<TimeDelta>,
+    ) -> Outlook {
+        if read.saturating_mul(10) >= predicted.saturating_mul(HIT) {
+            return Outlook::Hit;
+        }
+        let lifetime = match (self.provider, self.for_an_hour) {
+            (Some(Provider::Anthropic | Provider::Bedrock), true) => Some(TimeDelta::hours(1)),
+            (Some(Provider::Anthropic | Provider::Bedrock), false) => Some(TimeDelta::minutes(5)),
+            _ => None,
+        };
+        let is_expired = || Some(since? > lifetime?);
+        let change = next.changes_since(&self.request).first().copied();
+        match change.map(|change| change.cause) {
+            Some(Cause::Summarized) => Outlook::Compacted,
+            Some(cause) => Outlook::Broken(cause),
+            None if is_expired() == Some(true) => Outlook::Expired,
+            None => Outlook::Unexplained,
+        }
+    }
+}
+
+impl<'p> Accounting<'p> {
+    /// The prices of the model that answered, or that was asked.
+    pub(crate) fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
+        let reply = entry.message.reply.as_deref();
+        let named = reply.and_then(|reply| reply.model.as_deref());
+        let provider = reply.and_then(|reply| reply.provider);
+        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
+        let provider = provider.map(|provider| provider.name());
+        self.prices?.find(provider, [named, self.model], at)
+    }
+}
+
+impl<'p> Accounting<'p> {
+    /// The prices of the model that is asked.
+    pub(crate) fn find_rates(&self, provider: Provider, at: Time) -> Option<&'p Rates> {
+        let name = Some(provider.name());
+        self.prices?.find(name, [self.model, None], at)
+    }
+}
+
+/// What tokens cost more than if they had been read from the cache: they were written to it, or sent as others.
+fn price_of_losing(rates: &Rates, lost: u64, usage: &Usage, for_an_hour: bool) -> u64 {
+    let rate = |unit| rates.rate(unit, usage.input).unwrap_or_default();
+    let paid = match (usage.written > 0, for_an_hour) {
+        (true, true) => rate(Unit::CacheWriteHour),
+        (true, false) => rate(Unit::CacheWrite),
+        (false, _) => rate(Unit::Input),
+    };
+    lost.saturating_mul(paid.saturating_sub(rate(Unit::CacheRead)))
+}

@@ -1,0 +1,279 @@
+//! What the next request will read from the provider's cache, before it is sent, by the bytes that it shares with the last one.
+
+use std::cmp::Ordering;
+
+use crate::context::cache::predict;
+use crate::context::cause::{Cause, Change};
+use crate::context::Context;
+use crate::error::Error;
+use crate::log::price::{Rates, Unit};
+use crate::log::provider::Provider;
+use crate::log::usage::Usage;
+use crate::provider;
+use crate::provider::options::Options;
+use crate::provider::writer;
+use crate::request::account::Accounting;
+use crate::request::body::Body;
+use crate::request::slice::Slice;
+use crate::tokens::Method;
+use crate::value::time::Time;
+
+/// Requests of fewer tokens are not cached anywhere.
+const LEAST: u64 = 1024;
+
+/// What the next request will be to the provider's cache.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Forecast {
+    /// The bytes of its system prompt and messages.
+    pub bytes: u64,
+    /// How many of them, from the first, it shares with the last request.
+    pub same_bytes: u64,
+    /// Its tokens.
+    pub tokens: u64,
+    /// How many of them will be read from the cache.
+    pub read: u64,
+    /// How many will be written to it.
+    pub written: u64,
+    /// How many will be neither.
+    pub fresh: u64,
+    /// What of the last request will not be read, and why; the first in the request first.
+    pub breaks: Vec<ExpectedBreak>,
+    /// What the request costs without its answer, in 10^-12 US dollars.
+    pub cost: Option<u64>,
+}
+
+/// Something that keeps the next request from reading what the last one left in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedBreak {
+    /// What it is.
+    pub cause: Cause,
+    /// The first iteration that it changes; `None` where it stands before all of them.
+    pub iteration: Option<u64>,
+    /// The tokens after it that could have been read.
+    pub tokens: u64,
+}
+
+/// The last request beside the next one.
+struct Last<'a> {
+    usage: Usage,
+    provider: Option<Provider>,
+    /// The conversation as it was then.
+    context: &'a Context,
+    bytes: u64,
+    same_bytes: u64,
+    /// Whether it is known to have had tools.
+    has_tools: bool,
+    /// The iteration of the first byte that is not the same.
+    differs_at: Option<u64>,
+}
+
+impl Context {
+    /// Returns what the next request will read and write at the provider's cache, and what it costs.
+    ///
+    /// Bytes are exact, tokens are reckoned from the last reports.
+    ///
+    /// # Errors
+    /// As [`Context::encode_request`].
+    ///
+    /// # Complexity
+    /// O(new bytes + messages)
+    pub fn forecast(
+        &self,
+        options: &Options<'_>,
+        accounting: &Accounting<'_>,
+        at: Time,
+    ) -> Result<Forecast, Error> {
+        self.log.check_nothing_pending()?;
+        self.check_from(options)?;
+        let room = provider::room(options.provider);
+        let (next, is_marked) = Body::new(self, room, options).lay_out()?;
+        let mut forecast = Forecast {
+            bytes: next.iter().map(Slice::len).sum(),
+            tokens: self.count_tokens(None),
+            ..Forecast::default()
+        };
+        let before = self.as_last_asked();
+        let entry = self.last_answer().map(|(_, entry)| entry);
+        let reported = entry.and_then(|entry| entry.usage.as_deref());
+        if let (Some(before), Some(entry), Some(reported)) = (&before, entry, reported) {
+            let (earlier, _) = Body::new(before, room, options).lay_out()?;
+            let (same_bytes, differs_at) = compare(&earlier, &next);
+            let last = Last {
+                usage: reported.last,
+                provider: entry
+                    .message
+                    .reply
+                    .as_deref()
+                    .and_then(|reply| reply.provider),
+                context: before,
+                bytes: earlier.iter().map(Slice::len).sum(),
+                same_bytes,
+                has_tools: self.had_tools(),
+                differs_at,
+            };
+            forecast.same_bytes = same_bytes;
+            (forecast.read, forecast.breaks) = last.reckon(self, options.provider, at);
+        }
+        forecast.split(
+            options.provider,
+            is_marked,
+            reported.map(|reported| &reported.last),
+        );
+        let rates = entry.and_then(|entry| accounting.rates(entry, at));
+        let rates = rates.or_else(|| accounting.find_rates(options.provider, at));
+        forecast.cost =
+            rates.map(|rates| forecast.price(rates, self.wrote_for_an_hour() == Some(true)));
+        Ok(forecast)
+    }
+}
+
+impl Forecast {
+    /// Says what of the tokens is read, written and neither.
+    fn split(&mut self, provider: Provider, is_marked: bool, last: Option<&Usage>) {
+        let writes = match provider {
+            Provider::Anthropic | Provider::Bedrock => is_marked,
+            Provider::OpenAiChat | Provider::OpenAiResponses => {
+                last.is_some_and(|last| last.written > 0)
+            }
+            _ => false,
+        };
+        // Nothing is read without a mark either.
+        let needs_mark = matches!(provider, Provider::Anthropic | Provider::Bedrock);
+        if needs_mark && !is_marked || self.read < LEAST {
+            self.read = 0;
+        }
+        self.read = self.read.min(self.tokens);
+        let rest = self.tokens - self.read;
+        match writes && self.tokens >= LEAST {
+            true => self.written = rest,
+            false => self.fresh = rest,
+        }
+    }
+
+    fn price(&self, rates: &Rates, for_an_hour: bool) -> u64 {
+        let rate = |unit| rates.rate(unit, self.tokens).unwrap_or_default();
+        let write = match for_an_hour {
+            true => Unit::CacheWriteHour,
+            false => Unit::CacheWrite,
+        };
+        let parts = [
+            (self.read, Unit::CacheRead),
+            (self.written, write),
+            (self.fresh, Unit::Input),
+        ];
+        let prices = parts.map(|(tokens, unit)| tokens.saturating_mul(rate(unit)));
+        prices.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+impl Last<'_> {
+    /// The tokens that will be read, and why no more.
+    fn reckon(&self, next: &Context, provider: Provider, at: Time) -> (u64, Vec<ExpectedBreak>) {
+        let all = predict(self.provider, &self.usage, u64::MAX);
+        let is_whole = self.bytes - self.same_bytes <= writer::CLOSE.len() as u64;
+        let mut changes = next.changes_of_next();
+        let is_elsewhere = self.provider.is_some_and(|last| last != provider);
+        if is_elsewhere && changes.iter().all(|change| change.cause != Cause::Model) {
+            let cause = Cause::Model;
+            let iteration = None;
+            changes.insert(0, Change { cause, iteration });
+        }
+        // Whatever a view does that changes no byte breaks nothing.
+        changes.retain(|change| !is_whole || stands_elsewhere(change.cause));
+        if !is_whole && changes.iter().all(|change| stands_elsewhere(change.cause)) {
+            changes.push(Change {
+                cause: Cause::Other,
+                iteration: self.differs_at,
+            });
+        }
+        let breaks = changes.iter().map(|change| {
+            let kept = predict(self.provider, &self.usage, self.count_before(change));
+            ExpectedBreak {
+                cause: change.cause,
+                iteration: change.iteration,
+                tokens: all.saturating_sub(kept),
+            }
+        });
+        let mut breaks: Vec<ExpectedBreak> = breaks.collect();
+        if next.has_cold_cache(at) && all > 0 {
+            breaks.push(ExpectedBreak {
+                cause: Cause::Expired,
+                iteration: None,
+                tokens: all,
+            });
+        }
+        let lost = breaks
+            .iter()
+            .map(|one| one.tokens)
+            .max()
+            .unwrap_or_default();
+        (all.saturating_sub(lost), breaks)
+    }
+
+    /// The tokens of the last request before a change.
+    fn count_before(&self, change: &Change) -> u64 {
+        let counted = self.context.tokens(Method::Estimate);
+        let messages = counted.total();
+        match change.cause {
+            Cause::Model | Cause::Tools | Cause::Output => 0,
+            // The tools stand before it. Anthropic reads them alone only where they have a mark of their own.
+            Cause::SystemPrompt | Cause::Block => match self.provider {
+                Some(Provider::Anthropic | Provider::Bedrock) => 0,
+                _ if !self.has_tools => 0,
+                _ => self.usage.input.saturating_sub(messages),
+            },
+            Cause::Fields => {
+                let after = messages.saturating_sub(counted.system);
+                self.usage.input.saturating_sub(after)
+            }
+            _ => {
+                let after = self.bytes.saturating_sub(self.same_bytes);
+                let after = u128::from(messages) * u128::from(after);
+                let after = after / u128::from(self.bytes.max(1));
+                let after = u64::try_from(after).unwrap_or(u64::MAX);
+                self.usage.input.saturating_sub(after)
+            }
+        }
+    }
+}
+
+/// Tells whether a cause is seen elsewhere than in messages.
+const fn stands_elsewhere(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::Model | Cause::Tools | Cause::Output | Cause::SystemPrompt | Cause::Fields
+    )
+}
+
+/// How many bytes two lists share from the first on, and to which iteration the next one belongs.
+pub(super) fn compare(before: &[Slice<'_>], next: &[Slice<'_>]) -> (u64, Option<u64>) {
+    let (mut old, mut new) = (before.iter(), next.iter());
+    let mut left: [&[u8]; 2] = [&[], &[]];
+    let (mut same, mut number) = (0, None);
+    loop {
+        let [a, b] = &mut left;
+        if a.is_empty() {
+            match old.next() {
+                Some(slice) => *a = slice.shown_bytes(),
+                None => return (same, None),
+            }
+        }
+        if b.is_empty() {
+            match new.next() {
+                Some(slice) => (*b, number) = (slice.shown_bytes(), Some(slice.number)),
+                None => return (same, number),
+            }
+        }
+        let len = a.len().min(b.len());
+        let ((old_part, old_rest), (new_part, new_rest)) = (a.split_at(len), b.split_at(len));
+        // What is kept is mostly one and the same.
+        let is_one = std::ptr::eq(old_part.as_ptr(), new_part.as_ptr());
+        if !is_one && old_part.cmp(new_part) != Ordering::Equal {
+            let pairs = old_part.iter().zip(new_part);
+            let shared = pairs.take_while(|(old, new)| old == new).count();
+            return (same + shared as u64, number);
+        }
+        same += len as u64;
+        (*a, *b) = (old_rest, new_rest);
+    }
+}

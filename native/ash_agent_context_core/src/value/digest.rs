@@ -1,0 +1,148 @@
+//! Digests of long texts that are put together of pieces: that of a whole is reckoned from those of its parts, however it is cut.
+
+/// Numbers are reckoned modulo this prime, 2^61 - 1.
+const PRIME: u64 = (1 << 61) - 1;
+
+/// Where the polynomial whose coefficients are bytes is evaluated.
+const BASE: u64 = 0x1b3a_74c5_9e2d_8f61 % PRIME;
+
+/// Powers of the base, the highest first: a step reads eight bytes.
+const POWERS: [u64; 8] = powers();
+
+/// The base to the power of eight.
+const STRIDE: u64 = times(POWERS[0], BASE);
+
+/// A digest of a text, with what it takes to put another one after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Digest {
+    /// How many bytes the text has.
+    pub len: u64,
+    hash: u64,
+    /// The base to the power of the length.
+    power: u64,
+}
+
+impl Digest {
+    /// That of no text.
+    pub const EMPTY: Self = Self {
+        len: 0,
+        hash: 0,
+        power: 1,
+    };
+
+    /// That of a text.
+    pub fn of(bytes: &[u8]) -> Self {
+        let (mut hash, mut power) = (0, 1);
+        let mut chunks = bytes.chunks_exact(POWERS.len());
+        for chunk in &mut chunks {
+            let added = chunk.iter().zip(POWERS);
+            let added: u128 = added
+                .map(|(byte, power)| u128::from(coefficient(*byte)) * u128::from(power))
+                .sum();
+            hash = reduce(u128::from(hash) * u128::from(STRIDE) + added);
+            power = times(power, STRIDE);
+        }
+        for byte in chunks.remainder() {
+            hash = reduce(u128::from(hash) * u128::from(BASE) + u128::from(coefficient(*byte)));
+            power = times(power, BASE);
+        }
+        Self {
+            len: bytes.len() as u64,
+            hash,
+            power,
+        }
+    }
+
+    /// That of this text with another one after it.
+    #[must_use]
+    pub fn then(self, next: Self) -> Self {
+        Self {
+            len: self.len + next.len,
+            hash: reduce(u128::from(self.hash) * u128::from(next.power) + u128::from(next.hash)),
+            power: times(self.power, next.power),
+        }
+    }
+
+    /// It as text, with the length.
+    pub fn to_text(self) -> String {
+        format!("{}-{:016x}", self.len, self.hash)
+    }
+}
+
+/// Never zero, so that zeros at the beginning count.
+const fn coefficient(byte: u8) -> u64 {
+    byte as u64 + 1
+}
+
+const fn powers() -> [u64; 8] {
+    let b = BASE;
+    let b2 = times(b, b);
+    let b3 = times(b2, b);
+    let b4 = times(b3, b);
+    let b5 = times(b4, b);
+    let b6 = times(b5, b);
+    let b7 = times(b6, b);
+    [b7, b6, b5, b4, b3, b2, b, 1]
+}
+
+const fn times(a: u64, b: u64) -> u64 {
+    reduce(a as u128 * b as u128)
+}
+
+/// A number below 2^125 modulo the prime.
+const fn reduce(number: u128) -> u64 {
+    let once = (number & PRIME as u128) + (number >> 61);
+    let twice = (once & PRIME as u128) + (once >> 61);
+    let sum = twice as u64;
+    if sum >= PRIME {
+        sum - PRIME
+    } else {
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Digest, PRIME};
+    use proptest::prelude::*;
+
+    /// The same by its definition.
+    fn slowly(bytes: &[u8]) -> u64 {
+        bytes.iter().fold(0, |hash: u128, byte| {
+            (hash * u128::from(super::BASE) + u128::from(*byte) + 1) % u128::from(PRIME)
+        }) as u64
+    }
+
+    proptest! {
+        #[test]
+        fn a_whole_has_one_digest_however_it_is_cut(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            cuts in prop::collection::vec(0..200_usize, 0..6),
+        ) {
+            let whole = Digest::of(&bytes);
+            prop_assert_eq!(whole.hash, slowly(&bytes));
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let parts = cuts.windows(2).map(|cut| match cut {
+                [start, end] => Digest::of(bytes.get(*start..*end).unwrap_or_default()),
+                _ => Digest::EMPTY,
+            });
+            prop_assert_eq!(parts.fold(Digest::EMPTY, Digest::then), whole);
+        }
+
+        #[test]
+        fn another_byte_is_another_digest(
+            bytes in prop::collection::vec(any::<u8>(), 1..50), at in 0..50_usize, by in 1..=255_u8,
+        ) {
+            let mut other = bytes.clone();
+            let at = at % bytes.len();
+            if let Some(byte) = other.get_mut(at) {
+                *byte = byte.wrapping_add(by);
+            }
+            prop_assert_ne!(Digest::of(&bytes), Digest::of(&other));
+            other.truncate(at);
+            prop_assert_ne!(Digest::of(&bytes), Digest::of(&other));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+defmodule AshAgent.Runtime.ViewTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, LLM, Runtime, Session, Store}
+  alias AshAgent.Context.Enhancer.{Budget, Redact}
+
+  @long String.duplicate("All is well. ", 1_000)
+
+  defp look(number), do: %{tool_calls: [%{id: "call_#{number}", name: "look"}]}
+  defp looks(count), do: LLM.Scripted.new(Enum.map(1..count, &look/1) ++ ["Done."])
+
+  defp results(context) do
+    for %{content: [%{type: :tool_result, content: text}]} <- Context.to_messages(context),
+        do: text
+  end
+
+  test "each request is made from the view, which stays with the context" do
+    llm = looks(2)
+
+    count = fn context, _needs ->
+      {:ok, Context.put_prompt_block(context, :n, "#{context.current_iteration}")}
+    end
+
+    opts = [llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: [count]]
+    {:ok, result} = Runtime.run(Context.new("Look"), opts)
+
+    seen =
+      for %{context: context} <- LLM.Scripted.requests(llm),
+          do: hd(Context.to_messages(context)).content
+
+    assert seen == ["1", "2", "3"]
+    assert %{blocks: [{"n", "3"}]} = Context.view(result.context)
+
+    assert result.context
+           |> Context.to_snapshot()
+           |> Context.from_snapshot!()
+           |> Context.view()
+           |> Map.get(:blocks) == [{"n", "3"}]
+  end
+
+  test "an enhancer that fails ends the run before the model is asked, unless it may be skipped" do
+    test = self()
+    llm = fn _ -> {:ok, %{content: "#{inspect(send(test, :asked))}"}} end
+    broken = fn _context, _needs -> {:error, :down} end
+
+    assert {:error, %{reason: {:view_error, error}} = failed} =
+             Runtime.run(Context.new("Hi"), llm: llm, view: [broken])
+
+    assert {:enhancer_failed, ^broken, :down} = error.reason
+    assert Exception.message(failed) =~ "the model was not asked"
+    refute_received :asked
+
+    assert {:ok, _result} =
+             Runtime.run(Context.new("Hi"), llm: llm, view: {[broken], on_error: :skip})
+
+    assert_received :asked
+  end
+
+  test "wrong views are refused before anything happens" do
+    for view <- [[:nothing], [{Budget, []}], {[], on_error: :hope}, :often, [Budget | Budget]] do
+      assert_raise ArgumentError, fn ->
+        Runtime.run(Context.new("Hi"), llm: fn _ -> flunk("asked") end, view: view)
+      end
+    end
+  end
+
+  test "what the application refuses ends the run with the view" do
+    hide = {Redact, patterns: [:email]}
+    opts = [llm: fn _ -> flunk("asked") end, view: [hide], on_change: fn _ -> {:error, :full} end]
+
+    assert {:error, %{reason: {:on_change_error, :full}}} =
+             Runtime.run(Context.new("ann@example.com"), opts)
+  end
+
+  test ":auto clears when the rent is paid, by the run's prices, and lets the model read again" do
+    run = fn opts ->
+      {:ok, result} =
+        Runtime.run(
+          Context.new("Look"),
+          [llm: looks(9), tools: %{look: fn _ -> {:ok, @long} end}, view: :auto] ++ opts
+        )
+
+      result.context
+    end
+
+    context = run.([])
+    assert [first | _] = results(context)
+    assert first =~ "recall 1.1-" and byte_size(first) < 500
+    assert Enum.take(results(context), -3) == List.duplicate(@long, 3)
+    assert Context.recall?(context)
+
+    # Where clearing costs nothing, all but three are cleared with each request.
+    free = [%{model: :any, input: 10, output: 10}]
+    assert %{cleared: %{iteration: 6, calls: 1}} = Context.view(run.(prices: free))
+    dear = [%{model: :any, input: 10, cache_read: 1, cache_write: 1_000, output: 10}]
+    assert Context.view(run.(prices: dear)).cleared == nil
+  end
+
+  test "an application's own tool of that name stays" do
+    own = %{name: "recall", description: "Mine", function: fn _ -> {:ok, "mine"} end}
+    llm = LLM.Scripted.new(["Done."])
+    {:ok, _result} = Runtime.run(Context.new("Hi"), llm: llm, tools: [own], view: :auto)
+    assert [%{opts: opts}] = LLM.Scripted.requests(llm)
+    assert [%{name: "recall", description: "Mine"}] = opts[:tools]
+  end
+
+  test "the view is stored, and the next run of a session goes on with it" do
+    {:ok, store} = Store.SQLite.open(":memory:")
+    llm = LLM.Scripted.new(["One.", "Two."])
+    {:ok, calls} = Agent.start_link(fn -> 0 end)
+
+    summarize = fn _messages ->
+      Agent.update(calls, &(&1 + 1))
+      {:ok, "They spoke."}
+    end
+
+    turn = fn number, context ->
+      context |> Context.add_assistant_message(@long) |> Context.add_user_message("#{number}")
+    end
+
+    context = Enum.reduce(1..3, Context.new("0", id: "c1"), turn)
+    view = [{Budget, budget: 4_000, strategy: {:summarize, summarize}}]
+    opts = [llm: llm, view: view, store: store, id: "c1", context: context]
+    {:ok, session} = start_supervised({Session, opts})
+    assert {:ok, _result} = Session.prompt(session, "Hi")
+    assert {:ok, _result} = Session.prompt(session, "Again")
+
+    {:ok, stored} = Store.fetch(store, "c1")
+    assert [%Range{first: 1}] = Context.view(stored.value).summaries
+    assert Agent.get(calls, & &1) == 1
+  end
+end

@@ -1,0 +1,304 @@
+defmodule AshAgent.Context.AccountTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, Response}
+  alias AshAgent.TestSupport.PiSession, as: Session
+
+  doctest AshAgent.Context.Account
+
+  @start ~U[2026-01-01 10:00:00.000000Z]
+  @prices [
+    %{model: :any, input: 100, cache_read: 10, cache_write: 125, cache_write_1h: 200, output: 500}
+  ]
+
+  defp answer(context, {input, read, written}, opts \\ []) do
+    at = DateTime.add(@start, opts[:minute] || 0, :minute)
+
+    usage =
+      Map.merge(
+        %{
+          input_tokens: input,
+          output_tokens: 1,
+          cache_read_input_tokens: read,
+          cache_creation_input_tokens: written
+        },
+        Map.new(opts[:usage] || [])
+      )
+
+    {:ok, response} =
+      Response.decode(:anthropic, %{
+        type: "message",
+        model: opts[:model] || "claude",
+        content: [%{type: "text", text: "Yes"}],
+        usage: usage
+      })
+
+    {:ok, context} = Context.add_response(context, response, requested_at: at, at: at)
+    Context.add_user_message(context, "And?", at: at)
+  end
+
+  defp verdicts(context), do: Enum.map(Context.account(context).requests, & &1.verdict)
+  defp start, do: answer(Context.new("Hi", system_prompt: "S"), {10, 0, 5_000})
+  defp last(context), do: List.last(verdicts(context))
+
+  test "a request reads what the one before it read and wrote" do
+    context =
+      start() |> answer({10, 5_000, 100}) |> answer({10, 5_100, 100}) |> answer({10, 4_680, 620})
+
+    assert verdicts(context) == [:first, :hit, :hit, :hit]
+    assert context |> answer({10, 0, 6_000}) |> last() == :unexplained
+    # Nothing is marked, and nothing was ever read.
+    plain = Context.new("Hi") |> answer({10, 0, 0}) |> answer({20, 0, 0})
+    assert verdicts(plain) == [:first, :first]
+  end
+
+  test "each change before a request is the cause of what was not read" do
+    broken = fn change -> start() |> change.() |> answer({10, 0, 5_100}) |> last() end
+    assert broken.(&Context.put_system_prompt(&1, "T")) == {:broken, :system_prompt}
+    assert broken.(&Context.put_prompt_block(&1, :b, "B")) == {:broken, :block}
+    assert broken.(&Context.put_max_result_bytes(&1, 100)) == {:broken, :shortened}
+    assert broken.(&Context.keep_last_iterations(&1, 1)) == {:broken, :hidden}
+    assert broken.(& &1) == :unexplained
+
+    summary = fn context ->
+      {:ok, context, _} =
+        Context.compact(context, {:summarize, fn _ -> "S" end}, keep_last: 1, check: nil)
+
+      context
+    end
+
+    long =
+      Context.new(String.duplicate("Hi ", 100))
+      |> answer({10, 0, 5_000})
+      |> answer({10, 5_000, 1})
+
+    assert long |> summary.() |> answer({10, 100, 900}) |> last() == :compacted
+    assert start() |> answer({10, 0, 5_000}, model: "claude-2") |> last() == {:broken, :model}
+  end
+
+  test "fields, tools and the form of the answer are causes where they were noted" do
+    noted = fn body, tools ->
+      Context.put_request(Context.new("Hi"), %{"model" => "m", "body" => body}, tools)
+    end
+
+    broken = fn body, tools ->
+      %{"temperature" => 1, "thinking" => "low"}
+      |> noted.([%{"name" => "a"}])
+      |> answer({10, 0, 5_000})
+      |> Context.put_request(%{"model" => "m", "body" => body}, tools)
+      |> answer({10, 0, 5_100})
+      |> last()
+    end
+
+    same = %{"temperature" => 1, "thinking" => "low"}
+    assert broken.(same, [%{"name" => "a"}]) == :unexplained
+    assert broken.(%{same | "temperature" => 0}, [%{"name" => "a"}]) == :unexplained
+    assert broken.(same, [%{"name" => "b"}]) == {:broken, :tools}
+    assert broken.(%{same | "thinking" => "high"}, [%{"name" => "a"}]) == {:broken, :fields}
+    assert broken.(Map.put(same, "output_config", %{}), [%{"name" => "a"}]) == {:broken, :output}
+  end
+
+  test "the provider is blamed where both requests are known to be what was sent, and alike" do
+    sent = fn context ->
+      {:ok, context} = Context.put_sent(context, :anthropic, cache: :auto)
+      context
+    end
+
+    noted = fn context ->
+      Context.put_request(context, %{"model" => "claude", "body" => %{"temperature" => 1}}, [])
+    end
+
+    start = Context.new("Hi", system_prompt: "S") |> noted.() |> sent.() |> answer({10, 0, 5_000})
+    assert start |> sent.() |> answer({10, 0, 5_100}) |> last() == :provider
+
+    stored =
+      start
+      |> sent.()
+      |> answer({10, 0, 5_100})
+      |> Context.to_snapshot()
+      |> Context.from_snapshot!()
+
+    assert last(stored) == :provider
+
+    # The next request was not noted.
+    assert start |> answer({10, 0, 5_100}) |> last() == :unexplained
+    # Another field, or something in the request that cannot be made again.
+    other =
+      Context.put_request(start, %{"model" => "claude", "body" => %{"temperature" => 0}}, [])
+
+    assert other |> sent.() |> answer({10, 0, 5_100}) |> last() == :unexplained
+    {:ok, cut} = Context.put_sent(start, :anthropic, since: 2)
+    assert cut |> answer({10, 0, 5_100}) |> last() == :unexplained
+    masked = start |> Context.put_masks([{"Hi", "Ho"}]) |> sent.() |> answer({10, 0, 5_100})
+    assert last(masked) == :unexplained
+    # What began otherwise has its cause.
+    assert start
+           |> Context.put_prompt_block(:b, "B")
+           |> sent.()
+           |> answer({10, 0, 5_100})
+           |> last() == {:broken, :block}
+  end
+
+  test "a result that is cleared breaks what follows it" do
+    call = fn context ->
+      context
+      |> Context.add_assistant_message(nil, [%{id: "a", name: :read}])
+      |> Context.add_tool_results([{"a", {:ok, "a long text"}}])
+    end
+
+    context = start() |> call.() |> answer({10, 5_000, 500})
+
+    assert context |> Context.clear_tool_results(keep: 0) |> answer({10, 5_000, 200}) |> last() ==
+             :hit
+
+    assert context |> Context.clear_tool_results(keep: 0) |> answer({10, 4_000, 200}) |> last() ==
+             {:broken, :cleared}
+  end
+
+  test "the lifetime is the one that was written last" do
+    assert start() |> answer({10, 0, 5_100}, minute: 6) |> last() == :expired
+    assert start() |> answer({10, 0, 5_100}, minute: 4) |> last() == :unexplained
+    hour = [cache_creation: %{ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 5_000}]
+    hour = Context.new("Hi") |> answer({10, 0, 5_000}, usage: hour)
+    assert hour |> answer({10, 0, 5_100}, minute: 59) |> last() == :unexplained
+    assert hour |> answer({10, 0, 5_100}, minute: 61) |> last() == :expired
+    # What the request says has the first word.
+    assert start()
+           |> Context.put_system_prompt("T")
+           |> answer({10, 0, 5_100}, minute: 6)
+           |> last() == {:broken, :system_prompt}
+  end
+
+  test "money is what it cost, and what was lost of it" do
+    context = start() |> answer({10, 5_000, 100}) |> answer({10, 0, 5_200}, minute: 9)
+    account = Context.account(context, prices: @prices)
+    assert Enum.map(account.requests, & &1.cost) == [626_500, 64_000, 651_500]
+    assert Enum.map(account.requests, & &1.avoidable) == [0, 0, 5_100 * (125 - 10)]
+    assert account.cost == 1_342_000 and account.avoidable == 586_500
+    assert account.verdicts == %{first: 1, hit: 1, expired: 1}
+    assert {account.predicted, account.read} == {10_100, 5_000}
+    assert %{cost: nil, avoidable: nil} = Context.account(context)
+  end
+
+  test "other providers promise what they have, and OpenAI whole blocks" do
+    answer = fn context, input, read ->
+      {:ok, response} =
+        Response.decode(:openai_chat, %{
+          choices: [%{message: %{role: "assistant", content: "Yes"}, finish_reason: "stop"}],
+          usage: %{
+            prompt_tokens: input,
+            completion_tokens: 1,
+            prompt_tokens_details: %{cached_tokens: read}
+          }
+        })
+
+      {:ok, context} = Context.add_response(context, response, requested_at: @start)
+      Context.add_user_message(context, "And?")
+    end
+
+    context =
+      Context.new("Hi")
+      |> answer.(900, 0)
+      |> answer.(1_300, 0)
+      |> answer.(1_400, 1_280)
+      |> answer.(1_500, 0)
+
+    assert [{0, :first}, {0, :first}, {1_280, :hit}, {1_280, :unexplained}] =
+             Enum.map(Context.account(context).requests, &{&1.predicted, &1.verdict})
+  end
+
+  test "what is stored is accounted for as before" do
+    context =
+      start()
+      |> Context.put_system_prompt("T")
+      |> answer({10, 0, 5_100})
+      |> answer({10, 5_100, 9})
+
+    stored = context |> Context.to_snapshot() |> Context.from_snapshot!()
+    assert Context.account(stored, prices: @prices) == Context.account(context, prices: @prices)
+    assert Context.equal?(stored, context)
+    # The same system prompt is no change after loading either.
+    assert stored |> answer({10, 0, 5_200}) |> last() == :unexplained
+
+    assert stored |> Context.put_system_prompt("U") |> answer({10, 0, 5_200}) |> last() ==
+             {:broken, :system_prompt}
+  end
+
+  test "an account from an iteration on has the same rows" do
+    hour = [cache_creation: %{ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 5_000}]
+
+    context =
+      Context.new("Hi")
+      |> answer({10, 0, 5_000}, usage: hour)
+      |> answer({10, 5_000, 0}, minute: 30)
+
+    context = context |> answer({10, 5_000, 0}, minute: 60) |> answer({10, 0, 5_100}, minute: 100)
+    %{requests: all} = Context.account(context, prices: @prices)
+    assert List.last(all).verdict == :unexplained
+
+    for since <- 1..6,
+        do:
+          assert(
+            Context.account(context, prices: @prices, since: since).requests ==
+              Enum.drop(all, since - 1)
+          )
+  end
+
+  test "answers without usage and tokens are skipped" do
+    assert Context.account(Context.new("Hi")).requests == []
+
+    context =
+      start()
+      |> Context.add_assistant_message("No")
+      |> Context.add_user_message("Hm")
+      |> answer({10, 5_000, 1})
+
+    assert verdicts(context) == [:first, :hit]
+  end
+
+  describe "recorded sessions" do
+    if folder = Session.folder() do
+      @folder folder
+
+      for {file, steps, exact, breaks} <- [
+            {"pi-1.jsonl", 438, 398, [expired: 4, fields: 4, unexplained: 29]},
+            {"pi-2.jsonl", 470, 455, [compacted: 2, expired: 1, fields: 1, unexplained: 8]}
+          ] do
+        test "#{file} is predicted to the token, its breaks have their evidence, and the money is what was paid" do
+          {context, costs} = Session.read(Path.join(@folder, unquote(file)))
+          account = Context.account(context, prices: prices())
+          assert [%{verdict: :first} | rest] = account.requests
+          assert length(rest) == unquote(steps)
+          {kept, broken} = Enum.split_with(rest, &(&1.verdict in [:first, :hit]))
+
+          assert Enum.count(kept, &(&1.predicted == (&1.usage[:cached_tokens] || 0))) ==
+                   unquote(exact)
+
+          # System prompt and tools were not recorded, so most breaks have no cause that is known.
+          causes =
+            Enum.frequencies_by(broken, fn
+              %{verdict: {:broken, cause}} -> cause
+              %{verdict: verdict} -> verdict
+            end)
+
+          assert Enum.sort(causes) == unquote(breaks)
+          assert Enum.map(account.requests, & &1.cost) == costs
+          assert account.cost == Enum.sum(costs)
+        end
+      end
+    end
+  end
+
+  # Of the models in these recordings, in 10^-12 dollars.
+  defp prices do
+    for {model, input, output} <- [{"claude-sonnet-4-5", 3, 15}, {"claude-opus-4-5", 5, 25}] do
+      %{
+        model: model,
+        input: input * 1_000_000,
+        output: output * 1_000_000,
+        cache_read: input * 100_000,
+        cache_write: input * 1_250_000
+      }
+    end
+  end
+end

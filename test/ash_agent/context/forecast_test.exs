@@ -1,0 +1,197 @@
+defmodule AshAgent.Context.ForecastTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, Response}
+
+  @start ~U[2026-01-01 10:00:00.000000Z]
+  @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
+  @prices [%{model: :any, input: 100, cache_read: 10, cache_write: 125, output: 500}]
+
+  defp answer(context, read, written, opts \\ []) do
+    usage = %{
+      input_tokens: opts[:input] || 10,
+      output_tokens: 1,
+      cache_read_input_tokens: read,
+      cache_creation_input_tokens: written
+    }
+
+    calls =
+      for id <- opts[:calls] || [], do: %{type: "tool_use", id: id, name: "look", input: %{}}
+
+    content = [%{type: "text", text: "Yes"} | calls]
+
+    {:ok, response} =
+      Response.decode(:anthropic, %{
+        type: "message",
+        model: "claude",
+        content: content,
+        usage: usage
+      })
+
+    {:ok, context} = Context.add_response(context, response, requested_at: @start, at: @start)
+    results = for id <- opts[:calls] || [], do: {id, {:ok, String.duplicate("text ", 300)}}
+
+    if results == [],
+      do: Context.add_user_message(context, "And?", at: @start),
+      else: Context.add_tool_results(context, results, at: @start)
+  end
+
+  defp forecast(context, opts \\ []) do
+    opts = Keyword.merge([cache: :auto, at: DateTime.add(@start, 60)], opts)
+    {:ok, forecast} = Context.forecast(context, :anthropic, opts)
+    forecast
+  end
+
+  defp start, do: Context.new("Hi", system_prompt: "S", at: @start)
+  defp causes(forecast), do: Enum.map(forecast.breaks, & &1.cause)
+
+  # The bytes of what a provider gets of the system prompt and messages, by the request itself.
+  defp body(context, provider) do
+    context
+    |> Context.encode_request!(provider, body: %{})
+    |> IO.iodata_to_binary()
+  end
+
+  defp common(a, b), do: :binary.longest_common_prefix([a, b])
+
+  test "a first request is all new, and written where it is marked" do
+    assert %{read: 0, written: 0, same_bytes: 0, breaks: [], cost: nil} = forecast(start())
+    long = Context.new(String.duplicate("word ", 3_000), at: @start)
+    assert %{read: 0, written: tokens, new: 0, tokens: tokens} = forecast(long)
+    assert %{read: 0, written: 0, new: ^tokens} = forecast(long, cache: false)
+    assert %{cost: cost} = forecast(long, prices: @prices)
+    assert cost == tokens * 125
+  end
+
+  test "a request that goes on reads what the one before it read and wrote, and shares its bytes, for each provider" do
+    before = Context.add_user_message(start(), "And who are you?", at: @start)
+    next = answer(before, 0, 4_000)
+    assert %{read: 4_000, breaks: [], tokens: tokens, written: written} = forecast(next)
+    assert written == tokens - 4_000 and written > 0
+
+    for provider <- @providers do
+      {:ok, forecast} = Context.forecast(next, provider, at: @start)
+
+      # All of the last body but its end: the fields before the list stand in front of it in one of them.
+      {old, new} = {body(before, provider), body(next, provider)}
+      assert abs(common(old, new) - forecast.same_bytes) < 64, "#{provider}"
+      assert forecast.bytes <= byte_size(new)
+      unless provider == :anthropic, do: assert(:model in causes(forecast))
+    end
+  end
+
+  test "each change is told with its place and with the tokens that it costs" do
+    context =
+      start()
+      |> answer(0, 4_000, calls: ["a"])
+      |> answer(4_000, 500, calls: ["b"])
+      |> answer(4_500, 500)
+
+    assert %{read: 5_000, breaks: []} = forecast(context)
+
+    assert %{read: 0, breaks: [%{cause: :system_prompt, iteration: nil, tokens: 5_000}]} =
+             context |> Context.put_system_prompt("T", at: @start) |> forecast()
+
+    assert %{read: 0, breaks: [%{cause: :block, iteration: nil, tokens: 5_000}]} =
+             context |> Context.put_prompt_block(:b, "B") |> forecast()
+
+    cleared = context |> Context.clear_tool_results(keep: 1) |> forecast()
+    assert [%{cause: :cleared, tokens: lost}] = cleared.breaks
+    assert cleared.read == 5_000 - lost and lost > 0
+    assert cleared.same_bytes < forecast(context).same_bytes
+
+    hidden = context |> Context.keep_last_iterations(2) |> forecast()
+    assert [%{cause: :hidden, iteration: 1}] = hidden.breaks
+    assert hidden.same_bytes < cleared.same_bytes
+    assert context |> Context.put_max_result_bytes(100) |> forecast() |> causes() == [:shortened]
+
+    # Options of the request are not noted, so something else has changed.
+    masked = Context.put_masks(context, [{"Hi", "Ho"}])
+    assert %{breaks: []} = forecast(masked)
+    # A change of the view that changes no byte breaks nothing.
+    assert %{read: 5_000, breaks: []} =
+             context |> Context.put_max_result_bytes(100_000) |> forecast()
+  end
+
+  test "tools, fields and models are causes where they were noted" do
+    note = fn context, body, tools ->
+      Context.put_request(context, %{"model" => "m", "body" => body}, tools)
+    end
+
+    context = start() |> note.(%{"temperature" => 1}, [%{"name" => "a"}]) |> answer(0, 4_000)
+
+    assert %{breaks: []} =
+             context |> note.(%{"temperature" => 0}, [%{"name" => "a"}]) |> forecast()
+
+    assert %{breaks: [%{cause: :tools, tokens: 4_000}], read: 0} =
+             context |> note.(%{}, []) |> forecast()
+
+    assert [:output] = context |> note.(%{"output_config" => %{}}, nil) |> forecast() |> causes()
+    assert [:fields] = context |> note.(%{"thinking" => "high"}, nil) |> forecast() |> causes()
+
+    assert [:model] =
+             context |> Context.put_request(%{"model" => "n"}, nil) |> forecast() |> causes()
+  end
+
+  test "a lifetime that is over is told, and nothing is read" do
+    context = answer(start(), 0, 4_000)
+    assert %{read: 4_000} = forecast(context, at: DateTime.add(@start, 299))
+
+    assert %{read: 0, breaks: [%{cause: :expired, tokens: 4_000}]} =
+             forecast(context, at: DateTime.add(@start, 301))
+  end
+
+  test "OpenAI reads whole blocks of what is the same" do
+    {:ok, response} =
+      Response.decode(:openai_chat, %{
+        choices: [%{message: %{role: "assistant", content: "Yes"}, finish_reason: "stop"}],
+        usage: %{
+          prompt_tokens: 1_500,
+          completion_tokens: 1,
+          prompt_tokens_details: %{cached_tokens: 0}
+        }
+      })
+
+    {:ok, context} = Context.add_response(start(), response, requested_at: @start)
+
+    {:ok, forecast} =
+      context
+      |> Context.add_user_message("And?")
+      |> Context.forecast(:openai_chat, prices: @prices)
+
+    assert %{read: 1_408, written: 0, new: new, tokens: tokens} = forecast
+    assert new == tokens - 1_408
+    assert forecast.cost == 1_408 * 10 + new * 100
+  end
+
+  test "a stored conversation is forecast as the one that it was stored from" do
+    context =
+      start()
+      |> answer(0, 4_000, calls: ["a"])
+      |> answer(4_000, 500, calls: ["b"])
+      |> Context.clear_tool_results(keep: 1)
+
+    context = context |> answer(3_000, 500) |> Context.put_prompt_block(:b, "B")
+    stored = context |> Context.to_snapshot() |> Context.from_snapshot!()
+    assert forecast(stored) == forecast(context)
+    # What was cleared before the last request breaks nothing now.
+    assert causes(forecast(context)) == [:block]
+  end
+
+  test "calls that wait are an error, unless they are interrupted" do
+    context =
+      Context.add_assistant_message(answer(start(), 0, 4_000), nil, [%{id: "a", name: :look}])
+
+    assert {:error, %{reason: {:pending_tool_calls, ["a"]}}} =
+             Context.forecast(context, :anthropic)
+
+    assert {:ok, %{read: _}} = Context.forecast(context, :anthropic, pending: :interrupt)
+    assert_raise ArgumentError, fn -> Context.forecast(context, :anthropic, prices: 1) end
+  end
+
+  test "the account predicts what the forecast said" do
+    context = start() |> answer(0, 4_000)
+    assert %{read: read} = forecast(context)
+    assert [_, %{predicted: ^read}] = Context.account(answer(context, 0, 10)).requests
+  end
+end
