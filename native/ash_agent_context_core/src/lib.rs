@@ -59,6 +59,7 @@ pub use reason::{Detail, Reason};
 pub use request::account::{AccountRow, Accounting, Outlook};
 pub use request::forecast::{ExpectedBreak, Forecast};
 pub use request::located::Located;
+pub use request::replay::{Deviation, DeviationCause, ReplayOutcome, ReplayRow, SentPlace};
 pub use request::segment::{KeptBytes, Segment};
 pub use response::add::AnswerTimes;
 pub use response::push::Delta;

@@ -21,6 +21,7 @@ mod pins;
 mod prices;
 mod recall;
 mod receipt;
+mod replay;
 mod request;
 mod resource;
 mod response;
@@ -35,6 +36,7 @@ mod atoms {
     //! Every atom that leaves the core under a fixed name, but for those of errors (`error.rs`).
     rustler::atoms! {
         arguments, assistant, bad_time, calendar, completed_at, content, created_at, current_iteration, data, day,
+        same, unnoted, other_prompt, follows, different, outcome, view, version, log, place,
         dirty, error, file, filename, first, hour, id, image,
         interrupted, invalid, is_error, iterations, last, media_type,
         message, messages, metadata, microsecond, minute, month, name, nil,

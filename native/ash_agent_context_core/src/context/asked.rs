@@ -118,6 +118,13 @@ impl Asked {
         sent.0.get(&number).map(|digest| &**digest)
     }
 
+    /// The last iteration before one for which it is noted what was sent.
+    pub fn sent_before(&self, number: u64) -> Option<u64> {
+        let [_fields, _tools, _system, sent] = &self.notes;
+        let (before, _) = sent.0.range(..number).next_back()?;
+        Some(*before)
+    }
+
     /// Notes the digest of what is sent for an iteration.
     pub fn note_sent(&mut self, number: u64, digest: &str) {
         let digest = Some(Value::text(digest));

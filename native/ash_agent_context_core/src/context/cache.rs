@@ -1,6 +1,8 @@
 //! What is known of a provider's cache before the next request: how long it keeps a request, whether that time is over, and
 //! whether the request begins otherwise than the one before it.
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 
 use crate::context::asked::digest;
@@ -13,6 +15,7 @@ use crate::log::provider::Provider;
 use crate::log::usage::Usage;
 use crate::value::time::Time;
 use crate::value::Value;
+use crate::view::View;
 
 /// How many answers are looked through for the last one that wrote to the cache.
 pub(crate) const LOOKED_THROUGH: usize = 64;
@@ -116,10 +119,26 @@ impl Context {
     /// # Complexity
     /// O(log n)
     pub(crate) fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
+        let (_, view) = self.asked.of(iteration.number)?;
+        self.as_asked_under(iteration, view)
+    }
+
+    /// The same for the iteration of a number, under the view of the request before it where that is wanted.
+    #[must_use]
+    pub fn as_asked_again(&self, number: i64, under_last: bool) -> Option<Self> {
+        let iteration = self.iteration(number)?;
+        let (since, view) = self.asked.of(iteration.number)?;
+        let last = iteration.number.checked_sub(1);
+        let last = last.and_then(|last| self.asked.of(last));
+        let (_, view) = last.filter(|_| under_last).unwrap_or((since, view));
+        self.as_asked_under(iteration, view)
+    }
+
+    /// The conversation before the last answer of an iteration, under a view.
+    fn as_asked_under(&self, iteration: &Iteration, view: Option<&Arc<View>>) -> Option<Self> {
         let before = iteration.entries().rposition(Entry::is_model)?;
         let reply = iteration.entry(before)?.message.reply.as_deref();
         reply.filter(|reply| reply.requested_at.is_some())?;
-        let (_, view) = self.asked.of(iteration.number)?;
         let mut log = self
             .log
             .rewind(i64::try_from(iteration.number).ok()?)
