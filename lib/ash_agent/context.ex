@@ -399,8 +399,9 @@ defmodule AshAgent.Context do
   Returns the conversation as plain terms: `:id`, `:iterations`, `:current_iteration`, `:metadata`, `:created_at` and
   `:updated_at`, and for a fork its `:origin`, see `fork/2`.
 
-  Costs O(n). `create!/1` makes a context from it that returns the same map again. The map leaves out two things: the JSON
-  text of arguments that were given as text, and whether an error came from `interrupt/2`.
+  Costs O(n). `create!/1` makes a context from it that returns the same map again. The map leaves out what stands
+  beside the conversation (views, pins, failures, notes of requests), the JSON text of arguments that were given as text, and
+  whether an error came from `interrupt/2`. `dump/2` keeps everything.
 
   ## Examples
 

@@ -219,6 +219,30 @@ defmodule AshAgent.TraceOtlpTest do
       assert chat.attributes["gen_ai.response.finish_reasons"] == ["length"]
     end
 
+    test "has the model of a body that was imported, for its own answers" do
+      user = &%{"role" => "user", "content" => &1}
+      answer = &%{"role" => "assistant", "content" => &1}
+      messages = [user.("Hi"), answer.("Hello"), user.("And?"), answer.("Yes"), user.("So?")]
+
+      for provider <- [:openai_chat, :anthropic, :mistral, :ollama] do
+        body = %{"model" => "model-1", "messages" => messages}
+        {:ok, context, %{rest: %{"model" => "model-1"}}} = Context.from_request(body, provider)
+        assert Context.equal?(context, context |> Context.dump() |> Context.load!())
+
+        added = Context.add_assistant_message(context, "Of course", [])
+        spans = spans_of(added)
+        chats = Enum.filter(spans, &String.starts_with?(&1.name, "chat"))
+        asked = &{&1.name, &1.attributes["gen_ai.request.model"]}
+
+        assert Enum.map(chats, asked) ==
+                 [{"chat model-1", "model-1"}, {"chat model-1", "model-1"}, {"chat", nil}]
+
+        [turn | _] = spans
+        assert turn.attributes["gen_ai.request.model"] == "model-1"
+        assert turn.attributes["gen_ai.response.model"] == nil
+      end
+    end
+
     test "tells when the first words came, and what an answer cost" do
       {:ok, response} =
         AshAgent.Response.decode(:anthropic, %{

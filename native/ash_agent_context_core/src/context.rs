@@ -567,6 +567,15 @@ impl Context {
         }
     }
 
+    /// Returns the model that is noted for an answer that says nothing of itself: that of the body it was imported from.
+    pub(crate) fn imported_model(&self, number: u64, message: &Message) -> Option<&str> {
+        let [fields, _tools] = self.asked.request_of(number);
+        let Value::Map(fields) = fields.filter(|_| message.reply.is_none())?.1 else {
+            return None;
+        };
+        fields.get_named("model").and_then(Value::as_str)
+    }
+
     /// Tells the log how much stands beside it.
     pub(crate) fn weigh_view(&mut self) {
         let view = self.view().map_or(Size::default(), View::size);

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::log::message::Message;
 use crate::log::part::{Content, PartKind};
-use crate::value::{Size, Value};
+use crate::value::{Map, Size, Value};
 use crate::view::View;
 
 /// Views by the iterations since whose requests they were used; `None` shows the log as it is. One that
@@ -123,6 +123,11 @@ impl Asked {
         let [_fields, _tools, _system, sent] = &self.notes;
         let (before, _) = sent.0.range(..number).next_back()?;
         Some(*before)
+    }
+
+    /// Notes the fields of an iteration's request.
+    pub fn note_fields(&mut self, number: u64, fields: Map) {
+        self.note_request(number, [Some(Value::Map(fields)), None, None, None]);
     }
 
     /// Notes the digest of what is sent for an iteration.

@@ -8,6 +8,7 @@ use crate::import::aliases;
 use crate::import::attributes::Defaults;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
+use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
 use crate::log::part::{first_of_items, Content, Part, PartKind};
@@ -242,6 +243,12 @@ impl Importer {
                     }
                 }
             }
+        }
+        if let Some(model) = rest
+            .get_named("model")
+            .filter(|model| model.as_str().is_some())
+        {
+            note_model(&mut context, model);
         }
         self.repairs.sort_by_key(|repair| repair.message);
         Imported {
@@ -547,6 +554,26 @@ impl Listen for Importer {
             }
         }
     }
+}
+
+/// Notes the model of a body with the requests that led to its answers; nobody knows yet what comes after them.
+fn note_model(context: &mut Context, model: &Value) {
+    let answered = |iteration: &&Iteration| iteration.has_assistant();
+    let number = context
+        .log
+        .iterations_back()
+        .find(answered)
+        .map(|last| last.number);
+    let Some(number) = number else {
+        return;
+    };
+    let model = (Value::text("model"), model.clone());
+    context.asked.note_fields(1, Map::new(vec![model]));
+    if number < context.current_iteration() {
+        let after = number.saturating_add(1);
+        context.asked.note_fields(after, Map::default());
+    }
+    context.weigh_view();
 }
 
 fn system(content: Content, original: Option<Original>) -> Arc<Message> {

@@ -29,7 +29,9 @@ impl<'a> SpanWriter<'_, 'a> {
         let message = looked.message();
         let mut attributes = self.attributes(of, "chat");
         let [fields, tools] = of.context.request_note(iteration);
-        attributes.answer(message, fields.and_then(|(_, fields)| asked_model(fields)));
+        let asked = fields.and_then(|(_, fields)| asked_model(fields));
+        let imported = of.context.imported_model(iteration.number, message);
+        attributes.answer(message, asked.or(imported));
         if let Some((_, fields)) = fields {
             attributes.request(fields);
         }
@@ -52,7 +54,8 @@ impl<'a> SpanWriter<'_, 'a> {
             self.put_setting(of, &mut attributes, tools.map(|(_, tools)| tools));
         }
         let reply = message.reply.as_deref();
-        let name = match reply.and_then(|reply| reply.model.as_deref()) {
+        let answering = reply.and_then(|reply| reply.model.as_deref());
+        let name = match answering.or(imported) {
             Some(model) => format!("chat {model}"),
             None => "chat".to_owned(),
         };

@@ -47,7 +47,7 @@ impl<'a> SpanWriter<'_, 'a> {
         let trace = caller.map_or_else(|| ids::trace(&of.id, first), |caller| caller.trace);
         let within = |span| SpanPlace { trace, span };
         let entries: Vec<&Entry> = turn.iter().flat_map(|one| one.entries()).collect();
-        let mut attributes = self.turn_attributes(of, &entries);
+        let mut attributes = self.turn_attributes(of, &entries, last.number);
         attributes.count("ash_agent.turn", first.number);
         let last_failure = find_ending(last).map(|failure| failure.kind.name().to_owned());
         let failed = last_failure.or_else(|| match self.options.error {
@@ -147,7 +147,12 @@ impl<'a> SpanWriter<'_, 'a> {
         of.caller.map_or(self.options.agent, |caller| caller.tool)
     }
 
-    fn turn_attributes(&self, of: &Conversation<'_, '_>, entries: &[&Entry]) -> SpanAttributes {
+    fn turn_attributes(
+        &self,
+        of: &Conversation<'_, '_>,
+        entries: &[&Entry],
+        last: u64,
+    ) -> SpanAttributes {
         let mut attributes = self.attributes(of, "invoke_agent");
         attributes.text("gen_ai.agent.name", self.agent(of));
         let answers = || entries.iter().rev().filter(|entry| entry.is_model());
@@ -156,7 +161,11 @@ impl<'a> SpanWriter<'_, 'a> {
         let told = answers().map(|entry| provider_name(Some(&entry.message)));
         let provider = told.into_iter().find(|name| *name != UNKNOWN);
         attributes.text("gen_ai.provider.name", provider.unwrap_or(UNKNOWN));
-        attributes.add_known("gen_ai.request.model", model);
+        let imported = || {
+            let answer = answers().next()?;
+            of.context.imported_model(last, &answer.message)
+        };
+        attributes.add_known("gen_ai.request.model", model.or_else(imported));
         if self.options.messages {
             let asked = entries.iter().take_while(|entry| !entry.is_model());
             let asked: Vec<Read<'_>> = asked.map(|entry| Read::Message(entry)).collect();
