@@ -151,11 +151,9 @@ impl Context {
         options: &Options<'_>,
         note: &SentNote<'_>,
     ) -> Option<SentPlace> {
+        // Older notes have the digest of the whole alone.
+        note.view?;
         let pieces = self.list_pieces(number, options).ok()?;
-        // Those of an older version have none.
-        if note.view.is_none() {
-            return None;
-        }
         let place = |piece: &SentPiece| SentPlace {
             iteration: piece.iteration,
             position: piece.position,

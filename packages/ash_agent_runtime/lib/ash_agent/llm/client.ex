@@ -343,7 +343,15 @@ defmodule AshAgent.LLM.Client do
     uri = uri(client, :base_url, opts[:base_url])
     own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)
     body = client.call(opts, [], mode).body |> Map.merge(own) |> hide_secrets()
-    %{"server" => uri.host, "port" => uri.port, "body" => body}
+    known = %{"server" => uri.host, "port" => uri.port, "body" => body}
+
+    request =
+      for {name, value} <- opts[:request],
+          value != nil,
+          into: %{},
+          do: {to_string(name), if(is_atom(value), do: to_string(value), else: value)}
+
+    if request == %{}, do: known, else: Map.put(known, "request", request)
   end
 
   defp hide_secrets(%{} = fields) when not is_struct(fields) do
