@@ -374,6 +374,9 @@ defmodule AshAgentContext.MixProject do
 
   @version "0.1.0"
 
+  # The repository's address, which it does not have yet: links and the address of the precompiled libraries follow from it.
+  @source_url nil
+
   def project do
     [
       app: :ash_agent_context,
@@ -385,7 +388,8 @@ defmodule AshAgentContext.MixProject do
         module: "AshAgent.Context.Native",
         workspace: ".",
         sources: ["native/ash_agent_context_*"],
-        features: [:exact_tokens, :otlp]
+        features: [:exact_tokens, :otlp],
+        base_url: @source_url && "#{@source_url}/releases/download/v#{@version}"
       ],
       elixirc_paths: elixirc_paths(Mix.env()),
       start_permanent: Mix.env() == :prod,
@@ -436,11 +440,21 @@ defmodule AshAgentContext.MixProject do
   defp package do
     [
       licenses: ["Apache-2.0"],
-      links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
+      links: links(),
       files:
         ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md SECURITY.md LICENSE NOTICE guides/*.{md,livemd} assets) ++
           ~w(Cargo.toml Cargo.lock checksum-*.exs native/precompiled.exs native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml,askama.toml})
     ]
+  end
+
+  defp links do
+    for {name, url} <- [
+          {"Changelog", "https://hexdocs.pm/ash_agent_context/changelog.html"},
+          {"GitHub", @source_url}
+        ],
+        url,
+        into: %{},
+        do: {name, url}
   end
 
   defp docs do

@@ -269,6 +269,7 @@ defmodule AshAgent.Bench.Schedulers do
       {"hide_old_iterations/2",
        fn -> Context.hide_old_iterations(short, 0, at: ~U[2999-01-01 00:00:00Z]) end},
       {"keep_iteration_range/3", fn -> Context.keep_iteration_range(short, 1, 1) end},
+      {"hide_iterations/2", fn -> Context.hide_iterations(short, 1) end},
       {"compact/2, drop", fn -> Context.compact(short, :drop) end},
       {"compact/2, summarize",
        fn -> Context.compact(short, {:summarize, fn _ -> "short" end}) end},

@@ -13,6 +13,7 @@ defmodule AshAgent do
   | read what a provider sends back, whole or as it streams | `AshAgent.Response` |
   | keep to a budget, put memory into prompts, mask patterns | `AshAgent.Context.Enhancer`, with `Budget`, `Memory` and `Redact` |
   | know what answers cost | `AshAgent.Prices` |
+  | read answers of a type | `AshAgent.Output` |
   | keep it in a column of Ecto | `AshAgent.Context.EctoType`, `AshAgent.ChatContext.EctoType` |
   | read and write JSON | `AshAgent.Context.JSON` |
   | look at it: a page, a trajectory, OpenTelemetry's spans | `AshAgent.Trace` |

@@ -21,6 +21,7 @@ defmodule AshAgentContext.Precompiled do
 
   # A library has 5 MB. What is larger was not made by the release workflow.
   @max_bytes 64_000_000
+  @too_large "larger than any library"
   @timeout 120_000
 
   @type library :: %{
@@ -124,10 +125,14 @@ defmodule AshAgentContext.Precompiled do
   defp read_archive(name, checksum, library, options) do
     cache = Path.join(cache_dir(options), name)
 
-    case File.read(cache) do
+    case read_file(cache) do
       {:ok, archive} ->
         with :ok <- check_archive(archive, checksum, cache, library.app),
              do: {:ok, archive, "from the cache"}
+
+      {:error, @too_large} ->
+        {:error,
+         "#{cache} is #{@too_large}: delete it, it is not what was released for #{library.app}."}
 
       {:error, _} ->
         download(name, checksum, cache, library, options)
@@ -143,7 +148,7 @@ defmodule AshAgentContext.Precompiled do
           {:ok, archive} ->
             with :ok <- check_archive(archive, checksum, address, library.app) do
               write_cache(cache, archive)
-              {:ok, archive, "from #{URI.parse(address).host || "a file"}"}
+              {:ok, archive, "from #{describe_origin(URI.parse(address))}"}
             end
 
           {:error, reason} ->
@@ -169,6 +174,9 @@ defmodule AshAgentContext.Precompiled do
            "or build the library from source: config #{inspect(app)}, precompiled: false"}
     end
   end
+
+  defp describe_origin(%URI{host: host}) when host in [nil, ""], do: "a file"
+  defp describe_origin(%URI{host: host}), do: host
 
   # The next build reads it, and a cache that cannot be written costs a download, not the build.
   defp write_cache(path, archive) do
@@ -280,8 +288,19 @@ defmodule AshAgentContext.Precompiled do
   defp riscv("riscv64"), do: "riscv64gc"
   defp riscv(arch), do: arch
 
+  # The size is known before the first byte is read.
+  defp read_file(path) do
+    case File.stat(path) do
+      {:ok, %{type: :regular, size: size}} when size <= @max_bytes -> File.read(path)
+      {:ok, %{type: :regular}} -> {:error, @too_large}
+      {:ok, _} -> {:error, :einval}
+      {:error, reason} -> {:error, reason}
+    end
+  end
+
   defp get("file://" <> path) do
-    with {:error, reason} <- File.read(path), do: {:error, :file.format_error(reason)}
+    with {:error, reason} when is_atom(reason) <- read_file(path),
+         do: {:error, :file.format_error(reason)}
   end
 
   defp get(url) do
@@ -294,17 +313,42 @@ defmodule AshAgentContext.Precompiled do
     put_proxies(client)
     options = [timeout: @timeout, connect_timeout: 15_000, autoredirect: true] ++ tls(url)
 
-    case :httpc.request(
-           :get,
-           {String.to_charlist(url), []},
-           options,
-           [body_format: :binary],
-           client
-         ) do
-      {:ok, {{_, 200, _}, _, body}} when byte_size(body) <= @max_bytes -> {:ok, body}
-      {:ok, {{_, 200, _}, _, _}} -> {:error, "larger than any library"}
-      {:ok, {{_, status, _}, _, _}} -> {:error, "status #{status}"}
-      {:error, reason} -> {:error, describe_failure(reason)}
+    # The next part is asked for when this one has been counted: a server that sends without end is left after @max_bytes.
+    streamed = [sync: false, stream: {:self, :once}, body_format: :binary]
+
+    case :httpc.request(:get, {String.to_charlist(url), []}, options, streamed, client) do
+      {:ok, request} ->
+        with {:error, reason} <- receive_archive(request, nil, [], 0) do
+          :httpc.cancel_request(request, client)
+          {:error, reason}
+        end
+
+      {:error, reason} ->
+        {:error, describe_failure(reason)}
+    end
+  end
+
+  defp receive_archive(_request, _sender, _parts, size) when size > @max_bytes,
+    do: {:error, @too_large}
+
+  defp receive_archive(request, sender, parts, size) do
+    receive do
+      {:http, {^request, :stream_start, _headers, sender}} ->
+        :httpc.stream_next(sender)
+        receive_archive(request, sender, parts, size)
+
+      {:http, {^request, :stream, part}} ->
+        :httpc.stream_next(sender)
+        receive_archive(request, sender, [parts, part], size + byte_size(part))
+
+      {:http, {^request, :stream_end, _headers}} ->
+        {:ok, IO.iodata_to_binary(parts)}
+
+      {:http, {^request, {:error, reason}}} ->
+        {:error, describe_failure(reason)}
+
+      {:http, {^request, {{_, status, _}, _headers, _body}}} ->
+        {:error, "status #{status}"}
     end
   end
 
@@ -312,7 +356,7 @@ defmodule AshAgentContext.Precompiled do
     [
       ssl: [
         verify: :verify_peer,
-        cacerts: :public_key.cacerts_get(),
+        cacerts: read_authorities(System.get_env("HEX_CACERTS_PATH")),
         depth: 4,
         customize_hostname_check: [match_fun: :public_key.pkix_verify_hostname_match_fun(:https)]
       ]
@@ -320,6 +364,13 @@ defmodule AshAgentContext.Precompiled do
   end
 
   defp tls(_url), do: []
+
+  # Hex's variable, for networks that have an authority of their own.
+  defp read_authorities(nil), do: :public_key.cacerts_get()
+
+  defp read_authorities(path) do
+    for {:Certificate, der, :not_encrypted} <- :public_key.pem_decode(File.read!(path)), do: der
+  end
 
   defp put_proxies(client) do
     for {option, names} <- [

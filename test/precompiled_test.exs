@@ -115,6 +115,56 @@ defmodule AshAgent.PrecompiledTest do
     assert message =~ cache(dir)
   end
 
+  # Answers one request with a body that has no end, and says how much of it was taken.
+  defp send_without_end(listener, test) do
+    {:ok, socket} = :gen_tcp.accept(listener)
+    {:ok, _request} = :gen_tcp.recv(socket, 0)
+    :ok = :gen_tcp.send(socket, "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+    part = :binary.copy("x", 1_000_000)
+
+    taken =
+      Enum.find(Stream.iterate(0, &(&1 + 1)), fn _ -> :gen_tcp.send(socket, part) != :ok end)
+
+    send(test, {:taken, taken})
+  end
+
+  test "stops reading what is larger than any library, before it has all of it", %{tmp_dir: dir} do
+    library = library(dir)
+    archive = release(dir, library, "the library")
+    {:ok, listener} = :gen_tcp.listen(0, [:binary, active: false, ip: {127, 0, 0, 1}])
+    {:ok, port} = :inet.port(listener)
+    test = self()
+    start_supervised!({Task, fn -> send_without_end(listener, test) end})
+    options = [base_url: "http://127.0.0.1:#{port}", cache: cache(dir)]
+
+    assert {:build, sentence} = Precompiled.fetch(library, options)
+    assert sentence =~ "larger than any library"
+    assert_receive {:taken, megabytes} when megabytes in 64..512, 60_000
+    assert File.ls(cache(dir)) in [{:error, :enoent}, {:ok, []}]
+
+    # A sparse file, in the cache and on a disk that is a mirror.
+    File.mkdir_p!(cache(dir))
+    cached = Path.join(cache(dir), Path.basename(archive))
+    {:ok, file} = :file.open(cached, [:write, :raw])
+    {:ok, _} = :file.position(file, 64_000_000)
+    :ok = :file.write(file, "x")
+    :ok = :file.close(file)
+    assert {:error, message} = Precompiled.fetch(library, options)
+    assert message =~ "#{cached} is larger than any library"
+
+    mirror = [base_url: "file://" <> cache(dir), cache: Path.join(dir, "empty")]
+    assert {:build, sentence} = Precompiled.fetch(library, mirror)
+    assert sentence =~ "could not be fetched (larger than any library)"
+  end
+
+  test "takes a library from a folder that is a mirror", %{tmp_dir: dir} do
+    library = library(dir)
+    release(dir, library, "the library")
+    options = [base_url: "file://" <> dir, cache: cache(dir)]
+    assert {:ok, "the library", sentence} = Precompiled.fetch(library, options)
+    assert sentence =~ "from a file"
+  end
+
   test "refuses an archive that holds something else", %{tmp_dir: dir} do
     library = library(dir)
     archive = release(dir, library, "the library")

@@ -23,8 +23,39 @@ defmodule AshAgent.SecurityTest do
           do: crate
 
     assert "rustler" in crates
-    table = @page |> String.split("## Dependencies") |> List.last()
-    listed = for [name] <- Regex.scan(~r/[\w-]+/, table), do: name
-    assert crates -- ["ash_agent_context_core" | listed] == []
+    assert Enum.sort(crates -- ["ash_agent_context_core"]) == Enum.sort(rows(1))
+  end
+
+  test "the table of Hex packages has each that a mix.exs names" do
+    packages =
+      for mix <- ["mix.exs" | Path.wildcard("packages/*/mix.exs")],
+          [app, options] <-
+            Regex.scan(~r/\{:(\w+), "~> [^"]+"([^}]*)\}/, File.read!(mix), capture: :all_but_first),
+          not String.starts_with?(app, "ash_agent_"),
+          not (options =~ "only:"),
+          uniq: true,
+          do: app
+
+    assert "ash" in packages
+    assert Enum.sort(packages) == Enum.sort(rows(2))
+  end
+
+  # The first words of a table's rows, each of which has a licence, a version and a date.
+  defp rows(number) do
+    table =
+      @page
+      |> String.split("## Dependencies")
+      |> List.last()
+      |> String.split("|---|---|---|---|\n")
+      |> Enum.at(number)
+
+    for row <- table |> String.split("\n\n") |> hd() |> String.split("\n"),
+        [_, _ | _] = cells <- [String.split(row, " | ")] do
+      assert [name, _, licence, last] = cells
+      assert licence =~ ~r/MIT|Apache-2.0/
+      assert last =~ ~r/^\d+\.\d+\.\d+, 20\d\d-\d\d-\d\d \|$/
+      assert [_, name] = Regex.run(~r/^\| ([\w-]+)/, name)
+      name
+    end
   end
 end

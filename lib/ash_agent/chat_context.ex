@@ -23,7 +23,7 @@ defmodule AshAgent.ChatContext do
 
   ## Errors
 
-  A caller's mistake raises `FunctionClauseError` or `ArgumentError`. An error that data can cause raises
+  A caller's mistake raises `ArgumentError`. An error that data can cause raises
   `AshAgent.Context.Error`, for instance with `{:unknown_branch, name, names}`; functions that have a `!` twin return it
   as `{:error, error}`.
 
@@ -34,6 +34,8 @@ defmodule AshAgent.ChatContext do
   elsewhere, every function raises an `ArgumentError` that names the node. To store or send a chat, use `dump/1` or
   `to_snapshot/1`. Compare chats with `equal?/2`, not with `==`.
   """
+
+  use AshAgent.Arguments
 
   alias AshAgent.ChatContext.{Branch, Branches, Config, Stored}
   alias AshAgent.Context
@@ -85,7 +87,7 @@ defmodule AshAgent.ChatContext do
     opts = Options.validate!(opts, :chat_new)
 
     if opts[:input] != nil and opts[:context] != nil do
-      raise ArgumentError, "options :input and :context exclude each other: give one of them"
+      AshAgent.Caller.refuse!("options :input and :context exclude each other: give one of them")
     end
 
     (opts[:context] || Branch.open_context(opts[:input], opts[:id], opts[:at])) |> begin(opts)
@@ -235,8 +237,9 @@ defmodule AshAgent.ChatContext do
         Branches.put(chat, Branch.put_context(branch, context))
 
       other ->
-        raise ArgumentError,
-              "expected the function to return a context, got: #{Check.kind(other)}"
+        AshAgent.Caller.refuse!(
+          "expected the function to return a context, got: #{Check.kind(other)}"
+        )
     end
   end
 
@@ -378,8 +381,9 @@ defmodule AshAgent.ChatContext do
     from = Branches.find!(parent, opts[:from])
 
     if opts[:id] == parent.id do
-      raise ArgumentError,
-            "invalid value for option :id: it is the parent's own; give the child another one, or none for a new UUID"
+      AshAgent.Caller.refuse!(
+        "invalid value for option :id: it is the parent's own; give the child another one, or none for a new UUID"
+      )
     end
 
     own = Keyword.take(opts, [:id, :system_prompt, :user_prompt, :at, :branch])

@@ -20,6 +20,8 @@ defmodule AshAgent.Context do
   the slot of its call, so a result without a call, two results for one call, or results in the wrong order cannot exist. Models
   see a message with the results that is made from the slots, in the order of the calls.
 
+  In `iex`, `Context.print(context)` shows a conversation as text.
+
   ## Values
 
   Every function that changes a conversation returns a new context that shares structure with the old one. The old one stays
@@ -29,7 +31,7 @@ defmodule AshAgent.Context do
 
   ## Errors
 
-  A caller's mistake, such as a wrong type or an unknown option, raises `FunctionClauseError` or `ArgumentError`. An error
+  A caller's mistake, such as a wrong type or an unknown option, raises `ArgumentError`. An error
   that data can cause raises `AshAgent.Context.Error` with a reason to match on; functions that have a `!` twin return it as
   `{:error, error}`.
 
@@ -43,6 +45,8 @@ defmodule AshAgent.Context do
   the node that made it, and only while that node runs. Anywhere else, every function raises an `ArgumentError` that names
   the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
   """
+
+  use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
 
   alias AshAgent.Context.{
     Account,
@@ -72,7 +76,7 @@ defmodule AshAgent.Context do
   }
 
   alias AshAgent.Context.View
-  alias AshAgent.Response
+  alias AshAgent.{Caller, Response}
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
@@ -500,6 +504,7 @@ defmodule AshAgent.Context do
   @doc "Fetches a field, so that `context[:iterations]` works, see `AshAgent.Context.Log.fetch/2`."
   @doc since: "0.1.0", group: "Read"
   @impl Access
+  @spec fetch(t(), term()) :: {:ok, term()} | :error
   def fetch(%__MODULE__{} = context, key), do: Log.fetch(context, key)
 
   @doc false
@@ -861,6 +866,13 @@ defmodule AshAgent.Context do
       when is_integer(first) and is_integer(last) and first > 0 and last >= first,
       do: View.keep_iteration_range(context, first, last, opts)
 
+  @doc "Hides iterations, also those of the current turn, see `AshAgent.Context.View.hide_iterations/3`."
+  @doc since: "0.1.0", group: "View and budget"
+  @spec hide_iterations(t(), Range.t() | pos_integer(), keyword()) :: t()
+  def hide_iterations(%__MODULE__{} = context, range, opts \\ [])
+      when is_integer(range) or is_struct(range, Range),
+      do: View.hide_iterations(context, range, opts)
+
   @doc "Hides a range of iterations, or shows a summary instead, see `AshAgent.Context.View.compact/3`."
   @doc since: "0.1.0", group: "View and budget"
   @spec compact(t(), strategy(), keyword()) :: {:ok, t(), View.compaction()} | {:error, Error.t()}
@@ -960,8 +972,7 @@ defmodule AshAgent.Context do
     if Pins.pin?(pin),
       do: pin,
       else:
-        raise(
-          ArgumentError,
+        Caller.refuse!(
           "expected {:iteration, number}, {:message, number, position}, {:call, id} or {:fact, text}"
         )
   end

@@ -8,6 +8,8 @@ defmodule AshAgent.Options do
   # Two differences: an option can say what is right for it in words (`:type_doc`), which errors use as well, and an error
   # never shows what a value holds, because options carry prompts, keys and runtime contexts.
 
+  alias AshAgent.Caller
+
   @type type ::
           :any
           | :atom
@@ -20,6 +22,9 @@ defmodule AshAgent.Options do
           | :list
           | :map
           | :keyword_list
+          | :tuple
+          | :pid
+          | :server
           | nil
           | {:in, [atom() | number()]}
           | {:fun, arity()}
@@ -106,14 +111,15 @@ defmodule AshAgent.Options do
     Enum.each(opts, fn {name, value} -> check!(name, value, schema[name]) end)
 
     for {name, option} <- schema, option[:required], name not in given do
-      raise ArgumentError,
-            "required option #{inspect(name)} not given: expected #{describe_expected(option)}"
+      Caller.refuse!(
+        "required option #{inspect(name)} not given: expected #{describe_expected(option)}"
+      )
     end
   end
 
   defp names!(opts, schema) do
     unless is_list(opts) and Keyword.keyword?(opts),
-      do: raise(ArgumentError, "expected options to be a keyword list, got: #{kind(opts)}")
+      do: Caller.refuse!("expected options to be a keyword list, got: #{kind(opts)}")
 
     given = Keyword.keys(opts)
     known = Keyword.keys(schema)
@@ -123,20 +129,22 @@ defmodule AshAgent.Options do
         :ok
 
       unknown ->
-        raise ArgumentError,
-              "unknown options #{inspect(unknown)}, valid options are: #{inspect(known)}"
+        Caller.refuse!(
+          "unknown options #{inspect(unknown)}, valid options are: #{inspect(known)}"
+        )
     end
 
     case Enum.uniq(given -- Enum.uniq(given)) do
       [] -> given
-      repeated -> raise ArgumentError, "options #{inspect(repeated)} given more than once"
+      repeated -> Caller.refuse!("options #{inspect(repeated)} given more than once")
     end
   end
 
   defp check!(name, value, option) do
     with {:error, expected} <- check(value, option) do
-      raise ArgumentError,
-            "invalid value for option #{inspect(name)}: expected #{expected}, got: #{describe_value(type(option), value)}"
+      Caller.refuse!(
+        "invalid value for option #{inspect(name)}: expected #{expected}, got: #{describe_value(type(option), value)}"
+      )
     end
   end
 
@@ -159,6 +167,12 @@ defmodule AshAgent.Options do
   defp valid?(:list, value), do: is_list(value)
   defp valid?(:map, value), do: is_map(value)
   defp valid?(:keyword_list, value), do: Keyword.keyword?(value)
+  defp valid?(:tuple, value), do: is_tuple(value)
+  defp valid?(:pid, value), do: is_pid(value)
+
+  defp valid?(:server, value),
+    do: is_pid(value) or (is_atom(value) and value != nil) or is_tuple(value)
+
   defp valid?({:in, values}, value), do: value in values
   defp valid?({:fun, arity}, value), do: is_function(value, arity)
   defp valid?({:struct, module}, value), do: match?(%{__struct__: ^module}, value)
@@ -189,6 +203,9 @@ defmodule AshAgent.Options do
   defp words(:list, _quote), do: "a list"
   defp words(:map, _quote), do: "a map"
   defp words(:keyword_list, _quote), do: "a keyword list"
+  defp words(:tuple, _quote), do: "a tuple"
+  defp words(:pid, _quote), do: "a pid"
+  defp words(:server, _quote), do: "a pid or the name of a process"
 
   defp words({:in, values}, quote),
     do: "one of " <> Enum.map_join(values, ", ", &(quote <> inspect(&1) <> quote))

@@ -33,6 +33,8 @@ defmodule AshAgent.Prices do
   `t:AshAgent.Context.usage/0`; the parts of an answer that Anthropic bills apart (`iterations`) cost what each of them costs.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Context.{Error, Native}
 
   @enforce_keys [:ref]
@@ -107,7 +109,7 @@ defmodule AshAgent.Prices do
   """
   @doc since: "0.1.0"
   @spec read(Path.t(), keyword()) :: {:ok, t()} | {:error, Error.t() | File.Error.t()}
-  def read(file, opts \\ []) do
+  def read(file, opts \\ []) when is_binary(file) do
     opts = AshAgent.Options.validate!(opts, @read_options)
 
     with {:ok, text} <- File.read(file),

@@ -65,6 +65,8 @@ defmodule AshAgent.Response do
   provider never create an atom.
   """
 
+  use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
+
   alias AshAgent.Context
   alias AshAgent.Context.Native
   alias AshAgent.Response.Error
@@ -333,7 +335,7 @@ defmodule AshAgent.Response do
 
     case Native.response_push(ref, deltas) do
       {:error, {:invalid, [], _words}} ->
-        raise ArgumentError, "expected a list of deltas, see t:AshAgent.Response.delta/0"
+        AshAgent.Caller.refuse!("expected a list of deltas, see t:AshAgent.Response.delta/0")
 
       pushed ->
         news(pushed, response)

@@ -33,14 +33,15 @@ defmodule AshAgent.ToolDefinition do
         tool(name, definition)
 
       _other ->
-        raise ArgumentError,
-              "expected each tool of a list to be {name, definition} or to have a :name"
+        AshAgent.Caller.refuse!(
+          "expected each tool of a list to be {name, definition} or to have a :name"
+        )
     end)
     |> unique()
   end
 
   def read(_other),
-    do: raise(ArgumentError, "expected tools to be a map of names to definitions, or a list")
+    do: AshAgent.Caller.refuse!("expected tools to be a map of names to definitions, or a list")
 
   defp unique(tools) do
     names = for {tool, _definition} <- tools, do: tool.name
@@ -50,14 +51,13 @@ defmodule AshAgent.ToolDefinition do
         tools
 
       [name | _] ->
-        raise ArgumentError, "two tools have the name #{inspect(name)}; rename one of them"
+        AshAgent.Caller.refuse!("two tools have the name #{inspect(name)}; rename one of them")
     end
   end
 
   defp tool(name, _definition) when name in [nil, ""] or not (is_atom(name) or is_binary(name)),
     do:
-      raise(
-        ArgumentError,
+      AshAgent.Caller.refuse!(
         "expected the name of a tool to be an atom or a non-empty string, got: #{AshAgent.Options.kind(name)}"
       )
 
@@ -69,15 +69,13 @@ defmodule AshAgent.ToolDefinition do
 
     unless description == nil or is_binary(description),
       do:
-        raise(
-          ArgumentError,
+        AshAgent.Caller.refuse!(
           "expected the description of the tool #{inspect(name)} to be a string"
         )
 
     unless is_map(parameters) and not is_struct(parameters),
       do:
-        raise(
-          ArgumentError,
+        AshAgent.Caller.refuse!(
           "expected the parameters of the tool #{inspect(name)} to be a JSON schema as a map"
         )
 
@@ -92,9 +90,10 @@ defmodule AshAgent.ToolDefinition do
   @doc "Raises for a tool that nothing can run."
   @spec refuse!(String.t() | atom()) :: no_return()
   def refuse!(name) do
-    raise ArgumentError,
-          "the tool #{inspect(to_string(name))} must be a function of arity 1 or 2, {module, function}, " <>
-            "a map or struct with such a :function, or a toolbox"
+    AshAgent.Caller.refuse!(
+      "the tool #{inspect(to_string(name))} must be a function of arity 1 or 2, {module, function}, " <>
+        "a map or struct with such a :function, or a toolbox"
+    )
   end
 
   @doc "The definitions with string keys, as requests and traces have them."

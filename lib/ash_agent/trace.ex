@@ -30,6 +30,8 @@ defmodule AshAgent.Trace do
   own search and its printer have it. Words are shown as Markdown and JSON in blocks; everything is text, whatever it says.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{ChatContext, Context, Prices, ToolDefinition}
   alias AshAgent.Context.{Error, Native, Printed, Requests}
   alias AshAgent.Trace.Otlp

@@ -3,6 +3,9 @@ defmodule AshAgentResources.MixProject do
 
   @version "0.1.0"
 
+  # See mix.exs of ash_agent_context.
+  @source_url nil
+
   def project do
     [
       app: :ash_agent_resources,
@@ -44,7 +47,10 @@ defmodule AshAgentResources.MixProject do
   defp elixirc_paths(_env), do: ["lib"]
 
   defp deps do
-    [{:ash_agent_runtime, path: "../ash_agent_runtime", env: Mix.env()}] ++
+    [
+      {:ash_agent_runtime, "~> 0.1",
+       path: "../ash_agent_runtime", hex: :ash_agent_runtime, env: Mix.env()}
+    ] ++
       if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
         [
           {:ash, "~> 3.0"},
@@ -70,10 +76,20 @@ defmodule AshAgentResources.MixProject do
   defp package do
     [
       licenses: ["Apache-2.0"],
-      links: %{"Changelog" => "https://hexdocs.pm/ash_agent_resources/changelog.html"},
+      links: links(),
       files:
         ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md guides/*.md)
     ]
+  end
+
+  defp links do
+    for {name, url} <- [
+          {"Changelog", "https://hexdocs.pm/ash_agent_resources/changelog.html"},
+          {"GitHub", @source_url}
+        ],
+        url,
+        into: %{},
+        do: {name, url}
   end
 
   defp docs do

@@ -3,6 +3,9 @@ defmodule AshAgentRuntime.MixProject do
 
   @version "0.1.0"
 
+  # See mix.exs of ash_agent_context.
+  @source_url nil
+
   def project do
     [
       app: :ash_agent_runtime,
@@ -19,7 +22,8 @@ defmodule AshAgentRuntime.MixProject do
         workspace: "native/ash_agent_sqlite",
         sources: ["native/ash_agent_sqlite"],
         features: [],
-        built_with: :sqlite
+        built_with: :sqlite,
+        base_url: @source_url && "#{@source_url}/releases/download/v#{@version}"
       ],
       aliases: ["compile.cargo": &compile_cargo/1],
       elixirc_paths: elixirc_paths(Mix.env()),
@@ -66,7 +70,7 @@ defmodule AshAgentRuntime.MixProject do
 
   # All but the context are optional: where Hex is out of reach, everything but the integrations works without them.
   defp deps do
-    [{:ash_agent_context, path: "../..", env: Mix.env()}] ++
+    [{:ash_agent_context, "~> 0.1", path: "../..", hex: :ash_agent_context, env: Mix.env()}] ++
       if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
         [
           {:finch, "~> 0.18", optional: true},
@@ -88,11 +92,21 @@ defmodule AshAgentRuntime.MixProject do
   defp package do
     [
       licenses: ["Apache-2.0"],
-      links: %{"Changelog" => "https://hexdocs.pm/ash_agent_runtime/changelog.html"},
+      links: links(),
       files:
         ~w(lib test_support mix.exs checksum-*.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
           ~w(native/ash_agent_sqlite/{src,Cargo.toml,Cargo.lock})
     ]
+  end
+
+  defp links do
+    for {name, url} <- [
+          {"Changelog", "https://hexdocs.pm/ash_agent_runtime/changelog.html"},
+          {"GitHub", @source_url}
+        ],
+        url,
+        into: %{},
+        do: {name, url}
   end
 
   defp docs do

@@ -273,8 +273,8 @@ defmodule AshAgent.ResponseTest do
         assert_raise ArgumentError, ~r/deltas/, fn -> Response.push(response, [wrong]) end
       end
 
-      assert_raise FunctionClauseError, fn -> Response.push(Response.new(:gemini), []) end
-      assert_raise FunctionClauseError, fn -> Response.feed(Response.new(nil), "data: {}") end
+      assert_raise ArgumentError, fn -> Response.push(Response.new(:gemini), []) end
+      assert_raise ArgumentError, fn -> Response.feed(Response.new(nil), "data: {}") end
 
       interrupted = Response.interrupt(response, :cancelled)
       assert {:error, %{reason: :interrupted}} = Response.push(interrupted, [{:text, "a"}])
@@ -300,7 +300,7 @@ defmodule AshAgent.ResponseTest do
         Response.new(:gemini, modl: "m")
       end
 
-      assert_raise FunctionClauseError, fn -> Response.new(:other) end
+      assert_raise ArgumentError, fn -> Response.new(:other) end
     end
   end
 

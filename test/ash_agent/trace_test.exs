@@ -312,7 +312,7 @@ defmodule AshAgent.TraceTest do
         assert_raise ArgumentError, words, fn -> Trace.to_html(context, opts) end
       end
 
-      assert_raise FunctionClauseError, fn -> Trace.to_html(%{}) end
+      assert_raise ArgumentError, fn -> Trace.to_html(%{}) end
     end
   end
 

@@ -73,6 +73,7 @@ defmodule AshAgent.TestSupport.ContextGenerators do
       {3, fn -> {:keep_last, between(1, 5)} end},
       {2, fn -> {:remove_old, between(0, 6)} end},
       {2, fn -> {:range, between(1, 4), between(0, 6)} end},
+      {2, fn -> {:hide, between(1, 5), between(0, 2)} end},
       {3, fn -> {:fit, between(5, 95), one_of([1, 2, 5])} end},
       {3, fn -> {:drop, range()} end},
       {6, fn -> {:summarize, one_of(["They talked.", "Ü <b>\n\"and\" more", "s"]), range()} end},
@@ -192,6 +193,9 @@ defmodule AshAgent.TestSupport.ContextGenerators do
 
   defp view({:range, first, more}, context, at),
     do: Context.keep_iteration_range(context, first, first + more, at: at)
+
+  defp view({:hide, first, more}, context, at),
+    do: Context.hide_iterations(context, first..(first + more), at: at)
 
   defp view({:fit, percent, step}, context, at) do
     budget = div(Context.count_tokens(context) * percent, 100)

@@ -34,6 +34,7 @@ defmodule AshAgent.TestSupport.ViewModel do
       {3, fn -> {:keep_last, number.()} end},
       {2, fn -> {:remove_old, Generators.between(0, 30)} end},
       {2, fn -> {:range, Generators.between(1, last), Generators.between(0, last + 1)} end},
+      {2, fn -> {:hide, number.(), Generators.between(0, 2)} end},
       {4, fn -> {:fit, Generators.between(0, 100), fit_options(last)} end},
       {3, fn -> {:drop, compact_options(last)} end},
       {5, fn -> {:summarize, summary(), compact_options(last)} end},
@@ -113,6 +114,23 @@ defmodule AshAgent.TestSupport.ViewModel do
     {Context.hide_old_iterations(context, seconds, at: newest), hidden}
   end
 
+  defp operate({:hide, first, more}, context, model) do
+    last = first + more
+    current = context.current_iteration
+    pending = for call <- Context.pending_tool_calls(context), do: call.id
+
+    try do
+      next = Context.hide_iterations(context, first..last, at: @now)
+      assert pending == [] or current not in first..last
+      {next, hide(model, first, min(last, last_shown(context)))}
+    rescue
+      error in Context.Error ->
+        assert error.reason == {:pending_tool_calls, pending}
+        assert current in first..last
+        {context, model}
+    end
+  end
+
   defp operate({:range, first, more}, context, model) do
     last = first + more
     current = context.current_iteration
@@ -122,10 +140,7 @@ defmodule AshAgent.TestSupport.ViewModel do
       next = Context.keep_iteration_range(context, first, last, at: @now)
       assert pending == [] or current in first..last
 
-      # An empty iteration shows nothing: what comes next goes there.
-      stop =
-        if Context.get_iteration_messages(context, current) == [], do: current - 1, else: current
-
+      stop = last_shown(context)
       {next, model |> hide(last + 1, stop) |> hide(1, min(first - 1, stop))}
     rescue
       error in Context.Error ->
@@ -321,6 +336,11 @@ defmodule AshAgent.TestSupport.ViewModel do
   defp in_front_of_waiting({number, index}, context) do
     calls = Context.get_iteration(context, number).tool_calls
     {number, min(index, Enum.find_index(calls, &(&1.result == nil)) || index)}
+  end
+
+  # An empty iteration shows nothing: what comes next goes there.
+  defp last_shown(%{current_iteration: current} = context) do
+    if Context.get_iteration_messages(context, current) == [], do: current - 1, else: current
   end
 
   ## Flags

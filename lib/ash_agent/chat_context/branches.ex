@@ -42,8 +42,9 @@ defmodule AshAgent.ChatContext.Branches do
     if Options.name?(name) do
       name
     else
-      raise ArgumentError,
-            "expected a branch's name to be a non-empty UTF-8 string, got: #{Check.kind(name)}"
+      AshAgent.Caller.refuse!(
+        "expected a branch's name to be a non-empty UTF-8 string, got: #{Check.kind(name)}"
+      )
     end
   end
 end

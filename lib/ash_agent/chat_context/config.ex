@@ -26,6 +26,8 @@ defmodule AshAgent.ChatContext.Config do
   out of them, or store the dump where secrets may be stored.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.ChatContext.MCPServers
   alias AshAgent.Context.UnknownAtom
   alias AshAgent.Options

@@ -58,6 +58,8 @@ defmodule AshAgent.Context.Enhancer do
   Enhancers run in the calling process, one after the other. There is no time limit: set your own within the enhancer.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Context
   alias AshAgent.Context.{Error, Handle, Log, Options}
   alias AshAgent.Options, as: Check
@@ -183,8 +185,9 @@ defmodule AshAgent.Context.Enhancer do
         decision
 
       other ->
-        raise ArgumentError,
-              "expected :on_error to return :skip or :stop, got: #{Check.kind(other)}"
+        AshAgent.Caller.refuse!(
+          "expected :on_error to return :skip or :stop, got: #{Check.kind(other)}"
+        )
     end
   end
 
@@ -222,8 +225,9 @@ defmodule AshAgent.Context.Enhancer do
 
   # Options are not shown: they may hold keys.
   defp refuse(got) do
-    raise ArgumentError,
-          "expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: #{got}"
+    AshAgent.Caller.refuse!(
+      "expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: #{got}"
+    )
   end
 
   defp needs(needs) do

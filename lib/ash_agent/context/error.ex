@@ -3,7 +3,7 @@ defmodule AshAgent.Context.Error do
   An error that data can cause: an unknown tool call id, a bad snapshot, a message while tool calls are pending.
 
   Match on `reason`; `message/1` is for people and says what to do. After an error the context is as it was. A caller's mistake,
-  such as a wrong type or an unknown option, raises `FunctionClauseError` or `ArgumentError` instead.
+  such as a wrong type or an unknown option, raises `ArgumentError` instead.
 
   A `path` is a list of keys and 0-based indexes, outermost first.
   """

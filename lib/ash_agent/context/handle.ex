@@ -5,6 +5,7 @@ defmodule AshAgent.Context.Handle do
   # VM in a file or a message; a NIF takes neither and only says "argument error". Instead of a look at each handle before
   # each call, that refusal is explained when it comes.
 
+  alias AshAgent.Caller
   alias AshAgent.Context.{Error, Native}
 
   @doc """
@@ -31,7 +32,7 @@ defmodule AshAgent.Context.Handle do
   @spec check!(%{:ref => term(), optional(atom()) => term()}) :: :ok
   def check!(context) do
     with {:error, error} <- check(context),
-         do: raise(ArgumentError, Exception.message(error))
+         do: Caller.refuse!(Exception.message(error))
   end
 
   @doc "The number of the current iteration, of a context whose handle works here."

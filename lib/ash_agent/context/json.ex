@@ -6,6 +6,8 @@ defmodule AshAgent.Context.JSON do
   up to 4,300 digits stay exact, and reading never creates atoms.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Context.{Error, Native}
 
   defmodule Fragment do

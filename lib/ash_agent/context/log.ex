@@ -218,8 +218,9 @@ defmodule AshAgent.Context.Log do
   # Access can read a context but not change it.
   @spec refuse_change!(String.t(), String.t()) :: no_return()
   def refuse_change!(change, functions) do
-    raise ArgumentError,
-          "cannot #{change} a context: use the functions of AshAgent.Context, such as #{functions}"
+    AshAgent.Caller.refuse!(
+      "cannot #{change} a context: use the functions of AshAgent.Context, such as #{functions}"
+    )
   end
 
   @doc """
@@ -386,9 +387,10 @@ defmodule AshAgent.Context.Log do
 
     # The field may have been changed by hand: listing so many iterations would fill the memory.
     if context.current_iteration !== last do
-      raise ArgumentError,
-            "expected a context whose current_iteration is #{last}, got: #{Check.kind(context.current_iteration)}; " <>
-              "use the functions of AshAgent.Context to change contexts"
+      AshAgent.Caller.refuse!(
+        "expected a context whose current_iteration is #{last}, got: #{Check.kind(context.current_iteration)}; " <>
+          "use the functions of AshAgent.Context to change contexts"
+      )
     end
 
     for number <- if(common, do: common + 1, else: first)..last//1,
@@ -454,8 +456,9 @@ defmodule AshAgent.Context.Log do
     opts = Options.validate!(opts, :fork)
 
     if opts[:id] != nil and fetch(context, :id) == {:ok, opts[:id]} do
-      raise ArgumentError,
-            "invalid value for option :id: it is the context's own; give the fork another one, or none for a new UUID"
+      AshAgent.Caller.refuse!(
+        "invalid value for option :id: it is the context's own; give the fork another one, or none for a new UUID"
+      )
     end
 
     ref |> Native.context_fork(opts[:id], opts[:at]) |> Reply.put!(context)

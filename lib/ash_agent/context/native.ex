@@ -87,6 +87,7 @@ defmodule AshAgent.Context.Native do
     context_keep_last: 3,
     context_remove_old: 3,
     context_range: 4,
+    context_hide: 4,
     context_compactable: 5,
     context_messages_between: 3,
     context_drop_range: 4,
@@ -144,6 +145,13 @@ defmodule AshAgent.Context.Native do
     trace_atif: 3,
     trace_otlp: 3,
     trace_print: 3,
+    answer_type: 1,
+    answer_read: 3,
+    answer_check: 3,
+    answer_partial: 3,
+    answer_follow: 4,
+    answer_constrain: 5,
+    answer_schema: 1,
     json_decode: 1,
     json_encode: 1,
     terms_encode: 1,
@@ -194,7 +202,8 @@ defmodule AshAgent.Context.Native do
     context_usage: 1,
     context_iteration_usage: 2,
     context_summary_of: 2,
-    response_new: 1
+    response_new: 1,
+    answer_follow_new: 0
   ]
 
   for {name, arity} <- constant do
@@ -215,8 +224,11 @@ defmodule AshAgent.Context.Native do
   # Raises what is to be raised for a NIF that refused its arguments, of which these are handles.
   defp explain!(handles, stacktrace) do
     case Enum.find(handles, &foreign?/1) do
-      nil -> :erlang.raise(:error, :badarg, stacktrace)
-      ref -> raise ArgumentError, Exception.message(%Error{reason: {:foreign_handle, node(ref)}})
+      nil ->
+        :erlang.raise(:error, :badarg, stacktrace)
+
+      ref ->
+        AshAgent.Caller.refuse!(Exception.message(%Error{reason: {:foreign_handle, node(ref)}}))
     end
   end
 

@@ -519,8 +519,9 @@ defmodule AshAgent.Context.Options do
     if Keyword.keyword?(attributes) do
       Map.new(attributes)
     else
-      raise ArgumentError,
-            "expected attributes as a map or a keyword list, got: #{Options.kind(attributes)}"
+      AshAgent.Caller.refuse!(
+        "expected attributes as a map or a keyword list, got: #{Options.kind(attributes)}"
+      )
     end
   end
 

@@ -5,6 +5,7 @@ defmodule AshAgent.Context.Reply do
   # `{:ok, {ref, current_iteration}}`, which becomes the given context's new fields, or a map of them where no context was given.
   # So the modules below `AshAgent.Context` need not know its struct.
 
+  alias AshAgent.Caller
   alias AshAgent.Context.Error
 
   @typedoc "A context, for modules that do not know its struct."
@@ -37,16 +38,17 @@ defmodule AshAgent.Context.Reply do
   def put!({:ok, {ref, number}}, context), do: %{context | ref: ref, current_iteration: number}
 
   def put!({:error, :bad_time}, _context) do
-    raise ArgumentError,
-          "expected the option :at to be a valid DateTime of the ISO calendar and the years 0 to 9999"
+    Caller.refuse!(
+      "expected the option :at to be a valid DateTime of the ISO calendar and the years 0 to 9999"
+    )
   end
 
-  def put!({:error, reason}, _context), do: raise(Error, reason: reason)
+  def put!({:error, reason}, _context), do: Caller.raise!(%Error{reason: reason})
 
   @doc "The term of a reply. Raises the error."
   @spec ok!({:ok, term()} | {:error, term()}) :: term()
   def ok!({:ok, term}), do: term
-  def ok!({:error, reason}), do: raise(Error, reason: reason)
+  def ok!({:error, reason}), do: Caller.raise!(%Error{reason: reason})
 
   @doc "The reply with its reason as an error."
   @spec to_result({:ok, term()} | {:error, term()}) :: {:ok, term()} | {:error, Error.t()}

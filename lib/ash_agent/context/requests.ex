@@ -91,8 +91,9 @@ defmodule AshAgent.Context.Requests do
 
     case Native.context_encode_request(ref, request_options(provider, opts), opts[:body]) do
       {:error, {:reserved_field, key}} ->
-        raise ArgumentError,
-              "the field #{inspect(key)} of :body is made from the conversation; leave it out"
+        AshAgent.Caller.refuse!(
+          "the field #{inspect(key)} of :body is made from the conversation; leave it out"
+        )
 
       reply ->
         Reply.to_result(reply)
@@ -209,8 +210,9 @@ defmodule AshAgent.Context.Requests do
   defp check_known(:openai_responses, nil, conversation), do: {nil, conversation}
 
   defp check_known(:openai_responses, _response, _conversation) do
-    raise ArgumentError,
-          "options :previous_response_id and :conversation exclude each other: give one of them"
+    AshAgent.Caller.refuse!(
+      "options :previous_response_id and :conversation exclude each other: give one of them"
+    )
   end
 
   defp check_known(provider, response, _conversation) do
@@ -220,7 +222,8 @@ defmodule AshAgent.Context.Requests do
 
   @spec not_for!(String.t(), provider(), provider()) :: no_return()
   defp not_for!(option, owner, provider) do
-    raise ArgumentError,
-          "option #{option} is for #{inspect(owner)}; leave it out for #{inspect(provider)}"
+    AshAgent.Caller.refuse!(
+      "option #{option} is for #{inspect(owner)}; leave it out for #{inspect(provider)}"
+    )
   end
 end

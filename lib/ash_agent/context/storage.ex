@@ -52,9 +52,14 @@ defmodule AshAgent.Context.Storage do
 
   def dump(%{ref: ref}, opts) do
     case Options.validate!(opts, :dump) do
-      [since: number] -> ref |> Native.snapshot_dump(number || 0) |> Reply.ok!()
-      [beside: %{ref: base}] -> ref |> Native.snapshot_dump_beside(base) |> Reply.ok!()
-      _ -> raise ArgumentError, "options :since and :beside exclude each other: give one of them"
+      [since: number] ->
+        ref |> Native.snapshot_dump(number || 0) |> Reply.ok!()
+
+      [beside: %{ref: base}] ->
+        ref |> Native.snapshot_dump_beside(base) |> Reply.ok!()
+
+      _ ->
+        AshAgent.Caller.refuse!("options :since and :beside exclude each other: give one of them")
     end
   end
 

@@ -197,6 +197,32 @@ defmodule AshAgent.Context.View do
     do: ref |> Native.context_range(first, last, Options.time!(opts)) |> Reply.put!(context)
 
   @doc """
+  Hides iterations, also those of the current turn, and returns the new context.
+
+  `range` is a range of numbers or one number. A summary that reaches out of the range stays. `expand/3` shows them again. Takes the option
+  `:at` as `AshAgent.Context.put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` if the range has the
+  current iteration and calls are pending in it.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.hide_iterations(1) |> Context.to_messages()
+      [%{role: :user, content: "Two"}]
+  """
+  @doc since: "0.1.0"
+  @spec hide_iterations(context, Range.t() | pos_integer(), keyword()) :: context
+        when context: Reply.handle()
+  def hide_iterations(context, range, opts \\ [])
+
+  def hide_iterations(context, number, opts) when is_integer(number) and number > 0,
+    do: hide_iterations(context, number..number, opts)
+
+  def hide_iterations(%{ref: ref} = context, %Range{first: first, last: last}, opts)
+      when first > 0 and last >= first,
+      do: ref |> Native.context_hide(first, last, Options.time!(opts)) |> Reply.put!(context)
+
+  @doc """
   Compacts the view, and returns `{:ok, context, info}` or `{:error, error}`.
 
   The view shows the summary instead of the iterations, as a user message with `metadata: %{summary: %{first: first, last:
@@ -275,8 +301,9 @@ defmodule AshAgent.Context.View do
   defp strategy!({:summarize, fun}) when is_function(fun, 1), do: {:summarize, fun}
 
   defp strategy!(other) do
-    raise ArgumentError,
-          "expected :drop or {:summarize, fun} with a function of arity 1, got: #{Check.kind(other)}"
+    AshAgent.Caller.refuse!(
+      "expected :drop or {:summarize, fun} with a function of arity 1, got: #{Check.kind(other)}"
+    )
   end
 
   defp compact(%{ref: ref} = context, {:drop, nil}, range, opts) do
@@ -352,7 +379,7 @@ defmodule AshAgent.Context.View do
   def mark_as_summarized(%{ref: ref} = context, %Range{first: first, last: last}, summary, opts)
       when first > 0 and last >= first do
     unless match?({:ok, _}, summary_text(summary)),
-      do: raise(ArgumentError, "expected the summary to be UTF-8 text that is not blank")
+      do: AshAgent.Caller.refuse!("expected the summary to be UTF-8 text that is not blank")
 
     case Native.context_summarize(ref, {first, last}, summary, :nothing, Options.time!(opts)) do
       {:error, {:not_compactable, _range, allowed}} ->
@@ -475,8 +502,9 @@ defmodule AshAgent.Context.View do
         when context: Reply.handle()
   def put_max_result_bytes(%{ref: ref} = context, bytes, opts \\ []) do
     unless Options.result_bytes?(bytes) do
-      raise ArgumentError,
-            "expected an integer of at least #{@least_result_bytes}, or nil, got: #{Check.kind(bytes)}"
+      AshAgent.Caller.refuse!(
+        "expected an integer of at least #{@least_result_bytes}, or nil, got: #{Check.kind(bytes)}"
+      )
     end
 
     ref |> Native.context_max_result_bytes(bytes, Options.time!(opts)) |> Reply.put!(context)
@@ -500,8 +528,9 @@ defmodule AshAgent.Context.View do
         when context: Reply.handle()
   def put_prompt_block(%{ref: ref} = context, name, text, opts \\ []) do
     for given <- [to_string(name), text], is_binary(given), not String.valid?(given) do
-      raise ArgumentError,
-            "expected a UTF-8 string, got: #{Check.kind(given)} that is not valid UTF-8"
+      AshAgent.Caller.refuse!(
+        "expected a UTF-8 string, got: #{Check.kind(given)} that is not valid UTF-8"
+      )
     end
 
     ref
@@ -537,6 +566,7 @@ defmodule AshAgent.Context.View do
   @spec put_masks(context, [{Regex.t() | String.t(), String.t()}], keyword()) :: context
         when context: Reply.handle()
   def put_masks(%{ref: ref} = context, masks, opts \\ []) do
+    if List.improper?(masks), do: AshAgent.Caller.refuse!("expected masks to be a proper list")
     masks = Enum.map(masks, &mask!/1)
     ref |> Native.context_masks(masks, Options.time!(opts)) |> Reply.put!(context)
   end
@@ -545,19 +575,21 @@ defmodule AshAgent.Context.View do
     if Regex.opts(regex) in ["", []] do
       mask!({Regex.source(regex), replacement})
     else
-      raise ArgumentError,
-            "expected a regex without options; write them into the pattern itself, as in (?i)"
+      AshAgent.Caller.refuse!(
+        "expected a regex without options; write them into the pattern itself, as in (?i)"
+      )
     end
   end
 
   defp mask!({pattern, replacement} = mask) when is_binary(pattern) and is_binary(replacement) do
     if String.valid?(pattern) and String.valid?(replacement),
       do: mask,
-      else: raise(ArgumentError, "expected a mask's pattern and replacement to be valid UTF-8")
+      else: AshAgent.Caller.refuse!("expected a mask's pattern and replacement to be valid UTF-8")
   end
 
   defp mask!(other) do
-    raise ArgumentError,
-          "expected a mask to be {pattern, replacement} with a regex or string and a string, got: #{Check.kind(other)}"
+    AshAgent.Caller.refuse!(
+      "expected a mask to be {pattern, replacement} with a regex or string and a string, got: #{Check.kind(other)}"
+    )
   end
 end

@@ -3,6 +3,7 @@
 //! All behaviour of the package lives here, in plain Rust that knows no BEAM. Time and ids come
 //! in from outside: nothing here reads a clock or rolls dice.
 
+mod answer;
 mod context;
 mod error;
 mod failure;
@@ -19,6 +20,10 @@ mod trace;
 mod value;
 mod view;
 
+pub use answer::answer_type::AnswerType;
+pub use answer::follow::{put_together, Came, Follow, Shown as ShownPart};
+pub use answer::issue::{Issue, Mend, MendKind};
+pub use answer::reading::{Answer, ReadingState};
 pub use context::cause::{Cause, Change as RequestChange};
 pub use context::differing::{Look, Unseen};
 pub use context::fit::Fit;
@@ -52,6 +57,7 @@ pub use log::provider::Provider;
 pub use log::reply::{Finish, Reply};
 pub use log::usage::Usage;
 pub use log::Stamp;
+pub use provider::constraint::constrain;
 pub use provider::event::Event;
 pub use provider::framing::Framing;
 pub use provider::options::{Dialect, Known, Options, SystemRole, Thinking};

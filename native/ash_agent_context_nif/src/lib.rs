@@ -1,6 +1,7 @@
 //! NIFs over `ash_agent_context_core`: terms in, core calls, terms out.
 
 mod account;
+mod answers;
 mod approvals;
 mod argument;
 mod big;
@@ -35,6 +36,7 @@ mod words;
 mod atoms {
     //! Every atom that leaves the core under a fixed name, but for those of errors (`error.rs`).
     rustler::atoms! {
+        fits, misfits, cut, none, value,
         arguments, assistant, bad_time, calendar, completed_at, content, created_at, current_iteration, data, day,
         same, unnoted, other_prompt, follows, different, outcome, view, version, log, place,
         dirty, error, file, filename, first, hour, id, image,

@@ -74,6 +74,15 @@ change!(
 );
 
 change!(
+    context_hide_normal,
+    context_hide_dirty,
+    |context, first: Unsigned, last: Unsigned, at: At| (
+        context.view_cost(),
+        context.hide_iterations(first, last, at)
+    )
+);
+
+change!(
     context_drop_range_normal,
     context_drop_range_dirty,
     |context, first: Unsigned, last: Unsigned, at: At| (

@@ -75,7 +75,7 @@ defmodule AshAgent.Context.AskedTest do
     assert Context.get_request(context, 1) == %{fields: nil, tools: nil}
 
     for wrong <- [[1], [%{}, 1]], [fields | rest] = wrong do
-      assert_raise FunctionClauseError, fn ->
+      assert_raise ArgumentError, fn ->
         Context.put_request(context, fields, List.first(rest))
       end
     end

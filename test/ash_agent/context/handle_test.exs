@@ -63,6 +63,7 @@ defmodule AshAgent.Context.HandleTest do
     get_cumulative_tokens: [],
     get_iteration: [1],
     get_iteration_messages: [1],
+    hide_iterations: [1],
     keep_iteration_range: [1, 1],
     get_iteration_tokens: [1],
     interrupt: [],

@@ -846,9 +846,9 @@ defmodule AshAgent.Context.ImportTest do
     end
 
     test "a caller's mistakes raise" do
-      assert_raise FunctionClauseError, fn -> Context.from_request(%{}, :nobody) end
-      assert_raise FunctionClauseError, fn -> Context.from_request([], :gemini) end
-      assert_raise FunctionClauseError, fn -> Context.from_messages(%{}) end
+      assert_raise ArgumentError, fn -> Context.from_request(%{}, :nobody) end
+      assert_raise ArgumentError, fn -> Context.from_request([], :gemini) end
+      assert_raise ArgumentError, fn -> Context.from_messages(%{}) end
       assert_raise ArgumentError, fn -> Context.from_messages([], nothing: 1) end
       assert_raise ArgumentError, fn -> Context.from_messages([], id: "") end
       assert_raise ArgumentError, fn -> Context.from_messages([], at: "now") end

@@ -315,6 +315,25 @@ defmodule AshAgent.Context.ViewTest do
     end
   end
 
+  describe "hide_iterations" do
+    test "hides a range or one, also of the current turn, until it is expanded" do
+      context = Context.hide_iterations(turns(6), 2..3) |> sound()
+      assert numbers(context) == [1, 4, 5, 6]
+      context = Context.hide_iterations(context, 6) |> sound()
+      assert numbers(context) == [1, 4, 5]
+      assert numbers(Context.expand(context, 3..6)) == [1, 3, 4, 5, 6]
+      assert numbers(Context.hide_iterations(turns(2), 3..9)) == [1, 2]
+    end
+
+    test "does not hide calls that wait" do
+      context = turns(3) |> asked(["p"])
+      hide = fn range -> Context.hide_iterations(context, range) end
+      assert reason_of(fn -> hide.(2..3) end) == {:pending_tool_calls, ["p"]}
+      assert numbers(hide.(1..2) |> sound()) == [3]
+      for wrong <- [0, 2..1, nil, 1.0], do: assert_caller_bug(fn -> hide.(wrong) end)
+    end
+  end
+
   describe "fit" do
     test "hides the oldest until it fits" do
       context = turns(10)

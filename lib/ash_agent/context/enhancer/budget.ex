@@ -106,10 +106,10 @@ defmodule AshAgent.Context.Enhancer.Budget do
     opts = Options.validate!(opts, @schema)
 
     unless opts[:budget] || opts[:clear],
-      do: raise(ArgumentError, "expected the option :budget, or clear: :rent")
+      do: AshAgent.Caller.refuse!("expected the option :budget, or clear: :rent")
 
     unless opts[:budget] == nil or opts[:reserve] < opts[:budget],
-      do: raise(ArgumentError, "expected :reserve to be less than :budget, #{opts[:budget]}")
+      do: AshAgent.Caller.refuse!("expected :reserve to be less than :budget, #{opts[:budget]}")
 
     opts
   end

@@ -111,7 +111,9 @@ defmodule AshAgent.Context.Enhancer.Redact do
 
   defp pattern!(name) when is_atom(name) do
     Map.get(@patterns, name) ||
-      raise ArgumentError, "unknown pattern #{inspect(name)}, known names are: #{inspect(@names)}"
+      AshAgent.Caller.refuse!(
+        "unknown pattern #{inspect(name)}, known names are: #{inspect(@names)}"
+      )
   end
 
   defp pattern!(expression), do: expression

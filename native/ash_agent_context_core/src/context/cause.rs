@@ -20,6 +20,12 @@ const FORMS: [&str; 6] = [
     "outputConfig",
 ];
 
+/// The same within Gemini's `generationConfig`.
+const FORMS_OF_GEMINI: [&str; 3] = ["responseJsonSchema", "responseSchema", "responseMimeType"];
+
+/// How the runtime asks for a typed answer, where it notes that.
+const OUTPUT: [&str; 1] = ["output"];
+
 /// Fields after whose change Anthropic reads no message from its cache.
 const OF_ANTHROPIC: [&str; 2] = ["thinking", "tool_choice"];
 
@@ -174,6 +180,8 @@ fn changed<'a>(
 /// Which fields are not the same of those that decide who is asked, or stand before messages.
 fn changed_fields(before: &Value, next: &Value, is_anthropic: bool) -> Vec<Cause> {
     let [before_body, next_body] = [before, next].map(|fields| field(fields, "body"));
+    let [before_config, next_config] =
+        [before_body, next_body].map(|body| body.and_then(|body| field(body, "generationConfig")));
     let differs = |before: Option<&Value>, next: Option<&Value>, names: &[&str]| {
         let mut names = names.iter();
         names.any(|name| {
@@ -185,7 +193,12 @@ fn changed_fields(before: &Value, next: &Value, is_anthropic: bool) -> Vec<Cause
     let of_anthropic = OF_ANTHROPIC.as_slice();
     [
         (Cause::Model, differs(Some(before), Some(next), &ASKED)),
-        (Cause::Output, differs(before_body, next_body, &FORMS)),
+        (
+            Cause::Output,
+            differs(before_body, next_body, &FORMS)
+                || differs(before_config, next_config, &FORMS_OF_GEMINI)
+                || differs(Some(before), Some(next), &OUTPUT),
+        ),
         (
             Cause::Fields,
             is_anthropic && differs(before_body, next_body, of_anthropic),

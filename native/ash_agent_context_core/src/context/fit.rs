@@ -262,6 +262,28 @@ impl Context {
         Ok(next)
     }
 
+    /// Hides the iterations of a range, also those of the current turn. An empty iteration shows nothing: what comes next
+    /// goes there.
+    ///
+    /// # Errors
+    /// [`Error::PendingToolCalls`] when the range has the current iteration and calls wait in it.
+    pub fn hide_iterations(&self, first: u64, last: u64, at: Time) -> Result<Self, Error> {
+        let mut next = self.clone();
+        let current = self.current_iteration();
+        let is_empty = self.log.current.entries().len() == 0;
+        if first <= current && current <= last {
+            self.log.check_nothing_pending()?;
+        }
+        let end = if is_empty {
+            current.saturating_sub(1)
+        } else {
+            current
+        };
+        next.hide_all(first.max(self.first_number()), last.min(end));
+        next.log.updated_at = at;
+        Ok(next)
+    }
+
     /// Hides a range, summaries that lie within it included; one that reaches out of it stays.
     fn hide_all(&mut self, first: u64, last: u64) {
         let (first, last) = self.without_cut_summaries(first, last);

@@ -1,5 +1,6 @@
 //! The rules of one provider, as a room has to bring them.
 
+use crate::answer::subset::Subset;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::log::exchange::Exchange;
@@ -13,12 +14,12 @@ use crate::provider::framing::Framing;
 use crate::provider::listener::Listener;
 use crate::provider::node::Node;
 use crate::provider::writer::Writer;
-use crate::value::Map;
+use crate::value::{Map, Value};
 
 /// All rules of a provider.
-pub(crate) trait Format: Accepts + Writes + Reads + Responds + Reports {}
+pub(crate) trait Format: Accepts + Writes + Reads + Responds + Reports + Constrains {}
 
-impl<T: Accepts + Writes + Reads + Responds + Reports> Format for T {}
+impl<T: Accepts + Writes + Reads + Responds + Reports + Constrains> Format for T {}
 
 /// Holds what a user message says that stands where one has to and there is none.
 pub(crate) const STAND_IN: &str = "Continue.";
@@ -142,4 +143,23 @@ pub(crate) trait Responds: Sync {
 pub(crate) trait Reports: Sync {
     /// The keys of a report.
     fn figures(&self) -> &'static Figures;
+}
+
+/// How an answer is held to a schema.
+pub(crate) trait Constrains: Sync {
+    /// The part of JSON Schema that it takes, `None` if it holds answers to none.
+    fn subset(&self) -> Option<&'static Subset> {
+        None
+    }
+
+    /// Tells whether a model holds its answers to a schema, beside tools if it is `beside_tools`. Of a model that is not
+    /// known to, it is not assumed.
+    fn constrains(&self, _model: &str, _beside_tools: bool) -> bool {
+        false
+    }
+
+    /// The fields of a request that ask for it.
+    fn constraint(&self, _name: &str, _schema: Value) -> Value {
+        Value::Map(Map::default())
+    }
 }

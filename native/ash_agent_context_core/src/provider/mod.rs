@@ -8,6 +8,7 @@ mod answer;
 mod bills;
 pub mod block;
 mod calls;
+pub mod constraint;
 pub mod dialect;
 pub mod draft;
 pub mod drafted;
@@ -24,6 +25,7 @@ mod order;
 pub mod parts;
 pub mod rope;
 pub mod said;
+pub mod strict;
 pub mod usage;
 pub mod writer;
 

@@ -14,9 +14,9 @@ use crate::storage::iterations::{
 use crate::storage::keys;
 use crate::storage::limits::VERSION;
 use crate::storage::node::Node;
-use crate::storage::read::{
-    at, fields, read_message_as, read_number, read_size, rest, take_list, take_map, take_name,
-    take_time, wrong, NIL,
+use crate::storage::read::{read_message_as, read_size};
+use crate::storage::take::{
+    at, fields, read_number, rest, take_list, take_map, take_name, take_time, wrong, NIL,
 };
 use crate::storage::trust::Trust;
 use crate::storage::view::Stored;

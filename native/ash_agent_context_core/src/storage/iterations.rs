@@ -9,8 +9,9 @@ use crate::log::failed::{FailedRequest, Failures};
 use crate::log::iteration::Iteration;
 use crate::storage::keys;
 use crate::storage::node::{DocumentFields, Node};
-use crate::storage::read::{
-    at, fields, read_message, read_number, read_time, rest, take_list, take_map, take_time, NIL,
+use crate::storage::read::read_message;
+use crate::storage::take::{
+    at, fields, read_number, read_time, rest, take_list, take_map, take_time, NIL,
 };
 use crate::storage::trust::Trust;
 use crate::storage::view::Stored;

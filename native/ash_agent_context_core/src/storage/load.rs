@@ -7,7 +7,7 @@ use crate::storage::keys;
 use crate::storage::limits::NESTING;
 use crate::storage::node::Node;
 use crate::storage::parse;
-use crate::storage::read::wrong;
+use crate::storage::take::wrong;
 use crate::storage::trust::Trust;
 use crate::value::json;
 use crate::value::{Size, Value};

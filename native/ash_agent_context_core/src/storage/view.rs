@@ -7,10 +7,8 @@ use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
 use crate::storage::keys;
 use crate::storage::node::{DocumentFields, Node};
-use crate::storage::read;
-use crate::storage::read::{
-    at, fields, read_message_as, read_size, rest, take_list, take_name, wrong, NIL,
-};
+use crate::storage::read::{read_message_as, read_size};
+use crate::storage::take::{at, fields, read_number, rest, take_list, take_name, wrong, NIL};
 use crate::storage::trust::Trust;
 use crate::storage::write::{message, text};
 use crate::value::builder::{Json, JsonObject};
@@ -322,7 +320,7 @@ fn read_cover(node: Node<'_>, trust: Trust) -> Result<Covered, Error> {
     let mut fields = fields(node, "a cover")?;
     let number = |fields: &mut DocumentFields<'_>, key| {
         let node = fields.take(key).unwrap_or(NIL);
-        at(key, read::read_number(node))
+        at(key, read_number(node))
     };
     Ok(Covered {
         first: number(&mut fields, keys::FIRST)?,
@@ -377,7 +375,7 @@ fn read_pin(node: Node<'_>) -> Result<Pin, Error> {
         )?));
     }
     let number = fields.take(keys::ITERATION).unwrap_or(NIL);
-    let number = at(keys::ITERATION, read::read_number(number))?;
+    let number = at(keys::ITERATION, read_number(number))?;
     let position = read_given(&mut fields, keys::POSITION, read_size)?;
     let slot = read_given(&mut fields, keys::SLOT, read_size)?;
     Ok(match (position, slot) {
@@ -392,7 +390,7 @@ fn read_cleared(node: Node<'_>) -> Result<Cleared, Error> {
     let iteration = fields.take(keys::ITERATION).unwrap_or(NIL);
     let calls = fields.take(keys::CALLS).unwrap_or(NIL);
     Ok(Cleared {
-        iteration: at(keys::ITERATION, read::read_number(iteration))?,
+        iteration: at(keys::ITERATION, read_number(iteration))?,
         calls: at(keys::CALLS, read_size(calls))?,
         placeholder: at(keys::PLACEHOLDER, take_name(&mut fields, keys::PLACEHOLDER))?,
     })

@@ -249,8 +249,7 @@ defmodule AshAgent.Resource do
   `:resume` executes them, with this agent's tools and the actor of this action.
 
   If an `approval` function in `options` asks about calls, the actions return an `AshAgent.Runtime.Paused` instead of a result. With
-  `:call`, that is an error with the reason `:paused`, and so is `{:invalid_output, words}` if a tool ended the call with something that is
-  not of the type. Errors are an `AshAgent.Resource.Error`, with the context to go on from.
+  `:call`, that is an error with the reason `:paused`, and so is `{:invalid_output, words}` if the model gave no answer of the type. Errors are an `AshAgent.Resource.Error`, with the context to go on from.
 
   ## Streams
 
@@ -260,8 +259,10 @@ defmodule AshAgent.Resource do
 
   ## Typed output
 
-  With an `output` other than `:string`, the model gives its answer as the arguments of a tool, `submit_answer`, and reads what is wrong
-  with them until they are of the type. Your prompt tells it so where it has `{{ output_format }}`, or else at the end.
+  With an `output` other than `:string`, the type is the `:output` of the runs: the model is asked for it by its provider's own field or
+  by the tool `submit_answer`, and again with what is wrong, see `AshAgent.Output` and the guide on typed answers. The options `:output_mode` and
+  `:max_retries` are among those of `options`. Your prompt tells the model to give the answer in that form where it has
+  `{{ output_format }}`, or else at the end.
 
   ## The actor and the tenant
 

@@ -50,6 +50,8 @@ defmodule AshAgent.LLM do
   **Secrets.** A key never appears in a log, an error or an inspected option: `new/1`, `AshAgent.Runtime.run/2` and `AshAgent.Session.start_link/1` put it into a function, and it is removed from the provider's words. If you pass a function, it is called for each request, and the key is not in a supervisor's specification either.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Context, Response}
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
@@ -67,7 +69,8 @@ defmodule AshAgent.LLM do
   Answers the conversation.
 
   `opts` are the model's own options, and from the runtime `:tools` (a list of
-  `%{name: string, description: string | nil, parameters: schema}`), `:timeout` (the milliseconds that are left), and
+  `%{name: string, description: string | nil, parameters: schema}`), `:timeout` (the milliseconds that are left), for the clients of this
+  package `:output` (the fields of a request that ask for a typed answer), and
   `:on_retry` for modules: a function that a model that tries again calls before it waits, with `%{error: error, attempt: 1, wait: 500}`,
   an `AshAgent.LLM.Error`, which try it was, and the milliseconds. The runtime keeps and tells it.
   """
@@ -289,8 +292,7 @@ defmodule AshAgent.LLM do
       when is_list(opts) and (is_function(fun, 1) or is_function(fun, 2)) do
     unless streams?(llm),
       do:
-        raise(
-          ArgumentError,
+        AshAgent.Caller.refuse!(
           "#{inspect(module)} has no stream/3; ask it with AshAgent.LLM.chat/3"
         )
 
@@ -301,7 +303,7 @@ defmodule AshAgent.LLM do
     do: stream({module, []}, context, opts, fun)
 
   def stream(function, _context, _opts, _fun) when is_function(function),
-    do: raise(ArgumentError, "a function cannot stream; ask it with AshAgent.LLM.chat/3")
+    do: AshAgent.Caller.refuse!("a function cannot stream; ask it with AshAgent.LLM.chat/3")
 
   @doc false
   def by_feed(fun) when is_function(fun, 2), do: fun
@@ -313,7 +315,8 @@ defmodule AshAgent.LLM do
   end
 
   defp refuse(got) do
-    raise ArgumentError,
-          "expected a model: a function of arity 1 or 2, or a module with chat/2, alone or with its options, got: #{got}"
+    AshAgent.Caller.refuse!(
+      "expected a model: a function of arity 1 or 2, or a module with chat/2, alone or with its options, got: #{got}"
+    )
   end
 end

@@ -103,6 +103,8 @@ defmodule AshAgent.MCP do
   reports is the event `[:ash_agent, :runtime, :tool, :progress]`, see `AshAgent.Runtime.Events`.
   """
 
+  use AshAgent.Arguments
+
   use Supervisor
 
   alias AshAgent.ChatContext.{Config, MCPServers}
@@ -201,9 +203,10 @@ defmodule AshAgent.MCP do
           do: {name, pid}
 
     unless opts[:only] == nil or Enum.all?(opts[:only], &List.keymember?(servers, &1, 0)) do
-      raise ArgumentError,
-            "unknown servers in option :only; there are: " <>
-              inspect(for {name, _, _, _} <- Supervisor.which_children(mcp), do: name)
+      AshAgent.Caller.refuse!(
+        "unknown servers in option :only; there are: " <>
+          inspect(for {name, _, _, _} <- Supervisor.which_children(mcp), do: name)
+      )
     end
 
     listed = servers |> Enum.sort() |> Enum.map(fn {name, pid} -> {name, pid, entries(pid)} end)
@@ -262,8 +265,9 @@ defmodule AshAgent.MCP do
   defp take_servers(servers), do: servers
 
   defp one_way!(%{command: _, url: _} = server) do
-    raise ArgumentError,
-          "the MCP server #{inspect(server.name)} has a :command and a :url; remove one of them"
+    AshAgent.Caller.refuse!(
+      "the MCP server #{inspect(server.name)} has a :command and a :url; remove one of them"
+    )
   end
 
   # Instead of ignoring an environment, say, that somebody relies on.
@@ -278,8 +282,9 @@ defmodule AshAgent.MCP do
         server
 
       keys ->
-        raise ArgumentError,
-              "the MCP server #{inspect(server.name)} has a #{inspect(way)}, for which #{inspect(keys)} cannot be used; remove them"
+        AshAgent.Caller.refuse!(
+          "the MCP server #{inspect(server.name)} has a #{inspect(way)}, for which #{inspect(keys)} cannot be used; remove them"
+        )
     end
   end
 
@@ -288,9 +293,10 @@ defmodule AshAgent.MCP do
     prefix = server[:prefix] || derive_prefix(server.name)
 
     unless prefix =~ @prefix and byte_size(prefix) <= @prefix_bytes do
-      raise ArgumentError,
-            "the MCP server #{inspect(server.name)} needs another :prefix: a letter, followed by letters, digits, \"-\" and single " <>
-              "\"_\", at most #{@prefix_bytes} in all, and not \"_\" at its end"
+      AshAgent.Caller.refuse!(
+        "the MCP server #{inspect(server.name)} needs another :prefix: a letter, followed by letters, digits, \"-\" and single " <>
+          "\"_\", at most #{@prefix_bytes} in all, and not \"_\" at its end"
+      )
     end
 
     prefix
@@ -309,7 +315,7 @@ defmodule AshAgent.MCP do
         :ok
 
       repeated ->
-        raise ArgumentError, "two MCP servers have the same #{key}: #{inspect(repeated)}"
+        AshAgent.Caller.refuse!("two MCP servers have the same #{key}: #{inspect(repeated)}")
     end
   end
 

@@ -178,6 +178,18 @@ defmodule AshAgent.Runtime do
   or its result becomes an error, in words that say so, and the failure is logged. Predicates and hooks may take as long
   as a tool, the approval function as long as the run.
 
+  ## Typed answers
+
+  With `:output`, the run ends with a value of a type instead of a text:
+
+      iex> alias AshAgent.{Context, LLM, Runtime}
+      iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "submit_answer", arguments: %{"city" => "Ulm", "people" => "127000"}}]}])
+      iex> {:ok, result} = Runtime.run(Context.new("Where?"), llm: llm, output: [city: :string, people: :integer])
+      iex> {result.output, result.repairs}
+      {%{city: "Ulm", people: 127000}, [%{path: ["people"], kind: :number_from_text}]}
+
+  `AshAgent.Output` describes the types and how answers are read, and `guides/answers.md` how they are asked for.
+
   ## Failures
 
   Whatever the model and the tools do, `run/2` returns, and its context is valid and can be continued. A tool's failure
@@ -189,6 +201,8 @@ defmodule AshAgent.Runtime do
   The loop runs in the calling process. The model and each tool run in their own processes, under a supervisor that ends
   with the call; if the caller dies, it ends with everything it supervises. Late answers are dropped.
   """
+
+  use AshAgent.Arguments
 
   alias AshAgent.{Context, LLM}
   alias AshAgent.Options, as: Check
@@ -205,7 +219,8 @@ defmodule AshAgent.Runtime do
     Run,
     Shape,
     Tool,
-    ToolExecutor
+    ToolExecutor,
+    TypedAnswer
   }
 
   @doc """
@@ -249,9 +264,10 @@ defmodule AshAgent.Runtime do
     started = System.monotonic_time()
 
     reply =
-      if undecided?(context, opts[:kept], opts[:approval]),
-        do: {:error, %Error{reason: {:missing_option, :approval}, context: context}},
-        else: execute(context, opts, within)
+      case missing(context, opts) do
+        nil -> execute(context, opts, within)
+        option -> {:error, %Error{reason: {:missing_option, option}, context: context}}
+      end
 
     metadata = %{first_iteration: Context.turn_start(context), depth: within.depth}
     ended(opts[:on_event], started, reply, metadata, within[:watch])
@@ -262,6 +278,14 @@ defmodule AshAgent.Runtime do
     ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
       context |> Run.new(opts, supervisor, within) |> Loop.run()
     end)
+  end
+
+  defp missing(context, opts) do
+    cond do
+      undecided?(context, opts[:kept], opts[:approval]) -> :approval
+      opts[:output] == nil and TypedAnswer.expected?(context) -> :output
+      true -> nil
+    end
   end
 
   @doc false
@@ -369,6 +393,10 @@ defmodule AshAgent.Runtime do
   def options(opts) do
     opts = Check.validate!(opts, Options.schema())
     Shape.check!(opts[:view])
+
+    opts =
+      if opts[:output], do: Keyword.update!(opts, :output, &AshAgent.Output.new/1), else: opts
+
     opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Keyword.update!(:tools, &prepare_tools/1)
   end
 

@@ -92,6 +92,8 @@ defmodule AshAgent.Session do
   how many messages were `ignored`.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Context, LLM, Response}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
   alias AshAgent.Session.{Border, Options, Server, Subscribers}
@@ -205,7 +207,7 @@ defmodule AshAgent.Session do
           | {:paused, Paused.t()}
           | {:error, Error.t() | Context.Error.t() | :busy | :paused | :draining}
   def prompt(session, input, opts \\ [])
-      when is_binary(input) or is_list(input) or is_map(input) do
+      when is_server(session) and (is_binary(input) or is_list(input) or is_map(input)) do
     {await, opts} = opts |> Options.validate!(:prompt) |> Keyword.pop!(:await)
     call(session, {:run, {:prompt, input, prepare_prompt(opts)}}, :prompt, await)
   end
@@ -240,7 +242,7 @@ defmodule AshAgent.Session do
   @spec prompt_async(session(), input(), keyword()) ::
           {:ok, reference()} | {:error, :busy | :paused | :draining}
   def prompt_async(session, input, opts \\ [])
-      when is_binary(input) or is_list(input) or is_map(input) do
+      when is_server(session) and (is_binary(input) or is_list(input) or is_map(input)) do
     opts = Options.validate!(opts, :prompt_async)
     run_async(session, {:prompt, input, prepare_prompt(opts)}, :prompt_async)
   end
@@ -248,7 +250,7 @@ defmodule AshAgent.Session do
   @doc false
   # Like prompt_async/3 for a message that waits in the store, which the conversation gets once: the error of a second time is
   # :taken. Takes the option :runtime_context.
-  def prompt_stored(session, id, opts) when is_binary(id) do
+  def prompt_stored(session, id, opts) when is_server(session) and is_binary(id) do
     opts = Options.validate!(opts, :prompt_stored)
     run_async(session, {:stored, id, opts}, :prompt_stored)
   end
@@ -277,7 +279,7 @@ defmodule AshAgent.Session do
   @spec steer(session(), input(), keyword()) ::
           :ok | {:error, :idle | :paused | Context.Error.t() | Error.t()}
   def steer(session, input, opts \\ [])
-      when is_binary(input) or is_list(input) or is_map(input) do
+      when is_server(session) and (is_binary(input) or is_list(input) or is_map(input)) do
     opts = Options.validate!(opts, :steer)
     call(session, {:steer, input, put_key(opts[:metadata], opts[:key])}, :steer)
   end
@@ -304,7 +306,7 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec resume(session(), keyword()) ::
           {:ok, Result.t()} | {:paused, Paused.t()} | {:error, Error.t() | :busy}
-  def resume(session, opts \\ []) do
+  def resume(session, opts \\ []) when is_server(session) do
     {await, opts} = opts |> Options.validate!(:resume) |> Keyword.pop!(:await)
 
     call(session, {:run, {:resume, put_caller(opts)}}, :resume, await)
@@ -325,7 +327,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec resume_async(session(), keyword()) :: {:ok, reference()} | {:error, :busy}
-  def resume_async(session, opts \\ []) do
+  def resume_async(session, opts \\ []) when is_server(session) do
     opts = Options.validate!(opts, :resume_async)
     run_async(session, {:resume, put_caller(opts)}, :resume_async)
   end
@@ -344,7 +346,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec status(session()) :: :idle | :running | :parked | {:paused, [map()]}
-  def status(session), do: call(session, :status, :status)
+  def status(session) when is_server(session), do: call(session, :status, :status)
 
   @doc """
   Approves an undecided call, see `AshAgent.Context.approve_tool_call/3`, and returns `:ok` when `:on_change` has stored
@@ -368,7 +370,7 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec approve(session(), String.t(), keyword()) ::
           :ok | {:error, :busy | Context.Error.t() | Error.t()}
-  def approve(session, id, opts \\ []) when is_binary(id) do
+  def approve(session, id, opts \\ []) when is_server(session) and is_binary(id) do
     opts = Options.validate!(opts, :approve)
     call(session, {:decide, {:approved, id, nil}, opts}, :approve)
   end
@@ -399,7 +401,7 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec deny(session(), String.t(), term(), keyword()) ::
           :ok | {:error, :busy | Context.Error.t() | Error.t()}
-  def deny(session, id, reason \\ nil, opts \\ []) when is_binary(id) do
+  def deny(session, id, reason \\ nil, opts \\ []) when is_server(session) and is_binary(id) do
     opts = Options.validate!(opts, :deny)
     call(session, {:decide, {:denied, id, reason}, opts}, :deny)
   end
@@ -415,7 +417,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec context(session()) :: Context.t()
-  def context(session), do: call(session, :context, :context)
+  def context(session) when is_server(session), do: call(session, :context, :context)
 
   @doc """
   Returns the context, the current answer, and the number of the last change, see `t:snapshot/0`.
@@ -432,7 +434,8 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec snapshot(session()) :: snapshot()
-  def snapshot(session), do: session |> call(:snapshot, :snapshot) |> Subscribers.load_snapshot()
+  def snapshot(session) when is_server(session),
+    do: session |> call(:snapshot, :snapshot) |> Subscribers.load_snapshot()
 
   @doc """
   Sends every change of the session to the calling process from now on, and returns `{:ok, ref, snapshot}` with the current state,
@@ -475,7 +478,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec subscribe(session(), keyword()) :: {:ok, reference(), snapshot()} | {:error, :full}
-  def subscribe(session, opts \\ []) do
+  def subscribe(session, opts \\ []) when is_server(session) do
     opts = Options.validate!(opts, :subscribe)
     server = GenServer.whereis(session) || exit({:noproc, {__MODULE__, :subscribe, [session]}})
     ref = Process.monitor(server)
@@ -504,8 +507,9 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec acknowledge(session(), reference(), non_neg_integer()) :: :ok
-  def acknowledge(session, ref, number) when is_reference(ref) and is_integer(number),
-    do: GenServer.cast(session, {:acknowledge, ref, number})
+  def acknowledge(session, ref, number)
+      when is_server(session) and is_reference(ref) and is_integer(number),
+      do: GenServer.cast(session, {:acknowledge, ref, number})
 
   @doc """
   Ends a subscription and returns `:ok`. No message of it is left in the message queue.
@@ -519,7 +523,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec unsubscribe(session(), reference()) :: :ok
-  def unsubscribe(session, ref) when is_reference(ref) do
+  def unsubscribe(session, ref) when is_server(session) and is_reference(ref) do
     Process.demonitor(ref, [:flush])
     :ok = call(session, {:unsubscribe, ref}, :unsubscribe)
     Subscribers.flush(__MODULE__, ref)
@@ -547,7 +551,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec cancel(session()) :: :ok
-  def cancel(session), do: call(session, :cancel, :cancel)
+  def cancel(session) when is_server(session), do: call(session, :cancel, :cancel)
 
   @doc """
   Uses another model from the next prompt on, with the same history. Returns `:ok`.
@@ -565,7 +569,8 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec put_llm(session(), LLM.t()) :: :ok
   # Prepared here, so that the session never sees a bare key.
-  def put_llm(session, llm), do: call(session, {:put_llm, LLM.new(llm)}, :put_llm)
+  def put_llm(session, llm) when is_server(session),
+    do: call(session, {:put_llm, LLM.new(llm)}, :put_llm)
 
   # A call may have to wait for a slow :on_change.
   defp call(session, message, function, timeout \\ :infinity),

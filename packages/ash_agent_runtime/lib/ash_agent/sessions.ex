@@ -37,6 +37,8 @@ defmodule AshAgent.Sessions do
   drains first. See [Production](production.html#several-nodes) for Kubernetes.
   """
 
+  use AshAgent.Arguments, sessions: :server
+
   use Supervisor
 
   alias AshAgent.{Context, LLM, Options, Session, Store}
@@ -211,8 +213,9 @@ defmodule AshAgent.Sessions do
           {:ok, AshAgent.Runtime.Result.t()}
           | {:paused, AshAgent.Runtime.Paused.t()}
           | {:error, Error.t() | AshAgent.Runtime.Error.t() | Context.Error.t() | :busy | :paused}
-  def prompt(sessions, id, input, opts \\ []) when is_input(input),
-    do: request(sessions, id, :create, :prompt, [input], opts)
+  def prompt(sessions, id, input, opts \\ [])
+      when is_server(sessions) and is_binary(id) and is_input(input),
+      do: request(sessions, id, :create, :prompt, [input], opts)
 
   @doc """
   Like `prompt/4`, but returns `{:ok, ref}` when the prompt is stored, and sends messages to the caller, see
@@ -234,8 +237,9 @@ defmodule AshAgent.Sessions do
   @doc since: "0.1.0"
   @spec prompt_async(sessions(), id(), Session.input(), keyword()) ::
           {:ok, reference()} | {:error, Error.t() | AshAgent.Runtime.Error.t() | :busy | :paused}
-  def prompt_async(sessions, id, input, opts \\ []) when is_input(input),
-    do: request(sessions, id, :create, :prompt_async, [input], opts)
+  def prompt_async(sessions, id, input, opts \\ [])
+      when is_server(sessions) and is_binary(id) and is_input(input),
+      do: request(sessions, id, :create, :prompt_async, [input], opts)
 
   @doc """
   Adds a message to the running turn, see `AshAgent.Session.steer/3`.
@@ -250,8 +254,9 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec steer(sessions(), id(), Session.input(), keyword()) :: :ok | {:error, term()}
-  def steer(sessions, id, input, opts \\ []) when is_input(input),
-    do: request(sessions, id, :find, :steer, [input], opts)
+  def steer(sessions, id, input, opts \\ [])
+      when is_server(sessions) and is_binary(id) and is_input(input),
+      do: request(sessions, id, :find, :steer, [input], opts)
 
   @doc """
   Continues without a new message, see `AshAgent.Session.resume/2`.
@@ -273,7 +278,8 @@ defmodule AshAgent.Sessions do
           {:ok, AshAgent.Runtime.Result.t()}
           | {:paused, AshAgent.Runtime.Paused.t()}
           | {:error, Error.t() | AshAgent.Runtime.Error.t() | :busy}
-  def resume(sessions, id, opts \\ []), do: request(sessions, id, :find, :resume, [], opts)
+  def resume(sessions, id, opts \\ []) when is_server(sessions) and is_binary(id),
+    do: request(sessions, id, :find, :resume, [], opts)
 
   @doc """
   Cancels the running prompt, see `AshAgent.Session.cancel/1`.
@@ -292,7 +298,8 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec cancel(sessions(), id()) :: :ok | {:error, Error.t()}
-  def cancel(sessions, id), do: Router.ask(sessions, id, :find, &Session.cancel/1)
+  def cancel(sessions, id) when is_server(sessions) and is_binary(id),
+    do: Router.ask(sessions, id, :find, &Session.cancel/1)
 
   @doc """
   Approves an undecided call, see `AshAgent.Session.approve/3`.
@@ -312,8 +319,9 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec approve(sessions(), id(), String.t(), keyword()) :: :ok | {:error, term()}
-  def approve(sessions, id, call_id, opts \\ []) when is_binary(call_id),
-    do: request(sessions, id, :find, :approve, [call_id], opts)
+  def approve(sessions, id, call_id, opts \\ [])
+      when is_server(sessions) and is_binary(id) and is_binary(call_id),
+      do: request(sessions, id, :find, :approve, [call_id], opts)
 
   @doc """
   Denies an undecided call, see `AshAgent.Session.deny/4`.
@@ -333,8 +341,9 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec deny(sessions(), id(), String.t(), term(), keyword()) :: :ok | {:error, term()}
-  def deny(sessions, id, call_id, reason \\ nil, opts \\ []) when is_binary(call_id),
-    do: request(sessions, id, :find, :deny, [call_id, reason], opts)
+  def deny(sessions, id, call_id, reason \\ nil, opts \\ [])
+      when is_server(sessions) and is_binary(id) and is_binary(call_id),
+      do: request(sessions, id, :find, :deny, [call_id, reason], opts)
 
   @doc """
   Tells what a session does, see `AshAgent.Session.status/1`.
@@ -350,7 +359,8 @@ defmodule AshAgent.Sessions do
   @doc since: "0.1.0"
   @spec status(sessions(), id()) ::
           :idle | :running | {:paused, [map()]} | {:error, Error.t()}
-  def status(sessions, id), do: Router.ask(sessions, id, :find, &Session.status/1)
+  def status(sessions, id) when is_server(sessions) and is_binary(id),
+    do: Router.ask(sessions, id, :find, &Session.status/1)
 
   @doc """
   Returns `{:ok, context}` with the current context of a conversation.
@@ -365,7 +375,8 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec context(sessions(), id()) :: {:ok, Context.t()} | {:error, Error.t()}
-  def context(sessions, id), do: Router.ask(sessions, id, :find, &{:ok, Session.context(&1)})
+  def context(sessions, id) when is_server(sessions) and is_binary(id),
+    do: Router.ask(sessions, id, :find, &{:ok, Session.context(&1)})
 
   @doc """
   Returns `{:ok, snapshot}` with the context and the current answer, see `AshAgent.Session.snapshot/1`.
@@ -381,7 +392,8 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec snapshot(sessions(), id()) :: {:ok, Session.snapshot()} | {:error, Error.t()}
-  def snapshot(sessions, id), do: Router.ask(sessions, id, :find, &{:ok, Session.snapshot(&1)})
+  def snapshot(sessions, id) when is_server(sessions) and is_binary(id),
+    do: Router.ask(sessions, id, :find, &{:ok, Session.snapshot(&1)})
 
   @doc """
   Sends every change of a conversation to the calling process, see `AshAgent.Session.subscribe/2`.
@@ -404,7 +416,7 @@ defmodule AshAgent.Sessions do
   @doc since: "0.1.0"
   @spec subscribe(sessions(), id(), keyword()) ::
           {:ok, reference(), Session.snapshot()} | {:error, Error.t()}
-  def subscribe(sessions, id, opts \\ []),
+  def subscribe(sessions, id, opts \\ []) when is_server(sessions) and is_binary(id),
     do: request(sessions, id, :find, :subscribe, [], opts)
 
   @doc """
@@ -423,7 +435,8 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec fetch_session(sessions(), id()) :: {:ok, pid()} | {:error, Error.t()}
-  def fetch_session(sessions, id), do: Router.ask(sessions, id, :find, &{:ok, &1})
+  def fetch_session(sessions, id) when is_server(sessions) and is_binary(id),
+    do: Router.ask(sessions, id, :find, &{:ok, &1})
 
   @doc """
   Returns the sessions of this node, as pids, those that are just starting or stopping included.
@@ -434,7 +447,7 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec list_sessions(sessions()) :: [pid()]
-  def list_sessions(sessions) when is_atom(sessions),
+  def list_sessions(sessions) when is_atom(sessions) and sessions != nil,
     do: sessions |> Node.config!() |> Node.list_sessions()
 
   @doc """
@@ -447,7 +460,7 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec ready?(sessions()) :: boolean()
-  def ready?(sessions) when is_atom(sessions) do
+  def ready?(sessions) when is_atom(sessions) and sessions != nil do
     case Node.config(sessions) do
       {:ok, config} -> Node.ready?(config)
       :error -> false
@@ -477,7 +490,7 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec drain(sessions(), keyword()) :: :ok
-  def drain(sessions, opts \\ []) do
+  def drain(sessions, opts \\ []) when is_server(sessions) do
     opts = Options.validate!(opts, @drain)
     config = Node.config!(sessions)
     Node.drain(config, opts[:timeout] || config.drain)

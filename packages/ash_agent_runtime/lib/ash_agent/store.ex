@@ -57,6 +57,8 @@ defmodule AshAgent.Store do
   [Storage](https://hexdocs.pm/ash_agent_context/storage.html#documents-from-elsewhere).
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Store.{Archive, CallKey, Conversation, Error, Named, Options}
 
@@ -206,13 +208,12 @@ defmodule AshAgent.Store do
     opts = Options.validate!(opts, :append)
 
     if kept.value == nil,
-      do: raise(ArgumentError, "the conversation was not loaded: call fetch/2 with it first")
+      do: AshAgent.Caller.refuse!("the conversation was not loaded: call fetch/2 with it first")
 
     # Not the id that it is kept under: `rename/3` gives it another one.
     unless is_struct(value, kept.value.__struct__) and id_of!(value) == id_of!(kept.value),
       do:
-        raise(
-          ArgumentError,
+        AshAgent.Caller.refuse!(
           "expected a state of the given conversation, with the same id; store a fork with create/2"
         )
 
@@ -446,8 +447,7 @@ defmodule AshAgent.Store do
   def start(store, %Conversation{} = kept, calls) when is_list(calls) do
     unless Enum.all?(calls, &Options.attempt?/1),
       do:
-        raise(
-          ArgumentError,
+        AshAgent.Caller.refuse!(
           "expected each attempt to be a map with a :key of call_key/3, and optionally :attempt, an integer from 1, and :call, a map"
         )
 
@@ -554,8 +554,15 @@ defmodule AshAgent.Store do
   defp id_of!(%Context{} = context), do: context[:id]
   defp id_of!(%ChatContext{id: id}), do: id
 
+  defp id_of!(other) do
+    AshAgent.Caller.refuse!(
+      "expected a %AshAgent.Context{} or a %AshAgent.ChatContext{} to store, got: #{AshAgent.Options.kind(other)}"
+    )
+  end
+
   defp check_claimed!(%Conversation{claimed?: true} = kept), do: kept
 
   defp check_claimed!(%Conversation{}),
-    do: raise(ArgumentError, "expected a claim, as claim/3 or a write of its holder returns it")
+    do:
+      AshAgent.Caller.refuse!("expected a claim, as claim/3 or a write of its holder returns it")
 end

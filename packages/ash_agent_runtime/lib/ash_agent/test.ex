@@ -40,6 +40,8 @@ defmodule AshAgent.Test do
   and names the command that shows the conversation as a page.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Test.{Assertions, Branch, Pattern, Replay}
 
   @doc false

@@ -27,6 +27,8 @@ defmodule AshAgent.Toolbox do
   few milliseconds to start.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Context.{Error, JSON}
   alias AshAgent.{Options, ProgramEnv}
 

@@ -9,16 +9,19 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
     app: :ash_agent_runtime,
     any:
       [{Session, :approve, :by}, {Session, :deny, :by}] ++
-        for(option <- [:llm, :context, :name, :id, :store], do: {Session, :start_link, option}) ++
+        for(
+          option <- [:llm, :context, :name, :id, :store, :output],
+          do: {Session, :start_link, option}
+        ) ++
         for(
           name <- [:start_link, :child_spec],
-          option <- [:llm, :context, :store],
+          option <- [:llm, :context, :store, :output],
           do: {Sessions, name, option}
         ) ++
         for(name <- [:approve, :deny], do: {Sessions, name, :by}) ++
         for(
           name <- [:run, :resume],
-          option <- [:llm, :supervisor, :store],
+          option <- [:llm, :supervisor, :store, :output],
           do: {Runtime, name, option}
         ) ++
         [
@@ -29,6 +32,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
           {Server, :start_link, :name},
           {MCP, :start_link, :name},
           {SubAgent, :tool, :llm},
+          {SubAgent, :tool, :output},
           {ToolExecutor, :execute_tools, :supervisor}
         ],
     started: [{SQLite, :child_spec}, {Session, :child_spec}, {Trace.Exporter, :child_spec}],

@@ -115,7 +115,7 @@ defmodule AshAgent.SessionTest do
                Session.prompt(session, [%{type: :hologram}])
 
       assert {:ok, %Result{}} = Session.prompt(session, "Hi")
-      assert_raise FunctionClauseError, fn -> Session.prompt(session, nil) end
+      assert_raise ArgumentError, fn -> Session.prompt(session, nil) end
       assert_raise ArgumentError, fn -> Session.prompt(session, "Hi", metadata: 5) end
     end
 

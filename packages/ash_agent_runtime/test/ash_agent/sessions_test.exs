@@ -86,7 +86,7 @@ defmodule AshAgent.SessionsTest do
     end
 
     assert_raise ArgumentError, fn -> Sessions.prompt(sessions, "c", "x", colour: 1) end
-    assert_raise FunctionClauseError, fn -> Sessions.prompt(sessions, "c", :x) end
+    assert_raise ArgumentError, fn -> Sessions.prompt(sessions, "c", :x) end
     assert {:ok, %{conversations: []}} = Store.list(store)
     {:ok, _} = Store.create(store, AshAgent.ChatContext.new(id: "chat", input: "Hi"))
 

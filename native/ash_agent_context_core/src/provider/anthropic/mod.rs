@@ -1,6 +1,7 @@
 //! Anthropic Messages.
 
 mod accepts;
+mod output;
 mod read;
 mod response;
 mod usage;

@@ -2,6 +2,7 @@
 
 mod accepts;
 mod formats;
+mod output;
 mod read;
 mod response;
 mod usage;

@@ -1,6 +1,7 @@
 //! Gemini generateContent.
 
 mod accepts;
+mod output;
 mod paths;
 mod read;
 mod response;

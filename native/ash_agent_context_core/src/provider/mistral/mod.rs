@@ -1,6 +1,7 @@
 //! Mistral chat completions: OpenAI's shape with rules of its own.
 
 mod accepts;
+mod output;
 mod read;
 mod write;
 

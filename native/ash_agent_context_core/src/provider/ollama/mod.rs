@@ -1,6 +1,7 @@
 //! Ollama chat.
 
 mod accepts;
+mod output;
 mod read;
 mod response;
 mod usage;

@@ -2,6 +2,7 @@
 
 mod accepts;
 mod beside;
+mod output;
 mod read;
 mod write;
 

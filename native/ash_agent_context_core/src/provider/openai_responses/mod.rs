@@ -4,6 +4,7 @@ mod accepts;
 mod assumed;
 mod calls;
 mod item_ids;
+mod output;
 mod parts;
 mod read;
 mod read_calls;

@@ -110,3 +110,5 @@ mod tests {
         assert_eq!(read(&encode_sent(&loaded)), read(&text));
     }
 }
+
+impl crate::provider::format::Constrains for Room {}

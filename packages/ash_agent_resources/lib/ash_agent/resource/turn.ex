@@ -59,16 +59,16 @@ defmodule AshAgent.Resource.Turn do
       },
       options:
         resource
-        |> options(shape)
+        |> options()
         |> Keyword.merge(given)
-        |> Output.admit(shape)
+        |> Keyword.merge(Output.options(shape))
         |> for_caller(input, context),
       shape: shape,
       context: nil
     }
   end
 
-  defp options(resource, shape) do
+  defp options(resource) do
     config = Info.tool_config(resource)
     llm = make!(Client.model(Info.option(resource, :client)))
 
@@ -78,7 +78,7 @@ defmodule AshAgent.Resource.Turn do
 
     own = [
       llm: llm,
-      tools: Output.tools(shape) ++ tools,
+      tools: tools,
       max_iterations: config.max_iterations,
       tool_timeout: config.timeout
     ]
@@ -172,7 +172,7 @@ defmodule AshAgent.Resource.Turn do
   # After an invalid answer, the model tries again.
   defp note(run, [_, _, :tool, step], %{tool: tool} = told)
        when step == :exception or (step == :stop and told.status == :error) do
-    if tool != Output.tool_name(), do: Process.put(run, tool)
+    Process.put(run, tool)
   end
 
   defp note(_run, _event, _metadata), do: nil
@@ -225,10 +225,7 @@ defmodule AshAgent.Resource.Turn do
   ## The end
 
   defp read(turn, result) do
-    case Output.read(result, turn.shape) do
-      {:ok, result} -> run_answer_hooks(turn, result)
-      {:error, words} -> {:error, error({:invalid_output, words}, result.context)}
-    end
+    run_answer_hooks(turn, Output.read(result, turn.shape))
   end
 
   defp run_answer_hooks(turn, result) do
@@ -242,6 +239,9 @@ defmodule AshAgent.Resource.Turn do
          context: context
        }),
        do: error({:tool_error, tool}, context)
+
+  defp to_error(%Runtime.Error{reason: {:invalid_output, error}, context: context}),
+    do: error({:invalid_output, Enum.join(error.lines, "; ")}, context)
 
   defp to_error(%Runtime.Error{reason: reason, context: context}), do: error(reason, context)
 

@@ -35,6 +35,8 @@ defmodule AshAgent.LLM.Client do
 
   defmacro __using__(schema) do
     quote do
+      use AshAgent.Arguments
+
       @behaviour AshAgent.LLM
       @behaviour AshAgent.LLM.Client
 
@@ -206,7 +208,7 @@ defmodule AshAgent.LLM.Client do
 
   @doc "Raises for an option."
   def refuse(client, expected),
-    do: raise(ArgumentError, "#{inspect(client)} expects #{expected}")
+    do: AshAgent.Caller.refuse!("#{inspect(client)} expects #{expected}")
 
   @doc "A secret in a function: whatever prints options (a crash report, an inspected state) prints that."
   def hide(_client, _name, nil), do: nil
@@ -281,9 +283,10 @@ defmodule AshAgent.LLM.Client do
   defp ask(client, context, opts, mode, fun) do
     {tools, opts} = Keyword.pop(opts, :tools, [])
     {on_retry, opts} = Keyword.pop(opts, :on_retry)
+    {output, opts} = Keyword.pop(opts, :output, %{})
     opts = client.prepare(opts)
 
-    with {:ok, request, secrets} <- request(client, context, opts, tools, mode),
+    with {:ok, request, secrets} <- request(client, context, opts, {tools, output}, mode),
          do: send_request(request, secrets, [on_retry: on_retry] ++ opts, mode, fun)
   end
 
@@ -300,12 +303,13 @@ defmodule AshAgent.LLM.Client do
     })
   end
 
-  defp request(client, context, opts, tools, mode) do
+  defp request(client, context, opts, {tools, output}, mode) do
     call = client.call(opts, tools, mode)
     own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)
+    fields = call.body |> Map.merge(own) |> put_output(output)
 
     with {:ok, credentials} <- credentials(client, opts),
-         {:ok, body} <- encode(context, opts, Map.merge(call.body, own)) do
+         {:ok, body} <- encode(context, opts, fields) do
       uri = uri(client, :base_url, opts[:base_url])
       path = String.trim_trailing(uri.path || "", "/") <> call.path
       given = Enum.map(opts[:headers], fn {name, value} -> {name, value.()} end)
@@ -366,6 +370,17 @@ defmodule AshAgent.LLM.Client do
   defp hide_secrets(%module{}), do: "(#{inspect(module)})"
   defp hide_secrets(list) when is_list(list), do: Enum.map(list, &hide_secrets/1)
   defp hide_secrets(value), do: value
+
+  @doc "Puts the fields that ask for a typed answer beside the caller's own in the same objects, such as `generationConfig` and `text`."
+  def put_output(body, fields) do
+    Map.merge(body, fields, fn
+      _name, %{} = own, %{} = field ->
+        own |> Map.new(fn {name, value} -> {to_string(name), value} end) |> put_output(field)
+
+      _name, _own, field ->
+        field
+    end)
+  end
 
   defp credentials(client, opts) do
     with {:error, exception} <- client.credentials(opts),

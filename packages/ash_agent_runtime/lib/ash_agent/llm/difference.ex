@@ -18,6 +18,8 @@ defmodule AshAgent.LLM.Difference do
     * `name` - the field, the tool, or the id of the call; otherwise `nil`
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Context.JSON
 
   @enforce_keys [:cause, :where]
@@ -58,7 +60,7 @@ defmodule AshAgent.LLM.Difference do
   @doc "Counts the messages that both requests begin with."
   @doc since: "0.1.0"
   @spec count_common(map(), map()) :: non_neg_integer()
-  def count_common(was, now) do
+  def count_common(was, now) when is_map(was) and is_map(now) do
     {_, was} = conversation(was)
     {_, now} = conversation(now)
     was |> Enum.zip(now) |> Enum.take_while(fn {a, b} -> a == b end) |> length()

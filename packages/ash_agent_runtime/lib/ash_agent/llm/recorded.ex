@@ -46,6 +46,8 @@ defmodule AshAgent.LLM.Recorded do
   The process that holds the cassette is linked to the caller of `new/2`.
   """
 
+  use AshAgent.Arguments
+
   @behaviour AshAgent.LLM
 
   alias AshAgent.LLM
@@ -115,8 +117,7 @@ defmodule AshAgent.LLM.Recorded do
 
   defp refuse,
     do:
-      raise(
-        ArgumentError,
+      AshAgent.Caller.refuse!(
         "only the clients of this package can be recorded, such as AshAgent.LLM.Anthropic"
       )
 
@@ -128,7 +129,7 @@ defmodule AshAgent.LLM.Recorded do
     text = System.get_env(@variable, "replay")
 
     Enum.find(@modes, &(Atom.to_string(&1) == text)) ||
-      raise ArgumentError, "expected #{@variable} to be one of #{Enum.join(@modes, ", ")}"
+      AshAgent.Caller.refuse!("expected #{@variable} to be one of #{Enum.join(@modes, ", ")}")
   end
 
   @impl true

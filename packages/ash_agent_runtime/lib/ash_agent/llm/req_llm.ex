@@ -20,6 +20,8 @@ defmodule AshAgent.LLM.ReqLLM do
   better choice.
   """
 
+  use AshAgent.Arguments
+
   @behaviour AshAgent.LLM
 
   alias AshAgent.{Context, LLM, Options}

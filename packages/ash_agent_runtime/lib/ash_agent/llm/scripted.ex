@@ -19,6 +19,8 @@ defmodule AshAgent.LLM.Scripted do
   The script is kept by a process that is linked to the caller of `new/2`.
   """
 
+  use AshAgent.Arguments
+
   @behaviour AshAgent.LLM
 
   alias AshAgent.{Context, Response}

@@ -106,7 +106,8 @@ defmodule AshAgent.LLM.Transport do
   defp hint(_module), do: ""
 
   defp refuse(got) do
-    raise ArgumentError,
-          "expected a transport: a module with stream/4, alone or with its options, got: " <> got
+    AshAgent.Caller.refuse!(
+      "expected a transport: a module with stream/4, alone or with its options, got: " <> got
+    )
   end
 end

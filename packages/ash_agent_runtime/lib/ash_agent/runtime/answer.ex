@@ -14,6 +14,8 @@ defmodule AshAgent.Runtime.Answer do
   # stream so far, and `first` is the time until its first piece. `unkept` are the bytes since the last call of `keep`, and
   # `since` is the time when the first of them came. `refused` is the error that `keep` returned.
   #
+  # `follow` is how far a typed answer has come, and `call.followed` makes the next such state of it and the events of a piece.
+  #
   # `tries` are the failures after which the model tried again, the newest first, and `heard` is when the last sign of life came.
   #
   # `outcome` is set at the end: `{:returned, reply}`, `{:raised, kind, reason, stacktrace}`, `{:exit, reason}`, `:timeout`,
@@ -30,6 +32,7 @@ defmodule AshAgent.Runtime.Answer do
     :refused,
     :outcome,
     :heard,
+    :follow,
     unkept: 0,
     tries: []
   ]
@@ -52,7 +55,8 @@ defmodule AshAgent.Runtime.Answer do
       task: Caller.task(call.supervisor, work),
       started: System.monotonic_time(),
       heard: now(),
-      deadline: ToolExecutor.deadline(timeout)
+      deadline: ToolExecutor.deadline(timeout),
+      follow: call.follow
     })
   end
 
@@ -81,7 +85,8 @@ defmodule AshAgent.Runtime.Answer do
 
   defp model_opts(call, tag) do
     on_retry = fn failed -> send(tag, {tag, :retry, failed}) end
-    [tools: call.tools, timeout: call.timeout, on_retry: on_retry]
+    own = if call.fields, do: [output: call.fields], else: []
+    [tools: call.tools, timeout: call.timeout, on_retry: on_retry] ++ own
   end
 
   ## In the run's
@@ -176,6 +181,7 @@ defmodule AshAgent.Runtime.Answer do
     keep_if_due(%{
       answer
       | response: response,
+        follow: answer.call.followed.(answer.follow, events),
         heard: now(),
         first: answer.first || Events.since(answer.started),
         unkept: answer.unkept + bytes(events),

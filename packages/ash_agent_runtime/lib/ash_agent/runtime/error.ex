@@ -36,6 +36,11 @@ defmodule AshAgent.Runtime.Error do
     * `{:store_error, reason}` - the run's store did not take a write: `:stale`, `{:owned, owner}` or `:not_found`, see
       `t:AshAgent.Store.refusal/0`; an `AshAgent.Store.Error`; or `{:started, ids}`, when another run has started these calls.
       Nothing was started after that. Calls that have no result are pending
+    * `{:invalid_output, error}` - the answer is not of the type of `:output`, an `AshAgent.Output.Error` with the answer as far as it could
+      be read, also after `:max_retries` further attempts
+    * `{:output_cut, error}` - the model reached its token limit before the typed answer was complete; the error has its `value` so far
+    * `{:refused, words}` - the model refused to give the typed answer, in its own words
+    * `{:missing_option, :output}` - the turn was asked for a typed answer, and there is no `:output`; nothing was run
     * `{:missing_option, :approval}` - the stored conversation is paused for decisions, and there is no `:approval`; nothing was run
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
@@ -57,7 +62,10 @@ defmodule AshAgent.Runtime.Error do
           | {:on_change_error, term()}
           | {:store_error,
              AshAgent.Store.refusal() | AshAgent.Store.Error.t() | {:started, [String.t()]}}
-          | {:missing_option, :approval}
+          | {:missing_option, :approval | :output}
+          | {:invalid_output, AshAgent.Output.Error.t()}
+          | {:output_cut, AshAgent.Output.Error.t()}
+          | {:refused, String.t()}
           | :cancelled
           | :drained
           | {:exit, term()}
@@ -181,6 +189,19 @@ defmodule AshAgent.Runtime.Error do
       Exception.message(error) <>
       ". Calls without a result are pending: fetch the conversation, and run again"
   end
+
+  defp describe({:missing_option, :output}) do
+    "the turn was asked for a typed answer, so nothing was run. Pass the same :output again, or add a user message"
+  end
+
+  defp describe({:invalid_output, error}),
+    do: Exception.message(error) <> ". Add a user message, or run again to ask once more"
+
+  defp describe({:output_cut, _error}),
+    do: "the model reached its token limit before its answer was complete; allow it more tokens"
+
+  defp describe({:refused, _words}),
+    do: "the model refused to give the answer; the error's reason has its words"
 
   defp describe({:missing_option, :approval}) do
     "the conversation is paused until its calls are decided, so none was run. Pass :approval, or decide about each call first: " <>

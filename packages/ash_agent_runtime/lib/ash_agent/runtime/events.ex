@@ -24,6 +24,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `time_to_first_token`, `content_bytes`, `tool_calls`, `cost` | `usage`, `finish_reason` |
   | `[:ash_agent, :runtime, :llm, :cache]` | `predicted`, `read` | `verdict`, `cause` |
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace`, `failure`, `status` |
+  | `[:ash_agent, :runtime, :llm, :partial]` | | `changes` and `value`, for the function alone |
   | `[:ash_agent, :runtime, :llm, :retry]` | `attempt`, `wait` | `kind` |
   | `[:ash_agent, :runtime, :llm, :waiting]` | `duration` | |
   | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
@@ -57,6 +58,12 @@ defmodule AshAgent.Runtime.Events do
 
   A retry comes when a request failed and the model waits before it tries again: `attempt` is the try that failed, from 1, `wait` is in
   milliseconds, and `kind` is a `t:AshAgent.Response.Error.kind/0`. Waiting comes when a model gave no sign for 10 seconds, and every 10 seconds from then on.
+
+  With `:output`, a partial tells what came of the typed answer. Its `changes` are `{:attempt, number}` when the model is asked, and then
+  `{:partial, path, {:text, more}}` for a text that grows and `{:partial, path, {:value, json}}` for what is complete, or for a list or an object
+  that begins empty. Nothing that was told is taken back within an attempt. Its `value` is a function that returns `{:ok, value}`, the whole
+  value so far, or `:none`: call it as often as you show it. A session's subscribers get the changes as
+  `{:event, [:llm, :partial], %{}, %{changes: changes}}`.
 
   A tool of an MCP server (`AshAgent.MCP`) may tell its progress, a number that grows, and a total if it knows one. Reports that
   come faster than every 50 milliseconds are left out.

@@ -21,21 +21,24 @@ defmodule AshAgent.Runtime.Journal do
         %__MODULE__{store: store, kept: keep!(kept, context), taken: taken}
 
       _ ->
-        raise ArgumentError, "the option :kept needs the option :store"
+        AshAgent.Caller.refuse!("the option :kept needs the option :store")
     end
   end
 
   defp keep!(%Conversation{kind: :context, value: %Context{} = value} = kept, context) do
     if value[:id] != context[:id],
       do:
-        raise(ArgumentError, "expected :kept to be the stored conversation of the given context")
+        AshAgent.Caller.refuse!(
+          "expected :kept to be the stored conversation of the given context"
+        )
 
     kept
   end
 
   defp keep!(_other, _context) do
-    raise ArgumentError,
-          "expected :kept to be a loaded conversation of AshAgent.Store that is a context, as fetch/2 and claim/3 return it"
+    AshAgent.Caller.refuse!(
+      "expected :kept to be a loaded conversation of AshAgent.Store that is a context, as fetch/2 and claim/3 return it"
+    )
   end
 
   @doc """

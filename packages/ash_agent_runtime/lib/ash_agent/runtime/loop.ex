@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.Loop do
   # The steps of a run: ask the model, execute its calls, and repeat until something stops the run.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Bounds, Events, Journal, ModelCall, Run, ToolCalls}
+  alias AshAgent.Runtime.{Bounds, Events, Journal, ModelCall, Run, ToolCalls, TypedAnswer}
 
   @doc "Runs until the end, and returns the reply of `AshAgent.Runtime.run/2`."
   def run(%Run{} = run) do
@@ -58,14 +58,28 @@ defmodule AshAgent.Runtime.Loop do
   defp finish_turn(run) do
     cond do
       Context.pending_tool_calls(run.context) != [] ->
-        run_iteration(run, &ToolCalls.execute/1)
+        run_iteration(run, &execute/1)
 
       answered?(run.context) ->
-        with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(),
-             do: {:stop, run, {:answered, Run.last_message(run.context)}}
+        finish_answered(run)
+
+      # The answer came, and nobody heard of it.
+      Run.last_message(run.context) == nil ->
+        end_typed({:ok, run}, run.context.current_iteration - 1)
 
       true ->
         {:ok, run}
+    end
+  end
+
+  defp finish_answered(run) do
+    case TypedAnswer.settle(run, Run.last_message(run.context)) do
+      {:stop, reason} ->
+        run = TypedAnswer.close(run, reason)
+        with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(), do: {:stop, run, reason}
+
+      {:again, error} ->
+        run |> TypedAnswer.ask_again(error) |> Run.check()
     end
   end
 
@@ -80,7 +94,7 @@ defmodule AshAgent.Runtime.Loop do
   end
 
   defp iterate(run) do
-    with {:ok, run} <- run |> Run.add_messages() |> Run.check(),
+    with {:ok, run} <- run |> Run.add_messages() |> TypedAnswer.begin_attempt() |> Run.check(),
          {:ok, run} <- check_limits(run),
          {:ok, run} <- run_iteration(run, &ask_and_execute/1),
          do: iterate(run)
@@ -104,7 +118,37 @@ defmodule AshAgent.Runtime.Loop do
     with {:ok, run} <- ModelCall.ask(run) do
       if Context.pending_tool_calls(run.context) == [],
         do: {:ok, run},
+        else: execute(run)
+    end
+  end
+
+  defp execute(run) do
+    number = run.context.current_iteration
+    run = TypedAnswer.settle_calls(run)
+
+    done =
+      if Context.pending_tool_calls(run.context) == [],
+        do: run |> Run.flush(nil) |> Run.check(),
         else: ToolCalls.execute(run)
+
+    end_typed(done, number)
+  end
+
+  # Another tool may have ended the run beside the answer, which counts more.
+  defp end_typed({:stop, _run, {:failed, _reason}} = stop, _number), do: stop
+  defp end_typed({:stop, _run, {:paused, _unknown}} = stop, _number), do: stop
+
+  defp end_typed(done, number) do
+    case TypedAnswer.conclude(elem(done, 1), number) do
+      :go_on ->
+        done
+
+      {:ok, run} ->
+        {:ok, run}
+
+      {:stop, run, reason} ->
+        run = TypedAnswer.close(run, reason)
+        with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(), do: {:stop, run, reason}
     end
   end
 

@@ -4,8 +4,8 @@ defmodule AshAgent.Runtime.ModelCall do
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
   alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Answer, Bounds, Events, Overflow, Run, Shape}
-  alias AshAgent.Runtime.ToolExecutor
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape}
+  alias AshAgent.Runtime.{ToolExecutor, TypedAnswer}
 
   @broken_off "interrupted: the answer broke off"
 
@@ -52,19 +52,24 @@ defmodule AshAgent.Runtime.ModelCall do
   end
 
   # It is the same in all requests of a run.
-  defp note_request(%{noted?: true} = run), do: run
+  defp note_request(%{noted?: true} = run),
+    do: %{run | context: Output.mark(run.output, run.context)}
 
   defp note_request(run) do
     fields = LLM.describe(run.llm, if(run.stream?, do: :stream, else: :chat))
+    fields = Output.describe(run.output, fields)
 
     tools =
       for tool <- run.offered_tools,
           do: Map.new(tool, fn {key, value} -> {to_string(key), value} end)
 
-    %{run | context: Context.put_request(run.context, fields, tools), noted?: true}
+    context = Context.put_request(run.context, fields, tools)
+    %{run | context: Output.mark(run.output, context), noted?: true}
   end
 
-  # A request that cannot be made fails where it is made.
+  # A request that cannot be made fails where it is made. One with the schema in its prompt is not made of the log alone.
+  defp note_sent(%{output: %{mode: :text}} = run), do: run
+
   defp note_sent(run) do
     with {provider, opts} <- LLM.encoding(run.llm),
          {:ok, context} <- Context.put_sent(run.context, provider, opts) do
@@ -82,8 +87,11 @@ defmodule AshAgent.Runtime.ModelCall do
       left ->
         Answer.ask(%{
           llm: run.llm,
-          context: run.context,
+          context: Output.instruct(run.output, run.context),
           tools: run.offered_tools,
+          fields: Output.fields(run.output),
+          follow: TypedAnswer.follow(run),
+          followed: fn state, events -> TypedAnswer.follow(run, state, events) end,
           timeout: min(left, run.llm_timeout),
           supervisor: run.supervisor,
           stream?: run.stream?,
@@ -182,10 +190,20 @@ defmodule AshAgent.Runtime.ModelCall do
     run = if final?, do: Run.add_messages(run), else: run
     final? = final? and run.context == context
 
+    ending =
+      if final?,
+        do: TypedAnswer.settle(run, message),
+        else: TypedAnswer.settle_unfinished(run, message)
+
+    {run, status} = close(run, ending)
+
     with {:ok, run} <- Run.check(run),
-         {:ok, run} <-
-           run |> Run.flush(if(final?, do: :idle), note(run, response)) |> Run.check() do
-      if final?, do: {:stop, run, {:answered, message}}, else: {:ok, run}
+         {:ok, run} <- run |> Run.flush(status, note(run, response)) |> Run.check() do
+      case ending do
+        {:stop, reason} -> {:stop, run, reason}
+        {:again, error} -> {:ok, TypedAnswer.ask_again(run, error)}
+        :go_on -> {:ok, run}
+      end
     end
   end
 
@@ -202,6 +220,9 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp describe_verdict({:broken, cause}), do: %{verdict: :broken, cause: cause}
   defp describe_verdict(verdict), do: %{verdict: verdict}
+
+  defp close(run, {:stop, reason}), do: {TypedAnswer.close(run, reason), :idle}
+  defp close(run, _ending), do: {run, nil}
 
   defp note(run, response) do
     %{

@@ -26,6 +26,33 @@ defmodule AshAgent.Runtime.Options do
                 "see `AshAgent.Runtime.Tool`. A function is called when a run begins, for tools that change while a session lives; if " <>
                   "it raises, so does the run."
             ],
+            output: [
+              type: :any,
+              type_doc: "a type of `AshAgent.Output`",
+              doc:
+                "the type of the answer. The result's `output` is a value of it, see above. Defaults to text."
+            ],
+            output_mode: [
+              type: {:in, [:auto, :native, :tool, :text]},
+              default: :auto,
+              doc:
+                "how a typed answer is asked for: by the provider's own field, by a tool, or in the system prompt. `:auto` takes the " <>
+                  "first of these that the schema, the model and the tools allow. The same mode and schema hold for the whole run."
+            ],
+            max_retries: [
+              type: :non_neg_integer,
+              default: 2,
+              doc:
+                "how often the model is asked again, with the errors, when its typed answer does not fit. Each attempt is an iteration of " <>
+                  "the conversation and is paid for."
+            ],
+            hide_retries: [
+              type: :boolean,
+              default: false,
+              doc:
+                "whether the view leaves out the attempts that did not fit once an answer does. The log keeps them, in iterations of their own, " <>
+                  "and `AshAgent.Context.expand/2` shows them."
+            ],
             max_iterations: [
               type: :pos_integer,
               default: 10,

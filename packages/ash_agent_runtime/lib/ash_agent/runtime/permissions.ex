@@ -42,6 +42,8 @@ defmodule AshAgent.Runtime.Permissions do
   object.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Options
   alias AshAgent.Runtime.Tool
 

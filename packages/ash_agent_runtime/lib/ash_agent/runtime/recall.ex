@@ -30,6 +30,8 @@ defmodule AshAgent.Runtime.Recall do
   cleared themselves. A model that asks for the same twice in a row is told so instead of being shown it again.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Context, Options}
   alias AshAgent.Runtime.Tool
 

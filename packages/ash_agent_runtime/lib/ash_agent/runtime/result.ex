@@ -3,7 +3,11 @@ defmodule AshAgent.Runtime.Result do
   The result of a run.
 
     * `status` - `:answered`, or `:halted` by a tool that returned `{:halt, term}`
-    * `output` - the text of the answer, `nil` if it has none, or the term of the tool
+    * `output` - the text of the answer, `nil` if it has none, or the term of the tool. In a run with the option `:output`, the value of
+      that type; the text stays in the conversation
+    * `repairs` - in a run with `:output`, what was repaired in the answer, see `t:AshAgent.Output.repair/0`
+    * `output_mode` - in a run with `:output`, how it was asked for: `:native`, `:tool` or `:text`; otherwise `nil`
+    * `output_note` - why it was not asked for by the provider's own field, in words, or `nil`
     * `context` - the conversation, up to and including the answer
     * `iterations` - how often the model was asked in this run
     * `usage` - the sum of the usage that the models of this run reported, see `AshAgent.Response.usage/1`
@@ -26,7 +30,10 @@ defmodule AshAgent.Runtime.Result do
           cost: non_neg_integer() | nil,
           finish_reason: AshAgent.Response.finish_reason() | nil,
           sub_agents: [Context.t()],
-          kept: AshAgent.Store.kept() | nil
+          kept: AshAgent.Store.kept() | nil,
+          repairs: [AshAgent.Output.repair()],
+          output_mode: :native | :tool | :text | nil,
+          output_note: String.t() | nil
         }
 
   @enforce_keys [:status, :context]
@@ -39,7 +46,10 @@ defmodule AshAgent.Runtime.Result do
     cost: nil,
     finish_reason: nil,
     sub_agents: [],
-    kept: nil
+    kept: nil,
+    repairs: [],
+    output_mode: nil,
+    output_note: nil
   ]
 
   defimpl Inspect do

@@ -7,8 +7,8 @@ defmodule AshAgent.Runtime.Run do
   # `{:halted, term}`, `{:paused, ids}` or `{:failed, reason}`.
 
   alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Bounds, Error, Events, Gate, Journal, Options, Paused, Recall, Result}
-  alias AshAgent.Runtime.{Shape, Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Gate, Journal, Options, Output, Paused, Recall}
+  alias AshAgent.Runtime.{Result, Shape, Tool, ToolExecutor}
 
   # The settings, which stay the same:
   #
@@ -29,6 +29,7 @@ defmodule AshAgent.Runtime.Run do
   # The state:
   #
   #   * `context` - the conversation so far
+  #   * `output` - the typed answer that is asked for, see `AshAgent.Runtime.Output`, or `nil`
   #   * `events` - where events go, with the number of the iteration
   #   * `journal` - what goes to the store, `nil` without one
   #   * `earlier` - the attempts of pending calls that were started before this run, by the ids of the calls
@@ -68,6 +69,7 @@ defmodule AshAgent.Runtime.Run do
                 :requested_at,
                 :cost,
                 :finish_reason,
+                :output,
                 noted?: false,
                 earlier: %{},
                 call_notes: [],
@@ -84,6 +86,7 @@ defmodule AshAgent.Runtime.Run do
     tools = opts[:tools] |> load_tools() |> Shape.add_tool(opts[:view])
     tools = Enum.filter(tools, &offer?(gate, &1))
     context = Recall.put_handles(context, tools)
+    output = Output.new(opts, tools)
 
     scope = %{
       depth: within.depth,
@@ -98,7 +101,9 @@ defmodule AshAgent.Runtime.Run do
       llm: opts[:llm],
       model: LLM.model_name(opts[:llm]),
       tools: ToolExecutor.by_name(tools),
-      offered_tools: Enum.map(tools, &Map.take(&1, [:name, :description, :parameters])),
+      offered_tools:
+        Output.offer(output, Enum.map(tools, &Map.take(&1, [:name, :description, :parameters]))),
+      output: output,
       tool_context: ToolExecutor.tool_context(opts[:runtime_context]),
       tool_timeout: opts[:tool_timeout],
       max_concurrency: opts[:max_concurrency],
@@ -256,6 +261,16 @@ defmodule AshAgent.Runtime.Run do
   @doc "Returns what `AshAgent.Runtime.run/2` returns of a run that stopped for this reason."
   def reply(run, {:answered, message}),
     do: {:ok, result(run, :answered, Response.text(message))}
+
+  def reply(run, {:typed, value, repairs}),
+    do:
+      {:ok,
+       %{
+         result(run, :answered, value)
+         | repairs: repairs,
+           output_mode: run.output.mode,
+           output_note: run.output.note
+       }}
 
   def reply(run, {:halted, term}), do: {:ok, result(run, :halted, term)}
 

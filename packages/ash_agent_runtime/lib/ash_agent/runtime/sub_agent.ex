@@ -54,6 +54,8 @@ defmodule AshAgent.Runtime.SubAgent do
   depth.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.Options, as: Check
   alias AshAgent.Runtime.{Bounds, Error, Events, Options, Outcome, Result, Tool, ToolExecutor}
@@ -75,6 +77,10 @@ defmodule AshAgent.Runtime.SubAgent do
   }
 
   @passed [
+    :output,
+    :output_mode,
+    :max_retries,
+    :hide_retries,
     :allowed_tools,
     :permission_rules,
     :max_iterations,
@@ -161,7 +167,8 @@ defmodule AshAgent.Runtime.SubAgent do
 
   #{Check.docs(@schema)}
 
-  It also takes `:permission_rules`, `:before_tool`, `:after_tool`, `:approval`, `:allowed_tools`, `:max_iterations`, `:llm_timeout`,
+  It also takes `:output`, `:output_mode`, `:max_retries` and `:hide_retries`, so that the parent's tool has a typed result, and
+  `:permission_rules`, `:before_tool`, `:after_tool`, `:approval`, `:allowed_tools`, `:max_iterations`, `:llm_timeout`,
   `:tool_timeout`, `:max_concurrency`, `:stream`, `:view`, `:on_event`, `:on_change`, `:on_change_bytes` and `:on_change_interval` for the child, as
   in `AshAgent.Runtime.run/2`.
 
@@ -194,6 +201,9 @@ defmodule AshAgent.Runtime.SubAgent do
     # Mistakes should be found before the first call.
     tools = if is_function(opts[:tools], 0), do: %{}, else: Tool.new(opts[:tools])
     opts = Keyword.put(opts, :llm, LLM.new(opts[:llm]))
+
+    opts =
+      if opts[:output], do: Keyword.update!(opts, :output, &AshAgent.Output.new/1), else: opts
 
     opts
     |> Keyword.take([:llm | @inherited ++ @passed])
@@ -313,6 +323,12 @@ defmodule AshAgent.Runtime.SubAgent do
   end
 
   # Words for the parent's model, without the reasons of foreign code.
+  defp words({:invalid_output, error}),
+    do: "the sub-agent's answer does not fit its schema: " <> Enum.join(error.lines, "; ")
+
+  defp words({:output_cut, _error}), do: "the sub-agent's answer was cut by its token limit"
+  defp words({:refused, words}), do: "the sub-agent refused: " <> words
+
   defp words({:max_iterations_exceeded, max}),
     do: "the sub-agent had no answer after #{max} iterations"
 

@@ -9,7 +9,7 @@ defmodule AshAgent.Runtime.Tool do
 
     * a function that takes the call's arguments, or the arguments and the tool context
     * `{module, function}` with one of these arities
-    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, and `:repeat`
+    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, `:repeat`, and `:returns`
     * an `AshAgent.Toolbox`
 
   In a list, each element is `{name, definition}`, or a map, struct or toolbox with a `:name`.
@@ -24,6 +24,8 @@ defmodule AshAgent.Runtime.Tool do
       iex> {tool.name, tool.description}
       {"weather", "The weather of a city"}
 
+  `:returns` is a type of `AshAgent.Output`. A result that does not fit it does not reach the model, which reads what is wrong with it instead.
+
   ## Calls that may be repeated
 
   A run with a store knows after a crash which calls were started and have no result. `:repeat` says what happens then:
@@ -35,6 +37,8 @@ defmodule AshAgent.Runtime.Tool do
     * `{:ask, fun}` - `fun.(call, key)` finds out, and returns `{:done, result}` with the call's result (`{:ok, term}` or
       `{:error, reason}`), `:not_done`, so that the call runs, or `:unknown`, which is as `:never`
   """
+
+  use AshAgent.Arguments
 
   alias AshAgent.{Toolbox, ToolDefinition}
 
@@ -83,6 +87,7 @@ defmodule AshAgent.Runtime.Tool do
               optional(:description) => String.t() | nil,
               optional(:parameters) => map() | nil,
               optional(:repeat) => repeat(),
+              optional(:returns) => AshAgent.Output.spec(),
               optional(atom()) => term()
             }
   @type definitions ::
@@ -114,7 +119,8 @@ defmodule AshAgent.Runtime.Tool do
 
   defp tool(%{name: name} = described, %{function: function} = definition) do
     repeat = definition |> Map.get(:repeat, :never) |> repeat!(name)
-    tool(described, run(function, name), repeat)
+    run = function |> run(name) |> check_result(Map.get(definition, :returns))
+    tool(described, run, repeat)
   end
 
   defp tool(described, function), do: tool(described, run(function, described.name), :never)
@@ -122,12 +128,40 @@ defmodule AshAgent.Runtime.Tool do
   defp tool(described, run, repeat),
     do: struct!(__MODULE__, Map.merge(described, %{run: run, repeat: repeat}))
 
+  defp check_result(run, nil), do: run
+
+  defp check_result(run, type) do
+    output = AshAgent.Output.new(type)
+
+    fn arguments, tool_context ->
+      case run.(arguments, tool_context) do
+        {:error, _reason} = failed -> failed
+        {status, term} = result when status in [:ok, :halt] -> check_term(output, term, result)
+        term -> check_term(output, term, term)
+      end
+    end
+  end
+
+  # The term itself is what the conversation keeps. Of a value alone, its schema is an object with it.
+  defp check_term(output, term, result) do
+    term = if output.wrapped?, do: %{"value" => term}, else: term
+
+    case AshAgent.Output.check(output, term, strict: true) do
+      {:ok, _value, _repairs} ->
+        result
+
+      {:error, error} ->
+        {:error, "the tool's result does not fit its schema: " <> Enum.join(error.lines, "; ")}
+    end
+  end
+
   defp repeat!(repeat, _name) when repeat in [:safe, :never], do: repeat
   defp repeat!({:ask, function} = repeat, _name) when is_function(function, 2), do: repeat
 
   defp repeat!(_other, name) do
-    raise ArgumentError,
-          "expected :repeat of the tool #{inspect(name)} to be :safe, :never or {:ask, function of arity 2}"
+    AshAgent.Caller.refuse!(
+      "expected :repeat of the tool #{inspect(name)} to be :safe, :never or {:ask, function of arity 2}"
+    )
   end
 
   defp run(function, _name) when is_function(function, 2), do: function
@@ -138,8 +172,9 @@ defmodule AshAgent.Runtime.Tool do
   defp run({module, function}, name) when is_atom(module) and is_atom(function) do
     cond do
       not Code.ensure_loaded?(module) ->
-        raise ArgumentError,
-              "the module #{inspect(module)} of the tool #{inspect(to_string(name))} does not exist; check its name"
+        AshAgent.Caller.refuse!(
+          "the module #{inspect(module)} of the tool #{inspect(to_string(name))} does not exist; check its name"
+        )
 
       function_exported?(module, function, 2) ->
         fn arguments, tool_context -> apply(module, function, [arguments, tool_context]) end
@@ -148,8 +183,9 @@ defmodule AshAgent.Runtime.Tool do
         fn arguments, _ -> apply(module, function, [arguments]) end
 
       true ->
-        raise ArgumentError,
-              "#{inspect(module)} has no function #{function}/1 or #{function}/2 for the tool #{inspect(to_string(name))}; define one of them"
+        AshAgent.Caller.refuse!(
+          "#{inspect(module)} has no function #{function}/1 or #{function}/2 for the tool #{inspect(to_string(name))}; define one of them"
+        )
     end
   end
 

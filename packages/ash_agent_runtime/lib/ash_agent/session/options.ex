@@ -215,8 +215,9 @@ defmodule AshAgent.Session.Options do
     opts = AshAgent.Options.validate!(opts, schema())
 
     if opts[:store] != nil and not Store.Options.id?(opts[:id]) do
-      raise ArgumentError,
-            "expected :id to be the conversation's id, a non-empty string, since :store is given"
+      AshAgent.Caller.refuse!(
+        "expected :id to be the conversation's id, a non-empty string, since :store is given"
+      )
     end
 
     passed = [:llm, :on_change | @runtime_options]

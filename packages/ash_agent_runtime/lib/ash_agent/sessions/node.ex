@@ -62,8 +62,9 @@ defmodule AshAgent.Sessions.Node do
         config
 
       :error ->
-        raise ArgumentError,
-              "AshAgent.Sessions is not running under the name #{inspect(name)}; start it under a supervisor"
+        AshAgent.Caller.refuse!(
+          "AshAgent.Sessions is not running under the name #{inspect(name)}; start it under a supervisor"
+        )
     end
   end
 

@@ -5,6 +5,8 @@ defmodule AshAgent.Store.Archive do
   Call these as functions of `AshAgent.Store`.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Store
   alias AshAgent.Store.{Error, Named, Options}
 
@@ -66,7 +68,7 @@ defmodule AshAgent.Store.Archive do
     names = Keyword.keys(opts) -- [:batch, :on_batch]
 
     if names == [] or (:ids in names and names != [:ids]),
-      do: raise(ArgumentError, "expected :ids alone or a filter, got: #{inspect(names)}")
+      do: AshAgent.Caller.refuse!("expected :ids alone or a filter, got: #{inspect(names)}")
 
     Named.call(store, :erase, [opts])
   end

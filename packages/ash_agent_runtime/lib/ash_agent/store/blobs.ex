@@ -31,6 +31,8 @@ defmodule AshAgent.Store.Blobs do
   Blobs that were stored before the option was given, or by another module, are read from where they are as long as the places are known there.
   """
 
+  use AshAgent.Arguments
+
   @typedoc "What the option `:blobs` gives beside the module."
   @type config :: term()
 

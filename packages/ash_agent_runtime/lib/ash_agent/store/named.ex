@@ -16,8 +16,9 @@ defmodule AshAgent.Store.Named do
   def call(name, function, args) when is_atom(name) do
     case find(name) do
       nil ->
-        raise ArgumentError,
-              "no store has the name #{inspect(name)}; start one under a supervisor, see AshAgent.Store.SQLite"
+        AshAgent.Caller.refuse!(
+          "no store has the name #{inspect(name)}; start one under a supervisor, see AshAgent.Store.SQLite"
+        )
 
       store ->
         call(store, function, args)

@@ -22,6 +22,8 @@ defmodule AshAgent.Store.Postgres do
   logs parameters only if it is configured to (`log_statement`, `log_parameter_max_length_on_error`), or if an extension does.
   """
 
+  use AshAgent.Arguments
+
   use AshAgent.Store.Relational
 
   alias AshAgent.Options
@@ -75,8 +77,9 @@ defmodule AshAgent.Store.Postgres do
     opts = Options.validate!(opts, @schema)
 
     unless database?(database) do
-      raise ArgumentError,
-            "expected a repository, {Postgrex, connection}, or {query, transaction} with functions of arity 2 and 1"
+      AshAgent.Caller.refuse!(
+        "expected a repository, {Postgrex, connection}, or {query, transaction} with functions of arity 2 and 1"
+      )
     end
 
     %__MODULE__{

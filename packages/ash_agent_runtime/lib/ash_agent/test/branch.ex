@@ -9,6 +9,8 @@ defmodule AshAgent.Test.Branch do
     * `context` - the conversation of the branch
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{ChatContext, Context, Options, Runtime, Trace}
 
   @enforce_keys [:original, :iteration, :change, :result, :context]
@@ -60,7 +62,7 @@ defmodule AshAgent.Test.Branch do
     {run, changes} = opts |> Options.validate!(@schema) |> Keyword.pop!(:run)
 
     if length(changes) > 1,
-      do: raise(ArgumentError, "expected one change, got #{inspect(Keyword.keys(changes))}")
+      do: AshAgent.Caller.refuse!("expected one change, got #{inspect(Keyword.keys(changes))}")
 
     change = List.first(changes)
     result = context |> start(iteration, change) |> Runtime.run(run)
@@ -125,7 +127,7 @@ defmodule AshAgent.Test.Branch do
   defp check(iteration, _context, _number), do: iteration
 
   @spec refuse(String.t()) :: no_return()
-  defp refuse(words), do: raise(ArgumentError, words)
+  defp refuse(words), do: AshAgent.Caller.refuse!(words)
 
   # Nothing is before the first iteration.
   defp base(context, number) do

@@ -28,6 +28,8 @@ defmodule AshAgent.Test.Eval do
   of 0.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Context, Options, Prices, Response, Runtime}
   alias AshAgent.Test.{Assertions, Pattern, Trajectory}
 
@@ -116,7 +118,7 @@ defmodule AshAgent.Test.Eval do
           on_attempt: (attempt(), Context.t() | nil -> term())
         ) ::
           {:ok | :stopped, [attempt()]}
-  def run(evaluation, opts \\ []) do
+  def run(evaluation, opts \\ []) when is_list(evaluation) or is_map(evaluation) do
     evaluation = evaluation |> Enum.to_list() |> Options.validate!(@schema)
     opts = Options.validate!(opts, @running)
     earlier = Map.new(opts[:earlier], &{{&1.case, &1.repetition}, &1})
@@ -149,7 +151,7 @@ defmodule AshAgent.Test.Eval do
   def number(cases) when is_list(cases) do
     numbered =
       for {one, number} <- Enum.with_index(cases, 1) do
-        unless is_map(one), do: raise(ArgumentError, "case #{number} is not a map")
+        unless is_map(one), do: AshAgent.Caller.refuse!("case #{number} is not a map")
         one = Pattern.normalize(one)
         {to_string(one["id"] || number), one}
       end
@@ -158,7 +160,7 @@ defmodule AshAgent.Test.Eval do
 
     case ids -- Enum.uniq(ids) do
       [] -> numbered
-      [id | _] -> raise ArgumentError, "two cases have the id #{inspect(id)}"
+      [id | _] -> AshAgent.Caller.refuse!("two cases have the id #{inspect(id)}")
     end
   end
 
@@ -257,16 +259,14 @@ defmodule AshAgent.Test.Eval do
 
   defp check_score(other),
     do:
-      raise(
-        ArgumentError,
+      AshAgent.Caller.refuse!(
         "expected a score: true, false or a number from 0 to 1, alone or with words, got: #{inspect(other)}"
       )
 
   defp expected(outcome, one) do
     unless is_map_key(one, "expected") or is_map_key(one, "calls"),
       do:
-        raise(
-          ArgumentError,
+        AshAgent.Caller.refuse!(
           "there is no :score, and the case has neither \"expected\" nor \"calls\""
         )
 

@@ -36,9 +36,10 @@ defmodule AshAgent.Test.Pattern do
   defp split_call(other), do: refuse(other)
 
   defp refuse(other) do
-    raise ArgumentError,
-          "expected a call such as search, search(q: ~r/oslo/), pay(%{id: ^id}) when id > 5 or {\"get-time\", %{}}, got: " <>
-            Macro.to_string(other)
+    AshAgent.Caller.refuse!(
+      "expected a call such as search, search(q: ~r/oslo/), pay(%{id: ^id}) when id > 5 or {\"get-time\", %{}}, got: " <>
+        Macro.to_string(other)
+    )
   end
 
   # `search(q: "Oslo")` is a call with at least this argument.

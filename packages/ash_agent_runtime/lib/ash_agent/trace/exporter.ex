@@ -130,6 +130,8 @@ defmodule AshAgent.Trace.Exporter do
   #{AshAgent.Options.docs(@schema)}
   """
 
+  use AshAgent.Arguments
+
   use GenServer
 
   alias AshAgent.{ChatContext, Context, ToolDefinition}
@@ -272,7 +274,8 @@ defmodule AshAgent.Trace.Exporter do
   """
   @doc since: "0.1.0"
   @spec flush(exporter(), timeout()) :: :ok
-  def flush(exporter, timeout \\ :infinity), do: GenServer.call(exporter, :flush, timeout)
+  def flush(exporter, timeout \\ :infinity) when is_server(exporter),
+    do: GenServer.call(exporter, :flush, timeout)
 
   ## The process
 

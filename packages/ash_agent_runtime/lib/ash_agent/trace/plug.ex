@@ -21,6 +21,8 @@ defmodule AshAgent.Trace.Plug do
   ## Options
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Options, Prices, Session, Sessions, Store, Trace}
   alias AshAgent.Trace.Stored
 
@@ -84,7 +86,7 @@ defmodule AshAgent.Trace.Plug do
   """
   @doc since: "0.1.0"
   @spec call(struct(), keyword()) :: struct()
-  def call(conn, checked) do
+  def call(conn, checked) when is_map(conn) and is_list(checked) do
     {status, html, policy} = answer(conn, checked)
 
     headers = [

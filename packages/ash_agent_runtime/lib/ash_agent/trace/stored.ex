@@ -8,6 +8,8 @@ defmodule AshAgent.Trace.Stored do
   at; what is shown is its last write.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{ChatContext, Context, Options, Prices, Store, Trace}
   alias AshAgent.Store.Error
 

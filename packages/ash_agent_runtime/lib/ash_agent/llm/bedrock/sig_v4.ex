@@ -5,6 +5,8 @@ defmodule AshAgent.LLM.Bedrock.SigV4 do
   `AshAgent.LLM.Bedrock` uses it. You can also use it to call another AWS service with an `AshAgent.LLM.Transport`.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.LLM.Transport.Request
 
   @typedoc "The keys of an AWS account. `:session_token` comes with temporary ones."

@@ -41,10 +41,10 @@ defmodule AshAgent.LLM.Recorded.Cassette do
         []
 
       {:error, reason} when is_atom(reason) ->
-        raise ArgumentError, "#{path} cannot be read: #{:file.format_error(reason)}"
+        AshAgent.Caller.refuse!("#{path} cannot be read: #{:file.format_error(reason)}")
 
       {:error, words} ->
-        raise ArgumentError, "#{path} cannot be played: #{words}"
+        AshAgent.Caller.refuse!("#{path} cannot be played: #{words}")
     end
   end
 

@@ -43,8 +43,9 @@ if Code.ensure_loaded?(Finch) do
     end
 
     def stream(%Request{}, _acc, _fun, _opts) do
-      raise ArgumentError,
-            "a pool of Finch has its own TLS options: pass conn_opts: [transport_opts: [...]] to Finch instead of :ssl"
+      AshAgent.Caller.refuse!(
+        "a pool of Finch has its own TLS options: pass conn_opts: [transport_opts: [...]] to Finch instead of :ssl"
+      )
     end
 
     defp produce(built, name, options, hand_over) do

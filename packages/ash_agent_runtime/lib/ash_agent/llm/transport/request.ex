@@ -13,7 +13,7 @@ defmodule AshAgent.LLM.Transport.Request do
     * `:max_bytes` - the longest body; a transport may refuse one whose announced length is greater
     * `:ssl` - options of `:ssl`
 
-  `inspect/1` shows only the method, the host and the timeouts.
+  `inspect/1` shows only the method, the host and the timeout.
   """
 
   @enforce_keys [:method, :uri]
@@ -70,15 +70,11 @@ defmodule AshAgent.LLM.Transport.Request do
   end
 
   defimpl Inspect do
-    import Inspect.Algebra
-
-    def inspect(request, opts) do
-      shown =
-        request
-        |> Map.take([:method, :connect_timeout, :first_byte_timeout, :idle_timeout, :timeout])
-        |> Map.put(:host, request.uri.host)
-
-      concat(["#AshAgent.LLM.Transport.Request<", to_doc(Enum.sort(shown), opts), ">"])
-    end
+    def inspect(request, _opts),
+      do:
+        AshAgent.OneLine.describe(
+          request,
+          "#{request.method} #{request.uri.host}, timeout: #{request.timeout}"
+        )
   end
 end

@@ -18,6 +18,8 @@ defmodule AshAgent.Store.Postgres.Migrations do
   A database's version is in the comment of the table `ash_agent_conversations`.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Options
   alias AshAgent.Store.{Error, Postgres, Schema, SQL}
 
@@ -135,7 +137,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
   defp check_known!(version) do
     if version in 0..latest(),
       do: version,
-      else: raise(ArgumentError, "expected a version from 0 to #{latest()}, got: #{version}")
+      else: AshAgent.Caller.refuse!("expected a version from 0 to #{latest()}, got: #{version}")
   end
 
   @doc """

@@ -1,0 +1,294 @@
+defmodule AshAgent.Output do
+  @moduledoc """
+  The type of an answer: a JSON Schema for the model, and the Elixir value that its answer becomes.
+
+      iex> alias AshAgent.Output
+      iex> output = Output.new(city: :string, people: :integer, size: {:in, [:small, :large]})
+      iex> {:ok, value, repairs} = Output.read(output, "Sure: {city: 'Ulm', people: \\"127000\\", size: 'Large'}")
+      iex> value
+      %{city: "Ulm", people: 127000, size: :large}
+      iex> repairs |> Enum.map(& &1.kind) |> Enum.uniq() |> Enum.sort()
+      [:choice, :number_from_text, :prose, :single_quotes, :unquoted_key]
+
+  ## Types
+
+    * a keyword list - an object with these fields, as a map with these keys. Each has a type, or a keyword list with `:type`, `:doc`,
+      `:required` (defaults to `true`), `:default` (which makes it optional), and bounds of JSON Schema such as `:minimum`,
+      `:max_length`, `:min_items` and `:pattern`
+    * `{fields, into: module}` - the same, as a struct
+    * a map - a JSON Schema. The answer is JSON data with string keys
+    * `{schema, cast: fun}` - a JSON Schema and a function that makes the value, `{:ok, value}` or `{:error, words}`, of the JSON data
+    * a module of an Ecto schema - its fields and embeds, as its struct, by its `changeset/2` if it has one
+    * `{data, types}` - as a schemaless changeset of Ecto has them
+    * a module with a function `output/0` that returns one of these types
+    * `{:one_of, [name: type, ...]}` - one of several; the value is `{name, value}`. Modules need no names: a struct tells what it is
+    * `{:list, type}`, `{:nullable, type}`, `{:in, [:a, :b]}` with atoms, strings or numbers
+    * `:string`, `:integer`, `:pos_integer`, `:non_neg_integer`, `:float`, `:number`, `:boolean`, `:date`, `:time`, `:datetime`, `:naive_datetime`, `:uuid`,
+      `:map` and `:any`
+
+  Every keyword of a schema is checked. One that cannot be checked, such as `not` or `patternProperties`, is an error when the type is made.
+
+  ## Reading
+
+  `read/3` reads what models write: prose and fences around the JSON, trailing commas, comments, single quotes, keys without quotes,
+  numbers as text, one value for a list of one and the other way round, words of `:in` in another case, and keys in another
+  style. Each repair is told. A text that is JSON and fits is never changed, one that could be read in several ways is refused, and
+  one that ends within its value is cut: it is never repaired into an answer.
+  """
+
+  alias AshAgent.{Context, Options, Response}
+  alias AshAgent.Context.Native
+  alias AshAgent.Output.{Cast, Error, Type}
+
+  import AshAgent.Context.Requests, only: [is_provider: 1]
+
+  @tool "submit_answer"
+
+  @schema [
+    strict: [
+      type: :boolean,
+      default: false,
+      doc:
+        "whether to read JSON only, and to repair nothing but a `null` for a field that may be left out, which is how providers write it " <>
+          "that hold their models to a schema."
+    ]
+  ]
+
+  @enforce_keys [:ref, :schema, :type, :wrapped?]
+  defstruct @enforce_keys
+
+  @typedoc "A type, ready to read answers. Its fields are private, but for `schema`."
+  @type t :: %__MODULE__{ref: reference(), schema: map(), type: term(), wrapped?: boolean()}
+
+  @typedoc "What `new/1` takes, see above."
+  @type spec :: t() | keyword() | map() | module() | atom() | tuple()
+
+  @typedoc "Something that was read although it was not as the schema or JSON wants it."
+  @type repair :: %{path: [String.t() | non_neg_integer()], kind: atom()}
+
+  @doc """
+  Makes a type, and returns it.
+
+  Raises `ArgumentError` for what is not a type, and for schemas with a keyword that cannot be checked. Takes some microseconds a field, so
+  make it once.
+
+  ## Examples
+
+      iex> AshAgent.Output.new({:list, :string}).schema
+      %{
+        "type" => "object",
+        "properties" => %{"value" => %{"type" => "array", "items" => %{"type" => "string"}}},
+        "required" => ["value"],
+        "additionalProperties" => false
+      }
+
+      iex> AshAgent.Output.new(%{type: "object", patternProperties: %{}})
+      ** (ArgumentError) the schema of the output has at patternProperties something else than a keyword of JSON Schema that can be checked, not this one
+  """
+  @doc since: "0.1.0"
+  @spec new(spec()) :: t()
+  def new(%__MODULE__{} = output), do: output
+
+  def new(spec) do
+    {schema, type} = Type.read!(spec)
+    # Providers want an object, and an object is found in prose.
+    wrapped? = not object?(schema)
+    schema = if wrapped?, do: Type.wrap(schema), else: schema
+
+    case Native.answer_type(schema) do
+      {:ok, ref} ->
+        {:ok, schema} = Native.answer_schema(ref)
+        %__MODULE__{ref: ref, schema: schema, type: type, wrapped?: wrapped?}
+
+      {:error, reason} ->
+        raise ArgumentError, refuse(reason)
+    end
+  end
+
+  defp object?(schema), do: to_string(schema["type"] || schema[:type]) == "object"
+
+  defp refuse({:invalid, [], expected}),
+    do: "the schema of the output is something else than #{expected}"
+
+  defp refuse({:invalid, path, expected}),
+    do: "the schema of the output has at #{Enum.join(path, "/")} something else than #{expected}"
+
+  defp refuse(reason),
+    do: "the schema of the output: " <> Exception.message(%Context.Error{reason: reason})
+
+  @doc """
+  Reads an answer, and returns `{:ok, value, repairs}` or `{:error, error}`.
+
+  The error is an `AshAgent.Output.Error`. Its `lines` say what is wrong in words for the model, and show nothing of the answer.
+
+  ## Options
+
+  #{Options.docs(@schema)}
+
+  Raises `ArgumentError` for unknown and wrong options.
+
+  ## Examples
+
+      iex> output = AshAgent.Output.new(city: :string, people: [type: :integer, minimum: 1])
+      iex> {:error, error} = AshAgent.Output.read(output, ~s({"city": "Ulm", "people": 0}))
+      iex> error.lines
+      ["/people: expected at least 1"]
+
+      iex> output = AshAgent.Output.new(city: :string, people: :integer)
+      iex> {:error, error} = AshAgent.Output.read(output, ~s({"city": "Ulm", "peop))
+      iex> {error.reason, error.value}
+      {:cut, %{city: "Ulm"}}
+  """
+  @doc since: "0.1.0"
+  @spec read(t(), String.t(), keyword()) :: {:ok, term(), [repair()]} | {:error, Error.t()}
+  def read(%__MODULE__{} = output, text, opts \\ []) when is_binary(text) and is_list(opts) do
+    opts = Options.validate!(opts, @schema)
+
+    if String.valid?(text),
+      do: output.ref |> Native.answer_read(text, opts[:strict]) |> settle(output),
+      else: {:error, %Error{reason: :invalid, lines: ["the answer: is not valid UTF-8"]}}
+  end
+
+  @doc """
+  Checks JSON data, such as the arguments of a call, and returns as `read/3` does. Takes the same options.
+
+  ## Examples
+
+      iex> output = AshAgent.Output.new(on: :date)
+      iex> AshAgent.Output.check(output, %{"on" => "2026-01-31"})
+      {:ok, %{on: ~D[2026-01-31]}, []}
+  """
+  @doc since: "0.1.0"
+  @spec check(t(), term(), keyword()) :: {:ok, term(), [repair()]} | {:error, Error.t()}
+  def check(%__MODULE__{} = output, value, opts \\ []) when is_list(opts) do
+    opts = Options.validate!(opts, @schema)
+    output.ref |> Native.answer_check(value, opts[:strict]) |> settle(output)
+  end
+
+  defp settle({:ok, {:fits, value, [], mends}}, output) do
+    case output.type |> Cast.cast(unwrap(value, output)) do
+      {:ok, value} -> {:ok, value, repairs(mends, output)}
+      {:error, lines} -> {:error, %Error{reason: :invalid, lines: lines, value: value}}
+    end
+  end
+
+  defp settle({:ok, {:misfits, value, issues, _mends}}, _output) do
+    lines = for {_path, _words, line} <- issues, do: line
+    {:error, %Error{reason: :invalid, lines: lines, value: value}}
+  end
+
+  defp settle({:ok, {:cut, value, _issues, _mends}}, output) do
+    lines = ["the answer: ends before it is complete"]
+    {:error, %Error{reason: :cut, lines: lines, value: cast_partial(value, output)}}
+  end
+
+  defp settle({:error, reason}, _output) do
+    line = "the answer: " <> Exception.message(%Context.Error{reason: reason})
+    {:error, %Error{reason: :invalid, lines: [line]}}
+  end
+
+  defp unwrap(%{"value" => value}, %{wrapped?: true}), do: value
+  defp unwrap(value, _output), do: value
+
+  @kinds ~w(prose trailing_comma comment single_quotes unquoted_key control_character literal number_from_text boolean_from_text
+            wrapped unwrapped choice key_style dropped_null)a
+  @names Map.new(@kinds, &{Atom.to_string(&1), &1})
+
+  defp repairs(mends, output) do
+    for {path, kind} <- mends,
+        do: %{path: unwrap_path(path, output), kind: Map.fetch!(@names, kind)}
+  end
+
+  defp unwrap_path(["value" | path], %{wrapped?: true}), do: path
+  defp unwrap_path(path, _output), do: path
+
+  @doc """
+  Returns `{:ok, value}`, the value as far as a text has come, or `:none`.
+
+  Takes a text, or an `AshAgent.Response`: of a response it reads the arguments of the call that gives the answer, or its text. Texts are there as far as they came, everything else when it is complete. A value that was returned for the beginning of a text is part of
+  that for more of it.
+
+  ## Examples
+
+      iex> output = AshAgent.Output.new(title: :string, pages: :integer, tags: {:list, :string})
+      iex> AshAgent.Output.read_partial(output, ~s({"title": "Moby Dick", "pages": 63))
+      {:ok, %{title: "Moby Dick"}}
+      iex> AshAgent.Output.read_partial(output, "Let me see: ")
+      :none
+  """
+  @doc since: "0.1.0"
+  @spec read_partial(t(), String.t() | Response.t()) :: {:ok, term()} | :none
+  def read_partial(%__MODULE__{} = output, %Response{} = response) do
+    message = Response.message(response)
+    calls = Map.get(message, :tool_calls, []) ++ Map.get(message, :unfinished_tool_calls, [])
+
+    case Enum.find(calls, &(to_string(&1.name) == @tool)) do
+      nil -> read_partial(output, Response.text(message) || "")
+      %{arguments: text} when is_binary(text) -> read_partial(output, text)
+      %{arguments: arguments} -> read_partial(output, Context.JSON.encode(arguments || %{}))
+    end
+  end
+
+  def read_partial(%__MODULE__{} = output, text) when is_binary(text) do
+    case Native.answer_partial(output.ref, text, false) do
+      {:ok, :none} -> :none
+      {:ok, value} when output.wrapped? and not is_map_key(value, "value") -> :none
+      {:ok, value} -> {:ok, cast_partial(value, output)}
+      {:error, _not_utf8} -> :none
+    end
+  end
+
+  defp cast_partial(value, output), do: Cast.cast_partial(output.type, unwrap(value, output))
+
+  @doc false
+  # The tool whose arguments are an answer, where the provider has no field for it.
+  def tool_name, do: @tool
+
+  @doc false
+  # A stream of which nothing came, for `follow/3`.
+  def follow do
+    {:ok, follow} = Native.answer_follow_new()
+    follow
+  end
+
+  @doc false
+  # Reads a piece of a stream, and returns what came by it: `{path, {:text, more}}` or `{path, {:value, json}}`.
+  def follow(%__MODULE__{} = output, follow, piece) do
+    case Native.answer_follow(follow, output.ref, piece, false) do
+      {:ok, {follow, parts}} ->
+        parts = for {path, came} <- parts, path = visible(path, output), do: {path, came}
+        {follow, parts}
+
+      {:error, _not_utf8} ->
+        {follow, []}
+    end
+  end
+
+  # Of a value in an object of its own, the object is not shown.
+  defp visible([], %{wrapped?: true}), do: nil
+  defp visible(path, output), do: unwrap_path(path, output)
+
+  @doc false
+  # The fields of a request that hold its answer to the type, or words that say why it has to be asked for in another way.
+  def constrain(%__MODULE__{} = output, provider, model, opts) when is_provider(provider) do
+    asked = {opts[:beside_tools?] == true, opts[:forced?] == true}
+
+    case Native.answer_constrain(output.ref, provider, model, "answer", asked) do
+      {:ok, fields} ->
+        {:ok, fields}
+
+      {:error, {:invalid, [], expected}} ->
+        {:error, "it needs #{expected}"}
+
+      {:error, {:invalid, path, expected}} ->
+        {:error, "it needs #{expected}, at #{Enum.join(path, "/")}"}
+    end
+  end
+
+  defimpl Inspect do
+    def inspect(output, _opts) do
+      names = output.schema |> Map.get("properties", %{}) |> map_size()
+      "#AshAgent.Output<#{names} fields>"
+    end
+  end
+end

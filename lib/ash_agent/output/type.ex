@@ -1,0 +1,219 @@
+defmodule AshAgent.Output.Type do
+  @moduledoc false
+
+  # Types as applications write them, turned into a JSON Schema and the term that `AshAgent.Output.Cast` casts by.
+
+  alias AshAgent.Output.Ecto, as: EctoTypes
+
+  @plain %{
+    string: {%{"type" => "string"}, :json},
+    integer: {%{"type" => "integer"}, :integer},
+    pos_integer: {%{"type" => "integer", "minimum" => 1}, :integer},
+    non_neg_integer: {%{"type" => "integer", "minimum" => 0}, :integer},
+    float: {%{"type" => "number"}, :float},
+    number: {%{"type" => "number"}, :json},
+    boolean: {%{"type" => "boolean"}, :json},
+    date: {%{"type" => "string", "format" => "date"}, :date},
+    time: {%{"type" => "string", "format" => "time"}, :time},
+    datetime: {%{"type" => "string", "format" => "date-time"}, :datetime},
+    naive_datetime: {%{"type" => "string", "format" => "date-time"}, :naive_datetime},
+    uuid: {%{"type" => "string", "format" => "uuid"}, :json},
+    map: {%{"type" => "object"}, :json},
+    any: {%{}, :json}
+  }
+
+  # The options of a field that are keywords of JSON Schema.
+  @bounds [
+    minimum: "minimum",
+    maximum: "maximum",
+    exclusive_minimum: "exclusiveMinimum",
+    exclusive_maximum: "exclusiveMaximum",
+    multiple_of: "multipleOf",
+    min_length: "minLength",
+    max_length: "maxLength",
+    pattern: "pattern",
+    min_items: "minItems",
+    max_items: "maxItems",
+    unique_items: "uniqueItems"
+  ]
+
+  @options [:type, :doc, :required, :default] ++ Keyword.keys(@bounds)
+
+  @doc "Returns the schema of a type, and how its values are cast. Raises `ArgumentError`."
+  @spec read!(term()) :: {map(), term()}
+  # An `AshAgent.Output`, which is above this module.
+  def read!(%{ref: ref, schema: schema, type: type, wrapped?: wrapped?}) when is_reference(ref),
+    do: {schema, if(wrapped?, do: {:wrapped, type}, else: type)}
+
+  def read!(plain) when is_map_key(@plain, plain), do: Map.fetch!(@plain, plain)
+  def read!([{_name, _type} | _] = fields), do: object!(fields, nil)
+
+  def read!({[_ | _] = fields, [into: module]}) when is_atom(module) do
+    unless Code.ensure_loaded?(module) and function_exported?(module, :__struct__, 0),
+      do: raise(ArgumentError, "the output's :into has to be a struct, got: #{inspect(module)}")
+
+    names = module.__struct__() |> Map.keys()
+
+    for {name, _type} <- fields,
+        name not in names,
+        do: raise(ArgumentError, "#{inspect(module)} has no field #{inspect(name)}")
+
+    object!(fields, module)
+  end
+
+  def read!({%{} = schema, [cast: fun]}) when is_function(fun, 1) and not is_struct(schema),
+    do: {schema, {:function, fun}}
+
+  def read!({:list, type}) do
+    {schema, cast} = read!(type)
+    {%{"type" => "array", "items" => schema}, {:list, cast}}
+  end
+
+  def read!({:nullable, type}) do
+    {schema, cast} = read!(type)
+    {%{"anyOf" => [schema, %{"type" => "null"}]}, {:nullable, cast}}
+  end
+
+  def read!({:in, [_ | _] = choices}) do
+    values =
+      for choice <- choices do
+        cond do
+          is_atom(choice) and choice not in [nil, true, false] -> {Atom.to_string(choice), choice}
+          is_binary(choice) or is_number(choice) -> {choice, choice}
+          true -> raise ArgumentError, "the choices of :in are atoms, strings or numbers"
+        end
+      end
+
+    {%{"enum" => Enum.map(values, &elem(&1, 0))}, {:choice, Map.new(values)}}
+  end
+
+  def read!({:one_of, [_ | _] = types}) do
+    branches =
+      for {type, index} <- Enum.with_index(types) do
+        {name, tag, type} = branch!(type, index)
+        {schema, cast} = read!(type)
+
+        schema = %{
+          "type" => "object",
+          "properties" => %{"type" => %{"const" => name}, "value" => schema},
+          "required" => ["type", "value"],
+          "additionalProperties" => false
+        }
+
+        {name, tag, schema, cast}
+      end
+
+    names = for {name, _tag, _schema, _cast} <- branches, do: name
+
+    if names != Enum.uniq(names),
+      do: raise(ArgumentError, "two types of :one_of have the same name; give them others")
+
+    {%{"anyOf" => for({_name, _tag, schema, _cast} <- branches, do: schema)},
+     {:one_of, Map.new(branches, fn {name, tag, _schema, cast} -> {name, {tag, cast}} end)}}
+  end
+
+  def read!({%{} = data, %{} = types}), do: data |> EctoTypes.schemaless(types) |> fields()
+  def read!(%{} = schema) when not is_struct(schema), do: {schema, :json}
+
+  def read!(module) when is_atom(module) and module not in [nil, true, false] do
+    cond do
+      not Code.ensure_loaded?(module) -> refuse!(module)
+      function_exported?(module, :output, 0) -> read!(module.output())
+      function_exported?(module, :__schema__, 1) -> module |> EctoTypes.schema() |> fields()
+      true -> refuse!(module)
+    end
+  end
+
+  def read!(other), do: refuse!(other)
+
+  # Words, not the value: it may hold anything.
+  defp refuse!(other) do
+    got = if is_atom(other), do: inspect(other), else: AshAgent.Options.kind(other)
+    raise ArgumentError, "expected a type of an output, see AshAgent.Output, got: #{got}"
+  end
+
+  @doc "The schema of an object that has a value as its one field."
+  @spec wrap(map()) :: map()
+  def wrap(schema) do
+    # References are from the root of a schema.
+    {shared, schema} = Map.split(schema, ["$defs", "definitions", :"$defs", :definitions])
+
+    Map.merge(shared, %{
+      "type" => "object",
+      "properties" => %{"value" => schema},
+      "required" => ["value"],
+      "additionalProperties" => false
+    })
+  end
+
+  ## Objects
+
+  defp object!(fields, into) do
+    unless Keyword.keyword?(fields) and Keyword.keys(fields) == Enum.uniq(Keyword.keys(fields)),
+      do: raise(ArgumentError, "the fields of an output are a keyword list, each of them once")
+
+    fields = for {name, options} <- fields, do: field!(name, options)
+    properties = Map.new(fields, &{&1.name, &1.schema})
+    required = for %{required?: true, name: name} <- fields, do: name
+
+    schema = %{
+      "type" => "object",
+      "properties" => properties,
+      "required" => required,
+      "additionalProperties" => false
+    }
+
+    {schema, {:object, Map.new(fields, &{&1.name, &1}), into}}
+  end
+
+  defp field!(name, options) do
+    options = if described?(options), do: options, else: [type: options]
+    {schema, cast} = read!(options[:type])
+
+    words =
+      for {key, keyword} <- @bounds, Keyword.has_key?(options, key), do: {keyword, options[key]}
+
+    words = if options[:doc], do: [{"description", options[:doc]} | words], else: words
+
+    %{
+      name: Atom.to_string(name),
+      key: name,
+      schema: Map.merge(schema, Map.new(words)),
+      cast: cast,
+      required?: Keyword.get(options, :required, not Keyword.has_key?(options, :default)),
+      default: Keyword.fetch(options, :default)
+    }
+  end
+
+  # A keyword list is an object's fields, or what is said of one field.
+  defp described?([{:type, _type} | _] = options),
+    do: Keyword.keyword?(options) and Keyword.keys(options) -- @options == []
+
+  defp described?([{_name, _type} | _] = options),
+    do:
+      Keyword.keyword?(options) and Keyword.has_key?(options, :type) and
+        Keyword.keys(options) -- @options == []
+
+  defp described?(_type), do: false
+
+  defp branch!({name, type}, _index)
+       when is_atom(name) and name not in [:list, :in, :nullable, :one_of],
+       do: {Atom.to_string(name), {:named, name}, type}
+
+  defp branch!(module, _index) when is_atom(module) and not is_map_key(@plain, module),
+    do: {module |> Module.split() |> List.last() |> Macro.underscore(), :struct, module}
+
+  defp branch!({[_ | _], [into: module]} = type, _index),
+    do: {module |> Module.split() |> List.last() |> Macro.underscore(), :struct, type}
+
+  defp branch!(_type, index) do
+    raise ArgumentError,
+          "expected the types of :one_of to be modules or {name, type}, and number #{index + 1} is not"
+  end
+
+  # Ecto's types are read like others, and its changesets cast the whole.
+  defp fields({fields, cast}) do
+    {schema, _cast} = object!(fields, nil)
+    {schema, cast}
+  end
+end

@@ -1,0 +1,123 @@
+//! The bounds of single values: lengths, numbers, patterns and formats. Each is told in words that a model can act on.
+
+use std::cmp::Ordering;
+
+use num_bigint::BigInt;
+
+use crate::answer::issue::Report;
+use crate::answer::node::{canonical, Node};
+use crate::error::Path;
+use crate::value::{json, Value};
+
+/// Checks what a node says of a value of the right kind, but for what is inside of it.
+pub(crate) fn check(node: &Node, value: &Value, path: &Path, report: &mut Report) {
+    match value {
+        Value::Binary(_) => check_text(node, value.as_str().unwrap_or_default(), path, report),
+        Value::Int(_) | Value::BigInt(_) | Value::Float(_) => {
+            check_number(node, value, path, report);
+        }
+        Value::List(items) => {
+            if let Some(words) = node.list.explain(items.len(), "elements") {
+                report.issue(path, words);
+            }
+            if node.is_unique && has_equals(items) {
+                report.issue(path, "expected elements that differ, and two are equal");
+            }
+        }
+        Value::Map(map) => {
+            if let Some(words) = node.object.explain(map.len(), "fields") {
+                report.issue(path, words);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_text(node: &Node, text: &str, path: &Path, report: &mut Report) {
+    if node.text.least.is_some() || node.text.most.is_some() {
+        if let Some(words) = node.text.explain(text.chars().count(), "characters") {
+            report.issue(path, words);
+        }
+    }
+    if let Some((words, pattern)) = &node.pattern {
+        if !pattern.is_match(text) {
+            report.issue(path, format!("expected a text that matches {words}"));
+        }
+    }
+    if let Some(format) = node.format {
+        if !format.fits(text) {
+            report.issue(path, format!("expected {}", format.words()));
+        }
+    }
+}
+
+/// A number, how values stand to it, and words for that.
+type Bound<'n> = (&'n Option<Value>, fn(Ordering) -> bool, &'static str);
+
+fn check_number(node: &Node, value: &Value, path: &Path, report: &mut Report) {
+    let bounds: [Bound<'_>; 4] = [
+        (&node.minimum, Ordering::is_ge, "at least"),
+        (&node.maximum, Ordering::is_le, "at most"),
+        (&node.above, Ordering::is_gt, "more than"),
+        (&node.below, Ordering::is_lt, "less than"),
+    ];
+    for (bound, holds, words) in bounds {
+        let Some(bound) = bound else { continue };
+        if !holds(compare(value, bound)) {
+            report.issue(path, format!("expected {words} {}", json::write(bound)));
+        }
+    }
+    if let Some(step) = &node.multiple_of {
+        if !is_multiple(value, step) {
+            let words = format!("expected a multiple of {}", json::write(step));
+            report.issue(path, words);
+        }
+    }
+}
+
+/// Compares two numbers, exactly where both are integers.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    match (integer(a), integer(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        _ => float(a).total_cmp(&float(b)),
+    }
+}
+
+fn is_multiple(value: &Value, step: &Value) -> bool {
+    match (integer(value), integer(step)) {
+        (Some(value), Some(step)) if step != BigInt::ZERO => value % step == BigInt::ZERO,
+        _ => {
+            // 0.3 is a multiple of 0.1, although no binary fraction is either of them.
+            let parts = float(value) / float(step);
+            parts.is_finite() && (parts - parts.round()).abs() < 1e-9 * parts.abs().max(1.0)
+        }
+    }
+}
+
+fn integer(value: &Value) -> Option<BigInt> {
+    match value {
+        Value::Int(integer) => Some(BigInt::from(*integer)),
+        Value::BigInt(big) => Some(BigInt::clone(big)),
+        Value::Float(_) => match canonical(value) {
+            Value::Int(integer) => Some(BigInt::from(integer)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn float(value: &Value) -> f64 {
+    match value {
+        Value::Float(float) => *float,
+        // Texts of numbers are read as the float that is nearest.
+        other => json::write(other).parse().unwrap_or(f64::NAN),
+    }
+}
+
+fn has_equals(items: &[Value]) -> bool {
+    let mut sorted: Vec<Value> = items.iter().map(canonical).collect();
+    sorted.sort();
+    sorted
+        .windows(2)
+        .any(|pair| matches!(pair, [a, b] if a == b))
+}

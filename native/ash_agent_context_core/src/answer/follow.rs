@@ -1,0 +1,539 @@
+//! The value of an answer while it comes. Texts grow; everything else appears when it is complete, and nothing that was shown
+//! is taken back. What may still be read in another way is held until it ends.
+
+use rpds::ListSync;
+
+use crate::answer::answer_type::AnswerType;
+use crate::answer::builder::Builder;
+use crate::answer::issue::{MendKind, Report};
+use crate::answer::lexer::{Lexer, Sink};
+use crate::answer::node::{Kinds, Node, NodeId, Others};
+use crate::error::{index, Path};
+use crate::value::{Map, Value};
+
+/// A change of the value that is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shown {
+    /// The place.
+    pub path: Path,
+    /// What came there.
+    pub came: Came,
+}
+
+/// What came at a place.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Came {
+    /// More of a text, which is empty before the first of it.
+    Text(String),
+    /// A value: whole, or an empty list or object that grows.
+    Value(Value),
+}
+
+/// The node of a place: one of the schema, or anything at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Node(NodeId),
+    Any,
+    /// Nobody knows which field it will be.
+    Hidden,
+}
+
+#[derive(Debug, Clone)]
+struct Level {
+    rule: Rule,
+    is_list: bool,
+    count: usize,
+    key: Value,
+    /// The rule of the next value.
+    next: Rule,
+    /// Fields that came, by their positions in the node.
+    seen: u64,
+}
+
+/// Some of the text that is held.
+#[derive(Debug, Clone, Default)]
+struct Held {
+    pieces: ListSync<Box<str>>,
+    bytes: usize,
+}
+
+/// The state between two pieces of a stream. Copying it costs as much as the answer has levels.
+#[derive(Debug, Clone, Default)]
+pub struct Follow {
+    lexer: Lexer,
+    levels: Vec<Level>,
+    /// Levels within a value that is not shown, and the rule for it.
+    hidden: Option<(usize, Rule)>,
+    held: Option<Held>,
+    is_text: bool,
+    has_shown: bool,
+    is_meant: bool,
+    is_over: bool,
+}
+
+impl Follow {
+    /// Bytes that are read again when the value ends that they are part of.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.bytes)
+    }
+
+    /// Reads a piece of the text, and returns what came by it.
+    ///
+    /// # Complexity
+    /// O(n) in the piece, besides the levels of the answer and what was held until now.
+    #[must_use]
+    pub fn feed(&self, answer: &AnswerType, is_lenient: bool, piece: &str) -> (Self, Vec<Shown>) {
+        let mut next = self.clone();
+        if next.is_over {
+            return (next, Vec::new());
+        }
+        let mut lexer = std::mem::take(&mut next.lexer);
+        let mut following = Following {
+            answer,
+            is_lenient,
+            piece,
+            from: 0,
+            state: next,
+            shown: Vec::new(),
+        };
+        lexer.feed(piece, &mut following);
+        following.hold(piece.len());
+        let Following {
+            mut state, shown, ..
+        } = following;
+        state.lexer = lexer;
+        state.has_shown |= !shown.is_empty();
+        (state, shown)
+    }
+}
+
+/// The value that is shown after these changes, `None` before the first.
+#[must_use]
+pub fn put_together(shown: &[Shown]) -> Option<Value> {
+    let mut root = None;
+    for Shown { path, came } in shown {
+        put(&mut root, path, came);
+    }
+    root.map(Growing::value)
+}
+
+/// A value that grows at its end.
+enum Growing {
+    Text(String),
+    Whole(Value),
+    List(Vec<Growing>),
+    Object(Vec<(Value, Growing)>),
+}
+
+impl Growing {
+    fn of(came: &Came) -> Self {
+        match came {
+            Came::Text(text) => Self::Text(text.clone()),
+            Came::Value(Value::List(items)) if items.is_empty() => Self::List(Vec::new()),
+            Came::Value(Value::Map(map)) if map.is_empty() => Self::Object(Vec::new()),
+            Came::Value(value) => Self::Whole(value.clone()),
+        }
+    }
+
+    // As deep as an answer may be.
+    fn value(self) -> Value {
+        match self {
+            Self::Text(text) => Value::text(&text),
+            Self::Whole(value) => value,
+            Self::List(items) => Value::List(items.into_iter().map(Self::value).collect()),
+            Self::Object(entries) => {
+                let entry = |(key, value): (Value, Self)| (key, value.value());
+                Value::Map(Map::new(entries.into_iter().map(entry).collect()))
+            }
+        }
+    }
+}
+
+// Only the last element of a list and the last field of an object ever change.
+fn put(root: &mut Option<Growing>, path: &[Value], came: &Came) {
+    let Some(mut at) = root.as_mut() else {
+        *root = Some(Growing::of(came));
+        return;
+    };
+    for (depth, step) in path.iter().enumerate() {
+        let is_last = depth + 1 == path.len();
+        at = match at {
+            Growing::List(items) => {
+                if is_last && *step == index(items.len()) {
+                    items.push(Growing::of(came));
+                    return;
+                }
+                let Some(item) = items.last_mut() else { return };
+                item
+            }
+            Growing::Object(entries) => {
+                let is_open = entries.last().is_some_and(|(key, _)| key == step);
+                if is_last && !is_open {
+                    entries.push((step.clone(), Growing::of(came)));
+                    return;
+                }
+                let Some((_, value)) = entries.last_mut() else {
+                    return;
+                };
+                value
+            }
+            Growing::Text(_) | Growing::Whole(_) => return,
+        };
+    }
+    if let (Growing::Text(text), Came::Text(more)) = (at, came) {
+        text.push_str(more);
+    }
+}
+
+struct Following<'t> {
+    answer: &'t AnswerType,
+    is_lenient: bool,
+    piece: &'t str,
+    /// Where in the piece the text begins that is held.
+    from: usize,
+    state: Follow,
+    shown: Vec<Shown>,
+}
+
+impl Following<'_> {
+    fn path(&self) -> Path {
+        let step = |level: &Level| {
+            if level.is_list {
+                index(level.count)
+            } else {
+                level.key.clone()
+            }
+        };
+        self.state.levels.iter().map(step).collect()
+    }
+
+    fn show(&mut self, came: Came) {
+        if self.state.is_over {
+            return;
+        }
+        let path = self.path();
+        if let (
+            Came::Text(more),
+            Some(Shown {
+                path: last,
+                came: Came::Text(text),
+            }),
+        ) = (&came, self.shown.last_mut())
+        {
+            if *last == path {
+                text.push_str(more);
+                return;
+            }
+        }
+        self.shown.push(Shown { path, came });
+    }
+
+    fn hold(&mut self, to: usize) {
+        if let Some(held) = &mut self.state.held {
+            let text = self.piece.get(self.from..to).unwrap_or_default();
+            if !text.is_empty() {
+                held.pieces.push_front_mut(text.into());
+                held.bytes += text.len();
+            }
+        }
+        self.from = 0;
+    }
+
+    fn rule(&self) -> Rule {
+        self.state
+            .levels
+            .last()
+            .map_or(Rule::Node(0), |level| level.next)
+    }
+
+    /// The node of a value of this kind, if there is one alone.
+    fn resolve(&self, rule: Rule, kind: Kinds) -> Option<Rule> {
+        let mut id = match rule {
+            Rule::Any => return Some(Rule::Any),
+            Rule::Hidden => return None,
+            Rule::Node(id) => id,
+        };
+        loop {
+            let node = self.answer.nodes().get(id)?;
+            if node.kinds.is_some_and(|kinds| !kinds.has(kind)) {
+                return None;
+            }
+            let mut inner = node.in_place();
+            let Some(first) = inner.next() else {
+                return Some(Rule::Node(id));
+            };
+            let is_bare = node.properties.is_empty()
+                && node.items.is_none()
+                && node.first_items.is_empty()
+                && node.choices.is_none()
+                && node.others == Others::Allowed;
+            let groups = [&node.all_of, &node.any_of, &node.one_of];
+            if !is_bare || groups.iter().filter(|group| !group.is_empty()).count() > 1 {
+                return None;
+            }
+            let mut fitting = std::iter::once(first)
+                .chain(inner)
+                .filter(|id| self.may_be(*id, kind));
+            let only = fitting.next()?;
+            if fitting.next().is_some() {
+                return None;
+            }
+            id = only;
+        }
+    }
+
+    /// Tells whether a value of this kind may fit as it is.
+    fn may_be(&self, id: NodeId, kind: Kinds) -> bool {
+        let mut open = vec![id];
+        while let Some(node) = open.pop().and_then(|id| self.answer.nodes().get(id)) {
+            if node.kinds.is_some_and(|kinds| !kinds.has(kind)) {
+                return false;
+            }
+            let known = node.choices.as_ref();
+            if known.is_some_and(|known| !known.iter().any(|value| kind.has(Kinds::of(value)))) {
+                return false;
+            }
+            open.extend(&node.all_of);
+        }
+        true
+    }
+
+    fn node(&self, rule: Rule) -> Option<&Node> {
+        match rule {
+            Rule::Node(id) => self.answer.nodes().get(id),
+            _ => None,
+        }
+    }
+
+    /// Shows what was held, if it fits.
+    fn release(&mut self, rule: Rule) {
+        let Some(held) = self.state.held.take() else {
+            return;
+        };
+        let mut pieces: Vec<&str> = held.pieces.iter().map(|piece| &**piece).collect();
+        pieces.reverse();
+        let text = pieces.concat();
+        let Some(value) = read_value(self.answer, &text) else {
+            return;
+        };
+        let Rule::Node(id) = rule else { return };
+        let mut report = Report::default();
+        let path = self.path();
+        let fitted = self
+            .answer
+            .fit(id, &value, self.is_lenient, &path, &mut report);
+        if report.fits() && self.state.is_meant_at(&path) {
+            self.show(Came::Value(fitted.unwrap_or(value)));
+        }
+    }
+}
+
+/// A value alone, as the lexer reads it.
+fn read_value(answer: &AnswerType, text: &str) -> Option<Value> {
+    let mut builder = Builder::of_all(answer);
+    // A list around it, for the lexer looks for one.
+    let mut lexer = Lexer::default();
+    for part in ["[", text, "]"] {
+        lexer.feed(part, &mut builder);
+    }
+    match builder.found.pop()?.value {
+        Value::List(items) => items.into_vec().pop(),
+        _ => None,
+    }
+}
+
+impl Follow {
+    // A whole answer that fits is meant, whatever its fields are.
+    fn is_meant_at(&self, path: &Path) -> bool {
+        self.is_meant || path.is_empty()
+    }
+}
+
+impl Sink for Following<'_> {
+    fn begin(&mut self, kind: Kinds, at: usize) {
+        if let Some((depth, _)) = &mut self.state.hidden {
+            *depth += 1;
+            return;
+        }
+        if self.state.levels.is_empty() {
+            self.state.is_meant = self.answer.is_named("");
+        }
+        let rule = self.rule();
+        let resolved = self.resolve(rule, kind);
+        let grows = resolved.and_then(|rule| {
+            let is_choice = self
+                .node(rule)
+                .is_some_and(|node| node.choices.is_some() || node.format.is_some());
+            let is_open = kind == Kinds::OBJECT || kind == Kinds::ARRAY || kind == Kinds::STRING;
+            (is_open && !is_choice).then_some(rule)
+        });
+        let Some(rule) = grows else {
+            // A number of a place for anything is one as soon as it ends.
+            let is_held = rule != Rule::Hidden && rule != Rule::Any;
+            self.state.hidden = Some((1, rule));
+            self.state.held = is_held.then(Held::default);
+            self.from = at;
+            return;
+        };
+        if kind == Kinds::STRING {
+            self.state.is_text = true;
+            if self.state.is_meant {
+                self.show(Came::Text(String::new()));
+            }
+            return;
+        }
+        let is_list = kind == Kinds::ARRAY;
+        let empty = if is_list {
+            Value::List(Box::default())
+        } else {
+            Value::Map(Map::default())
+        };
+        if self.state.is_meant {
+            self.show(Came::Value(empty));
+        }
+        let mut level = Level {
+            rule,
+            is_list,
+            count: 0,
+            key: Value::Nil,
+            next: Rule::Any,
+            seen: 0,
+        };
+        if is_list {
+            level.next = self.element_rule(rule, 0);
+        }
+        self.state.levels.push(level);
+    }
+
+    fn open(&mut self, _is_list: bool) {}
+
+    fn key(&mut self, key: &str) {
+        if self.state.hidden.is_some() {
+            return;
+        }
+        let was_meant = self.state.is_meant;
+        self.state.is_meant |= self.state.levels.len() <= 2 && self.answer.is_named(key);
+        let Some(rule) = self.state.levels.last().map(|level| level.rule) else {
+            return;
+        };
+        let (next, place) = self.field_rule(rule, key);
+        let is_meant = self.state.is_meant;
+        if let Some(level) = self.state.levels.last_mut() {
+            level.key = Value::text(key);
+            let bit = place
+                .filter(|place| *place < 64)
+                .map_or(0, |place| 1_u64 << place);
+            let is_second = level.seen & bit != 0;
+            level.seen |= bit;
+            level.next = if is_second || !is_meant {
+                Rule::Hidden
+            } else {
+                next
+            };
+        }
+        // The lists and objects around the first field that tells that this is the answer.
+        if self.state.is_meant && !was_meant {
+            let levels = std::mem::take(&mut self.state.levels);
+            for level in levels {
+                let empty = if level.is_list {
+                    Value::List(Box::default())
+                } else {
+                    Value::Map(Map::default())
+                };
+                self.show(Came::Value(empty));
+                self.state.levels.push(level);
+            }
+        }
+    }
+
+    fn text(&mut self, part: &str) {
+        if self.state.hidden.is_none() && self.state.is_text && self.state.is_meant {
+            self.show(Came::Text(part.to_owned()));
+        }
+    }
+
+    fn scalar(&mut self, value: Value) {
+        // What is held is read again, as a whole.
+        if let Some((1, Rule::Any)) = self.state.hidden {
+            if self.state.is_meant {
+                self.show(Came::Value(value));
+            }
+        }
+    }
+
+    fn end(&mut self, at: usize) {
+        if let Some((depth, rule)) = self.state.hidden {
+            if depth > 1 {
+                self.state.hidden = Some((depth - 1, rule));
+                return;
+            }
+            self.hold(at);
+            self.state.hidden = None;
+            self.release(rule);
+        } else if self.state.is_text {
+            self.state.is_text = false;
+        } else {
+            self.state.levels.pop();
+        }
+        let Some((count, rule)) = self
+            .state
+            .levels
+            .last()
+            .map(|level| (level.count + 1, level.rule))
+        else {
+            self.state.is_over = self.state.has_shown || !self.shown.is_empty();
+            return;
+        };
+        let next = self.element_rule(rule, count);
+        if let Some(level) = self.state.levels.last_mut() {
+            if level.is_list {
+                level.next = next;
+                level.count = count;
+            }
+        }
+    }
+
+    fn mend(&mut self, _kind: MendKind) {}
+
+    fn abandon(&mut self) {
+        self.state.is_over = self.state.has_shown || !self.shown.is_empty();
+        self.state.levels.clear();
+        self.state.hidden = None;
+        self.state.held = None;
+        self.state.is_text = false;
+        self.state.is_meant = false;
+        self.from = 0;
+    }
+}
+
+impl Following<'_> {
+    fn element_rule(&self, rule: Rule, at: usize) -> Rule {
+        let item = self.node(rule).and_then(|node| node.item(at));
+        item.map_or(Rule::Any, Rule::Node)
+    }
+
+    /// The rule of a field, and its position among those of the node.
+    fn field_rule(&self, rule: Rule, key: &str) -> (Rule, Option<usize>) {
+        let Some(node) = self.node(rule) else {
+            return (Rule::Any, None);
+        };
+        if let Some(place) = node.places.get(key) {
+            let found = node.properties.get(*place);
+            return (
+                found.map_or(Rule::Hidden, |property| Rule::Node(property.node)),
+                Some(*place),
+            );
+        }
+        // It may be renamed.
+        if node.property_in_style(key).is_some() {
+            return (Rule::Hidden, None);
+        }
+        let rule = match node.others {
+            Others::Allowed => Rule::Any,
+            Others::Refused => Rule::Hidden,
+            Others::Of(id) => Rule::Node(id),
+        };
+        (rule, None)
+    }
+}

@@ -1,0 +1,14 @@
+//! Answers of a type: a schema, the text of a model read by it, and the value as far as a stream has come.
+
+pub mod answer_type;
+pub mod builder;
+pub mod check;
+pub mod fit;
+pub mod follow;
+pub mod formats;
+pub mod issue;
+pub mod lexer;
+pub mod node;
+pub mod reading;
+pub mod schema;
+pub mod subset;

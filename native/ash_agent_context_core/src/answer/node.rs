@@ -1,0 +1,216 @@
+//! A place of a compiled schema: the rules for the values that stand there.
+
+use std::collections::HashMap;
+
+use regex::Regex;
+
+use crate::answer::formats::Format;
+use crate::value::{Map, Value};
+
+/// The number of a node in its schema.
+pub(crate) type NodeId = usize;
+
+/// Kinds of JSON values, as a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kinds(u8);
+
+impl Kinds {
+    pub const NULL: Self = Self(1);
+    pub const BOOLEAN: Self = Self(2);
+    pub const INTEGER: Self = Self(4);
+    /// Every integer is a number.
+    pub const NUMBER: Self = Self(4 | 8);
+    pub const STRING: Self = Self(16);
+    pub const ARRAY: Self = Self(32);
+    pub const OBJECT: Self = Self(64);
+    pub const NONE: Self = Self(0);
+
+    const NAMED: [(&'static str, Self, &'static str); 7] = [
+        ("null", Self::NULL, "null"),
+        ("boolean", Self::BOOLEAN, "true or false"),
+        ("number", Self::NUMBER, "a number"),
+        ("integer", Self::INTEGER, "an integer"),
+        ("string", Self::STRING, "a string"),
+        ("array", Self::ARRAY, "a list"),
+        ("object", Self::OBJECT, "an object"),
+    ];
+
+    /// The kinds of a name in a schema.
+    pub fn named(name: &str) -> Option<Self> {
+        let found = Self::NAMED.iter().find(|(known, _, _)| *known == name);
+        found.map(|(_, kinds, _)| *kinds)
+    }
+
+    /// The kind of a value. A float without a fraction is an integer, as JSON does not tell them apart.
+    pub fn of(value: &Value) -> Self {
+        match value {
+            Value::Nil => Self::NULL,
+            Value::Bool(_) => Self::BOOLEAN,
+            Value::Int(_) | Value::BigInt(_) => Self::INTEGER,
+            Value::Float(float) if float.fract() == 0.0 => Self::INTEGER,
+            Value::Float(_) => Self(8),
+            Value::List(_) | Value::Tuple(_) => Self::ARRAY,
+            Value::Map(_) => Self::OBJECT,
+            Value::Binary(_) | Value::Atom(_) => Self::STRING,
+        }
+    }
+
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Words for a model.
+    pub fn words(self) -> String {
+        let mut rest = self;
+        let mut words = Vec::new();
+        for (_, kinds, word) in Self::NAMED {
+            if kinds.0 & rest.0 == kinds.0 {
+                words.push(word);
+                rest = Self(rest.0 & !kinds.0);
+            }
+        }
+        if words.is_empty() {
+            words.push("a number");
+        }
+        words.join(" or ")
+    }
+}
+
+/// Properties that an object may have besides those that its schema names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Others {
+    Allowed,
+    Refused,
+    Of(NodeId),
+}
+
+/// A named property.
+#[derive(Debug)]
+pub(crate) struct Property {
+    pub name: Box<str>,
+    pub node: NodeId,
+    pub is_required: bool,
+}
+
+/// How long a text, a list or an object may be.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Lengths {
+    pub least: Option<usize>,
+    pub most: Option<usize>,
+}
+
+/// The rules of a place.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub kinds: Option<Kinds>,
+    pub choices: Option<Box<[Value]>>,
+    pub properties: Vec<Property>,
+    /// The positions of properties by their names.
+    pub places: HashMap<Box<str>, usize>,
+    /// The positions of properties by their names without case and separators; `None` where several share one.
+    pub styles: HashMap<Box<str>, Option<usize>>,
+    /// Required names that have no schema of their own.
+    pub unnamed: Vec<Box<str>>,
+    pub others: Others,
+    pub items: Option<NodeId>,
+    pub first_items: Vec<NodeId>,
+    pub all_of: Vec<NodeId>,
+    pub any_of: Vec<NodeId>,
+    pub one_of: Vec<NodeId>,
+    pub text: Lengths,
+    pub list: Lengths,
+    pub object: Lengths,
+    pub is_unique: bool,
+    pub pattern: Option<(Box<str>, Regex)>,
+    pub format: Option<Format>,
+    pub minimum: Option<Value>,
+    pub maximum: Option<Value>,
+    pub above: Option<Value>,
+    pub below: Option<Value>,
+    pub multiple_of: Option<Value>,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            kinds: None,
+            choices: None,
+            properties: Vec::new(),
+            places: HashMap::new(),
+            styles: HashMap::new(),
+            unnamed: Vec::new(),
+            others: Others::Allowed,
+            items: None,
+            first_items: Vec::new(),
+            all_of: Vec::new(),
+            any_of: Vec::new(),
+            one_of: Vec::new(),
+            text: Lengths::default(),
+            list: Lengths::default(),
+            object: Lengths::default(),
+            is_unique: false,
+            pattern: None,
+            format: None,
+            minimum: None,
+            maximum: None,
+            above: None,
+            below: None,
+            multiple_of: None,
+        }
+    }
+}
+
+impl Node {
+    /// The property of a name.
+    pub fn property(&self, name: &str) -> Option<&Property> {
+        self.places
+            .get(name)
+            .and_then(|at| self.properties.get(*at))
+    }
+
+    /// The property whose name differs from this one in style alone.
+    pub fn property_in_style(&self, name: &str) -> Option<&Property> {
+        let at = self.styles.get(&*without_style(name)).copied().flatten()?;
+        self.properties.get(at)
+    }
+
+    /// The schemas that hold for the same value.
+    pub fn in_place(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let all = self.all_of.iter().chain(&self.any_of).chain(&self.one_of);
+        all.copied()
+    }
+
+    /// The schema of the element at a position.
+    pub fn item(&self, at: usize) -> Option<NodeId> {
+        self.first_items.get(at).copied().or(self.items)
+    }
+}
+
+/// A word without case and separators.
+pub(crate) fn without_style(word: &str) -> String {
+    word.chars()
+        .filter(|letter| !matches!(letter, '_' | '-' | ' ' | '.'))
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// A value in which numbers that are equal in JSON are equal.
+pub(crate) fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Float(float) if float.fract() == 0.0 && float.abs() < 9.2e18 =>
+        {
+            #[allow(clippy::cast_possible_truncation)]
+            Value::Int(*float as i64)
+        }
+        Value::List(items) => Value::List(items.iter().map(canonical).collect()),
+        Value::Map(map) => {
+            let entry = |(key, value): &(Value, Value)| (key.clone(), canonical(value));
+            Value::Map(Map::new(map.iter().map(entry).collect()))
+        }
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,385 @@
+//! JSON Schema, compiled into nodes. Each keyword is either understood or an error: none is ignored.
+
+use std::collections::HashMap;
+
+use num_bigint::BigInt;
+use regex::RegexBuilder;
+
+use crate::answer::formats::Format;
+use crate::answer::node::{without_style, Kinds, Lengths, Node, NodeId, Others, Property};
+use crate::error::{index, Error, Path};
+use crate::value::{json, Map, Value};
+
+/// Nodes that a schema may have.
+const MOST_NODES: usize = 10_000;
+
+/// Schemas that may hold for one value, each inside of the other: reading recurses with them.
+const MOST_IN_PLACE: usize = 8;
+
+/// Bytes of a compiled pattern.
+const PATTERN_BYTES: usize = 1 << 20;
+
+/// Keywords that say nothing of which values fit.
+const ANNOTATIONS: [&str; 14] = [
+    "$schema",
+    "$id",
+    "$comment",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "example",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "propertyOrdering",
+];
+
+/// Returns a schema as JSON has it: atoms and texts are the same there.
+pub(crate) fn read(schema: &Value) -> Result<Value, Error> {
+    json::read(json::write(schema).as_bytes(), crate::value::MAX_DEPTH)
+}
+
+/// Compiles a schema. The first node is that of the whole answer.
+pub(crate) fn compile(schema: &Value) -> Result<Vec<Node>, Error> {
+    let mut compiler = Compiler {
+        root: schema,
+        ids: HashMap::new(),
+        open: Vec::new(),
+        nodes: Vec::new(),
+    };
+    compiler.child(Path::new(), schema)?;
+    while let Some((id, path, schema)) = compiler.open.pop() {
+        let node = compiler.node(&path, schema)?;
+        if let Some(place) = compiler.nodes.get_mut(id) {
+            *place = node;
+        }
+    }
+    check_in_place(&compiler.nodes)?;
+    Ok(compiler.nodes)
+}
+
+struct Compiler<'s> {
+    root: &'s Value,
+    ids: HashMap<String, NodeId>,
+    open: Vec<(NodeId, Path, &'s Value)>,
+    nodes: Vec<Node>,
+}
+
+impl<'s> Compiler<'s> {
+    /// The node of a schema at a path, which is compiled later.
+    fn child(&mut self, path: Path, schema: &'s Value) -> Result<NodeId, Error> {
+        let key = json::write(&Value::List(path.clone().into()));
+        if let Some(id) = self.ids.get(&key) {
+            return Ok(*id);
+        }
+        let id = self.nodes.len();
+        if id >= MOST_NODES {
+            return Err(Error::invalid(
+                path,
+                format!("a schema of at most {MOST_NODES} places"),
+            ));
+        }
+        self.nodes.push(Node::default());
+        self.ids.insert(key, id);
+        self.open.push((id, path, schema));
+        Ok(id)
+    }
+
+    fn children(&mut self, path: &Path, schemas: &'s Value) -> Result<Vec<NodeId>, Error> {
+        let Value::List(schemas) = schemas else {
+            return Err(Error::invalid(path.clone(), "a list of schemas"));
+        };
+        if schemas.is_empty() {
+            return Err(Error::invalid(path.clone(), "at least one schema"));
+        }
+        let numbered = schemas.iter().enumerate();
+        numbered
+            .map(|(at, schema)| self.child(step(path, index(at)), schema))
+            .collect()
+    }
+
+    fn node(&mut self, path: &Path, schema: &'s Value) -> Result<Node, Error> {
+        let mut node = Node::default();
+        let map = match schema {
+            Value::Bool(true) => return Ok(node),
+            Value::Bool(false) => {
+                node.kinds = Some(Kinds::NONE);
+                return Ok(node);
+            }
+            Value::Map(map) => map,
+            _ => return Err(Error::invalid(path.clone(), "a schema as an object")),
+        };
+        for (key, value) in map.iter() {
+            let name = key.as_str().unwrap_or_default();
+            let here = step(path, key.clone());
+            self.keyword(&mut node, name, value, &here)?;
+        }
+        require(&mut node, map, path)?;
+        Ok(node)
+    }
+
+    fn keyword(
+        &mut self,
+        node: &mut Node,
+        name: &str,
+        value: &'s Value,
+        here: &Path,
+    ) -> Result<(), Error> {
+        match name {
+            "type" => node.kinds = Some(kinds(value, here)?),
+            "enum" => narrow(node, list(value, here)?),
+            "const" => narrow(node, std::slice::from_ref(value)),
+            "properties" => self.properties(node, value, here)?,
+            "required" => {} // needs the properties
+            "additionalProperties" => {
+                node.others = match value {
+                    Value::Bool(true) => Others::Allowed,
+                    Value::Bool(false) => Others::Refused,
+                    schema => Others::Of(self.child(here.clone(), schema)?),
+                }
+            }
+            "items" => node.items = Some(self.child(here.clone(), value)?),
+            "prefixItems" => node.first_items = self.children(here, value)?,
+            "allOf" => node.all_of.extend(self.children(here, value)?),
+            "anyOf" => node.any_of = self.children(here, value)?,
+            "oneOf" => node.one_of = self.children(here, value)?,
+            "$ref" => {
+                let (path, schema) = self.find(value, here)?;
+                let id = self.child(path, schema)?;
+                node.all_of.push(id);
+            }
+            "minLength" => node.text.least = Some(count(value, here)?),
+            "maxLength" => node.text.most = Some(count(value, here)?),
+            "minItems" => node.list.least = Some(count(value, here)?),
+            "maxItems" => node.list.most = Some(count(value, here)?),
+            "minProperties" => node.object.least = Some(count(value, here)?),
+            "maxProperties" => node.object.most = Some(count(value, here)?),
+            "uniqueItems" => {
+                let Value::Bool(is_unique) = value else {
+                    return Err(Error::invalid(here.clone(), "true or false"));
+                };
+                node.is_unique = *is_unique;
+            }
+            "pattern" => node.pattern = Some(pattern(value, here)?),
+            "format" => {
+                let known = value.as_str().and_then(Format::named);
+                let expected = "a format that can be checked: date, date-time, time, duration, uuid, email, uri, ipv4 or ipv6";
+                node.format = Some(known.ok_or_else(|| Error::invalid(here.clone(), expected))?);
+            }
+            "minimum" => node.minimum = Some(number(value, here)?),
+            "maximum" => node.maximum = Some(number(value, here)?),
+            "exclusiveMinimum" => node.above = Some(number(value, here)?),
+            "exclusiveMaximum" => node.below = Some(number(value, here)?),
+            "multipleOf" => {
+                let step = number(value, here)?;
+                if matches!(&step, Value::Int(..=0))
+                    || matches!(&step, Value::Float(f) if *f <= 0.0)
+                {
+                    return Err(Error::invalid(here.clone(), "a number above 0"));
+                }
+                node.multiple_of = Some(step);
+            }
+            known if ANNOTATIONS.contains(&known) => {}
+            _ => {
+                return Err(Error::invalid(
+                    here.clone(),
+                    "a keyword of JSON Schema that can be checked, not this one",
+                ))
+            }
+        }
+        Ok(())
+    }
+
+    fn properties(&mut self, node: &mut Node, value: &'s Value, here: &Path) -> Result<(), Error> {
+        let Value::Map(map) = value else {
+            return Err(Error::invalid(here.clone(), "an object of schemas"));
+        };
+        for (key, schema) in map.iter() {
+            let name = key.as_str().unwrap_or_default();
+            let id = self.child(step(here, key.clone()), schema)?;
+            let at = node.properties.len();
+            node.properties.push(Property {
+                name: name.into(),
+                node: id,
+                is_required: false,
+            });
+            node.places.insert(name.into(), at);
+            let style = without_style(name).into_boxed_str();
+            let several = node.styles.contains_key(&style);
+            node.styles.insert(style, (!several).then_some(at));
+        }
+        Ok(())
+    }
+
+    /// The schema that a reference points to.
+    fn find(&self, reference: &Value, here: &Path) -> Result<(Path, &'s Value), Error> {
+        let wrong = || {
+            Error::invalid(
+                here.clone(),
+                "a reference into the same schema, such as #/$defs/item",
+            )
+        };
+        let rest = reference
+            .as_str()
+            .and_then(|text| text.strip_prefix('#'))
+            .ok_or_else(wrong)?;
+        let (mut path, mut found) = (Path::new(), self.root);
+        for step in rest.split('/').skip(1) {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let (key, next) = match found {
+                Value::Map(map) => {
+                    let key = Value::text(&step);
+                    let next = map.get(&key);
+                    (key, next)
+                }
+                Value::List(items) => {
+                    let at: usize = step.parse().map_err(|_| wrong())?;
+                    (index(at), items.get(at))
+                }
+                _ => return Err(wrong()),
+            };
+            found = next.ok_or_else(wrong)?;
+            path.push(key);
+        }
+        let is_pointer = rest.is_empty() || rest.starts_with('/');
+        if is_pointer {
+            Ok((path, found))
+        } else {
+            Err(wrong())
+        }
+    }
+}
+
+fn step(path: &Path, step: Value) -> Path {
+    let mut path = path.clone();
+    path.push(step);
+    path
+}
+
+/// Marks the properties that must be there.
+fn require(node: &mut Node, map: &Map, path: &Path) -> Result<(), Error> {
+    let Some(names) = map.get(&Value::text("required")) else {
+        return Ok(());
+    };
+    let here = step(path, Value::text("required"));
+    for name in list(names, &here)? {
+        let Some(name) = name.as_str() else {
+            return Err(Error::invalid(here, "names of properties"));
+        };
+        let at = node.places.get(name).copied();
+        match at.and_then(|at| node.properties.get_mut(at)) {
+            Some(property) => property.is_required = true,
+            None => node.unnamed.push(name.into()),
+        }
+    }
+    Ok(())
+}
+
+/// A schema must not lead back to itself without a level of the answer in between.
+fn check_in_place(nodes: &[Node]) -> Result<(), Error> {
+    let mut heights = vec![0_usize; nodes.len()];
+    for _ in 0..=MOST_IN_PLACE {
+        let mut grows = false;
+        for (id, node) in nodes.iter().enumerate() {
+            let below = node
+                .in_place()
+                .map(|id| heights.get(id).map_or(0, |of| of + 1));
+            let height = below.max().unwrap_or(0);
+            if let Some(known) = heights.get_mut(id) {
+                grows |= *known != height;
+                *known = height;
+            }
+        }
+        if !grows {
+            return Ok(());
+        }
+    }
+    Err(Error::invalid(
+        Path::new(),
+        format!(
+            "at most {MOST_IN_PLACE} schemas for one value, none of which leads back to itself"
+        ),
+    ))
+}
+
+fn kinds(value: &Value, here: &Path) -> Result<Kinds, Error> {
+    let wrong = || {
+        Error::invalid(
+            here.clone(),
+            "string, number, integer, boolean, object, array or null, or a list of these",
+        )
+    };
+    let one = |value: &Value| value.as_str().and_then(Kinds::named).ok_or_else(wrong);
+    match value {
+        Value::List(names) => names
+            .iter()
+            .try_fold(Kinds::NONE, |all, name| Ok(all.with(one(name)?))),
+        name => one(name),
+    }
+}
+
+/// With `enum` and `const`, a value has to be in both.
+fn narrow(node: &mut Node, values: &[Value]) {
+    let values = values.iter();
+    node.choices = Some(match &node.choices {
+        None => values.cloned().collect(),
+        Some(known) => values
+            .filter(|value| known.contains(value))
+            .cloned()
+            .collect(),
+    });
+}
+
+fn list<'v>(value: &'v Value, here: &Path) -> Result<&'v [Value], Error> {
+    match value {
+        Value::List(items) => Ok(items),
+        _ => Err(Error::invalid(here.clone(), "a list")),
+    }
+}
+
+fn count(value: &Value, here: &Path) -> Result<usize, Error> {
+    let whole = match value {
+        Value::Int(count) => usize::try_from(*count).ok(),
+        Value::Float(float) if float.fract() == 0.0 && (0.0..1.0e15).contains(float) =>
+        {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            Some(*float as usize)
+        }
+        _ => None,
+    };
+    whole.ok_or_else(|| Error::invalid(here.clone(), "a number of at least 0"))
+}
+
+fn number(value: &Value, here: &Path) -> Result<Value, Error> {
+    match value {
+        Value::Int(_) | Value::Float(_) => Ok(value.clone()),
+        Value::BigInt(big) => Ok(Value::BigInt(Box::new(BigInt::clone(big)))),
+        _ => Err(Error::invalid(here.clone(), "a number")),
+    }
+}
+
+fn pattern(value: &Value, here: &Path) -> Result<(Box<str>, regex::Regex), Error> {
+    let wrong = || Error::invalid(here.clone(), "a regular expression without look-around");
+    let text = value.as_str().ok_or_else(wrong)?;
+    let built = RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
+    Ok((text.into(), built.map_err(|_| wrong())?))
+}
+
+/// Lengths are compared everywhere in the same way.
+impl Lengths {
+    /// Words for what is wrong with a length.
+    pub fn explain(self, length: usize, noun: &str) -> Option<String> {
+        match self {
+            Self {
+                least: Some(least), ..
+            } if length < least => Some(format!("expected at least {least} {noun}, got {length}")),
+            Self {
+                most: Some(most), ..
+            } if length > most => Some(format!("expected at most {most} {noun}, got {length}")),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The part of JSON Schema that a provider takes, and a schema narrowed to it. Bounds that it does not take become words of the
+//! description, and are checked here when the answer comes. What changes the shape of answers is an error.
+
+use crate::error::{index, Error, Path};
+use crate::value::{json, Map, Value};
+
+/// What a provider takes.
+#[derive(Debug)]
+pub(crate) struct Subset {
+    /// Bounds of values.
+    pub bounds: &'static [&'static str],
+    /// Formats of texts.
+    pub formats: &'static [&'static str],
+    /// Keywords that not everybody takes, of [`SHAPES`].
+    pub shapes: &'static [&'static str],
+    /// Objects have the fields that are named, and no others.
+    pub is_closed: bool,
+    /// Each field has to be there: what may be left out is `null`.
+    pub needs_all: bool,
+    /// A schema may contain itself.
+    pub may_recur: bool,
+}
+
+/// Takes everything.
+pub(crate) const WHOLE: Subset = Subset {
+    bounds: &BOUNDS,
+    formats: &FORMATS,
+    shapes: &SHAPES,
+    is_closed: false,
+    needs_all: false,
+    may_recur: true,
+};
+
+pub(crate) const BOUNDS: [&str; 13] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+];
+
+pub(crate) const FORMATS: [&str; 8] = [
+    "date",
+    "date-time",
+    "time",
+    "uuid",
+    "email",
+    "uri",
+    "ipv4",
+    "ipv6",
+];
+
+const SHAPES: [&str; 4] = ["oneOf", "allOf", "prefixItems", "const"];
+
+/// Narrows a schema.
+///
+/// # Errors
+/// [`Error::Invalid`] with the path of what the provider does not take.
+pub(crate) fn narrow(schema: &Value, is_recursive: bool, subset: &Subset) -> Result<Value, Error> {
+    if is_recursive && !subset.may_recur {
+        return Err(Error::invalid(
+            Path::new(),
+            "a schema that does not contain itself",
+        ));
+    }
+    Narrowing {
+        subset,
+        path: Path::new(),
+    }
+    .schema(schema)
+}
+
+struct Narrowing<'s> {
+    subset: &'s Subset,
+    path: Path,
+}
+
+impl Narrowing<'_> {
+    fn refuse<T>(&self, expected: &'static str) -> Result<T, Error> {
+        Err(Error::invalid(self.path.clone(), expected))
+    }
+
+    fn inside<T>(
+        &mut self,
+        step: Value,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.path.push(step);
+        let done = work(self)?;
+        self.path.pop();
+        Ok(done)
+    }
+
+    // As deep as a value may be.
+    fn schema(&mut self, schema: &Value) -> Result<Value, Error> {
+        let Value::Map(map) = schema else {
+            return if self.subset.is_closed {
+                self.refuse("a schema that says what its values are")
+            } else {
+                Ok(schema.clone())
+            };
+        };
+        if let Some(reference) = map.get(&Value::text("$ref")) {
+            let only = (Value::text("$ref"), reference.clone());
+            let defs = map.get(&Value::text("$defs"));
+            let defs = defs.map(|defs| self.inside(Value::text("$defs"), |all| all.schemas(defs)));
+            let mut entries = vec![only];
+            entries.extend(defs.transpose()?.map(|defs| (Value::text("$defs"), defs)));
+            return Ok(Value::Map(Map::new(entries)));
+        }
+        let (mut entries, mut words) = (Vec::new(), Vec::new());
+        for (key, value) in map.iter() {
+            let name = key.as_str().unwrap_or_default();
+            self.inside(key.clone(), |inside| {
+                inside.keyword(name, value, &mut entries, &mut words)
+            })?;
+        }
+        self.close(map, &mut entries)?;
+        describe(&mut entries, &words);
+        Ok(Value::Map(Map::new(entries)))
+    }
+
+    fn keyword(
+        &mut self,
+        name: &str,
+        value: &Value,
+        entries: &mut Vec<(Value, Value)>,
+        words: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let subset = self.subset;
+        let mut put = |name: &str, value| entries.push((Value::text(name), value));
+        match name {
+            "type" | "enum" | "required" | "title" | "description" => put(name, value.clone()),
+            "properties" | "$defs" | "definitions" => put(name, self.schemas(value)?),
+            "items" => put(name, self.schema(value)?),
+            "anyOf" => put(name, self.list(value)?),
+            "oneOf" if subset.shapes.contains(&name) => put(name, self.list(value)?),
+            // Several may fit then, which is found when the answer comes.
+            "oneOf" => put("anyOf", self.list(value)?),
+            "const" if !subset.shapes.contains(&name) => {
+                put("enum", Value::List(Box::new([value.clone()])));
+            }
+            "const" => put(name, value.clone()),
+            "allOf" | "prefixItems" if subset.shapes.contains(&name) => {
+                put(name, self.list(value)?);
+            }
+            "allOf" | "prefixItems" => return self.refuse("a schema without this keyword"),
+            "additionalProperties" => match value {
+                Value::Bool(false) => put(name, value.clone()),
+                _ if subset.is_closed => return self.refuse("objects whose fields are all named"),
+                Value::Bool(_) => put(name, value.clone()),
+                schema => put(name, self.schema(schema)?),
+            },
+            "format" => {
+                let is_known = value
+                    .as_str()
+                    .is_some_and(|of| subset.formats.contains(&of));
+                if is_known {
+                    put(name, value.clone());
+                } else {
+                    words.push(format!("format: {}", json::write(value)));
+                }
+            }
+            bound if BOUNDS.contains(&bound) => {
+                if subset.bounds.contains(&bound) {
+                    put(name, value.clone());
+                } else {
+                    words.push(format!("{bound}: {}", json::write(value)));
+                }
+            }
+            // Names and examples are for people.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn schemas(&mut self, schemas: &Value) -> Result<Value, Error> {
+        let Value::Map(map) = schemas else {
+            return Ok(schemas.clone());
+        };
+        let entries = map.iter().map(|(key, schema)| {
+            let schema = self.inside(key.clone(), |inside| inside.schema(schema))?;
+            Ok((key.clone(), schema))
+        });
+        Ok(Value::Map(Map::new(entries.collect::<Result<_, Error>>()?)))
+    }
+
+    fn list(&mut self, schemas: &Value) -> Result<Value, Error> {
+        let Value::List(items) = schemas else {
+            return Ok(schemas.clone());
+        };
+        let items = items.iter().enumerate();
+        let items =
+            items.map(|(at, schema)| self.inside(index(at), |inside| inside.schema(schema)));
+        Ok(Value::List(items.collect::<Result<_, _>>()?))
+    }
+
+    /// Says that objects have no other fields, and that each field has to be there.
+    fn close(&self, map: &Map, entries: &mut Vec<(Value, Value)>) -> Result<(), Error> {
+        let kind = map.get(&Value::text("type"));
+        let is_object = kind.is_some_and(|kind| match kind {
+            Value::List(kinds) => kinds.iter().any(|kind| kind.as_str() == Some("object")),
+            kind => kind.as_str() == Some("object"),
+        });
+        if !is_object || !self.subset.is_closed {
+            return Ok(());
+        }
+        let Some(Value::Map(properties)) = map.get(&Value::text("properties")) else {
+            return self.refuse("objects whose fields are all named");
+        };
+        entries.push((Value::text("additionalProperties"), Value::Bool(false)));
+        if !self.subset.needs_all {
+            return Ok(());
+        }
+        let required = match map.get(&Value::text("required")) {
+            Some(Value::List(names)) => &**names,
+            _ => &[],
+        };
+        for (key, value) in entries.iter_mut() {
+            let Value::Map(narrowed) = &*value else {
+                continue;
+            };
+            if key.as_str() != Some("properties") {
+                continue;
+            }
+            let field = |(name, schema): &(Value, Value)| {
+                let is_required = required.contains(name);
+                (
+                    name.clone(),
+                    if is_required {
+                        schema.clone()
+                    } else {
+                        nullable(schema)
+                    },
+                )
+            };
+            *value = Value::Map(Map::new(narrowed.iter().map(field).collect()));
+        }
+        let names = properties.iter().map(|(name, _)| name.clone()).collect();
+        entries.push((Value::text("required"), Value::List(names)));
+        Ok(())
+    }
+}
+
+fn nullable(schema: &Value) -> Value {
+    let null = Map::new(vec![(Value::text("type"), Value::text("null"))]);
+    let either = Value::List(Box::new([schema.clone(), Value::Map(null)]));
+    Value::Map(Map::new(vec![(Value::text("anyOf"), either)]))
+}
+
+/// Adds what is left of bounds to the description.
+fn describe(entries: &mut Vec<(Value, Value)>, words: &[String]) {
+    if words.is_empty() {
+        return;
+    }
+    let words = format!("{{{}}}", words.join(", "));
+    let key = Value::text("description");
+    let known = entries.iter_mut().find(|(name, _)| *name == key);
+    match known {
+        Some((_, text)) => {
+            let before = text.as_str().unwrap_or_default();
+            *text = Value::text(&format!("{before}\n\n{words}"));
+        }
+        None => entries.push((key, Value::text(&words))),
+    }
+}

@@ -1,0 +1,38 @@
+//! The fields of a request that hold its answer to a schema.
+
+use crate::answer::answer_type::AnswerType;
+use crate::answer::subset::narrow;
+use crate::error::{Error, Path};
+use crate::log::provider::Provider;
+use crate::provider::room;
+use crate::value::Value;
+
+/// The fields of a request that hold its answer to a type, as JSON data.
+///
+/// # Errors
+/// [`Error::Invalid`] that says why it has to be asked for in another way: the provider does not take the schema, or, unless it
+/// is `forced`, the model is not known to hold its answers to one.
+pub fn constrain(
+    answer: &AnswerType,
+    provider: Provider,
+    model: &str,
+    name: &str,
+    beside_tools: bool,
+    forced: bool,
+) -> Result<Value, Error> {
+    let room = room(provider);
+    let other = "a provider that holds answers to a schema";
+    let subset = room
+        .subset()
+        .ok_or_else(|| Error::invalid(Path::new(), other))?;
+    if !forced && !room.constrains(model, beside_tools) {
+        let expected = if beside_tools {
+            "a model that is known to hold its answers to a schema beside tools"
+        } else {
+            "a model that is known to hold its answers to a schema"
+        };
+        return Err(Error::invalid(Path::new(), expected));
+    }
+    let schema = narrow(answer.schema(), answer.is_recursive(), subset)?;
+    Ok(room.constraint(name, schema))
+}

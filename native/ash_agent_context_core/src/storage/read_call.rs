@@ -1,0 +1,235 @@
+//! Reads stored tool calls: what was asked, what was decided, and what came back.
+
+use std::collections::HashSet;
+
+use crate::error::{index, Error};
+use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::decision::Decision;
+use crate::log::exchange::Exchange;
+use crate::log::kind::CallKind;
+use crate::log::message::{Outcome, Output, Status};
+use crate::log::part::Place;
+use crate::storage::keys;
+use crate::storage::node::{DocumentFields, Node};
+use crate::storage::read_content::read_parts;
+use crate::storage::take::{
+    at, fields, read_name, rest, take_given_time, take_map, take_name, take_term, take_time, wrong,
+    NIL,
+};
+use crate::storage::trust::{Approvals, Trust};
+use crate::storage::untagged;
+use crate::value::fields::utf8;
+use crate::value::Value;
+
+pub(crate) fn read_calls(
+    nodes: Vec<Node<'_>>,
+    trust: Trust,
+) -> Result<(Box<[ToolCall]>, Exchange), Error> {
+    let mut calls = Vec::with_capacity(nodes.len());
+    let mut exchange = Exchange::new(nodes.len());
+    for (position, node) in nodes.into_iter().enumerate() {
+        let (call, state) =
+            read_call(node, trust).map_err(|error| error.within(index(position)))?;
+        match state.decision {
+            Some(decision) => exchange.decide(position, decision),
+            None => exchange.ask(position, state.asked),
+        }
+        if let Some(outcome) = state.outcome {
+            exchange.fill(position, outcome);
+        }
+        calls.push(call);
+    }
+    if calls.len() > 1 {
+        let mut seen = HashSet::with_capacity(calls.len());
+        let twice = calls.iter().position(|call| !seen.insert(&*call.id));
+        if let Some(position) = twice {
+            let path = vec![index(position), Value::text(keys::ID)];
+            return Err(Error::invalid(path, "ids that differ within a message"));
+        }
+    }
+    Ok((calls.into_boxed_slice(), exchange))
+}
+
+/// Where a call stands.
+struct ReadingState {
+    decision: Option<Decision>,
+    asked: Option<Value>,
+    outcome: Option<Outcome>,
+}
+
+fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, ReadingState), Error> {
+    let mut fields = fields(node, "a tool call")?;
+    let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
+    let kind = match fields.take_given(keys::KIND) {
+        None => CallKind::Function,
+        Some(kind) => kind
+            .as_str()
+            .and_then(CallKind::from_name)
+            .ok_or_else(|| wrong(keys::KIND, "the kind of a tool call"))?,
+    };
+    let name = fields.take(keys::NAME).unwrap_or(NIL).into_value();
+    let name = match at(keys::NAME, untagged::untag_key(name))? {
+        Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
+        Value::Atom(name) => Ok(Name::Atom(name)),
+        other => utf8(other).map(Name::Text),
+    };
+    let name = name.map_err(|_| wrong(keys::NAME, "the name of a tool"))?;
+    let arguments = read_arguments(kind, &mut fields, trust)?;
+    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
+    let extra = take_map(&mut fields, keys::EXTRA, trust)?;
+    let state = read_state(&mut fields, trust)?;
+    let call = ToolCall {
+        id,
+        kind,
+        name,
+        arguments,
+        provider_metadata,
+        extra,
+        unknown: rest(fields)?,
+        aliases: crate::log::alias::Aliases::default(),
+    };
+    Ok((call, state))
+}
+
+fn read_arguments(
+    kind: CallKind,
+    fields: &mut DocumentFields<'_>,
+    trust: Trust,
+) -> Result<Arguments, Error> {
+    let node = fields.take(keys::ARGUMENTS).unwrap_or(NIL);
+    let value = at(keys::ARGUMENTS, node.into_term(trust.structs))?;
+    if !matches!(value, Value::Map(_) | Value::Binary(_)) {
+        return Err(wrong(keys::ARGUMENTS, "a map or text"));
+    }
+    if kind == CallKind::Custom && !matches!(value, Value::Binary(_)) {
+        return Err(wrong(keys::ARGUMENTS, "text"));
+    }
+    let Some(json) = fields.take_given(keys::ARGUMENTS_JSON) else {
+        return Ok(Arguments { value, json: None });
+    };
+    // A provider gets this text as it is, the tool gets the value: the two must not differ.
+    let json = at(
+        keys::ARGUMENTS_JSON,
+        untagged::untag_text(json.into_value()),
+    )?;
+    let arguments = match json {
+        Value::Binary(text) => Some(Arguments::from_json(text)),
+        _ => None,
+    };
+    arguments
+        .filter(|read| read.json.is_some() && read.value == value)
+        .ok_or_else(|| wrong(keys::ARGUMENTS_JSON, "the arguments as JSON text"))
+}
+
+fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<ReadingState, Error> {
+    let status = fields.take(keys::STATUS);
+    let status = status.as_ref().and_then(Node::as_str).unwrap_or_default();
+    let ended = Status::from_name(status);
+    let is_open = status == "pending" || status == "approved";
+    if ended.is_none() && !is_open {
+        let expected = "\"pending\", \"approved\", \"denied\", \"ok\", \"error\", \"interrupted\" or \"cancelled\"";
+        return Err(wrong(keys::STATUS, expected));
+    }
+    let decision = fields
+        .take_given(keys::DECISION)
+        .map(|decision| read_decision(decision, trust));
+    let decision = at(keys::DECISION, decision.transpose())?;
+    let asked = take_seen(fields, keys::ASKED, trust)?;
+    let fits = match (&decision, ended) {
+        (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
+        (Some(_), None) => status == "approved",
+        (Some(_), Some(status)) => status != Status::Denied,
+        (None, _) => status != "approved" && status != "denied",
+    };
+    if !fits {
+        return Err(wrong(
+            keys::DECISION,
+            "the decision that the status tells of",
+        ));
+    }
+    let (decision, asked, ended) = match trust.approvals {
+        Approvals::Keep => (decision, asked, ended),
+        Approvals::Drop => (None, None, ended.map(settle_undecided)),
+    };
+    let outcome = match (ended, fields.take_given(keys::RESULT)) {
+        (None, None) => None,
+        (Some(status), Some(result)) => Some(at(keys::RESULT, read_result(status, result, trust))?),
+        (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
+        (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
+    };
+    Ok(ReadingState {
+        decision,
+        asked,
+        outcome,
+    })
+}
+
+/// How a call ended for whom no decision counts: a denial filled its slot, which stays filled.
+fn settle_undecided(ended: Status) -> Status {
+    match ended {
+        Status::Denied => Status::Error,
+        other => other,
+    }
+}
+
+fn read_decision(node: Node<'_>, trust: Trust) -> Result<Decision, Error> {
+    let mut fields = fields(node, "a decision")?;
+    let Some(Node::Value(Value::Bool(approved))) = fields.take(keys::APPROVED) else {
+        return Err(wrong(keys::APPROVED, "true or false"));
+    };
+    let by = take_term(&mut fields, keys::BY, trust)?;
+    let reason = take_term(&mut fields, keys::REASON, trust)?;
+    let digest = fields.take_given(keys::DIGEST).map(Node::into_text);
+    Ok(Decision {
+        approved,
+        by: by.unwrap_or(Value::Nil),
+        reason: reason.unwrap_or(Value::Nil),
+        at: at(keys::AT, take_time(&mut fields, keys::AT))?,
+        arguments: take_seen(&mut fields, keys::ARGUMENTS, trust)?,
+        digest: digest
+            .transpose()
+            .map_err(|_| wrong(keys::DIGEST, "the digest of what was approved"))?,
+    })
+}
+
+/// Arguments that somebody was shown.
+fn take_seen(
+    fields: &mut DocumentFields<'_>,
+    key: &'static str,
+    trust: Trust,
+) -> Result<Option<Value>, Error> {
+    match take_term(fields, key, trust)? {
+        None => Ok(None),
+        Some(map @ Value::Map(_)) => Ok(Some(map)),
+        Some(_) => Err(wrong(key, "the arguments that were shown, a map")),
+    }
+}
+
+fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, Error> {
+    let mut fields = fields(node, "a map with a value or parts")?;
+    let parts = fields.take(keys::PARTS).map(Node::into_list);
+    let output = match (fields.take(keys::VALUE), parts) {
+        (Some(value), None) => Output::Value(at(keys::VALUE, value.into_term(trust.structs))?),
+        (None, Some(Ok(parts))) => {
+            Output::Parts(at(keys::PARTS, read_parts(parts, Place::Result, trust))?)
+        }
+        (None, None) => return Err(wrong(keys::VALUE, "a value, or parts beside it")),
+        (_, Some(_)) => return Err(wrong(keys::PARTS, "a list of parts, or a value instead")),
+    };
+    let started = take_given_time(&mut fields, keys::STARTED_AT)?;
+    let ended = take_given_time(&mut fields, keys::ENDED_AT)?;
+    if started.is_some() != ended.is_some() {
+        return Err(wrong(
+            keys::ENDED_AT,
+            "the times of the start and the end, both or none",
+        ));
+    }
+    let error_type = match fields.take_given(keys::ERROR_TYPE) {
+        None => None,
+        Some(node) => Some(at(keys::ERROR_TYPE, read_name(node))?),
+    };
+    Ok(Outcome::new(status, output)
+        .with_times(started.zip(ended))
+        .with_error_type(error_type.as_deref())
+        .with_extra(rest(fields)?))
+}

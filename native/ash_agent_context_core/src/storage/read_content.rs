@@ -1,0 +1,85 @@
+//! Reads stored content: text, or parts of which each has a type.
+
+use crate::error::{index, Error};
+use crate::log::hints;
+use crate::log::part::{Content, Part, PartKind, Place};
+use crate::storage::keys;
+use crate::storage::limits::LEVELS;
+use crate::storage::node::Node;
+use crate::storage::take::{at, fields, rest, take_map, wrong, NIL};
+use crate::storage::trust::Trust;
+use crate::storage::untagged;
+use crate::value::Value;
+
+pub(crate) fn read_content(node: Node<'_>, place: Place, trust: Trust) -> Result<Content, Error> {
+    let expected = "text, a list of parts or null";
+    match node.into_list() {
+        Ok(parts) => read_parts(parts, place, trust).map(Content::Parts),
+        Err(Node::Text(text)) => Ok(Content::Text(text.into())),
+        Err(other) => match untagged::untag_text(other.into_value())? {
+            Value::Nil => Ok(Content::None),
+            Value::Binary(text) => Ok(Content::Text(text)),
+            _ => Err(Error::invalid(Vec::new(), expected)),
+        },
+    }
+}
+
+pub(crate) fn read_parts(
+    parts: Vec<Node<'_>>,
+    place: Place,
+    trust: Trust,
+) -> Result<Box<[Part]>, Error> {
+    let read = |(position, part)| {
+        read_part(part, place, trust).map_err(|error: Error| error.within(index(position)))
+    };
+    parts.into_iter().enumerate().map(read).collect()
+}
+
+fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> {
+    // As values, since what users give is read by the same rules.
+    let mut fields = fields(Node::Value(node.into_value()), "a content part")?;
+    let name = fields.take(keys::TYPE).unwrap_or(NIL);
+    let name = name.as_str().unwrap_or_default();
+    // Fields that are another type's are not known here, and kept as they came.
+    let own: &[&'static str] = match name {
+        "text" | "thinking" => &[keys::TEXT],
+        "image" | "audio" | "video" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL, keys::FILE_ID],
+        "file" => &[
+            keys::MEDIA_TYPE,
+            keys::FILENAME,
+            keys::DATA,
+            keys::URL,
+            keys::FILE_ID,
+        ],
+        _ => &[keys::DATA],
+    };
+    for key in own {
+        if let Some(value) = fields.values.get_mut(key) {
+            at(key, untagged::untag(value, LEVELS, trust.structs))?;
+        }
+    }
+    let kind = PartKind::read(name, place, &mut fields.values).map_err(|key| {
+        wrong(
+            key,
+            match key {
+                keys::TYPE => "the type of a content part that may stand here",
+                _ => "what a content part of this type has here",
+            },
+        )
+    })?;
+    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
+    let hints = take_map(&mut fields, keys::OPTIONS, trust)?
+        .map(|given| hints::check(kind.takes(), given))
+        .transpose()
+        .map_err(|key| {
+            let expected = "what a content part of this type can be asked";
+            Error::invalid(vec![Value::text(keys::OPTIONS), Value::text(key)], expected)
+        })?;
+    Ok(Part {
+        kind,
+        provider_metadata,
+        hints,
+        extra: rest(fields)?,
+        withheld: false,
+    })
+}

@@ -1,0 +1,126 @@
+defmodule AshAgent.Runtime.Output do
+  @moduledoc false
+
+  # How a model is asked for a typed answer: by a field of its provider, by a tool, or in the system prompt.
+
+  alias AshAgent.{Context, LLM, Output}
+  alias AshAgent.LLM.Client
+
+  @tool Output.tool_name()
+  @description "Gives the final answer. Call it once, when you are done, and do not answer in text."
+
+  #   * `type` - an `AshAgent.Output`
+  #   * `mode` - `:native`, `:tool` or `:text`
+  #   * `note` - why it is not native, in words, or `nil`
+  #   * `fields` - those of a native request
+  #   * `strict?` - the provider holds its model to the schema
+  #   * `max_retries`, `retries` - how often the model may be asked again, and has been
+  #   * `hide_retries?` - the view shows the answer without the attempts before it
+  @enforce_keys [:type, :mode, :max_retries, :hide_retries?]
+  defstruct @enforce_keys ++ [note: nil, fields: nil, strict?: false, retries: 0]
+
+  # These providers promise that an answer fits.
+  @strict [:openai_chat, :openai_responses, :anthropic, :bedrock, :mistral]
+
+  @doc "The output of a run with these options and tools, or `nil`. Raises `ArgumentError` for a mode that cannot be."
+  def new(opts, tools) do
+    if type = opts[:output] do
+      if Enum.any?(tools, &(&1.name == @tool)),
+        do:
+          raise(ArgumentError, "a run with :output has a tool #{@tool} of its own; rename yours")
+
+      choose(
+        opts[:output_mode],
+        %__MODULE__{
+          type: type,
+          mode: :text,
+          max_retries: opts[:max_retries],
+          hide_retries?: opts[:hide_retries]
+        },
+        opts[:llm],
+        tools
+      )
+    end
+  end
+
+  defp choose(:text, output, _llm, _tools), do: output
+  defp choose(:tool, output, llm, _tools), do: choose_tool(output, llm, nil)
+
+  defp choose(mode, output, llm, tools) do
+    case constrain(output.type, llm, beside_tools?: tools != [], forced?: mode == :native) do
+      {:ok, fields} ->
+        %{output | mode: :native, fields: fields, strict?: LLM.provider(llm) in @strict}
+
+      {:error, words} when mode == :native ->
+        raise ArgumentError, "the :output cannot be asked for with output_mode: :native: #{words}"
+
+      {:error, words} ->
+        choose_tool(output, llm, words)
+    end
+  end
+
+  # A function of one argument gets no tools.
+  defp choose_tool(output, llm, note) when is_function(llm, 1), do: %{output | note: note}
+  defp choose_tool(output, _llm, note), do: %{output | mode: :tool, note: note}
+
+  defp constrain(type, {module, _opts} = llm, how) do
+    provider = LLM.provider(llm)
+
+    if provider && function_exported?(module, :credentials, 1),
+      do: Output.constrain(type, provider, LLM.model_name(llm) || "", how),
+      else: {:error, "it needs a client of this package"}
+  end
+
+  defp constrain(_type, _function, _how), do: {:error, "it needs a client of this package"}
+
+  @doc "The tools that the model is offered, with that of the answer."
+  def offer(%__MODULE__{mode: :tool, type: type}, tools),
+    do: tools ++ [%{name: @tool, description: @description, parameters: type.schema}]
+
+  def offer(_output, tools), do: tools
+
+  @doc "The fields of a request that ask for the answer, or `nil`."
+  def fields(%__MODULE__{fields: fields}), do: fields
+  def fields(nil), do: nil
+
+  @doc "What is noted of a request's fields, with how its answer is asked for."
+  def describe(nil, fields), do: fields
+
+  def describe(%__MODULE__{mode: :native, fields: own}, fields) do
+    fields
+    |> Map.put("output", %{"mode" => "native"})
+    |> Map.update("body", own, &Client.put_output(&1, own))
+  end
+
+  def describe(%__MODULE__{mode: mode, type: type}, fields),
+    do: Map.put(fields, "output", %{"mode" => to_string(mode), "schema" => type.schema})
+
+  @doc "The context of a request: without a tool or a field of the provider, the system prompt has the schema."
+  def instruct(%__MODULE__{mode: :text, type: type}, context) do
+    words =
+      "When you are done, answer with one JSON object that fits this JSON Schema, and with nothing else:\n\n" <>
+        Context.JSON.encode(type.schema)
+
+    case Context.system_prompt(context) do
+      nil -> Context.put_system_prompt(context, words)
+      text when is_binary(text) -> Context.put_system_prompt(context, text <> "\n\n" <> words)
+      parts -> Context.put_system_prompt(context, parts ++ [%{type: :text, text: words}])
+    end
+  end
+
+  def instruct(_output, context), do: context
+
+  ## A turn remembers that it has a type
+
+  @doc "Marks the iteration, so that nobody goes on with it without its type."
+  def mark(nil, context), do: context
+
+  def mark(%__MODULE__{mode: mode}, context),
+    do:
+      Context.put_iteration_metadata(
+        context,
+        context.current_iteration,
+        "output",
+        to_string(mode)
+      )
+end

@@ -1,0 +1,280 @@
+defmodule AshAgent.Runtime.TypedAnswer do
+  @moduledoc false
+
+  # How a typed answer is read, what the model is told when it does not fit, and what is shown of it while it comes.
+  #
+  # With a tool, the call of an answer is settled before the others of the same message. These run, wait or are denied like
+  # any other, and when all have a result, the run ends with the answer.
+
+  #
+  # Where the view is to show the answer alone, each attempt has an iteration of its own.
+
+  alias AshAgent.{Context, Output, Response, Runtime}
+  alias AshAgent.Runtime.{Events, Run}
+
+  @tool Output.tool_name()
+
+  @doc "Whether a turn that is not over was asked for a typed answer."
+  def expected?(context) do
+    last = Run.last_message(context)
+    number = if last == nil, do: context.current_iteration - 1, else: context.current_iteration
+
+    unfinished? =
+      Context.pending_tool_calls(context) != [] or last == nil or
+        match?(%{role: :assistant, state: _}, last)
+
+    unfinished? and number >= Context.turn_start(context) and
+      match?(%{metadata: %{"output" => _mode}}, Context.get_iteration(context, number))
+  end
+
+  ## A message that ends the turn
+
+  @doc """
+  Reads the message that ends a turn. Returns `{:stop, reason}`, or `{:again, error}` if the model is to be asked again.
+  """
+  def settle(%{output: nil}, message), do: {:stop, {:answered, message}}
+
+  def settle(%{output: output} = run, message) do
+    # What a tool was offered for may still come as text.
+    strict? = output.strict? and output.mode == :native
+
+    case read(output, Response.text(message) || "", strict?) do
+      {:ok, value, repairs} -> {:stop, {:typed, value, repairs}}
+      {:error, error} -> refuse(run, message, error)
+    end
+  end
+
+  defp refuse(%{finish_reason: finish_reason} = run, message, error) do
+    cond do
+      finish_reason in [:refusal, :content_filter] ->
+        {:stop, {:failed, {:refused, Response.text(message) || ""}}}
+
+      finish_reason == :length ->
+        {:stop, {:failed, {:output_cut, error}}}
+
+      run.output.retries >= run.output.max_retries ->
+        {:stop, {:failed, {:invalid_output, error}}}
+
+      true ->
+        {:again, error}
+    end
+  end
+
+  @doc "Ends the run if the call of an answer was cut by the token limit: it would be cut again."
+  def settle_unfinished(%{output: %{} = output, finish_reason: :length}, message) do
+    calls = Map.get(message, :unfinished_tool_calls, [])
+
+    case Enum.find(calls, &answer?/1) do
+      nil -> :go_on
+      call -> {:stop, {:failed, {:output_cut, cut(read_call(output, call))}}}
+    end
+  end
+
+  def settle_unfinished(_run, _message), do: :go_on
+
+  defp cut({:error, error}), do: %{error | reason: :cut}
+
+  defp cut({:ok, value, _repairs}),
+    do: %Output.Error{reason: :cut, lines: ["the answer: ends early"], value: value}
+
+  # The cast of a type may be the application's.
+  defp read(output, text, strict?),
+    do: guard(fn -> Output.read(output.type, text, strict: strict?) end)
+
+  defp check(output, value), do: guard(fn -> Output.check(output.type, value) end)
+
+  defp guard(fun) do
+    fun.()
+  catch
+    kind, reason ->
+      Events.log(kind, reason, __STACKTRACE__, "the cast of :output")
+      lines = ["the answer: could not be read"]
+      {:error, %Output.Error{reason: :invalid, lines: lines}}
+  end
+
+  @doc "Asks the model again, with what was wrong."
+  def ask_again(run, error) do
+    run = update_in(run.output.retries, &(&1 + 1))
+
+    words =
+      "Your answer does not fit its schema.\n" <> words(error) <> "\n" <> how(run.output.mode)
+
+    metadata = %{output_retry: run.output.retries}
+    Run.put_context(run, Context.add_user_message(run.context, words, metadata: metadata))
+  end
+
+  defp how(:tool), do: "Call #{@tool} with the whole answer."
+  defp how(_mode), do: "Give the whole answer again, as one JSON object and nothing else."
+
+  defp words(error), do: Enum.map_join(error.lines, "\n", &("- " <> &1))
+
+  ## Calls of the tool
+
+  @doc "Gives the calls of an answer that are pending their results."
+  # Models call it by habit, too: an earlier run of the conversation may have offered it.
+  def settle_calls(%{output: %{}} = run) do
+    results =
+      for call <- Context.pending_tool_calls(run.context),
+          answer?(call),
+          do: %{id: call.id, result: result(read_call(run.output, call))}
+
+    if results == [],
+      do: run,
+      else: Run.put_context(run, Context.add_tool_results(run.context, results))
+  end
+
+  def settle_calls(run), do: run
+
+  defp answer?(call), do: to_string(call.name) == @tool
+
+  defp read_call(output, %{arguments: text}) when is_binary(text), do: read(output, text, false)
+  defp read_call(output, %{arguments: arguments}), do: check(output, arguments || %{})
+
+  defp result({:ok, _value, _repairs}), do: {:ok, "accepted"}
+
+  defp result({:error, error}),
+    do: {:error, "The answer does not fit its schema.\n" <> words(error)}
+
+  @doc "Ends a run whose calls of this iteration have their results, if one of them gave the answer or there were too many."
+  def conclude(%{output: %{} = output} = run, number) do
+    calls =
+      for call <- calls(run.context, number), answer?(call), do: {call, read_call(output, call)}
+
+    accepted =
+      for {%{result: {:ok, _}}, {:ok, value, repairs}} <- calls, do: {:typed, value, repairs}
+
+    failed = for {_call, {:error, error}} <- calls, do: error
+
+    case {accepted, failed} do
+      {[typed | _], _failed} ->
+        {:stop, run, typed}
+
+      {[], []} ->
+        :go_on
+
+      {[], [error | _]} when run.finish_reason == :length ->
+        {:stop, run, {:failed, {:output_cut, cut({:error, error})}}}
+
+      {[], [error | _]} when output.retries >= output.max_retries ->
+        {:stop, run, {:failed, {:invalid_output, error}}}
+
+      {[], _errors} ->
+        {:ok, update_in(run.output.retries, &(&1 + 1))}
+    end
+  end
+
+  def conclude(_run, _number), do: :go_on
+
+  defp calls(context, number) do
+    case Context.get_iteration(context, number) do
+      %{tool_calls: calls} -> calls
+      nil -> []
+    end
+  end
+
+  ## Attempts that did not fit
+
+  @doc "Opens an iteration for an attempt that may have to be hidden."
+  def begin_attempt(%{output: %{hide_retries?: true}, refused: nil} = run) do
+    if Run.last_message(run.context) == nil do
+      run
+    else
+      context = Runtime.Output.mark(run.output, run.context)
+      next = context.current_iteration + 1
+      run = Run.put_context(run, Context.update!(context, current_iteration: next))
+      # It is no step of the model.
+      %{run | first_iteration: run.first_iteration + 1}
+    end
+  end
+
+  def begin_attempt(run), do: run
+
+  @doc "Hides the attempts before an answer from the view, where that was asked for."
+  def close(%{output: %{hide_retries?: true}} = run, {:typed, _value, _repairs}) do
+    context = run.context
+    # With a tool, the iteration after the answer is open.
+    answered = if Run.last_message(context) == nil, do: 1, else: 0
+    last = context.current_iteration - answered - 1
+    numbers = failed_attempts(context, last, [])
+    hidden = Enum.reduce(numbers, context, &Context.hide_iterations(&2, &1))
+    if numbers == [], do: run, else: Run.put_context(run, hidden)
+  end
+
+  def close(run, _reason), do: run
+
+  # Back to what the user said.
+  defp failed_attempts(context, number, found) do
+    case Context.get_iteration(context, number) do
+      nil ->
+        found
+
+      iteration ->
+        cond do
+          Enum.any?(iteration.messages, &(&1.role == :user and not retry?(&1))) -> found
+          failed?(iteration) -> failed_attempts(context, number - 1, [number | found])
+          true -> failed_attempts(context, number - 1, found)
+        end
+    end
+  end
+
+  defp retry?(message),
+    do: match?(%{metadata: %{output_retry: _number}}, message) or results?(message)
+
+  defp results?(%{content: [%{type: :tool_result} | _]}), do: true
+  defp results?(_message), do: false
+
+  defp failed?(%{tool_calls: []} = iteration),
+    do: not Enum.any?(iteration.messages, &is_map_key(&1, :state))
+
+  defp failed?(%{tool_calls: calls}),
+    do: Enum.all?(calls, &(answer?(&1) and match?({:error, _words}, &1.result)))
+
+  ## Streams
+
+  @doc "The state in which the pieces of an answer are followed, or `nil`."
+  def follow(%{output: nil}), do: nil
+
+  def follow(%{output: output} = run) do
+    show(run, [{:attempt, output.retries + 1}], fn -> :none end)
+    %{follow: Output.follow(), call: nil, text: []}
+  end
+
+  @doc "Follows the pieces of an answer, tells what came of its value, and returns the next state."
+  def follow(_run, nil, _events), do: nil
+
+  def follow(%{output: output} = run, state, events) do
+    {state, piece} = Enum.reduce(events, {state, []}, &take(output.mode, &1, &2))
+    piece = piece |> Enum.reverse() |> IO.iodata_to_binary()
+
+    if piece == "" do
+      state
+    else
+      text = [state.text, piece]
+      {follow, parts} = Output.follow(output.type, state.follow, piece)
+      changes = for {path, came} <- parts, do: {:partial, path, came}
+
+      if changes != [],
+        do:
+          show(run, changes, fn -> Output.read_partial(output.type, IO.iodata_to_binary(text)) end)
+
+      %{state | follow: follow, text: text}
+    end
+  end
+
+  defp take(:tool, {:tool_call_started, position, @tool}, {%{call: nil} = state, piece}),
+    do: {%{state | call: position}, piece}
+
+  defp take(:tool, {:tool_call_arguments, call, json}, {%{call: call} = state, piece}),
+    do: {state, [json | piece]}
+
+  defp take(mode, {:text, _part, text}, {state, piece}) when mode != :tool,
+    do: {state, [text | piece]}
+
+  defp take(_mode, _event, acc), do: acc
+
+  # Only the application's function and subscribers get values.
+  defp show(run, changes, value) do
+    if run.watch, do: run.watch.({:event, [:llm, :partial], %{}, %{changes: changes}})
+    Events.emit(run.events, [:llm, :partial], %{}, %{}, %{changes: changes, value: value})
+  end
+end

@@ -1,0 +1,488 @@
+defmodule AshAgent.Runtime.OutputTest do
+  # Typed answers of runs: how they are asked for, read, asked for again, and what they are beside tools and pauses.
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, LLM, Output, Response, Runtime, Session}
+  alias AshAgent.LLM.Scripted
+
+  @output [city: :string, people: [type: :integer, minimum: 1]]
+  @ulm %{city: "Ulm", people: 127_000}
+  @text ~s({"city": "Ulm", "people": 127000})
+
+  defp submit(arguments, id \\ "answer_1"),
+    do: %{id: id, name: "submit_answer", arguments: arguments}
+
+  defp run(answers, opts) do
+    llm = Scripted.new(answers)
+    reply = Runtime.run(Context.new("Where?"), [llm: llm, output: @output] ++ opts)
+    {reply, Scripted.requests(llm)}
+  end
+
+  describe "modes" do
+    test "a model with tools is offered one for the answer, and may answer in text all the same" do
+      {{:ok, result}, [%{opts: opts}]} =
+        run([%{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}], [])
+
+      assert {result.output, result.status, result.output_mode} == {@ulm, :answered, :tool}
+      assert [%{name: "submit_answer", parameters: schema}] = opts[:tools]
+      assert schema == Output.new(@output).schema
+      assert result.output_note =~ "needs a client"
+
+      {{:ok, result}, _requests} = run(["```json\n#{@text}\n```"], [])
+      assert {result.output, Enum.map(result.repairs, & &1.kind)} == {@ulm, [:prose]}
+      # The text stays in the conversation.
+      assert [_question, %{content: "```json" <> _}] = Context.to_messages(result.context)
+    end
+
+    test "text tells the schema in the system prompt of the request alone" do
+      {{:ok, result}, [%{context: asked, opts: opts}]} = run([@text], output_mode: :text)
+      assert result.output == @ulm
+      assert Context.system_prompt(asked) =~ ~s("people")
+      assert Context.system_prompt(result.context) == nil
+      assert opts[:tools] == []
+    end
+
+    test "a function of one argument gets no tools" do
+      llm = fn context ->
+        assert Context.system_prompt(context) =~ "JSON Schema"
+        {:ok, %{content: @text}}
+      end
+
+      assert {:ok, %{output: @ulm, output_mode: :text}} =
+               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+    end
+
+    test "a call of the tool counts, also where the model was not offered it" do
+      llm = fn _context ->
+        {:ok, %{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}}
+      end
+
+      assert {:ok, %{output: @ulm}} =
+               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+    end
+
+    test "what cannot be native is an error if it has to be" do
+      words = ~r/cannot be asked for with output_mode: :native: it needs a client/
+      assert_raise ArgumentError, words, fn -> run([], output_mode: :native) end
+
+      assert_raise ArgumentError, ~r/has a tool submit_answer of its own/, fn ->
+        run([], tools: %{submit_answer: fn _ -> :ok end})
+      end
+
+      assert_raise ArgumentError, ~r/expected a type of an output/, fn ->
+        Runtime.run(Context.new("Hi"), llm: Scripted.new([]), output: {:nothing})
+      end
+    end
+  end
+
+  describe "asking again" do
+    test "tells the model what is wrong, and counts what it costs" do
+      again = fn context ->
+        assert %{role: :user, content: words, metadata: %{output_retry: 1}} =
+                 context |> Context.to_messages() |> List.last()
+
+        assert words =~ "- /people: expected at least 1"
+        @text
+      end
+
+      bad = %{
+        content: ~s({"city": "Ulm", "people": 0}),
+        usage: %{input_tokens: 10, output_tokens: 5}
+      }
+
+      {{:ok, result}, requests} = run([bad, again], output_mode: :text)
+      assert {result.output, result.iterations, length(requests)} == {@ulm, 2, 2}
+      assert %{input_tokens: 10, output_tokens: 5} = result.usage
+      assert Context.get_iteration(result.context, 2).messages |> length() == 2
+    end
+
+    test "ends with the last error, with the value as far as it came" do
+      bad = ~s({"city": "Ulm"})
+      {{:error, error}, requests} = run([bad, bad, bad, @text], output_mode: :text)
+
+      assert {:invalid_output, %Output.Error{lines: [line], value: %{"city" => "Ulm"}}} =
+               error.reason
+
+      assert line == "/people: is missing: expected an integer"
+      assert length(requests) == 3
+      assert Exception.message(error) =~ line
+
+      {{:error, %{reason: {:invalid_output, _}}}, requests} =
+        run([bad, @text], output_mode: :text, max_retries: 0)
+
+      assert length(requests) == 1
+    end
+
+    test "by a tool, the result of the call says what is wrong" do
+      bad = %{tool_calls: [submit(%{"city" => "Ulm"})]}
+      good = %{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000}, "answer_2")]}
+      {{:ok, result}, _requests} = run([bad, good], [])
+      assert result.output == @ulm
+      assert [%{result: {:error, words}}] = Context.get_iteration(result.context, 1).tool_calls
+      assert words =~ "/people: is missing"
+      assert [%{result: {:ok, "accepted"}}] = Context.get_iteration(result.context, 2).tool_calls
+
+      {{:error, error}, requests} = run([bad, bad, bad, good], [])
+      assert {:invalid_output, _} = error.reason
+      assert length(requests) == 3
+    end
+
+    test "not after the token limit or a refusal, which are told as such" do
+      cut = %{content: ~s({"city": "Ulm", "peo), finish_reason: :length}
+      {{:error, error}, [_]} = run([cut], output_mode: :text)
+      assert {:output_cut, %Output.Error{reason: :cut, value: %{city: "Ulm"}}} = error.reason
+
+      refused = %{content: "I will not say.", finish_reason: :refusal}
+      {{:error, error}, [_]} = run([refused], output_mode: :text)
+      assert error.reason == {:refused, "I will not say."}
+    end
+
+    test "by a call that the token limit cut is not made again" do
+      call = %{id: "c1", name: "submit_answer", arguments: ~s({"city": "Ulm", "peo)}
+
+      for cut <- [
+            %{tool_calls: [call], finish_reason: :length},
+            %{tool_calls: [call, call("lookup")], finish_reason: :length}
+          ] do
+        {{:error, error}, requests} = run([cut, @text], tools: %{lookup: fn _ -> {:ok, "x"} end})
+        assert length(requests) == 1
+        assert {:output_cut, %Output.Error{reason: :cut, value: %{city: "Ulm"}}} = error.reason
+        assert Context.pending_tool_calls(error.context) == []
+      end
+    end
+
+    defp call(name), do: %{id: name, name: name, arguments: %{}}
+
+    test "is hidden by the view, where that is asked for, and stays in the log" do
+      bad = ~s({"city": "Ulm"})
+
+      for {answers, mode} <- [
+            {[bad, bad, @text], :text},
+            {[
+               %{tool_calls: [submit(%{"city" => "Ulm"})]},
+               %{tool_calls: [call("lookup")]},
+               @text
+             ], :tool, 5}
+          ] do
+        opts = [output_mode: mode, hide_retries: true, tools: %{lookup: fn _ -> {:ok, "x"} end}]
+        {{:ok, result}, requests} = run(answers, opts)
+        assert {result.output, result.iterations, length(requests)} == {@ulm, 3, 3}
+        shown = Context.to_messages(result.context)
+        assert %{role: :user, content: "Where?"} = hd(shown)
+        assert %{role: :assistant, content: @text} = List.last(shown)
+        # What other tools found stays.
+        assert length(shown) == if(mode == :tool, do: 4, else: 2)
+        assert result.context |> Context.expand(:all) |> Context.count_messages() == 6
+        assert Context.get_cumulative_tokens(result.context) != nil
+
+        next = result.context |> Context.to_snapshot() |> Context.from_snapshot!()
+
+        assert {:ok, %{output: @ulm, iterations: 1}} =
+                 next
+                 |> Context.add_user_message("Again!")
+                 |> Runtime.run(llm: Scripted.new([@text]), output: @output, hide_retries: true)
+      end
+
+      # Without attempts that fail there is nothing to hide, and every attempt has its iteration.
+      {{:ok, result}, _requests} = run([@text], output_mode: :text, hide_retries: true)
+      assert %{hidden: []} = Context.view(result.context)
+    end
+
+    test "a turn with attempts that is resumed hides those before, too" do
+      first = %{tool_calls: [%{id: "a", name: "lookup", arguments: %{}}]}
+
+      opts = [
+        tools: %{lookup: &lookup/1},
+        approval: fn _, _ -> :ask end,
+        output_mode: :text,
+        hide_retries: true
+      ]
+
+      {{:paused, paused}, _} = run([~s({"city": "Ulm"}), first], opts)
+      context = Context.approve_tool_call(paused.context, "a")
+      llm = Scripted.new([@text])
+
+      assert {:ok, %{output: @ulm} = result} =
+               Runtime.resume(context, [llm: llm, output: @output] ++ opts)
+
+      assert [%{content: "Where?"}, %{tool_calls: [_]}, _results, %{content: @text}] =
+               Context.to_messages(result.context)
+    end
+
+    test "a cast that raises is one that does not fit, and is logged without the value" do
+      type =
+        {%{type: "object", properties: %{n: %{type: "integer"}}, required: ["n"]},
+         cast: fn %{"n" => n} -> {:ok, div(10, n)} end}
+
+      llm = Scripted.new([~s({"n": 0}), ~s({"n": 5})])
+
+      log =
+        ExUnit.CaptureLog.capture_log(fn ->
+          assert {:ok, %{output: 2}} =
+                   Runtime.run(Context.new("Hi"), llm: llm, output: type, output_mode: :text)
+        end)
+
+      assert log =~ "the cast of :output"
+    end
+  end
+
+  describe "beside tools" do
+    defp lookup(_arguments), do: {:ok, "found"}
+
+    test "the others of the same message run, and the run ends" do
+      me = self()
+      tools = %{note: fn _ -> send(me, :noted) && {:ok, "noted"} end}
+
+      calls = [
+        submit(%{"city" => "Ulm", "people" => 127_000}),
+        %{id: "b", name: "note", arguments: %{}}
+      ]
+
+      {{:ok, result}, [_]} = run([%{tool_calls: calls}], tools: tools)
+      assert result.output == @ulm
+      assert_received :noted
+
+      assert [{:ok, "accepted"}, {:ok, "noted"}] =
+               for(call <- Context.get_iteration(result.context, 1).tool_calls, do: call.result)
+    end
+
+    test "permissions and approval decide about the others, not about the answer" do
+      calls = [
+        submit(%{"city" => "Ulm", "people" => 127_000}),
+        %{id: "b", name: "lookup", arguments: %{}}
+      ]
+
+      opts = [
+        tools: %{lookup: &lookup/1},
+        approval: fn %{name: "lookup"}, _ -> :ask end,
+        allowed_tools: ["lookup"]
+      ]
+
+      {{:paused, paused}, _requests} = run([%{tool_calls: calls}], opts)
+      assert [%{id: "b"}] = paused.calls
+      context = Context.deny_tool_call(paused.context, "b", "no")
+
+      # Without its type, nobody goes on.
+      llm = Scripted.new([])
+
+      assert {:error, %{reason: {:missing_option, :output}} = error} =
+               Runtime.resume(paused.context, [llm: llm] ++ opts)
+
+      assert Exception.message(error) =~ "Pass the same :output again"
+
+      assert {:ok, %{output: @ulm}} = Runtime.resume(context, [llm: llm, output: @output] ++ opts)
+    end
+
+    test "a run goes on after a pause, and its answer is typed" do
+      first = %{tool_calls: [%{id: "a", name: "lookup", arguments: %{}}]}
+      opts = [tools: %{lookup: &lookup/1}, approval: fn _, _ -> :ask end, output_mode: :text]
+      {{:paused, paused}, _} = run([first], opts)
+
+      context =
+        paused.context
+        |> Context.to_snapshot()
+        |> Context.from_snapshot!()
+        |> Context.approve_tool_call("a")
+
+      assert {:error, %{reason: {:missing_option, :output}}} =
+               Runtime.resume(
+                 context,
+                 [llm: Scripted.new([])] ++ Keyword.delete(opts, :output_mode)
+               )
+
+      assert {:ok, %{output: @ulm}} =
+               Runtime.resume(context, [llm: Scripted.new([@text]), output: @output] ++ opts)
+    end
+
+    test "a run that ends with the answer has it again when it is run again, and another message is another turn" do
+      {{:ok, result}, _} =
+        run([%{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}], [])
+
+      assert {:ok, %{output: @ulm, iterations: 0}} =
+               Runtime.run(result.context, llm: Scripted.new([]), output: @output)
+
+      next = Context.add_user_message(result.context, "And now?")
+      assert {:ok, %{output: "Nothing."}} = Runtime.run(next, llm: Scripted.new(["Nothing."]))
+    end
+
+    test "sub-agents have types of their own" do
+      child =
+        Runtime.SubAgent.tool(
+          name: "find",
+          llm: Scripted.new([@text]),
+          output: @output,
+          output_mode: :text
+        )
+
+      call = %{tool_calls: [%{id: "a", name: "find", arguments: %{"task" => "Where?"}}]}
+      llm = Scripted.new([call, "It is Ulm."])
+
+      assert {:ok, %{output: "It is Ulm.", context: context}} =
+               Runtime.run(Context.new("Where?"), llm: llm, tools: [child])
+
+      assert [%{result: {:ok, @ulm}}] = Context.get_iteration(context, 1).tool_calls
+    end
+
+    test "a tool's result is of its type before the model reads it" do
+      tools = %{
+        right: %{function: fn _ -> {:ok, %{city: "Ulm", people: 1}} end, returns: @output},
+        wrong: %{function: fn _ -> {:ok, %{city: "secret"}} end, returns: @output}
+      }
+
+      calls = for name <- ["right", "wrong"], do: %{id: name, name: name, arguments: %{}}
+      llm = Scripted.new([%{tool_calls: calls}, "Done."])
+      assert {:ok, %{context: context}} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+
+      assert [%{result: {:ok, %{city: "Ulm"}}}, %{result: {:error, words}}] =
+               Context.get_iteration(context, 1).tool_calls
+
+      assert words =~ "/people: is missing"
+      refute words =~ "secret"
+    end
+  end
+
+  describe "streams" do
+    defp changes(opts) do
+      me = self()
+
+      on_event = fn
+        [_, _, :llm, :partial], _, %{changes: changes, value: value} ->
+          send(me, {:partial, changes, value.()})
+
+        _, _, _ ->
+          :ok
+      end
+
+      assert {:ok, result} =
+               Runtime.run(Context.new("Where?"), [on_event: on_event, output: @output] ++ opts)
+
+      {result, received([])}
+    end
+
+    defp received(found) do
+      receive do
+        {:partial, _changes, _value} = partial -> received([partial | found])
+      after
+        0 -> Enum.reverse(found)
+      end
+    end
+
+    defp put_together(changes) do
+      Enum.reduce(changes, nil, fn
+        {:attempt, _number}, _value -> nil
+        {:partial, [], {:value, value}}, nil -> value
+        {:partial, [key], {:text, text}}, value -> Map.update(value, key, text, &(&1 <> text))
+        {:partial, [key], {:value, json}}, value -> Map.put(value, key, json)
+      end)
+    end
+
+    test "tell what came, and begin anew with each attempt" do
+      bad = ~s(Here: {"city": "New Ulm on the Danube", "people": 0})
+      good = ~s({"city": "Ulm on the Danube", "people": 127000})
+      {result, partials} = changes(llm: Scripted.new([bad, good]), output_mode: :text)
+      assert result.output == %{city: "Ulm on the Danube", people: 127_000}
+      all = for {:partial, changes, _value} <- partials, change <- changes, do: change
+      assert for({:attempt, number} <- all, do: number) == [1, 2]
+      assert put_together(all) == %{"city" => "Ulm on the Danube", "people" => 127_000}
+      values = for {:partial, _changes, {:ok, value}} <- partials, do: value
+      assert %{city: "New "} in values
+      assert List.last(values) == result.output
+    end
+
+    test "follow the arguments of the tool" do
+      call = submit(%{"city" => "Ulm on the Danube", "people" => 127_000})
+      {result, partials} = changes(llm: Scripted.new([%{tool_calls: [call]}]))
+      all = for {:partial, changes, _value} <- partials, change <- changes, do: change
+      assert put_together(all) == %{"city" => "Ulm on the Danube", "people" => 127_000}
+      assert result.output.people == 127_000
+    end
+
+    test "reach the subscribers of a session, which read the whole value of the snapshot" do
+      session =
+        start_supervised!(
+          {Session, llm: Scripted.new([@text]), output: @output, output_mode: :text}
+        )
+
+      {:ok, ref, _snapshot} = Session.subscribe(session)
+      assert {:ok, %{output: @ulm}} = Session.prompt(session, "Where?")
+
+      assert_receive {Session, ^ref, _,
+                      {:event, [:llm, :partial], _, %{changes: [{:attempt, 1}]}}}
+
+      assert_receive {Session, ^ref, _,
+                      {:event, [:llm, :partial], _,
+                       %{changes: [{:partial, [], {:value, %{}}} | _]}}}
+    end
+
+    test "a late subscriber reads the same value of a call that has begun" do
+      json = ~s({"city": "New Ulm", "peop)
+      output = Output.new(@output)
+      started = [{:tool_call_started, 0, "c", "submit_answer"}, {:tool_call_arguments, 0, json}]
+      {:ok, response, _events} = Response.push(Response.new(nil), [{:text, "I say {}"} | started])
+      assert Output.read_partial(output, response) == {:ok, %{city: "New Ulm"}}
+      {:ok, response, _events} = Response.push(Response.new(nil), [{:text, json}])
+      assert Output.read_partial(output, response) == {:ok, %{city: "New Ulm"}}
+    end
+  end
+
+  describe "what requests asked for" do
+    defp causes(context) do
+      {:ok, forecast} = Context.forecast(context, :gemini)
+      Enum.map(forecast.breaks, & &1.cause)
+    end
+
+    test "says how the answer was asked for, and a forecast names it as the cause" do
+      alias AshAgent.Test.Server
+      usage = %{input_tokens: 5_000, output_tokens: 5}
+
+      script =
+        for read <- [4_000, 4_000, 0, 0],
+            do: %{content: @text, usage: Map.put(usage, :cached_tokens, read)}
+
+      server = start_supervised!({Server, script: script})
+      opts = [model: "gemini-2.5-flash", base_url: Server.base_url(server), api_key: "k"]
+      llm = LLM.Gemini.new(opts)
+
+      ask = fn context, own ->
+        context = Context.add_user_message(context, "Where?")
+        {:ok, result} = Runtime.run(context, [llm: llm] ++ own)
+        result.context
+      end
+
+      context = Context.new("Hi") |> ask.(output: @output) |> ask.(output: @output)
+      number = context.current_iteration
+      assert %{fields: fields} = Context.get_request(context, number)
+      assert %{"output" => %{"mode" => "native"}, "body" => body} = fields
+      assert %{"generationConfig" => %{"responseJsonSchema" => %{}}} = body
+      assert %{requests: requests} = Context.account(context)
+      refute Enum.any?(requests, &match?({:broken, _}, &1.verdict))
+
+      other = ask.(context, output: [city: [type: :string, max_length: 9], people: :integer])
+
+      assert %{verdict: {:broken, :output}} = List.last(Context.account(other).requests)
+      text = ask.(context, output: @output, output_mode: :text)
+      assert %{verdict: {:broken, :output}} = List.last(Context.account(text).requests)
+      assert causes(text) == []
+    end
+  end
+
+  describe "with the clients" do
+    test "the caller's fields stand beside those of the answer" do
+      alias AshAgent.Test.Server
+      server = start_supervised!({Server, script: [@text]})
+      opts = [model: "gemini-2.5-flash", base_url: Server.base_url(server), api_key: "k"]
+      llm = LLM.Gemini.new([body: %{generationConfig: %{temperature: 0}}] ++ opts)
+
+      assert {:ok, %{output: @ulm, output_mode: :native}} =
+               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+
+      assert [%{body: %{"generationConfig" => config}}] = Server.requests(server)
+
+      assert %{
+               "temperature" => 0,
+               "responseMimeType" => "application/json",
+               "responseJsonSchema" => %{}
+             } = config
+    end
+  end
+end

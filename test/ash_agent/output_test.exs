@@ -1,0 +1,162 @@
+defmodule AshAgent.OutputTest do
+  # Types of answers: what an application writes, the schema that a model reads, and the values that its answers become.
+  use ExUnit.Case, async: true
+
+  alias AshAgent.Context.JSON
+  alias AshAgent.Output
+
+  doctest AshAgent.Output
+
+  defmodule City do
+    defstruct [:name, people: 0]
+  end
+
+  defmodule Named do
+    def output, do: [name: :string]
+  end
+
+  defp read!(spec, data) do
+    assert {:ok, value, []} = Output.read(Output.new(spec), JSON.encode(data))
+    value
+  end
+
+  test "each type casts its values" do
+    table = [
+      {:string, "a", "a"},
+      {:integer, 3.0, 3},
+      {:float, 3, 3.0},
+      {:number, 1.5, 1.5},
+      {:boolean, true, true},
+      {:date, "2026-01-31", ~D[2026-01-31]},
+      {:time, "09:30:00Z", ~T[09:30:00]},
+      {:datetime, "2026-01-31T09:30:00+01:00", ~U[2026-01-31 08:30:00Z]},
+      {:naive_datetime, "2026-01-31T09:30:00", ~N[2026-01-31 09:30:00]},
+      {{:in, [:small, :large]}, "large", :large},
+      {{:in, [1, "b"]}, 1.0, 1},
+      {{:list, {:in, [:a]}}, ["a", "a"], [:a, :a]},
+      {{:nullable, :date}, nil, nil},
+      {:any, [1, nil], [1, nil]},
+      {:map, %{"a" => 1}, %{"a" => 1}},
+      {%{type: "array", items: %{type: "integer"}}, [1], [1]},
+      {{:one_of, [yes: :boolean, no: {:list, :string}]}, %{"type" => "no", "value" => ["a"]},
+       {:no, ["a"]}},
+      {{:one_of, [{[name: :string], into: City}, Named]},
+       %{"type" => "city", "value" => %{"name" => "Ulm"}}, %City{name: "Ulm"}}
+    ]
+
+    for {spec, json, value} <- table do
+      wrapped = Map.has_key?(Output.new(spec).schema["properties"] || %{}, "value")
+      data = if wrapped, do: %{"value" => json}, else: json
+      assert read!(spec, data) === value, inspect(spec)
+      # The type of a field casts as a type does.
+      assert read!([field: spec], %{field: json}) === %{field: value}, inspect(spec)
+    end
+  end
+
+  test "fields have descriptions, bounds and defaults" do
+    spec = [
+      name: [type: :string, doc: "Its name", min_length: 2],
+      people: [type: :integer, default: 1, minimum: 1],
+      note: [type: :string, required: false]
+    ]
+
+    assert Output.new(spec).schema == %{
+             "type" => "object",
+             "properties" => %{
+               "name" => %{"type" => "string", "description" => "Its name", "minLength" => 2},
+               "people" => %{"type" => "integer", "minimum" => 1},
+               "note" => %{"type" => "string"}
+             },
+             "required" => ["name"],
+             "additionalProperties" => false
+           }
+
+    assert read!(spec, %{name: "Ulm"}) == %{name: "Ulm", people: 1}
+    assert read!({[name: :string], into: City}, %{name: "Ulm"}) == %City{name: "Ulm", people: 0}
+    # A field may be called type.
+    assert read!([type: :string, size: :integer], %{type: "a", size: 1}) == %{type: "a", size: 1}
+  end
+
+  test "a cast of one's own refuses in its own words" do
+    cast = fn %{"n" => n} ->
+      if rem(n, 2) == 0,
+        do: {:ok, div(n, 2)},
+        else: {:error, [{["n"], "expected an even number"}]}
+    end
+
+    output =
+      Output.new(
+        {%{type: "object", properties: %{n: %{type: "integer"}}, required: ["n"]}, cast: cast}
+      )
+
+    assert {:ok, 2, []} = Output.read(output, ~s({"n": 4}))
+
+    assert {:error, %Output.Error{reason: :invalid, lines: ["/n: expected an even number"]}} =
+             Output.read(output, ~s({"n": 3}))
+  end
+
+  test "a date that a schema lets pass and nobody can read is told with its place" do
+    output = Output.new(at: :datetime)
+    assert {:error, error} = Output.read(output, ~s({"at": "2026-01-31T09:30:00"}))
+
+    assert error.lines == [
+             "/at: expected a date and time with its offset, such as 2026-01-31T09:30:00Z"
+           ]
+
+    refute inspect(error) =~ "2026"
+  end
+
+  test "what is not a type is refused without what it holds" do
+    secret = "sk-secret"
+
+    for spec <- [
+          [],
+          nil,
+          {:list},
+          {:in, []},
+          {:in, [nil]},
+          secret,
+          [a: {secret, 1}],
+          {:one_of, [:string]},
+          {[nme: :string], into: City},
+          NoModule,
+          [a: :string, a: :string]
+        ] do
+      error = assert_raise ArgumentError, fn -> Output.new(spec) end
+      refute Exception.message(error) =~ secret
+    end
+  end
+
+  test "partial values are of the type as far as it goes" do
+    output = Output.new({[name: :string, people: :integer], into: City})
+    assert Output.read_partial(output, ~s({"name": "Ul)) == {:ok, %{name: "Ul"}}
+    list = Output.new({:list, {:in, [:a, :b]}})
+    assert Output.read_partial(list, ~s({"value": ["a", "b", ")) == {:ok, [:a, :b]}
+    assert Output.read_partial(list, ~s({"val)) == :none
+  end
+
+  test "a stream tells the places of what came" do
+    output = Output.new({:list, :string})
+    {follow, []} = Output.follow(output, Output.follow(), "Well: {\"value\"")
+    {follow, first} = Output.follow(output, follow, ": [\"a")
+    {_follow, second} = Output.follow(output, follow, "b\"")
+    assert first == [{[], {:value, []}}, {[0], {:text, "a"}}]
+    assert second == [{[0], {:text, "b"}}]
+  end
+
+  test "bytes that are not UTF-8 are an error, and nothing makes atoms" do
+    output = Output.new(name: :string)
+    assert {:error, %{reason: :invalid}} = Output.read(output, <<255>>)
+    assert Output.read_partial(output, <<255>>) == :none
+    assert {:error, %{lines: lines}} = Output.read(output, ~s({"never_an_atom_of_output": 1}))
+    assert Enum.any?(lines, &(&1 =~ "is not a field here"))
+    assert_raise ArgumentError, fn -> String.to_existing_atom("never_an_atom_of_" <> "output") end
+  end
+
+  test "long answers are read on another scheduler" do
+    output = Output.new(text: :string)
+    text = String.duplicate("word ", 200_000)
+    assert {:ok, %{text: ^text}, []} = Output.read(output, JSON.encode(%{text: text}))
+    assert {:ok, %{text: ^text}} = Output.read_partial(output, JSON.encode(%{text: text}))
+  end
+end
