@@ -5,13 +5,13 @@ defmodule AshAgent.Test.Replay do
   # what they asked for with what the model, the tools, the prompt and the view of today would ask for. Models are described and tools
   # listed; neither is called.
 
-  alias AshAgent.{Context, LLM, Options, Prices, Runtime}
+  alias AshAgent.{Context, LLM, Options, Runtime}
   alias AshAgent.Context.Asked
   alias AshAgent.LLM.Difference
-  alias AshAgent.Runtime.Shape
+  alias AshAgent.Runtime.{Gate, Output, Run, Shape}
   alias AshAgent.Test.{Pattern, Trajectory}
 
-  @schema [
+  @own [
     llm: [
       type: :any,
       type_doc: "a model",
@@ -36,9 +36,12 @@ defmodule AshAgent.Test.Replay do
         "what shapes views today, from the view that the request before had. Without it, views are not compared. It gets the time of then as the " <>
           "need `:at`. A view that was changed by hand shows as a difference."
     ],
-    prices: Prices.schema()[:prices],
     stream: [type: :boolean, default: true, doc: "as in `AshAgent.Runtime.run/2`."]
   ]
+  # What decides as well what a model is offered and asked for.
+  @of_runs [:output, :output_mode, :max_retries, :hide_retries] ++
+             [:allowed_tools, :permission_rules, :prices]
+  @schema @own ++ Keyword.take(Runtime.Options.schema(), @of_runs)
 
   # requests: how many the conversation has. compared: how many of them can be. different: those that differ.
   @enforce_keys [:requests, :compared, :different]
@@ -58,8 +61,10 @@ defmodule AshAgent.Test.Replay do
   def run(context, opts) do
     opts = Options.validate!(opts, @schema)
     rows = Map.new(Context.replay(context), &{&1.iteration, &1})
-    now = if opts[:llm], do: describe(opts)
-    shape = if opts[:llm] && opts[:view], do: Shape.new(opts)
+    run = prepare(opts)
+    now = if opts[:llm], do: describe(run, opts)
+
+    shape = if opts[:llm] && opts[:view], do: Shape.new(run)
 
     outcomes =
       for number <- Trajectory.numbers(context, nil),
@@ -109,16 +114,19 @@ defmodule AshAgent.Test.Replay do
     Difference.between(was, now)
   end
 
-  defp describe(opts) do
-    run = Runtime.options(Keyword.take(opts, [:llm, :tools]))
+  # All options are checked as those of a run, with or without a model.
+  defp prepare(opts) do
+    given = Keyword.take(opts, [:tools, :view | @of_runs])
+    Runtime.options([llm: opts[:llm] || fn _context -> {:error, :not_asked} end] ++ given)
+  end
+
+  defp describe(run, opts) do
     stream? = opts[:stream] and LLM.streams?(run[:llm])
-    fields = LLM.describe(run[:llm], if(stream?, do: :stream, else: :chat))
+    {_tools, output, tools} = Run.offer(run, Gate.new(run))
 
-    tools =
-      if is_function(run[:tools], 0), do: Runtime.Tool.new(run[:tools].()), else: run[:tools]
+    fields =
+      Output.describe(output, LLM.describe(run[:llm], if(stream?, do: :stream, else: :chat)))
 
-    tools = Shape.add_tool(tools, opts[:view])
-    tools = for tool <- tools, do: Map.take(tool, [:name, :description, :parameters])
     body = to_body(Pattern.normalize(fields), tools)
 
     if prompt = opts[:system_prompt],
@@ -129,7 +137,7 @@ defmodule AshAgent.Test.Replay do
   # Where requests go is not part of them. How messages are encoded is.
   defp to_body(fields, tools) do
     fields
-    |> Map.take(["model", "provider", "request"])
+    |> Map.take(["model", "provider", "request", "output"])
     |> Map.merge(fields["body"] || %{})
     |> Map.put("tools", Pattern.normalize(tools))
   end

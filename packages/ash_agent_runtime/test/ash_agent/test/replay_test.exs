@@ -92,6 +92,27 @@ defmodule AshAgent.Test.ReplayTest do
     assert replay(context, []) == {:same, 1}
   end
 
+  test "rules about tools and types of answers are those of a run" do
+    server = start_supervised!({Server, script: [~s({"city":"Oslo"})]}, id: :typed)
+    opts = [tools: tools(%{}), allowed_tools: [], output: [city: :string]]
+
+    {:ok, %{context: context}} =
+      Runtime.run(Context.new("Where?"), [llm: client(Server.base_url(server), [])] ++ opts)
+
+    assert {:same, 1} = replay(context, [llm: llm()] ++ opts)
+
+    for {changed, cause} <- [
+          {[allowed_tools: ["look"]], :tools},
+          {[output: [town: :string]], :field},
+          {[output_mode: :tool], :tools}
+        ] do
+      assert {:different, [%{differences: differences}]} =
+               replay(context, [llm: llm()] ++ Keyword.merge(opts, changed))
+
+      assert cause in Enum.map(differences, & &1.cause), inspect({changed, differences})
+    end
+  end
+
   test "views of today are compared with those of then" do
     result = %{tool_calls: [%{name: "look", arguments: %{}}]}
 
