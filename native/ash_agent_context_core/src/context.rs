@@ -550,9 +550,20 @@ impl Context {
         };
         let mut next = self.clone();
         next.asked
-            .note_request(self.next_number(), [fields, tools, None, None]);
+            .note_request(self.next_number(), [fields, tools, None, None, None]);
         next.weigh_view();
         Ok(next)
+    }
+
+    /// The same with digests in place of the values of the body and of the tools, for requests that nobody may read later.
+    ///
+    /// # Errors
+    /// As [`Context::note_request`].
+    ///
+    /// # Complexity
+    /// O(size of both)
+    pub fn note_request_hashes(&self, fields: Value, tools: Value) -> Result<Self, Error> {
+        self.note_request(asked::hash_fields(fields), asked::hash_tools(tools))
     }
 
     /// Returns what an iteration's request had beside its messages, where that was noted and a request was made: the fields

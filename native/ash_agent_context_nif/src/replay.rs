@@ -22,22 +22,16 @@ nif!(
     }
 );
 
-// The context before the last answer of an iteration, or `nil`.
+// The conversation as an iteration's last request was made from it, but under the view of the request before; or `nil`.
 nif!(
-    context_as_asked_normal,
-    context_as_asked_dirty,
-    |env, scheduler, context: Handle, number: Number, under_last: bool| {
-        scheduler.allow(
-            context
-                .get()
-                .rewind_cost(number)
-                .plus(context.get().view_cost()),
-        )?;
-        let again = context.get().as_asked_again(number, under_last);
-        Ok(match again {
-            Some(again) => answer(env, again),
-            None => atoms::nil().encode(env),
-        })
+    context_as_asked_before_normal,
+    context_as_asked_before_dirty,
+    |env, scheduler, context: Handle, number: Number| {
+        let context = context.get();
+        scheduler.allow(context.rewind_cost(number))?;
+        let iteration = context.iteration(number);
+        let asked = iteration.and_then(|iteration| context.as_asked_under_last(iteration));
+        Ok(asked.map(|asked| answer(env, asked)).encode(env))
     }
 );
 

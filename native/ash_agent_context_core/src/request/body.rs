@@ -115,16 +115,16 @@ impl<'a, 'o> Body<'a, 'o> {
     }
 
     /// Returns what of the request stands at the provider before the answer: the system prompt and the list, without marks; and
-    /// whether it has any.
-    pub fn lay_out(mut self) -> Result<(Vec<Slice<'a>>, bool), Error> {
+    /// behind how many of these bytes each mark stands.
+    pub fn lay_out(mut self) -> Result<(Vec<Slice<'a>>, Vec<u64>), Error> {
         if let Some(system) = self.context.shown_system() {
             self.add_system(system, &mut Json::default())?;
         }
         self.add_iterations()?;
         self.close();
-        let is_marked = !self.choose_marks().is_empty();
+        let marks = self.find_marks();
         let system = self.system.into_iter().map(|(_, slice)| slice);
-        Ok((system.chain(self.slices).collect(), is_marked))
+        Ok((system.chain(self.slices).collect(), marks))
     }
 
     /// Returns what is changed for the request, in the order in which it is sent.

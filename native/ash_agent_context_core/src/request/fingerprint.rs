@@ -119,6 +119,13 @@ impl Context {
         Ok(pieces)
     }
 
+    /// The digest that was noted of all that an iteration's last request sent.
+    #[must_use]
+    pub fn sent_note(&self, iteration: &Iteration) -> Option<&str> {
+        let note = SentNote::read(self.asked.sent_at(iteration.number)?)?;
+        Some(note.whole)
+    }
+
     /// Tells whether the last request of an iteration surely began with all of that of another one: both can be made again, and
     /// are what was sent.
     pub(super) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {

@@ -31,6 +31,7 @@ impl Context {
             model: model.or(reply.and_then(|reply| reply.model.as_deref())),
             ..Options::new(provider)
         };
+        options.cache = fields.is_some_and(|fields| text(fields, "cache") == Some("auto"));
         if let Some(Value::Map(noted)) = fields.and_then(|fields| fields.get_named(OPTIONS)) {
             options.read(noted);
         }
@@ -41,7 +42,6 @@ impl Context {
 impl<'a> Options<'a> {
     /// Takes what a note has of them.
     fn read(&mut self, noted: &'a Map) {
-        self.cache = text(noted, "cache") == Some("auto");
         if text(noted, "thinking") == Some("text") {
             self.thinking = Thinking::Text;
         }

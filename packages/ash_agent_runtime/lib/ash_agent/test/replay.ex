@@ -137,7 +137,7 @@ defmodule AshAgent.Test.Replay do
   # Where requests go is not part of them. How messages are encoded is.
   defp to_body(fields, tools) do
     fields
-    |> Map.take(["model", "provider", "request", "output"])
+    |> Map.take(["model", "provider", "cache", "request", "output"])
     |> Map.merge(fields["body"] || %{})
     |> Map.put("tools", Pattern.normalize(tools))
   end
@@ -191,8 +191,8 @@ defmodule AshAgent.Test.Replay do
   defp compare_view(nil, _context, _number), do: []
 
   defp compare_view(shape, context, number) do
-    with %{} = base <- Asked.as_asked(context, number, :before),
-         %{} = sent <- Asked.as_asked(context, number, :own) do
+    with {:ok, base} <- Asked.fetch_asked_before(context, number),
+         {:ok, sent} <- Context.fetch_asked(context, number) do
       case Shape.apply(put_time(shape, context, number), base) do
         {:ok, shaped} ->
           for {cause, iteration} <- Asked.view_changes(sent, shaped),
@@ -203,7 +203,7 @@ defmodule AshAgent.Test.Replay do
           [%Difference{cause: :view, where: words}]
       end
     else
-      nil -> []
+      :error -> []
     end
   end
 

@@ -88,7 +88,7 @@ defmodule AshAgent.Test.ReplayTest do
     context = context |> Context.to_snapshot() |> Context.from_snapshot!()
     assert replay(context, llm: llm(marked)) == {:same, 1}
     assert {:different, [%{differences: [difference]}]} = replay(context, llm: llm())
-    assert to_string(difference) =~ "the field request"
+    assert to_string(difference) =~ "the field cache"
     assert replay(context, []) == {:same, 1}
   end
 
