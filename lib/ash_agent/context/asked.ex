@@ -157,5 +157,7 @@ defmodule AshAgent.Context.Asked do
     do: ref |> Native.context_as_asked(number) |> put_asked(context)
 
   defp put_asked({:ok, nil}, _context), do: :error
-  defp put_asked(reply, context), do: {:ok, reply |> Reply.ok!() |> then(&Reply.put!({:ok, &1}, context))}
+
+  defp put_asked(reply, context),
+    do: {:ok, reply |> Reply.ok!() |> then(&Reply.put!({:ok, &1}, context))}
 end

@@ -138,7 +138,8 @@ defmodule AshAgent.Context.AskedTest do
     for {number, asked} <- [{1, first}, {2, second}] do
       %{sent: digest} = Context.get_request(context, number)
       assert {:ok, again} = Context.put_sent(asked, :anthropic)
-      assert [%{"sent" => ^digest} | _] = Enum.reverse(Context.dump(again)["iterations"])
+      assert [%{"sent" => sent} | _] = Enum.reverse(Context.dump(again)["iterations"])
+      assert sent |> String.split(" ") |> hd() == digest
     end
 
     assert Context.fetch_asked(context, 3) == :error

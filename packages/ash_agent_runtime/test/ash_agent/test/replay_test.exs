@@ -92,6 +92,25 @@ defmodule AshAgent.Test.ReplayTest do
     assert replay(context, []) == {:same, 1}
   end
 
+  test "where digests alone are kept, they are compared" do
+    server = start_supervised!({Server, script: ["Hi", "Ho"]}, id: :hashed)
+    own = [body: %{temperature: 1}]
+
+    for tools <- [tools(%{}), []] do
+      opts = [llm: client(Server.base_url(server), own), tools: tools, request_notes: :hashes]
+      {:ok, %{context: context}} = Runtime.run(Context.new("Hello"), opts)
+      context = context |> Context.to_snapshot() |> Context.from_snapshot!()
+      assert replay(context, llm: llm(own), tools: tools) == {:same, 1}
+      city = tools(%{"city" => %{"type" => "string"}})
+
+      assert {:different, [%{differences: [%{cause: :tools, where: "the tool `look`" <> _}]}]} =
+               replay(context, llm: llm(own), tools: city)
+
+      assert {:different, [%{differences: [%{where: "the field temperature"}]}]} =
+               replay(context, llm: llm(body: %{temperature: 2}), tools: tools)
+    end
+  end
+
   test "rules about tools and types of answers are those of a run" do
     server = start_supervised!({Server, script: [~s({"city":"Oslo"})]}, id: :typed)
     opts = [tools: tools(%{}), allowed_tools: [], output: [city: :string]]
@@ -104,7 +123,7 @@ defmodule AshAgent.Test.ReplayTest do
     for {changed, cause} <- [
           {[allowed_tools: ["look"]], :tools},
           {[output: [town: :string]], :field},
-          {[output_mode: :tool], :tools}
+          {[output_mode: :text], :field}
         ] do
       assert {:different, [%{differences: differences}]} =
                replay(context, [llm: llm()] ++ Keyword.merge(opts, changed))
