@@ -70,16 +70,17 @@ defmodule AshAgent.Context.Asked do
   A request that was made again, see `replay/1`.
 
     * `iteration` - the number of its iteration
-    * `outcome` - `:same`; `:different`; `:follows`, if it differs as an earlier one does and in nothing else that is known; `:other_prompt`, if its system
-      prompt is not the conversation's any more, and so not known; or `:unnoted`, if it is not known what was sent
-    * `cause` - of a difference: `:log` if a message or result is not the one that was sent, `:view` if the view or its masks are not, and
+    * `outcome` - `:same`; `:different`; `:follows`, if it differs as an earlier one does and in nothing else that is known; `:other_prompt`
+      or `:other_masks`, if its system prompt or its masks are not the conversation's any more, and so not known; or `:unnoted`, if it is not known what was sent
+    * `cause` - of a difference: `:log` if a message or result is not the one that was sent, `:view` if the view is not, and
       `{:version, version}` if that version of the package made it
     * `place` - the first message or result that differs: the number of its iteration, its position there, and the id of a result's call, or `nil`;
       `nil` if it is nothing that the request had for the first time
   """
   @type replayed :: %{
           required(:iteration) => pos_integer(),
-          required(:outcome) => :same | :different | :follows | :other_prompt | :unnoted,
+          required(:outcome) =>
+            :same | :different | :follows | :other_prompt | :other_masks | :unnoted,
           optional(:cause) => :log | :view | {:version, String.t()},
           optional(:place) => {pos_integer(), non_neg_integer(), String.t() | nil} | nil
         }

@@ -532,7 +532,7 @@ impl Context {
     /// asked, and the tools. What is as it was in the request before takes no room.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the fields are no map or the tools no list.
+    /// [`Error::Invalid`] where the fields are not a map or the tools not a list.
     ///
     /// # Complexity
     /// O(size of both)

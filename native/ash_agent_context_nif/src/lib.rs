@@ -38,7 +38,7 @@ mod atoms {
     rustler::atoms! {
         fits, misfits, cut, none, value,
         arguments, assistant, bad_time, calendar, completed_at, content, created_at, current_iteration, data, day,
-        same, unnoted, other_prompt, follows, different, outcome, view, version, log, place,
+        same, unnoted, other_prompt, other_masks, follows, different, outcome, view, version, log, place,
         dirty, error, file, filename, first, hour, id, image,
         interrupted, invalid, is_error, iterations, last, media_type,
         message, messages, metadata, microsecond, minute, month, name, nil,

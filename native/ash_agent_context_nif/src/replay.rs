@@ -59,6 +59,7 @@ fn encode_row<'a>(env: Env<'a>, row: &ReplayRow) -> Term<'a> {
         ReplayOutcome::Same => (atoms::same(), None),
         ReplayOutcome::Unnoted => (atoms::unnoted(), None),
         ReplayOutcome::OtherPrompt => (atoms::other_prompt(), None),
+        ReplayOutcome::OtherMasks => (atoms::other_masks(), None),
         ReplayOutcome::Follows => (atoms::follows(), None),
         ReplayOutcome::Different(deviation) => (atoms::different(), Some(deviation)),
     };

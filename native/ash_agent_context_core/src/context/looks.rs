@@ -10,7 +10,7 @@ use crate::view::View;
 /// What stands for the log as it is.
 const PLAIN: &str = "-";
 
-/// A digest of what a view was told to do, its masks included. What it reckons from the log is not part of it.
+/// A digest of what a view was told to do. What it reckons from the log is not part of it, and its masks are noted apart.
 pub(crate) fn digest(view: Option<&View>) -> String {
     let text = view.map(describe).unwrap_or_default();
     match text.is_empty() {
@@ -46,9 +46,6 @@ fn describe(view: &View) -> String {
     }
     for (name, block) in view.blocks.iter() {
         add("block", &(name, block));
-    }
-    for mask in view.masks().into_iter().flat_map(|masks| masks.iter()) {
-        add("mask", &mask);
     }
     text
 }

@@ -44,7 +44,7 @@ impl<'a> Body<'a, '_> {
         chosen.into_iter().enumerate().map(ttl).collect()
     }
 
-    /// Behind how many bytes of the system prompt and the list each of them stands.
+    /// After how many bytes of the system prompt and the list each of them stands.
     pub(super) fn find_marks(&self) -> Vec<u64> {
         let chosen = self.choose_marks();
         let mut marks = Vec::with_capacity(chosen.len());

@@ -8,6 +8,7 @@ use crate::log::iteration::Iteration;
 use crate::provider::options::Options;
 use crate::request::fingerprint::{digest, lay_out, SentNote, SentPiece, VERSION};
 use crate::value::cost::Cost;
+use crate::view::View;
 
 /// What a request is that is made again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub enum ReplayOutcome {
     Unnoted,
     /// Its system prompt is not kept: it is another one than that of the conversation.
     OtherPrompt,
+    /// Its masks are not kept: they are others than those of the conversation.
+    OtherMasks,
     /// It differs as an earlier one does, and in nothing else that is known.
     Follows,
     /// It differs.
@@ -45,7 +48,7 @@ pub struct Deviation {
 /// Why a request that is made again differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviationCause {
-    /// Its view is kept otherwise, or has other masks.
+    /// Its view is kept otherwise.
     View,
     /// Another version made it, this one.
     Version(Box<str>),
@@ -80,10 +83,7 @@ impl Context {
                 continue;
             }
             let outcome = self.replay_one(iteration, differs);
-            differs |= matches!(
-                outcome,
-                ReplayOutcome::Different(_) | ReplayOutcome::OtherPrompt
-            );
+            differs |= matches!(outcome, ReplayOutcome::Different(_));
             rows.push(ReplayRow {
                 iteration: iteration.number,
                 outcome,
@@ -121,6 +121,10 @@ impl Context {
         });
         if is_same {
             return ReplayOutcome::Same;
+        }
+        let masks = context.view().and_then(View::masks);
+        if self.asked.masks_of(iteration.number) != masks.map(asked::digest_masks).as_ref() {
+            return ReplayOutcome::OtherMasks;
         }
         let view = looks::digest(context.view());
         let place = context.first_differing(iteration.number, &options, &note);

@@ -314,7 +314,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
     }
 
-    /// Images as they are, and of everything else what it is: a page is no archive of files.
+    /// Images as they are, and of everything else what it is: a page is not an archive of files.
     fn media(&mut self, json: &mut JsonObject<'_>, part: &Part) {
         let Some((media_type, source)) = part.kind.media() else {
             return;

@@ -241,7 +241,7 @@ defmodule AshAgent.Test do
   keeps nothing of its requests, since no run made it, or one before they were noted.
 
   The rendered messages are compared byte by byte, by the digests that runs of the package's clients keep, see `AshAgent.Context.replay/1`: a
-  difference is in the kept conversation, in its view or masks, or in the version of the package. Then the rest of each request is compared with
+  difference is in the kept conversation, in its view, or in the version of the package. Then the rest of each request is compared with
   today's code: the model, the options of the provider, the fields of the body, the tools with their schemas, and the system prompt and the views, if
   you pass them. No tool runs and no connection is opened.
 

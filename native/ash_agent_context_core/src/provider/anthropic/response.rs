@@ -72,7 +72,7 @@ fn start(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
         draft.count_more_tokens(usage);
     }
     for (block, index) in node::list(message, "content").iter().zip(0..) {
-        // Behind those that events will number from 0 again.
+        // After those that events will number from 0 again.
         let key = Key::Whole(index);
         start_block(draft, key.clone(), block)?;
         draft.close(&key)?;

@@ -185,7 +185,7 @@ defmodule AshAgent.Test.Replay do
   defp describe_deviation(:view, _place),
     do: %Difference{
       cause: :view,
-      where: "the view or its masks are kept otherwise than they were"
+      where: "the view is kept otherwise than it was"
     }
 
   defp describe_deviation({:version, version}, {where, call}),

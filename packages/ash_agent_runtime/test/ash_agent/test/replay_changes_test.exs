@@ -218,7 +218,7 @@ defmodule AshAgent.Test.ReplayChangesTest do
       end
 
     changed = JSON.encode(%{document | "iterations" => iterations})
-    {changed, today(run), {number, :view, "the view or its masks"}}
+    {changed, today(run), {number, :view, "the view is kept otherwise"}}
   end
 
   defp view_at(document, number) do
