@@ -13,7 +13,7 @@ defmodule Mix.Tasks.AshAgent.Replay do
   `AshAgent.Test.replay/2`. No model is asked, no tool runs, and no connection is opened but that to the store.
 
   `--with` names a function of the application that returns the options of `AshAgent.Test.replay/2`: the model, tools, prompt and views of today. It
-  gets the conversation, an `AshAgent.Context`, if it takes one argument. So a deployment changes no prompt, schema or option unnoticed:
+  gets the conversation, an `AshAgent.Context`, if it takes one argument, and returns `nil` for those whose messages alone are to be compared. So a deployment changes no prompt, schema or option unnoticed:
 
       def today, do: [llm: llm(), tools: tools(), system_prompt: prompt()]
 
@@ -171,8 +171,8 @@ defmodule Mix.Tasks.AshAgent.Replay do
   end
 
   defp today(nil, _context), do: []
-  defp today(function, _context) when is_function(function, 0), do: function.()
-  defp today(function, context), do: function.(context)
+  defp today(function, _context) when is_function(function, 0), do: function.() || []
+  defp today(function, context), do: function.(context) || []
 
   # What another provider would not take as it is.
   defp compare_with(context, provider) do

@@ -15,8 +15,11 @@ defmodule Mix.Tasks.AshAgent.ReplayTest do
     def changed, do: today("Sees.")
 
     def for_each(context) do
-      prompt = if Context.metadata(context)["changed"], do: "Be brief.", else: "Be kind."
-      [system_prompt: prompt] ++ same()
+      cond do
+        Context.metadata(context)["changed"] -> [system_prompt: "Be brief."] ++ same()
+        context[:id] == "c1" -> nil
+        true -> [system_prompt: "Be kind."] ++ same()
+      end
     end
 
     def today(words),
