@@ -159,6 +159,7 @@ defmodule Forgetting do
       |> Context.expand(:all)
       |> Context.clear_tool_results(keep: 1_000_000)
       |> Context.put_max_result_bytes(nil)
+      |> Context.put_masks([])
       |> results()
       |> Enum.join("\n")
 
