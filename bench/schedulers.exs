@@ -279,6 +279,7 @@ defmodule AshAgent.Bench.Schedulers do
     hidden = short |> Context.keep_last_iterations(1) |> Context.put_recall(true)
     noted = Context.put_request(short, %{"words" => long}, [])
     asked = answered(short)
+    {:ok, sent} = Context.put_sent(fork, :anthropic)
 
     [
       {"fit/2", fn -> Context.fit(short, div(total, 2)) end},
@@ -316,6 +317,8 @@ defmodule AshAgent.Bench.Schedulers do
       {"recall?/1", fn -> Context.recall?(hidden) end},
       {"verdict/2", fn -> Context.verdict(hidden, 1) end},
       {"put_request/3 of 1 MB", fn -> Context.put_request(short, %{"words" => long}, []) end},
+      {"put_sent/2", fn -> Context.put_sent(fork, :anthropic) end},
+      {"replay/1", fn -> Context.replay(sent) end},
       {"get_request/2", fn -> Context.get_request(noted, newest) end},
       {"put_request/4 of 1 MB, hashes",
        fn -> Context.put_request(short, %{"body" => %{"words" => long}}, [], keep: :hashes) end},
