@@ -119,6 +119,8 @@ defmodule AshAgentRuntime.MixProject do
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
+      # The default client for MCP is named, and not for use by applications.
+      skip_code_autolink_to: ["AshAgent.MCP.Anubis"],
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
