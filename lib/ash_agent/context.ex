@@ -217,26 +217,10 @@ defmodule AshAgent.Context do
   @spec pending_tool_calls(t()) :: [map()]
   def pending_tool_calls(%__MODULE__{} = context), do: Calls.pending_tool_calls(context)
 
-  @doc """
-  Returns the messages of the view, oldest first, beginning with the system prompt.
-
-  The view is the whole log unless something is hidden, summarised, cleared, shortened or masked, see `view/1`. Costs O(n).
-
-  ## Options
-
-  #{Options.docs(:to_messages)}
-
-  ## Examples
-
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.to_messages()
-      [%{role: :user, content: "Hello!"}]
-  """
+  @doc "Returns the messages of the view, oldest first, see `AshAgent.Context.Log.to_messages/2`."
   @doc since: "0.1.0", group: "Read"
   @spec to_messages(t(), keyword()) :: [message()]
-  def to_messages(%__MODULE__{ref: ref}, opts \\ []) do
-    opts = Options.validate!(opts, :to_messages)
-    ref |> Native.context_to_messages(opts[:view] == :log) |> Reply.ok!()
-  end
+  def to_messages(%__MODULE__{} = context, opts \\ []), do: Log.to_messages(context, opts)
 
   @doc "Returns the messages of the view; the same as `to_messages/1`."
   @doc since: "0.1.0", group: "Read"
@@ -467,6 +451,11 @@ defmodule AshAgent.Context do
   @spec put_sent(t(), provider(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def put_sent(%__MODULE__{} = context, provider, opts \\ []) when is_provider(provider),
     do: Asked.put_sent(context, provider, opts)
+
+  @doc "Makes the requests again that were sent, and compares them with what was noted, see `AshAgent.Context.Asked.replay/1`."
+  @doc since: "0.1.0", group: "Requests"
+  @spec replay(t()) :: [Asked.replayed()]
+  def replay(%__MODULE__{} = context), do: Asked.replay(context)
 
   @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/4`."
   @doc since: "0.1.0", group: "Write"

@@ -106,13 +106,14 @@ defmodule AshAgentResources.MixProject do
     do: "#{url}/blob/v#{@version}/packages/ash_agent_resources/%{path}#L%{line}"
 
   defp docs do
+    # Packages come without this file: this function is called for documentation alone.
     Code.require_file("../../doc_links.exs", __DIR__)
 
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
       # Where the sources are is known when they are published.
-      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL")),
+      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
       extras:
         ["README.md" | guides()] ++
