@@ -401,7 +401,7 @@ defmodule AshAgentContext.MixProject do
       name: "AshAgent Context",
       description: description(),
       package: package(),
-      docs: docs()
+      docs: &docs/0
     ]
   end
 
@@ -445,7 +445,7 @@ defmodule AshAgentContext.MixProject do
       licenses: ["Apache-2.0"],
       links: links(),
       files:
-        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md SECURITY.md LICENSE NOTICE guides/*.{md,livemd} assets) ++
+        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md SECURITY.md LICENSE NOTICE guides/*.{md,livemd,cheatmd} assets) ++
           ~w(Cargo.toml Cargo.lock checksum-*.exs native/precompiled.exs native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml,askama.toml})
     ]
   end
@@ -460,15 +460,29 @@ defmodule AshAgentContext.MixProject do
         do: {name, url}
   end
 
+  defp source_url(nil), do: nil
+  defp source_url(url), do: "#{url}/blob/v#{@version}/%{path}#L%{line}"
+
   defp docs do
+    Code.require_file("doc_links.exs", __DIR__)
+
     [
       main: "readme",
+      markdown_processor: AshAgent.DocLinks,
+      # Where the sources are is known when they are published.
+      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL")),
       assets: %{"assets" => "assets"},
       source_ref: "v#{@version}",
+      # The guides are a path: in the order in which they are read.
       extras:
-        ~w(README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE NOTICE bench/RESULTS.md) ++
-          Path.wildcard("guides/*.{md,livemd}"),
-      groups_for_extras: [Guides: ~r"guides/"],
+        ~w(README.md guides/getting-started.md guides/requests.md guides/responses.md guides/budgets.md guides/branches.md) ++
+          ~w(guides/storage.md guides/looking.livemd guides/libraries.md guides/cheatsheet.cheatmd guides/benchmarks.md) ++
+          ~w(ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE NOTICE bench/RESULTS.md),
+      groups_for_extras: [
+        Start: ~r"guides/(getting-started|cheatsheet)",
+        Guides: ~r"guides/",
+        "The project": ~r"(ARCHITECTURE|CONTRIBUTING|CHANGELOG|SECURITY|LICENSE|NOTICE|RESULTS)"
+      ],
       groups_for_docs:
         for(
           group <- [

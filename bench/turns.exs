@@ -1,4 +1,4 @@
-# What one turn costs at different lengths of a conversation, and a chart of it in bench/turns.svg:
+# What one turn costs at different lengths of a conversation, and a chart of it in assets/turns.svg:
 #
 #     MIX_ENV=prod mix run bench/turns.exs
 #
@@ -128,5 +128,5 @@ unless Harness.quick?() do
 
   title = "One turn: add an answer and a result, hand over, make the body"
   chart = Chart.svg(title, "iterations of 2 KB behind the turn", "microseconds", lines)
-  File.write!(Path.join(__DIR__, "turns.svg"), chart)
+  File.write!(Path.join(__DIR__, "../assets/turns.svg"), chart)
 end

@@ -7,12 +7,9 @@ defmodule AshAgent.Demo.Agent do
 
   alias AshAgent.{Context, Runtime}
   alias AshAgent.Demo.{Playback, Tools}
-  alias AshAgent.LLM.{OpenAICompatible, Scripted}
+  alias AshAgent.LLM.Scripted
 
   @question "Look back: which tools were called, how many bytes is it all as a request, and did anything go wrong?"
-  @prompt "Your tools look into the conversation of a traveller with a travel assistant. Answer questions about it " <>
-            "from what they tell you: count its tool calls, measure it as a request for openai_chat, and search it " <>
-            "for the text \"error\". Call a tool again when it says so. Answer in two or three sentences."
 
   # A scripted model goes on with the conversation that was played.
   def go_on(played) do
@@ -20,12 +17,6 @@ defmodule AshAgent.Demo.Agent do
     context = played |> Playback.idle() |> Context.add_user_message(@question)
     # As fast as somebody reads.
     run(context, Scripted.new(script(), delay: 25), played)
-  end
-
-  # A real model is asked about the conversation; it sees of it what the tools tell.
-  def ask({OpenAICompatible, opts} = llm, url, played) do
-    headline("The agent loop: #{opts[:model]} at #{url}, three real tools")
-    run(Context.new(@question, system_prompt: @prompt), llm, played)
   end
 
   defp run(context, llm, played) do
@@ -242,13 +233,6 @@ defmodule AshAgent.Demo.Agent do
     |> Enum.take(24)
     |> Enum.each(&show_message/1)
   end
-
-  defp words(%{reason: {:llm_error, %{reason: {:connection, :econnrefused}}}}),
-    do: "no server answers at the address that --url names: start it, then run this again"
-
-  defp words(%{reason: {:llm_error, %{reason: {:connection, reason}}}})
-       when reason in [:nxdomain, :ehostunreach, :enetunreach],
-       do: "the host that --url names cannot be reached (#{reason})"
 
   defp words(error), do: Exception.message(error)
 end

@@ -1,7 +1,7 @@
 defmodule AshAgent.ProseTest do
   use ExUnit.Case, async: true
 
-  # Three habits that make English read as translated. Code has none of these words.
+  # Habits that make English read as translated. Code has none of these words. The comments of Rust may begin with "What".
 
   @habits [
     {~r/(?<!there )(?<!it )\b(?:is|are|was|were|be) no (?!longer\b|more\b|less\b)\w+/i,
@@ -15,7 +15,11 @@ defmodule AshAgent.ProseTest do
   ]
 
   defp pages do
-    for name <- ["{README,ARCHITECTURE,CONTRIBUTING,CHANGELOG}.md", "guides/*.md", "lib/**/*.ex"],
+    for name <- [
+          "{README,ARCHITECTURE,CONTRIBUTING,CHANGELOG}.md",
+          "guides/*.{md,cheatmd}",
+          "lib/**/*.ex"
+        ],
         folder <- ["." | Path.wildcard("packages/*")],
         page <- Path.wildcard(Path.join(folder, name)),
         do: page
@@ -30,15 +34,46 @@ defmodule AshAgent.ProseTest do
     |> String.replace("\n\n", "\n")
   end
 
-  test "pages, documentation and errors are free of three habits" do
+  test "pages, documentation and errors are free of these habits" do
     found =
       for page <- pages(),
-          text = page |> File.read!() |> prose(),
-          {habit, advice} <- @habits,
-          [words | _] <- Regex.scan(habit, text),
-          do: "#{page}: #{String.slice(words, 0, 90)} (#{advice})"
+          words <- find(prose(File.read!(page)), @habits),
+          do: "#{page}: #{words}"
 
     assert found == [], Enum.join(found, "\n")
+  end
+
+  test "the comments of Rust are free of them" do
+    files =
+      for folder <- ~w(native packages/*/native),
+          file <- Path.wildcard("#{folder}/*/src/**/*.rs"),
+          do: file
+
+    assert length(files) > 100
+
+    found =
+      for file <- files,
+          words <- file |> File.read!() |> comments() |> find(Enum.drop(@habits, -1)),
+          do: "#{file}: #{words}"
+
+    assert found == [], Enum.join(found, "\n")
+  end
+
+  defp find(text, habits) do
+    for {habit, advice} <- habits,
+        [words | _] <- Regex.scan(habit, text),
+        do: "#{String.slice(words, 0, 90)} (#{advice})"
+  end
+
+  # Each comment as one line.
+  defp comments(rust) do
+    rust
+    |> String.split("\n")
+    |> Enum.chunk_by(&(&1 =~ ~r/^\s*\/\//))
+    |> Enum.filter(&(hd(&1) =~ ~r/^\s*\/\//))
+    |> Enum.map_join("\n", fn lines ->
+      Enum.map_join(lines, " ", &String.replace(&1, ~r/^\s*\/\/[\/!]?\s?/, ""))
+    end)
   end
 
   test "finds them" do

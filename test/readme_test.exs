@@ -1,5 +1,43 @@
 defmodule ReadmeTest do
   use ExUnit.Case, async: true
 
-  test "the README's example gives what it says", do: AshAgent.TestSupport.Readme.run("README.md")
+  # As many as somebody reads before trying it.
+  @most_words 1_200
+
+  test "the README's first example gives what it says",
+    do: AshAgent.TestSupport.Readme.run("README.md", "The idea")
+
+  test "the README stays short" do
+    words = "README.md" |> File.read!() |> String.split() |> length()
+    assert words <= @most_words, "#{words} words: move some to a guide"
+  end
+
+  test "each Elixir block of the README is run by a test, or is the dependency" do
+    blocks = Regex.scan(~r/```elixir\n(.*?)\n/, File.read!("README.md"), capture: :all_but_first)
+
+    assert List.flatten(blocks) == [
+             "alias AshAgent.Context",
+             "alias AshAgent.{Context, LLM, Runtime}",
+             "defmodule MyAppWeb.ChatLive do",
+             "def deps do"
+           ]
+  end
+
+  test "each guide begins with what its reader can do afterwards" do
+    for pattern <- ~w(guides/*.md packages/*/guides/*.md), page <- Path.wildcard(pattern) do
+      [opening | _] = page |> File.read!() |> String.split("\n## ", parts: 2)
+
+      assert opening =~ ~r/\b[Yy]ou (?:can|will|know)\b/,
+             "#{page} does not say what its reader can do afterwards"
+    end
+  end
+
+  test "every link of the pages leads to a file" do
+    for pattern <- ~w(*.md guides/* packages/*/*.md packages/*/guides/*),
+        page <- Path.wildcard(pattern),
+        [link] <-
+          Regex.scan(~r/\]\(([^)#:\s]+)(?:#[^)]*)?\)/, File.read!(page), capture: :all_but_first) do
+      assert File.exists?(Path.expand(link, Path.dirname(page))), "#{page} links to #{link}"
+    end
+  end
 end

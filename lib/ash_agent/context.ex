@@ -48,33 +48,9 @@ defmodule AshAgent.Context do
 
   use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
 
-  alias AshAgent.Context.{
-    Account,
-    Asked,
-    Calls,
-    Enhancer,
-    Error,
-    Failures,
-    Handle,
-    Import,
-    Libraries,
-    Log
-  }
-
-  alias AshAgent.Context.{
-    Native,
-    Options,
-    Pins,
-    Recall,
-    Rent,
-    Receipt,
-    Reply,
-    Requests,
-    Responses,
-    Storage,
-    Tokens
-  }
-
+  alias AshAgent.Context.{Account, Asked, Calls, Enhancer, Error, Failures, Handle, Import}
+  alias AshAgent.Context.{Libraries, Log, Native, Options, Pins, Recall, Receipt, Rent, Reply}
+  alias AshAgent.Context.{Requests, Responses, Storage, Tokens}
   alias AshAgent.Context.View
   alias AshAgent.{Caller, Response}
 
@@ -229,34 +205,15 @@ defmodule AshAgent.Context do
     ref |> Native.context_add_tool_results(results, metadata, at) |> Reply.put!(context)
   end
 
-  @doc """
-  Returns the tool calls of the message added last to the current iteration, or `[]`.
-
-  ## Examples
-
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.extract_tool_calls()
-      []
-  """
+  @doc "Returns the tool calls of the message added last, see `AshAgent.Context.Calls.extract_tool_calls/1`."
   @doc since: "0.1.0", group: "Read"
   @spec extract_tool_calls(t()) :: [map()]
-  def extract_tool_calls(%__MODULE__{ref: ref}),
-    do: ref |> Native.context_tool_calls() |> Reply.ok!()
+  def extract_tool_calls(%__MODULE__{} = context), do: Calls.extract_tool_calls(context)
 
-  @doc """
-  Returns the tool calls that wait for a result, in the order of the calls.
-
-  ## Examples
-
-      iex> context = AshAgent.Context.new("Hello!")
-      iex> calls = [%{id: "a", name: :one}, %{id: "b", name: :two}]
-      iex> context = AshAgent.Context.add_assistant_message(context, nil, calls)
-      iex> context |> AshAgent.Context.add_tool_results([{"a", {:ok, 1}}]) |> AshAgent.Context.pending_tool_calls()
-      [%{id: "b", name: :two, arguments: %{}}]
-  """
+  @doc "Returns the tool calls that wait for a result, see `AshAgent.Context.Calls.pending_tool_calls/1`."
   @doc since: "0.1.0", group: "Read"
   @spec pending_tool_calls(t()) :: [map()]
-  def pending_tool_calls(%__MODULE__{ref: ref}),
-    do: ref |> Native.context_pending_tool_calls() |> Reply.ok!()
+  def pending_tool_calls(%__MODULE__{} = context), do: Calls.pending_tool_calls(context)
 
   @doc """
   Returns the messages of the view, oldest first, beginning with the system prompt.
@@ -284,143 +241,51 @@ defmodule AshAgent.Context do
   @spec get_all_messages(t()) :: [message()]
   def get_all_messages(%__MODULE__{} = context), do: to_messages(context)
 
-  @doc """
-  Returns the iteration with this number, or `nil`.
-
-  Costs O(log n) and the size of the iteration.
-
-  ## Examples
-
-      iex> context = AshAgent.Context.new("Hello!", at: ~U[2026-01-01 10:00:00Z])
-      iex> AshAgent.Context.get_iteration(context, 1)
-      %{
-        number: 1,
-        messages: [%{role: :user, content: "Hello!"}],
-        tool_calls: [],
-        started_at: ~U[2026-01-01 10:00:00.000000Z],
-        completed_at: nil,
-        metadata: %{}
-      }
-  """
+  @doc "Returns the iteration with this number, or `nil`, see `AshAgent.Context.Log.get_iteration/2`."
   @doc since: "0.1.0", group: "Read"
   @spec get_iteration(t(), integer()) :: iteration() | nil
-  def get_iteration(%__MODULE__{ref: ref}, number) when is_integer(number),
-    do: ref |> Native.context_iteration(number) |> Reply.ok!()
+  def get_iteration(%__MODULE__{} = context, number) when is_integer(number),
+    do: Log.get_iteration(context, number)
 
-  @doc """
-  Returns the messages of the iteration with this number, or `[]`.
-
-  ## Examples
-
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_iteration_messages(1)
-      [%{role: :user, content: "Hello!"}]
-  """
+  @doc "Returns the messages of the iteration with this number, or `[]`, see `AshAgent.Context.Log.get_iteration_messages/2`."
   @doc since: "0.1.0", group: "Read"
   @spec get_iteration_messages(t(), integer()) :: [message()]
-  def get_iteration_messages(%__MODULE__{ref: ref}, number) when is_integer(number),
-    do: ref |> Native.context_iteration_messages(number) |> Reply.ok!()
+  def get_iteration_messages(%__MODULE__{} = context, number) when is_integer(number),
+    do: Log.get_iteration_messages(context, number)
 
-  @doc """
-  Returns whether the current iteration's number has reached `max`.
-
-  Iterations are counted from 1, so every context has reached a `max` of 0 or less. That is not an error: a limit that has
-  been used up should stop a loop, not crash it.
-
-  ## Examples
-
-      iex> context = AshAgent.Context.new("Hello!")
-      iex> AshAgent.Context.exceeded_max_iterations?(context, 1)
-      true
-      iex> AshAgent.Context.exceeded_max_iterations?(context, 2)
-      false
-      iex> AshAgent.Context.exceeded_max_iterations?(context, 0)
-      true
-  """
+  @doc "Returns whether the current iteration's number has reached `max`, see `AshAgent.Context.Log.exceeded_max_iterations?/2`."
   @doc since: "0.1.0", group: "Read"
   @spec exceeded_max_iterations?(t(), integer()) :: boolean()
   def exceeded_max_iterations?(%__MODULE__{} = context, max) when is_integer(max),
-    do: Handle.current_iteration!(context) >= max
+    do: Log.exceeded_max_iterations?(context, max)
 
-  @doc """
-  Makes a context from attributes, such as those that `to_map/1` returns, and returns `{:ok, context}` or `{:error,
-  error}`.
-
-  Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`,
-  `:created_at` and `:updated_at`, all optional. Keys within them may be atoms or strings, times `DateTime`s or ISO 8601
-  text, and results `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`. `current_iteration` is the number of the last
-  iteration, or the next number, in which case an empty iteration opens. Without iterations, the context has an empty
-  first one, and the number may be 0, as ash_agent stores it.
-
-  Results are taken from an iteration's `:tool_calls`, or from the messages that show them if the calls have no results.
-
-  The error's reason is `{:invalid, path, expected}`, or one of those that the `add_*` functions raise.
-
-  ## Examples
-
-      iex> context = AshAgent.Context.new("Hello!")
-      iex> {:ok, copy} = AshAgent.Context.create(AshAgent.Context.to_map(context))
-      iex> AshAgent.Context.equal?(context, copy)
-      true
-
-      iex> {:error, error} = AshAgent.Context.create(iterations: [%{messages: [%{role: :robot}]}])
-      iex> error.reason
-      {:invalid, [:iterations, 0, :messages, 0, :role], ":system, :user or :assistant"}
-  """
+  @doc "Makes a context from attributes, such as those of `to_map/1`, see `AshAgent.Context.Storage.create/1`."
   @doc since: "0.1.0", group: "Build"
   @spec create(map() | keyword()) :: loaded()
   def create(attributes) when is_map(attributes) or is_list(attributes),
-    do: attributes |> Options.attributes!() |> Native.context_create(nil) |> Reply.put() |> make()
+    do: attributes |> Storage.create() |> make()
 
   @doc "Like `create/1`, but returns the context or raises `AshAgent.Context.Error`."
   @doc since: "0.1.0", group: "Build"
   @spec create!(map() | keyword()) :: t()
   def create!(attributes), do: attributes |> create() |> bang!()
 
-  @doc """
-  Replaces attributes of a context and returns `{:ok, context}` or `{:error, error}`.
-
-  Attributes are those of `create/1`; the others stay. `:updated_at` defaults to now.
-
-  ## Examples
-
-      iex> context = AshAgent.Context.new("Hello!")
-      iex> {:ok, context} = AshAgent.Context.update(context, %{current_iteration: 2})
-      iex> context.current_iteration
-      2
-  """
+  @doc "Replaces attributes of a context, see `AshAgent.Context.Storage.update/2`."
   @doc since: "0.1.0", group: "Build"
   @spec update(t(), map() | keyword()) :: loaded()
-  def update(%__MODULE__{ref: ref} = context, attributes)
+  def update(%__MODULE__{} = context, attributes)
       when is_map(attributes) or is_list(attributes),
-      do: ref |> Native.context_update(Options.attributes!(attributes), nil) |> Reply.put(context)
+      do: Storage.update(context, attributes)
 
   @doc "Like `update/2`, but returns the context or raises `AshAgent.Context.Error`."
   @doc since: "0.1.0", group: "Build"
   @spec update!(t(), map() | keyword()) :: t()
   def update!(%__MODULE__{} = context, attributes), do: context |> update(attributes) |> bang!()
 
-  @doc """
-  Returns the conversation as plain terms: `:id`, `:iterations`, `:current_iteration`, `:metadata`, `:created_at` and
-  `:updated_at`, and for a fork its `:origin`, see `fork/2`.
-
-  Costs O(n). `create!/1` makes a context from it that returns the same map again. The map leaves out what stands
-  beside the conversation (views, pins, failures, notes of requests), the JSON text of arguments that were given as text, and
-  whether an error came from `interrupt/2`. `dump/2` keeps everything.
-
-  ## Examples
-
-      iex> AshAgent.Context.new("Hello!", id: "c1", at: ~U[2026-01-01 10:00:00Z]) |> AshAgent.Context.to_map() |> Map.delete(:iterations)
-      %{
-        id: "c1",
-        current_iteration: 1,
-        metadata: %{},
-        created_at: ~U[2026-01-01 10:00:00.000000Z],
-        updated_at: ~U[2026-01-01 10:00:00.000000Z]
-      }
-  """
+  @doc "Returns the conversation as plain terms, see `AshAgent.Context.Storage.to_map/1`."
   @doc since: "0.1.0", group: "Read"
   @spec to_map(t()) :: map()
-  def to_map(%__MODULE__{ref: ref}), do: ref |> Native.context_to_map() |> Reply.ok!()
+  def to_map(%__MODULE__{} = context), do: Storage.to_map(context)
 
   @doc "Returns all iterations, oldest first, see `AshAgent.Context.Log.iterations/1`."
   @doc since: "0.1.0", group: "Read"
@@ -584,6 +449,11 @@ defmodule AshAgent.Context do
   def add_response!(context, response, opts \\ []),
     do: context |> add_response(response, opts) |> bang!()
 
+  @doc "Returns the id of the newest answer, or `nil`, see `AshAgent.Context.Responses.get_response_id/1`."
+  @doc since: "0.1.0", group: "Responses"
+  @spec get_response_id(t()) :: String.t() | nil
+  def get_response_id(%__MODULE__{} = context), do: Responses.get_response_id(context)
+
   @doc "Records a provider's report on tokens, see `AshAgent.Context.Responses.add_token_usage/3`."
   @doc since: "0.1.0", group: "Responses"
   @spec add_token_usage(t(), map(), keyword()) :: t()
@@ -596,18 +466,24 @@ defmodule AshAgent.Context do
   def put_sent(%__MODULE__{} = context, provider, opts \\ []) when is_provider(provider),
     do: Asked.put_sent(context, provider, opts)
 
-  @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/3`."
+  @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/4`."
   @doc since: "0.1.0", group: "Write"
-  @spec put_request(t(), map() | nil, [map()] | nil) :: t()
-  def put_request(%__MODULE__{} = context, asked, tools)
+  @spec put_request(t(), map() | nil, [map()] | nil, keyword()) :: t()
+  def put_request(%__MODULE__{} = context, asked, tools, opts \\ [])
       when (is_map(asked) or is_nil(asked)) and (is_list(tools) or is_nil(tools)),
-      do: Asked.put_request(context, asked, tools)
+      do: Asked.put_request(context, asked, tools, opts)
 
   @doc "Returns what an iteration's request asked for, see `AshAgent.Context.Asked.get_request/2`."
   @doc since: "0.1.0", group: "Read"
-  @spec get_request(t(), integer()) :: %{fields: map() | nil, tools: [map()] | nil}
+  @spec get_request(t(), integer()) :: Asked.t()
   def get_request(%__MODULE__{} = context, number) when is_integer(number),
     do: Asked.get_request(context, number)
+
+  @doc "Returns the conversation as it was when an iteration's request was made, see `AshAgent.Context.Asked.fetch_asked/2`."
+  @doc since: "0.1.0", group: "Requests"
+  @spec fetch_asked(t(), integer()) :: {:ok, t()} | :error
+  def fetch_asked(%__MODULE__{} = context, number) when is_integer(number),
+    do: Asked.fetch_asked(context, number)
 
   @doc "Keeps a failed request with the current iteration, see `AshAgent.Context.Failures.add_failure/3`."
   @doc since: "0.1.0", group: "Responses"

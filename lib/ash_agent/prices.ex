@@ -163,7 +163,7 @@ defmodule AshAgent.Prices do
   end
 
   @doc false
-  # Tells whether a model has a price now; `nil` is one that tells no name.
+  # Returns whether a model has a price now; `nil` is one that tells no name.
   def known?(nil, _model), do: false
 
   def known?(terms, model) do

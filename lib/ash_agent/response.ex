@@ -480,8 +480,8 @@ defmodule AshAgent.Response do
   Returns what else the provider says of its answer, under the provider's own names, or `nil`.
 
   These are Gemini's `"groundingMetadata"`, `"citationMetadata"`, `"urlContextMetadata"`, `"finishMessage"` and
-  `"continuationToken"`, and Anthropic's `"container"`, `"stop_details"`, `"stop_sequence"` and `"context_management"`. They stay with
-  the message, see `AshAgent.Context.fetch_message/2`. Costs O(n).
+  `"continuationToken"`, Anthropic's `"container"`, `"stop_details"`, `"stop_sequence"`, `"context_management"` and
+  `"diagnostics"`, and OpenAI's `"prompt_cache_diagnostics"`. They stay with the message, see `AshAgent.Context.fetch_message/2`. Costs O(n).
 
   Of chat servers these are `"annotations"`, `"citations"`, `"search_results"`, `"images"`, `"related_questions"` and `"executed_tools"`,
   and Bedrock's are `"trace"`, `"serviceTier"` and `"additionalModelResponseFields"`.

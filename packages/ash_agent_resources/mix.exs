@@ -22,7 +22,7 @@ defmodule AshAgentResources.MixProject do
       name: "AshAgent Resources",
       description: description(),
       package: package(),
-      docs: docs()
+      docs: &docs/0
     ]
   end
 
@@ -92,11 +92,21 @@ defmodule AshAgentResources.MixProject do
         do: {name, url}
   end
 
+  defp source_url(nil), do: nil
+
+  defp source_url(url),
+    do: "#{url}/blob/v#{@version}/packages/ash_agent_resources/%{path}#L%{line}"
+
   defp docs do
+    Code.require_file("../../doc_links.exs", __DIR__)
+
     [
       main: "readme",
+      markdown_processor: AshAgent.DocLinks,
+      # Where the sources are is known when they are published.
+      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL")),
       source_ref: "v#{@version}",
-      extras: ~w(README.md CHANGELOG.md LICENSE) ++ Path.wildcard("guides/*.md"),
+      extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
       groups_for_extras: [Guides: ~r"guides/"],
       groups_for_modules: [
         Conversations: ~r"^AshAgent\.Conversation",
@@ -105,5 +115,13 @@ defmodule AshAgentResources.MixProject do
         Types: ~r"(AshType|Embedded|Comparable)"
       ]
     ]
+  end
+
+  # A path: in the order in which they are read.
+  @path ~w(ash ash_tutorial coming-from-ash-agent oban archival apis testing)
+
+  defp guides do
+    path = for name <- @path, do: "guides/#{name}.md"
+    path ++ (Path.wildcard("guides/*.md") -- path)
   end
 end

@@ -33,7 +33,7 @@ defmodule AshAgentRuntime.MixProject do
       name: "AshAgent Runtime",
       description: description(),
       package: package(),
-      docs: docs()
+      docs: &docs/0
     ]
   end
 
@@ -109,11 +109,19 @@ defmodule AshAgentRuntime.MixProject do
         do: {name, url}
   end
 
+  defp source_url(nil), do: nil
+  defp source_url(url), do: "#{url}/blob/v#{@version}/packages/ash_agent_runtime/%{path}#L%{line}"
+
   defp docs do
+    Code.require_file("../../doc_links.exs", __DIR__)
+
     [
       main: "readme",
+      markdown_processor: AshAgent.DocLinks,
+      # Where the sources are is known when they are published.
+      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL")),
       source_ref: "v#{@version}",
-      extras: ~w(README.md CHANGELOG.md LICENSE) ++ Path.wildcard("guides/*.md"),
+      extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
       groups_for_extras: [Guides: ~r"guides/"],
       groups_for_modules: [
         "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|MCP)",
@@ -123,5 +131,13 @@ defmodule AshAgentRuntime.MixProject do
         Testing: ~r"^AshAgent\.Test"
       ]
     ]
+  end
+
+  # A path: in the order in which they are read.
+  @path ~w(runtime answers clients mcp stores production testing)
+
+  defp guides do
+    path = for name <- @path, do: "guides/#{name}.md"
+    path ++ (Path.wildcard("guides/*.md") -- path)
   end
 end

@@ -80,6 +80,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :receipt} => [context],
       {Context, :clear_when_due} => [context],
       {Context, :account} => [context],
+      {Context, :put_request} => [context, nil, nil],
       {Context, :put_sent} => [context, :anthropic],
       {Context, :forecast} => [context, :anthropic],
       {Context, :pin} => [context, {:iteration, 1}],

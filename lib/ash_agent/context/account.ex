@@ -25,8 +25,9 @@ defmodule AshAgent.Context.Account do
 
   @typedoc """
   The change since the request before: the model or provider, the tools, the form of the answer, the system prompt, a prompt
-  block, fields that Anthropic's cache depends on, hidden iterations, a summary, cleared results, or the length of results. Of forecasts also
-  something else, such as other masks or options of the request, and a lifetime that is over.
+  block, fields that Anthropic's cache depends on, hidden iterations, a summary, cleared results, the length of results, or masks. Of forecasts also
+  `:other`, such as options of the request; `:look_back`, more than 20 blocks of content since the last request, further than Anthropic looks back
+  from a mark; and `:expired`, a lifetime that is over. After `AshAgent.Context.rewind/2`, requests are compared with the last one that is left.
   """
   @type cause ::
           :model
@@ -39,7 +40,9 @@ defmodule AshAgent.Context.Account do
           | :summarized
           | :cleared
           | :shortened
+          | :masked
           | :other
+          | :look_back
           | :expired
 
   @type verdict ::
@@ -55,6 +58,9 @@ defmodule AshAgent.Context.Account do
     * `usage` - its tokens, as in `AshAgent.Context.get_iteration_tokens/2`
     * `predicted` - the tokens that should have been read from the cache
     * `verdict` - see above
+    * `diagnosis` - what the provider itself says, where it was asked (the option `:cache_diagnostics` of `AshAgent.LLM.Anthropic` and
+      `AshAgent.LLM.OpenAIResponses`), otherwise `nil`: its word for what is not the same, such as `"tools_changed"`, `"cache_hit"` where it found no
+      difference or `"pending"` where it did not know yet, and the tokens that this cost, if it says them
     * `cost` - what it cost, in 10^-12 US dollars; `nil` without a price
     * `avoidable` - how much less it would have cost if the predicted tokens had been read
   """
@@ -67,6 +73,7 @@ defmodule AshAgent.Context.Account do
           usage: AshAgent.Context.usage(),
           predicted: non_neg_integer(),
           verdict: verdict(),
+          diagnosis: %{reason: String.t(), tokens: non_neg_integer() | nil} | nil,
           cost: non_neg_integer() | nil,
           avoidable: non_neg_integer() | nil
         }
@@ -112,8 +119,9 @@ defmodule AshAgent.Context.Account do
 
   The common beginning is counted in bytes and exact; tokens are reckoned from the reports before it. The last request is made again from the log,
   with the view that it had, under today's masks and system prompt and the given options. Reading follows each provider's rules: Anthropic and
-  Bedrock read what they wrote, with a mark and within its lifetime; OpenAI reads blocks of 128 tokens from 1,024 on; of the others no more is
-  expected than they read before. Tools and fields are compared where `AshAgent.Context.put_request/3` noted both.
+  Bedrock read what they wrote, with a mark, within its lifetime, within 20 blocks of content before a mark, and from 512 to 4,096 tokens on, by the model;
+  OpenAI reads blocks of 128 tokens from 1,024 on, or what it wrote where it says so; of the others no more is
+  expected than they read before. Tools and fields are compared where `AshAgent.Context.put_request/4` noted both.
 
   Returns `{:error, error}` as `AshAgent.Context.request/3` does. If both requests are encoded, it costs O(1) for each piece; after loading, once as
   much as encoding the conversation.

@@ -9,7 +9,10 @@ defmodule AshAgent.Context.Asked do
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
 
-  alias AshAgent.Context.{Error, Native, Reply, Requests}
+  alias AshAgent.Context.{Error, Native, Options, Reply, Requests}
+
+  @typedoc "What is noted of an iteration's request, see `get_request/2`."
+  @type t :: %{fields: map() | nil, tools: [map()] | nil, sent: String.t() | nil}
 
   @doc """
   Notes what the request of the current iteration asks for, and returns the new context.
@@ -17,18 +20,25 @@ defmodule AshAgent.Context.Asked do
   `asked` is a map with `"model"`, `"provider"`, `"server"`, `"port"` and the `"body"` without messages and tools, as far as they are known, and
   `tools` a list of maps; `nil` leaves what was noted before. Put neither keys nor tokens in it.
 
+  ## Options
+
+  #{Options.docs(:put_request)}
+
   ## Examples
 
       iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.put_request(%{"model" => "m"}, [%{"name" => "look"}])
       iex> {:ok, response} = AshAgent.Response.decode(:ollama, %{message: %{content: "Hello!"}, done: true})
       iex> {:ok, context} = AshAgent.Context.add_response(context, response, requested_at: ~U[2026-01-01 10:00:00Z])
       iex> AshAgent.Context.get_request(context, 1)
-      %{fields: %{"model" => "m"}, tools: [%{"name" => "look"}]}
+      %{fields: %{"model" => "m"}, tools: [%{"name" => "look"}], sent: nil}
   """
   @doc since: "0.1.0"
-  @spec put_request(context, map() | nil, [map()] | nil) :: context when context: Reply.handle()
-  def put_request(%{ref: ref} = context, asked, tools),
-    do: ref |> Native.context_note_request(asked, tools) |> Reply.put!(context)
+  @spec put_request(context, map() | nil, [map()] | nil, keyword()) :: context
+        when context: Reply.handle()
+  def put_request(%{ref: ref} = context, asked, tools, opts \\ []) do
+    hashed? = Options.validate!(opts, :put_request)[:keep] == :hashes
+    ref |> Native.context_note_request(asked, tools, hashed?) |> Reply.put!(context)
+  end
 
   @doc """
   Notes the length and a digest of 61 bits of the next request, and returns `{:ok, context}`, or `{:error, error}` as
@@ -57,15 +67,44 @@ defmodule AshAgent.Context.Asked do
   @doc """
   Returns what the request of an iteration asked for, each `nil` where it was not noted, or where no request is known.
 
+  `sent` is the digest of `put_sent/3`: the length in bytes and 16 hexadecimal digits.
+
   ## Examples
 
       iex> AshAgent.Context.new("Hi") |> AshAgent.Context.get_request(1)
-      %{fields: nil, tools: nil}
+      %{fields: nil, tools: nil, sent: nil}
   """
   @doc since: "0.1.0"
-  @spec get_request(Reply.handle(), integer()) :: %{fields: map() | nil, tools: [map()] | nil}
+  @spec get_request(Reply.handle(), integer()) :: t()
   def get_request(%{ref: ref}, number) do
-    {fields, tools} = ref |> Native.context_request_note(number) |> Reply.ok!()
-    %{fields: fields, tools: tools}
+    {fields, tools, sent} = ref |> Native.context_request_note(number) |> Reply.ok!()
+    %{fields: fields, tools: tools, sent: sent}
+  end
+
+  @doc """
+  Returns `{:ok, context}`, the conversation as it was when the last request of an iteration was made, or `:error` where no request is known.
+
+  It has the view of that time, under today's system prompt, and under today's masks where those of then are not at hand any more. Encoded as it was
+  then, it is the request that the provider got: `put_sent/3` tells by the digest whether it is. Costs O(log n).
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, Response}
+      iex> {:ok, response} = Response.decode(:anthropic, %{type: "message", content: [%{type: "text", text: "Hello!"}]})
+      iex> {:ok, context} = Context.new("Hi") |> Context.add_response(response, requested_at: DateTime.utc_now())
+      iex> {:ok, asked} = Context.fetch_asked(context, 1)
+      iex> Context.to_messages(asked)
+      [%{role: :user, content: "Hi"}]
+      iex> Context.fetch_asked(asked, 1)
+      :error
+  """
+  @doc since: "0.1.0"
+  @spec fetch_asked(context, integer()) :: {:ok, context} | :error when context: Reply.handle()
+  def fetch_asked(%{ref: ref} = context, number) do
+    case Native.context_as_asked(ref, number) do
+      {:ok, nil} -> :error
+      {:ok, next} -> {:ok, Reply.put!({:ok, next}, context)}
+      {:error, _reason} = error -> Reply.put!(error, context)
+    end
   end
 end

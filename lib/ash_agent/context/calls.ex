@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Calls do
   @moduledoc """
-  Decisions about tool calls, and what became of them.
+  Tool calls: which of them wait, decisions about them, and what became of them.
 
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
@@ -25,6 +25,34 @@ defmodule AshAgent.Context.Calls do
 
   @typedoc "When the tool of a call started and ended."
   @type times :: %{started_at: DateTime.t(), ended_at: DateTime.t()}
+
+  @doc """
+  Returns the tool calls of the message added last to the current iteration, or `[]`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.extract_tool_calls()
+      []
+  """
+  @doc since: "0.1.0"
+  @spec extract_tool_calls(Reply.handle()) :: [map()]
+  def extract_tool_calls(%{ref: ref}), do: ref |> Native.context_tool_calls() |> Reply.ok!()
+
+  @doc """
+  Returns the tool calls that wait for a result, in the order of the calls.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> calls = [%{id: "a", name: :one}, %{id: "b", name: :two}]
+      iex> context = AshAgent.Context.add_assistant_message(context, nil, calls)
+      iex> context |> AshAgent.Context.add_tool_results([{"a", {:ok, 1}}]) |> AshAgent.Context.pending_tool_calls()
+      [%{id: "b", name: :two, arguments: %{}}]
+  """
+  @doc since: "0.1.0"
+  @spec pending_tool_calls(Reply.handle()) :: [map()]
+  def pending_tool_calls(%{ref: ref}),
+    do: ref |> Native.context_pending_tool_calls() |> Reply.ok!()
 
   @doc """
   Answers every pending tool call with an error that has this reason, and returns the new context.

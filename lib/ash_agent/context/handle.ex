@@ -9,7 +9,7 @@ defmodule AshAgent.Context.Handle do
   alias AshAgent.Context.{Error, Native}
 
   @doc """
-  Tells whether a context's handle works here: `:ok`, or the error that names the node that made it, with the reason
+  Returns whether a context's handle works here: `:ok`, or the error that names the node that made it, with the reason
   `{:foreign_handle, node}`.
 
   For those who keep or hand on a context without calling a function of `AshAgent.Context`.

@@ -100,6 +100,62 @@ defmodule AshAgent.Context.Log do
         }
 
   @doc """
+  Returns the iteration with this number, or `nil`.
+
+  Costs O(log n) and the size of the iteration.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", at: ~U[2026-01-01 10:00:00Z])
+      iex> AshAgent.Context.get_iteration(context, 1)
+      %{
+        number: 1,
+        messages: [%{role: :user, content: "Hello!"}],
+        tool_calls: [],
+        started_at: ~U[2026-01-01 10:00:00.000000Z],
+        completed_at: nil,
+        metadata: %{}
+      }
+  """
+  @doc since: "0.1.0"
+  @spec get_iteration(Reply.handle(), integer()) :: iteration() | nil
+  def get_iteration(%{ref: ref}, number),
+    do: ref |> Native.context_iteration(number) |> Reply.ok!()
+
+  @doc """
+  Returns the messages of the iteration with this number, or `[]`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_iteration_messages(1)
+      [%{role: :user, content: "Hello!"}]
+  """
+  @doc since: "0.1.0"
+  @spec get_iteration_messages(Reply.handle(), integer()) :: [message()]
+  def get_iteration_messages(%{ref: ref}, number),
+    do: ref |> Native.context_iteration_messages(number) |> Reply.ok!()
+
+  @doc """
+  Returns whether the current iteration's number has reached `max`.
+
+  Iterations are counted from 1, so every context has reached a `max` of 0 or less. That is not an error: a limit that has
+  been used up should stop a loop, not crash it.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> AshAgent.Context.exceeded_max_iterations?(context, 1)
+      true
+      iex> AshAgent.Context.exceeded_max_iterations?(context, 2)
+      false
+      iex> AshAgent.Context.exceeded_max_iterations?(context, 0)
+      true
+  """
+  @doc since: "0.1.0"
+  @spec exceeded_max_iterations?(Reply.handle(), integer()) :: boolean()
+  def exceeded_max_iterations?(context, max), do: Handle.current_iteration!(context) >= max
+
+  @doc """
   Returns all iterations, oldest first.
 
   Costs O(n). A context is also an `Enumerable` that yields its iterations one by one.

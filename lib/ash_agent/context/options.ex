@@ -240,6 +240,14 @@ defmodule AshAgent.Context.Options do
             doc: "the number of the first iteration that counts."
           ]
         ],
+    put_request: [
+      keep: [
+        type: {:in, [:whole, :hashes]},
+        default: :whole,
+        doc:
+          "`:hashes` keeps digests in place of the values in `\"body\"` and of the tools, which only tell what has changed."
+      ]
+    ],
     forecast:
       @request ++
         AshAgent.Prices.schema() ++

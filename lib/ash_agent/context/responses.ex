@@ -89,6 +89,18 @@ defmodule AshAgent.Context.Responses do
   end
 
   @doc """
+  Returns the id that its provider gave the newest answer of a model, or `nil`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hi") |> AshAgent.Context.get_response_id()
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec get_response_id(Reply.handle()) :: String.t() | nil
+  def get_response_id(%{ref: ref}), do: ref |> Native.context_response_id() |> Reply.ok!()
+
+  @doc """
   Records the tokens that a provider reported with the model's last message, and returns the new context.
 
   `usage` is the report of OpenAI (Chat Completions, Responses), Anthropic, Gemini, Bedrock, Ollama or Mistral as it came,

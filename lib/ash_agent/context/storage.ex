@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Storage do
   @moduledoc """
-  The stored form of a conversation: a map of JSON data or its text, whole or as a delta.
+  The stored form of a conversation, a map of JSON data or its text, whole or as a delta; and its plain terms.
 
   Call these as functions of `AshAgent.Context`, which checks their arguments and makes contexts of the results. Here they take
   anything with the context's `:ref`, and those that make a context return its fields in a map. The guide [Storage](storage.html)
@@ -10,6 +10,77 @@ defmodule AshAgent.Context.Storage do
   alias AshAgent.Context.{Error, Native, Options, Reply, Trust}
 
   @type loaded :: {:ok, Reply.handle()} | {:error, Error.t()}
+
+  @doc """
+  Makes a context from attributes, such as those that `to_map/1` returns, and returns `{:ok, context}` or `{:error,
+  error}`.
+
+  Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`,
+  `:created_at` and `:updated_at`, all optional. Keys within them may be atoms or strings, times `DateTime`s or ISO 8601
+  text, and results `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`. `current_iteration` is the number of the last
+  iteration, or the next number, in which case an empty iteration opens. Without iterations, the context has an empty
+  first one, and the number may be 0, as ash_agent stores it.
+
+  Results are taken from an iteration's `:tool_calls`, or from the messages that show them if the calls have no results.
+
+  The error's reason is `{:invalid, path, expected}`, or one of those that the `add_*` functions raise.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> {:ok, copy} = AshAgent.Context.create(AshAgent.Context.to_map(context))
+      iex> AshAgent.Context.equal?(context, copy)
+      true
+
+      iex> {:error, error} = AshAgent.Context.create(iterations: [%{messages: [%{role: :robot}]}])
+      iex> error.reason
+      {:invalid, [:iterations, 0, :messages, 0, :role], ":system, :user or :assistant"}
+  """
+  @doc since: "0.1.0"
+  @spec create(map() | keyword()) :: loaded()
+  def create(attributes),
+    do: attributes |> Options.attributes!() |> Native.context_create(nil) |> Reply.put()
+
+  @doc """
+  Replaces attributes of a context and returns `{:ok, context}` or `{:error, error}`.
+
+  Attributes are those of `create/1`; the others stay. `:updated_at` defaults to now.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> {:ok, context} = AshAgent.Context.update(context, %{current_iteration: 2})
+      iex> context.current_iteration
+      2
+  """
+  @doc since: "0.1.0"
+  @spec update(context, map() | keyword()) :: {:ok, context} | {:error, Error.t()}
+        when context: Reply.handle()
+  def update(%{ref: ref} = context, attributes),
+    do: ref |> Native.context_update(Options.attributes!(attributes), nil) |> Reply.put(context)
+
+  @doc """
+  Returns the conversation as plain terms: `:id`, `:iterations`, `:current_iteration`, `:metadata`, `:created_at` and
+  `:updated_at`, and for a fork its `:origin`, see `AshAgent.Context.fork/2`.
+
+  Costs O(n). `create/1` makes a context from it that returns the same map again. The map leaves out what stands
+  beside the conversation (views, pins, failures, notes of requests), the JSON text of arguments that were given as text, and
+  whether an error came from `AshAgent.Context.interrupt/2`. `dump/2` keeps everything.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!", id: "c1", at: ~U[2026-01-01 10:00:00Z]) |> AshAgent.Context.to_map() |> Map.delete(:iterations)
+      %{
+        id: "c1",
+        current_iteration: 1,
+        metadata: %{},
+        created_at: ~U[2026-01-01 10:00:00.000000Z],
+        updated_at: ~U[2026-01-01 10:00:00.000000Z]
+      }
+  """
+  @doc since: "0.1.0"
+  @spec to_map(Reply.handle()) :: map()
+  def to_map(%{ref: ref}), do: ref |> Native.context_to_map() |> Reply.ok!()
 
   @doc """
   Returns the conversation as a map with string keys that contains only JSON data, to be stored.

@@ -531,7 +531,7 @@ impl Context {
     /// asked, and the tools. What is as it was in the request before takes no room.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the fields are no map or the tools no list.
+    /// [`Error::Invalid`] where the fields are not a map or the tools not a list.
     ///
     /// # Complexity
     /// O(size of both)
@@ -549,9 +549,20 @@ impl Context {
         };
         let mut next = self.clone();
         next.asked
-            .note_request(self.next_number(), [fields, tools, None, None]);
+            .note_request(self.next_number(), [fields, tools, None, None, None]);
         next.weigh_view();
         Ok(next)
+    }
+
+    /// The same with digests in place of the values of the body and of the tools, for requests that nobody may read later.
+    ///
+    /// # Errors
+    /// As [`Context::note_request`].
+    ///
+    /// # Complexity
+    /// O(size of both)
+    pub fn note_request_hashes(&self, fields: Value, tools: Value) -> Result<Self, Error> {
+        self.note_request(asked::hash_fields(fields), asked::hash_tools(tools))
     }
 
     /// Returns what an iteration's request had beside its messages, where that was noted and a request was made: the fields

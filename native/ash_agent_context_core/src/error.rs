@@ -175,7 +175,7 @@ pub enum Error {
         /// Says what is wrong with it.
         problem: Box<str>,
     },
-    /// Stands for what is no handle.
+    /// Stands for what is not a handle.
     UnknownHandle {
         /// Holds what was given for one.
         handle: Box<str>,

@@ -25,7 +25,7 @@ pub enum FailureKind {
     Closed,
     /// No connection could be made.
     Unreachable,
-    /// What came is no answer.
+    /// What came is not an answer.
     InvalidResponse,
 }
 
@@ -206,7 +206,7 @@ impl FailureKind {
         )
     }
 
-    /// The kind of an HTTP status, of those that are no success.
+    /// The kind of an HTTP status, of those that are not a success.
     #[must_use]
     pub const fn of_status(status: u16) -> Option<Self> {
         Some(match status {

@@ -63,6 +63,7 @@ pub use provider::framing::Framing;
 pub use provider::options::{Dialect, Known, Options, SystemRole, Thinking};
 pub use reason::{Detail, Reason};
 pub use request::account::{AccountRow, Accounting, Outlook};
+pub use request::diagnosis::Diagnosis;
 pub use request::forecast::{ExpectedBreak, Forecast};
 pub use request::located::Located;
 pub use request::segment::{KeptBytes, Segment};

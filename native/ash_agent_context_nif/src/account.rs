@@ -7,6 +7,7 @@ use rustler::{Encoder as _, Env, Term};
 
 use crate::argument::{At, Of, Unsigned};
 use crate::atoms;
+use crate::decode::Number;
 use crate::encode::{Encoder, FieldTerms};
 use crate::nif::nif;
 use crate::prices::PricesHandle;
@@ -51,6 +52,26 @@ nif!(
         let next = within_work(context.get().note_sent(&options))?;
         Ok(answer(env, next))
     }
+);
+
+// The conversation as it was when an iteration's last request was made, or `nil`.
+nif!(
+    context_as_asked_normal,
+    context_as_asked_dirty,
+    |env, scheduler, context: Handle, number: Number| {
+        let context = context.get();
+        scheduler.allow(context.rewind_cost(number))?;
+        let iteration = context.iteration(number);
+        let asked = iteration.and_then(|iteration| context.as_asked(iteration));
+        Ok(asked.map(|asked| answer(env, asked)).encode(env))
+    }
+);
+
+// The id of the newest answer, or `nil`.
+nif!(
+    context_response_id_normal,
+    context_response_id_dirty,
+    |env, _scheduler, context: Handle| Ok(context.get().last_response_id().encode(env))
 );
 
 // What the next request will be to the cache.
@@ -123,6 +144,13 @@ fn encode_row<'a>(env: Env<'a>, row: &AccountRow) -> Term<'a> {
         Outlook::Unexplained => atoms::unexplained().encode(env),
     };
     fields.put(atoms::verdict(), verdict);
+    let diagnosis = row.diagnosis.as_ref().map(|says| {
+        let mut fields = FieldTerms::new(env);
+        fields.put(atoms::reason(), says.reason.encode(env));
+        fields.put(atoms::tokens(), says.tokens.encode(env));
+        fields.end()
+    });
+    fields.put(atoms::diagnosis(), diagnosis.encode(env));
     fields.put(atoms::cost(), row.cost.encode(env));
     fields.put(atoms::avoidable(), row.avoidable.encode(env));
     fields.end()

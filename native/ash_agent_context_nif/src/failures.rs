@@ -49,10 +49,13 @@ nif!(
 change!(
     context_note_request_normal,
     context_note_request_dirty,
-    |context, fields: Any, tools: Any| context.note_request(fields, tools)
+    |context, fields: Any, tools: Any, hashed: bool| match hashed {
+        true => context.note_request_hashes(fields, tools),
+        false => context.note_request(fields, tools),
+    }
 );
 
-// `{fields | nil, tools | nil}` of an iteration's request.
+// `{fields | nil, tools | nil, digest | nil}` of an iteration's request.
 nif!(
     context_request_note_normal,
     context_request_note_dirty,
@@ -65,6 +68,7 @@ nif!(
         let encoder = Encoder::new_copying(env);
         let shown = noted.map(|value| value.map(|(_, value)| encoder.value(value)));
         let [fields, tools] = shown;
-        Ok((fields, tools).encode(env))
+        let sent = iteration.and_then(|iteration| context.sent_note(iteration));
+        Ok((fields, tools, sent).encode(env))
     }
 );

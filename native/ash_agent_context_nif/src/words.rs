@@ -117,7 +117,9 @@ words! {
         Summarized => summarized,
         Cleared => cleared,
         Shortened => shortened,
+        Masked => masked,
         Other => other,
+        LookBack => look_back,
         Expired => expired,
     } given &[];
 

@@ -105,17 +105,36 @@ defmodule AshAgent.Test.Server do
     GenServer.start_link(__MODULE__, Map.new(opts), Keyword.take(opts, [:name]))
   end
 
-  @doc "Returns the URL for the option `:base_url` of clients."
+  @doc """
+  Returns the URL for the option `:base_url` of clients.
+
+  ## Examples
+
+      server = start_supervised!({AshAgent.Test.Server, script: ["Hello!"]})
+      llm = AshAgent.LLM.Ollama.new(model: "m", base_url: AshAgent.Test.Server.base_url(server))
+  """
   @doc since: "0.1.0"
   @spec base_url(GenServer.server()) :: String.t()
   def base_url(server), do: GenServer.call(server, :base_url)
 
-  @doc "Returns the requests so far, oldest first."
+  @doc """
+  Returns the requests so far, oldest first.
+
+  ## Examples
+
+      [request] = AshAgent.Test.Server.requests(server)
+  """
   @doc since: "0.1.0"
   @spec requests(GenServer.server()) :: [request()]
   def requests(server), do: GenServer.call(server, :requests)
 
-  @doc "Returns a URL where nobody listens."
+  @doc """
+  Returns a URL where nobody listens.
+
+  ## Examples
+
+      llm = AshAgent.LLM.Ollama.new(model: "m", base_url: AshAgent.Test.Server.refused_url())
+  """
   @doc since: "0.1.0"
   @spec refused_url() :: String.t()
   def refused_url do

@@ -2,6 +2,7 @@ defmodule AshAgent.Context.AccountTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.{Context, Response}
+  alias AshAgent.TestSupport.OtlpReader
   alias AshAgent.TestSupport.PiSession, as: Session
 
   doctest AshAgent.Context.Account
@@ -26,12 +27,18 @@ defmodule AshAgent.Context.AccountTest do
       )
 
     {:ok, response} =
-      Response.decode(:anthropic, %{
-        type: "message",
-        model: opts[:model] || "claude",
-        content: [%{type: "text", text: "Yes"}],
-        usage: usage
-      })
+      Response.decode(
+        :anthropic,
+        Map.merge(
+          %{
+            type: "message",
+            model: opts[:model] || "claude",
+            content: [%{type: "text", text: "Yes"}],
+            usage: usage
+          },
+          opts[:more] || %{}
+        )
+      )
 
     {:ok, context} = Context.add_response(context, response, requested_at: at, at: at)
     Context.add_user_message(context, "And?", at: at)
@@ -57,6 +64,7 @@ defmodule AshAgent.Context.AccountTest do
     assert broken.(&Context.put_system_prompt(&1, "T")) == {:broken, :system_prompt}
     assert broken.(&Context.put_prompt_block(&1, :b, "B")) == {:broken, :block}
     assert broken.(&Context.put_max_result_bytes(&1, 100)) == {:broken, :shortened}
+    assert broken.(&Context.put_masks(&1, [{"S", "T"}])) == {:broken, :masked}
     assert broken.(&Context.keep_last_iterations(&1, 1)) == {:broken, :hidden}
     assert broken.(& &1) == :unexplained
 
@@ -129,8 +137,15 @@ defmodule AshAgent.Context.AccountTest do
     assert other |> sent.() |> answer({10, 0, 5_100}) |> last() == :unexplained
     {:ok, cut} = Context.put_sent(start, :anthropic, since: 2)
     assert cut |> answer({10, 0, 5_100}) |> last() == :unexplained
+    # Other masks are a cause of their own, the same ones are none.
     masked = start |> Context.put_masks([{"Hi", "Ho"}]) |> sent.() |> answer({10, 0, 5_100})
-    assert last(masked) == :unexplained
+    assert last(masked) == {:broken, :masked}
+    again = masked |> sent.() |> answer({10, 0, 5_200})
+    assert last(again) == :provider
+
+    assert again |> Context.put_masks([]) |> sent.() |> answer({10, 0, 5_300}) |> last() ==
+             {:broken, :masked}
+
     # What began otherwise has its cause.
     assert start
            |> Context.put_prompt_block(:b, "B")
@@ -220,6 +235,9 @@ defmodule AshAgent.Context.AccountTest do
     # The same system prompt is no change after loading either.
     assert stored |> answer({10, 0, 5_200}) |> last() == :unexplained
 
+    assert stored |> Context.put_masks([{"S", "T"}]) |> answer({10, 0, 5_200}) |> last() ==
+             {:broken, :masked}
+
     assert stored |> Context.put_system_prompt("U") |> answer({10, 0, 5_200}) |> last() ==
              {:broken, :system_prompt}
   end
@@ -254,6 +272,49 @@ defmodule AshAgent.Context.AccountTest do
       |> answer({10, 5_000, 1})
 
     assert verdicts(context) == [:first, :hit]
+  end
+
+  test "what was lost is shown at the terminal, on the page and in spans" do
+    found = %{cache_miss_reason: %{type: "system_changed", cache_missed_input_tokens: 4_990}}
+
+    context =
+      start()
+      |> Context.put_system_prompt("T")
+      |> answer({10, 0, 5_100}, more: %{diagnostics: found})
+      |> answer({10, 5_100, 10})
+
+    line =
+      "0 of 5000 tokens read: the system prompt is another one; its provider says: system_changed, 4990 tokens"
+
+    printed = ExUnit.CaptureIO.capture_io(fn -> Context.print(context, width: :infinity) end)
+    assert [_, _] = String.split(printed, "prompt cache   #{line}")
+    assert [_, _] = context |> AshAgent.Trace.to_html(prices: @prices) |> String.split(line)
+
+    [first, second, third] =
+      for %{name: "chat claude"} = span <-
+            OtlpReader.spans(AshAgent.Trace.to_otlp(context, prices: @prices)),
+          do: span.attributes
+
+    assert %{
+             "ash_agent.cache.verdict" => "broken",
+             "ash_agent.cache.cause" => "system_prompt",
+             "ash_agent.cache.predicted_tokens" => 5_000,
+             "ash_agent.cache.diagnosis" => "system_changed",
+             "ash_agent.cache.avoidable_cost" => 5.75e-7
+           } = second
+
+    assert %{"ash_agent.cache.verdict" => "hit", "ash_agent.cache.predicted_tokens" => 5_100} =
+             third
+
+    refute Map.has_key?(third, "ash_agent.cache.cause")
+    refute Enum.any?(Map.keys(first), &String.starts_with?(&1, "ash_agent.cache"))
+    # A turn that is sent alone has the same.
+    assert [%{"ash_agent.cache.predicted_tokens" => 5_100}] =
+             for(
+               %{name: "chat claude"} = span <-
+                 OtlpReader.spans(AshAgent.Trace.to_otlp(context, turn: 3)),
+               do: span.attributes
+             )
   end
 
   describe "recorded sessions" do

@@ -48,14 +48,18 @@ defmodule AshAgent.Context.AskedTest do
 
     for context <- [context, base, Context.from_snapshot!(snapshot), added] do
       for n <- 1..3,
-          do: assert(Context.get_request(context, n) == %{fields: fields(), tools: [@tool]})
+          do:
+            assert(
+              Context.get_request(context, n) == %{fields: fields(), tools: [@tool], sent: nil}
+            )
 
       assert Context.get_request(context, 4) == %{
                fields: fields(%{"temperature" => 1.5}),
-               tools: []
+               tools: [],
+               sent: nil
              }
 
-      assert Context.get_request(context, 5) == %{fields: nil, tools: nil}
+      assert Context.get_request(context, 5) == %{fields: nil, tools: nil, sent: nil}
     end
 
     assert Context.equal?(base, context)
@@ -66,13 +70,13 @@ defmodule AshAgent.Context.AskedTest do
 
   test "is known of requests alone" do
     context = Context.new("Hi") |> Context.put_request(fields(), [@tool])
-    assert Context.get_request(context, 1) == %{fields: nil, tools: nil}
+    assert Context.get_request(context, 1) == %{fields: nil, tools: nil, sent: nil}
 
     assert %{tools: [@tool]} =
              context |> Context.add_failure(%{kind: :timeout}) |> Context.get_request(1)
 
     context = Context.add_assistant_message(context, "Yes")
-    assert Context.get_request(context, 1) == %{fields: nil, tools: nil}
+    assert Context.get_request(context, 1) == %{fields: nil, tools: nil, sent: nil}
 
     for wrong <- [[1], [%{}, 1]], [fields | rest] = wrong do
       assert_raise ArgumentError, fn ->
@@ -91,6 +95,58 @@ defmodule AshAgent.Context.AskedTest do
 
     assert match?({:ok, _}, Context.load(broken)) or
              match?({:error, %Error{}}, Context.load(broken))
+  end
+
+  test "can be kept as digests, which tell what has changed and nothing else" do
+    noted = fn context, fields, tools ->
+      context
+      |> Context.put_request(fields, tools, keep: :hashes)
+      |> answer("Yes")
+      |> Context.add_user_message("More")
+    end
+
+    context = Context.new("Hi") |> noted.(fields(), [@tool]) |> noted.(fields(), [@tool])
+    context = noted.(context, fields(%{"temperature" => 1}), [@tool])
+    text = Context.to_snapshot(context)
+    for secret <- ["Looks", "END", "object"], do: refute(text =~ secret)
+
+    assert %{fields: %{"server" => "llm.example", "body" => first}, tools: [tool]} =
+             Context.get_request(context, 1)
+
+    assert %{"name" => "look", "digest" => <<_::binary-size(16)>>} = tool
+    assert %{fields: %{"body" => ^first}} = Context.get_request(context, 2)
+    assert %{fields: %{"body" => other}, tools: [^tool]} = Context.get_request(context, 3)
+    assert for({key, value} <- other, first[key] != value, do: key) == ["temperature"]
+    assert_raise ArgumentError, fn -> Context.put_request(context, nil, nil, keep: :some) end
+  end
+
+  test "the conversation can be had as it was asked, with the view of then" do
+    sent = fn context -> elem(Context.put_sent(context, :anthropic), 1) end
+    context = Context.new("Hi", system_prompt: "S", at: @at) |> sent.() |> answer("1")
+    context = Context.add_user_message(context, "More")
+    hidden = context |> Context.keep_last_iterations(1) |> Context.put_masks([{"More", "Less"}])
+    context = hidden |> sent.() |> answer("2") |> Context.expand(1..1)
+
+    {:ok, first} = Context.fetch_asked(context, 1)
+    {:ok, second} = Context.fetch_asked(context, 2)
+
+    assert Context.to_messages(first) ==
+             Context.to_messages(Context.new("Hi", system_prompt: "S"))
+
+    assert Context.to_messages(second) == Context.to_messages(hidden)
+
+    for {number, asked} <- [{1, first}, {2, second}] do
+      %{sent: digest} = Context.get_request(context, number)
+      assert {:ok, again} = Context.put_sent(asked, :anthropic)
+      assert [%{"sent" => ^digest} | _] = Enum.reverse(Context.dump(again)["iterations"])
+    end
+
+    assert Context.fetch_asked(context, 3) == :error
+    assert Context.fetch_asked(Context.new("Hi"), 1) == :error
+    # Digests of masks are stored, and not they: today's take their place.
+    stored = context |> Context.put_masks([]) |> Context.to_snapshot() |> Context.from_snapshot!()
+    {:ok, second} = Context.fetch_asked(stored, 2)
+    assert List.last(Context.to_messages(second)).content == "More"
   end
 
   test "gives spans their parameters, their server and their tools" do

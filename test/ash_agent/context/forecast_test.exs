@@ -105,9 +105,16 @@ defmodule AshAgent.Context.ForecastTest do
     assert hidden.same_bytes < cleared.same_bytes
     assert context |> Context.put_max_result_bytes(100) |> forecast() |> causes() == [:shortened]
 
-    # Options of the request are not noted, so something else has changed.
+    # Masks that are at hand are compared to the byte, and stored ones by their digest.
     masked = Context.put_masks(context, [{"Hi", "Ho"}])
-    assert %{breaks: []} = forecast(masked)
+    assert %{breaks: [%{cause: :masked, tokens: lost}], read: read} = forecast(masked)
+    assert lost > 0 and read == 5_000 - lost
+    assert %{breaks: []} = context |> Context.put_masks([{"never there", "Ho"}]) |> forecast()
+    later = answer(masked, 0, 5_100)
+    assert %{breaks: []} = forecast(later)
+    assert [:masked] = later |> Context.put_masks([]) |> forecast() |> causes()
+    stored = later |> Context.put_masks([]) |> Context.to_snapshot() |> Context.from_snapshot!()
+    assert %{read: 0, breaks: [%{cause: :masked, tokens: 5_100}]} = forecast(stored)
     # A change of the view that changes no byte breaks nothing.
     assert %{read: 5_000, breaks: []} =
              context |> Context.put_max_result_bytes(100_000) |> forecast()
@@ -131,6 +138,43 @@ defmodule AshAgent.Context.ForecastTest do
 
     assert [:model] =
              context |> Context.put_request(%{"model" => "n"}, nil) |> forecast() |> causes()
+  end
+
+  test "no more is read than Anthropic looks back to, and what both requests have marked" do
+    start = Context.new(String.duplicate("word ", 6_000), system_prompt: "S", at: @start)
+    long = answer(start, 0, 4_000, calls: Enum.map(1..10, &"a#{&1}"))
+    # The text of the answer and two blocks for each call.
+    assert %{breaks: [%{cause: :look_back, iteration: 1, tokens: lost}], read: 0} = forecast(long)
+    assert lost > 3_900
+    {:ok, openai} = Context.forecast(long, :openai_chat, at: @start)
+    refute :look_back in causes(openai)
+    short = answer(start, 0, 4_000, calls: Enum.map(1..9, &"a#{&1}"))
+    assert %{breaks: [], read: 4_000} = forecast(short)
+
+    # The fifth iteration has a mark that stays, and the sixth is lost.
+    five = Enum.reduce(1..6, start, fn n, context -> answer(context, 4_000, n * 10) end)
+    far = answer(five, 4_000, 100, calls: Enum.map(1..12, &"b#{&1}"))
+    assert %{breaks: [%{cause: :look_back, tokens: lost}], read: read} = forecast(far)
+    assert read > 3_900 and read == 4_100 - lost and lost > 0
+  end
+
+  test "requests that are too short for their model are not cached" do
+    context = answer(start(), 0, 2_000)
+
+    for model <- ["claude-opus-4-5", "claude-haiku-4-5", "claude-3-5-haiku-latest"],
+        do: assert(%{read: 0, written: 0} = forecast(context, model: model))
+
+    for model <- ["claude-sonnet-4-5", "claude-opus-4-1", nil],
+        do: assert(%{read: 2_000} = forecast(context, model: model))
+
+    assert %{read: 600} = start() |> answer(0, 600) |> forecast(model: "claude-opus-5")
+    assert %{read: 0} = start() |> answer(0, 600) |> forecast(model: "claude-sonnet-4-5")
+  end
+
+  test "a conversation that was rewound is compared with the last request that is left" do
+    context = start() |> answer(0, 4_000) |> answer(4_000, 500) |> answer(4_500, 500)
+    rewound = context |> Context.rewind(to: 1) |> Context.add_user_message("Otherwise")
+    assert %{read: 4_000, breaks: []} = forecast(rewound)
   end
 
   test "a lifetime that is over is told, and nothing is read" do

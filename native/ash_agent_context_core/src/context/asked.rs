@@ -7,7 +7,9 @@ use sha2::{Digest, Sha256};
 
 use crate::log::message::Message;
 use crate::log::part::{Content, PartKind};
+use crate::value::json;
 use crate::value::{Map, Size, Value};
+use crate::view::masks::Masks;
 use crate::view::View;
 
 /// Views by the iterations since whose requests they were used; `None` shows the log as it is. One that
@@ -15,12 +17,23 @@ use crate::view::View;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     since: RedBlackTreeMapSync<u64, Option<Arc<View>>>,
-    /// The fields of requests, their tools, digests of their system prompts, and of all that was sent.
-    notes: [Noted; 4],
+    /// The fields of requests, their tools, digests of their system prompts, of all that was sent, and of their masks.
+    notes: [Noted; KINDS],
     /// The system prompt whose digest was noted last, so that the same one is not read again.
     system: Option<Arc<Message>>,
+    /// The masks whose digest was noted last.
+    masks: Option<Arc<Masks>>,
     size: Size,
 }
+
+/// Kinds of values that are noted of requests.
+pub(crate) const KINDS: usize = 5;
+
+/// Those that a request has beside its messages and its view, as they are noted.
+pub(crate) type NewNotes = [Option<Value>; KINDS];
+
+/// The note of a request whose masks were taken away.
+const UNMASKED: &str = "none";
 
 /// Hexadecimal digits of a system prompt's digest that are kept.
 const DIGITS: usize = 16;
@@ -108,25 +121,55 @@ impl Asked {
 
     /// The digest of an iteration's system prompt, and the iteration since which it was used.
     pub fn system_of(&self, number: u64) -> Option<(u64, &Value)> {
-        let [_fields, _tools, system, _sent] = &self.notes;
+        let [_fields, _tools, system, ..] = &self.notes;
         system.of(number)
     }
 
     /// The digest of what was sent for an iteration.
     pub fn sent_at(&self, number: u64) -> Option<&Value> {
-        let [_fields, _tools, _system, sent] = &self.notes;
+        let [_fields, _tools, _system, sent, _masks] = &self.notes;
         sent.0.get(&number).map(|digest| &**digest)
     }
 
     /// Notes the fields of an iteration's request.
     pub fn note_fields(&mut self, number: u64, fields: Map) {
-        self.note_request(number, [Some(Value::Map(fields)), None, None, None]);
+        self.note_request(number, [Some(Value::Map(fields)), None, None, None, None]);
     }
 
     /// Notes the digest of what is sent for an iteration.
     pub fn note_sent(&mut self, number: u64, digest: &str) {
         let digest = Some(Value::text(digest));
-        self.note_request(number, [None, None, None, digest]);
+        self.note_request(number, [None, None, None, digest, None]);
+    }
+
+    /// The digest of the masks of an iteration's request; `None` where it had none.
+    pub fn masks_of(&self, number: u64) -> Option<&Value> {
+        let [.., masks] = &self.notes;
+        let (_, digest) = masks.of(number)?;
+        (digest.as_str() != Some(UNMASKED)).then_some(digest)
+    }
+
+    /// The masks of an iteration's request, if they are those that were noted last: `Some(None)` where it had none.
+    pub fn masks_at_hand(&self, number: u64) -> Option<Option<&Arc<Masks>>> {
+        match (self.masks_of(number), &self.masks) {
+            (None, _) => Some(None).filter(|_| self.system_of(number).is_some()),
+            (Some(digest), Some(masks)) if *digest == digest_masks(masks) => Some(Some(masks)),
+            _ => None,
+        }
+    }
+
+    /// Notes the digest of the masks of an iteration's request.
+    pub fn note_masks(&mut self, number: u64, masks: Option<&Arc<Masks>>) {
+        let is_known = match (&self.masks, masks) {
+            (Some(known), Some(masks)) => Arc::ptr_eq(known, masks),
+            (_, None) => self.masks_of(number).is_none(),
+            _ => false,
+        };
+        if !is_known {
+            self.masks = masks.cloned();
+            let digest = masks.map_or(Value::text(UNMASKED), |masks| digest_masks(masks));
+            self.note_request(number, [None, None, None, None, Some(digest)]);
+        }
     }
 
     /// Notes the digest of an iteration's system prompt, without the texts that a view puts after it.
@@ -138,18 +181,18 @@ impl Asked {
         if !is_known {
             self.system = system.cloned();
             let digest = digest(system.map(|system| &**system));
-            self.note_request(number, [None, None, Some(digest), None]);
+            self.note_request(number, [None, None, Some(digest), None, None]);
         }
     }
 
     /// Returns what is noted with an iteration: what it has otherwise than those before.
-    pub fn request_at(&self, number: u64) -> [Option<&Value>; 4] {
+    pub fn request_at(&self, number: u64) -> [Option<&Value>; KINDS] {
         let noted = self.notes.each_ref();
         noted.map(|noted| noted.0.get(&number).map(|value| &**value))
     }
 
     /// Notes what an iteration's request has beside its messages.
-    pub fn note_request(&mut self, number: u64, request: [Option<Value>; 4]) {
+    pub fn note_request(&mut self, number: u64, request: NewNotes) {
         for (noted, value) in self.notes.iter_mut().zip(request) {
             if let Some(value) = value {
                 let (more, less) = noted.note(number, value);
@@ -160,7 +203,7 @@ impl Asked {
 
     /// Forgets the requests from an iteration on.
     pub fn cut(&mut self, from: u64) {
-        self.system = None;
+        (self.system, self.masks) = (None, None);
         for noted in &mut self.notes {
             let gone = noted.cut(from);
             self.size = self.size.minus(gone);
@@ -217,10 +260,83 @@ pub(crate) fn digest(system: Option<&Message>) -> Value {
             }
         }
     }
+    to_value(digest)
+}
+
+/// A digest of masks.
+pub(crate) fn digest_masks(masks: &Masks) -> Value {
+    let mut digest = Sha256::new();
+    for (pattern, replacement) in masks.iter() {
+        for text in [pattern, replacement] {
+            digest.update(text.len().to_le_bytes());
+            digest.update(text);
+        }
+    }
+    to_value(digest)
+}
+
+fn to_value(digest: Sha256) -> Value {
     let digest = digest.finalize();
     let hex = digest.iter().map(|byte| format!("{byte:02x}"));
     let hex: String = hex.take(DIGITS / 2).collect();
     Value::text(&hex)
+}
+
+/// The fields of a request with digests for what its body holds: whom it asks stays readable.
+pub(crate) fn hash_fields(fields: Value) -> Value {
+    let Value::Map(fields) = fields else {
+        return fields;
+    };
+    let entries = fields.into_entries().into_iter().map(|(key, value)| {
+        let value = match value {
+            Value::Map(body) if key.as_name() == Some("body") => {
+                Value::Map(hash_values(body, |_| true))
+            }
+            Value::Map(other) => Value::Map(hash_values(other, is_nested)),
+            value => value,
+        };
+        (key, value)
+    });
+    Value::Map(Map::new(entries.collect::<Vec<_>>()))
+}
+
+/// Tools with their names and digests of what they are.
+pub(crate) fn hash_tools(tools: Value) -> Value {
+    let Value::List(tools) = tools else {
+        return tools;
+    };
+    let hashed = tools.iter().map(|tool| {
+        let name = match tool {
+            Value::Map(tool) => tool.get_named("name").cloned(),
+            _ => None,
+        };
+        let name = name.map(|name| (Value::text("name"), name));
+        let entry = (Value::text("digest"), digest_value(tool));
+        Value::Map(Map::new(
+            name.into_iter().chain([entry]).collect::<Vec<_>>(),
+        ))
+    });
+    Value::List(hashed.collect())
+}
+
+fn hash_values(map: Map, is_hashed: impl Fn(&Value) -> bool) -> Map {
+    let entries = map.into_entries().into_iter();
+    let hashed = entries.map(|(key, value)| match is_hashed(&value) {
+        true => (key, digest_value(&value)),
+        false => (key, value),
+    });
+    Map::new(hashed.collect::<Vec<_>>())
+}
+
+/// Tells whether a value could hold what an application says, such as a schema.
+const fn is_nested(value: &Value) -> bool {
+    matches!(value, Value::Map(_) | Value::List(_))
+}
+
+fn digest_value(value: &Value) -> Value {
+    let mut digest = Sha256::new();
+    digest.update(json::write(value));
+    to_value(digest)
 }
 
 fn is_same(a: Option<&Arc<View>>, b: Option<&Arc<View>>) -> bool {

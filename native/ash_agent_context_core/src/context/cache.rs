@@ -3,19 +3,24 @@
 
 use chrono::TimeDelta;
 
-use crate::context::asked::digest;
+use crate::context::asked::{digest, digest_masks};
 use crate::context::cause::{Cause, Change, Request};
 use crate::context::Context;
 use crate::log::bill::{Bill, Count};
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
+use crate::log::part::Content;
 use crate::log::provider::Provider;
 use crate::log::usage::Usage;
 use crate::value::time::Time;
 use crate::value::Value;
+use crate::view::View;
 
 /// How many answers are looked through for the last one that wrote to the cache.
 pub(crate) const LOOKED_THROUGH: usize = 64;
+
+/// More blocks since the last request need not be counted.
+const MOST_BLOCKS: usize = 1_000;
 
 /// OpenAI caches requests of so many tokens, in blocks of so many.
 const OPENAI: (u64, u64) = (1024, 128);
@@ -28,6 +33,13 @@ impl Context {
             let mut entries = iteration.entries().rev();
             Some((iteration, entries.find(|entry| entry.is_model())?))
         })
+    }
+
+    /// The id that its provider gave the newest answer.
+    #[must_use]
+    pub fn last_response_id(&self) -> Option<&str> {
+        let (_, entry) = self.last_answer()?;
+        entry.message.reply.as_deref()?.id.as_deref()
     }
 
     /// Tells whether the provider surely has nothing in its cache any more, or never had. Only Anthropic and Bedrock say
@@ -89,9 +101,25 @@ impl Context {
         let next = Request {
             view: Some(self.view()),
             system: Some(digest(self.system())),
+            masks: Some(self.view().and_then(View::masks).map(digest_masks)),
             ..self.noted_request(self.next_number(), None)
         };
         next.changes_since(&self.noted_request(last.number, Some(reply)))
+    }
+
+    /// How many blocks of content were added since the last request: the parts and calls of its answer, their results, and
+    /// what people said.
+    pub(crate) fn count_new_blocks(&self) -> usize {
+        let mut blocks = 0;
+        for iteration in self.log.iterations_back() {
+            for entry in iteration.entries().rev() {
+                blocks += count_blocks(entry);
+                if entry.is_model() || blocks > MOST_BLOCKS {
+                    return blocks;
+                }
+            }
+        }
+        blocks
     }
 
     /// Tells whether the last request is known to have had tools.
@@ -105,17 +133,24 @@ impl Context {
         !tools.is_empty()
     }
 
+    /// Tells whether the masks of the last request are at hand.
+    pub(crate) fn has_asked_masks(&self) -> bool {
+        let last = self.last_answer();
+        last.is_some_and(|(last, _)| self.asked.masks_at_hand(last.number).is_some())
+    }
+
     /// The conversation as the last answer was asked of it, see [`Context::as_asked`].
     pub(crate) fn as_last_asked(&self) -> Option<Self> {
         self.as_asked(self.last_answer()?.0)
     }
 
-    /// The conversation as the last answer of an iteration was asked of it, as far as that is known: under the system prompt
-    /// and the masks of today.
+    /// The conversation as the last answer of an iteration was asked of it, as far as that is known: under the system prompt of
+    /// today, and the masks of today unless those of the last request are still at hand.
     ///
     /// # Complexity
     /// O(log n)
-    pub(crate) fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
+    #[must_use]
+    pub fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
         let before = iteration.entries().rposition(Entry::is_model)?;
         let reply = iteration.entry(before)?.message.reply.as_deref();
         reply.filter(|reply| reply.requested_at.is_some())?;
@@ -128,7 +163,11 @@ impl Context {
         let mut next = self.with(log);
         next.tallies = Default::default();
         next.view = view.cloned();
-        let masks = self.view().and_then(|view| view.masks.clone());
+        let today = self.view().and_then(|view| view.masks.as_ref());
+        let masks = match self.asked.masks_at_hand(iteration.number) {
+            Some(masks) => masks.cloned(),
+            None => today.cloned(),
+        };
         if next.view.is_some() || masks.is_some() {
             next.change_view(|view| view.masks = masks);
             next.show_system();
@@ -143,6 +182,16 @@ impl Context {
             false => self.current_iteration(),
         }
     }
+}
+
+fn count_blocks(entry: &Entry) -> usize {
+    let parts = match &entry.message.content {
+        Content::None => 0,
+        Content::Text(_) => 1,
+        Content::Parts(parts) => parts.len(),
+    };
+    // Each call has a block of its own, and so has its result.
+    parts + 2 * entry.message.calls.len()
 }
 
 /// The tokens that a provider reads from its cache for a request that begins as one with this usage did, up to so many.

@@ -52,10 +52,37 @@ pub enum Cause {
     Cleared,
     /// Results may have another length.
     Shortened,
-    /// Something else, such as masks or how a request is made.
+    /// Other texts are masked.
+    Masked,
+    /// Something else, such as how a request is made.
     Other,
+    /// So much was said since the last request that the provider does not look back to it.
+    LookBack,
     /// The provider has dropped it.
     Expired,
+}
+
+impl Cause {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Tools => "tools",
+            Self::Output => "output",
+            Self::SystemPrompt => "system_prompt",
+            Self::Block => "block",
+            Self::Fields => "fields",
+            Self::Hidden => "hidden",
+            Self::Summarized => "summarized",
+            Self::Cleared => "cleared",
+            Self::Shortened => "shortened",
+            Self::Masked => "masked",
+            Self::Other => "other",
+            Self::LookBack => "look_back",
+            Self::Expired => "expired",
+        }
+    }
 }
 
 /// Something that a request has otherwise than the one before it.
@@ -76,6 +103,8 @@ pub(crate) struct Request<'a> {
     pub system: Option<Value>,
     /// The view that it was made from; `None` in it is the log.
     pub view: Option<Option<&'a View>>,
+    /// The digest of its masks; `None` in it is no mask.
+    pub masks: Option<Option<Value>>,
     /// Who answered.
     pub provider: Option<Provider>,
     /// The model, as it names itself.
@@ -103,6 +132,10 @@ impl Context {
             view: view
                 .filter(|_| is_noted)
                 .map(|(_, view)| view.map(|view| &**view)),
+            // Older versions noted neither.
+            masks: system
+                .filter(|_| is_noted)
+                .map(|_| self.asked.masks_of(number).cloned()),
             provider: reply.and_then(|reply| reply.provider),
             model: reply.and_then(|reply| reply.model.as_deref()),
         }
@@ -150,6 +183,9 @@ impl Request<'_> {
         let mut changes: Vec<Change> = causes.into_iter().map(everywhere).collect();
         if let (Some(before), Some(next)) = (before.view, self.view) {
             changes.extend(changed_view(before, next));
+        }
+        if differs(before.masks.as_ref(), self.masks.as_ref()) {
+            changes.push(everywhere(Cause::Masked));
         }
         changes.sort_by_key(|change| change.cause);
         changes.dedup();

@@ -292,7 +292,7 @@ impl Context {
         }
     }
 
-    /// The range that a compaction may take: of the one that is asked for or of all, what is no part of
+    /// The range that a compaction may take: of the one that is asked for or of all, what is not part of
     /// the current turn, has no pending calls and is not hidden; summaries in it are taken as a whole.
     ///
     /// # Errors

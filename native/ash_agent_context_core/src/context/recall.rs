@@ -122,7 +122,7 @@ impl Context {
     /// Reads what a handle is of, as models may read it.
     ///
     /// # Errors
-    /// [`Error::UnknownHandle`] for what is no handle, [`Error::HandleGone`] when something else stands there now,
+    /// [`Error::UnknownHandle`] for what is not a handle, [`Error::HandleGone`] when something else stands there now,
     /// [`Error::InvalidPattern`].
     ///
     /// # Complexity

@@ -1,6 +1,6 @@
 //! Clearing old results when it costs nothing, or when they have cost as much as clearing them would.
 //!
-//! Whoever clears results pays for everything behind them once more, since the provider has to write it to its cache anew.
+//! Whoever clears results pays for everything after them once more, since the provider has to write it to its cache anew.
 //! Whoever leaves them pays for reading them with each request. So they are like skis that are rented or bought, and the rule
 //! is the same: rent until the rent is a share of the price, then buy. What the conversation will do need not be known.
 
@@ -49,7 +49,7 @@ pub enum Due {
 struct Owed {
     /// Tokens that requests have carried, and the next one would: each as often as it was sent.
     rent: u128,
-    /// The tokens behind the first of what could be cleared that stay.
+    /// The tokens after the first of what could be cleared that stay.
     behind: u64,
 }
 
@@ -106,7 +106,7 @@ impl Clearable {
     fn sum_rent(&self, keep: usize) -> u128 {
         let old = self.savings.iter().take(self.count(keep));
         let rents = old.enumerate().map(|(index, saved)| {
-            // A request carries a result that could be cleared when so many newer ones stand behind it.
+            // A request carries a result that could be cleared when so many newer ones stand after it.
             let needed = index.saturating_add(keep);
             let before = self.requests.partition_point(|count| *count <= needed);
             let carried = self.requests.len().saturating_sub(before);
@@ -122,7 +122,7 @@ impl Context {
     /// The rent is reckoned from the answers in the log, one for each request: asking again changes nothing.
     ///
     /// # Complexity
-    /// O(what stands behind the first result that is not cleared)
+    /// O(what stands after the first result that is not cleared)
     #[must_use]
     pub fn clear_when_due(&self, rent: &Rent<'_>, at: Time) -> (Self, Option<Due>) {
         let cleared = self.view().and_then(|view| view.cleared.as_deref());

@@ -251,7 +251,7 @@ impl Context {
                 .flat_map(|one| one.entries())
                 .flat_map(Said::of)
             {
-                // What the summariser read is masked; what it may not have read is no claim's proof.
+                // What the summariser read is masked; what it may not have read proves no claim.
                 claims.compare(&said.text(self.masks()));
             }
         }

@@ -160,7 +160,7 @@ pub struct Money {
     pub input: u64,
     /// The tokens of the answer.
     pub output: u64,
-    /// Holds what is no token.
+    /// Holds what is not a token.
     pub fees: u64,
 }
 

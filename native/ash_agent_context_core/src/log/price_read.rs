@@ -30,11 +30,11 @@ pub struct PriceFile {
     pub models: usize,
     /// Models without one, since something of it was not understood: provider, model, what.
     pub skipped: Vec<[String; 3]>,
-    /// Prices that are no whole number of 10^-12 dollars: provider, model, which.
+    /// Prices that are not a whole number of 10^-12 dollars: provider, model, which.
     pub rounded: Vec<[String; 3]>,
 }
 
-/// The keys of a price that are no rates.
+/// The keys of a price that are not rates.
 const MODEL: &str = "model";
 const PROVIDER: &str = "provider";
 const VALID_FROM: &str = "valid_from";

@@ -74,7 +74,7 @@ pub(crate) enum SystemPlace {
     /// Everywhere.
     #[default]
     Anywhere,
-    /// In front of all others.
+    /// Before all others.
     First,
     /// Not directly after the model, nor at the end.
     AfterUser,

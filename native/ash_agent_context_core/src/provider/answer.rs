@@ -114,13 +114,24 @@ impl Draft {
     pub fn keep(&mut self, node: &Node<'_>, names: &[&'static str]) {
         for name in names.iter().copied() {
             let given = node::get(node, name).filter(|given| node::says(given));
-            let Some(Ok(value)) = given.map(node::to_value) else {
-                continue;
-            };
-            let details = &mut Arc::make_mut(&mut self.head).details;
-            details.retain(|(known, _)| *known != name);
-            details.push((name, Arc::new(value)));
+            if let Some(Ok(value)) = given.map(node::to_value) {
+                self.keep_value(name, value);
+            }
         }
+    }
+
+    /// The same of an object of which all values may be empty: that one is there says something.
+    pub fn keep_object(&mut self, node: &Node<'_>, name: &'static str) {
+        let given = node::get(node, name).map(node::to_value);
+        if let Some(Ok(value @ Value::Map(_))) = given {
+            self.keep_value(name, value);
+        }
+    }
+
+    fn keep_value(&mut self, name: &'static str, value: Value) {
+        let details = &mut Arc::make_mut(&mut self.head).details;
+        details.retain(|(known, _)| *known != name);
+        details.push((name, Arc::new(value)));
     }
 
     /// The same where a list comes in pieces.

@@ -48,7 +48,7 @@ pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<P
 }
 
 /// Returns what was said with the calls where they are taken, and the calls that had to move. A call before a part that
-/// `leads`, with no thinking between them, goes behind all that is said up to the next thinking, and so do
+/// `leads`, with no thinking between them, goes after all that is said up to the next thinking, and so do
 /// the calls beside it. Nothing goes past thinking, which providers compare with what they sent.
 pub(crate) fn calls_behind<'a>(
     said: &[PartOrCall<'a>],
@@ -80,7 +80,7 @@ pub(crate) fn calls_behind<'a>(
 
 impl Writer<'_> {
     /// Returns what a model said, in its order but for calls that have to move, see [`calls_behind`], and for thinking
-    /// behind words where the message is not as its provider gave it: no answer has it there in the mode in
+    /// after words where the message is not as its provider gave it: no answer has it there in the mode in
     /// which the provider refuses that.
     pub fn arrange<'a>(
         &mut self,
@@ -118,7 +118,7 @@ impl Writer<'_> {
         said
     }
 
-    /// The same where calls stand behind everything else.
+    /// The same where calls stand after everything else.
     pub fn calls_last<'a>(&mut self, message: &'a Message) -> Vec<PartOrCall<'a>> {
         self.arrange(message, |_, _| false, |part, out| out.says(part))
     }

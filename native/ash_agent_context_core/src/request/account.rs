@@ -13,6 +13,7 @@ use crate::log::price::{Rates, Unit};
 use crate::log::price_list::Prices;
 use crate::log::provider::Provider;
 use crate::log::usage::Usage;
+use crate::request::diagnosis::Diagnosis;
 use crate::value::time::Time;
 
 /// Of ten tokens that should have been read, how many must be, so that the cache was hit.
@@ -37,11 +38,38 @@ pub enum Outlook {
     Unexplained,
 }
 
+impl Outlook {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Hit => "hit",
+            Self::Broken(_) => "broken",
+            Self::Expired => "expired",
+            Self::Compacted => "compacted",
+            Self::Provider => "provider",
+            Self::Unexplained => "unexplained",
+        }
+    }
+
+    /// What broke the beginning, where that is known.
+    #[must_use]
+    pub const fn cause(self) -> Option<Cause> {
+        match self {
+            Self::Broken(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
 /// A request with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountRow {
     /// The number of its iteration.
     pub iteration: u64,
+    /// Where its answer stands among the messages of the iteration.
+    pub position: usize,
     /// Who answered.
     pub provider: Option<Provider>,
     /// The model, as it names itself.
@@ -56,6 +84,8 @@ pub struct AccountRow {
     pub predicted: u64,
     /// What became of that.
     pub outlook: Outlook,
+    /// What the provider itself says of it, where it was asked.
+    pub diagnosis: Option<Diagnosis>,
     /// What it cost, in 10^-12 US dollars.
     pub cost: Option<u64>,
     /// How much of that for what should have been read and was not.
@@ -199,8 +229,12 @@ impl Context {
             _ => predicted.saturating_sub(usage.cached),
         };
         let for_an_hour = reported.bills().iter().any(keeps_for_an_hour);
+        let [fields, _tools] = request.beside;
+        let fields = fields.map(|(_, fields)| fields);
+        let diagnosis = reply.and_then(|reply| Diagnosis::read(reply, fields));
         AccountRow {
             iteration: iteration.number,
+            position: entry.position,
             provider: reply.and_then(|reply| reply.provider),
             model: reply.and_then(|reply| reply.model.clone()),
             requested_at,
@@ -208,6 +242,8 @@ impl Context {
             usage,
             predicted,
             outlook,
+            // The first request has nothing to be compared with.
+            diagnosis: diagnosis.filter(|_| before.is_some()),
             cost,
             avoidable: rates.map(|rates| price_of_losing(rates, lost, &usage, for_an_hour)),
         }

@@ -115,16 +115,16 @@ impl<'a, 'o> Body<'a, 'o> {
     }
 
     /// Returns what of the request stands at the provider before the answer: the system prompt and the list, without marks; and
-    /// whether it has any.
-    pub fn lay_out(mut self) -> Result<(Vec<Slice<'a>>, bool), Error> {
+    /// after how many of these bytes each mark stands.
+    pub fn lay_out(mut self) -> Result<(Vec<Slice<'a>>, Vec<u64>), Error> {
         if let Some(system) = self.context.shown_system() {
             self.add_system(system, &mut Json::default())?;
         }
         self.add_iterations()?;
         self.close();
-        let is_marked = !self.choose_marks().is_empty();
+        let marks = self.find_marks();
         let system = self.system.into_iter().map(|(_, slice)| slice);
-        Ok((system.chain(self.slices).collect(), is_marked))
+        Ok((system.chain(self.slices).collect(), marks))
     }
 
     /// Returns what is changed for the request, in the order in which it is sent.
@@ -348,7 +348,7 @@ impl<'a, 'o> Body<'a, 'o> {
         item.is_system() && self.format.user_before_calls() && !self.format.user_first()
     }
 
-    /// Anthropic takes rows of the system's only behind one of the user's, which a view may hide.
+    /// Anthropic takes rows of the system's only after one of the user's, which a view may hide.
     pub(super) fn follows_user(&self, item: Item<'_>) -> bool {
         self.format.user_first() && item.is_system_row(self.options)
     }
@@ -434,7 +434,7 @@ impl<'a, 'o> Body<'a, 'o> {
         }
     }
 
-    /// Adds a user message where one has to stand, in an iteration or behind all of it.
+    /// Adds a user message where one has to stand, in an iteration or after all of it.
     fn stand_in(&mut self, number: u64, is_behind: bool) {
         self.slices.push(Slice::constant(self.format.stand_in()));
         self.model_last = Some(false);

@@ -31,6 +31,12 @@ impl Context {
         Ok(next)
     }
 
+    /// The digest that was noted of what an iteration's last request sent.
+    #[must_use]
+    pub fn sent_note(&self, iteration: &Iteration) -> Option<&str> {
+        self.asked.sent_at(iteration.number)?.as_str()
+    }
+
     /// Tells whether the last request of an iteration surely began with all of that of another one: both can be made again, and
     /// are what was sent.
     pub(super) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {

@@ -18,8 +18,24 @@ use crate::request::slice::Slice;
 use crate::tokens::Method;
 use crate::value::time::Time;
 
-/// Requests of fewer tokens are not cached anywhere.
+/// Requests of fewer tokens are not cached by most models.
 const LEAST: u64 = 1024;
+
+/// The same for models of Anthropic by words in their names, as Anthropic gives them.
+const LEAST_OF: [(&str, u64); 9] = [
+    ("opus-5", 512),
+    ("opus-4-5", 4096),
+    ("opus-4-6", 4096),
+    ("opus-4-7", 4096),
+    ("haiku-4-5", 4096),
+    ("mythos", 4096),
+    ("haiku-3", 2048),
+    ("3-haiku", 2048),
+    ("3-5-haiku", 2048),
+];
+
+/// From each mark, Anthropic looks back through so many blocks of content for what it has in its cache.
+const LOOKED_BACK: usize = 20;
 
 /// What the next request will be to the provider's cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -63,6 +79,8 @@ struct Last<'a> {
     same_bytes: u64,
     /// Whether it is known to have had tools.
     has_tools: bool,
+    /// Whether its masks are at hand, so that its bytes are those that were sent.
+    has_masks: bool,
     /// The iteration of the first byte that is not the same.
     differs_at: Option<u64>,
 }
@@ -86,7 +104,7 @@ impl Context {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
         let room = provider::room(options.provider);
-        let (next, is_marked) = Body::new(self, room, options).lay_out()?;
+        let (next, marks) = Body::new(self, room, options).lay_out()?;
         let mut forecast = Forecast {
             bytes: next.iter().map(Slice::len).sum(),
             tokens: self.count_tokens(None),
@@ -109,16 +127,22 @@ impl Context {
                 bytes: earlier.iter().map(Slice::len).sum(),
                 same_bytes,
                 has_tools: self.had_tools(),
+                has_masks: self.has_asked_masks(),
                 differs_at,
             };
             forecast.same_bytes = same_bytes;
-            (forecast.read, forecast.breaks) = last.reckon(self, options.provider, at);
+            (forecast.read, forecast.breaks) = last.reckon(self, options.provider, at, &marks);
         }
-        forecast.split(
-            options.provider,
-            is_marked,
-            reported.map(|reported| &reported.last),
-        );
+        let reply = entry.and_then(|entry| entry.message.reply.as_deref());
+        let model = options
+            .model
+            .or_else(|| reply.and_then(|reply| reply.model.as_deref()));
+        let rules = CacheRules {
+            provider: options.provider,
+            is_marked: !marks.is_empty(),
+            least: find_least(options.provider, model),
+        };
+        forecast.split(&rules, reported.map(|reported| &reported.last));
         let rates = entry.and_then(|entry| accounting.rates(entry, at));
         let rates = rates.or_else(|| accounting.find_rates(options.provider, at));
         forecast.cost =
@@ -127,24 +151,44 @@ impl Context {
     }
 }
 
+/// What decides whether a provider caches a request.
+struct CacheRules {
+    provider: Provider,
+    is_marked: bool,
+    /// The tokens of the shortest request that it caches.
+    least: u64,
+}
+
+fn find_least(provider: Provider, model: Option<&str>) -> u64 {
+    let is_anthropics = needs_mark(provider);
+    let model = model.filter(|_| is_anthropics).unwrap_or_default();
+    // Bedrock and others write versions with dots.
+    let model = model.replace('.', "-");
+    let known = LEAST_OF.iter().find(|(word, _)| model.contains(word));
+    known.map_or(LEAST, |(_, least)| *least)
+}
+
+/// Anthropic and Bedrock cache nothing without a mark.
+const fn needs_mark(provider: Provider) -> bool {
+    matches!(provider, Provider::Anthropic | Provider::Bedrock)
+}
+
 impl Forecast {
     /// Says what of the tokens is read, written and neither.
-    fn split(&mut self, provider: Provider, is_marked: bool, last: Option<&Usage>) {
-        let writes = match provider {
-            Provider::Anthropic | Provider::Bedrock => is_marked,
+    fn split(&mut self, rules: &CacheRules, last: Option<&Usage>) {
+        let writes = match rules.provider {
+            Provider::Anthropic | Provider::Bedrock => rules.is_marked,
             Provider::OpenAiChat | Provider::OpenAiResponses => {
                 last.is_some_and(|last| last.written > 0)
             }
             _ => false,
         };
-        // Nothing is read without a mark either.
-        let needs_mark = matches!(provider, Provider::Anthropic | Provider::Bedrock);
-        if needs_mark && !is_marked || self.read < LEAST {
+        if needs_mark(rules.provider) && !rules.is_marked || self.read < rules.least {
             self.read = 0;
         }
         self.read = self.read.min(self.tokens);
         let rest = self.tokens - self.read;
-        match writes && self.tokens >= LEAST {
+        match writes && self.tokens >= rules.least {
             true => self.written = rest,
             false => self.fresh = rest,
         }
@@ -168,7 +212,13 @@ impl Forecast {
 
 impl Last<'_> {
     /// The tokens that will be read, and why no more.
-    fn reckon(&self, next: &Context, provider: Provider, at: Time) -> (u64, Vec<ExpectedBreak>) {
+    fn reckon(
+        &self,
+        next: &Context,
+        provider: Provider,
+        at: Time,
+        marks: &[u64],
+    ) -> (u64, Vec<ExpectedBreak>) {
         let all = predict(self.provider, &self.usage, u64::MAX);
         let is_whole = self.bytes - self.same_bytes <= writer::CLOSE.len() as u64;
         let mut changes = next.changes_of_next();
@@ -179,7 +229,10 @@ impl Last<'_> {
             changes.insert(0, Change { cause, iteration });
         }
         // Whatever a view does that changes no byte breaks nothing.
-        changes.retain(|change| !is_whole || stands_elsewhere(change.cause));
+        let is_unsure = |cause| cause == Cause::Masked && !self.has_masks;
+        changes.retain(|change| {
+            !is_whole || stands_elsewhere(change.cause) || is_unsure(change.cause)
+        });
         if !is_whole && changes.iter().all(|change| stands_elsewhere(change.cause)) {
             changes.push(Change {
                 cause: Cause::Other,
@@ -195,6 +248,16 @@ impl Last<'_> {
             }
         });
         let mut breaks: Vec<ExpectedBreak> = breaks.collect();
+        if needs_mark(provider) && next.count_new_blocks() > LOOKED_BACK {
+            // What both requests have marked is found without looking back.
+            let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
+            let kept = both.max().map_or(0, |mark| self.count_within(*mark));
+            breaks.push(ExpectedBreak {
+                cause: Cause::LookBack,
+                iteration: next.last_answer().map(|(last, _)| last.number),
+                tokens: all.saturating_sub(predict(self.provider, &self.usage, kept)),
+            });
+        }
         if next.has_cold_cache(at) && all > 0 {
             breaks.push(ExpectedBreak {
                 cause: Cause::Expired,
@@ -226,14 +289,19 @@ impl Last<'_> {
                 let after = messages.saturating_sub(counted.system);
                 self.usage.input.saturating_sub(after)
             }
-            _ => {
-                let after = self.bytes.saturating_sub(self.same_bytes);
-                let after = u128::from(messages) * u128::from(after);
-                let after = after / u128::from(self.bytes.max(1));
-                let after = u64::try_from(after).unwrap_or(u64::MAX);
-                self.usage.input.saturating_sub(after)
-            }
+            // Where they are not at hand any more, what they changed is not known.
+            Cause::Masked if !self.has_masks => 0,
+            _ => self.count_within(self.same_bytes),
         }
+    }
+
+    /// The tokens of the last request within so many of its bytes.
+    fn count_within(&self, bytes: u64) -> u64 {
+        let messages = self.context.tokens(Method::Estimate).total();
+        let after = self.bytes.saturating_sub(bytes);
+        let after = u128::from(messages) * u128::from(after) / u128::from(self.bytes.max(1));
+        let after = u64::try_from(after).unwrap_or(u64::MAX);
+        self.usage.input.saturating_sub(after)
     }
 }
 

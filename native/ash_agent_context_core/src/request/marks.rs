@@ -44,6 +44,24 @@ impl<'a> Body<'a, '_> {
         chosen.into_iter().enumerate().map(ttl).collect()
     }
 
+    /// After how many bytes of the system prompt and the list each of them stands.
+    pub(super) fn find_marks(&self) -> Vec<u64> {
+        let chosen = self.choose_marks();
+        let mut marks = Vec::with_capacity(chosen.len());
+        let mut chosen = chosen.into_iter().peekable();
+        let mut before = 0;
+        for (index, slice) in self.list_marked() {
+            if chosen.peek().is_none() {
+                break;
+            }
+            while let Some((mark, _)) = chosen.next_if(|(mark, _)| mark.slice == index) {
+                marks.push(before + mark.at.saturating_sub(slice.start) as u64);
+            }
+            before += slice.len();
+        }
+        marks
+    }
+
     fn choose_placed(&self, room: usize) -> Vec<Mark> {
         if !self.options.cache {
             return Vec::new();

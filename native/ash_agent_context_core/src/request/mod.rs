@@ -7,6 +7,7 @@
 pub mod account;
 mod body;
 mod cost;
+pub mod diagnosis;
 mod fingerprint;
 pub mod forecast;
 mod item;

@@ -121,6 +121,8 @@ impl Context {
             next.asked.note(place.iteration, self.view.clone());
             next.asked
                 .note_system(place.iteration, self.log.system.as_ref());
+            let masks = self.view.as_deref().and_then(|view| view.masks.as_ref());
+            next.asked.note_masks(place.iteration, masks);
             next.weigh_view();
         }
         if let Some(report) = response.report() {

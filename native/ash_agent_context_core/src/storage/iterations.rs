@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::context::asked::NewNotes;
 use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::document::check_number;
@@ -89,15 +90,11 @@ pub(crate) struct ReadIteration<'a> {
     pub messages: Vec<Node<'a>>,
     /// The view that its request was made from, where it is another one than before.
     pub view: Option<Option<View>>,
-    /// The fields of its request, its tools, the digest of its system prompt and that of all that was sent, where they are others than before.
-    pub request: [Option<Value>; 4],
+    /// What is noted of its request, where it is something else than before.
+    pub request: NewNotes,
 }
 
-pub(crate) fn note_asked(
-    context: &mut Context,
-    view: Option<Option<View>>,
-    request: [Option<Value>; 4],
-) {
+pub(crate) fn note_asked(context: &mut Context, view: Option<Option<View>>, request: NewNotes) {
     let number = context.current_iteration();
     if let Some(view) = view {
         context.asked.note(number, view.map(Arc::new));
@@ -133,7 +130,7 @@ pub(crate) fn read_iteration(
         Some(view) if view.is_nil() => Some(None),
         Some(view) => Some(Some(at(keys::VIEW, Stored::read_asked(view, trust))?)),
     };
-    let mut request = [None, None, None, None];
+    let mut request = NewNotes::default();
     for (value, key) in request.iter_mut().zip(keys::REQUEST) {
         let term = fields
             .take_given(key)

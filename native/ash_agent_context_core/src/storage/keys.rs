@@ -79,8 +79,9 @@ pub const FINISH_REASON: &str = "finish_reason";
 pub const FINISH_WORD: &str = "finish_word";
 pub const REQUESTED_AT: &str = "requested_at";
 pub const RECEIVED_AT: &str = "received_at";
-/// The fields of a request, its tools, the digest of its system prompt, and that of all that was sent.
-pub const REQUEST: [&str; 4] = ["request", "tools", SYSTEM_DIGEST, SENT];
+/// The fields of a request, its tools, and the digests of its system prompt, of all that was sent, and of its masks.
+pub const REQUEST: [&str; 5] = ["request", "tools", SYSTEM_DIGEST, SENT, MASKS_DIGEST];
+pub const MASKS_DIGEST: &str = "masks_digest";
 pub const SENT: &str = "sent";
 pub const SYSTEM_DIGEST: &str = "system_digest";
 pub const FIRST_CHUNK_AT: &str = "first_chunk_at";

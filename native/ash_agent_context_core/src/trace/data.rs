@@ -12,6 +12,8 @@ use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::price_list::Prices;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
+use crate::request::account::AccountRow;
+use crate::trace::cache::{self, CacheAccount};
 use crate::trace::receipt::{NAMED, RECEIPTS};
 use crate::trace::said::{arguments, content_text, result_text};
 use crate::trace::texts::Texts;
@@ -33,6 +35,8 @@ const VIEWS: usize = 20;
 pub(super) struct DataWriter<'t, 'a> {
     trace: &'t Trace<'a>,
     prices: &'t Prices,
+    /// That of the conversation that is being written.
+    account: CacheAccount,
     pub texts: Texts,
 }
 
@@ -41,6 +45,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         Self {
             trace,
             prices,
+            account: CacheAccount::default(),
             texts: Texts::default(),
         }
     }
@@ -63,6 +68,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         within: Option<Within<'a>>,
     ) {
         let context = told.context;
+        self.account = CacheAccount::since(0, context, Some(self.prices));
         json.text("name", told.name).text("id", context.id());
         json.field("active", &told.is_active);
         json.field("created", &millis(context.created_at()));
@@ -169,6 +175,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
         if let Ok(Some(cost)) = self.prices.cost(entry, None, iteration.started_at) {
             json.field("cost", &cost.total());
+        }
+        if let Some(row) = self.account.find(iteration, entry) {
+            json.object("cache", |json| write_cache(json, row));
         }
         if let Some(exchange) = looked.exchange() {
             json.list("calls", |json| {
@@ -305,7 +314,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
     }
 
-    /// Images as they are, and of everything else what it is: a page is no archive of files.
+    /// Images as they are, and of everything else what it is: a page is not an archive of files.
     fn media(&mut self, json: &mut JsonObject<'_>, part: &Part) {
         let Some((media_type, source)) = part.kind.media() else {
             return;
@@ -545,6 +554,18 @@ fn count_shared(context: &Context, origin: &Context) -> usize {
     last.map_or(0, |last| {
         usize::try_from(last.saturating_add(1) - context.first_number()).unwrap_or(0)
     })
+}
+
+fn write_cache(json: &mut JsonObject<'_>, row: &AccountRow) {
+    json.field("predicted", &row.predicted);
+    json.field("read", &row.usage.cached);
+    json.text("verdict", row.outlook.name());
+    if let Some(line) = cache::line(row) {
+        json.text("line", &line);
+    }
+    if let Some(avoidable) = row.avoidable.filter(|avoidable| *avoidable > 0) {
+        json.field("avoidable", &avoidable);
+    }
 }
 
 fn usage(json: &mut JsonObject<'_>, usage: Usage) {

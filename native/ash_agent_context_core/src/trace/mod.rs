@@ -1,6 +1,7 @@
 //! Makes what a person or a trace viewer reads. A trace is made of what is kept, at any time.
 
 mod atif;
+mod cache;
 mod data;
 #[cfg(feature = "otlp")]
 mod otlp;

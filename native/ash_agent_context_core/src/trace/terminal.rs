@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
+use crate::trace::cache::{self, CacheAccount};
 use crate::trace::said::{list_said, words, Passage};
 use crate::trace::told::{Looked, Told, Trace};
 use crate::trace::visible::visible;
@@ -65,6 +66,7 @@ impl<'a> Trace<'a> {
             let all = words(shown.as_ref().unwrap_or(system));
             all.for_each(|piece| page.piece(&piece));
         }
+        let account = CacheAccount::since(from.0, context, None);
         let first = i64::try_from(from.0).unwrap_or(i64::MAX);
         for number in first..=i64::try_from(context.current_iteration()).unwrap_or(i64::MAX) {
             let Some(iteration) = context.iteration(number) else {
@@ -93,6 +95,10 @@ impl<'a> Trace<'a> {
                 list_said(&looked)
                     .iter()
                     .for_each(|piece| page.piece(piece));
+                let row = account.find(iteration, entry);
+                if let Some(line) = row.and_then(cache::line) {
+                    page.cache(line);
+                }
             }
             failures.for_each(|failure| page.failure(&failure));
         }
@@ -169,6 +175,16 @@ impl TerminalPage {
             call: None,
             text: failure.words().into(),
             is_error: true,
+        });
+    }
+
+    /// What became of the prompt cache, where there is something to say.
+    fn cache(&mut self, line: String) {
+        self.piece(&Passage {
+            label: "prompt cache",
+            call: None,
+            text: line.into(),
+            is_error: false,
         });
     }
 

@@ -32,7 +32,7 @@ pub enum ChangeKind {
     ReplacedBytes,
     /// A part of a result stands in a message after all results, or thinking before other words.
     MovedPart,
-    /// A call stands behind something that the model said after it.
+    /// A call stands after something that the model said after it.
     MovedCall,
     /// The view hides iterations.
     HiddenIterations,

@@ -351,7 +351,7 @@ pub(crate) fn of_line(kind: FactKind, line: &str) -> Found<'_> {
     Found::new(Some(kind), text, text, key(&["line", text]))
 }
 
-/// A number, with the word before it or else the one behind it. A digit without one is no fact.
+/// A number, with the word before it or else the one after it. A digit without one is not a fact.
 fn number<'a>(
     text: &'a str,
     token: Token<'a>,

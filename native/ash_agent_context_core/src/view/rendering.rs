@@ -360,7 +360,7 @@ impl Shortening {
     }
 
     /// The beginning of the first texts and the end of the last ones, with a note between them. What is
-    /// no text stays.
+    /// not text stays.
     fn parts(&self, parts: &[Part]) -> Box<[Part]> {
         let len: usize = parts.iter().map(Part::text_bytes).sum();
         let (head, tail) = self.head_and_tail(len);

@@ -191,6 +191,11 @@ defmodule AshAgent.MCP do
   ## Options
 
   #{Options.docs(@tools_schema)}
+
+  ## Examples
+
+      tools = AshAgent.MCP.tools(MyApp.MCP, missing: :skip)
+      {:ok, result} = AshAgent.Runtime.run(context, llm: llm, tools: tools)
   """
   @doc since: "0.1.0"
   @spec tools(Supervisor.supervisor(), keyword()) :: [Tool.t()]

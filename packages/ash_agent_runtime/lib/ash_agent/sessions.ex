@@ -346,7 +346,7 @@ defmodule AshAgent.Sessions do
       do: request(sessions, id, :find, :deny, [call_id, reason], opts)
 
   @doc """
-  Tells what a session does, see `AshAgent.Session.status/1`.
+  Returns the status of a session, see `AshAgent.Session.status/1`.
 
   ## Examples
 

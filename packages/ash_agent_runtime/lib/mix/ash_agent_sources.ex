@@ -27,7 +27,7 @@ defmodule Mix.AshAgent.Sources do
     end
   end
 
-  @doc "Tells whether an argument names a store, and not the file of a conversation."
+  @doc "Returns whether an argument names a store, and not the file of a conversation."
   def store?(text),
     do: text =~ ~r{\Apostgres(ql)?://} or text =~ ~r/\A[A-Z][\w.]*\z/ or sqlite?(text)
 

@@ -39,6 +39,7 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
                 draft.count_more_tokens(usage);
             }
             draft.keep(node, &DETAILS);
+            draft.keep_object(node, DIAGNOSTICS);
             match node::get(node, "delta") {
                 Some(delta) => stop_reason(draft, delta),
                 None => Ok(()),
@@ -71,7 +72,7 @@ fn start(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
         draft.count_more_tokens(usage);
     }
     for (block, index) in node::list(message, "content").iter().zip(0..) {
-        // Behind those that events will number from 0 again.
+        // After those that events will number from 0 again.
         let key = Key::Whole(index);
         start_block(draft, key.clone(), block)?;
         draft.close(&key)?;
@@ -198,8 +199,12 @@ const DETAILS: [&str; 4] = [
     "stop_sequence",
 ];
 
+/// What it found of its prompt cache, if it was asked to look. Its reason is null as long as it looks.
+const DIAGNOSTICS: &str = "diagnostics";
+
 fn stop_reason(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     draft.keep(node, &DETAILS);
+    draft.keep_object(node, DIAGNOSTICS);
     let Some(word) = node::filled_text(node, "stop_reason") else {
         return Ok(());
     };

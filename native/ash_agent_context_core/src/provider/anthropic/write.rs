@@ -186,7 +186,7 @@ fn model_part(part: &Part, is_last_text: bool, out: &mut Writer<'_>) {
     }
 }
 
-/// Tells whether a block tells of a tool that the provider runs: it refuses one behind a call, which it then takes for
+/// Tells whether a block tells of a tool that the provider runs: it refuses one after a call, which it then takes for
 /// unanswered.
 fn is_served(part: &Part, _out: &Writer<'_>) -> bool {
     part.is_block_of(PROVIDER) && part.half().is_some()

@@ -153,7 +153,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                 text_block(&text, out);
             }
         }
-        // With anything behind it, a call counts as unanswered, or the message as the beginning of the answer.
+        // With anything after it, a call counts as unanswered, or the message as the beginning of the answer.
         let said = out.arrange(message, is_thinking, |part, out| out.says(part));
         let spoken = out.find_spoken_end(&said, is_thinking);
         for (index, one) in said.into_iter().enumerate() {

@@ -123,7 +123,7 @@ fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-/// A part of the model's that is no call. An image or the like that it made is its own; one that is a thought is
+/// A part of the model's that is not a call. An image or the like that it made is its own; one that is a thought is
 /// none of its answer.
 pub(super) fn model_part(value: Value) -> Result<Part, Error> {
     let is_thought = at(&value, "thought") == Some(&Value::Bool(true));

@@ -34,7 +34,7 @@ impl<'a> ItemIds<'a> {
         let before = sent
             .get(..end.map_or(0, |last| last + 1))
             .unwrap_or_default();
-        // Reasoning at the end goes back behind a message. It led to nothing, so nothing is refused without it.
+        // Reasoning at the end goes back after a message. It led to nothing, so nothing is refused without it.
         let is_message = |one: &PartOrCall<'a>| match one {
             PartOrCall::Part(part) => ids.of_text(part, out).is_some(),
             PartOrCall::Call(_) => false,

@@ -147,6 +147,7 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
         draft.count_tokens(usage);
     }
     draft.put_tier(node::text(response, "service_tier"));
+    draft.keep(response, &["prompt_cache_diagnostics"]);
     if let Some(fault) = Fault::of(response) {
         return Err(fault);
     }

@@ -118,7 +118,7 @@ fn easy_message(text: &str, out: &mut Writer<'_>) {
     text_message("assistant", text, out);
 }
 
-/// The texts behind one that were parts of the same message.
+/// The texts after one that were parts of the same message.
 fn texts_of_item<'a>(part: &Part, behind: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<&'a Part> {
     let more = behind.iter().map_while(|one| match one {
         PartOrCall::Part(more) if more.continues(part) && part.is_of(out.options) => Some(*more),

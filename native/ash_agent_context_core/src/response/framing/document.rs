@@ -24,9 +24,9 @@ enum DocumentPlace {
     Start,
     /// Among the elements of a list.
     List,
-    /// Behind the one document.
+    /// After the one document.
     Whole,
-    /// Behind the list.
+    /// After the list.
     End,
 }
 

@@ -13,7 +13,7 @@ use super::take::Take;
 /// The mark that may come first.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// How a stream can begin that is no JSON.
+/// How a stream can begin that is not JSON.
 pub(super) const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
 
 /// An event whose empty line has not come.

@@ -44,6 +44,9 @@ impl<'a> SpanWriter<'_, 'a> {
         if let Some(Ok(Some(cost))) = cost {
             attributes.cost(cost);
         }
+        if let Some(row) = of.account.find(iteration, entry) {
+            attributes.cache(row);
+        }
         if self.options.conventions == Conventions::Next && is_compacted(of, iteration) {
             attributes.flag("gen_ai.conversation.compacted");
         }

@@ -1,10 +1,12 @@
 //! Attributes of spans, by the names that the conventions have for them.
 
+use crate::context::cause::Cause;
 use crate::log::message::{Message, Outcome, Status};
 use crate::log::price::Money;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::log::usage::Usage;
+use crate::request::account::AccountRow;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
 use crate::value::{Map, Value};
@@ -129,6 +131,22 @@ impl SpanAttributes {
             ("llm.cost.total", money.total()),
         ] {
             self.number(key, dollars(sum));
+        }
+    }
+
+    /// What became of the request at the prompt cache. The conventions have no words for it.
+    pub fn cache(&mut self, row: &AccountRow) {
+        self.text("ash_agent.cache.verdict", row.outlook.name());
+        self.add_known(
+            "ash_agent.cache.cause",
+            row.outlook.cause().map(Cause::name),
+        );
+        self.count("ash_agent.cache.predicted_tokens", row.predicted);
+        if let Some(says) = &row.diagnosis {
+            self.text("ash_agent.cache.diagnosis", &*says.reason);
+        }
+        if let Some(avoidable) = row.avoidable {
+            self.number("ash_agent.cache.avoidable_cost", dollars(avoidable));
         }
     }
 

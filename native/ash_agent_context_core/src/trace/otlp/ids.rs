@@ -42,7 +42,7 @@ fn digest<const N: usize>(what: &str, conversation: &str, at: &Iteration, of: Id
     for (byte, of) in id.iter_mut().zip(Sha256::digest(text)) {
         *byte = of;
     }
-    // Zeros alone would be no id.
+    // Zeros alone would not be an id.
     if let Some(last) = id.last_mut().filter(|last| **last == 0) {
         *last = 1;
     }

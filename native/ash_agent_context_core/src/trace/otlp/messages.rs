@@ -226,7 +226,7 @@ fn write_part(json: &mut Json, part: &Part) {
 
 fn write_media(json: &mut Json, media: &Media<'_>, kind: &PartKind) {
     let fill = |json: &mut JsonObject<'_>| {
-        // What is no image, film or recording is a document in the coming version.
+        // What is not an image, film or recording is a document in the coming version.
         let modality = match kind {
             PartKind::File { .. } => "document",
             kind => kind.name(),

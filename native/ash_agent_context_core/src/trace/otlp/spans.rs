@@ -7,6 +7,7 @@ use prost::Message as _;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
+use crate::trace::cache::CacheAccount;
 use crate::trace::otlp::attributes::SpanAttributes;
 use crate::trace::otlp::messages;
 use crate::trace::otlp::options::{OtlpOptions, Turns};
@@ -47,6 +48,8 @@ pub(super) struct Conversation<'c, 'a> {
     pub system: Option<String>,
     /// The iteration that the first summary ends with.
     pub compacted: Option<u64>,
+    /// What became of its requests at the prompt cache.
+    pub account: CacheAccount,
 }
 
 impl Conversation<'_, '_> {
@@ -135,6 +138,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
                 .filter(|(_, cover)| cover.summary.is_some())
                 .map(|(_, cover)| cover.last)
                 .min(),
+            account: CacheAccount::since(numbers.0, context, self.options.prices),
         };
         let mut turn: Vec<&Iteration> = Vec::new();
         let mut unread = None;

@@ -491,6 +491,13 @@
       h('a', { href: `#${item.key}`, class: 'link', 'aria-label': `Link to this message of iteration ${iteration.number}` }, '#'));
   }
 
+  // What became of the request at the prompt cache, where less was read than could have been.
+  function cacheOf(entry) {
+    if (!entry.cache || !entry.cache.line) return '';
+    const lost = entry.cache.avoidable ? ` (${money(entry.cache.avoidable / 1e12)} more)` : '';
+    return h('p', { class: 'note cache', dir: 'auto' }, `Prompt cache: ${visible(entry.cache.line)}${lost}`);
+  }
+
   function coverWords(cover) {
     const range = cover.first === cover.last ? `Iteration ${cover.first}` : `Iterations ${cover.first} to ${cover.last}`;
     return cover.summary ? `${range}: the model sees a summary` : `${range}: hidden from the model`;
@@ -516,6 +523,7 @@
     return h('article', attributes, headOf(item),
       item.cover ? h('p', { class: 'note' }, coverWords(item.cover)) : '',
       askedOf(item),
+      cacheOf(entry),
       ...contentOf(entry, item.seen && patchOf(item)),
       entry.details != null ? h('details', {}, h('summary', {}, `Details of ${entry.provider}`), ...json(text(entry.details))) : '',
       entry.interrupted != null ? h('p', { class: 'error', dir: 'auto' }, `Broke off: ${visible(text(entry.interrupted))}`) : '',

@@ -59,7 +59,7 @@ defmodule AshAgent.Conversation.Info do
   def key(resource, id), do: prefix(resource) <> id
 
   @doc false
-  # Tells whether whoever ran a turn of it is gone.
+  # Returns whether whoever ran a turn of it is gone.
   def due?(%{status: status, lease_until: until}),
     do:
       status == :running and (until == nil or DateTime.compare(until, DateTime.utc_now()) == :lt)
@@ -95,7 +95,7 @@ defmodule AshAgent.Conversation.Info do
   end
 
   @doc false
-  # Tells whether the messages are in tables of AshPostgres, which its queries can read as well.
+  # Returns whether the messages are in tables of AshPostgres, which its queries can read as well.
   def tables?(resource) do
     option(resource, :store) == nil and
       Ash.DataLayer.data_layer(resource) == AshPostgres.DataLayer
@@ -106,7 +106,7 @@ defmodule AshAgent.Conversation.Info do
   def schema(resource, tenant), do: resource |> store(tenant) |> Map.fetch!(:prefix)
 
   @doc false
-  # Tells whether a resource has the extension. Its iterations' resource, which it knows, cannot name it.
+  # Returns whether a resource has the extension. Its iterations' resource, which it knows, cannot name it.
   def conversation?(resource), do: Extension.get_persisted(resource, @extended, false)
 
   @doc false

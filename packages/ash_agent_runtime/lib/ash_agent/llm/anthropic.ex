@@ -25,7 +25,11 @@ defmodule AshAgent.LLM.Anthropic do
                 doc: "the longest answer, in tokens."
               ],
               version: [type: :string, default: "2023-06-01", doc: "sent as `anthropic-version`."]
-            ],
+            ] ++
+              Client.cache_diagnostics(
+                "whether to ask what kept a request from being read from the prompt cache (a beta of Anthropic), see " <>
+                  "`AshAgent.Context.account/2`."
+              ),
             base_url: "https://api.anthropic.com/v1",
             provider: :anthropic
           )
@@ -40,6 +44,15 @@ defmodule AshAgent.LLM.Anthropic do
       |> Client.put_stream(mode)
 
     %{path: "/messages", headers: [{"anthropic-version", opts[:version]}], body: body}
+  end
+
+  @beta "cache-diagnosis-2026-04-07"
+
+  # The first request asks with null, so that the next one can be compared with it.
+  @impl Client
+  def compare(call, id) do
+    body = Map.put(call.body, "diagnostics", %{"previous_message_id" => id})
+    %{call | body: body, headers: call.headers ++ [{"anthropic-beta", @beta}]}
   end
 
   @impl Client

@@ -30,6 +30,9 @@ defmodule AshAgent.LLM.Client do
   @callback authorize(credentials :: String.t() | map() | nil, Request.t(), opts :: keyword()) ::
               [{String.t(), String.t()}]
 
+  @doc "Returns the call that also asks the provider to compare the request with the one of the answer with this id, or with none yet."
+  @callback compare(call(), id :: String.t() | nil) :: call()
+
   @doc "Checks and completes options, after their types were checked."
   @callback check(opts :: keyword()) :: keyword()
 
@@ -83,7 +86,10 @@ defmodule AshAgent.LLM.Client do
       def authorize(nil, _request, _opts), do: []
       def authorize(key, _request, _opts), do: [{"authorization", "Bearer " <> key}]
 
-      defoverridable check: 1, credentials: 1, authorize: 3
+      @impl AshAgent.LLM.Client
+      def compare(call, _id), do: call
+
+      defoverridable check: 1, compare: 2, credentials: 1, authorize: 3
     end
   end
 
@@ -172,6 +178,9 @@ defmodule AshAgent.LLM.Client do
       doc: "options of `:ssl`, such as `[cacertfile: path]`."
     ]
   ]
+
+  @doc "The option of clients whose provider says what became of its prompt cache."
+  def cache_diagnostics(doc), do: [cache_diagnostics: [type: :boolean, default: false, doc: doc]]
 
   @doc "The schema of a client: its own options, and the common ones with the defaults given."
   def schema(own \\ [], defaults) do
@@ -305,8 +314,14 @@ defmodule AshAgent.LLM.Client do
 
   defp request(client, context, opts, {tools, output}, mode) do
     call = client.call(opts, tools, mode)
+
+    call =
+      if opts[:cache_diagnostics],
+        do: client.compare(call, Context.get_response_id(context)),
+        else: call
+
     own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)
-    fields = call.body |> Map.merge(own) |> put_output(output)
+    fields = call.body |> Map.merge(own, &merge_field/3) |> put_output(output)
 
     with {:ok, credentials} <- credentials(client, opts),
          {:ok, body} <- encode(context, opts, fields) do
@@ -340,6 +355,12 @@ defmodule AshAgent.LLM.Client do
     end
   end
 
+  # A field of the application takes the place of the client's, but the comparison stays asked for.
+  defp merge_field("prompt_cache_options", ours, given) when is_map(given),
+    do: Map.merge(ours, given)
+
+  defp merge_field(_name, _ours, given), do: given
+
   @secret ~r/authori[sz]ation|password|secret|credential|cookie|api_?key|_token\z|\Atoken\z/i
 
   @doc "Returns what a request asks for beside messages and tools, without what could be a key."
@@ -347,7 +368,17 @@ defmodule AshAgent.LLM.Client do
     uri = uri(client, :base_url, opts[:base_url])
     own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)
     body = client.call(opts, [], mode).body |> Map.merge(own) |> hide_secrets()
-    %{"server" => uri.host, "port" => uri.port, "body" => body}
+
+    cache =
+      for {key, value} <- [
+            cache: opts[:request][:cache],
+            cache_diagnostics: opts[:cache_diagnostics]
+          ],
+          value not in [nil, false],
+          into: %{},
+          do: {to_string(key), if(value == true, do: true, else: to_string(value))}
+
+    Map.merge(cache, %{"server" => uri.host, "port" => uri.port, "body" => body})
   end
 
   defp hide_secrets(%{} = fields) when not is_struct(fields) do
@@ -386,8 +417,18 @@ defmodule AshAgent.LLM.Client do
   defp query(query, nil), do: query
   defp query(one, other), do: one <> "&" <> other
 
-  # The later ones win.
+  # The later ones win, but what they switch on is added.
+  @added "anthropic-beta"
+
   defp merge(headers, over) do
+    over =
+      for {name, value} <- over do
+        with @added <- name,
+             {_name, before} <- List.keyfind(headers, @added, 0),
+             do: {name, before <> "," <> value},
+             else: (_other -> {name, value})
+      end
+
     names = Enum.map(over, &elem(&1, 0))
     Enum.reject(headers, fn {name, _} -> name in names end) ++ over
   end

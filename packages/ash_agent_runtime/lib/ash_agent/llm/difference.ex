@@ -44,6 +44,11 @@ defmodule AshAgent.LLM.Difference do
   prompt, and the first one of the messages.
 
   The order of keys does not count.
+
+  ## Examples
+
+      iex> AshAgent.LLM.Difference.between(%{"model" => "a"}, %{"model" => "b"}) |> Enum.map(& &1.where)
+      ["the field model"]
   """
   @doc since: "0.1.0"
   @spec between(map(), map()) :: [t()]
@@ -57,7 +62,15 @@ defmodule AshAgent.LLM.Difference do
       compare_messages(was_messages, now_messages, 1)
   end
 
-  @doc "Counts the messages that both requests begin with."
+  @doc """
+  Counts the messages that both requests begin with.
+
+  ## Examples
+
+      iex> hi = %{"role" => "user", "content" => "Hi"}
+      iex> AshAgent.LLM.Difference.count_common(%{"messages" => [hi]}, %{"messages" => [hi, hi]})
+      1
+  """
   @doc since: "0.1.0"
   @spec count_common(map(), map()) :: non_neg_integer()
   def count_common(was, now) when is_map(was) and is_map(now) do

@@ -17,7 +17,11 @@ defmodule AshAgent.LLM.OpenAIResponses do
 
   alias AshAgent.LLM.Client
 
-  @schema Client.schema([], base_url: "https://api.openai.com/v1", provider: :openai_responses)
+  @schema Client.cache_diagnostics(
+            "whether to ask what kept a request from being read from the prompt cache (models from GPT-5.6 on), see " <>
+              "`AshAgent.Context.account/2`."
+          )
+          |> Client.schema(base_url: "https://api.openai.com/v1", provider: :openai_responses)
 
   use Client, @schema
 
@@ -30,6 +34,13 @@ defmodule AshAgent.LLM.OpenAIResponses do
 
     %{path: "/responses", body: body}
   end
+
+  # There is nothing to compare the first request with.
+  @impl Client
+  def compare(call, nil), do: call
+
+  def compare(call, id),
+    do: put_in(call, [:body, "prompt_cache_options"], %{"comparison_response_id" => id})
 
   # Strict is the default here, and refuses schemas with optional properties.
   defp function(tool),

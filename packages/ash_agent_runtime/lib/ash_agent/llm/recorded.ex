@@ -91,6 +91,11 @@ defmodule AshAgent.LLM.Recorded do
   #{AshAgent.Options.docs(@schema)}
 
   Raises `ArgumentError` for wrong options, for a model that is not a client of this package, and for a file that is not a cassette.
+
+  ## Examples
+
+      llm = AshAgent.LLM.Recorded.new({AshAgent.LLM.Ollama, model: "llama3.2"}, cassette: "test/cassettes/hello.json")
+      {:ok, result} = AshAgent.Runtime.run(AshAgent.Context.new("Hello!"), llm: llm)
   """
   @doc since: "0.1.0"
   @spec new(LLM.t(), keyword()) :: LLM.t()

@@ -63,7 +63,7 @@ defmodule AshAgent.Runtime.ModelCall do
       for tool <- run.offered_tools,
           do: Map.new(tool, fn {key, value} -> {to_string(key), value} end)
 
-    context = Context.put_request(run.context, fields, tools)
+    context = Context.put_request(run.context, fields, tools, keep: run.request_notes)
     %{run | context: Output.mark(run.output, context), noted?: true}
   end
 

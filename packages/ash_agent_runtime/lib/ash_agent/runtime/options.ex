@@ -98,6 +98,13 @@ defmodule AshAgent.Runtime.Options do
                 "what shapes the context's view before each request, see \"Views\" below. The options are those of " <>
                   "`AshAgent.Context.enhance/3`."
             ],
+            request_notes: [
+              type: {:in, [:whole, :hashes]},
+              default: :whole,
+              doc:
+                "whether the fields of requests and the tools are kept with the conversation, or digests of them, see " <>
+                  "`AshAgent.Context.put_request/4`."
+            ],
             runtime_context: [
               type: :map,
               default: %{},

@@ -9,7 +9,7 @@ defmodule AshAgent.Runtime.Overflow do
 
   @index 0.03
 
-  @doc "Tells whether a request failed because it was too long, and the view may be shortened."
+  @doc "Returns whether a request failed because it was too long, and the view may be shortened."
   def overflow?(context, {:llm_error, %LLM.Error{kind: :context_overflow}}),
     do: Context.recall?(context)
 

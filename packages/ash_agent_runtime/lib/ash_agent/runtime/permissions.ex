@@ -170,7 +170,7 @@ defmodule AshAgent.Runtime.Permissions do
   def rule?(_other), do: false
 
   @doc false
-  # Tells whether functions of the application decide, too.
+  # Returns whether functions of the application decide, too.
   def predicates?(%__MODULE__{deny: deny, allow: allow}),
     do: Enum.any?(deny ++ allow, fn {_kind, _glob, predicate, _shown} -> predicate != nil end)
 

@@ -240,7 +240,7 @@ defmodule AshAgent.Store.Changes do
         last: Integer.to_string(last)
       )
 
-  # Tells whether the base still has what the line has of it.
+  # Returns whether the base still has what the line has of it.
   defp stands?(%{base: nil}, _lines), do: true
   defp stands?(%{was: nil}, _lines), do: true
 

@@ -127,7 +127,7 @@ defmodule AshAgent.Store.Dialect do
   def among(:sqlite, column, list),
     do: "#{column} in (select r.value from input, json_each(input.it, '$.#{list}') as r)"
 
-  # Tells whether a row is in a list that may be long. PostgreSQL compares with an array one by one, and makes a join of what is not
+  # Returns whether a row is in a list that may be long. PostgreSQL compares with an array one by one, and makes a join of what is not
   # in `is true`, in an order that takes quadratic time where it knows nothing of the tables; this one is a table of hashes.
   def among_many(:postgres, column, list) do
     "(#{column} in (select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value))) is true"

@@ -169,6 +169,11 @@ defmodule AshAgent.Test.Branch do
   ## Options
 
   #{Options.docs(@options)}
+
+  ## Examples
+
+      branch = AshAgent.Test.branch(context, 3, system_prompt: "Be brief.", run: [llm: llm])
+      IO.puts(AshAgent.Test.Branch.to_text(branch))
   """
   @doc since: "0.1.0"
   @spec to_text(t(), keyword()) :: String.t()

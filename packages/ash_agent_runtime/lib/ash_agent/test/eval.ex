@@ -145,7 +145,14 @@ defmodule AshAgent.Test.Eval do
     {if(length(attempts) == length(wanted), do: :ok, else: :stopped), attempts}
   end
 
-  @doc "Returns the cases with their ids, in their order. Raises `ArgumentError` for cases that are not maps, and for an id that comes twice."
+  @doc """
+  Returns the cases with their ids, in their order. Raises `ArgumentError` for cases that are not maps, and for an id that comes twice.
+
+  ## Examples
+
+      iex> AshAgent.Test.Eval.number([%{"id" => "sum"}, %{"input" => "Hi"}]) |> Enum.map(&elem(&1, 0))
+      ["sum", "2"]
+  """
   @doc since: "0.1.0"
   @spec number([map()]) :: [{String.t(), map()}]
   def number(cases) when is_list(cases) do

@@ -135,7 +135,7 @@ defmodule AshAgent.Test.Pattern do
     "#{written}, with #{shown}"
   end
 
-  @doc "Tells whether a call matches."
+  @doc "Returns whether a call matches."
   def match_call?(%__MODULE__{name: name} = pattern, call),
     do: name in [nil, call.name] and pattern.matches?.(call.arguments)
 end

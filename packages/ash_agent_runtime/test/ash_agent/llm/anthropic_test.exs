@@ -27,6 +27,68 @@ defmodule AshAgent.LLM.AnthropicTest do
 
   defp text(text), do: %{"type" => "text", "text" => text}
 
+  test "asks why a request was not read from the prompt cache, and keeps what is said" do
+    usage = fn read, written ->
+      %{
+        "input_tokens" => 10,
+        "output_tokens" => 1,
+        "cache_read_input_tokens" => read,
+        "cache_creation_input_tokens" => written
+      }
+    end
+
+    found = %{
+      "cache_miss_reason" => %{"type" => "tools_changed", "cache_missed_input_tokens" => 321}
+    }
+
+    answers = [
+      %{"id" => "msg_1", "usage" => usage.(0, 5_000), "diagnostics" => nil},
+      %{"id" => "msg_2", "usage" => usage.(0, 5_100), "diagnostics" => found},
+      %{
+        "id" => "msg_3",
+        "usage" => usage.(5_100, 10),
+        "diagnostics" => %{"cache_miss_reason" => nil}
+      },
+      %{"id" => "msg_4", "usage" => usage.(5_110, 10), "diagnostics" => nil}
+    ]
+
+    server = ChatServer.start(for more <- answers, do: {:json, 200, message([text("Hi")], more)})
+    llm = model(server, cache_diagnostics: true, headers: [{"anthropic-beta", "other"}])
+
+    context =
+      Enum.reduce(1..4, Context.new("Hi"), fn _n, context ->
+        {:ok, result} = Runtime.run(context, llm: llm, stream: false)
+        Context.add_user_message(result.context, "And?")
+      end)
+
+    sent =
+      for _n <- 1..4 do
+        assert_received {:request, %{headers: headers, body: body}}
+        assert headers["anthropic-beta"] == "cache-diagnosis-2026-04-07,other"
+        body["diagnostics"]
+      end
+
+    assert sent == for(id <- [nil, "msg_1", "msg_2", "msg_3"], do: %{"previous_message_id" => id})
+
+    stored = context |> Context.to_snapshot() |> Context.from_snapshot!()
+
+    for context <- [context, stored] do
+      assert Enum.map(Context.account(context).requests, & &1.diagnosis) == [
+               nil,
+               %{reason: "tools_changed", tokens: 321},
+               %{reason: "pending", tokens: nil},
+               %{reason: "cache_hit", tokens: nil}
+             ]
+    end
+
+    # The ids change with each request, and what is noted of requests does not.
+    assert [%{"request" => %{"cache_diagnostics" => true} = fields} | rest] =
+             Context.dump(context)["iterations"]
+
+    refute Map.has_key?(fields["body"], "diagnostics")
+    refute Enum.any?(rest, &Map.has_key?(&1, "request"))
+  end
+
   test "sends the conversation and the tools" do
     server = ChatServer.start([{:json, 200, message([text("Hi")])}])
     tools = [%{name: "now", description: "The time", parameters: %{"type" => "object"}}]

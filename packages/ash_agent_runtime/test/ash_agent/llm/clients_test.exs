@@ -5,7 +5,7 @@ defmodule AshAgent.LLM.ClientsTest do
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Bedrock.SigV4
   alias AshAgent.LLM.Error
-  alias AshAgent.TestSupport.{Clients, Recorded, WireServer}
+  alias AshAgent.TestSupport.{ChatServer, Clients, Recorded, WireServer}
 
   doctest AshAgent.LLM.OpenAIResponses
   doctest AshAgent.LLM.Gemini
@@ -410,6 +410,67 @@ defmodule AshAgent.LLM.ClientsTest do
       assert Response.id(response) == "resp_1"
       assert_received {:request, %{body: %{"background" => true}}, _}
       refute_received {:request, _, _}
+    end
+
+    test "is asked what became of the prompt cache, and says it" do
+      usage = %{
+        "input_tokens" => 2_000,
+        "output_tokens" => 1,
+        "input_tokens_details" => %{"cached_tokens" => 0}
+      }
+
+      item = %{
+        "type" => "message",
+        "role" => "assistant",
+        "content" => [%{"type" => "output_text", "text" => "Hi"}]
+      }
+
+      found = %{
+        "type" => "cache_miss",
+        "reason" => "tools_changed",
+        "cache_missed_tokens" => 1_920
+      }
+
+      answers =
+        for {id, more} <- [
+              {"resp_1", %{}},
+              {"resp_2", %{"prompt_cache_diagnostics" => found}},
+              {"resp_3", %{"prompt_cache_diagnostics" => %{"type" => "cache_hit"}}}
+            ],
+            do:
+              {:json, 200,
+               Map.merge(
+                 %{"id" => id, "status" => "completed", "output" => [item], "usage" => usage},
+                 more
+               )}
+
+      server = ChatServer.start(answers)
+      own = %{prompt_cache_options: %{ttl: "30m"}}
+      llm = client(:openai_responses, server, cache_diagnostics: true, body: own)
+
+      context =
+        Enum.reduce(1..3, Context.new("Hi"), fn _n, context ->
+          {:ok, result} = AshAgent.Runtime.run(context, llm: llm, stream: false)
+          Context.add_user_message(result.context, "And?")
+        end)
+
+      sent =
+        for _n <- 1..3 do
+          assert_received {:request, %{body: body}}
+          body["prompt_cache_options"]
+        end
+
+      assert sent == [
+               %{"ttl" => "30m"},
+               %{"ttl" => "30m", "comparison_response_id" => "resp_1"},
+               %{"ttl" => "30m", "comparison_response_id" => "resp_2"}
+             ]
+
+      assert Enum.map(Context.account(context).requests, & &1.diagnosis) == [
+               nil,
+               %{reason: "tools_changed", tokens: 1_920},
+               %{reason: "cache_hit", tokens: nil}
+             ]
     end
 
     test "is complete when it has said so, although its body does not end" do

@@ -45,7 +45,15 @@ defmodule AshAgent.LLM.Transport.Request do
           ssl: keyword()
         }
 
-  @doc "Returns the headers."
+  @doc """
+  Returns the headers.
+
+  ## Examples
+
+      iex> request = %AshAgent.LLM.Transport.Request{method: "GET", uri: URI.parse("https://example.com"), headers: fn -> [{"accept", "*/*"}] end}
+      iex> AshAgent.LLM.Transport.Request.headers(request)
+      [{"accept", "*/*"}]
+  """
   @doc since: "0.1.0"
   @spec headers(t()) :: [{String.t(), String.t()}]
   def headers(%__MODULE__{headers: nil}), do: []
@@ -61,7 +69,16 @@ defmodule AshAgent.LLM.Transport.Request do
         do: String.replace(value, ~r/\ABearer /i, "")
   end
 
-  @doc "Returns the value of the `host` header: without the port where it is the scheme's own."
+  @doc """
+  Returns the value of the `host` header: without the port where it is the scheme's own.
+
+  ## Examples
+
+      iex> AshAgent.LLM.Transport.Request.host(URI.parse("http://example.com:8080/v1"))
+      "example.com:8080"
+      iex> AshAgent.LLM.Transport.Request.host(URI.parse("https://example.com/v1"))
+      "example.com"
+  """
   @doc since: "0.1.0"
   @spec host(URI.t()) :: String.t()
   def host(%URI{host: host} = uri) do

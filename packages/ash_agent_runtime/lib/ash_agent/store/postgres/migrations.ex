@@ -57,6 +57,10 @@ defmodule AshAgent.Store.Postgres.Migrations do
   ## Options
 
   #{Options.docs(@schema)}
+
+  ## Examples
+
+      def up, do: AshAgent.Store.Postgres.Migrations.up(version: 2)
   """
   @doc since: "0.1.0"
   @spec up(keyword()) :: :ok
@@ -174,6 +178,10 @@ defmodule AshAgent.Store.Postgres.Migrations do
 
   @doc """
   Returns `:ok` if a store has the tables that this release needs, or `{:error, error}` that says what to do.
+
+  ## Examples
+
+      :ok = AshAgent.Store.Postgres.Migrations.check(store)
   """
   @doc since: "0.1.0"
   @spec check(Postgres.t()) :: :ok | {:error, Error.t()}

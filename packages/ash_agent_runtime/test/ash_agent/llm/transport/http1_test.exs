@@ -26,7 +26,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
 
     test "of a request are not shown when they hold secrets" do
       request = request(%{url: "http://h"}, headers: fn -> [{"x", "SECRET"}] end, body: "SECRET")
-      assert inspect(request) =~ "idle_timeout"
+      assert inspect(request) =~ "timeout"
       refute inspect(request) =~ "SECRET"
       refute inspect(%{request | body: ""}, structs: false) =~ "SECRET"
     end

@@ -46,13 +46,13 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
 
   def close(_parser), do: {:error, {:connection, :closed}}
 
-  @doc "Tells whether the response is complete."
+  @doc "Returns whether the response is complete."
   def done?(parser), do: parser.state == :done
 
-  @doc "Tells whether the connection can be used again after a complete response."
+  @doc "Returns whether the connection can be used again after a complete response."
   def keep?(parser), do: parser.state == :done and parser.keep?
 
-  @doc "Tells whether anything has come."
+  @doc "Returns whether anything has come."
   def begun?(parser), do: parser.state != :status or parser.buffer != "" or parser.size > 0
 
   defp result({:error, reason, messages}), do: {:error, reason, join(messages)}

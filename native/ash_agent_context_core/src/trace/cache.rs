@@ -1,0 +1,78 @@
+//! What became of requests at the provider's prompt cache, for those who look at a conversation.
+
+use std::collections::HashMap;
+
+use crate::context::cause::Cause;
+use crate::context::Context;
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::log::price_list::Prices;
+use crate::request::account::{AccountRow, Accounting, Outlook};
+
+/// The account of a conversation, by its answers.
+#[derive(Default)]
+pub(super) struct CacheAccount(HashMap<(u64, usize), AccountRow>);
+
+impl CacheAccount {
+    /// That of the requests from an iteration on.
+    pub fn since(since: u64, context: &Context, prices: Option<&Prices>) -> Self {
+        let accounting = Accounting {
+            prices,
+            model: None,
+            since,
+        };
+        let rows = context.account(&accounting).into_iter();
+        Self(
+            rows.map(|row| ((row.iteration, row.position), row))
+                .collect(),
+        )
+    }
+
+    /// What became of the request for an answer, where it could have read anything or its provider says something of it.
+    pub fn find(&self, iteration: &Iteration, entry: &Entry) -> Option<&AccountRow> {
+        let row = self.0.get(&(iteration.number, entry.position))?;
+        (row.predicted > 0 || row.diagnosis.is_some()).then_some(row)
+    }
+}
+
+/// Why less was read than could have been; `None` where that is not so.
+const fn why(outlook: Outlook) -> Option<&'static str> {
+    Some(match outlook {
+        Outlook::First | Outlook::Hit => return None,
+        Outlook::Expired | Outlook::Broken(Cause::Expired) => "its lifetime was over",
+        Outlook::Compacted => "a summary stands where other messages stood",
+        Outlook::Provider => {
+            "the request began as the one before it, so the provider had dropped it"
+        }
+        Outlook::Unexplained => "nothing is known that explains it",
+        Outlook::Broken(cause) => match cause {
+            Cause::Model => "another model or provider was asked",
+            Cause::Tools => "the tools are others",
+            Cause::Output => "the form of the answer is another one",
+            Cause::SystemPrompt => "the system prompt is another one",
+            Cause::Block => "the texts after the system prompt are others",
+            Cause::Fields => "fields of the request are others",
+            Cause::Hidden => "other iterations are hidden",
+            Cause::Summarized => "the summaries are others",
+            Cause::Cleared => "tool results were cleared",
+            Cause::Shortened => "tool results may have another length",
+            Cause::Masked => "other texts are masked",
+            Cause::LookBack => "too much was said since the request before it",
+            Cause::Other | Cause::Expired => "the request began otherwise than the one before it",
+        },
+    })
+}
+
+/// A line for whoever reads the conversation; `None` where there is nothing to say.
+pub(super) fn line(row: &AccountRow) -> Option<String> {
+    let why = why(row.outlook).map(|why| {
+        let (read, predicted) = (row.usage.cached, row.predicted);
+        format!("{read} of {predicted} tokens read: {why}")
+    });
+    let says = row.diagnosis.as_ref().map(|says| match says.tokens {
+        Some(tokens) => format!("its provider says: {}, {tokens} tokens", says.reason),
+        None => format!("its provider says: {}", says.reason),
+    });
+    let both: Vec<String> = why.into_iter().chain(says).collect();
+    (!both.is_empty()).then(|| both.join("; "))
+}
