@@ -483,6 +483,30 @@ defmodule AshAgent.Integration.AgentTest do
       assert tags =~ "/tags/0: expected a string"
     end
 
+    test "of an Ash type is one of any run" do
+      llm = LLM.Scripted.new([~s({"content": "a", "score": "7"})])
+      output = AshAgent.Resource.output(Reply)
+      opts = [llm: llm, output: output, output_mode: :text]
+      assert {:ok, %{output: %Reply{content: "a", score: 7}}} = Runtime.run(Context.new("Hi"), opts)
+
+      for {type, constraints, json, value} <- [
+            {:integer, [min: 1], "3", 3},
+            {:date, [], ~s("2026-01-31"), ~D[2026-01-31]},
+            {{:array, :integer}, [], "[1, 2]", [1, 2]}
+          ] do
+        output = AshAgent.Resource.output(type, constraints)
+        assert {:ok, ^value, []} = AshAgent.Output.read(output, ~s({"value": #{json}}))
+      end
+
+      assert_raise ArgumentError, ~r/is an Ash type: pass AshAgent.Resource.output/, fn ->
+        AshAgent.Output.new(Reply)
+      end
+
+      assert_raise ArgumentError, ~r/no model can write/, fn ->
+        AshAgent.Resource.output(:binary)
+      end
+    end
+
     test "as text is taken if it is JSON of the type" do
       assert {:ok, %{output: %Reply{content: "a"}}} =
                Typist.run("Hi", plays([~s({"content": "a"})]))

@@ -304,7 +304,7 @@ defmodule AshAgent.Resource do
     verifiers: [AshAgent.Resource.Verifier]
 
   @doc """
-  Returns an Ash type as the `:output` of runs that are no agent's, an `AshAgent.Output`.
+  Returns an Ash type as an `AshAgent.Output`, for the `:output` of runs that are not of an agent.
 
   `type` is an Ash type with its constraints, such as `MyApp.Ticket`, `{:array, :string}` or `Ash.Type.Date`. Answers are cast by the type, and its
   constraints are checked. Raises `ArgumentError` for a type whose values no model can write.
