@@ -12,8 +12,9 @@
 # the newest k, at the requests that make the run cheapest, by dynamic programming over all of them.
 
 Code.require_file("support/harness.exs", __DIR__)
+Code.require_file("support/chart.exs", __DIR__)
 
-alias AshAgent.Bench.Harness
+alias AshAgent.Bench.{Chart, Harness}
 alias AshAgent.{Context, Response}
 
 defmodule Recorded do
@@ -461,50 +462,80 @@ percent = fn cost, all ->
   "#{sign}#{:erlang.float_to_binary(100 * (cost - all) / max(all, 1), decimals: 1)} %"
 end
 
-for {name, runs} <- files do
-  layouts = Enum.map(runs, &Limit.layout/1)
-  requests = layouts |> Enum.map(fn {_, _, requests} -> length(requests) end) |> Enum.sum()
-  IO.puts("\n#{name}: #{length(runs)} run(s), #{requests} requests\n")
-  names = Enum.map_join(sheets, " | ", & &1.name)
+# What the chart shows of each file, under the first sheet.
+charted = [
+  {"all but the last 10 results are cleared each time", "#b03030"},
+  {"rent, the last 10 stay", "#2060a0"},
+  {"the limit for 10", "#a0b8d0"},
+  {"rent, the last 3 stay", "#2060a0"},
+  {"the limit for 3", "#a0b8d0"}
+]
 
-  IO.puts(
-    "| reading / writing a token | #{names} | longest request | dearest run |\n|---|#{String.duplicate("---:|", length(sheets) + 2)}"
-  )
-
-  played =
-    for {title, policy} <- policies do
-      columns =
-        for sheet <- sheets do
-          costs =
-            if is_integer(policy),
-              do: Enum.map(layouts, &%{cost: Limit.find(&1, sheet, policy), peak: nil}),
-              else: Enum.map(runs, &Play.play(&1, sheet, policy.(sheet)))
-
-          {Enum.map(costs, & &1.cost), costs |> Enum.map(& &1.peak) |> Enum.max()}
-        end
-
-      {title, columns}
-    end
-
-  [{_everything, all} | _others] = played
-
-  for {title, columns} <- played do
-    sums =
-      Enum.zip_with(columns, all, fn {costs, _}, {all, _} ->
-        percent.(Enum.sum(costs), Enum.sum(all))
-      end)
-
-    {_costs, peak} = hd(columns)
-
-    dearest =
-      for {{costs, _}, {all, _}} <- Enum.zip(columns, all),
-          {cost, all} <- Enum.zip(costs, all),
-          do: {(cost - all) / max(all, 1), cost, all}
-
-    {_share, cost, before} = Enum.max(dearest)
+groups =
+  for {name, runs} <- files do
+    layouts = Enum.map(runs, &Limit.layout/1)
+    requests = layouts |> Enum.map(fn {_, _, requests} -> length(requests) end) |> Enum.sum()
+    IO.puts("\n#{name}: #{length(runs)} run(s), #{requests} requests\n")
+    names = Enum.map_join(sheets, " | ", & &1.name)
 
     IO.puts(
-      "| #{title} | #{Enum.join(sums, " | ")} | #{peak || ""} | #{percent.(cost, before)} |"
+      "| reading / writing a token | #{names} | longest request | dearest run |\n|---|#{String.duplicate("---:|", length(sheets) + 2)}"
     )
+
+    played =
+      for {title, policy} <- policies do
+        columns =
+          for sheet <- sheets do
+            costs =
+              if is_integer(policy),
+                do: Enum.map(layouts, &%{cost: Limit.find(&1, sheet, policy), peak: nil}),
+                else: Enum.map(runs, &Play.play(&1, sheet, policy.(sheet)))
+
+            {Enum.map(costs, & &1.cost), costs |> Enum.map(& &1.peak) |> Enum.max()}
+          end
+
+        {title, columns}
+      end
+
+    [{_everything, all} | _others] = played
+
+    for {title, columns} <- played do
+      sums =
+        Enum.zip_with(columns, all, fn {costs, _}, {all, _} ->
+          percent.(Enum.sum(costs), Enum.sum(all))
+        end)
+
+      {_costs, peak} = hd(columns)
+
+      dearest =
+        for {{costs, _}, {all, _}} <- Enum.zip(columns, all),
+            {cost, all} <- Enum.zip(costs, all),
+            do: {(cost - all) / max(all, 1), cost, all}
+
+      {_share, cost, before} = Enum.max(dearest)
+
+      IO.puts(
+        "| #{title} | #{Enum.join(sums, " | ")} | #{peak || ""} | #{percent.(cost, before)} |"
+      )
+    end
+
+    sum = fn [{costs, _peak} | _sheets] -> Enum.sum(costs) end
+    everything = sum.(all)
+
+    bars =
+      for {title, colour} <- charted,
+          {^title, columns} <- played,
+          do: {title, colour, (sum.(columns) - everything) / max(everything, 1)}
+
+    {name, bars}
   end
+
+if groups != [] do
+  note =
+    "Input tokens at 0.1 (read) and 1.25 (written) of their price, beside sending everything. Whether the task is solved is not measured."
+
+  File.write!(
+    Path.join(__DIR__, "../assets/policies.svg"),
+    Chart.bars("What a run costs, by when old tool results are cleared", note, groups)
+  )
 end

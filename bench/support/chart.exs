@@ -1,5 +1,5 @@
 defmodule AshAgent.Bench.Chart do
-  @moduledoc "A line chart with two logarithmic axes, as SVG."
+  @moduledoc "A line chart with two logarithmic axes, and bars, as SVG."
 
   @width 640
   @height 400
@@ -27,6 +27,50 @@ defmodule AshAgent.Bench.Chart do
       Enum.map(lines, &line(&1, xs, ys)),
       "</svg>\n"
     ]
+  end
+
+  @doc """
+  Draws shares as bars from a line in the middle: groups `[{name, [{label, colour, share}]}]`, less to the left and more to the right.
+  """
+  def bars(title, note, groups) do
+    rows = groups |> Enum.map(fn {_name, bars} -> 26 + 20 * length(bars) end) |> Enum.sum()
+    height = @top + rows + 30
+    all = for {_name, bars} <- groups, {_label, _colour, share} <- bars, do: abs(share)
+    unit = 190 / Enum.max(all)
+
+    {drawn, _y} =
+      Enum.map_reduce(groups, @top, fn {name, bars}, y ->
+        shown = for {bar, n} <- Enum.with_index(bars), do: bar(bar, y + 26 + 20 * n, unit)
+        {[text(8, y + 16, name, ~s( font-weight="bold")), shown], y + 26 + 20 * length(bars)}
+      end)
+
+    [
+      ~s(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 #{height}" font-family="sans-serif" font-size="12">\n),
+      ~s(<rect width="760" height="#{height}" fill="white"/>\n),
+      text(8, 22, title, ~s( font-size="15" font-weight="bold")),
+      drawn,
+      ~s(<path d="M540 #{@top}V#{@top + rows}" stroke="#888888"/>\n),
+      text(8, height - 10, note, ~s( fill="#555555")),
+      "</svg>\n"
+    ]
+  end
+
+  defp bar({label, colour, share}, y, unit) do
+    width = Float.round(abs(share) * unit, 1)
+
+    {x, place, anchor} =
+      if share < 0, do: {540 - width, 536 - width, "end"}, else: {540, 544 + width, "start"}
+
+    [
+      text(24, y + 11, label, ""),
+      ~s(<rect x="#{Float.round(x / 1, 1)}" y="#{y}" width="#{width}" height="14" fill="#{colour}"/>\n),
+      text(Float.round(place / 1, 1), y + 11, percent(share), ~s( text-anchor="#{anchor}"))
+    ]
+  end
+
+  defp percent(share) do
+    sign = if share > 0, do: "+", else: ""
+    sign <> :erlang.float_to_binary(100 * share, decimals: 0) <> " %"
   end
 
   # The powers of ten around numbers.

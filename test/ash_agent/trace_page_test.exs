@@ -667,6 +667,44 @@ defmodule AshAgent.TracePageTest do
     Browser.close(browser)
   end
 
+  test "says what became of the prompt cache where less was read than could have been", context do
+    answer = fn conversation, read, written, seconds ->
+      usage = %{
+        input_tokens: 10,
+        output_tokens: 1,
+        cache_read_input_tokens: read,
+        cache_creation_input_tokens: written
+      }
+
+      body = %{type: "message", model: "m", content: [%{type: "text", text: "Yes"}], usage: usage}
+      {:ok, response} = AshAgent.Response.decode(:anthropic, body)
+      times = [requested_at: DateTime.add(@at, seconds)]
+      Context.add_response!(conversation, response, times ++ at(seconds + 1))
+    end
+
+    conversation =
+      Context.new("Hi", at(0))
+      |> answer.(0, 5_000, 1)
+      |> Context.add_user_message("And?", at(3))
+      |> answer.(5_000, 10, 4)
+      |> Context.add_user_message("And?", at(6))
+      |> Context.put_prompt_block(:clock, "It is Monday.")
+      |> answer.(0, 5_100, 7)
+
+    prices = [
+      %{model: :any, input: 3_000_000, cache_read: 300_000, cache_write: 3_750_000, output: 1}
+    ]
+
+    browser = open(Trace.to_html(conversation, prices: prices), context)
+
+    assert Browser.texts(browser, ".feed .cache") == [
+             "Prompt cache: 0 of 5010 tokens read: the texts after the system prompt are others ($0.0173 more)"
+           ]
+
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
   @tag :axe
   @tag skip: Browser.axe() == nil and "axe-core is missing"
   test "has nothing that axe would have otherwise", context do

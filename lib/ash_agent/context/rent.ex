@@ -23,9 +23,11 @@ defmodule AshAgent.Context.Rent do
   No forecast is needed. Call the time between two clearings a phase, R its rent, P the price of the clearing at its end, and x the share
   (a half). The rule pays R + P, and cleared when R had reached x * P. Whoever knows the future and clears the same results either
   does not clear in this phase, and pays at least R, since at its beginning no more could be cleared; or clears in it, and
-  pays at least the price at that time, P / g, if what follows the old results grew to g times its size until the end. The
+  pays at least the price at that time, if g is how many times as large the largest price in the phase is as the smallest. The
   rent of the last request aside, the rule so pays at most 1 + 1/x times as much in the first case, which is 3, and (1 + x) * g times as
   much in the second. That is about the costs that depend on clearing; tokens that are sent either way cost the same.
+
+  The guide [Budgets](budgets.html) has the proof, and what recorded runs cost.
 
   Compared with sending everything, all clearings together cost at most 1/x times the rent, which sending everything pays as well. So a run
   that ends right after a clearing is dearer than one that never clears. `bench/policies.exs` measures both on recorded runs.

@@ -22,7 +22,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :start]` | `system_time`, `messages` | |
   | `[:ash_agent, :runtime, :llm, :delta]` | `bytes` | `events`, for the function alone |
   | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `time_to_first_token`, `content_bytes`, `tool_calls`, `cost` | `usage`, `finish_reason` |
-  | `[:ash_agent, :runtime, :llm, :cache]` | `predicted`, `read` | `verdict`, `cause` |
+  | `[:ash_agent, :runtime, :llm, :cache]` | `predicted`, `read` | `verdict`, `cause`, `diagnosis` |
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace`, `failure`, `status` |
   | `[:ash_agent, :runtime, :llm, :partial]` | | `changes` and `value`, for the function alone |
   | `[:ash_agent, :runtime, :llm, :retry]` | `attempt`, `wait` | `kind` |
@@ -54,7 +54,8 @@ defmodule AshAgent.Runtime.Events do
   failure ended has its `failure` as well.
 
   The cache's event comes after the stop where the provider reported tokens and should have read some from its prompt cache: how many were
-  `predicted`, how many it `read`, and the `verdict`, as in `AshAgent.Context.account/2`, with the `cause` of one that is `:broken`.
+  `predicted`, how many it `read`, and the `verdict`, as in `AshAgent.Context.account/2`, with the `cause` of one that is `:broken`, and the reason
+  that the provider itself gave as `diagnosis`, where it was asked.
 
   A retry comes when a request failed and the model waits before it tries again: `attempt` is the try that failed, from 1, `wait` is in
   milliseconds, and `kind` is a `t:AshAgent.Response.Error.kind/0`. Waiting comes when a model gave no sign for 10 seconds, and every 10 seconds from then on.

@@ -207,14 +207,16 @@ defmodule AshAgent.Runtime.ModelCall do
     end
   end
 
-  # Where there was something to read.
+  # Where there was something to read, or the provider says something of it.
   defp tell_cache(run, context) do
     %{requests: requests} = Context.account(context, since: run.context.current_iteration)
 
-    with %{predicted: predicted, verdict: verdict, usage: usage} when predicted > 0 <-
-           List.last(requests) do
-      measured = %{predicted: predicted, read: usage[:cached_tokens] || 0}
-      Events.emit(run.events, [:llm, :cache], measured, describe_verdict(verdict))
+    with %{predicted: predicted, diagnosis: diagnosis} = last
+         when predicted > 0 or diagnosis != nil <- List.last(requests) do
+      measured = %{predicted: predicted, read: last.usage[:cached_tokens] || 0}
+      described = if diagnosis, do: %{diagnosis: diagnosis.reason}, else: %{}
+      described = Map.merge(described, describe_verdict(last.verdict))
+      Events.emit(run.events, [:llm, :cache], measured, described)
     end
   end
 

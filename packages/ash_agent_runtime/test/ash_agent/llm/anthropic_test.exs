@@ -53,13 +53,31 @@ defmodule AshAgent.LLM.AnthropicTest do
     ]
 
     server = ChatServer.start(for more <- answers, do: {:json, 200, message([text("Hi")], more)})
+    me = self()
+
+    on_event = fn
+      [_, _, :llm, :cache], measured, told ->
+        send(me, {:cache, measured, Map.take(told, [:verdict, :cause, :diagnosis])})
+
+      _name, _measured, _told ->
+        :ok
+    end
+
     llm = model(server, cache_diagnostics: true, headers: [{"anthropic-beta", "other"}])
 
     context =
       Enum.reduce(1..4, Context.new("Hi"), fn _n, context ->
-        {:ok, result} = Runtime.run(context, llm: llm, stream: false)
+        {:ok, result} = Runtime.run(context, llm: llm, stream: false, on_event: on_event)
         Context.add_user_message(result.context, "And?")
       end)
+
+    told = for _n <- 1..3, do: assert_received({:cache, _measured, _told}) |> Tuple.delete_at(0)
+
+    assert told == [
+             {%{predicted: 5_000, read: 0}, %{verdict: :provider, diagnosis: "tools_changed"}},
+             {%{predicted: 5_100, read: 5_100}, %{verdict: :hit, diagnosis: "pending"}},
+             {%{predicted: 5_110, read: 5_110}, %{verdict: :hit, diagnosis: "cache_hit"}}
+           ]
 
     sent =
       for _n <- 1..4 do

@@ -104,6 +104,43 @@ defmodule AshAgent.Runtime.ViewTest do
     assert [%{name: "recall", description: "Mine"}] = opts[:tools]
   end
 
+  test "a sub-agent has a view of its own" do
+    child = LLM.Scripted.new(["Done."])
+    agent = Runtime.SubAgent.tool(name: "helper", description: "Helps", llm: child, view: :auto)
+    call = %{id: "a", name: "helper", arguments: %{"task" => "Look"}}
+    parent = LLM.Scripted.new([%{tool_calls: [call]}, "Fine."])
+    {:ok, _result} = Runtime.run(Context.new("Hi"), llm: parent, tools: [agent])
+    assert [%{opts: opts}] = LLM.Scripted.requests(child)
+    assert [%{name: "recall"}] = opts[:tools]
+    assert [%{opts: opts} | _] = LLM.Scripted.requests(parent)
+    assert ["helper"] = Enum.map(opts[:tools], & &1.name)
+  end
+
+  test "what is too long with view: :auto is asked again from a shorter view" do
+    test = self()
+    error = %LLM.Error{kind: :context_overflow, reason: {:status, 400}}
+
+    llm = fn context, _opts ->
+      shown = Enum.count(results(context), &(&1 == @long))
+      send(test, {:shown, shown})
+      if shown > 1, do: {:error, error}, else: {:ok, %{content: "Done."}}
+    end
+
+    context =
+      Enum.reduce(1..3, Context.new("Look"), fn n, context ->
+        context
+        |> Context.add_assistant_message(nil, [%{id: "call_#{n}", name: "look"}])
+        |> Context.add_tool_results([{"call_#{n}", {:ok, @long}}])
+      end)
+
+    {:ok, result} =
+      Runtime.run(context, llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
+
+    assert_received {:shown, 3}
+    assert_received {:shown, 1}
+    assert [%{kind: :context_overflow}] = Context.failures(result.context)
+  end
+
   test "the view is stored, and the next run of a session goes on with it" do
     {:ok, store} = Store.SQLite.open(":memory:")
     llm = LLM.Scripted.new(["One.", "Two."])
