@@ -3,7 +3,7 @@ defmodule AshAgent.Integration.AgentTest do
 
   import ExUnit.CaptureLog
 
-  alias AshAgent.{Context, Info, LLM}
+  alias AshAgent.{Context, Info, LLM, Runtime}
   alias AshAgent.Integration.{Guarded, Helper, MemoryTicket, Reply, Typist}
   alias AshAgent.Resource.Error
   alias AshAgent.Runtime.{Paused, Result}
@@ -487,7 +487,9 @@ defmodule AshAgent.Integration.AgentTest do
       llm = LLM.Scripted.new([~s({"content": "a", "score": "7"})])
       output = AshAgent.Resource.output(Reply)
       opts = [llm: llm, output: output, output_mode: :text]
-      assert {:ok, %{output: %Reply{content: "a", score: 7}}} = Runtime.run(Context.new("Hi"), opts)
+
+      assert {:ok, %{output: %Reply{content: "a", score: 7}}} =
+               Runtime.run(Context.new("Hi"), opts)
 
       for {type, constraints, json, value} <- [
             {:integer, [min: 1], "3", 3},
@@ -502,8 +504,8 @@ defmodule AshAgent.Integration.AgentTest do
         AshAgent.Output.new(Reply)
       end
 
-      assert_raise ArgumentError, ~r/no model can write/, fn ->
-        AshAgent.Resource.output(:binary)
+      assert_raise ArgumentError, ~r/is not an Ash type/, fn ->
+        AshAgent.Resource.output(Context)
       end
     end
 
