@@ -263,9 +263,10 @@ policies = [
 defmodule Lies do
   @moduledoc false
 
-  # Changes a digit in one of three lines of what tools said, and tells of how many of these summaries the check says so,
-  # and of how many with the lines as they were.
-  def count(turns, cases) do
+  # Changes a digit in a line of what tools said, and tells of how many of these summaries the check says so. Lines that the
+  # conversation has as well are no lies. Then it tells of how many true summaries the check says the same: of a line as it is,
+  # of three lines in a list of their own, and of a fact with its words in another sentence.
+  def count(turns, cases, tell \\ fn _what, _text, _verdict -> :ok end) do
     turns = Enum.take(turns, 120)
     {context, _said, _counts} = Forgetting.start_and_add(turns)
     context = Context.add_user_message(context, "Go on")
@@ -276,22 +277,44 @@ defmodule Lies do
           line <- String.split(result, "\n"),
           do: line
 
+    known = lines |> Enum.map(&String.trim/1) |> MapSet.new()
+
     lines =
       Enum.filter(lines, &(byte_size(&1) in 20..300 and String.valid?(&1) and &1 =~ ~r/[0-9]/))
 
-    all = length(lines)
+    check = fn what, text ->
+      {:ok, _, %{verdict: %{wrong: wrong}}} =
+        Context.compact(context, {:summarize, fn _ -> text end}, check: nil)
 
-    Enum.reduce(1..cases, {0, 0}, fn number, {found, alarms} ->
-      line = Enum.at(lines, rem(number * 7919, all))
+      tell.(what, text, wrong)
+      {what, wrong != []}
+    end
 
-      {:ok, _, %{verdict: told}} =
-        Context.compact(context, {:summarize, fn _ -> line end}, check: nil)
+    line = fn number -> Enum.at(lines, rem(number * 7919, length(lines))) end
 
-      {:ok, _, %{verdict: lied}} =
-        Context.compact(context, {:summarize, fn _ -> change(line, number) end}, check: nil)
+    for number <- 1..cases,
+        {what, text} <- [
+          {:lie, lie(line.(number), number, known)},
+          {:line, line.(number)},
+          {:list, list(Enum.map(0..2, &line.(number * 3 + &1)))},
+          {:sentence, sentence(line.(number))}
+        ],
+        reduce: %{} do
+      counts ->
+        {what, doubted?} = check.(what, text)
 
-      {found + if(lied.wrong == [], do: 0, else: 1),
-       alarms + if(told.wrong == [], do: 0, else: 1)}
+        Map.update(
+          counts,
+          what,
+          if(doubted?, do: 1, else: 0),
+          &if(doubted?, do: &1 + 1, else: &1)
+        )
+    end
+  end
+
+  defp lie(line, number, known) do
+    Enum.find(Stream.map(number..(number + 300), &change(line, &1)), fn lie ->
+      String.trim(lie) not in known
     end)
   end
 
@@ -300,6 +323,19 @@ defmodule Lies do
     [{at, 1}] = Enum.at(digits, rem(number * 31, length(digits)))
     <<before::binary-size(at), digit, rest::binary>> = line
     before <> <<?0 + rem(digit - ?0 + 1 + rem(number, 9), 10)>> <> rest
+  end
+
+  # The numbers of lists are the summary's own.
+  defp list(lines) do
+    lines
+    |> Enum.map(&String.replace(String.trim(&1), ~r/^[0-9]+[.)] /, ""))
+    |> Enum.with_index(1)
+    |> Enum.map_join("\n", fn {line, number} -> "#{number}. #{line}" end)
+  end
+
+  defp sentence(line) do
+    [words] = Regex.run(~r/(?:[^\s]+\s+)?[^\s]*[0-9][^\s]*/u, line)
+    "It was found that #{words} is what they have."
   end
 end
 
@@ -334,11 +370,10 @@ for {name, conversations} <- recordings do
   end
 end
 
-IO.puts(
-  "\n| summaries with one digit changed | found | true ones that are doubted |\n|---|---|---|"
-)
+IO.puts("\n| of 500 summaries | lies found | true lines doubted | true lists | true sentences |")
+IO.puts("|---|---|---|---|---|")
 
 for {name, [turns]} <- recordings do
-  {found, alarms} = Lies.count(turns, 500)
-  IO.puts("| 500 of #{name} | #{found} | #{alarms} |")
+  counts = Lies.count(turns, 500)
+  IO.puts("| #{name} | #{counts.lie} | #{counts.line} | #{counts.list} | #{counts.sentence} |")
 end

@@ -60,6 +60,7 @@ defmodule AshAgentContext.Precompiled do
          {:ok, target} <- fetch_target(library.app),
          name = archive_name(library, target),
          {:ok, checksum} <- find_checksum(checksums, name, library),
+         :ok <- put_applications(),
          {:ok, archive, origin} <- read_archive(name, checksum, library, options || []),
          {:ok, bytes} <- unpack(archive, name, file_name(library, target)) do
       {:ok, bytes,
@@ -120,6 +121,14 @@ defmodule AshAgentContext.Precompiled do
         {:build,
          "#{library.app}: building the library, since no precompiled one is called #{name}"}
     end
+  end
+
+  # Since Elixir 1.15, Mix hides the parts of OTP that the package does not name among its applications.
+  defp put_applications do
+    if Code.ensure_loaded?(Mix) and function_exported?(Mix, :ensure_application!, 1),
+      do: for(app <- [:crypto, :inets, :ssl], do: apply(Mix, :ensure_application!, [app]))
+
+    :ok
   end
 
   defp read_archive(name, checksum, library, options) do

@@ -46,11 +46,13 @@ defmodule AshAgent.Context do
   the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
   """
 
-  use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
+  use AshAgent.Arguments,
+    provider: {:in, AshAgent.Context.Requests.providers()},
+    cause: {:in, [:context_overflow, :window]}
 
   alias AshAgent.Context.{Account, Asked, Calls, Enhancer, Error, Failures, Handle, Import}
   alias AshAgent.Context.{Libraries, Log, Native, Options, Pins, Recall, Receipt, Rent, Reply}
-  alias AshAgent.Context.{Requests, Responses, Storage, Tokens}
+  alias AshAgent.Context.{Requests, Responses, Shortening, Storage, Tokens}
   alias AshAgent.Context.View
   alias AshAgent.{Caller, Response}
 
@@ -771,10 +773,10 @@ defmodule AshAgent.Context do
 
   @doc "Shows hidden or summarised iterations again, see `AshAgent.Context.View.expand/3`."
   @doc since: "0.1.0", group: "View and budget"
-  @spec expand(t(), Range.t() | pos_integer() | :all, keyword()) :: t()
-  def expand(%__MODULE__{} = context, range, opts \\ [])
-      when range == :all or is_integer(range) or is_struct(range, Range),
-      do: View.expand(context, range, opts)
+  @spec expand(t(), Range.t() | pos_integer() | :all | Shortening.step(), keyword()) :: t()
+  def expand(%__MODULE__{} = context, part, opts \\ [])
+      when part == :all or is_integer(part) or is_map(part),
+      do: View.expand(context, part, opts)
 
   @doc "Clears old tool results in the view, see `AshAgent.Context.View.clear_tool_results/2`."
   @doc since: "0.1.0", group: "View and budget"
@@ -786,6 +788,18 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "View and budget"
   @spec clear_when_due(t(), keyword()) :: {t(), Rent.due() | nil}
   def clear_when_due(%__MODULE__{} = context, opts \\ []), do: Rent.clear_when_due(context, opts)
+
+  @doc "Makes the view of a request that is too long shorter, see `AshAgent.Context.Shortening.shorten/3`."
+  @doc since: "0.1.0", group: "View and budget"
+  @spec shorten(t(), Shortening.cause(), keyword()) :: {t(), Shortening.step() | nil}
+  def shorten(%__MODULE__{} = context, cause, opts \\ [])
+      when cause in [:context_overflow, :window],
+      do: Shortening.shorten(context, cause, opts)
+
+  @doc "Returns the steps by which the view was made shorter, see `AshAgent.Context.Shortening.shortenings/1`."
+  @doc since: "0.1.0", group: "View and budget"
+  @spec shortenings(t()) :: [Shortening.step()]
+  def shortenings(%__MODULE__{} = context), do: Shortening.shortenings(context)
 
   @doc "Limits the text of each tool result in the view, see `AshAgent.Context.View.put_max_result_bytes/3`."
   @doc since: "0.1.0", group: "View and budget"

@@ -28,6 +28,7 @@ defmodule AshAgent.PublicOptionsTest do
     Context.Rent,
     Context.Requests,
     Context.Responses,
+    Context.Shortening,
     Context.Storage,
     Context.Tokens,
     Context.View
@@ -79,6 +80,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :recall} => [context, "1-123"],
       {Context, :receipt} => [context],
       {Context, :clear_when_due} => [context],
+      {Context, :shorten} => [context, :window],
       {Context, :account} => [context],
       {Context, :put_request} => [context, nil, nil],
       {Context, :put_sent} => [context, :anthropic],

@@ -342,6 +342,39 @@ defmodule AshAgent.Context.Options do
       ],
       at: @at
     ],
+    shorten: [
+      keep: [
+        type: :non_neg_integer,
+        default: 3,
+        doc: "how many of the last results the first step leaves."
+      ],
+      prices:
+        Keyword.put(
+          AshAgent.Prices.schema()[:prices],
+          :doc,
+          "prices with a `:context_window`, see `AshAgent.Prices`."
+        ),
+      model: [
+        type: {:or, [:string, nil]},
+        type_doc: "a string",
+        doc:
+          "the model that is asked, where answers name none or one without a price. Defaults to no name."
+      ],
+      window: [
+        type: {:or, [:pos_integer, nil]},
+        type_doc: "a positive integer",
+        doc:
+          "tokens that a request may have, for the cause `:window`. Defaults to the `:context_window` of the model's price; " <>
+            "without either, each request fits."
+      ],
+      summarize: [
+        type: {:or, [{:fun, 1}, nil]},
+        type_doc: "a function of arity 1",
+        doc:
+          "makes a summary of messages for the last step, as in `compact/3`. Defaults to no such step."
+      ],
+      at: @at
+    ],
     recall: [
       from: [type: :pos_integer, default: 1, doc: "the first line."],
       lines: [

@@ -422,8 +422,9 @@ defmodule AshAgent.Context.View do
   @doc """
   Shows hidden or summarised iterations in the view again, and returns the new context.
 
-  `range` is a range of numbers, one number, or `:all`. A summary that the range touches is removed as a whole. Takes the
-  option `:at` as `AshAgent.Context.put_metadata/4` does.
+  `range` is a range of numbers, one number, or `:all`. A summary that the range touches is removed as a whole. With a step of
+  `AshAgent.Context.shortenings/1` it undoes the step: it shows the iterations again that the step hid or summarised, or the results
+  that the step and later ones cleared. Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
 
   ## Examples
 
@@ -433,13 +434,22 @@ defmodule AshAgent.Context.View do
       3
   """
   @doc since: "0.1.0"
-  @spec expand(context, Range.t() | pos_integer() | :all, keyword()) :: context
+  @spec expand(
+          context,
+          Range.t() | pos_integer() | :all | AshAgent.Context.Shortening.step(),
+          keyword()
+        ) :: context
         when context: Reply.handle()
   def expand(context, range, opts \\ [])
 
   def expand(%{ref: ref} = context, :all, opts) do
     last = Native.context_first_iteration(ref) + Native.context_count_iterations(ref)
     expand(context, 1..last, opts)
+  end
+
+  def expand(%{ref: ref} = context, %{kind: kind, range: range}, opts) do
+    reply = Native.context_undo(ref, kind, {range.first, range.last}, Options.time!(opts))
+    Reply.put!(reply, context)
   end
 
   def expand(context, number, opts) when is_integer(number) and number > 0,

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ash_agent_context_core::{steps, time, Context, Fit, Method, Stamp, Time, Value};
+use ash_agent_context_core::{steps, time, Context, Fit, Method, Pin, Stamp, Time, Value};
 
 fn at() -> Time {
     time::from_micros(0).unwrap()
@@ -94,4 +94,42 @@ fn a_view_of_many_pieces_costs_in_proportion_to_them() {
     };
     let (few, many) = (count_steps(400), count_steps(4_000));
     assert!(few > 400 && many < 12 * few, "{few} and {many}");
+}
+
+/// To look through the summary for each pinned line would take quadratic time.
+#[test]
+fn pinned_lines_are_looked_up_in_a_summary() {
+    let count_steps = |count: usize| {
+        let mut context = turns(1, "A");
+        for number in 0..count {
+            let said = format!("id {number} {}", "of many words ".repeat(20));
+            let added = context.add_user_message(Value::text(&said), Stamp::at(at()));
+            context = added
+                .unwrap()
+                .add_assistant_message(Value::text("A"), Value::Nil, Stamp::at(at()))
+                .unwrap();
+        }
+        let next = context.add_user_message(Value::text("Q"), Stamp::at(at()));
+        let context = next.unwrap().pin(Pin::Fact("id ".into()), at()).unwrap();
+        let last = context.turn() - 1;
+        let context = context.summarize(1, last, "They talked.", at()).unwrap();
+        let lines = context
+            .summary(1)
+            .unwrap()
+            .split(|byte| *byte == b'\n')
+            .count();
+        assert_eq!(lines, count + 1);
+        steps::count_steps(|| {
+            let anew = context.put_recall(true, at());
+            assert_eq!(
+                anew.summary(1)
+                    .unwrap()
+                    .split(|byte| *byte == b'\n')
+                    .count(),
+                lines
+            );
+        })
+    };
+    let (few, many) = (count_steps(40), count_steps(400));
+    assert!(few >= 40 && many < 12 * few, "{few} and {many}");
 }

@@ -1,6 +1,8 @@
 //! The NIFs of the view.
 
-use ash_agent_context_core::{Check, Cost, Fit, Masks, Rent, Verdict, View};
+use ash_agent_context_core::{
+    Check, Cost, Fit, Masks, Pressure, Rent, Shortened, Shortening, ShorteningKind, Verdict, View,
+};
 use rustler::{Encoder as _, Env, NifMap, Term};
 
 use crate::argument::{At, Of, Unsigned, Worded};
@@ -183,25 +185,103 @@ struct RentOptions<'a> {
     window: Option<Unsigned>,
 }
 
+impl RentOptions<'_> {
+    fn rent(&self) -> Rent<'_> {
+        Rent {
+            keep: self.keep.size(),
+            share: self.share.0,
+            prices: self.prices.as_ref().map(|prices| prices.get()),
+            model: self.model,
+            window: self.window.as_ref().map(|window| window.0),
+        }
+    }
+}
+
 // `{context, why}`, or `nil` twice when nothing is cleared.
 nif!(
     context_clear_when_due_normal,
     context_clear_when_due_dirty,
     |env, scheduler, context: Handle, options: Of<'a, RentOptions<'a>>, at: At| {
         scheduler.allow(context.get().rent_cost())?;
-        let rent = Rent {
-            keep: options.keep.size(),
-            share: options.share.0,
-            prices: options.prices.as_ref().map(|prices| prices.get()),
-            model: options.model,
-            window: options.window.as_ref().map(|window| window.0),
-        };
-        let (next, due) = context.get().clear_when_due(&rent, at);
+        let (next, due) = context.get().clear_when_due(&options.rent(), at);
         let next = due.map(|_| answer(env, next));
         let why = due.map(|due| due.atom());
         Ok((next, why).encode(env))
     }
 );
+
+// `{context, step}`, or `nil` if the request fits, or `:exhausted` if nothing is left to leave out.
+nif!(
+    context_shorten_normal,
+    context_shorten_dirty,
+    |env,
+     scheduler,
+     context: Handle,
+     cause: Worded<Pressure>,
+     options: Of<'a, RentOptions<'a>>,
+     at: At| {
+        // An index reads every text.
+        scheduler.allow(context.get().receipt_cost())?;
+        let shortened = context.get().shorten(cause, &options.rent(), at);
+        Ok(match shortened {
+            Shortened::Fits => atoms::nil().encode(env),
+            Shortened::Exhausted => atoms::exhausted().encode(env),
+            Shortened::Shorter(next, step) => {
+                (answer(env, *next), encode_shortening(env, &step)).encode(env)
+            }
+        })
+    }
+);
+
+change!(
+    context_undo_normal,
+    context_undo_dirty,
+    |context, kind: Worded<ShorteningKind>, asked: Of<'a, (Unsigned, Unsigned)>, at: At| (
+        context.view_cost(),
+        {
+            let (Unsigned(first), Unsigned(last)) = asked;
+            context.undo(kind, first, last, at)
+        }
+    )
+);
+
+change!(
+    context_reveal_normal,
+    context_reveal_dirty,
+    |context, first: Unsigned, last: Unsigned, at: At| (
+        context.view_cost(),
+        context.reveal(first, last, at)
+    )
+);
+
+change!(
+    context_note_summarized_normal,
+    context_note_summarized_dirty,
+    |context, asked: Of<'a, (Unsigned, Unsigned)>, cause: Worded<Pressure>, at: At| {
+        let (Unsigned(first), Unsigned(last)) = asked;
+        context.note_summarized(first, last, cause, at)
+    }
+);
+
+nif!(
+    context_shortenings_normal,
+    context_shortenings_dirty,
+    |env, _scheduler, context: Handle| {
+        let steps = context.get().shortenings().iter();
+        let steps: Vec<Term<'a>> = steps.map(|step| encode_shortening(env, step)).collect();
+        Ok(steps.encode(env))
+    }
+);
+
+/// A step by which a view became shorter.
+fn encode_shortening<'a>(env: Env<'a>, step: &Shortening) -> Term<'a> {
+    let mut fields = FieldTerms::new(env);
+    fields.put(atoms::kind(), step.kind.atom().encode(env));
+    fields.put(atoms::cause(), step.cause.atom().encode(env));
+    fields.put(atoms::iteration(), step.iteration.encode(env));
+    fields.put(atoms::iterations_range(), range(env, step.first, step.last));
+    fields.end()
+}
 
 change!(
     context_max_result_bytes_normal,

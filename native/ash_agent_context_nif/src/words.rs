@@ -3,7 +3,7 @@
 
 use ash_agent_context_core::{
     CallKind, CallStatus, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Look, Method,
-    Prompt, Provider, RepairKind, Role, Status, Thinking,
+    Pressure, Prompt, Provider, RepairKind, Role, ShorteningKind, Status, Thinking,
 };
 use rustler::Atom;
 
@@ -129,6 +129,17 @@ words! {
         Broken => broken,
         Window => window,
     } given &[];
+
+    Pressure {
+        Overflow => context_overflow,
+        Window => window,
+    } given &Self::ALL;
+
+    ShorteningKind {
+        Cleared => cleared,
+        Hidden => hidden,
+        Summarized => summarized,
+    } given &Self::ALL;
 
     FactKind {
         Path => path,

@@ -33,6 +33,8 @@ defmodule AshAgent.Context.HandleTest do
     budget_utilization: [10],
     clear_tool_results: [[keep: 1]],
     clear_when_due: [[keep: 1]],
+    shorten: [:window, [window: 1]],
+    shortenings: [],
     compact: [:drop],
     count_iterations: [],
     count_messages: [],

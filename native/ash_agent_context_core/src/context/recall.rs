@@ -1,5 +1,6 @@
 //! Reads again what the view does not show: by its handle, or found by its words.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::context::block::Told;
@@ -9,8 +10,8 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
-use crate::value::letters;
 use crate::value::time::Time;
+use crate::value::{letters, steps};
 use crate::view::excerpt::Excerpt;
 use crate::view::handle::{Handle, Handled, RECALL};
 use crate::view::masks::Masks;
@@ -63,12 +64,7 @@ impl Context {
             let text = cover.summary.as_deref().and_then(summary_text);
             if let Some(text) = text {
                 let mut text = letters::utf8(text).into_owned();
-                for line in self.pinned_lines(first, cover.last) {
-                    if !text.contains(&line) {
-                        text.push('\n');
-                        text.push_str(&line);
-                    }
-                }
+                add_pinned(&mut text, &self.pinned_lines(first, cover.last));
                 let handle = self.handle_over(first, cover.last);
                 cover.summary = Some(Arc::new(summary(first, cover.last, &text, handle)));
             } else if cover.summary.is_none() {
@@ -245,5 +241,20 @@ impl Context {
             }
             _ => is_hidden.then_some(None),
         }
+    }
+}
+
+/// Adds pinned texts to a summary, those that it has not. Lines are looked up: to look through all of it for each text would
+/// take quadratic time for many.
+pub(crate) fn add_pinned(summary: &mut String, pinned: &[String]) {
+    let mut known: HashSet<&str> = summary.lines().collect();
+    let missing = pinned.iter().filter(|text| {
+        let new = text.lines().inspect(|_| steps::count(1));
+        new.filter(|line| known.insert(line)).count() > 0
+    });
+    let missing: Vec<&String> = missing.collect();
+    for text in missing {
+        summary.push('\n');
+        summary.push_str(text);
     }
 }

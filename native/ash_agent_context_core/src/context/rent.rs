@@ -156,7 +156,7 @@ impl Context {
     }
 
     /// The prices of the model that answered last, or of the one that is asked.
-    fn current_rates<'p>(&self, rent: &Rent<'p>, at: Time) -> Option<&'p Rates> {
+    pub(crate) fn current_rates<'p>(&self, rent: &Rent<'p>, at: Time) -> Option<&'p Rates> {
         let last = self.last_answer();
         let reply = last.and_then(|(_, entry)| entry.message.reply.as_deref());
         let provider = reply.and_then(|reply| reply.provider);

@@ -12,6 +12,7 @@ use crate::value::time::Time;
 use crate::view::cover::Cover;
 use crate::view::masks::Masks;
 use crate::view::rendering::{Rendering, Shown};
+use crate::view::shortening;
 use crate::view::{with_blocks, Cleared, Stretch, View};
 
 /// The steps of a view.
@@ -347,6 +348,9 @@ impl Context {
                     placeholder: cleared.placeholder.clone(),
                 });
             }
+            let mut steps = view.shortenings.to_vec();
+            shortening::retain(&mut steps, &view.covers, behind - 1);
+            view.shortenings = steps.into();
         });
         self.tallies = Default::default();
         for (first, cover) in gone {
@@ -363,6 +367,7 @@ impl Context {
     pub fn expand(&self, first: u64, last: u64, at: Time) -> Self {
         let mut next = self.clone();
         next.uncover(first, last);
+        next.retain_shortenings();
         next.log.updated_at = at;
         next
     }

@@ -1,19 +1,20 @@
 //! Checking a summary against what it stands for: what it has of the facts, what it misses, and what it says that is not
-//! there. A fact that was changed stands between the words of the right one, so those are compared as well.
+//! there.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::Hasher as _;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::context::block::SEARCHES;
+use crate::context::claims::Claims;
 use crate::context::facts::{add_keys, Fact};
+use crate::context::recall::add_pinned;
 use crate::context::said::Said;
 use crate::context::Context;
 use crate::error::Error;
 use crate::tokens::Method;
 use crate::value::letters;
 use crate::value::time::Time;
-use crate::view::facts::{tokens, FactKind, Hash, Token};
+use crate::view::facts::{tokens, FactKind};
 use crate::view::verdict::{Verdict, NAMED};
 use crate::view::{self, summary_text, Cleared};
 
@@ -57,9 +58,6 @@ const APPENDED: u64 = 10;
 
 /// Tokens below which nothing is added.
 const LEAST: u64 = 16;
-
-/// How many words before and after a fact are compared, the most first.
-const WINDOWS: [(usize, usize); 7] = [(3, 3), (2, 2), (1, 1), (3, 0), (0, 3), (2, 0), (0, 2)];
 
 impl Context {
     /// Puts a summary in the place of iterations; the log keeps them.
@@ -158,10 +156,7 @@ impl Context {
         verdict: &Verdict,
         at: Time,
     ) -> Self {
-        for line in self.pinned_lines(first, last) {
-            text.push('\n');
-            text.push_str(&line);
-        }
+        add_pinned(&mut text, &self.pinned_lines(first, last));
         let summary = view::summary(first, last, &text, self.handle_over(first, last));
         let mut next = self.clone();
         next.put_summary(first, last, Arc::new(summary));
@@ -312,129 +307,4 @@ fn appended(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> S
         verdict.appended += 1;
     }
     text
-}
-
-/// A fact that a summary states.
-struct Claim<'a> {
-    text: &'a str,
-    key: u64,
-    /// The words around it, for each window.
-    windows: [Option<u64>; WINDOWS.len()],
-}
-
-/// All of them, and what of them stands in the texts that were compared. It is kept by what it is found by, not by claim:
-/// a fact that both say often would be compared as often as there are pairs.
-struct Claims<'a> {
-    claims: Vec<Claim<'a>>,
-    /// Whether the fact stands there.
-    keys: HashMap<u64, bool>,
-    /// Whether the words around one stand there.
-    windows: HashMap<u64, bool>,
-    /// Whether they do with the same fact between them.
-    whole: HashMap<(u64, u64), bool>,
-}
-
-impl<'a> Claims<'a> {
-    fn new(text: &'a str) -> Self {
-        let mut all = Self {
-            claims: Vec::new(),
-            keys: HashMap::new(),
-            windows: HashMap::new(),
-            whole: HashMap::new(),
-        };
-        let pieces: Vec<Token<'a>> = tokens(text).collect();
-        let words: Vec<u64> = pieces.iter().map(Token::word_key).collect();
-        for (position, piece) in pieces.iter().enumerate() {
-            if piece.kind().is_none() || is_marker(text, piece) {
-                continue;
-            }
-            let key = piece.key();
-            let windows = WINDOWS.map(|reach| around(&words, position, reach));
-            all.keys.insert(key, false);
-            for window in windows.into_iter().flatten() {
-                all.windows.insert(window, false);
-                all.whole.insert((window, key), false);
-            }
-            all.claims.push(Claim {
-                text: piece.text,
-                key,
-                windows,
-            });
-        }
-        all
-    }
-
-    /// Compares them with a text of what the summary stands for.
-    fn compare(&mut self, text: &str) {
-        if self.claims.is_empty() {
-            return;
-        }
-        let pieces: Vec<Token<'_>> = tokens(text).collect();
-        let words: Vec<u64> = pieces.iter().map(Token::word_key).collect();
-        for (position, piece) in pieces.iter().enumerate() {
-            let key = piece.key();
-            if let Some(is_seen) = self.keys.get_mut(&key) {
-                *is_seen = true;
-            }
-            if piece.kind().is_none() {
-                continue;
-            }
-            for reach in WINDOWS {
-                let Some(window) = around(&words, position, reach) else {
-                    continue;
-                };
-                if let Some(is_there) = self.windows.get_mut(&window) {
-                    *is_there = true;
-                    if let Some(is_same) = self.whole.get_mut(&(window, key)) {
-                        *is_same = true;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Those that are not there, each once.
-    fn wrong(self) -> Vec<Box<str>> {
-        let mut wrong: Vec<Box<str>> = Vec::new();
-        for claim in &self.claims {
-            let is_right = self.keys.get(&claim.key) == Some(&true) && self.stands_there(claim);
-            if !is_right && wrong.len() < NAMED && !wrong.iter().any(|one| **one == *claim.text) {
-                wrong.push(claim.text.into());
-            }
-        }
-        wrong
-    }
-
-    /// The widest words that stand there decide.
-    fn stands_there(&self, claim: &Claim<'_>) -> bool {
-        let mut windows = claim.windows.into_iter().flatten();
-        let decided = windows.find(|window| self.windows.get(window) == Some(&true));
-        decided.is_none_or(|window| self.whole.get(&(window, claim.key)) == Some(&true))
-    }
-}
-
-/// The words around a piece, as many as asked for on either side; `None` at the ends of a text.
-fn around(words: &[u64], position: usize, (before, after): (usize, usize)) -> Option<u64> {
-    let start = position.checked_sub(before)?;
-    let end = position.checked_add(1)?;
-    let mut hash = Hash::default();
-    hash.byte(before as u8);
-    hash.byte(after as u8);
-    let before = words.get(start..position)?;
-    let after = words.get(end..end + after)?;
-    for word in before.iter().chain(after) {
-        hash.write(&word.to_le_bytes());
-    }
-    Some(hash.finish())
-}
-
-/// Whether a number counts the lines of a list.
-fn is_marker(text: &str, piece: &Token<'_>) -> bool {
-    let is_number = piece.text.len() <= 3 && piece.text.bytes().all(|byte| byte.is_ascii_digit());
-    // Only the white space before it is looked at, not all of the line.
-    let before = text.get(..piece.start).unwrap_or_default();
-    let before = before.trim_end_matches(|letter: char| letter.is_whitespace() && letter != '\n');
-    let is_first = before.is_empty() || before.ends_with('\n');
-    let after = text.as_bytes().get(piece.start + piece.text.len());
-    is_number && is_first && after.is_some_and(|byte| b".)".contains(byte))
 }

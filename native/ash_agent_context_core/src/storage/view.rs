@@ -16,6 +16,7 @@ use crate::value::{Size, Value};
 use crate::view::cover::Cover;
 use crate::view::masks::Masks;
 use crate::view::pins::{Pin, Pins};
+use crate::view::shortening::{Pressure, Shortening, ShorteningKind};
 use crate::view::verdict::Verdict;
 use crate::view::{Cleared, View};
 
@@ -58,6 +59,10 @@ fn write_fields(json: &mut JsonObject<'_>, view: &View, masks: Option<&Masks>) {
     if let Some(pins) = view.pins() {
         json.key(keys::PINS).list(pins.iter(), pin);
     }
+    if !view.shortenings.is_empty() {
+        json.key(keys::SHORTENINGS)
+            .list(view.shortenings.iter(), shortening);
+    }
     if let Some(masks) = masks {
         json.key(keys::MASKS)
             .list(masks.iter(), |json, (pattern, replacement)| {
@@ -76,6 +81,20 @@ fn write_fields(json: &mut JsonObject<'_>, view: &View, masks: Option<&Masks>) {
                 });
             });
     }
+}
+
+fn shortening(json: &mut Json, step: &Shortening) {
+    json.object(|json| {
+        text(json, keys::KIND, Some(step.kind.name()));
+        text(json, keys::CAUSE, Some(step.cause.name()));
+        json.key(keys::AT).value(&step.iteration);
+        json.key(keys::FIRST).value(&step.first);
+        json.key(keys::LAST).value(&step.last);
+        if let Some((iteration, calls)) = &step.before {
+            json.key(keys::ITERATION).value(iteration);
+            json.key(keys::CALLS).value(calls);
+        }
+    });
 }
 
 fn pin(json: &mut Json, pin: &Pin) {
@@ -150,6 +169,7 @@ pub(crate) struct Stored {
     index: usize,
     user_bytes: Option<usize>,
     pins: Option<Arc<Pins>>,
+    shortenings: Arc<[Shortening]>,
     blocks: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -184,6 +204,7 @@ impl Stored {
             index: read_given(fields, keys::INDEX, read_size)?.unwrap_or(0),
             user_bytes: read_given(fields, keys::USER_BYTES, read_size)?,
             pins: read_pins(fields)?,
+            shortenings: read_list(fields, keys::SHORTENINGS, read_shortening)?.into(),
             blocks: read_list(fields, keys::BLOCKS, |node| {
                 read_pair(node, keys::NAME, keys::TEXT)
             })?,
@@ -203,6 +224,7 @@ impl Stored {
         view.index = stored.index;
         view.user_bytes = stored.user_bytes;
         view.pins = stored.pins;
+        view.shortenings = stored.shortenings;
         view.blocks = stored.blocks.into();
         view.resize();
         let mut behind = 1;
@@ -276,6 +298,7 @@ impl Stored {
             view.index = self.index;
             view.user_bytes = self.user_bytes;
             view.pins = self.pins;
+            view.shortenings = self.shortenings;
             view.resize();
         });
         context.note_missing();
@@ -363,6 +386,31 @@ fn read_pins(fields: &mut DocumentFields<'_>) -> Result<Option<Arc<Pins>>, Error
     let pins = Pins::new(pins);
     let pins = pins.map_err(|error| Error::invalid(Vec::new(), format!("fewer pins: {error}")));
     at(keys::PINS, pins.map(|pins| Some(Arc::new(pins))))
+}
+
+/// Whether the conversation has what was left out does not matter: then nothing is shown again.
+fn read_shortening(node: Node<'_>) -> Result<Shortening, Error> {
+    let mut fields = fields(node, "a step by which a view became shorter")?;
+    let number = |fields: &mut DocumentFields<'_>, key| {
+        let node = fields.take(key).unwrap_or(NIL);
+        at(key, read_number(node))
+    };
+    let kind = at(keys::KIND, take_name(&mut fields, keys::KIND))?;
+    let cause = at(keys::CAUSE, take_name(&mut fields, keys::CAUSE))?;
+    let kind = ShorteningKind::ALL
+        .into_iter()
+        .find(|one| *one.name() == *kind);
+    let cause = Pressure::ALL.into_iter().find(|one| *one.name() == *cause);
+    let before = read_given(&mut fields, keys::ITERATION, read_number)?;
+    let calls = read_given(&mut fields, keys::CALLS, read_size)?;
+    Ok(Shortening {
+        kind: kind.ok_or_else(|| wrong(keys::KIND, "cleared, hidden or summarized"))?,
+        cause: cause.ok_or_else(|| wrong(keys::CAUSE, "context_overflow or window"))?,
+        iteration: number(&mut fields, keys::AT)?,
+        first: number(&mut fields, keys::FIRST)?,
+        last: number(&mut fields, keys::LAST)?,
+        before: before.map(|iteration| (iteration, calls.unwrap_or(0))),
+    })
 }
 
 /// Whether the conversation has what is pinned does not matter: then nothing is.

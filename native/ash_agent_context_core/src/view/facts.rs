@@ -107,7 +107,7 @@ impl<'a> Found<'a> {
 }
 
 impl<'a> Token<'a> {
-    fn end(&self) -> usize {
+    pub fn end(&self) -> usize {
         self.start + self.text.len()
     }
 
@@ -235,13 +235,17 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     let bytes = text.as_bytes();
     let mut next = 0;
     std::iter::from_fn(move || loop {
-        let start = next + bytes.get(next..)?.iter().position(|byte| is_word(*byte))?;
+        let start = begin_word(bytes, next)?;
         let mut end = start;
+        let mut script = None;
         let mut is_address = false;
         // The digits since the last comma; nothing once anything else stood there. To look back at each comma would take
         // quadratic time for a text of thousands.
         let mut group = Some(0);
         while let Some(byte) = bytes.get(end) {
+            if is_sign(*byte) || is_other_script(&mut script, *byte) {
+                break;
+            }
             if !is_word(*byte) {
                 let near = |at: usize| bytes.get(at).copied().unwrap_or(b' ');
                 let (before, after) = (near(end.wrapping_sub(1)), near(end + 1));
@@ -298,6 +302,35 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
 
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80 || b"_/.@-~".contains(&byte)
+}
+
+/// Whether a letter beyond ASCII begins that stands in no word: quotes, dashes, arrows, lines of boxes, from U+0080 to
+/// U+00BF and from U+2000 to U+2FFF.
+fn is_sign(byte: u8) -> bool {
+    byte == 0xc2 || byte == 0xe2
+}
+
+/// Where the next word begins.
+fn begin_word(bytes: &[u8], from: usize) -> Option<usize> {
+    let begins = |byte: &u8| is_word(*byte) && !is_sign(*byte) && !is_inner(*byte);
+    Some(from + bytes.get(from..)?.iter().position(begins)?)
+}
+
+/// Whether a byte goes on with a letter beyond ASCII.
+fn is_inner(byte: u8) -> bool {
+    byte & 0xc0 == 0x80
+}
+
+/// Whether a letter begins that no space divides from the one before it, though a word ends there: "订单12345已确认". Scripts
+/// that write so begin with these bytes in UTF-8; those from 0xc3 to 0xdf and 0xe1 have letters of words in ASCII.
+fn is_other_script(script: &mut Option<bool>, byte: u8) -> bool {
+    if is_inner(byte) {
+        return false;
+    }
+    let is_dense = byte == 0xe0 || byte >= 0xe3;
+    script
+        .replace(is_dense)
+        .is_some_and(|before| before != is_dense)
 }
 
 /// Whether three digits follow a comma, which then stands in a number and not between two.

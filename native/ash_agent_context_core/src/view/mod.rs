@@ -15,6 +15,7 @@ pub mod pairs;
 pub mod pins;
 pub mod rendering;
 pub(crate) mod search;
+pub mod shortening;
 pub(crate) mod texts;
 pub mod verdict;
 mod words;
@@ -30,6 +31,7 @@ use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 use crate::view::pins::Pins;
 use crate::view::rendering::Rendering;
+use crate::view::shortening::Shortening;
 
 /// Holds what of the log is shown, and how.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +59,8 @@ pub struct View {
     pub(crate) user_bytes: Option<usize>,
     /// What no policy hides.
     pub(crate) pins: Option<Arc<Pins>>,
+    /// What was left out because a request was too long, oldest first.
+    pub(crate) shortenings: Arc<[Shortening]>,
     /// Texts after the system prompt, by name.
     pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
     /// The system prompt with them.
@@ -74,8 +78,22 @@ pub struct Cleared {
     pub placeholder: Box<str>,
 }
 
+impl Cleared {
+    /// The same up to another place.
+    pub(crate) fn moved_to(&self, (iteration, calls): (u64, usize)) -> Self {
+        Self {
+            iteration,
+            calls,
+            placeholder: self.placeholder.clone(),
+        }
+    }
+}
+
 /// What stands in the place of a result unless something else is asked for.
 pub(crate) const CLEARED: &str = "[Old tool result cleared]";
+
+/// Terms of a step by which it became shorter.
+const STEP: usize = 8;
 
 /// Terms that take as long to free as a compiled pattern.
 const MASK: usize = 1_000;
@@ -112,7 +130,7 @@ impl View {
         let blocks: usize = self.blocks.iter().map(|(_, text)| text.len()).sum();
         let pins = self.pins().map_or(0, |pins| pins.iter().count());
         let bytes = self.pins().map_or(0, Pins::bytes);
-        let terms = 8 + 4 * self.blocks.len() + 4 * pins;
+        let terms = 8 + 4 * self.blocks.len() + 4 * pins + STEP * self.shortenings.len();
         self.covers_size.plus(Size::new(terms, blocks + bytes))
     }
 
@@ -139,6 +157,7 @@ impl View {
             && self.index == other.index
             && self.user_bytes == other.user_bytes
             && self.pins == other.pins
+            && self.shortenings == other.shortenings
     }
 
     pub(crate) fn resize(&mut self) {
@@ -152,7 +171,8 @@ impl View {
             Size::new(4 * pins.iter().count(), pins.bytes())
         });
         let own = Size::new(MASK * masks + 4 * self.blocks.len(), blocks);
-        self.other_size = system.plus(own).plus(pins);
+        let steps = Size::new(STEP * self.shortenings.len(), 0);
+        self.other_size = system.plus(own).plus(pins).plus(steps);
     }
 
     /// How much it takes to read and copy texts as they look.

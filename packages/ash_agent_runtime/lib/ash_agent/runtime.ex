@@ -130,8 +130,8 @@ defmodule AshAgent.Runtime do
   once, and reports of tokens count exactly this view, as `method: :auto` of `AshAgent.Context.Enhancer.Budget` needs it.
 
   `view: :auto` makes long runs cheaper: old tool results are cleared when that is worth it, see `AshAgent.Context.Rent`, with `:prices` by
-  what the model costs; the last three stay. The model gets the tool `AshAgent.Runtime.Recall` to read them again, and a request that the
-  provider refuses as too long is made again from a shorter view. Use it from a conversation's first run on.
+  what the model costs; the last three stay. The model gets the tool `AshAgent.Runtime.Recall` to read them again, and a request that is too
+  long for the model is made from a shorter view, step by step, see `AshAgent.Context.Shortening`. Use it from a conversation's first run on.
 
       iex> alias AshAgent.{Context, LLM, Runtime}
       iex> long = fn _ -> {:ok, String.duplicate("All is well. ", 1_000)} end

@@ -11,17 +11,21 @@ defmodule AshAgent.Runtime.ModelCall do
 
   @doc "Asks the model. Stops the run if its answer ends the turn."
   def ask(run) do
-    with {:ok, run} <- run |> note_request() |> shape_view(), do: ask_shaped(run)
+    with {:ok, run} <- run |> note_request() |> shape_view(),
+         {:ok, run} <- put_view(run, Overflow.stay_within(run.context, run)),
+         do: ask_shaped(run)
   end
 
   # What changed is given to the application before the model sees it.
   defp shape_view(run) do
     case Shape.apply(run.view, run.context) do
-      {:ok, context} when context == run.context -> {:ok, run}
-      {:ok, context} -> run |> Run.put_context(context) |> Run.check()
+      {:ok, context} -> put_view(run, context)
       {:error, reason} -> {:stop, run, {:failed, reason}}
     end
   end
+
+  defp put_view(run, context) when context == run.context, do: {:ok, run}
+  defp put_view(run, context), do: run |> Run.put_context(context) |> Run.check()
 
   defp ask_shaped(run) do
     started = System.monotonic_time()
@@ -44,7 +48,7 @@ defmodule AshAgent.Runtime.ModelCall do
     {:stop, failed, _reason} = stop = break_off(run, answer, reason, started)
 
     with true <- Overflow.overflow?(failed.context, reason),
-         {:ok, context} <- Overflow.shorten(failed.context) do
+         {:ok, context} <- Overflow.shorten(failed.context, run) do
       ask(Run.put_context(failed, context))
     else
       _nothing_to_leave_out -> stop

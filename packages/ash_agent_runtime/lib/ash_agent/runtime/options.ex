@@ -98,6 +98,13 @@ defmodule AshAgent.Runtime.Options do
                 "what shapes the context's view before each request, see \"Views\" below. The options are those of " <>
                   "`AshAgent.Context.enhance/3`."
             ],
+            summarize: [
+              type: {:or, [{:fun, 1}, nil]},
+              type_doc: "a function of arity 1",
+              doc:
+                "makes a summary of messages, as in `AshAgent.Context.compact/3`, when a request is still too long after all that can be " <>
+                  "recalled is left out. Defaults to no summary. See `AshAgent.Context.Shortening`."
+            ],
             request_notes: [
               type: {:in, [:whole, :hashes]},
               default: :whole,

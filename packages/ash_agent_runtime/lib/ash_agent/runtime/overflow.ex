@@ -1,13 +1,11 @@
 defmodule AshAgent.Runtime.Overflow do
   @moduledoc false
 
-  # A request that is longer than the model's window is made again from a shorter view, if the model can recall what the view
-  # leaves out. Each step leaves the log as it is, stands in the context's view, and follows the failure that is its cause in
-  # the iteration's list of failures. `Context.expand/2` undoes the last one.
+  # A request that is longer than the model's window is made from a shorter view, if the model can recall what the view leaves
+  # out; how it is shortened, see `AshAgent.Context.Shortening`. A refused one is made again, after the failure in the
+  # iteration's list.
 
   alias AshAgent.{Context, LLM}
-
-  @index 0.03
 
   @doc "Returns whether a request failed because it was too long, and the view may be shortened."
   def overflow?(context, {:llm_error, %LLM.Error{kind: :context_overflow}}),
@@ -15,38 +13,29 @@ defmodule AshAgent.Runtime.Overflow do
 
   def overflow?(_context, _reason), do: false
 
-  @doc """
-  Takes the next step: clears all results but three, all but one, or hides everything before the turn with an index of it.
-
-  Returns `{:ok, context}`, or `:error` if nothing is left to leave out.
-  """
-  def shorten(context) do
-    steps = [&clear(&1, 3), &clear(&1, 1), &hide/1]
-    tokens = Context.count_tokens(context, method: :estimate)
-
-    Enum.find_value(steps, :error, fn step ->
-      next = step.(context)
-      if Context.count_tokens(next, method: :estimate) < tokens, do: {:ok, next}
-    end)
-  end
-
-  # The results of the view that are cleared already stay so.
-  defp clear(context, keep) do
-    next = Context.clear_tool_results(context, keep: keep)
-    if place(next) > place(context), do: next, else: context
-  end
-
-  defp place(context) do
-    case Context.view(context).cleared do
-      nil -> {0, 0}
-      %{iteration: iteration, calls: calls} -> {iteration, calls}
+  @doc "Takes the next step, and returns the context, or `:error` if nothing is left to leave out."
+  def shorten(context, run) do
+    case Context.shorten(context, :context_overflow, options(run)) do
+      {_same, nil} -> :error
+      {shorter, _step} -> {:ok, shorter}
     end
   end
 
-  defp hide(context) do
-    {:ok, next, _info} =
-      context |> Context.put_recall(true, index: @index) |> Context.compact(:drop)
+  @doc """
+  Takes as many steps as the next request needs to fit into the model's window, and returns the context, the same handle if none.
+  """
+  def stay_within(context, %{prices: []}), do: context
 
-    next
+  def stay_within(context, run) do
+    if Context.recall?(context), do: shorten_while_beyond(context, options(run)), else: context
   end
+
+  defp shorten_while_beyond(context, opts) do
+    case Context.shorten(context, :window, opts) do
+      {same, nil} -> same
+      {shorter, _step} -> shorten_while_beyond(shorter, opts)
+    end
+  end
+
+  defp options(run), do: [prices: run.prices, model: run.model, summarize: run.summarize]
 end

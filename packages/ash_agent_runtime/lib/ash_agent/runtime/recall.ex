@@ -20,10 +20,10 @@ defmodule AshAgent.Runtime.Recall do
   Give the tool to a conversation's first run or not at all: tools come first in a request, so a new one costs the prompt
   cache of the whole conversation.
 
-  A request that the provider refuses as too long is made again from a shorter view, in steps: all results but three are
-  cleared, then all but one, then everything before the turn is hidden with an index of its facts. The failures stay with the
-  iteration (`AshAgent.Context.failures/1`), and the view with the conversation; `AshAgent.Context.expand/3` shows hidden
-  iterations again. A run without the tool stops with the error, since it would lose what it leaves out.
+  A request that the provider refuses as too long is made again from a shorter view, step by step, see
+  `AshAgent.Context.Shortening`. With prices that have the model's `:context_window`, a request that would not fit is
+  shortened before it is sent. The failures stay with the iteration (`AshAgent.Context.failures/1`), the steps with the
+  view. A run without the tool stops with the error, since it would lose what it leaves out.
 
   The tool only reads, and only what the model was shown before, without what the view masks. So `:allowed_tools`,
   `:permission_rules` and `:approval` do not apply to it; hooks do. Its answers are results like any other, and can be

@@ -24,6 +24,8 @@ defmodule AshAgent.Runtime.Run do
   #   * `on_change`, `on_change_bytes`, `on_change_interval` - the application's function that stores contexts
   #   * `watch` - a session's function that gets each context, delta, event and stored conversation
   #   * `view` - what shapes the context's view, see `AshAgent.Runtime.Shape`
+  #   * `prices` - what models cost, and how long their requests may be
+  #   * `summarize` - the application's function that summarises messages
   #   * `request_notes` - `:whole`, or `:hashes` if only digests of what requests ask for are kept
   #   * `next_messages` - returns the messages that came for the running turn
   #
@@ -64,6 +66,8 @@ defmodule AshAgent.Runtime.Run do
                 :on_change_interval,
                 :watch,
                 :view,
+                :prices,
+                :summarize,
                 :request_notes,
                 :next_messages,
                 :journal,
@@ -127,6 +131,8 @@ defmodule AshAgent.Runtime.Run do
       on_change_interval: opts[:on_change_interval],
       watch: within[:watch],
       view: Shape.new(opts),
+      prices: opts[:prices] || [],
+      summarize: opts[:summarize],
       request_notes: opts[:request_notes],
       next_messages: within[:steered] || fn -> [] end,
       journal: Journal.new(opts, context, within[:taken] || []),

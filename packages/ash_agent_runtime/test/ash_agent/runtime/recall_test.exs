@@ -261,6 +261,54 @@ defmodule AshAgent.Runtime.RecallTest do
       end
     end
 
+    defp prices(window),
+      do: [%{model: :any, input: 1, output: 1, context_window: window}]
+
+    test "is shortened before it is sent where the model's window is known" do
+      for {window, kinds} <- [
+            {100_000, []},
+            {4_000, [:cleared]},
+            {2_200, [:cleared, :cleared]},
+            {900, [:cleared, :cleared, :hidden]}
+          ] do
+        llm = Scripted.new(too_long(window))
+        opts = [llm: llm, tools: [Recall.tool()], prices: prices(window)]
+        assert {:ok, result} = Runtime.run(long(3), opts)
+        assert length(Scripted.requests(llm)) == 1
+        assert Context.failures(result.context) == []
+        steps = Context.shortenings(result.context)
+        assert Enum.map(steps, & &1.kind) == kinds
+        assert Enum.all?(steps, &(&1.cause == :window))
+        assert Context.receipt(result.context).counts.gone == 0
+      end
+    end
+
+    test "is as short with a view of the run's own" do
+      llm = Scripted.new(too_long(900))
+      opts = [llm: llm, view: :auto, prices: prices(900)]
+      assert {:ok, result} = Runtime.run(long(3), opts)
+      assert [_only] = Scripted.requests(llm)
+      assert %{kind: :hidden, range: 1..15} = List.last(Context.shortenings(result.context))
+    end
+
+    test "is summarised last, if a summariser is given" do
+      hidden =
+        Enum.reduce(1..3, Context.put_recall(long(3), true), fn _step, context ->
+          {shorter, %{}} = Context.shorten(context, :context_overflow)
+          shorter
+        end)
+
+      opts = [
+        llm: Scripted.new(too_long(Context.count_tokens(hidden, method: :estimate) - 1)),
+        tools: [Recall.tool()],
+        summarize: fn _messages -> {:ok, "They read a file."} end
+      ]
+
+      assert {:ok, result} = Runtime.run(long(3), opts)
+      kinds = result.context |> Context.shortenings() |> Enum.map(& &1.kind)
+      assert kinds == [:cleared, :cleared, :hidden, :summarized]
+    end
+
     test "ends the run without the tool, and when nothing is left to leave out" do
       assert {{:error, %{reason: {:llm_error, %{kind: :context_overflow}}}}, 1} =
                ask(long(3), 4_000, [])

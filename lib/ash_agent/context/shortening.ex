@@ -1,0 +1,120 @@
+defmodule AshAgent.Context.Shortening do
+  @moduledoc """
+  Making the view of a conversation shorter when a request is too long, by the smallest step that helps.
+
+      iex> alias AshAgent.Context
+      iex> read = fn number, context ->
+      ...>   context
+      ...>   |> Context.add_assistant_message(nil, [%{id: "call_\#{number}", name: :read}])
+      ...>   |> Context.add_tool_results([{"call_\#{number}", {:ok, String.duplicate("text ", 1_000)}}])
+      ...> end
+      iex> context = Enum.reduce(1..6, Context.new("Read all."), read) |> Context.put_recall(true)
+      iex> {shorter, step} = Context.shorten(context, :context_overflow)
+      iex> step
+      %{kind: :cleared, cause: :context_overflow, iteration: 7, range: 1..3}
+      iex> {shorter, next} = Context.shorten(shorter, :context_overflow)
+      iex> Context.shortenings(shorter) == [step, next]
+      true
+      iex> shorter |> Context.expand(next) |> Context.shortenings()
+      [%{kind: :cleared, cause: :context_overflow, iteration: 7, range: 1..3}]
+
+  The steps, of which the next one is taken that makes the view shorter:
+
+    1. all results but the last three are cleared, as `AshAgent.Context.Rent` does when it is due
+    2. all results but the last one are cleared
+    3. everything before the turn is hidden, with an index of its facts in its place; summaries stay
+    4. what stands in the turn between its question and the last results is hidden in the same way
+    5. with `:summarize`, a summary takes the place of what was hidden before the turn, if it is shorter still
+
+  A run that has the tool `recall` does this when the provider refuses a request as too long, or when the next one would be longer
+  than the model's window, see `AshAgent.Runtime`. In a loop of your own, give the conversation handles first
+  (`AshAgent.Context.put_recall/3`), or what is left out is gone for the model.
+
+  Each step stands in the view with its cause, is stored with it, and can be undone: `AshAgent.Context.expand/3` takes it.
+
+  Call these functions as those of `AshAgent.Context`, which checks their arguments.
+  """
+
+  alias AshAgent.Context.{Native, Options, Reply, Tokens, View}
+  alias AshAgent.Prices
+
+  @typedoc "Why the view was shortened: the provider refused a request, or the next one would not fit into the model's window."
+  @type cause :: :context_overflow | :window
+
+  @typedoc "What was left out: the `:iteration` whose request was too long, and the `:range` of iterations that look otherwise since then."
+  @type step :: %{
+          kind: :cleared | :hidden | :summarized,
+          cause: cause(),
+          iteration: pos_integer(),
+          range: Range.t()
+        }
+
+  @doc """
+  Takes the next step that makes the view shorter, and returns the context and the step.
+
+  Returns the same context and `nil` if nothing is left to leave out, or if the cause is `:window` and the request fits. Costs O(size of
+  the log), and the summariser.
+
+  ## Options
+
+  #{Options.docs(:shorten)}
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new(String.duplicate("Many words. ", 100)) |> Context.add_assistant_message("Yes.") |> Context.add_user_message("Go on")
+      iex> {_same, nil} = Context.shorten(context, :window, window: 1_000)
+      iex> {_shorter, step} = Context.shorten(context, :window, window: 100)
+      iex> step
+      %{kind: :hidden, cause: :window, iteration: 2, range: 1..1}
+  """
+  @doc since: "0.1.0"
+  @spec shorten(context, cause(), keyword()) :: {context, step() | nil}
+        when context: Reply.handle()
+  def shorten(%{ref: ref} = context, cause, given \\ []) do
+    opts = Options.validate!(given, :shorten)
+    prices = if opts[:prices] != [], do: Prices.terms(opts[:prices])
+    rent = %{keep: opts[:keep], share: 0, prices: prices, model: opts[:model]}
+    rent = Map.put(rent, :window, opts[:window])
+
+    case Native.context_shorten(ref, cause, rent, opts[:at]) do
+      {:ok, nil} -> {context, nil}
+      {:ok, :exhausted} -> summarize(context, cause, opts[:summarize], Keyword.take(given, [:at]))
+      {:ok, {next, step}} -> {Reply.put!({:ok, next}, context), step}
+      {:error, _reason} = error -> Reply.put!(error, context)
+    end
+  end
+
+  defp summarize(context, _cause, nil, _opts), do: {context, nil}
+
+  # Earlier summaries are read by the summariser as they stand, what is only hidden is read again.
+  defp summarize(%{ref: ref} = context, cause, fun, opts) do
+    at = Options.time!(opts)
+
+    with {:ok, {first, last}} <- Native.context_compactable(ref, nil, 0, 0, false),
+         revealed = ref |> Native.context_reveal(first, last, at) |> Reply.put!(context),
+         {:ok, shorter, %{strategy: :summarize, range: range}} when range != nil <-
+           View.compact(revealed, {:summarize, fun}, opts),
+         true <- count_tokens(shorter) < count_tokens(context) do
+      reply = Native.context_note_summarized(shorter.ref, {range.first, range.last}, cause, at)
+      next = Reply.put!(reply, context)
+      {next, List.last(shortenings(next))}
+    else
+      _nothing_shorter -> {context, nil}
+    end
+  end
+
+  defp count_tokens(context), do: Tokens.count_tokens(context, method: :estimate)
+
+  @doc """
+  Returns the steps by which the view was shortened, oldest first: the newest 50 of them that are not undone.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hi!") |> AshAgent.Context.shortenings()
+      []
+  """
+  @doc since: "0.1.0"
+  @spec shortenings(Reply.handle()) :: [step()]
+  def shortenings(%{ref: ref}), do: ref |> Native.context_shortenings() |> Reply.ok!()
+end

@@ -1,0 +1,257 @@
+//! What a summary claims, and whether it stands in what the summary is of. A fact that was changed stands between the words
+//! of the right one, or in its line, so those are compared as well.
+
+use std::collections::HashMap;
+use std::hash::Hasher as _;
+
+use crate::view::facts::{tokens, Hash, Token};
+use crate::view::verdict::NAMED;
+
+/// How many words before and after a fact are compared, the most first.
+const WINDOWS: [(usize, usize); 7] = [(3, 3), (2, 2), (1, 1), (3, 0), (0, 3), (2, 0), (0, 2)];
+
+/// Surroundings of a fact that are compared: its line and the windows, the most telling first.
+type Surroundings = [Option<u64>; WINDOWS.len() + 1];
+
+/// Signs that stand in lines of code and data.
+const CODE: &[u8] = b"\"'`=(<[{";
+
+/// A fact that a summary states.
+struct Claim<'a> {
+    text: &'a str,
+    key: u64,
+    /// Whether it may be the summary's own, such as the number of a list: it is wrong only where the conversation has
+    /// another one in the same surroundings.
+    may_be_own: bool,
+    surroundings: Surroundings,
+}
+
+/// All of them, and what of them stands in the texts that were compared. It is kept by what it is found by, not by claim:
+/// a fact that both say often would be compared as often as there are pairs.
+pub(super) struct Claims<'a> {
+    claims: Vec<Claim<'a>>,
+    /// Whether the fact stands there.
+    keys: HashMap<u64, bool>,
+    /// Whether what is around one stands there.
+    around: HashMap<u64, bool>,
+    /// Whether it does with the same fact in it.
+    whole: HashMap<(u64, u64), bool>,
+}
+
+impl<'a> Claims<'a> {
+    /// The claims of a summary.
+    ///
+    /// # Complexity
+    /// O(text)
+    pub fn new(text: &'a str) -> Self {
+        let mut all = Self {
+            claims: Vec::new(),
+            keys: HashMap::new(),
+            around: HashMap::new(),
+            whole: HashMap::new(),
+        };
+        let mut pieces: Vec<Token<'a>> = tokens(text).collect();
+        let lists = list_numbers(text, &pieces);
+        pieces.retain(|piece| lists.get(&piece.start) != Some(&ListNumber::Own));
+        // What follows in the next line of a summary may stand elsewhere in what it is of.
+        for line in pieces.chunk_by(|one, next| is_same_line(text, one, next)) {
+            each(text, line, |piece, surroundings| {
+                let key = piece.key();
+                all.keys.insert(key, false);
+                for around in surroundings.into_iter().flatten() {
+                    all.around.insert(around, false);
+                    all.whole.insert((around, key), false);
+                }
+                let is_quoted = lists.contains_key(&piece.start);
+                all.claims.push(Claim {
+                    text: piece.text,
+                    key,
+                    may_be_own: is_quoted || piece.kind().is_none(),
+                    surroundings,
+                });
+            });
+        }
+        all
+    }
+
+    /// Compares them with a text of what the summary stands for.
+    ///
+    /// # Complexity
+    /// O(text)
+    pub fn compare(&mut self, text: &str) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let pieces: Vec<Token<'_>> = tokens(text).collect();
+        for piece in &pieces {
+            if let Some(is_seen) = self.keys.get_mut(&piece.key()) {
+                *is_seen = true;
+            }
+        }
+        each(text, &pieces, |piece, surroundings| {
+            for around in surroundings.into_iter().flatten() {
+                if let Some(is_there) = self.around.get_mut(&around) {
+                    *is_there = true;
+                    if let Some(is_same) = self.whole.get_mut(&(around, piece.key())) {
+                        *is_same = true;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Those that are not there, each once.
+    pub fn wrong(self) -> Vec<Box<str>> {
+        let mut wrong: Vec<Box<str>> = Vec::new();
+        for claim in &self.claims {
+            let is_known = claim.may_be_own || self.keys.get(&claim.key) == Some(&true);
+            let is_right = is_known && self.stands_there(claim);
+            if !is_right && wrong.len() < NAMED && !wrong.iter().any(|one| **one == *claim.text) {
+                wrong.push(claim.text.into());
+            }
+        }
+        wrong
+    }
+
+    /// The most telling surroundings that stand there decide.
+    fn stands_there(&self, claim: &Claim<'_>) -> bool {
+        let mut surroundings = claim.surroundings.into_iter().flatten();
+        let decided = surroundings.find(|around| self.around.get(around) == Some(&true));
+        decided.is_none_or(|around| self.whole.get(&(around, claim.key)) == Some(&true))
+    }
+}
+
+/// Gives the facts of a text, its shortest codes among them, with what is around them.
+fn each<'a>(text: &str, pieces: &[Token<'a>], mut take: impl FnMut(&Token<'a>, Surroundings)) {
+    let words: Vec<u64> = pieces.iter().map(Token::word_key).collect();
+    let lines = lines_around(text, pieces);
+    for (position, (piece, line)) in pieces.iter().zip(lines).enumerate() {
+        let is_code =
+            || piece.text.is_ascii() && piece.text.bytes().any(|byte| byte.is_ascii_digit());
+        if piece.kind().is_none() && !is_code() {
+            continue;
+        }
+        let windows = WINDOWS.map(|reach| words_around(&words, position, reach));
+        let mut surroundings = Surroundings::default();
+        let all = std::iter::once(line).chain(windows);
+        surroundings
+            .iter_mut()
+            .zip(all)
+            .for_each(|(to, one)| *to = one);
+        take(piece, surroundings);
+    }
+}
+
+/// The words around a piece, as many as asked for on either side; `None` at the ends of a text.
+fn words_around(words: &[u64], position: usize, (before, after): (usize, usize)) -> Option<u64> {
+    let start = position.checked_sub(before)?;
+    let end = position.checked_add(1)?;
+    let mut hash = Hash::default();
+    hash.byte(before as u8);
+    hash.byte(after as u8);
+    let before = words.get(start..position)?;
+    let after = words.get(end..end + after)?;
+    for word in before.iter().chain(after) {
+        hash.write(&word.to_le_bytes());
+    }
+    Some(hash.finish())
+}
+
+/// The line of each piece without the piece, from the first piece of the line to its last.
+fn lines_around(text: &str, pieces: &[Token<'_>]) -> Vec<Option<u64>> {
+    let mut around = Vec::with_capacity(pieces.len());
+    for line in pieces.chunk_by(|one, next| is_same_line(text, one, next)) {
+        add_line(text.as_bytes(), line, &mut around);
+    }
+    around
+}
+
+fn is_same_line(text: &str, one: &Token<'_>, next: &Token<'_>) -> bool {
+    let between = text.as_bytes().get(one.end()..next.start);
+    memchr::memchr(b'\n', between.unwrap_or_default()).is_none()
+}
+
+/// Hashes grow from either end of a line, so that a line of thousands of numbers is read twice and not thousands of times.
+fn add_line(bytes: &[u8], line: &[Token<'_>], around: &mut Vec<Option<u64>>) {
+    let (Some(first), Some(last)) = (line.first(), line.last()) else {
+        return;
+    };
+    let has_letter = |piece: &Token<'_>| piece.text.bytes().any(|byte| !byte.is_ascii_digit());
+    let lettered = line.iter().filter(|piece| has_letter(piece)).count();
+    let whole = bytes.get(first.start..last.end()).unwrap_or_default();
+    // A line of prose with a single word beside its number, such as "Step 2", says the same of many things.
+    let is_code = || whole.iter().any(|byte| CODE.contains(byte));
+    let tells_much = line.len() > 2 || is_code() || line.iter().any(Token::is_name);
+    let mut hash = Hash::default();
+    let mut at = last.end();
+    let mut after: Vec<u64> = Vec::with_capacity(line.len());
+    for piece in line.iter().rev() {
+        let behind = bytes.get(piece.end()..at).unwrap_or_default();
+        behind.iter().rev().for_each(|byte| hash.byte(*byte));
+        after.push(hash.finish());
+        let own = piece.text.bytes().rev();
+        own.for_each(|byte| hash.byte(byte));
+        at = piece.start;
+    }
+    hash = Hash::default();
+    for (piece, after) in line.iter().zip(after.into_iter().rev()) {
+        hash.write(bytes.get(at..piece.start).unwrap_or_default());
+        let mut line = hash;
+        line.write(&after.to_le_bytes());
+        let others = lettered - usize::from(has_letter(piece));
+        around.push((tells_much && others > 0).then(|| line.finish()));
+        hash.write(piece.text.as_bytes());
+        at = piece.end();
+    }
+}
+
+/// A number before the words of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ListNumber {
+    /// It counts the lines of the summary: from 1, and another one follows.
+    Own,
+    /// It may be quoted.
+    Quoted,
+}
+
+/// The numbers of lists, by their places in the text.
+fn list_numbers(text: &str, pieces: &[Token<'_>]) -> HashMap<usize, ListNumber> {
+    let mut numbers = HashMap::new();
+    // The last number of each list that goes on, with its place, by how many bytes stand before it.
+    let mut open: HashMap<usize, (u16, usize)> = HashMap::new();
+    for piece in pieces {
+        let Some((indent, number)) = list_number(text, piece) else {
+            continue;
+        };
+        let before = open.get(&indent).copied();
+        let before = before.filter(|(before, _)| before + 1 == number);
+        let is_own = before.is_some();
+        if let Some((_, first)) = before {
+            numbers.insert(first, ListNumber::Own);
+        }
+        let fate = if is_own {
+            ListNumber::Own
+        } else {
+            ListNumber::Quoted
+        };
+        numbers.insert(piece.start, fate);
+        match is_own || number == 1 {
+            true => open.insert(indent, (number, piece.start)),
+            false => open.remove(&indent),
+        };
+    }
+    numbers
+}
+
+/// The number that a line begins with, and how many bytes stand before it.
+fn list_number(text: &str, piece: &Token<'_>) -> Option<(usize, u16)> {
+    let after = text.as_bytes().get(piece.end())?;
+    let number = piece.text.parse().ok().filter(|_| piece.text.len() <= 3)?;
+    let before = text.get(..piece.start)?;
+    // Only what may stand before such a number is looked at, not all of the line.
+    let is_sign =
+        |letter: char| letter.is_whitespace() && letter != '\n' || "#*>-".contains(letter);
+    let rest = before.trim_end_matches(is_sign);
+    let is_first = rest.is_empty() || rest.ends_with('\n');
+    (is_first && b".)".contains(after)).then_some((before.len() - rest.len(), number))
+}

@@ -1,0 +1,102 @@
+//! What was left out of a view because a request was too long, and why.
+
+use crate::view::cover::Covers;
+
+/// Those that a view keeps: the oldest go first.
+const MOST: usize = 50;
+
+/// Why a view was shortened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pressure {
+    /// The provider refused a request as too long.
+    Overflow,
+    /// The next request would have had more tokens than the model's window.
+    Window,
+}
+
+impl Pressure {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Overflow, Self::Window];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Overflow => "context_overflow",
+            Self::Window => "window",
+        }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShorteningKind {
+    /// Results were cleared.
+    Cleared,
+    /// Iterations were hidden.
+    Hidden,
+    /// A summary took the place of iterations.
+    Summarized,
+}
+
+impl ShorteningKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cleared, Self::Hidden, Self::Summarized];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cleared => "cleared",
+            Self::Hidden => "hidden",
+            Self::Summarized => "summarized",
+        }
+    }
+}
+
+/// A step by which a view became shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortening {
+    /// What was done.
+    pub kind: ShorteningKind,
+    /// Why.
+    pub cause: Pressure,
+    /// The iteration whose request was too long.
+    pub iteration: u64,
+    /// The first iteration that is shown otherwise since then.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+    /// The place before which results had been cleared already: an iteration, and calls of it.
+    pub before: Option<(u64, usize)>,
+}
+
+/// Adds a step.
+pub(crate) fn add(steps: &[Shortening], step: Shortening) -> Vec<Shortening> {
+    let from = (steps.len() + 1).saturating_sub(MOST);
+    let kept = steps.get(from..).unwrap_or_default();
+    kept.iter().copied().chain([step]).collect()
+}
+
+/// Takes back a clearing of what is cleared before a place, and those that came later. Returns the place before which results stay cleared; `None` in it is
+/// none.
+pub(crate) fn take_back(
+    steps: &mut Vec<Shortening>,
+    cleared: Option<(u64, usize)>,
+    step: &Shortening,
+) -> Option<(u64, usize)> {
+    let place = cleared.min(step.before);
+    steps.retain(|step| step.kind != ShorteningKind::Cleared || step.before < place);
+    place
+}
+
+/// Leaves out the steps of which nothing is left: of iterations that are shown again, or gone.
+pub(crate) fn retain(steps: &mut Vec<Shortening>, covers: &Covers, newest: u64) {
+    steps.retain_mut(|step| {
+        step.last = step.last.min(newest);
+        let covered = covers.range(..=step.last).next_back();
+        let is_covered = || covered.is_some_and(|(_, cover)| cover.last >= step.first);
+        let is_there = step.kind == ShorteningKind::Cleared || is_covered();
+        is_there && step.iteration <= newest && step.first <= step.last
+    });
+}
