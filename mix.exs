@@ -464,13 +464,16 @@ defmodule AshAgentContext.MixProject do
   defp source_url(url), do: "#{url}/blob/v#{@version}/%{path}#L%{line}"
 
   defp docs do
+    # Packages come without this file: this function is called for documentation alone.
     Code.require_file("doc_links.exs", __DIR__)
 
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
+      # ARCHITECTURE.md names it.
+      skip_code_autolink_to: ["AshAgent.Context.Native"],
       # Where the sources are is known when they are published.
-      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL")),
+      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       assets: %{"assets" => "assets"},
       source_ref: "v#{@version}",
       # The guides are a path: in the order in which they are read.
@@ -505,7 +508,7 @@ defmodule AshAgentContext.MixProject do
         "Functions of AshAgent.Context":
           ~r"^AshAgent\.Context\.(Account|Calls|Import|Libraries|Log|Pins|Recall|Receipt|Rent|Requests|Responses|Shortening|Storage|Tokens|View)$",
         Enhancers: ~r"^AshAgent\.Context\.Enhancer",
-        "Ecto and JSON": ~r"(EctoType|JSON)",
+        "Ecto and JSON": ~r"(EctoType|JSON|UnknownAtom|Reply)",
         Looking: ~r"^AshAgent\.(Trace|Prices)"
       ]
     ]

@@ -5,8 +5,9 @@
 # Without a folder it only times a search and a receipt. With one, which has conversations as pi writes them (`*.jsonl`) or
 # lists of chat messages as tau-bench does (`tau*.json`), it plays them call by call under some policies. Of each call it takes
 # the words of its arguments that stood in earlier results and nowhere else: the model needs them now. It then counts for how
-# many of them the view shows the word, is one `recall` away from it, or has lost it, and how many bytes of results and blocks
-# each request carries. Then it changes digits in lines of the recordings, and counts in how many summaries that is found.
+# many of them the view shows the word, is one `recall` away from it, masks it, or has lost it, how many bytes of results and blocks
+# each request carries, and what all requests cost beside those with all results. Then it changes digits in lines of the
+# recordings, and counts in how many summaries that is found, and how many true ones are doubted.
 
 Code.require_file("support/harness.exs", __DIR__)
 
@@ -109,7 +110,32 @@ defmodule Forgetting do
   def start_and_add(turns),
     do: Enum.reduce(turns, {Context.new("Go"), MapSet.new(), counts()}, &add(&1, &2))
 
-  defp counts, do: %{shown: 0, recalled: 0, gone: 0, bytes: 0, requests: 0}
+  defp counts,
+    do: %{shown: 0, recalled: 0, masked: 0, gone: 0, bytes: 0, requests: 0, cost: 0, sent: []}
+
+  # Reading a byte from the provider's cache costs 0.1, writing one 1.25 times as much as one that is neither: what begins as the
+  # last request is read, the rest is written.
+  @read 10
+  @written 125
+
+  defp charge(counts, context) do
+    sent =
+      for message <- Context.to_messages(context), do: {:erlang.phash2(message), size(message)}
+
+    {same, rest} = Enum.split(sent, count_same(sent, counts.sent))
+    cost = @read * sum(same) + @written * sum(rest)
+    %{counts | cost: counts.cost + cost, sent: sent}
+  end
+
+  defp count_same([same | rest], [same | others]), do: 1 + count_same(rest, others)
+  defp count_same(_rest, _others), do: 0
+
+  defp sum(sent), do: sent |> Enum.map(&elem(&1, 1)) |> Enum.sum()
+
+  defp size(text) when is_binary(text), do: byte_size(text)
+  defp size(list) when is_list(list), do: list |> Enum.map(&size/1) |> Enum.sum()
+  defp size(map) when is_map(map), do: map |> Map.values() |> size()
+  defp size(_other), do: 0
 
   defp step({:user, ""}, state, _policy), do: state
 
@@ -133,12 +159,14 @@ defmodule Forgetting do
       |> Context.expand(:all)
       |> Context.clear_tool_results(keep: 1_000_000)
       |> Context.put_max_result_bytes(nil)
+      |> Context.put_masks([])
       |> results()
       |> Enum.join("\n")
 
     needed = Enum.filter(needed, &String.contains?(log, &1))
     counts = Enum.reduce(needed, counts, &count(&1, &2, context, shown))
     counts = %{counts | bytes: counts.bytes + byte_size(shown), requests: counts.requests + 1}
+    counts = charge(counts, context)
 
     add({:calls, text, calls}, {context, said, counts})
   end
@@ -162,8 +190,15 @@ defmodule Forgetting do
     cond do
       String.contains?(shown, word) -> Map.update!(counts, :shown, &(&1 + 1))
       recalled?(context, word) -> Map.update!(counts, :recalled, &(&1 + 1))
+      masked?(context, word) -> Map.update!(counts, :masked, &(&1 + 1))
       true -> Map.update!(counts, :gone, &(&1 + 1))
     end
+  end
+
+  defp masked?(context, word) do
+    Enum.any?(Context.view(context).masks, fn {pattern, _text} ->
+      Regex.match?(Regex.compile!(pattern), word)
+    end)
   end
 
   # By search, or by a handle in the view.
@@ -253,6 +288,9 @@ policies = [
   {"the last 10", &Context.clear_tool_results(&1, keep: 10)},
   {"the last 3", &Context.clear_tool_results(&1, keep: 3)},
   {"the last 1", &Context.clear_tool_results(&1, keep: 1)},
+  {"the last 3, when that is due (rent)", &(&1 |> Context.clear_when_due(keep: 3) |> elem(0))},
+  {"the last 3, numbers are masked",
+   &(&1 |> Context.clear_tool_results(keep: 3) |> Context.put_masks([{"[0-9]{4,}", "[number]"}]))},
   {"2 KB of each", &Context.put_max_result_bytes(&1, 2_000)},
   {"the last 5 to 15 iterations", &by_tens.(&1, [])},
   {"the same, an index of 1 %", &by_tens.(&1, index: 0.01)},
@@ -351,21 +389,26 @@ for {name, conversations} <- recordings do
   IO.puts("\n#{name}, #{length(conversations)} conversation(s)\n")
 
   IO.puts(
-    "| shown | words needed | shown | one recall away | gone | KB of results and blocks a request |\n|---|---|---|---|---|---|"
+    "| results shown | words needed | shown | one recall away | masked | gone | KB of results and blocks a request | what requests cost |\n|---|---|---|---|---|---|---|---|"
   )
 
-  for {name, policy} <- policies do
-    counts =
-      conversations
-      |> Enum.map(&Forgetting.play(&1, policy))
-      |> Enum.reduce(fn one, sum -> Map.merge(one, sum, fn _key, a, b -> a + b end) end)
+  played =
+    for {policy, apply_policy} <- policies do
+      counts = Enum.map(conversations, &Map.delete(Forgetting.play(&1, apply_policy), :sent))
+      {policy, Enum.reduce(counts, &Map.merge(&1, &2, fn _key, a, b -> a + b end))}
+    end
 
-    needed = max(counts.shown + counts.recalled + counts.gone, 1)
+  [{_everything, %{cost: full}} | _rest] = played
+
+  for {policy, counts} <- played do
+    needed = max(counts.shown + counts.recalled + counts.masked + counts.gone, 1)
     percent = &"#{Float.round(100 * &1 / needed, 1)} %"
     bytes = Float.round(counts.bytes / max(counts.requests, 1) / 1_000, 1)
+    cost = Float.round(100 * counts.cost / full - 100, 1)
 
     IO.puts(
-      "| #{name} | #{needed} | #{percent.(counts.shown)} | #{percent.(counts.recalled)} | #{percent.(counts.gone)} | #{bytes} |"
+      "| #{policy} | #{needed} | #{percent.(counts.shown)} | #{percent.(counts.recalled)} | " <>
+        "#{percent.(counts.masked)} | #{percent.(counts.gone)} | #{bytes} | #{cost} % |"
     )
   end
 end

@@ -260,6 +260,7 @@ defmodule AshAgent.Bench.Schedulers do
     fork = context |> Context.interrupt() |> Context.add_user_message("another way")
     hidden = short |> Context.keep_last_iterations(1) |> Context.put_recall(true)
     noted = Context.put_request(short, %{"words" => long}, [])
+    {:ok, sent} = Context.put_sent(fork, :anthropic)
 
     [
       {"fit/2", fn -> Context.fit(short, div(total, 2)) end},
@@ -297,6 +298,8 @@ defmodule AshAgent.Bench.Schedulers do
       {"recall?/1", fn -> Context.recall?(hidden) end},
       {"verdict/2", fn -> Context.verdict(hidden, 1) end},
       {"put_request/3 of 1 MB", fn -> Context.put_request(short, %{"words" => long}, []) end},
+      {"put_sent/2", fn -> Context.put_sent(fork, :anthropic) end},
+      {"replay/1", fn -> Context.replay(sent) end},
       {"get_request/2", fn -> Context.get_request(noted, newest) end},
       {"add_failure/2", fn -> Context.add_failure(short, %{kind: :closed}) end},
       {"failures/1", fn -> Context.failures(short) end},

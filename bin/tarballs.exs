@@ -2,7 +2,7 @@
 
 defmodule Tarballs do
   # What only the repository needs. A file that is neither here nor in a package makes the check fail, so that none is forgotten.
-  @repository ~r{^(\.ci/|\.github/|\.gitignore|CONTRIBUTING\.md|bench/|bin/|clippy\.toml|demo/|deny\.toml|native/fuzz/|native/\w+/tests/|soak/|test/|packages/\w+/test/)}
+  @repository ~r{^(\.ci/|\.github/|\.gitignore|CONTRIBUTING\.md|bench/|bin/|clippy\.toml|demo/|deny\.toml|doc_links\.exs|native/fuzz/|native/\w+/tests/|soak/|test/|packages/\w+/test/)}
   # Of Hex, packed and unpacked.
   @most 8_000_000
   @most_unpacked 64_000_000

@@ -33,6 +33,7 @@ defmodule AshAgent do
   | keep conversations | `AshAgent.Store`, in `AshAgent.Store.SQLite` or `AshAgent.Store.Postgres` |
   | reach a model | `AshAgent.LLM`, with a client for each provider, such as `AshAgent.LLM.Anthropic` |
   | test without one | `AshAgent.LLM.Scripted` |
+  | test runs, and today's code with stored ones | `AshAgent.Test`, `AshAgent.LLM.Recorded`, `mix ash_agent.replay`, `mix ash_agent.eval` |
   | use the tools of MCP servers | `AshAgent.MCP` |
   | look at stored and running conversations, also in a release | `AshAgent.Trace.Stored`, `AshAgent.Trace.Plug`, `mix ash_agent.trace` |
   | send traces to a viewer | `AshAgent.Trace.Exporter` |

@@ -468,6 +468,11 @@ defmodule AshAgent.Context do
   def put_sent(%__MODULE__{} = context, provider, opts \\ []) when is_provider(provider),
     do: Asked.put_sent(context, provider, opts)
 
+  @doc "Makes the requests again that were sent, and compares them with what was noted, see `AshAgent.Context.Asked.replay/1`."
+  @doc since: "0.1.0", group: "Requests"
+  @spec replay(t()) :: [Asked.replayed()]
+  def replay(%__MODULE__{} = context), do: Asked.replay(context)
+
   @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/4`."
   @doc since: "0.1.0", group: "Write"
   @spec put_request(t(), map() | nil, [map()] | nil, keyword()) :: t()

@@ -108,7 +108,7 @@ defmodule AshAgent.Prices do
       {:no_price, nil}
   """
   @doc since: "0.1.0"
-  @spec read(Path.t(), keyword()) :: {:ok, t()} | {:error, Error.t() | File.Error.t()}
+  @spec read(Path.t(), keyword()) :: {:ok, t()} | {:error, Error.t() | Exception.t()}
   def read(file, opts \\ []) when is_binary(file) do
     opts = AshAgent.Options.validate!(opts, @read_options)
 

@@ -19,6 +19,7 @@ defmodule AshAgentResources.MixProject do
       start_permanent: Mix.env() == :prod,
       prune_code_paths: Mix.env() != :integration,
       deps: deps(),
+      aliases: aliases(),
       name: "AshAgent Resources",
       description: description(),
       package: package(),
@@ -57,7 +58,8 @@ defmodule AshAgentResources.MixProject do
           {:spark, "~> 2.2"},
           {:splode, "~> 0.2"},
           {:ash_postgres, "~> 2.0", optional: true},
-          {:ash_graphql, "~> 1.8", optional: true},
+          {:ash_phoenix, "~> 2.3", optional: true},
+          {:ash_graphql, "~> 1.10", optional: true},
           {:ash_json_api, "~> 1.5", optional: true},
           {:igniter, "~> 0.6", optional: true},
           {:ash_archival, "~> 2.0", only: :test},
@@ -69,6 +71,12 @@ defmodule AshAgentResources.MixProject do
       end
   end
 
+  # `mix spark.cheat_sheets` needs Igniter. Without it, bin/cheat-sheets writes the same pages.
+  @extensions ~w(AshAgent.Conversation AshAgent.Conversation.Iteration AshAgent.Domain AshAgent.Resource)
+
+  defp aliases,
+    do: ["spark.cheat_sheets": "spark.cheat_sheets --extensions #{Enum.join(@extensions, ",")}"]
+
   defp description do
     "Conversations and agents as Ash resources, Ash actions as an agent's tools, and Ash types for AshAgent.Context."
   end
@@ -78,7 +86,7 @@ defmodule AshAgentResources.MixProject do
       licenses: ["Apache-2.0"],
       links: links(),
       files:
-        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md guides/*.md)
+        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md guides/*.md documentation/dsls/*.md)
     ]
   end
 
@@ -98,16 +106,19 @@ defmodule AshAgentResources.MixProject do
     do: "#{url}/blob/v#{@version}/packages/ash_agent_resources/%{path}#L%{line}"
 
   defp docs do
+    # Packages come without this file: this function is called for documentation alone.
     Code.require_file("../../doc_links.exs", __DIR__)
 
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
       # Where the sources are is known when they are published.
-      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL")),
+      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
-      extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
-      groups_for_extras: [Guides: ~r"guides/"],
+      extras:
+        ["README.md" | guides()] ++
+          Path.wildcard("documentation/dsls/*.md") ++ ~w(CHANGELOG.md LICENSE),
+      groups_for_extras: [Guides: ~r"guides/", "Cheat sheets": ~r"documentation/dsls/"],
       groups_for_modules: [
         Conversations: ~r"^AshAgent\.Conversation",
         Agents: ~r"^AshAgent\.(Resource|Info|Sigils)",

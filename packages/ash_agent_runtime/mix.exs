@@ -113,13 +113,16 @@ defmodule AshAgentRuntime.MixProject do
   defp source_url(url), do: "#{url}/blob/v#{@version}/packages/ash_agent_runtime/%{path}#L%{line}"
 
   defp docs do
+    # Packages come without this file: this function is called for documentation alone.
     Code.require_file("../../doc_links.exs", __DIR__)
 
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
+      # The default client for MCP is named, and not for use by applications.
+      skip_code_autolink_to: ["AshAgent.MCP.Anubis"],
       # Where the sources are is known when they are published.
-      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL")),
+      source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
       extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
       groups_for_extras: [Guides: ~r"guides/"],

@@ -563,6 +563,52 @@ defmodule AshAgent.TracePageTest do
     Browser.close(browser)
   end
 
+  test "tells beside each view what it does not show, why, and where that is for the model",
+       context do
+    text = "Booking QX7R2M, see lib/a.ex. " <> String.duplicate("And more of the same. ", 100)
+    read = &%{id: &1, name: :read, arguments: %{}}
+
+    shown =
+      Enum.reduce(~w(a b c), Context.put_recall(Context.new("Go"), true), fn id, context ->
+        context
+        |> Context.add_assistant_message(nil, [read.(id)])
+        |> Context.add_tool_results([{id, {:ok, text <> id}}])
+      end)
+
+    {shorter, step} = Context.shorten(shown, :context_overflow)
+    assert %{kind: :cleared, range: 1..2} = step
+
+    [handle] = for %{handle: "1." <> _ = handle} <- Context.search(shorter, "QX7R2M"), do: handle
+
+    recalled =
+      shorter
+      |> Context.add_assistant_message(nil, [%{read.("d") | name: :recall}])
+      |> Context.add_tool_results([{"d", Context.recall(shorter, handle, lines: 1)}])
+      |> Context.pin({:fact, "QX7R2M"})
+
+    line = fn conversation ->
+      browser = open(Trace.to_html(conversation), context)
+      refute browser |> Browser.texts(".note") |> Enum.join() =~ "cleared since"
+      Browser.press(browser, "v")
+      Browser.settle(browser)
+      browser |> Browser.texts(".note") |> Enum.join("\n")
+    end
+
+    words = line.(recalled)
+
+    for part <- [
+          "1 to 2 cleared since iteration 4: the provider refused the request as too long",
+          "of the facts not shown where they were said, ",
+          " one recall away, 0 masked, 0 gone",
+          "pinned: QX7R2M",
+          "1 recall"
+        ],
+        do: assert(words =~ part)
+
+    hidden = shown |> Context.put_recall(false) |> Context.clear_tool_results(keep: 0)
+    assert line.(hidden) =~ ~r/0 one recall away, 0 masked, [1-9][0-9]* gone: .*QX7R2M/
+  end
+
   test "shows Markdown and JSON as text in blocks, and signs for what is not seen", context do
     tags = for letter <- 'ignore', into: "", do: <<0xE0000 + letter::utf8>>
 

@@ -41,11 +41,13 @@ defmodule AshAgent.Context.Asked do
   end
 
   @doc """
-  Notes the length and a digest of 61 bits of the next request, and returns `{:ok, context}`, or `{:error, error}` as
+  Notes the length and digests of 61 bits of the next request, and returns `{:ok, context}`, or `{:error, error}` as
   `AshAgent.Context.request/3` does.
 
-  They are of the system prompt and the messages as they are encoded under the options, without marks for the cache. So it is known later whether
-  a request that is made again from the log is the one that was sent: `AshAgent.Context.account/2` blames the provider for an unread cache only then.
+  One is of the system prompt and the messages as they are encoded under the options, without marks for the cache; then there is one for each message and
+  result that the request before had not, one of the view, and the version of the package. So it is known later whether
+  a request that is made again from the log is the one that was sent, see `replay/1`, and `AshAgent.Context.account/2` blames the provider for an unread
+  cache only then.
   `AshAgent.Runtime` does this for the package's clients. Takes the options of `AshAgent.Context.request/3`. If everything is encoded, it costs O(1)
   for each piece.
 
@@ -53,7 +55,7 @@ defmodule AshAgent.Context.Asked do
 
       iex> {:ok, context} = AshAgent.Context.new("Hi") |> AshAgent.Context.put_sent(:anthropic)
       iex> [%{"sent" => sent}] = AshAgent.Context.dump(context)["iterations"]
-      iex> sent =~ ~r/^[0-9]+-[0-9a-f]{16}$/
+      iex> sent =~ ~r/^[0-9]+-[0-9a-f]{16} [0-9.]+ -( [0-9a-f]{16})+$/
       true
   """
   @doc since: "0.1.0"
@@ -63,6 +65,58 @@ defmodule AshAgent.Context.Asked do
     options = Requests.checked_options(provider, opts)
     ref |> Native.context_note_sent(options) |> Reply.put(context)
   end
+
+  @typedoc """
+  A request that was made again, see `replay/1`.
+
+    * `iteration` - the number of its iteration
+    * `outcome` - `:same`; `:different`; `:follows`, if it differs as an earlier one does and in nothing else that is known; `:other_prompt`
+      or `:other_masks`, if its system prompt or its masks are not the conversation's any more, and so not known; or `:unnoted`, if it is not known what was sent
+    * `cause` - of a difference: `:log` if a message or result is not the one that was sent, `:view` if the view is not, and
+      `{:version, version}` if that version of the package made it
+    * `place` - the first message or result that differs: the number of its iteration, its position there, and the id of a result's call, or `nil`;
+      `nil` if it is nothing that the request had for the first time
+  """
+  @type replayed :: %{
+          required(:iteration) => pos_integer(),
+          required(:outcome) =>
+            :same | :different | :follows | :other_prompt | :other_masks | :unnoted,
+          optional(:cause) => :log | :view | {:version, String.t()},
+          optional(:place) => {pos_integer(), non_neg_integer(), String.t() | nil} | nil
+        }
+
+  @doc """
+  Makes each request again that an answer is kept of, and compares it byte by byte with what was sent, by the digests of `put_sent/3`.
+
+  Each is made from the log as it was then, with the view and the options that it had, by this version of the package. Nothing is sent. The options are
+  those that `put_request/3` noted under `"model"`, `"provider"` and `"request"`, which `AshAgent.Runtime` does for the package's clients. Costs O(n) for
+  encoding, and O(n) for each request in pieces that are encoded.
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, Response}
+      iex> {:ok, context} = Context.new("Hi") |> Context.put_sent(:ollama)
+      iex> {:ok, response} = Response.decode(:ollama, %{message: %{content: "Hello!"}, done: true})
+      iex> {:ok, context} = Context.add_response(context, response, requested_at: ~U[2026-01-01 10:00:00Z])
+      iex> Context.replay(context)
+      [%{iteration: 1, outcome: :same}]
+      iex> edited = context |> Context.to_snapshot() |> String.replace("Hi", "Ho") |> Context.from_snapshot!()
+      iex> Context.replay(edited)
+      [%{iteration: 1, outcome: :different, cause: :log, place: {1, 0, nil}}]
+  """
+  @doc since: "0.1.0"
+  @spec replay(Reply.handle()) :: [replayed()]
+  def replay(%{ref: ref}), do: ref |> Native.context_replay() |> Reply.ok!()
+
+  @doc false
+  # Like `fetch_asked/2`, but with the view of the request before.
+  def fetch_asked_before(%{ref: ref} = context, number),
+    do: ref |> Native.context_as_asked_before(number) |> put_asked(context)
+
+  @doc false
+  # The causes why two views of a conversation show something else, as in `AshAgent.Context.Account`, each with the first iteration.
+  def view_changes(%{ref: ref}, %{ref: other}),
+    do: ref |> Native.context_view_changes(other) |> Reply.ok!()
 
   @doc """
   Returns what the request of an iteration asked for, each `nil` where it was not noted, or where no request is known.
@@ -100,11 +154,11 @@ defmodule AshAgent.Context.Asked do
   """
   @doc since: "0.1.0"
   @spec fetch_asked(context, integer()) :: {:ok, context} | :error when context: Reply.handle()
-  def fetch_asked(%{ref: ref} = context, number) do
-    case Native.context_as_asked(ref, number) do
-      {:ok, nil} -> :error
-      {:ok, next} -> {:ok, Reply.put!({:ok, next}, context)}
-      {:error, _reason} = error -> Reply.put!(error, context)
-    end
-  end
+  def fetch_asked(%{ref: ref} = context, number),
+    do: ref |> Native.context_as_asked(number) |> put_asked(context)
+
+  defp put_asked({:ok, nil}, _context), do: :error
+
+  defp put_asked(reply, context),
+    do: {:ok, reply |> Reply.ok!() |> then(&Reply.put!({:ok, &1}, context))}
 end

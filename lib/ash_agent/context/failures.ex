@@ -4,7 +4,7 @@ defmodule AshAgent.Context.Failures do
 
   `AshAgent.Runtime` keeps each request that failed, each try after which it waited, and each stream that broke off, with the
   iteration that the answer would have been in. A failure has neither a key nor a part of the request; the server's words are cut to 500
-  characters, and the masks of `AshAgent.Context.mask/3` hold for them. They are stored with the conversation and forked with it, and models never see them.
+  characters, and the masks of `AshAgent.Context.put_masks/3` hold for them. They are stored with the conversation and forked with it, and models never see them.
 
   An iteration keeps 16 failures one by one. Later ones are counted: `:count` of the last one of their kind says for how many it stands.
 

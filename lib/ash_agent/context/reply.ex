@@ -1,5 +1,7 @@
 defmodule AshAgent.Context.Reply do
-  @moduledoc false
+  @moduledoc """
+  A context in the specs of the modules that document the functions of `AshAgent.Context`. It has no functions of its own.
+  """
 
   # Turns a NIF's answer into what a function returns or raises. A NIF that changes or makes a context answers
   # `{:ok, {ref, current_iteration}}`, which becomes the given context's new fields, or a map of them where no context was given.
@@ -19,19 +21,22 @@ defmodule AshAgent.Context.Reply do
 
   @blank %{ref: nil, current_iteration: nil}
 
-  @doc "The context with its new handle, or the error."
+  @doc false
+  # The context with its new handle, or the error.
   @spec put(reply(), context) :: {:ok, context} | {:error, Error.t()} when context: map()
   def put(reply, context \\ @blank)
   def put({:ok, _handle} = reply, context), do: {:ok, put!(reply, context)}
   def put({:error, reason}, _context), do: {:error, %Error{reason: reason}}
 
-  @doc "Like `put/2`, but a wrong time raises, as it is the caller's mistake."
+  @doc false
+  # Like `put/2`, but a wrong time raises, as it is the caller's mistake.
   @spec put_at(reply(), context) :: {:ok, context} | {:error, Error.t()} when context: map()
   def put_at(reply, context \\ @blank)
   def put_at({:error, :bad_time} = reply, context), do: put!(reply, context)
   def put_at(reply, context), do: put(reply, context)
 
-  @doc "Like `put/2`, but returns the context or raises the error."
+  @doc false
+  # Like `put/2`, but returns the context or raises the error.
   @spec put!(reply(), context) :: context when context: map()
   def put!(reply, context \\ @blank)
 
@@ -45,12 +50,14 @@ defmodule AshAgent.Context.Reply do
 
   def put!({:error, reason}, _context), do: Caller.raise!(%Error{reason: reason})
 
-  @doc "The term of a reply. Raises the error."
+  @doc false
+  # The term of a reply. Raises the error.
   @spec ok!({:ok, term()} | {:error, term()}) :: term()
   def ok!({:ok, term}), do: term
   def ok!({:error, reason}), do: Caller.raise!(%Error{reason: reason})
 
-  @doc "The reply with its reason as an error."
+  @doc false
+  # The reply with its reason as an error.
   @spec to_result({:ok, term()} | {:error, term()}) :: {:ok, term()} | {:error, Error.t()}
   def to_result({:ok, term}), do: {:ok, term}
   def to_result({:error, reason}), do: {:error, %Error{reason: reason}}

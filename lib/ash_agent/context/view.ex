@@ -447,7 +447,7 @@ defmodule AshAgent.Context.View do
     expand(context, 1..last, opts)
   end
 
-  def expand(%{ref: ref} = context, %{kind: kind, range: range}, opts) do
+  def expand(%{ref: ref} = context, %{kind: kind, range: %Range{} = range}, opts) do
     reply = Native.context_undo(ref, kind, {range.first, range.last}, Options.time!(opts))
     Reply.put!(reply, context)
   end
@@ -458,6 +458,12 @@ defmodule AshAgent.Context.View do
   def expand(%{ref: ref} = context, %Range{first: first, last: last}, opts)
       when first > 0 and last >= first,
       do: ref |> Native.context_expand(first, last, Options.time!(opts)) |> Reply.put!(context)
+
+  def expand(_context, _part, _opts) do
+    AshAgent.Caller.refuse!(
+      "expected :all, the number of an iteration, a range of them, or a step that shortenings/1 returns"
+    )
+  end
 
   @doc """
   Clears old tool results in the view, and returns the new context. The calls stay, and the log keeps the results.

@@ -9,6 +9,7 @@ pub mod cost;
 pub mod differing;
 pub(crate) mod facts;
 pub mod fit;
+pub(crate) mod looks;
 pub mod pins;
 pub mod prompt;
 pub mod recall;

@@ -67,6 +67,7 @@ pub use request::account::{AccountRow, Accounting, Outlook};
 pub use request::diagnosis::Diagnosis;
 pub use request::forecast::{ExpectedBreak, Forecast};
 pub use request::located::Located;
+pub use request::replay::{Deviation, DeviationCause, ReplayOutcome, ReplayRow, SentPlace};
 pub use request::segment::{KeptBytes, Segment};
 pub use response::add::AnswerTimes;
 pub use response::push::Delta;

@@ -22,6 +22,7 @@ mod pins;
 mod prices;
 mod recall;
 mod receipt;
+mod replay;
 mod request;
 mod resource;
 mod response;
@@ -37,6 +38,7 @@ mod atoms {
     rustler::atoms! {
         fits, misfits, cut, none, value,
         arguments, assistant, bad_time, calendar, completed_at, content, created_at, current_iteration, data, day,
+        same, unnoted, other_prompt, other_masks, follows, different, outcome, view, version, log, place,
         dirty, error, file, filename, first, hour, id, image,
         interrupted, invalid, is_error, iterations, last, media_type,
         message, messages, metadata, microsecond, minute, month, name, nil,

@@ -1,7 +1,7 @@
 if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.DataLayer) do
   defmodule AshAgent.Integration.TutorialTest do
-    # Does what the tutorial says, block by block, and talks to the application in a browser. Of its code, only the list of
-    # dependencies is another one: the application finds the libraries compiled.
+    # Does what the tutorial says, block by block, runs its test, and talks to the application in a browser. Of its code, only the
+    # list of dependencies is another one: the application finds the libraries compiled.
     use ExUnit.Case, async: false
 
     alias AshAgent.Context.JSON
@@ -12,29 +12,31 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
     @moduletag :chromium
     @moduletag :tmp_dir
     @moduletag timeout: 900_000
-    # `mix ash.codegen` of Ash needs it.
-    unless function_exported?(Code, :ensure_all_loaded, 1),
-      do: @moduletag(skip: "the tutorial needs Elixir 1.15 or newer")
+    # `mix ash.codegen` of Ash needs Elixir 1.15, as Igniter does.
+    unless function_exported?(Code, :ensure_all_loaded, 1) and Code.ensure_loaded?(Igniter) and
+             Code.ensure_loaded?(AshPhoenix.Form),
+           do: @moduletag(skip: "the tutorial needs Elixir 1.15, Igniter and AshPhoenix")
 
     @moduletag integrations: ["Ash", "AshPostgres", "LiveView", "PostgreSQL", "Chromium"]
 
     @guide "guides/ash_tutorial.md"
+    @built "../../_build/integration"
     @wait 120_000
     @conversation ~r/^\/[0-9a-f-]{36}$/
 
-    test "the tutorial's application shows a stream, asks for an approval and branches", %{
-      tmp_dir: folder
-    } do
-      AshAgent.Integration.Repo.query!("DROP DATABASE IF EXISTS my_app_tutorial")
+    test "the tutorial's application passes its test, shows a stream, asks, branches and goes on after a crash",
+         %{tmp_dir: folder} do
+      for env <- ~w(dev test),
+          do: AshAgent.Integration.Repo.query!("DROP DATABASE IF EXISTS my_app_#{env}")
+
       ollama = WireServer.start(&ollama/1)
       port = free_port()
 
       start =
         build(folder, [
           {"MIX_ENV", "dev"},
-          {"ERL_LIBS",
-           Enum.map_join(~w(libraries lib), ":", &Path.expand("../../_build/integration/#{&1}"))},
-          {"DATABASE_URL", database()},
+          {"ERL_LIBS", "#{Path.expand("#{@built}/libraries")}:#{packages(folder)}"},
+          {"POSTGRES_URL", database()},
           {"OLLAMA_URL", String.replace_suffix(ollama.url, "/v1", "")},
           {"PORT", to_string(port)}
         ])
@@ -53,11 +55,10 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       say(browser, "Please close ticket 7")
       await_text(browser, "#approval", "May I call ticket_close with %{\"id\" => 7}?")
 
-      # The question outlives the application.
-      true = Port.close(server)
-      assert Wait.until(fn -> not answers?(port) end, @wait)
-      start.()
-      assert Wait.until(fn -> answers?(port) end, @wait)
+      # The form tells that it waits, and the question outlives the application.
+      say(browser, "Well?")
+      await_text(browser, ".problem", "tool calls wait for decisions")
+      server = restart(server, start, port)
       Browser.go(browser, "http://localhost:#{port}#{first}")
       await_text(browser, "#approval", "May I call ticket_close")
       connected(browser)
@@ -68,6 +69,8 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       assert result =~ "closed"
       await_text(browser, "#answer", "Ticket 7 ")
       assert shown(browser) == ["user Please close ticket 7", "assistant"]
+      say(browser, "")
+      await_text(browser, ".problem", "expected either input or parts")
       send(model, :go)
       await(browser, fn -> List.last(shown(browser)) == "assistant Ticket 7 is closed." end)
 
@@ -82,7 +85,25 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       Browser.go(browser, "http://localhost:#{port}#{first}")
       await(browser, fn -> List.last(shown(browser)) == "assistant You said: Thanks" end)
       assert branch != first
+
+      # A turn that is cut short goes on by itself.
+      connected(browser)
+      say(browser, "Take your time")
+      assert_receive {:held, _model, "Take your time"}, @wait
+      restart(server, start, port)
+      assert_receive {:held, model, "Take your time"}, @wait
+      send(model, :go)
+      Browser.go(browser, "http://localhost:#{port}#{first}")
+      await(browser, fn -> List.last(shown(browser)) == "assistant Here I am." end)
       Browser.close(browser)
+    end
+
+    defp restart(server, start, port) do
+      true = Port.close(server)
+      assert Wait.until(fn -> not answers?(port) end, @wait)
+      server = start.()
+      assert Wait.until(fn -> answers?(port) end, @wait)
+      server
     end
 
     ## The guide
@@ -94,6 +115,8 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
 
       app = Path.join(folder, "my_app")
       for [language, text] <- blocks, do: follow(language, text, folder, app, env)
+      run("mix ash.codegen --check", app, env)
+      run("mix compile --force --warnings-as-errors", app, env)
       [[command]] = Regex.scan(~r/^mix run --no-halt .*$/m, File.read!(@guide))
       fn -> serve(command, app, env) end
     end
@@ -108,20 +131,27 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       end
     end
 
-    defp follow("elixir", "# mix.exs\n" <> deps, _folder, app, _env) do
-      path = Path.join(app, "mix.exs")
+    # Each dependency is an empty package here, and what it compiles to is there already.
+    defp follow("elixir", "# mix.exs\n" <> text, folder, app, _env) do
+      [project, deps] = String.split(text, "  defp deps do\n")
 
       names =
-        for [name] <- Regex.scan(~r/\{:(\w+),/, deps, capture: :all_but_first), do: ", :#{name}"
+        for [name] <- Regex.scan(~r/\{:(\w+),/, deps, capture: :all_but_first),
+            name != "igniter",
+            do: name
 
-      assert [_ | _] = names
+      assert "ash_agent_resources" in names
+      for name <- names, do: stand_in(name, folder, app)
 
-      path
-      |> File.read!()
-      |> String.replace("extra_applications: [:logger", "extra_applications: [:logger#{names}")
-      |> String.replace("deps: deps()", "prune_code_paths: false")
-      |> String.replace(~r/\n  # Run "mix help deps".*?\n  end\n/s, "")
-      |> then(&File.write!(path, &1))
+      deps =
+        for name <- names,
+            do: "{:#{name}, path: \"../packages/#{name}\", compile: false}"
+
+      options = "prune_code_paths: false, deps: [#{Enum.join(deps, ", ")}]"
+
+      (project <> "end\n")
+      |> String.replace("deps: deps()", options)
+      |> then(&File.write!(Path.join(app, "mix.exs"), &1))
     end
 
     defp follow("elixir", "# " <> text, _folder, app, _env) do
@@ -132,7 +162,56 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       File.write!(path, "# " <> text)
     end
 
+    # The packages without the modules of their tests, which have the names of the tutorial's.
+    defp packages(folder) do
+      lib = Path.join(folder, "lib")
+
+      for name <- ~w(ash_agent_context ash_agent_runtime ash_agent_resources) do
+        ebin = Path.join([lib, name, "ebin"])
+        File.mkdir_p!(ebin)
+
+        for path <- Path.wildcard("#{@built}/lib/#{name}/ebin/*"),
+            not String.contains?(Path.basename(path), "MyApp."),
+            do: File.ln_s!(Path.expand(path), Path.join(ebin, Path.basename(path)))
+
+        priv = Path.expand("#{@built}/lib/#{name}/priv")
+        if File.dir?(priv), do: File.ln_s!(priv, Path.join([lib, name, "priv"]))
+      end
+
+      lib
+    end
+
+    defp stand_in(name, folder, app) do
+      package = Path.join([folder, "packages", name])
+      File.mkdir_p!(package)
+      # `mix ash.codegen` asks those for extensions that depend on Ash.
+      deps = if name =~ ~r/^ash_/, do: ~s([{:ash, path: "../ash", compile: false}]), else: "[]"
+
+      File.write!(Path.join(package, "mix.exs"), """
+      defmodule #{Macro.camelize(name)}.StandIn.MixProject do
+        use Mix.Project
+        def project, do: [app: :#{name}, version: "99.0.0", deps: #{deps}]
+      end
+      """)
+
+      formatter = if name == "ash_agent_resources", do: File.read!(".formatter.exs"), else: "[]"
+      File.write!(Path.join(package, ".formatter.exs"), formatter)
+
+      built =
+        Enum.find(
+          [Path.expand("#{@built}/libraries/#{name}"), Path.join([folder, "lib", name])],
+          &File.dir?/1
+        )
+
+      for env <- ~w(dev test), place = Path.join([app, "_build", env, "lib"]) do
+        File.mkdir_p!(place)
+        :ok = File.ln_s(built, Path.join(place, name))
+      end
+    end
+
     defp run(line, folder, env) do
+      env = if line == "mix test", do: [{"MIX_ENV", "test"} | tl(env)], else: env
+
       {said, status} =
         System.cmd("sh", ["-c", line], cd: folder, env: env, stderr_to_stdout: true)
 
@@ -142,7 +221,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
     # It ends with the test.
     defp serve(line, app, env) do
       env = for {name, value} <- env, do: {String.to_charlist(name), String.to_charlist(value)}
-      command = "#{line} </dev/null >server.log 2>&1 & cat >/dev/null; kill $!"
+      command = "#{line} </dev/null >server.log 2>&1 & cat >/dev/null; kill -9 $!"
       args = [args: ["-c", command], cd: app, env: env]
       Port.open({:spawn_executable, "/bin/sh"}, [:binary | args])
     end
@@ -150,7 +229,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
     defp database do
       password = URI.encode_www_form(System.fetch_env!("ASH_AGENT_CONTEXT_PGPASSWORD"))
 
-      "ecto://postgres:#{password}@127.0.0.1:#{System.fetch_env!("ASH_AGENT_CONTEXT_PGPORT")}/my_app_tutorial"
+      "ecto://postgres:#{password}@127.0.0.1:#{System.fetch_env!("ASH_AGENT_CONTEXT_PGPORT")}"
     end
 
     defp free_port do
@@ -171,8 +250,9 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
 
     defp say(browser, text) do
       connected(browser)
-      Browser.eval(browser, "document.querySelector('#say input').focus()")
-      Browser.eval(browser, "document.querySelector('#say input').value = ''")
+      input = "document.querySelector('#say input[name=\"say[input]\"]')"
+      Browser.eval(browser, "#{input}.focus()")
+      Browser.eval(browser, "#{input}.value = ''")
       Browser.type(browser, text)
 
       Browser.eval(browser, "document.querySelector('#say').requestSubmit()")
@@ -218,6 +298,10 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
           piece(connection, %{"content" => "Ticket 7 "})
           WireServer.tell(connection, {:held, self(), result})
           receive do: (:go -> piece(connection, %{"content" => "is closed."}))
+
+        %{"content" => "Take your time"} ->
+          WireServer.tell(connection, {:held, self(), "Take your time"})
+          receive do: (:go -> piece(connection, %{"content" => "Here I am."}))
 
         %{"content" => text} ->
           piece(connection, %{"content" => "You said: "})

@@ -1,6 +1,6 @@
 if Code.ensure_loaded?(Igniter.Test) do
   defmodule AshAgent.Integration.InstallerTest do
-    # The files that the installer writes and edits in an application.
+    # The files that the installer writes and edits in an application. Igniter also looks at compiled modules, and there is no Shop.
     use ExUnit.Case, async: true
 
     @moduletag :ash
@@ -9,8 +9,8 @@ if Code.ensure_loaded?(Igniter.Test) do
     import Igniter.Test
 
     @repo """
-    defmodule MyApp.Repo do
-      use AshPostgres.Repo, otp_app: :my_app
+    defmodule Shop.Repo do
+      use AshPostgres.Repo, otp_app: :shop
 
       def installed_extensions do
         ["citext"]
@@ -19,32 +19,32 @@ if Code.ensure_loaded?(Igniter.Test) do
     """
 
     @application """
-    defmodule MyApp.Application do
+    defmodule Shop.Application do
       use Application
 
       def start(_type, _args) do
-        children = [MyApp.Repo]
+        children = [Shop.Repo]
         Supervisor.start_link(children, strategy: :one_for_one)
       end
     end
     """
 
     @mix """
-    defmodule MyApp.MixProject do
+    defmodule Shop.MixProject do
       use Mix.Project
 
-      def project, do: [app: :my_app, version: "0.1.0", deps: []]
-      def application, do: [mod: {MyApp.Application, []}]
+      def project, do: [app: :shop, version: "0.1.0", deps: []]
+      def application, do: [mod: {Shop.Application, []}]
     end
     """
 
     defp project do
       test_project(
-        app_name: :my_app,
+        app_name: :shop,
         files: %{
           "mix.exs" => @mix,
-          "lib/my_app/repo.ex" => @repo,
-          "lib/my_app/application.ex" => @application
+          "lib/shop/repo.ex" => @repo,
+          "lib/shop/application.ex" => @application
         }
       )
     end
@@ -58,22 +58,22 @@ if Code.ensure_loaded?(Igniter.Test) do
     test "it writes the resources, and edits the domain, the configuration, the repository and the formatter" do
       igniter = install(project())
 
-      assert text(igniter, "lib/my_app/chat/conversation.ex") =~
+      assert text(igniter, "lib/shop/chat/conversation.ex") =~
                "extensions: [AshAgent.Conversation]"
 
-      assert text(igniter, "lib/my_app/chat/iteration.ex") =~
-               ~r/conversation.?MyApp.Chat.Conversation/
+      assert text(igniter, "lib/shop/chat/iteration.ex") =~
+               ~r/conversation.?Shop.Chat.Conversation/
 
-      domain = text(igniter, "lib/my_app/chat.ex")
-      assert domain =~ ~r/resource\(?.?MyApp.Chat.Conversation/
-      assert domain =~ ~r/resource\(?.?MyApp.Chat.Iteration/
-      assert text(igniter, "config/config.exs") =~ "ash_domains: [MyApp.Chat]"
+      domain = text(igniter, "lib/shop/chat.ex")
+      assert domain =~ ~r/resource\(?.?Shop.Chat.Conversation/
+      assert domain =~ ~r/resource\(?.?Shop.Chat.Iteration/
+      assert text(igniter, "config/config.exs") =~ "ash_domains: [Shop.Chat]"
       assert text(igniter, "config/test.exs") =~ "missed_notifications: :ignore"
       assert text(igniter, ".formatter.exs") =~ ":ash_agent_resources"
-      assert text(igniter, "lib/my_app/repo.ex") =~ ~s(["citext", "ash-functions"])
+      assert text(igniter, "lib/shop/repo.ex") =~ ~s(["citext", "ash-functions"])
 
-      assert text(igniter, "lib/my_app/application.ex") =~
-               ~r/MyApp.Repo,\s+\{AshAgent.Conversation.Sweeper/
+      assert text(igniter, "lib/shop/application.ex") =~
+               ~r/Shop.Repo,\s+\{AshAgent.Conversation.Sweeper/
     end
 
     test "a second time, it changes nothing" do
@@ -81,9 +81,9 @@ if Code.ensure_loaded?(Igniter.Test) do
     end
 
     test "it takes names, and refuses what is none" do
-      igniter = install(project(), ["--conversation", "MyApp.Talk.Thread", "--table", "threads"])
-      assert text(igniter, "lib/my_app/talk/thread.ex") =~ ~r/table.?"threads"/
-      assert text(igniter, "lib/my_app/talk.ex") =~ "MyApp.Talk.Thread"
+      igniter = install(project(), ["--conversation", "Shop.Talk.Thread", "--table", "threads"])
+      assert text(igniter, "lib/shop/talk/thread.ex") =~ ~r/table.?"threads"/
+      assert text(igniter, "lib/shop/talk.ex") =~ "Shop.Talk.Thread"
       assert_raise Mix.Error, fn -> install(project(), ["--table", "a b"]) end
     end
   end

@@ -3,7 +3,7 @@ defmodule AshAgent.Context.AskedTest do
 
   import AshAgent.TestSupport.OtlpReader
 
-  alias AshAgent.{Context, Trace}
+  alias AshAgent.{Context, Response, Trace}
   alias AshAgent.Context.Error
 
   doctest AshAgent.Context.Asked
@@ -138,7 +138,8 @@ defmodule AshAgent.Context.AskedTest do
     for {number, asked} <- [{1, first}, {2, second}] do
       %{sent: digest} = Context.get_request(context, number)
       assert {:ok, again} = Context.put_sent(asked, :anthropic)
-      assert [%{"sent" => ^digest} | _] = Enum.reverse(Context.dump(again)["iterations"])
+      assert [%{"sent" => sent} | _] = Enum.reverse(Context.dump(again)["iterations"])
+      assert sent |> String.split(" ") |> hd() == digest
     end
 
     assert Context.fetch_asked(context, 3) == :error
@@ -172,5 +173,80 @@ defmodule AshAgent.Context.AskedTest do
     context = Context.new("Hi") |> Context.put_request(nested, nil) |> answer("1")
     [_turn, chat] = context |> Trace.to_otlp() |> spans()
     assert %{"gen_ai.request.top_p" => 0.5, "gen_ai.request.max_tokens" => 5} = chat.attributes
+  end
+
+  describe "replay/1" do
+    defp ask(context, opts \\ []) do
+      {:ok, context} = Context.put_sent(context, :anthropic, opts)
+      answer = %{type: "message", content: [%{type: "text", text: "Yes, sk-1"}]}
+      {:ok, response} = Response.decode(:anthropic, answer)
+      {:ok, context} = Context.add_response(context, response, requested_at: DateTime.utc_now())
+      Context.add_user_message(context, "And sk-2?")
+    end
+
+    defp outcomes(context) do
+      loaded = context |> Context.to_snapshot() |> Context.from_snapshot!()
+      for row <- Context.replay(loaded), do: row.outcome
+    end
+
+    test "a prompt or masks that are not kept make no difference, but nothing is known of the request" do
+      context = Context.new("Hi, sk-0", system_prompt: "A") |> ask()
+
+      assert context |> Context.put_system_prompt("B") |> ask() |> outcomes() == [
+               :other_prompt,
+               :same
+             ]
+
+      masked = context |> Context.put_masks([{"sk-[0-9]", "[key]"}]) |> ask()
+      assert outcomes(masked) == [:same, :same]
+
+      for other <- [[], [{"sk-[0-9]", "[other]"}]],
+          do:
+            assert(
+              masked |> Context.put_masks(other) |> ask() |> outcomes() == [
+                :same,
+                :other_masks,
+                :same
+              ]
+            )
+
+      assert Context.replay(Context.new("Hi")) == []
+    end
+
+    test "marks for the cache and hidden iterations are as they were, and requests of before are not known" do
+      context =
+        Context.new("Hi")
+        |> ask(cache: :auto)
+        |> ask()
+        |> Context.keep_last_iterations(1)
+        |> ask(cache: :auto)
+
+      assert outcomes(context) == [:same, :same, :same]
+
+      {:ok, response} = Response.decode(:ollama, %{message: %{content: "Hello!"}, done: true})
+      assert {:ok, context} = Context.new("Hi") |> Context.add_response(response)
+      assert outcomes(context) == [:unnoted]
+    end
+
+    test "the first of many results that differs is named, of very many only their message" do
+      for {count, place} <- [{20, {1, 2, "call_7"}}, {40, {1, 2, nil}}] do
+        calls = for n <- 1..count, do: %{id: "call_#{n}", name: "look", arguments: %{}}
+        {:ok, context} = Context.new("Hi") |> Context.put_sent(:anthropic)
+        {:ok, response} = Response.from_message(%{tool_calls: calls})
+        {:ok, context} = Context.add_response(context, response, requested_at: DateTime.utc_now())
+        results = for %{id: id} <- calls, do: {id, {:ok, "of " <> id}}
+
+        context =
+          context
+          |> Context.put_request(%{"provider" => "anthropic"}, [])
+          |> Context.add_tool_results(results)
+          |> ask()
+
+        edited = context |> Context.to_snapshot() |> String.replace(~s("of call_7"), ~s("off"))
+
+        assert [_first, %{outcome: :different, cause: :log, place: ^place}] =
+                 edited |> Context.from_snapshot!() |> Context.replay()
+      end
+    end
   end
 end

@@ -62,6 +62,7 @@ defmodule AshAgent.Context.HandleTest do
     get_request: [1],
     put_request: [%{}, nil],
     put_sent: [:anthropic],
+    replay: [],
     get_all_messages: [],
     get_cumulative_tokens: [],
     get_iteration: [1],

@@ -134,6 +134,8 @@ defmodule AshAgent.Context.Enhancer.Budget do
 
     opts = Keyword.put(opts, :model, opts[:model] || needs[:model])
     rent = Keyword.take(opts, [:keep, :share, :prices, :model, :window])
+    # A request that is made again has its own time.
+    rent = if needs[:at], do: [at: needs[:at]] ++ rent, else: rent
     {context, _why} = Context.clear_when_due(context, rent)
     context
   end

@@ -131,6 +131,13 @@ impl Asked {
         sent.0.get(&number).map(|digest| &**digest)
     }
 
+    /// The last iteration before one for which it is noted what was sent.
+    pub fn sent_before(&self, number: u64) -> Option<u64> {
+        let [_fields, _tools, _system, sent, _masks] = &self.notes;
+        let (before, _) = sent.0.range(..number).next_back()?;
+        Some(*before)
+    }
+
     /// Notes the fields of an iteration's request.
     pub fn note_fields(&mut self, number: u64, fields: Map) {
         self.note_request(number, [Some(Value::Map(fields)), None, None, None, None]);

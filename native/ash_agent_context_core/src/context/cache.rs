@@ -1,6 +1,8 @@
 //! What is known of a provider's cache before the next request: how long it keeps a request, whether that time is over, and
 //! whether the request begins otherwise than the one before it.
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 
 use crate::context::asked::{digest, digest_masks};
@@ -151,10 +153,23 @@ impl Context {
     /// O(log n)
     #[must_use]
     pub fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
+        let (_, view) = self.asked.of(iteration.number)?;
+        self.as_asked_under(iteration, view)
+    }
+
+    /// The same under the view of the request before it, if there was one.
+    #[must_use]
+    pub fn as_asked_under_last(&self, iteration: &Iteration) -> Option<Self> {
+        let (_, view) = self.asked.of(iteration.number)?;
+        let last = self.asked.of(iteration.number.checked_sub(1)?);
+        self.as_asked_under(iteration, last.map_or(view, |(_, view)| view))
+    }
+
+    /// The conversation before the last answer of an iteration, under a view.
+    fn as_asked_under(&self, iteration: &Iteration, view: Option<&Arc<View>>) -> Option<Self> {
         let before = iteration.entries().rposition(Entry::is_model)?;
         let reply = iteration.entry(before)?.message.reply.as_deref();
         reply.filter(|reply| reply.requested_at.is_some())?;
-        let (_, view) = self.asked.of(iteration.number)?;
         let mut log = self
             .log
             .rewind(i64::try_from(iteration.number).ok()?)

@@ -112,6 +112,12 @@ pub(crate) struct Request<'a> {
 }
 
 impl Context {
+    /// What another view of the same conversation shows otherwise.
+    #[must_use]
+    pub fn view_changes(&self, other: &Self) -> Vec<Change> {
+        changed_view(self.view(), other.view())
+    }
+
     /// What is noted of the request of an iteration, with what its answer says.
     pub(crate) fn noted_request<'a>(
         &'a self,

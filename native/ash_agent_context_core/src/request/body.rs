@@ -354,7 +354,7 @@ impl<'a, 'o> Body<'a, 'o> {
     }
 
     /// Counts what is not encoded yet; a number or a key takes a few bytes, too.
-    fn spend(&mut self, size: Size) -> Result<(), Error> {
+    pub(super) fn spend(&mut self, size: Size) -> Result<(), Error> {
         let left = self.left.checked_sub(self.cost(size));
         self.left = left.ok_or(Error::TooMuchWork)?;
         Ok(())
@@ -369,7 +369,7 @@ impl<'a, 'o> Body<'a, 'o> {
     }
 
     /// Counts a message or a piece.
-    fn step(&mut self) -> Result<(), Error> {
+    pub(super) fn step(&mut self) -> Result<(), Error> {
         self.steps = self.steps.checked_sub(1).ok_or(Error::TooMuchWork)?;
         Ok(())
     }

@@ -421,6 +421,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             json.field("masks", &masks.count());
         }
         self.trace.write_pins(json, view);
+        self.trace.write_shortenings(json, view);
         json.list("blocks", |json| {
             for (name, _) in view.blocks() {
                 json.separate();

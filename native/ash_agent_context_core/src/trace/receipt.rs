@@ -1,5 +1,5 @@
-//! Tells beside each view of a page what it does not show, in the data of the page: its receipt, what is pinned, and what
-//! the checks of its summaries said.
+//! Tells beside each view of a page what it does not show, in the data of the page: its receipt, what is pinned, what
+//! the checks of its summaries said, and what was left out because a request was too long.
 
 use crate::context::receipt::{FactState, Receipt};
 use crate::trace::told::Trace;
@@ -48,6 +48,24 @@ impl Trace<'_> {
             for name in &names {
                 json.separate();
                 json.text(&self.mask_words(name));
+            }
+        });
+    }
+
+    /// What was left out because a request was too long, since when and why.
+    pub(super) fn write_shortenings(&self, json: &mut JsonObject<'_>, view: &View) {
+        if view.shortenings.is_empty() {
+            return;
+        }
+        json.list("shortened", |json| {
+            for step in view.shortenings.iter() {
+                json.object(|json| {
+                    json.text("kind", step.kind.name());
+                    json.text("cause", step.cause.name());
+                    json.field("at", &step.iteration)
+                        .field("first", &step.first)
+                        .field("last", &step.last);
+                });
             }
         });
     }

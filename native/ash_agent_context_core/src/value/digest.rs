@@ -65,7 +65,12 @@ impl Digest {
 
     /// It as text, with the length.
     pub fn to_text(self) -> String {
-        format!("{}-{:016x}", self.len, self.hash)
+        format!("{}-{}", self.len, self.to_short_text())
+    }
+
+    /// It as text, without the length.
+    pub fn to_short_text(self) -> String {
+        format!("{:016x}", self.hash)
     }
 }
 

@@ -237,13 +237,13 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     std::iter::from_fn(move || loop {
         let start = begin_word(bytes, next)?;
         let mut end = start;
-        let mut script = None;
+        let is_dense = bytes.get(start).is_some_and(|byte| is_dense(*byte));
         let mut is_address = false;
         // The digits since the last comma; nothing once anything else stood there. To look back at each comma would take
         // quadratic time for a text of thousands.
         let mut group = Some(0);
         while let Some(byte) = bytes.get(end) {
-            if is_sign(*byte) || is_other_script(&mut script, *byte) {
+            if byte.is_ascii() && is_dense || is_other_script(*byte, is_dense) {
                 break;
             }
             if !is_word(*byte) {
@@ -321,16 +321,15 @@ fn is_inner(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
 
-/// Whether a letter begins that no space divides from the one before it, though a word ends there: "订单12345已确认". Scripts
-/// that write so begin with these bytes in UTF-8; those from 0xc3 to 0xdf and 0xe1 have letters of words in ASCII.
-fn is_other_script(script: &mut Option<bool>, byte: u8) -> bool {
-    if is_inner(byte) {
-        return false;
-    }
-    let is_dense = byte == 0xe0 || byte >= 0xe3;
-    script
-        .replace(is_dense)
-        .is_some_and(|before| before != is_dense)
+/// Whether a letter begins that no space divides from those before it, though a word ends there: "订单12345已确认".
+fn is_other_script(byte: u8, is_within_dense: bool) -> bool {
+    !byte.is_ascii() && !is_inner(byte) && (is_sign(byte) || is_dense(byte) != is_within_dense)
+}
+
+/// Whether a letter of a script without spaces begins. Those have these bytes in UTF-8; after 0xc3 to 0xdf and 0xe1 come letters
+/// that words in ASCII have as well.
+fn is_dense(byte: u8) -> bool {
+    byte == 0xe0 || byte >= 0xe3
 }
 
 /// Whether three digits follow a comma, which then stands in a number and not between two.

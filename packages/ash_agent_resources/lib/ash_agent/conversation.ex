@@ -220,7 +220,8 @@ defmodule AshAgent.Conversation do
   ## Calculations
 
   `status` (`:idle`, `:running`, `:paused`), `revision`, `last_activity_at` and `message_count` are read by the database with AshPostgres,
-  and a list can be filtered and sorted by them. `message_count` looks at all iterations; the others cost as much as a join. As all that the
+  and a list can be filtered and sorted by them. `message_count` counts the system prompt, which the transcript does not show, and
+  looks at all iterations; the others cost as much as a join. As all that the
   database calculates, they can be loaded for a record that is at hand.
 
   `context`, `transcript`, `last_message`, `current_iteration`, `pending_tool_calls` and `total_tokens`, and with other stores all of them,
@@ -246,7 +247,7 @@ defmodule AshAgent.Conversation do
   `context: %{ash_agent: %{options: [llm: llm]}}` of an action replaces options of the run it starts, for tests for instance. It
   cannot be given in an action's input.
 
-  #{Spark.Options.docs(@conversation.schema)}
+  The options of the section are listed in its [cheat sheet](dsl-ashagent-conversation.html).
   """
 
   use Spark.Dsl.Extension,

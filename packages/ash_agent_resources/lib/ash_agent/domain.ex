@@ -86,11 +86,7 @@ defmodule AshAgent.Domain do
 
   Domains with the section `tools` of [ash_ai](https://hexdocs.pm/ash_ai) are read as well, see `AshAgent.Tools.list/1`.
 
-  ## The section `tools`
-
-  ### `tool`
-
-  #{Spark.Options.docs(@tool.schema)}
+  The options of a tool are listed in the [cheat sheet](dsl-ashagent-domain.html).
   """
 
   use Spark.Dsl.Extension, sections: [@tools], verifiers: [AshAgent.Domain.Verifier]

@@ -285,17 +285,7 @@ defmodule AshAgent.Resource do
   `context: %{ash_agent: %{options: [llm: llm]}}` of an action replaces options of the run, for tests for instance. It cannot be given in
   an action's input.
 
-  ## The section `agent`
-
-  #{Spark.Options.docs(@agent.schema)}
-
-  ## The section `tools`
-
-  #{Spark.Options.docs(@tools.schema)}
-
-  ### `tool`
-
-  #{Spark.Options.docs(@tool.schema)}
+  The options of the sections are listed in their [cheat sheet](dsl-ashagent-resource.html).
   """
 
   use Spark.Dsl.Extension,

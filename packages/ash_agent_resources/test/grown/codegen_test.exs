@@ -44,6 +44,17 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert_raise Mix.Error, fn -> codegen(folder, ["--check"]) end
     end
 
+    test "a migration of --dev gives way to the one with a name", %{tmp_dir: folder} do
+      codegen(folder, ["first"])
+      [ours] = migrations(folder, "*_first_ash_agent")
+      File.rm!(Path.join([folder, "migrations", ours]))
+      codegen(folder, ["--dev"])
+      assert [_] = migrations(folder, "*_ash_agent_dev")
+      codegen(folder, ["second"])
+      assert migrations(folder, "*_ash_agent_dev") == []
+      assert [_] = migrations(folder, "*_second_ash_agent")
+    end
+
     test "what another release has made counts", %{tmp_dir: folder} do
       store = Path.join(folder, "migrations/1_store.exs")
       File.mkdir_p!(Path.dirname(store))

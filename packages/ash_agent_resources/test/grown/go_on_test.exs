@@ -56,6 +56,17 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       do: Ash.load!(record, :due, authorize?: false, tenant: Map.get(record, :org)).due
 
     describe "in a transaction" do
+      test "Ash has nothing to warn of", %{ann: ann} do
+        chat = Conversation.start!(%{}, ann)
+
+        said =
+          ExUnit.CaptureLog.capture_log(fn ->
+            Ash.transaction(Conversation, fn -> Conversation.say!(chat, "Hi", ann) end)
+          end)
+
+        refute said =~ "transaction"
+      end
+
       test "a message is written with it, and its turn begins after the commit", %{ann: ann} do
         chat = Conversation.start!(%{}, ann)
         MyApp.Heard.listen(chat.id)

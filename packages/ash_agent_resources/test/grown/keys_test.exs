@@ -31,6 +31,18 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert Note not in Spark.extensions(Case)
     end
 
+    test "a conversation is forked by an id of the resource's type, or by its text" do
+      chat = Case.start!(%{input: "One"})
+
+      assert Ash.Resource.Info.action(Case, :fork).arguments |> hd() |> Map.get(:type) ==
+               Ash.Type.Integer
+
+      for id <- [chat.id, to_string(chat.id)],
+          do: assert(texts(Case.fork!(id)) == ["One", "You said: One"])
+
+      assert {:error, %Ash.Error.Invalid{}} = Case.fork("one")
+    end
+
     test "a conversation under a bare id is found after the migration, with all that was stored with it" do
       store = Conversation.Info.store(Case, nil)
       chat = Ash.create!(Case, %{}, action: :import)

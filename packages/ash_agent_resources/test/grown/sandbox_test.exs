@@ -3,6 +3,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
   for name <- [MyApp.SandboxTest, MyApp.SandboxToo] do
     defmodule name do
       use MyApp.DataCase, async: true
+      use AshAgent.Test
 
       alias MyApp.Chat.Conversation
 
@@ -19,6 +20,23 @@ if Code.ensure_loaded?(MyApp.DataCase) do
           Conversation.say!(chat, "Later", %{wait: false}, opts)
           assert [%{title: _}] = Ash.read!(Conversation, authorize?: false, tenant: "acme")
         end
+      end
+
+      test "await_turns waits for all that the test has begun, and what it tells others" do
+        opts = [actor: user("ann"), tenant: "acme"]
+        chat = Conversation.start!(%{}, opts)
+        MyApp.Heard.listen(chat.id)
+        Conversation.say!(chat, "Hi", %{wait: false}, opts)
+        AshAgent.Conversation.await_turns(self())
+        assert_received {:heard, :delta, %{ended: :answered}}
+      end
+
+      test "assertions take the record of a conversation as it is" do
+        call = %{id: "1", name: "note_write", arguments: %{"text" => "x"}}
+        opts = [actor: user("ann"), tenant: "acme", context: answers([%{tool_calls: [call]}])]
+        chat = Conversation.start!(%{input: "Write"}, opts)
+        assert %{__metadata__: %{run: %AshAgent.Runtime.Paused{}}} = chat
+        assert_calls(chat, [note_write(text: "x")])
       end
     end
   end

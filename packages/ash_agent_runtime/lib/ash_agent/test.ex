@@ -234,15 +234,16 @@ defmodule AshAgent.Test do
     do: conversation |> Assertions.context!() |> Branch.new(iteration, opts)
 
   @doc """
-  Compares what the requests of a stored conversation asked for with what today's model, tools and prompt would ask for.
+  Makes the requests of a stored conversation again and compares them with what was sent.
 
-  Returns `{:same, count}` with how many iterations were compared, `{:different, found}` with
-  `%{iteration: number, differences: [%AshAgent.LLM.Difference{}]}` for each that differs, or `:not_comparable` for a conversation that keeps
-  none of its requests, since no run made it, or one before `AshAgent.Context.get_request/2`.
+  Returns `{:same, count}` with how many requests were compared, `{:different, found}` with
+  `%{iteration: number, differences: [%AshAgent.LLM.Difference{}]}` for each that differs first in something, or `:not_comparable` for a conversation that
+  keeps nothing of its requests, since no run made it, or one before they were noted.
 
-  Compared are the model, the fields of the body, the tools with their schemas, and the system prompt if you pass one. The messages are
-  those of the conversation itself: whether this version renders them as the one then did is not known, since no hash of them is kept.
-  No tool runs and no connection is opened.
+  The rendered messages are compared byte by byte, by the digests that runs of the package's clients keep, see `AshAgent.Context.replay/1`: a
+  difference is in the kept conversation, in its view, or in the version of the package. Then the rest of each request is compared with
+  today's code: the model, the options of the provider, the fields of the body, the tools with their schemas, and the system prompt and the views, if
+  you pass them. No tool runs and no connection is opened.
 
   ## Options
 
@@ -265,7 +266,13 @@ defmodule AshAgent.Test do
           | {:different,
              [%{iteration: pos_integer(), differences: [AshAgent.LLM.Difference.t()]}]}
           | :not_comparable
-  def replay(conversation, opts), do: conversation |> Assertions.context!() |> Replay.run(opts)
+  def replay(conversation, opts) do
+    case conversation |> Assertions.context!() |> Replay.run(opts) do
+      %{different: [_ | _] = different} -> {:different, different}
+      %{compared: 0} -> :not_comparable
+      %{compared: compared} -> {:same, compared}
+    end
+  end
 
   # The error is raised where ExUnit is, so that the package does not depend on it.
   defp raise_unless_ok(check) do

@@ -98,19 +98,24 @@ defmodule Mix.AshAgent.Sources do
   ## Files
 
   @doc "Reads the conversation in a file: a snapshot, a trajectory, or the body of a request to `provider`."
-  def read_file(file, provider \\ nil) do
+  def read_file(file, provider \\ nil), do: file |> load_file(provider) |> ok!()
+
+  @doc "Like `read_file/2`, but returns `{:ok, conversation}` or `{:error, error}`."
+  def load_file(file, provider \\ nil) do
     with {:ok, text} <- File.read(file),
          {:ok, document} <- Context.JSON.decode(text),
          {:ok, shown} <- load(document, provider) do
-      shown
+      {:ok, shown}
     else
       {:error, reason} when is_atom(reason) ->
-        Mix.raise("#{file} cannot be read: #{:file.format_error(reason)}")
+        refuse("#{file} cannot be read: #{:file.format_error(reason)}")
 
       {:error, error} ->
-        Mix.raise("#{file} is not a stored conversation: #{Exception.message(error)}")
+        refuse("#{file} is not a stored conversation: #{Exception.message(error)}")
     end
   end
+
+  defp refuse(words), do: {:error, %Mix.Error{message: words}}
 
   defp load(document, nil), do: load(document)
 

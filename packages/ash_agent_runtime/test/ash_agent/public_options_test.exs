@@ -26,6 +26,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
         ) ++
         [
           {AshAgent.Test, :replay, :llm},
+          {AshAgent.Test, :replay, :output},
           {Trace.Exporter, :start_link, :tools},
           {Trace.Exporter, :start_link, :name},
           {Trace.Plug, :init, :store},

@@ -839,6 +839,7 @@
     const words = [];
     const hidden = view.covers.filter(cover => !cover.verdict).length;
     if (hidden) words.push(`${plural(hidden, 'range')} of iterations not in view`);
+    for (const { kind, cause, at, first, last } of view.shortened || []) words.push(`${first} to ${last} ${kind} since iteration ${at}: ${cause === 'window' ? 'the request was longer than the model’s window' : 'the provider refused the request as too long'}`);
     if (view.receipt) {
       const { visible: seen, recall, masked, gone, facts } = view.receipt;
       if (seen + recall + masked + gone) words.push(`of the facts not shown where they were said, ${seen} visible elsewhere, ${recall} one recall away, ${masked} masked, ${gone} gone${facts.length ? `: ${facts.map(visible).join('; ')}${recall + gone > facts.length ? ' …' : ''}` : ''}`);

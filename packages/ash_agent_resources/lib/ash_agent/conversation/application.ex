@@ -6,9 +6,9 @@ defmodule AshAgent.Conversation.Application do
 
   @impl true
   def start(_type, _args) do
-    children = [
-      {DynamicSupervisor, name: AshAgent.Conversation.Sessions, strategy: :one_for_one}
-    ]
+    children =
+      for name <- [AshAgent.Conversation.Sessions, AshAgent.Conversation.Waiting],
+          do: Supervisor.child_spec({DynamicSupervisor, name: name}, id: name)
 
     Supervisor.start_link(children, strategy: :one_for_one)
   end

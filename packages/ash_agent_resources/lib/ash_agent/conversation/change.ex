@@ -253,6 +253,8 @@ defmodule AshAgent.Conversation.Change do
   # A turn outlives the action, and reads what is committed.
   defp turn(changeset, context, kind) do
     changeset
+    # It works in a transaction of the caller, of which Ash would warn each time.
+    |> Changeset.set_context(%{warn_on_transaction_hooks?: false})
     |> Changeset.before_transaction(fn changeset ->
       in_transaction? = Ash.DataLayer.in_transaction?(changeset.resource)
       Changeset.put_context(changeset, :ash_agent_in_transaction?, in_transaction?)

@@ -49,6 +49,7 @@ defmodule AshAgent.Conversation.Codegen do
       true ->
         # The tables of the resources come before what is tied to them. Extensions are in no order.
         apply(AshPostgres.DataLayer, :codegen, [argv])
+        unless opts[:dev], do: Enum.each(pending, &remove_dev/1)
 
         for {path, text} <- files(pending, opts),
             do: Mix.Generator.create_file(path, text, quiet: opts[:quiet] || false)
@@ -66,7 +67,7 @@ defmodule AshAgent.Conversation.Codegen do
         done = read_done(folder, opts),
         steps = steps(Enum.uniq(resources), tenants?, done),
         steps != [],
-        do: %{folder: folder, repo: repo, steps: steps}
+        do: %{folder: folder, repo: repo, tenants?: tenants?, steps: steps}
   end
 
   defp domains(opts) do
@@ -211,6 +212,26 @@ defmodule AshAgent.Conversation.Codegen do
       path = Path.join(folder, "#{version(folder)}_#{name}_ash_agent#{dev}.exs")
       {path, text(module, steps)}
     end
+  end
+
+  # Those of --dev give way. AshPostgres sees to that where it writes migrations itself, and not where only these are new.
+  defp remove_dev(%{folder: folder, repo: repo, tenants?: tenants?}) do
+    paths = folder |> Path.join("*_ash_agent_dev.exs") |> Path.wildcard() |> Enum.reverse()
+
+    if paths != [],
+      do: {:ok, _, _} = apply(Ecto.Migrator, :with_repo, [repo, &roll_back(&1, paths, tenants?)])
+
+    Enum.each(paths, &File.rm!/1)
+  end
+
+  defp roll_back(repo, paths, tenants?) do
+    for path <- paths,
+        {version, _rest} = path |> Path.basename() |> Integer.parse(),
+        [{module, _code} | _] = Code.compile_file(path),
+        opts <-
+          if(tenants?, do: for(tenant <- repo.all_tenants(), do: [prefix: tenant]), else: [[]]),
+        version in apply(Ecto.Migrator, :migrated_versions, [repo, opts]),
+        do: apply(Ecto.Migrator, :down, [repo, version, module, [log: false] ++ opts])
   end
 
   # After all that there are.

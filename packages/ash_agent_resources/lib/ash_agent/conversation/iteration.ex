@@ -56,7 +56,7 @@ defmodule AshAgent.Conversation.Iteration do
   Whoever may read the conversation: a read that is authorized finds only iterations of conversations that the policies of the
   conversation's read action show to the actor, in the tenant. A resource with `Ash.Policy.Authorizer` adds rules of its own to that.
 
-  #{Spark.Options.docs(@iteration.schema)}
+  The options of the section are listed in its [cheat sheet](dsl-ashagent-conversation-iteration.html).
   """
 
   use Spark.Dsl.Extension,

@@ -14,6 +14,7 @@ defmodule AshAgent.Conversation.Runner do
   defstruct @enforce_keys ++ [empty?: false]
 
   @sessions AshAgent.Conversation.Sessions
+  @waiting AshAgent.Conversation.Waiting
 
   # How often to look for a session that is just starting or ending elsewhere, and milliseconds in between.
   @tries 20
@@ -76,14 +77,19 @@ defmodule AshAgent.Conversation.Runner do
 
   # A process of its own waits, and gets the session's messages.
   defp run_later(turn, job) do
-    callers = callers()
-
-    spawn(fn ->
-      Process.put(:"$callers", callers)
-      Sealed.run(fn -> run(turn, job) end)
-    end)
-
+    args = [fn -> run(turn, job) end, callers()]
+    start = {:proc_lib, :start_link, [__MODULE__, :wait, args]}
+    child = %{id: __MODULE__, start: start, restart: :temporary}
+    {:ok, _pid} = DynamicSupervisor.start_child(@waiting, child)
     {:ok, turn.record}
+  end
+
+  @doc false
+  # Whoever has begun it knows it from its start on.
+  def wait(fun, callers) do
+    Process.put(:"$callers", callers)
+    :proc_lib.init_ack({:ok, self()})
+    Sealed.run(fun)
   end
 
   # With them a turn uses the connection that a test has checked out.
@@ -259,16 +265,22 @@ defmodule AshAgent.Conversation.Runner do
 
   defp name(resource, tenant, id), do: {__MODULE__, resource, tenant, id}
 
-  @doc "Waits for the sessions that a process has begun."
+  @doc "Waits for the sessions that a process has begun, and for those that wait for them."
   def await_turns(caller, timeout) do
-    monitors =
-      for {_id, session, _type, _modules} when is_pid(session) <-
-            DynamicSupervisor.which_children(@sessions),
-          {:dictionary, dictionary} <- [Process.info(session, :dictionary)],
-          caller in Keyword.get(dictionary, :"$callers", []),
-          do: Process.monitor(session)
-
     until = System.monotonic_time(:millisecond) + timeout
+    # Those that wait start sessions.
+    for supervisor <- [@waiting, @sessions], do: await_begun(supervisor, caller, until)
+    :ok
+  end
+
+  defp await_begun(supervisor, caller, until) do
+    monitors =
+      for {_id, process, _type, _modules} when is_pid(process) <-
+            DynamicSupervisor.which_children(supervisor),
+          {:dictionary, dictionary} <- [Process.info(process, :dictionary)],
+          caller in Keyword.get(dictionary, :"$callers", []),
+          do: Process.monitor(process)
+
     Enum.each(monitors, &await_end(&1, until))
   end
 

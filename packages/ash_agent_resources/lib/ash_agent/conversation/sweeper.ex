@@ -9,6 +9,10 @@ defmodule AshAgent.Conversation.Sweeper do
 
   On every node, it calls `AshAgent.Conversation.Upkeep.resume_due/2` from time to time. A turn goes on as whoever asked for it; see "The
   actor and the tenant" of `AshAgent.Conversation`. With AshOban, a trigger does the same, see the guide "Oban".
+
+  Tests have connections of their own, on which it would find nothing. In `config/test.exs`, this keeps it from starting:
+
+      config :ash_agent_resources, sweep: false
   """
 
   use GenServer
@@ -50,7 +54,10 @@ defmodule AshAgent.Conversation.Sweeper do
   @spec start_link(keyword()) :: GenServer.on_start()
   def start_link(opts) do
     opts = Options.validate!(opts, @schema)
-    GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name]))
+
+    if Application.get_env(:ash_agent_resources, :sweep, true),
+      do: GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name])),
+      else: :ignore
   end
 
   @impl true

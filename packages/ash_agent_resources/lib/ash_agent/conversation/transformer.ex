@@ -103,7 +103,7 @@ defmodule AshAgent.Conversation.Transformer do
     |> add(:create, :fork,
       accept: own,
       arguments: [
-        argument(:source_id, :string, allow_nil?: false),
+        source(state),
         argument(:iteration, :integer),
         revision()
       ],
@@ -170,6 +170,17 @@ defmodule AshAgent.Conversation.Transformer do
   end
 
   defp wait, do: [argument(:wait, :boolean, default: true)]
+
+  # An id as the resource has it.
+  defp source({:ok, dsl}) do
+    %{type: type, constraints: constraints} =
+      dsl |> Transformer.get_entities([:attributes]) |> Enum.find(& &1.primary_key?)
+
+    argument(:source_id, type, allow_nil?: false, constraints: constraints)
+  end
+
+  defp source(_error), do: nil
+
   defp call, do: argument(:call_id, :string, allow_nil?: false)
   defp revision, do: argument(:revision, :integer)
 

@@ -30,6 +30,10 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     table: :string,
     tenant: :string
   ]
+  # As applications write them, which have Ash in their `.formatter.exs`.
+  @words for name <-
+               ~w(attribute conversation forbid_if iterations llm policy repo strategy system_prompt table uuid_primary_key)a,
+             do: {name, :*}
   @usage "usage: mix ash_agent.gen.conversation MODULE --domain MODULE --repo MODULE [--iterations MODULE] [--table NAME] [--tenant NAME]"
 
   @impl true
@@ -75,7 +79,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
   def files(facts) do
     for {module, text} <- [{facts.module, resource(facts)}, {facts.iterations, iterations(facts)}],
         into: %{},
-        do: {path(module), [text |> Code.format_string!() |> IO.iodata_to_binary(), ?\n]}
+        do: {path(module), [Code.format_string!(text, locals_without_parens: @words), ?\n]}
   end
 
   defp write(facts) do

@@ -12,7 +12,7 @@ if Code.ensure_loaded?(Igniter) do
       * `.formatter.exs`: imports the options of the sections, and formats them with `Spark.Formatter`
       * the domain, which it makes if there is none: it has both resources
       * `config/config.exs`: the application has the domain
-      * `config/test.exs`: Ash works in the processes of a test
+      * `config/test.exs`: Ash works in the processes of a test, and no sweeper starts
       * the repository: `ash-functions` are installed
       * the supervision tree: an `AshAgent.Conversation.Sweeper` goes on with turns that a deploy cut short
 
@@ -62,6 +62,7 @@ if Code.ensure_loaded?(Igniter) do
       |> Ash.Domain.Igniter.add_resource_reference(domain, iterations)
       |> Project.Config.configure("test.exs", :ash, [:disable_async?], true)
       |> Project.Config.configure("test.exs", :ash, [:missed_notifications], :ignore)
+      |> Project.Config.configure("test.exs", :ash_agent_resources, [:sweep], false)
       |> install_functions(repo)
       |> Project.Application.add_new_child(
         {AshAgent.Conversation.Sweeper, [resources: [module]]},

@@ -378,7 +378,16 @@ defmodule AshAgent.LLM.Client do
           into: %{},
           do: {to_string(key), if(value == true, do: true, else: to_string(value))}
 
-    Map.merge(cache, %{"server" => uri.host, "port" => uri.port, "body" => body})
+    # How messages are encoded, so that the request can be made again.
+    request =
+      for {name, value} <- opts[:request],
+          name != :cache and value != nil,
+          into: %{},
+          do: {to_string(name), if(is_atom(value), do: to_string(value), else: value)}
+
+    request = if request == %{}, do: %{}, else: %{"request" => request}
+    known = %{"server" => uri.host, "port" => uri.port, "body" => body}
+    cache |> Map.merge(request) |> Map.merge(known)
   end
 
   defp hide_secrets(%{} = fields) when not is_struct(fields) do

@@ -10,7 +10,7 @@ defmodule AshAgent.LLM.Difference do
 
   `AshAgent.LLM.Recorded` names what a recording lacks with it, and `mix ash_agent.replay` what today's code would send otherwise.
 
-    * `cause` - `:address` (the path of the request, with some providers the model), `:field` (a field of the body, such as the model or an
+    * `cause` - `:view` and `:version` (of the package), of replayed conversations; `:address` (the path of the request, with some providers the model), `:field` (a field of the body, such as the model or an
       option of the provider), `:tools`, `:system` (the system prompt) or `:message`
     * `where` - in words: the field, the tool and its parameter, or the message with its part
     * `was`, `is` - what is different there, cut to some words around the first difference; `nil` where there is nothing
@@ -26,7 +26,7 @@ defmodule AshAgent.LLM.Difference do
   defstruct [:cause, :where, :was, :is, :message, :name]
 
   @type t :: %__MODULE__{
-          cause: :address | :field | :tools | :system | :message,
+          cause: :address | :field | :tools | :system | :message | :view | :version,
           where: String.t(),
           was: String.t() | nil,
           is: String.t() | nil,

@@ -89,10 +89,8 @@ defmodule AshAgent.Runtime.Run do
   def new(context, opts, supervisor, within) do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
-    tools = opts[:tools] |> load_tools() |> Shape.add_tool(opts[:view])
-    tools = Enum.filter(tools, &offer?(gate, &1))
+    {tools, output, offered} = offer(opts, gate)
     context = Recall.put_handles(context, tools)
-    output = Output.new(opts, tools)
 
     scope = %{
       depth: within.depth,
@@ -107,8 +105,7 @@ defmodule AshAgent.Runtime.Run do
       llm: opts[:llm],
       model: LLM.model_name(opts[:llm]),
       tools: ToolExecutor.by_name(tools),
-      offered_tools:
-        Output.offer(output, Enum.map(tools, &Map.take(&1, [:name, :description, :parameters]))),
+      offered_tools: offered,
       output: output,
       tool_context: ToolExecutor.tool_context(opts[:runtime_context]),
       tool_timeout: opts[:tool_timeout],
@@ -142,6 +139,15 @@ defmodule AshAgent.Runtime.Run do
         |> Events.with_watch(within[:watch]),
       cost: if(bounds.prices, do: 0)
     }
+  end
+
+  @doc "Returns the tools of a run with these options, the typed answer that it asks for, and the tools that its model is offered."
+  def offer(opts, gate) do
+    tools = opts[:tools] |> load_tools() |> Shape.add_tool(opts[:view])
+    tools = Enum.filter(tools, &offer?(gate, &1))
+    output = Output.new(opts, tools)
+    offered = Enum.map(tools, &Map.take(&1, [:name, :description, :parameters]))
+    {tools, output, Output.offer(output, offered)}
   end
 
   defp offer?(gate, tool), do: tool.recall? or Gate.offer?(gate, tool.name)

@@ -149,7 +149,7 @@ defmodule AshAgent.Store.Archive do
     do: Named.call(store, :search, [query, Options.validate!(opts, :search)])
 
   @doc """
-  Returns a stored conversation as a document, as `AshAgent.Context.dump/2` or `AshAgent.ChatContext.dump/2` makes it: `{:ok, document}`.
+  Returns a stored conversation as a document, as `AshAgent.Context.dump/2` or `AshAgent.ChatContext.dump/1` makes it: `{:ok, document}`.
 
   Images and files of #{div(2_048 * 3, 4)} bytes or more are kept beside the conversation: their `data` is `{"$blob": "sha256:..."}`. With `inline: true`, they
   are in the document, which can then be loaded. A store of your own supports it with a function `dump/3`.

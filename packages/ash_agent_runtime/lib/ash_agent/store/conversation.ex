@@ -62,7 +62,7 @@ defmodule AshAgent.Store.Conversation do
           updated_at: DateTime.t(),
           lease: pos_integer(),
           lines: list(),
-          blobs: AshAgent.Store.Blobs.known()
+          blobs: %{binary() => String.t()}
         }
 
   @statuses [:idle, :running, :paused, :waiting, :parked]

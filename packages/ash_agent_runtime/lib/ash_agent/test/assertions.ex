@@ -241,6 +241,8 @@ defmodule AshAgent.Test.Assertions do
   def context!(%Context{} = context), do: context
   def context!(%ChatContext{} = chat), do: ChatContext.active(chat).context
   def context!(%{context: %Context{} = context}), do: context
+  # The record of a conversation in Ash, as an action that ran a turn returns it.
+  def context!(%{__metadata__: %{run: ended}}), do: context!(ended)
   def context!({_tag, %{context: %Context{}} = ended}), do: context!(ended)
 
   def context!(other) do

@@ -1,15 +1,23 @@
 defmodule AshAgent.Test.Replay do
   @moduledoc false
 
-  # Compares what requests of a stored conversation asked for with what today's code would ask for. Models are described and tools
+  # Compares the requests of a stored conversation with those that today's code makes of it: byte by byte as they were rendered, and
+  # what they asked for with what the model, the tools, the prompt and the view of today would ask for. Models are described and tools
   # listed; neither is called.
 
   alias AshAgent.{Context, LLM, Options, Runtime}
+  alias AshAgent.Context.Asked
   alias AshAgent.LLM.Difference
+  alias AshAgent.Runtime.{Gate, Output, Run, Shape}
   alias AshAgent.Test.{Pattern, Trajectory}
 
-  @schema [
-    llm: [type: :any, required: true, type_doc: "a model", doc: "the model of today."],
+  @own [
+    llm: [
+      type: :any,
+      type_doc: "a model",
+      doc:
+        "the model of today. Without one, neither fields and tools nor views are compared, only what the messages became."
+    ],
     tools: [
       type: {:or, [:map, :list, {:fun, 0}]},
       type_doc: "a map, a list, or a function of arity 0",
@@ -21,70 +29,226 @@ defmodule AshAgent.Test.Replay do
       type_doc: "a string or a list of parts",
       doc: "the system prompt of today. Without one, prompts are not compared."
     ],
+    view: [
+      type: {:custom, &Runtime.Options.view?/1},
+      type_doc: "as in `AshAgent.Runtime.run/2`",
+      doc:
+        "what shapes views today, from the view that the request before had. Without it, views are not compared. It gets the time of then as the " <>
+          "need `:at`. A view that was changed by hand shows as a difference."
+    ],
     stream: [type: :boolean, default: true, doc: "as in `AshAgent.Runtime.run/2`."]
   ]
+  # What decides as well what a model is offered and asked for.
+  @of_runs [:output, :output_mode, :max_retries, :hide_retries] ++
+             [:allowed_tools, :permission_rules, :prices]
+  @schema @own ++ Keyword.take(Runtime.Options.schema(), @of_runs)
+
+  # requests: how many the conversation has. compared: how many of them can be. different: those that differ.
+  @enforce_keys [:requests, :compared, :different]
+  defstruct @enforce_keys
+
+  @type t :: %__MODULE__{
+          requests: non_neg_integer(),
+          compared: non_neg_integer(),
+          different: [%{iteration: pos_integer(), differences: [Difference.t()]}]
+        }
 
   @doc "Returns the schema of the options."
   def options, do: @schema
 
   @doc "Compares, see `AshAgent.Test.replay/2`."
+  @spec run(Context.t(), keyword()) :: t()
   def run(context, opts) do
     opts = Options.validate!(opts, @schema)
+    rows = Map.new(Context.replay(context), &{&1.iteration, &1})
+    run = prepare(opts)
+    now = if opts[:llm], do: describe(run, opts)
 
-    known =
+    shape = if opts[:llm] && opts[:view], do: Shape.new(run)
+
+    outcomes =
       for number <- Trajectory.numbers(context, nil),
           note = read_note(context, number),
-          do: {number, note}
+          row = rows[number],
+          note || row do
+        found =
+          compare_note(note, now, opts, context) ++
+            compare_row(row, context) ++ compare_view(shape, context, number)
 
-    now = describe(opts)
+        {number, compared?(note, now, row), found}
+      end
 
-    different =
-      for {number, note} <- known,
-          [_ | _] = differences <- [Difference.between(put_prompt(note, context, opts), now)],
-          do: %{iteration: number, differences: differences}
-
-    cond do
-      known == [] -> :not_comparable
-      different == [] -> {:same, length(known)}
-      true -> {:different, different}
-    end
+    %__MODULE__{
+      requests: length(outcomes),
+      compared: Enum.count(outcomes, &elem(&1, 1)),
+      different:
+        for(
+          {number, _compared?, [_ | _] = found} <- outcomes,
+          do: %{iteration: number, differences: found}
+        )
+    }
   end
+
+  defp compared?(note, now, row) do
+    (note && now) != nil or (row != nil and row.outcome in [:same, :different, :follows])
+  end
+
+  ## What requests asked for
 
   # Notes of an iteration stand for its request, and only an iteration with an answer had one.
   defp read_note(context, number) do
     case Context.get_request(context, number) do
-      %{fields: %{} = fields, tools: tools} -> to_body(Pattern.normalize(fields), tools || [])
+      %{fields: %{} = fields, tools: tools} -> {fields, tools || []}
       _not_noted -> nil
     end
   end
 
-  defp describe(opts) do
-    run = Runtime.options(Keyword.take(opts, [:llm, :tools]))
-    stream? = opts[:stream] and LLM.streams?(run[:llm])
-    fields = LLM.describe(run[:llm], if(stream?, do: :stream, else: :chat))
+  defp compare_note(note, now, opts, context) when note != nil and now != nil do
+    now = if hashed?(note), do: hash(now), else: now
 
-    tools =
-      if is_function(run[:tools], 0), do: Runtime.Tool.new(run[:tools].()), else: run[:tools]
-
-    tools = for tool <- tools, do: Map.take(tool, [:name, :description, :parameters])
-    body = to_body(Pattern.normalize(fields), tools)
-
-    if prompt = opts[:system_prompt],
-      do: Map.put(body, "system", Pattern.normalize(prompt)),
-      else: body
+    note
+    |> to_body()
+    |> put_prompt(Context.system_prompt(context), opts)
+    |> Difference.between(now |> to_body() |> put_prompt(opts[:system_prompt], opts))
   end
 
-  # Where requests go is not part of them.
-  defp to_body(fields, tools) do
+  defp compare_note(_note, _now, opts, context), do: compare_prompt(context, opts)
+
+  defp compare_prompt(context, opts) do
+    was = put_prompt(%{}, Context.system_prompt(context), opts)
+    Difference.between(was, put_prompt(%{}, opts[:system_prompt], opts))
+  end
+
+  # Some applications keep digests alone, see the option `:keep` of `AshAgent.Context.put_request/4`.
+  defp hashed?({_fields, [tool | _]}),
+    do: is_map_key(tool, "digest") and not is_map_key(tool, "description")
+
+  defp hashed?({%{"body" => %{} = body}, []}) when body != %{},
+    do:
+      Enum.all?(body, fn {_name, value} -> is_binary(value) and value =~ ~r/\A[0-9a-f]{16}\z/ end)
+
+  defp hashed?(_note), do: false
+
+  defp hash({fields, tools}) do
+    noted =
+      Context.new("Hi") |> Context.put_request(fields, tools, keep: :hashes) |> Context.dump()
+
+    [%{"request" => fields, "tools" => tools}] = noted["iterations"]
+    {fields, tools}
+  end
+
+  # All options are checked as those of a run, with or without a model.
+  defp prepare(opts) do
+    given = Keyword.take(opts, [:tools, :view | @of_runs])
+    Runtime.options([llm: opts[:llm] || fn _context -> {:error, :not_asked} end] ++ given)
+  end
+
+  defp describe(run, opts) do
+    stream? = opts[:stream] and LLM.streams?(run[:llm])
+    {_tools, output, tools} = Run.offer(run, Gate.new(run))
+
+    fields =
+      Output.describe(output, LLM.describe(run[:llm], if(stream?, do: :stream, else: :chat)))
+
+    {fields,
+     for(tool <- tools, do: Map.new(tool, fn {key, value} -> {to_string(key), value} end))}
+  end
+
+  # Where requests go is not part of them. How messages are encoded is.
+  defp to_body({fields, tools}) do
+    fields = Pattern.normalize(fields)
+
     fields
-    |> Map.take(["model", "provider"])
+    |> Map.take(["model", "provider", "cache", "request", "output"])
     |> Map.merge(fields["body"] || %{})
     |> Map.put("tools", Pattern.normalize(tools))
   end
 
-  defp put_prompt(body, context, opts) do
-    if opts[:system_prompt],
-      do: Map.put(body, "system", Pattern.normalize(Context.system_prompt(context))),
-      else: body
+  defp put_prompt(body, prompt, opts) do
+    if opts[:system_prompt], do: Map.put(body, "system", Pattern.normalize(prompt)), else: body
+  end
+
+  ## What messages became
+
+  defp compare_row(%{outcome: :different} = row, context),
+    do: [describe_deviation(row.cause, describe_place(row.place, context))]
+
+  defp compare_row(_row, _context), do: []
+
+  defp describe_deviation(:log, {where, call}),
+    do: %Difference{
+      cause: :message,
+      where: "#{where}: the conversation has something else than was sent",
+      name: call
+    }
+
+  defp describe_deviation(:view, _place),
+    do: %Difference{
+      cause: :view,
+      where: "the view is kept otherwise than it was"
+    }
+
+  defp describe_deviation({:version, version}, {where, call}),
+    do: %Difference{
+      cause: :version,
+      where: "#{where}: version #{version} of the package sent it otherwise",
+      name: call
+    }
+
+  defp describe_place(nil, _context), do: {"how messages are put together", nil}
+
+  defp describe_place({iteration, _position, call}, _context) when call != nil,
+    do: {"iteration #{iteration}, tool result of #{call}", call}
+
+  defp describe_place({iteration, position, nil}, context) do
+    message = context |> Context.get_iteration_messages(iteration) |> Enum.at(position)
+    role = if message, do: " (#{message.role})", else: ""
+    {"iteration #{iteration}, message #{position + 1}#{role}", nil}
+  end
+
+  ## Views
+
+  defp compare_view(nil, _context, _number), do: []
+
+  defp compare_view(shape, context, number) do
+    with {:ok, base} <- Asked.fetch_asked_before(context, number),
+         {:ok, sent} <- Context.fetch_asked(context, number) do
+      case Shape.apply(put_time(shape, context, number), base) do
+        {:ok, shaped} ->
+          for {cause, iteration} <- Asked.view_changes(sent, shaped),
+              do: %Difference{cause: :view, where: describe_change(cause, iteration)}
+
+        {:error, {:view_error, error}} ->
+          words = "the view of today cannot be made: " <> Exception.message(error)
+          [%Difference{cause: :view, where: words}]
+      end
+    else
+      :error -> []
+    end
+  end
+
+  defp put_time({enhancers, opts}, context, number) do
+    last = length(Context.get_iteration_messages(context, number)) - 1
+
+    asked =
+      Enum.find_value(last..0//-1, fn position ->
+        {:ok, message} = Context.fetch_message(context, {number, position})
+        message[:response][:requested_at]
+      end)
+
+    {enhancers, Keyword.update!(opts, :needs, &[{:at, asked} | &1])}
+  end
+
+  defp describe_change(cause, iteration) do
+    what =
+      case cause do
+        :hidden -> "the view of today hides other iterations"
+        :summarized -> "the view of today has another summary"
+        :cleared -> "the view of today clears other results"
+        :shortened -> "the view of today shortens results otherwise"
+        :block -> "the view of today has other texts after the system prompt"
+      end
+
+    if iteration, do: "#{what}, from iteration #{iteration} on", else: what
   end
 end

@@ -104,6 +104,31 @@ defmodule AshAgent.Runtime.ViewTest do
     assert [%{name: "recall", description: "Mine"}] = opts[:tools]
   end
 
+  test "reports count exactly the view that stays with the context" do
+    usage = %{input_tokens: 5_000, output_tokens: 10}
+    llm = LLM.Scripted.new([Map.put(look(1), :usage, usage), "Done."])
+    test = self()
+
+    count = fn context, _needs ->
+      send(test, {:counted, Context.count_tokens(context, method: :auto)})
+      {:ok, context}
+    end
+
+    turn = fn n, context ->
+      context |> Context.add_assistant_message(@long) |> Context.add_user_message("#{n}")
+    end
+
+    context = Enum.reduce(1..9, Context.new("0"), turn)
+    view = [{Budget, budget: 8_000, method: :estimate}, count]
+    opts = [llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: view]
+    {:ok, _result} = Runtime.run(context, opts)
+    assert_received {:counted, first}
+    assert first < 8_000
+    # What was reported for this view, and an estimate of the result alone.
+    assert_received {:counted, second}
+    assert second in 5_011..5_050
+  end
+
   test "a sub-agent has a view of its own" do
     child = LLM.Scripted.new(["Done."])
     agent = Runtime.SubAgent.tool(name: "helper", description: "Helps", llm: child, view: :auto)

@@ -54,6 +54,162 @@ defmodule AshAgent.Test.ReplayTest do
     end
   end
 
+  test "without a model, what the messages became is compared, and a version of the package is a cause",
+       %{context: context} do
+    assert replay(context, []) == {:same, 2}
+    document = Context.dump(context)
+    [sent | _] = for %{"sent" => sent} <- document["iterations"], do: sent
+    [whole, version | _] = String.split(sent, " ")
+    {length, digest} = {hd(String.split(whole, "-")), String.reverse(whole)}
+
+    other =
+      String.replace(
+        Context.to_snapshot(context),
+        "#{whole} #{version} - ",
+        "#{length}-#{digest} 0.0.1 - 0"
+      )
+
+    assert {:different, [%{iteration: 1, differences: [difference]} | _]} =
+             replay(Context.from_snapshot!(other), [])
+
+    assert difference.cause == :version
+
+    assert to_string(difference) ==
+             "iteration 1, message 2 (user): version 0.0.1 of the package sent it otherwise"
+  end
+
+  test "options of how a request is encoded are named, and those of then are used" do
+    server = start_supervised!({Server, script: ["Hi", "Ho"]}, id: :cached)
+    marked = [request: [cache: :auto]]
+
+    {:ok, %{context: context}} =
+      Runtime.run(Context.new("Hello"), llm: client(Server.base_url(server), marked))
+
+    context = context |> Context.to_snapshot() |> Context.from_snapshot!()
+    assert replay(context, llm: llm(marked)) == {:same, 1}
+    assert {:different, [%{differences: [difference]}]} = replay(context, llm: llm())
+    assert to_string(difference) =~ "the field cache"
+    assert replay(context, []) == {:same, 1}
+  end
+
+  test "where digests alone are kept, they are compared" do
+    server = start_supervised!({Server, script: ["Hi", "Ho"]}, id: :hashed)
+    own = [body: %{temperature: 1}]
+
+    for tools <- [tools(%{}), []] do
+      opts = [llm: client(Server.base_url(server), own), tools: tools, request_notes: :hashes]
+      {:ok, %{context: context}} = Runtime.run(Context.new("Hello"), opts)
+      context = context |> Context.to_snapshot() |> Context.from_snapshot!()
+      assert replay(context, llm: llm(own), tools: tools) == {:same, 1}
+      city = tools(%{"city" => %{"type" => "string"}})
+
+      assert {:different, [%{differences: [%{cause: :tools, where: "the tool `look`" <> _}]}]} =
+               replay(context, llm: llm(own), tools: city)
+
+      assert {:different, [%{differences: [%{where: "the field temperature"}]}]} =
+               replay(context, llm: llm(body: %{temperature: 2}), tools: tools)
+    end
+  end
+
+  test "rules about tools and types of answers are those of a run" do
+    server = start_supervised!({Server, script: [~s({"city":"Oslo"})]}, id: :typed)
+    opts = [tools: tools(%{}), allowed_tools: [], output: [city: :string]]
+
+    {:ok, %{context: context}} =
+      Runtime.run(Context.new("Where?"), [llm: client(Server.base_url(server), [])] ++ opts)
+
+    assert {:same, 1} = replay(context, [llm: llm()] ++ opts)
+
+    for {changed, cause} <- [
+          {[allowed_tools: ["look"]], :tools},
+          {[output: [town: :string]], :field},
+          {[output_mode: :text], :field}
+        ] do
+      assert {:different, [%{differences: differences}]} =
+               replay(context, [llm: llm()] ++ Keyword.merge(opts, changed))
+
+      assert cause in Enum.map(differences, & &1.cause), inspect({changed, differences})
+    end
+  end
+
+  test "views of today are compared with those of then" do
+    result = %{tool_calls: [%{name: "look", arguments: %{}}]}
+
+    server =
+      start_supervised!({Server, script: List.duplicate(result, 6) ++ ["Done"]}, id: :views)
+
+    looking =
+      for tool <- tools(%{}),
+          do: %{tool | function: fn _ -> {:ok, String.duplicate("rain ", 50)} end}
+
+    clear = fn keep ->
+      fn context, _needs -> {:ok, Context.clear_tool_results(context, keep: keep)} end
+    end
+
+    opts = [llm: client(Server.base_url(server), []), tools: looking, view: [clear.(2)]]
+    {:ok, %{context: context}} = Runtime.run(Context.new("Weather?"), opts)
+    context = context |> Context.to_snapshot() |> Context.from_snapshot!()
+    today = [llm: llm(), tools: tools(%{})]
+
+    assert replay(context, today) == {:same, 7}
+    assert replay(context, [view: [clear.(2)]] ++ today) == {:same, 7}
+
+    assert {:different, [%{iteration: 3, differences: [difference]} | _]} =
+             replay(context, [view: [clear.(1)]] ++ today)
+
+    assert %{cause: :view, where: "the view of today clears other results" <> _} = difference
+
+    failing = fn _context, _needs -> {:error, :down} end
+
+    assert {:different, [%{iteration: 1, differences: [%{where: words}]} | _]} =
+             replay(context, [view: [failing]] ++ today)
+
+    assert words =~ "the view of today cannot be made"
+  end
+
+  test "no connection is opened, which would be seen", %{context: context} do
+    for {module, function} <- [gen_tcp: :connect, gen_udp: :open, ssl: :connect, socket: :open] do
+      Code.ensure_loaded!(module)
+      :erlang.trace_pattern({module, function, :_}, true, [])
+    end
+
+    {answer, traced} =
+      trace(fn -> replay(context, llm: llm(), tools: tools(%{}), system_prompt: "Be kind.") end)
+
+    assert answer == {:same, 2}
+    assert traced == []
+
+    {{:error, _nobody_listens}, traced} =
+      trace(fn -> LLM.chat(llm(max_retries: 0), Context.new("Hi")) end)
+
+    assert [{:gen_tcp, :connect, _arguments} | _] = traced
+  end
+
+  # What a process and those that it starts call of that.
+  defp trace(fun) do
+    task =
+      Task.async(fn ->
+        receive do
+          :go -> fun.()
+        end
+      end)
+
+    :erlang.trace(task.pid, true, [:call, :set_on_spawn])
+    send(task.pid, :go)
+    answer = Task.await(task, :infinity)
+    reference = :erlang.trace_delivered(:all)
+    assert_receive {:trace_delivered, :all, ^reference}, 60_000
+    {answer, traced()}
+  end
+
+  defp traced do
+    receive do
+      {:trace, _pid, :call, called} -> [called | traced()]
+    after
+      0 -> []
+    end
+  end
+
   test "a conversation without notes of its requests is not comparable" do
     context = Context.new("Hi") |> Context.add_assistant_message("Hello!")
     assert replay(context, llm: llm()) == :not_comparable

@@ -1,0 +1,51 @@
+//! The digest of a view: whether what is noted of a request is all that it was made from.
+
+use std::fmt::Write as _;
+
+use crate::context::asked;
+use crate::value::digest::Digest;
+use crate::value::Value;
+use crate::view::View;
+
+/// What stands for the log as it is.
+const PLAIN: &str = "-";
+
+/// A digest of what a view was told to do. What it reckons from the log is not part of it, and its masks are noted apart.
+pub(crate) fn digest(view: Option<&View>) -> String {
+    let text = view.map(describe).unwrap_or_default();
+    match text.is_empty() {
+        true => PLAIN.to_owned(),
+        false => Digest::of(text.as_bytes()).to_short_text(),
+    }
+}
+
+/// Each rule of a view, if it has any.
+fn describe(view: &View) -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, value: &dyn std::fmt::Debug| {
+        let _ = write!(text, "{name} {value:?};");
+    };
+    for (first, cover) in view.covers() {
+        let summary = cover.summary.as_deref();
+        let summary = summary.map(|summary| asked::digest(Some(summary)));
+        let summary = summary.as_ref().and_then(Value::as_str);
+        add("cover", &(first, cover.last, summary));
+    }
+    if let Some(cleared) = view.cleared() {
+        let place = (cleared.iteration, cleared.calls, &*cleared.placeholder);
+        add("cleared", &place);
+    }
+    if let Some(most) = view.max_result_bytes() {
+        add("most", &most);
+    }
+    if view.recall {
+        add("recall", &true);
+    }
+    for pin in view.pins().into_iter().flat_map(|pins| pins.iter()) {
+        add("pin", &pin.name());
+    }
+    for (name, block) in view.blocks.iter() {
+        add("block", &(name, block));
+    }
+    text
+}

@@ -1,0 +1,69 @@
+//! The options of a request that was sent, as its note has them.
+
+use crate::context::Context;
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::log::provider::Provider;
+use crate::provider::options::{Dialect, Known, Options, SystemRole, Thinking};
+use crate::value::{Map, Value};
+
+/// Where the note of a request's fields has those of its options that are not the defaults.
+const OPTIONS: &str = "request";
+
+impl Context {
+    /// The options of the last request of an iteration: those that are noted, and what its answer says of the provider and the model.
+    pub(super) fn noted_options<'a>(&'a self, iteration: &'a Iteration) -> Option<Options<'a>> {
+        let answer = iteration
+            .entries()
+            .rev()
+            .find(|entry| Entry::is_model(entry));
+        let reply = answer.and_then(|entry| entry.message.reply.as_deref());
+        let [fields, _tools] = self.asked.request_of(iteration.number);
+        let fields = fields.and_then(|(_, fields)| match fields {
+            Value::Map(fields) => Some(fields),
+            _ => None,
+        });
+        let named = fields.and_then(|fields| text(fields, "provider"));
+        let named = named.and_then(Provider::from_name);
+        let provider = named.or(reply.and_then(|reply| reply.provider))?;
+        let model = fields.and_then(|fields| text(fields, "model"));
+        let mut options = Options {
+            model: model.or(reply.and_then(|reply| reply.model.as_deref())),
+            ..Options::new(provider)
+        };
+        options.cache = fields.is_some_and(|fields| text(fields, "cache") == Some("auto"));
+        if let Some(Value::Map(noted)) = fields.and_then(|fields| fields.get_named(OPTIONS)) {
+            options.read(noted);
+        }
+        Some(options)
+    }
+}
+
+impl<'a> Options<'a> {
+    /// Takes what a note has of them.
+    fn read(&mut self, noted: &'a Map) {
+        if text(noted, "thinking") == Some("text") {
+            self.thinking = Thinking::Text;
+        }
+        let role = text(noted, "system_role").and_then(SystemRole::from_name);
+        self.system_role = role.unwrap_or(self.system_role);
+        self.dialect = text(noted, "dialect").and_then(Dialect::from_name);
+        self.from = count(noted, "since");
+        let most = count(noted, "max_result_bytes");
+        self.max_result_bytes = most.and_then(|most| usize::try_from(most).ok());
+        let response = text(noted, "previous_response_id").map(Known::Response);
+        let conversation = text(noted, "conversation").map(Known::Conversation);
+        self.known = response.or(conversation).unwrap_or(self.known);
+    }
+}
+
+fn text<'a>(map: &'a Map, name: &str) -> Option<&'a str> {
+    map.get_named(name)?.as_str()
+}
+
+fn count(map: &Map, name: &str) -> Option<u64> {
+    match map.get_named(name)? {
+        Value::Int(count) => u64::try_from(*count).ok(),
+        _ => None,
+    }
+}
