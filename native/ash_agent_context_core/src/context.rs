@@ -581,6 +581,7 @@ impl Context {
     }
 
     /// Returns the model that is noted for an answer that says nothing of itself: that of the body it was imported from.
+    #[cfg(feature = "otlp")]
     pub(crate) fn imported_model(&self, number: u64, message: &Message) -> Option<&str> {
         let [fields, _tools] = self.asked.request_of(number);
         let Value::Map(fields) = fields.filter(|_| message.reply.is_none())?.1 else {
