@@ -251,6 +251,24 @@ defmodule AshAgent.Bench.Schedulers do
   end
 
   # What makes a view of the log, and what decides about calls.
+  # With a request whose tokens were reported, and something said after it.
+  defp answered(context) do
+    usage = %{
+      input_tokens: 10,
+      output_tokens: 1,
+      cache_read_input_tokens: 0,
+      cache_creation_input_tokens: 9_000
+    }
+
+    body = %{type: "message", model: "m", content: [%{type: "text", text: "Yes"}], usage: usage}
+    {:ok, response} = AshAgent.Response.decode(:anthropic, body)
+
+    context
+    |> Context.interrupt()
+    |> Context.add_response!(response, requested_at: DateTime.utc_now())
+    |> Context.add_user_message("And?")
+  end
+
   defp view_functions(context, short, waiting, dump) do
     total = Context.count_tokens(short)
     newest = short.current_iteration
@@ -260,6 +278,7 @@ defmodule AshAgent.Bench.Schedulers do
     fork = context |> Context.interrupt() |> Context.add_user_message("another way")
     hidden = short |> Context.keep_last_iterations(1) |> Context.put_recall(true)
     noted = Context.put_request(short, %{"words" => long}, [])
+    asked = answered(short)
     {:ok, sent} = Context.put_sent(fork, :anthropic)
 
     [
@@ -301,6 +320,14 @@ defmodule AshAgent.Bench.Schedulers do
       {"put_sent/2", fn -> Context.put_sent(fork, :anthropic) end},
       {"replay/1", fn -> Context.replay(sent) end},
       {"get_request/2", fn -> Context.get_request(noted, newest) end},
+      {"put_request/4 of 1 MB, hashes",
+       fn -> Context.put_request(short, %{"body" => %{"words" => long}}, [], keep: :hashes) end},
+      {"put_sent/3", fn -> Context.put_sent(short, :anthropic, pending: :interrupt) end},
+      {"fetch_asked/2", fn -> Context.fetch_asked(asked, newest) end},
+      {"get_response_id/1", fn -> Context.get_response_id(asked) end},
+      {"forecast/3", fn -> Context.forecast(asked, :anthropic, cache: :auto) end},
+      {"account/1", fn -> Context.account(asked) end},
+      {"clear_when_due/2", fn -> Context.clear_when_due(short, keep: 1) end},
       {"add_failure/2", fn -> Context.add_failure(short, %{kind: :closed}) end},
       {"failures/1", fn -> Context.failures(short) end},
       {"put_masks/2", fn -> Context.put_masks(context, masks) end},

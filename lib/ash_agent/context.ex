@@ -217,26 +217,10 @@ defmodule AshAgent.Context do
   @spec pending_tool_calls(t()) :: [map()]
   def pending_tool_calls(%__MODULE__{} = context), do: Calls.pending_tool_calls(context)
 
-  @doc """
-  Returns the messages of the view, oldest first, beginning with the system prompt.
-
-  The view is the whole log unless something is hidden, summarised, cleared, shortened or masked, see `view/1`. Costs O(n).
-
-  ## Options
-
-  #{Options.docs(:to_messages)}
-
-  ## Examples
-
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.to_messages()
-      [%{role: :user, content: "Hello!"}]
-  """
+  @doc "Returns the messages of the view, oldest first, see `AshAgent.Context.Log.to_messages/2`."
   @doc since: "0.1.0", group: "Read"
   @spec to_messages(t(), keyword()) :: [message()]
-  def to_messages(%__MODULE__{ref: ref}, opts \\ []) do
-    opts = Options.validate!(opts, :to_messages)
-    ref |> Native.context_to_messages(opts[:view] == :log) |> Reply.ok!()
-  end
+  def to_messages(%__MODULE__{} = context, opts \\ []), do: Log.to_messages(context, opts)
 
   @doc "Returns the messages of the view; the same as `to_messages/1`."
   @doc since: "0.1.0", group: "Read"

@@ -15,7 +15,7 @@ defmodule AshAgent.TestSupport.InspectCases do
         {:ok, modules} = :application.get_key(@app, :modules)
 
         for module <- modules,
-            not String.contains?(inspect(module), "TestSupport."),
+            not String.contains?(inspect(module), ["TestSupport.", "Mix.Tasks."]),
             Code.ensure_loaded?(module) and function_exported?(module, :__struct__, 0),
             {:docs_v1, _, _, _, %{}, _, _} <- [Code.fetch_docs(module)],
             do: module

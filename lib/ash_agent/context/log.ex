@@ -100,6 +100,27 @@ defmodule AshAgent.Context.Log do
         }
 
   @doc """
+  Returns the messages of the view, oldest first, beginning with the system prompt.
+
+  The view is the whole log unless something is hidden, summarised, cleared, shortened or masked, see `AshAgent.Context.view/1`. Costs O(n).
+
+  ## Options
+
+  #{Options.docs(:to_messages)}
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.to_messages()
+      [%{role: :user, content: "Hello!"}]
+  """
+  @doc since: "0.1.0"
+  @spec to_messages(Reply.handle(), keyword()) :: [message()]
+  def to_messages(%{ref: ref}, opts \\ []) do
+    opts = Options.validate!(opts, :to_messages)
+    ref |> Native.context_to_messages(opts[:view] == :log) |> Reply.ok!()
+  end
+
+  @doc """
   Returns the iteration with this number, or `nil`.
 
   Costs O(log n) and the size of the iteration.

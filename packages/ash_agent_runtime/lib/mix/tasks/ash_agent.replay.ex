@@ -35,6 +35,20 @@ defmodule Mix.Tasks.AshAgent.Replay do
 
   use Mix.Task
 
+  defmodule Tally do
+    @moduledoc false
+
+    # compared, unknown, broken: conversations that were, that keep nothing, and that cannot be loaded. requests: those compared.
+    # causes: how many conversations have each. shown: lines that were printed.
+    defstruct compared: 0,
+              unknown: 0,
+              broken: 0,
+              different: 0,
+              requests: 0,
+              causes: %{},
+              shown: 0
+  end
+
   alias AshAgent.{ChatContext, Context, Store}
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Difference
@@ -56,16 +70,6 @@ defmodule Mix.Tasks.AshAgent.Replay do
   @usage "usage: mix ash_agent.replay STORE|FILE..., with [--id ID] [--status STATUS] [--limit NUMBER] [--with FUNCTION] " <>
            "[--against PROVIDER] [--show NUMBER] [--json]"
 
-  # compared, unknown, broken: conversations that were, that keep nothing, and that cannot be loaded. requests: those compared.
-  # causes: how many conversations have each. shown: lines that were printed.
-  defstruct compared: 0,
-            unknown: 0,
-            broken: 0,
-            different: 0,
-            requests: 0,
-            causes: %{},
-            shown: 0
-
   @impl true
   def run(args) do
     case OptionParser.parse(args, strict: @options) do
@@ -85,7 +89,7 @@ defmodule Mix.Tasks.AshAgent.Replay do
       |> Stream.concat()
       |> Task.async_stream(&compare_one(&1, compare), timeout: :infinity)
       |> Stream.with_index(1)
-      |> Enum.reduce(%__MODULE__{}, fn {{:ok, {id, outcome}}, number}, state ->
+      |> Enum.reduce(%Tally{}, fn {{:ok, {id, outcome}}, number}, state ->
         unless opts[:json], do: draw_bar(number, total)
         count(state, id, outcome, opts)
       end)
