@@ -26,8 +26,8 @@ defmodule Mix.Tasks.Compile.Cargo do
 
       config :ash_agent_context, features: [:exact_tokens]
 
-  The features are those of the crate's `Cargo.toml`; none is built in by default. The repository's own checkout builds all of
-  them. With `built_with: :sqlite`, `:sqlite` is one more, and the library is only built for those who choose it. After a change
+  The features are those of the crate's `Cargo.toml`; none is built in by default. The repository's own checkout builds those
+  of `features:`; for those of `chosen_features:` no libraries are published. With `built_with: :sqlite`, `:sqlite` is one more, and the library is only built for those who choose it. After a change
   run `mix deps.compile ash_agent_context --force`.
 
   Packages from Hex come with the checksums of libraries that were built for them. Where one fits the machine, the version and the
@@ -216,7 +216,8 @@ defmodule Mix.Tasks.Compile.Cargo do
 
   # Those of the crate. What the whole library depends on is not one of them.
   defp features do
-    known = List.wrap(config(:built_with)) ++ config(:features)
+    known =
+      List.wrap(config(:built_with)) ++ config(:features) ++ List.wrap(config(:chosen_features))
 
     if is_list(fetch_features()) and fetch_features() -- known == [] do
       {:ok, fetch_features() -- List.wrap(config(:built_with))}
@@ -389,6 +390,8 @@ defmodule AshAgentContext.MixProject do
         workspace: ".",
         sources: ["native/ash_agent_context_*"],
         features: [:exact_tokens, :otlp],
+        # It takes a minute more to build, and changes which schemas are taken: only for those who choose it.
+        chosen_features: [:json_schema],
         base_url: @source_url && "#{@source_url}/releases/download/v#{@version}"
       ],
       elixirc_paths: elixirc_paths(Mix.env()),

@@ -111,7 +111,17 @@ defmodule Forgetting do
     do: Enum.reduce(turns, {Context.new("Go"), MapSet.new(), counts()}, &add(&1, &2))
 
   defp counts,
-    do: %{shown: 0, recalled: 0, masked: 0, gone: 0, bytes: 0, requests: 0, cost: 0, sent: []}
+    do: %{
+      shown: 0,
+      recalled: 0,
+      masked: 0,
+      gone: 0,
+      bytes: 0,
+      requests: 0,
+      cost: 0,
+      whole: 0,
+      sent: []
+    }
 
   # Reading a byte from the provider's cache costs 0.1, writing one 1.25 times as much as one that is neither: what begins as the
   # last request is read, the rest is written.
@@ -124,7 +134,7 @@ defmodule Forgetting do
 
     {same, rest} = Enum.split(sent, count_same(sent, counts.sent))
     cost = @read * sum(same) + @written * sum(rest)
-    %{counts | cost: counts.cost + cost, sent: sent}
+    %{counts | cost: counts.cost + cost, whole: counts.whole + sum(sent), sent: sent}
   end
 
   defp count_same([same | rest], [same | others]), do: 1 + count_same(rest, others)
@@ -389,7 +399,7 @@ for {name, conversations} <- recordings do
   IO.puts("\n#{name}, #{length(conversations)} conversation(s)\n")
 
   IO.puts(
-    "| results shown | words needed | shown | one recall away | masked | gone | KB of results and blocks a request | what requests cost |\n|---|---|---|---|---|---|---|---|"
+    "| results shown | words needed | shown | one recall away | masked | gone | KB of results and blocks a request | what requests cost | what a recall costs, in KB at full price |\n|---|---|---|---|---|---|---|---|---|"
   )
 
   played =
@@ -406,9 +416,12 @@ for {name, conversations} <- recordings do
     bytes = Float.round(counts.bytes / max(counts.requests, 1) / 1_000, 1)
     cost = Float.round(100 * counts.cost / full - 100, 1)
 
+    # One more request: it reads the conversation from the cache, and the next one writes the answer, 8 KB at most.
+    recall = Float.round(0.1 * counts.whole / max(counts.requests, 1) / 1_000 + 1.25 * 8, 1)
+
     IO.puts(
       "| #{policy} | #{needed} | #{percent.(counts.shown)} | #{percent.(counts.recalled)} | " <>
-        "#{percent.(counts.masked)} | #{percent.(counts.gone)} | #{bytes} | #{cost} % |"
+        "#{percent.(counts.masked)} | #{percent.(counts.gone)} | #{bytes} | #{cost} % | #{recall} |"
     )
   end
 end

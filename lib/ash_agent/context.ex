@@ -764,7 +764,7 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "View and budget"
   @spec expand(t(), Range.t() | pos_integer() | :all | Shortening.step(), keyword()) :: t()
   def expand(%__MODULE__{} = context, part, opts \\ [])
-      when part == :all or is_integer(part) or is_map(part),
+      when part == :all or is_integer(part) or is_struct(part, Range) or is_map_key(part, :kind),
       do: View.expand(context, part, opts)
 
   @doc "Clears old tool results in the view, see `AshAgent.Context.View.clear_tool_results/2`."

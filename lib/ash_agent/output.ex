@@ -20,6 +20,7 @@ defmodule AshAgent.Output do
     * `{schema, cast: fun}` - a JSON Schema and a function that makes the value, `{:ok, value}` or `{:error, words}`, of the JSON data
     * a module of an Ecto schema - its fields and embeds, as its struct, by its `changeset/2` if it has one
     * `{data, types}` - as a schemaless changeset of Ecto has them
+    * an Ash type - as `AshAgent.Resource.output/2` returns it
     * a module with a function `output/0` that returns one of these types
     * `{:one_of, [name: type, ...]}` - one of several; the value is `{name, value}`. Modules need no names: a struct tells what it is
     * `{:list, type}`, `{:nullable, type}`, `{:in, [:a, :b]}` with atoms, strings or numbers
@@ -27,6 +28,8 @@ defmodule AshAgent.Output do
       `:map` and `:any`
 
   Every keyword of a schema is checked. One that cannot be checked, such as `not` or `patternProperties`, is an error when the type is made.
+  With `config :ash_agent_context, features: [:json_schema]`, all keywords of the draft 2020-12 are, by the crate `jsonschema`: the library is
+  then built, which takes a minute more, and 3 MB larger.
 
   ## Reading
 
@@ -83,7 +86,7 @@ defmodule AshAgent.Output do
       }
 
       iex> AshAgent.Output.new(%{type: "object", patternProperties: %{}})
-      ** (ArgumentError) the schema of the output has at patternProperties something else than a keyword of JSON Schema that can be checked, not this one
+      ** (ArgumentError) the schema of the output has at patternProperties something else than a keyword of JSON Schema that is checked; the feature json_schema of the library checks all of them
   """
   @doc since: "0.1.0"
   @spec new(spec()) :: t()

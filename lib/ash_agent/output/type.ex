@@ -119,12 +119,18 @@ defmodule AshAgent.Output.Type do
     cond do
       not Code.ensure_loaded?(module) -> refuse!(module)
       function_exported?(module, :output, 0) -> read!(module.output())
+      function_exported?(module, :ash_type?, 0) -> refuse_ash_type!(module)
       function_exported?(module, :__schema__, 1) -> module |> EctoTypes.schema() |> fields()
       true -> refuse!(module)
     end
   end
 
   def read!(other), do: refuse!(other)
+
+  defp refuse_ash_type!(module) do
+    raise ArgumentError,
+          "#{inspect(module)} is an Ash type: pass AshAgent.Resource.output(#{inspect(module)}) as the output"
+  end
 
   # Words, not the value: it may hold anything.
   defp refuse!(other) do

@@ -44,7 +44,11 @@ nif!(
     |env, scheduler, schema: Any| {
         // Its patterns are compiled.
         scheduler.allow(Cost::LONG)?;
-        Ok(ResourceArc::new(AnswerTypeResource(AnswerType::new(&schema)?)).encode(env))
+        #[cfg(feature = "json_schema")]
+        let answer = AnswerType::of_any_keywords(&schema)?;
+        #[cfg(not(feature = "json_schema"))]
+        let answer = AnswerType::new(&schema)?;
+        Ok(ResourceArc::new(AnswerTypeResource(answer)).encode(env))
     }
 );
 
@@ -53,7 +57,7 @@ nif!(
     answer_read_normal,
     answer_read_dirty,
     |env, scheduler, answer: AnswerTypeHandle, read: Binary<'a>, strict: bool| {
-        scheduler.allow(cost(read.len()))?;
+        scheduler.allow(answer.0.reading_cost(cost(read.len())))?;
         Ok(encode_answer(env, &answer.0.read(text(&read)?, strict)))
     }
 );
@@ -62,7 +66,7 @@ nif!(
     answer_check_normal,
     answer_check_dirty,
     |env, scheduler, answer: AnswerTypeHandle, value: Any, strict: bool| {
-        scheduler.allow(value.size())?;
+        scheduler.allow(answer.0.reading_cost(value.size()))?;
         Ok(encode_answer(env, &answer.0.check(&value, strict)))
     }
 );

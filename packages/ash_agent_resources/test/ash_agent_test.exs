@@ -3,7 +3,7 @@ defmodule AshAgent.Integration.AgentTest do
 
   import ExUnit.CaptureLog
 
-  alias AshAgent.{Context, Info, LLM}
+  alias AshAgent.{Context, Info, LLM, Runtime}
   alias AshAgent.Integration.{Guarded, Helper, MemoryTicket, Reply, Typist}
   alias AshAgent.Resource.Error
   alias AshAgent.Runtime.{Paused, Result}
@@ -481,6 +481,32 @@ defmodule AshAgent.Integration.AgentTest do
       assert mood =~ ~s(/mood: expected one of "glad", "sad")
       assert text =~ "/content: expected a string"
       assert tags =~ "/tags/0: expected a string"
+    end
+
+    test "of an Ash type is one of any run" do
+      llm = LLM.Scripted.new([~s({"content": "a", "score": "7"})])
+      output = AshAgent.Resource.output(Reply)
+      opts = [llm: llm, output: output, output_mode: :text]
+
+      assert {:ok, %{output: %Reply{content: "a", score: 7}}} =
+               Runtime.run(Context.new("Hi"), opts)
+
+      for {type, constraints, json, value} <- [
+            {:integer, [min: 1], "3", 3},
+            {:date, [], ~s("2026-01-31"), ~D[2026-01-31]},
+            {{:array, :integer}, [], "[1, 2]", [1, 2]}
+          ] do
+        output = AshAgent.Resource.output(type, constraints)
+        assert {:ok, ^value, []} = AshAgent.Output.read(output, ~s({"value": #{json}}))
+      end
+
+      assert_raise ArgumentError, ~r/is an Ash type: pass AshAgent.Resource.output/, fn ->
+        AshAgent.Output.new(Reply)
+      end
+
+      assert_raise ArgumentError, ~r/is not an Ash type/, fn ->
+        AshAgent.Resource.output(Context)
+      end
     end
 
     test "as text is taken if it is JSON of the type" do

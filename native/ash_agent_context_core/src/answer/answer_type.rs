@@ -5,9 +5,12 @@ use std::collections::HashSet;
 use crate::answer::fit::Fit;
 use crate::answer::issue::Report;
 use crate::answer::node::{without_style, Node, NodeId, Others};
+#[cfg(feature = "json_schema")]
+use crate::answer::rest::Rest;
 use crate::answer::schema;
 use crate::error::{Error, Path};
-use crate::value::Value;
+use crate::value::cost::Cost;
+use crate::value::{Size, Value};
 
 /// A type that answers may have.
 #[derive(Debug)]
@@ -16,6 +19,9 @@ pub struct AnswerType {
     nodes: Vec<Node>,
     /// Names of the fields of the answer, without style. An object with none of them is not the answer.
     names: HashSet<Box<str>>,
+    /// What checks the keywords that the nodes do not know, if there are any.
+    #[cfg(feature = "json_schema")]
+    rest: Option<Rest>,
 }
 
 impl AnswerType {
@@ -26,13 +32,43 @@ impl AnswerType {
     /// elsewhere, a schema that leads back to itself.
     pub fn new(schema: &Value) -> Result<Self, Error> {
         let schema = schema::read(schema)?;
-        let nodes = schema::compile(&schema)?;
+        let (nodes, _) = schema::compile(&schema, false)?;
         let names = names(&nodes);
         Ok(Self {
             schema,
             nodes,
             names,
+            #[cfg(feature = "json_schema")]
+            rest: None,
         })
+    }
+
+    /// Compiles a JSON Schema with any keywords.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the path of an unknown format, a reference to elsewhere, or a schema that leads back to itself.
+    #[cfg(feature = "json_schema")]
+    pub fn of_any_keywords(schema: &Value) -> Result<Self, Error> {
+        let schema = schema::read(schema)?;
+        let (nodes, has_rest) = schema::compile(&schema, true)?;
+        let names = names(&nodes);
+        let rest = has_rest.then(|| Rest::new(&schema)).transpose()?;
+        Ok(Self {
+            schema,
+            nodes,
+            names,
+            rest,
+        })
+    }
+
+    /// What it costs to read a text or a value of a size: that crate gives no bound.
+    #[must_use]
+    pub fn reading_cost(&self, size: Size) -> Cost {
+        #[cfg(feature = "json_schema")]
+        if self.rest.is_some() {
+            return Cost::LONG;
+        }
+        size.into()
     }
 
     /// The schema, as JSON has it.
@@ -102,6 +138,38 @@ impl AnswerType {
     ) -> Option<Value> {
         let mut path = path.clone();
         Fit::new(&self.nodes, is_lenient).fit(id, value, &mut path, report)
+    }
+
+    /// Schemas that hold for the same value repair it each for itself: what came of it has to fit all of them.
+    fn check_repaired(&self, value: Value, repaired: Value, report: &mut Report) -> Value {
+        let mut again = Report::default();
+        let changed = self.fit(0, &repaired, false, &Path::new(), &mut again);
+        if again.is_clean() && changed.is_none() {
+            return repaired;
+        }
+        report.add(again);
+        if report.fits() {
+            let words = "could be repaired in more than one way: write it as the schema says";
+            report.issue(&Path::new(), words);
+        }
+        value
+    }
+
+    /// Fits a whole answer.
+    pub(crate) fn fit_whole(&self, value: Value, is_lenient: bool, report: &mut Report) -> Value {
+        let fitted = self.fit(0, &value, is_lenient, &Path::new(), report);
+        if !report.fits() {
+            return value;
+        }
+        let value = match fitted {
+            Some(fitted) => self.check_repaired(value, fitted, report),
+            None => value,
+        };
+        #[cfg(feature = "json_schema")]
+        if let Some(rest) = &self.rest {
+            rest.check(&value, report);
+        }
+        value
     }
 }
 

@@ -10,5 +10,7 @@ pub mod issue;
 pub mod lexer;
 pub mod node;
 pub mod reading;
+#[cfg(feature = "json_schema")]
+pub mod rest;
 pub mod schema;
 pub mod subset;

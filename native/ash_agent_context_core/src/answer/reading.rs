@@ -128,11 +128,9 @@ impl AnswerType {
     }
 
     fn settle(&self, value: Value, mut report: Report, is_lenient: bool) -> Answer {
-        let fitted = self.fit(0, &value, is_lenient, &Path::new(), &mut report);
-        let fits = report.fits();
-        let value = if fits { fitted.unwrap_or(value) } else { value };
+        let value = self.fit_whole(value, is_lenient, &mut report);
         Answer {
-            state: if fits {
+            state: if report.fits() {
                 ReadingState::Fits
             } else {
                 ReadingState::Misfits

@@ -20,7 +20,7 @@ const MOST_IN_PLACE: usize = 8;
 const PATTERN_BYTES: usize = 1 << 20;
 
 /// Keywords that say nothing of which values fit.
-const ANNOTATIONS: [&str; 14] = [
+pub(crate) const ANNOTATIONS: [&str; 14] = [
     "$schema",
     "$id",
     "$comment",
@@ -37,15 +37,20 @@ const ANNOTATIONS: [&str; 14] = [
     "propertyOrdering",
 ];
 
+const UNKNOWN: &str = "a keyword of JSON Schema that is checked; the feature json_schema of the library checks all of them";
+
 /// Returns a schema as JSON has it: atoms and texts are the same there.
 pub(crate) fn read(schema: &Value) -> Result<Value, Error> {
     json::read(json::write(schema).as_bytes(), crate::value::MAX_DEPTH)
 }
 
-/// Compiles a schema. The first node is that of the whole answer.
-pub(crate) fn compile(schema: &Value) -> Result<Vec<Node>, Error> {
+/// Compiles a schema. The first node is that of the whole answer. Tells whether keywords were left out, which they may be if
+/// something else `checks_all`.
+pub(crate) fn compile(schema: &Value, checks_all: bool) -> Result<(Vec<Node>, bool), Error> {
     let mut compiler = Compiler {
         root: schema,
+        checks_all,
+        has_rest: false,
         ids: HashMap::new(),
         open: Vec::new(),
         nodes: Vec::new(),
@@ -58,11 +63,15 @@ pub(crate) fn compile(schema: &Value) -> Result<Vec<Node>, Error> {
         }
     }
     check_in_place(&compiler.nodes)?;
-    Ok(compiler.nodes)
+    Ok((compiler.nodes, compiler.has_rest))
 }
 
 struct Compiler<'s> {
     root: &'s Value,
+    /// What is not known here is checked elsewhere.
+    checks_all: bool,
+    /// Something was not known.
+    has_rest: bool,
     ids: HashMap<String, NodeId>,
     open: Vec<(NodeId, Path, &'s Value)>,
     nodes: Vec<Node>,
@@ -117,6 +126,10 @@ impl<'s> Compiler<'s> {
             let here = step(path, key.clone());
             self.keyword(&mut node, name, value, &here)?;
         }
+        // Which others there are is not known then.
+        if map.get(&Value::text("patternProperties")).is_some() {
+            node.others = Others::Allowed;
+        }
         require(&mut node, map, path)?;
         Ok(node)
     }
@@ -163,7 +176,10 @@ impl<'s> Compiler<'s> {
                 };
                 node.is_unique = *is_unique;
             }
-            "pattern" => node.pattern = Some(pattern(value, here)?),
+            "pattern" => match pattern(value, here) {
+                Err(_) if self.checks_all => self.has_rest = true,
+                pattern => node.pattern = Some(pattern?),
+            },
             "format" => {
                 let known = value.as_str().and_then(Format::named);
                 let expected = "a format that can be checked: date, date-time, time, duration, uuid, email, uri, ipv4 or ipv6";
@@ -182,13 +198,10 @@ impl<'s> Compiler<'s> {
                 }
                 node.multiple_of = Some(step);
             }
+            "$schema" => dialect(value, here)?,
             known if ANNOTATIONS.contains(&known) => {}
-            _ => {
-                return Err(Error::invalid(
-                    here.clone(),
-                    "a keyword of JSON Schema that can be checked, not this one",
-                ))
-            }
+            _ if self.checks_all => self.has_rest = true,
+            _ => return Err(Error::invalid(here.clone(), UNKNOWN)),
         }
         Ok(())
     }
@@ -358,6 +371,17 @@ fn number(value: &Value, here: &Path) -> Result<Value, Error> {
         Value::Int(_) | Value::Float(_) => Ok(value.clone()),
         Value::BigInt(big) => Ok(Value::BigInt(Box::new(BigInt::clone(big)))),
         _ => Err(Error::invalid(here.clone(), "a number")),
+    }
+}
+
+/// Others may give keywords another meaning.
+fn dialect(value: &Value, here: &Path) -> Result<(), Error> {
+    let url = value.as_str().unwrap_or_default();
+    let own = ["https://json-schema.org/", "http://json-schema.org/"];
+    if own.iter().any(|known| url.starts_with(known)) {
+        Ok(())
+    } else {
+        Err(Error::invalid(here.clone(), "a draft of json-schema.org"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The part of JSON Schema that a provider takes, and a schema narrowed to it. Bounds that it does not take become words of the
 //! description, and are checked here when the answer comes. What changes the shape of answers is an error.
 
+use crate::answer::schema::ANNOTATIONS;
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
@@ -177,7 +178,8 @@ impl Narrowing<'_> {
                 }
             }
             // Names and examples are for people.
-            _ => {}
+            name if ANNOTATIONS.contains(&name) => {}
+            _ => return self.refuse("a schema without this keyword"),
         }
         Ok(())
     }

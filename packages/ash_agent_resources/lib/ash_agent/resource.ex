@@ -292,4 +292,25 @@ defmodule AshAgent.Resource do
     sections: [@agent, @tools],
     transformers: [AshAgent.Resource.Transformer],
     verifiers: [AshAgent.Resource.Verifier]
+
+  @doc """
+  Returns an Ash type as an `AshAgent.Output`, for the `:output` of runs that are not of an agent.
+
+  `type` is an Ash type with its constraints, such as `MyApp.Ticket`, `{:array, :string}` or `Ash.Type.Date`. Answers are cast by the type, and its
+  constraints are checked. Raises `ArgumentError` for a type whose values no model can write.
+
+  ## Examples
+
+      iex> output = AshAgent.Resource.output(:integer, min: 1)
+      iex> AshAgent.Output.read(output, ~s({"value": "3"}))
+      {:ok, 3, [%{path: [], kind: :number_from_text}]}
+  """
+  @doc since: "0.1.0"
+  @spec output(term(), keyword()) :: AshAgent.Output.t()
+  def output(type, constraints \\ []) when is_list(constraints) do
+    case AshAgent.Resource.Output.new(type, constraints) do
+      {:ok, output} -> output
+      {:error, words} -> raise ArgumentError, "expected an Ash type for an :output: " <> words
+    end
+  end
 end

@@ -21,6 +21,12 @@ defmodule AshAgent.Resource.Output do
     end
   end
 
+  @doc "The type of an answer that is of an Ash type, or words that say why there is none."
+  @spec new(term(), keyword()) :: {:ok, Output.t()} | {:error, String.t()}
+  def new(type, constraints) do
+    with {:ok, shape} <- Shape.new_of_any(type, constraints), do: {:ok, type(shape)}
+  end
+
   defp check(shape) do
     _output = type(shape)
     {:ok, shape}

@@ -16,25 +16,37 @@ defmodule AshAgent.Resource.Shape do
   @doc "The shape of an object of a type, or words that say why no model can write it."
   @spec new(term(), keyword()) :: {:ok, t()} | {:error, String.t()}
   def new(type, constraints) do
+    case new_of_any(type, constraints) do
+      {:ok, %{schema: %{"type" => "object"}}} = object -> object
+      {:ok, _other} -> {:error, "its values are not objects"}
+      {:error, words} -> {:error, words}
+    end
+  end
+
+  @doc "The shape of a type, whose values need not be objects."
+  @spec new_of_any(term(), keyword()) :: {:ok, t()} | {:error, String.t()}
+  def new_of_any(type, constraints) do
     type = Ash.Type.get_type(type)
 
     with {:type, true} <- {:type, Ash.Type.ash_type?(type)},
          {:ok, constraints} <- Ash.Type.init(type, constraints),
-         {:ok, %{"type" => "object"} = schema} <- Schema.of(type, constraints) do
+         {:ok, schema} <- Schema.of(type, constraints) do
       {:ok, %__MODULE__{type: type, constraints: constraints, schema: schema}}
     else
       {:type, false} -> {:error, "#{inspect(type)} is not an Ash type"}
-      {:ok, _schema} -> {:error, "its values are not objects"}
       {:error, :makes_atoms} -> {:error, "it would make atoms of what a model writes"}
       {:error, :unwritable} -> {:error, "no model can write all of its values"}
       {:error, _constraints} -> {:error, "its constraints are not valid"}
     end
   end
 
-  @doc "The value of a JSON object, or what is wrong with it, in words for the model."
+  @doc "The value of JSON data, or what is wrong with it, in words for the model."
   @spec cast(t(), term()) :: {:ok, term()} | {:error, String.t()}
-  def cast(%__MODULE__{type: type, constraints: constraints} = shape, %{} = object) do
-    with {:ok, value} <- Ash.Type.cast_input(type, object, constraints),
+  def cast(%__MODULE__{schema: %{"type" => "object"}}, other) when not is_map(other),
+    do: {:error, "expected an object"}
+
+  def cast(%__MODULE__{type: type, constraints: constraints} = shape, data) do
+    with {:ok, value} <- Ash.Type.cast_input(type, data, constraints),
          {:ok, value} when value != nil <- Ash.Type.apply_constraints(type, value, constraints) do
       {:ok, value}
     else
@@ -45,8 +57,6 @@ defmodule AshAgent.Resource.Shape do
     # Typed structs raise for lists, among others.
     _error -> {:error, @invalid}
   end
-
-  def cast(_shape, _other), do: {:error, "expected an object"}
 
   defp words(errors, %{constraints: constraints}) do
     errors
