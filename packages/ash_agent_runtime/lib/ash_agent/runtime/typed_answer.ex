@@ -14,17 +14,21 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   @tool Output.tool_name()
 
-  @doc "Whether a turn that is not over was asked for a typed answer."
+  @doc """
+  Returns whether a turn was asked for a typed answer. An answer in text may be one that did not fit: whoever asked was
+  killed before the model was asked again.
+  """
   def expected?(context) do
     last = Run.last_message(context)
     number = if last == nil, do: context.current_iteration - 1, else: context.current_iteration
 
     unfinished? =
       Context.pending_tool_calls(context) != [] or last == nil or
-        match?(%{role: :assistant, state: _}, last)
+        match?(%{role: :assistant}, last)
 
-    unfinished? and number >= Context.turn_start(context) and
-      match?(%{metadata: %{"output" => _mode}}, Context.get_iteration(context, number))
+    retry?(last) or
+      (unfinished? and number >= Context.turn_start(context) and
+         match?(%{metadata: %{"output" => _mode}}, Context.get_iteration(context, number)))
   end
 
   ## A message that ends the turn
@@ -210,15 +214,22 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
       iteration ->
         cond do
-          Enum.any?(iteration.messages, &(&1.role == :user and not retry?(&1))) -> found
-          failed?(iteration) -> failed_attempts(context, number - 1, [number | found])
-          true -> failed_attempts(context, number - 1, found)
+          Enum.any?(
+            iteration.messages,
+            &(&1.role == :user and not retry?(&1) and not results?(&1))
+          ) ->
+            found
+
+          failed?(iteration) ->
+            failed_attempts(context, number - 1, [number | found])
+
+          true ->
+            failed_attempts(context, number - 1, found)
         end
     end
   end
 
-  defp retry?(message),
-    do: match?(%{metadata: %{output_retry: _number}}, message) or results?(message)
+  defp retry?(message), do: match?(%{metadata: %{output_retry: _number}}, message)
 
   defp results?(%{content: [%{type: :tool_result} | _]}), do: true
   defp results?(_message), do: false

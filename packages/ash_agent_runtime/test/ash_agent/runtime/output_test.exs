@@ -2,7 +2,7 @@ defmodule AshAgent.Runtime.OutputTest do
   # Typed answers of runs: how they are asked for, read, asked for again, and what they are beside tools and pauses.
   use ExUnit.Case, async: true
 
-  alias AshAgent.{Context, LLM, Output, Response, Runtime, Session}
+  alias AshAgent.{Context, LLM, Output, Response, Runtime, Session, Store}
   alias AshAgent.LLM.Scripted
 
   @output [city: :string, people: [type: :integer, minimum: 1]]
@@ -293,6 +293,50 @@ defmodule AshAgent.Runtime.OutputTest do
       assert {:ok, %{output: @ulm}} =
                Runtime.resume(context, [llm: Scripted.new([@text]), output: @output] ++ opts)
     end
+
+    @tag :capture_log
+    test "a run that is killed before it asks again goes on from its store, with its type" do
+      {:ok, store} = Store.SQLite.open(":memory:")
+      {:ok, kept} = Store.create(store, Context.new("Where?", id: "c"), owner: "a")
+      test = self()
+
+      # It never hears the model's second answer.
+      model = fn context ->
+        if retry?(context) do
+          send(test, :asked_again)
+          Process.sleep(:infinity)
+        else
+          {:ok, %{content: ~s({"city": "Ulm"})}}
+        end
+      end
+
+      opts = [output: @output, output_mode: :text]
+
+      {:ok, runner} =
+        Task.start(fn ->
+          Runtime.run(kept.value, [llm: model, store: store, kept: kept] ++ opts)
+        end)
+
+      assert_receive :asked_again, 5_000
+      Process.exit(runner, :kill)
+
+      {:ok, kept} = Store.claim(store, "c", owner: "a", reclaim: true)
+      untyped = [llm: Scripted.new([]), store: store, kept: kept]
+
+      assert {:error, %{reason: {:missing_option, :output}}} = Runtime.run(kept.value, untyped)
+      llm = Scripted.new([@text])
+
+      assert {:ok, %{output: @ulm} = result} =
+               Runtime.run(kept.value, [llm: llm, store: store, kept: kept] ++ opts)
+
+      [%{context: asked}] = Scripted.requests(llm)
+      assert asked |> Context.to_messages() |> List.last() |> Response.text() =~ "people"
+      {:ok, stored} = Store.fetch(store, "c")
+      assert Context.equal?(stored.value, result.context)
+    end
+
+    defp retry?(context),
+      do: match?(%{metadata: %{output_retry: 1}}, List.last(Context.to_messages(context)))
 
     test "a run that ends with the answer has it again when it is run again, and another message is another turn" do
       {{:ok, result}, _} =
