@@ -147,15 +147,19 @@ usage = %{
 
 now = DateTime.utc_now()
 
-agent =
-  Enum.reduce(1..500, Context.new("Go", system_prompt: "Be brief."), fn n, context ->
-    use = %{type: "tool_use", id: "call_#{n}", name: "look", input: %{}}
-    said = [%{type: "text", text: text.(n, 1024)}, use]
-    body = %{type: "message", model: "m", content: said, usage: usage}
-    {:ok, response} = AshAgent.Response.decode(:anthropic, body)
-    {:ok, context} = Context.add_response(context, response, requested_at: now, at: now)
-    Context.add_tool_results(context, [{"call_#{n}", {:ok, text.(n, 2048)}}])
-  end)
+turn = fn n, context ->
+  use = %{type: "tool_use", id: "call_#{n}", name: "look", input: %{}}
+  said = [%{type: "text", text: text.(n, 1024)}, use]
+  body = %{type: "message", model: "m", content: said, usage: usage}
+  {:ok, response} = AshAgent.Response.decode(:anthropic, body)
+  {:ok, context} = Context.add_response(context, response, requested_at: now, at: now)
+  Context.add_tool_results(context, [{"call_#{n}", {:ok, text.(n, 2048)}}])
+end
+
+before = Enum.reduce(1..499, Context.new("Go", system_prompt: "Be brief."), turn)
+# A run notes each request, so that only what came since the last one is new.
+{:ok, noted} = Context.put_sent(before, :anthropic, cache: :auto)
+agent = turn.(500, noted)
 
 encode = fn -> Context.encode_request!(agent, :anthropic, cache: :auto) end
 encode.()
