@@ -12,6 +12,12 @@ defmodule AshAgent.Context.Options do
 
   @time [type: {:or, [{:struct, DateTime}, nil]}, type_doc: "a `DateTime`"]
   @at @time ++ [doc: "the time of the change. Defaults to now."]
+  @asked_model [
+    type: {:or, [:string, nil]},
+    type_doc: "a string",
+    doc:
+      "the model that is asked, where answers name none or one without a price. Defaults to no name."
+  ]
   @text [type: {:custom, &__MODULE__.text?/1}, type_doc: "a non-empty UTF-8 string"]
   @name [type: {:custom, &__MODULE__.name?/1}, type_doc: "a non-empty UTF-8 string"]
   @prompt [type: {:or, [:string, :list, nil]}, type_doc: "a string or a list of text parts"]
@@ -327,12 +333,7 @@ defmodule AshAgent.Context.Options do
           "what models cost, see `AshAgent.Prices`. Without a price of the model, a token that is read from the cache costs " <>
             "0.1 and one that is written 1.25 times as much as another one."
         ),
-      model: [
-        type: {:or, [:string, nil]},
-        type_doc: "a string",
-        doc:
-          "the model that is asked, where answers name none or one without a price. Defaults to no name."
-      ],
+      model: @asked_model,
       window: [
         type: {:or, [:pos_integer, nil]},
         type_doc: "a positive integer",
@@ -354,12 +355,7 @@ defmodule AshAgent.Context.Options do
           :doc,
           "prices with a `:context_window`, see `AshAgent.Prices`."
         ),
-      model: [
-        type: {:or, [:string, nil]},
-        type_doc: "a string",
-        doc:
-          "the model that is asked, where answers name none or one without a price. Defaults to no name."
-      ],
+      model: @asked_model,
       window: [
         type: {:or, [:pos_integer, nil]},
         type_doc: "a positive integer",

@@ -580,14 +580,11 @@ impl Context {
         }
     }
 
-    /// Returns the model that is noted for an answer that says nothing of itself: that of the body it was imported from.
+    /// Returns the fields that are noted for an answer that says nothing of itself: those of the body it was imported from.
     #[cfg(feature = "otlp")]
-    pub(crate) fn imported_model(&self, number: u64, message: &Message) -> Option<&str> {
+    pub(crate) fn imported_fields(&self, number: u64, message: &Message) -> Option<&Value> {
         let [fields, _tools] = self.asked.request_of(number);
-        let Value::Map(fields) = fields.filter(|_| message.reply.is_none())?.1 else {
-            return None;
-        };
-        fields.get_named("model").and_then(Value::as_str)
+        Some(fields.filter(|_| message.reply.is_none())?.1)
     }
 
     /// Tells the log how much stands beside it.

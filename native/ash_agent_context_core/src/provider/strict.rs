@@ -1,6 +1,6 @@
 //! What providers share that hold answers to a schema: a subset, and the names of models that do.
 
-use crate::answer::subset::Subset;
+use crate::answer::subset::{Subset, FORMATS};
 use crate::value::{Map, Value};
 
 /// What OpenAI takes with `strict`, after its guide on structured outputs; Mistral has the same rules.
@@ -30,6 +30,28 @@ pub(crate) const STRICT: Subset = Subset {
     needs_all: true,
     may_recur: true,
 };
+
+/// What models of Anthropic take, after its SDK's `transform_schema`. Those of Bedrock are others' as well, and this is the strictest
+/// of their subsets.
+pub(crate) const CLAUDE: Subset = Subset {
+    bounds: &[],
+    formats: &FORMATS,
+    shapes: &["allOf", "const"],
+    is_closed: true,
+    needs_all: false,
+    may_recur: false,
+};
+
+/// The field of OpenAI's chat format that holds an answer to a schema.
+pub(crate) fn response_format(name: &str, schema: Value) -> Value {
+    let schema = object([
+        ("name", text(name)),
+        ("strict", Value::Bool(true)),
+        ("schema", schema),
+    ]);
+    let format = object([("type", text("json_schema")), ("json_schema", schema)]);
+    object([("response_format", format)])
+}
 
 /// An object of these fields.
 pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {

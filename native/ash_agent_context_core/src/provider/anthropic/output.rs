@@ -1,23 +1,13 @@
-//! Answers that Anthropic's models hold to a schema: `output_config.format`, as anthropic 2.12.0 writes it, whose `transform_schema`
-//! says what is taken.
+//! Answers that Anthropic's models hold to a schema: `output_config.format`, as anthropic 2.12.0 writes it.
 
-use crate::answer::subset::{Subset, FORMATS};
+use crate::answer::subset::Subset;
 use crate::provider::format::Constrains;
-use crate::provider::strict::{claude_version, object, text};
+use crate::provider::strict::{claude_version, object, text, CLAUDE};
 use crate::value::Value;
-
-const SUBSET: Subset = Subset {
-    bounds: &[],
-    formats: &FORMATS,
-    shapes: &["allOf", "const"],
-    is_closed: true,
-    needs_all: false,
-    may_recur: false,
-};
 
 impl Constrains for super::Room {
     fn subset(&self) -> Option<&'static Subset> {
-        Some(&SUBSET)
+        Some(&CLAUDE)
     }
 
     fn constrains(&self, model: &str, _beside_tools: bool) -> bool {

@@ -1,23 +1,13 @@
 //! Answers that models of Bedrock hold to a schema: `outputConfig.textFormat`, as botocore 1.44.5 has it, with the schema as text.
 
-use crate::answer::subset::{Subset, FORMATS};
+use crate::answer::subset::Subset;
 use crate::provider::format::Constrains;
-use crate::provider::strict::{claude_version, object, text};
+use crate::provider::strict::{claude_version, object, text, CLAUDE};
 use crate::value::{json, Value};
-
-// The models are those of others, with the strictest of their subsets.
-const SUBSET: Subset = Subset {
-    bounds: &[],
-    formats: &FORMATS,
-    shapes: &["allOf", "const"],
-    is_closed: true,
-    needs_all: false,
-    may_recur: false,
-};
 
 impl Constrains for super::Room {
     fn subset(&self) -> Option<&'static Subset> {
-        Some(&SUBSET)
+        Some(&CLAUDE)
     }
 
     fn constrains(&self, model: &str, beside_tools: bool) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::answer::subset::Subset;
 use crate::provider::format::Constrains;
-use crate::provider::strict::{object, text, STRICT};
+use crate::provider::strict::{response_format, STRICT};
 use crate::value::Value;
 
 impl Constrains for super::Room {
@@ -15,12 +15,6 @@ impl Constrains for super::Room {
     }
 
     fn constraint(&self, name: &str, schema: Value) -> Value {
-        let schema = object([
-            ("name", text(name)),
-            ("strict", Value::Bool(true)),
-            ("schema", schema),
-        ]);
-        let format = object([("type", text("json_schema")), ("json_schema", schema)]);
-        object([("response_format", format)])
+        response_format(name, schema)
     }
 }

@@ -30,7 +30,8 @@ impl<'a> SpanWriter<'_, 'a> {
         let mut attributes = self.attributes(of, "chat");
         let [fields, tools] = of.context.request_note(iteration);
         let asked = fields.and_then(|(_, fields)| asked_model(fields));
-        let imported = of.context.imported_model(iteration.number, message);
+        let imported = of.context.imported_fields(iteration.number, message);
+        let imported = imported.and_then(asked_model);
         attributes.answer(message, asked.or(imported));
         if let Some((_, fields)) = fields {
             attributes.request(fields);

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
+use crate::trace::otlp::answers::asked_model;
 use crate::trace::otlp::attributes::{
     failure, name_provider, provider_name, SpanAttributes, UNKNOWN,
 };
@@ -163,7 +164,8 @@ impl<'a> SpanWriter<'_, 'a> {
         attributes.text("gen_ai.provider.name", provider.unwrap_or(UNKNOWN));
         let imported = || {
             let answer = answers().next()?;
-            of.context.imported_model(last, &answer.message)
+            let fields = of.context.imported_fields(last, &answer.message);
+            fields.and_then(asked_model)
         };
         attributes.add_known("gen_ai.request.model", model.or_else(imported));
         if self.options.messages {
