@@ -7,6 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::log::message::Message;
 use crate::log::part::{Content, PartKind};
+use crate::log::piece::Pieces;
+use crate::value::digest::Digest as Sum;
 use crate::value::json;
 use crate::value::{Map, Size, Value};
 use crate::view::masks::Masks;
@@ -23,7 +25,27 @@ pub(crate) struct Asked {
     system: Option<Arc<Message>>,
     /// The masks whose digest was noted last.
     masks: Option<Arc<Masks>>,
+    /// What the request that was noted last began with.
+    beginning: Option<Arc<Beginning>>,
     size: Size,
+}
+
+/// The digest of what a request began with: if the next one does so too, only what comes after it has to be read.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    /// What decided how it was encoded.
+    pub options: (u64, Option<u64>, Option<usize>),
+    pub view: Option<Arc<View>>,
+    /// The digest of the view.
+    pub looks: Box<str>,
+    pub system: Option<Arc<Message>>,
+    /// The number of the first iteration after it.
+    pub end: u64,
+    /// The encodings of the iteration before that: another one has others.
+    pub pieces: Arc<Pieces>,
+    /// Says whether its last element is the model's.
+    pub model_last: Option<bool>,
+    pub digest: Sum,
 }
 
 /// Kinds of values that are noted of requests.
@@ -131,6 +153,16 @@ impl Asked {
         sent.0.get(&number).map(|digest| &**digest)
     }
 
+    /// What the request that was noted last began with.
+    pub fn beginning(&self) -> Option<&Beginning> {
+        self.beginning.as_deref()
+    }
+
+    /// Keeps what the request began with that is noted.
+    pub fn put_beginning(&mut self, beginning: Option<Beginning>) {
+        self.beginning = beginning.map(Arc::new);
+    }
+
     /// The last iteration before one for which it is noted what was sent.
     pub fn sent_before(&self, number: u64) -> Option<u64> {
         let [_fields, _tools, _system, sent, _masks] = &self.notes;
@@ -210,7 +242,7 @@ impl Asked {
 
     /// Forgets the requests from an iteration on.
     pub fn cut(&mut self, from: u64) {
-        (self.system, self.masks) = (None, None);
+        (self.system, self.masks, self.beginning) = (None, None, None);
         for noted in &mut self.notes {
             let gone = noted.cut(from);
             self.size = self.size.minus(gone);

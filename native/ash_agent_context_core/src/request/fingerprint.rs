@@ -1,16 +1,22 @@
 //! The digest of what was sent: whether a request that is made again from the log is the one that the provider got.
 
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::context::asked::Beginning;
 use crate::context::looks;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
 use crate::provider;
-use crate::provider::options::Options;
-use crate::request::body::Body;
+use crate::provider::options::{Known, Options};
+use crate::provider::writer;
+use crate::request::body::{Body, Reached};
 use crate::request::forecast::compare;
 use crate::request::item::{items, Item};
 use crate::request::slice::Slice;
+use crate::value::builder::Json;
 use crate::value::digest::Digest;
 use crate::value::Value;
 
@@ -19,6 +25,9 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Iterations whose messages are digested one by one, at most: the first request of an imported conversation may have many.
 const ITERATIONS: u64 = 1_000;
+
+/// Bytes of the digest of a message in a note.
+const PIECE: usize = 17;
 
 /// Results of a message that are digested one by one, at most.
 const RESULTS: usize = 32;
@@ -71,22 +80,62 @@ impl Context {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
         let number = self.next_number();
-        let room = provider::room(options.provider);
-        let (slices, _) = Body::new(self, room, options).lay_out()?;
-        let mut note = [
-            digest(&slices).to_text(),
-            VERSION.to_owned(),
-            looks::digest(self.view()),
-        ]
-        .join(" ");
-        for piece in self.list_pieces(number, options)? {
-            note.push(' ');
-            note.push_str(&piece.digest.to_short_text());
+        // The messages first: what is encoded of them is put together then.
+        let pieces = self.list_pieces(number, options)?;
+        let known = self.asked.beginning();
+        let known = known.filter(|known| self.begins_with(known, options));
+        let body = Body::new(self, provider::room(options.provider), options);
+        let (whole, reached) = body.digest(known)?;
+        let looks = known.map_or_else(
+            || looks::digest(self.view()).into_boxed_str(),
+            |known| known.looks.clone(),
+        );
+        let mut note = format!("{} {VERSION} {looks}", whole.to_text());
+        note.reserve(PIECE * pieces.len());
+        for piece in pieces {
+            let _ = write!(note, " {}", piece.digest.to_short_text());
         }
         let mut next = self.clone();
         next.asked.note_sent(number, &note);
+        let beginning = reached.and_then(|reached| self.beginning(reached, options, looks));
+        next.asked.put_beginning(beginning);
         next.weigh_view();
         Ok(next)
+    }
+
+    /// Tells whether the next request begins as the one that was noted last, for whose beginning nothing else counts.
+    fn begins_with(&self, known: &Beginning, options: &Options<'_>) -> bool {
+        let last = self.log.get_numbered(known.end.saturating_sub(1));
+        let is_last = |last: &Iteration| Arc::ptr_eq(last.pieces(), &known.pieces);
+        let next = self.log.get_numbered(known.end);
+        let holds = |next: &Iteration| next.held_by().is_some();
+        Some(known.options) == what_encodes(options)
+            && is_one(known.system.as_ref(), self.log.system.as_ref())
+            && is_one(known.view.as_ref(), self.view.as_ref())
+            && known.end <= self.current_iteration()
+            && last.is_some_and(is_last)
+            && !next.is_some_and(holds)
+            && self.log.split_pairs().is_none()
+    }
+
+    /// What the request begins with that is noted, for the next one.
+    fn beginning(
+        &self,
+        (reached, digest): (Reached, Digest),
+        options: &Options<'_>,
+        looks: Box<str>,
+    ) -> Option<Beginning> {
+        let last = self.log.get_numbered(reached.number.checked_sub(1)?)?;
+        Some(Beginning {
+            options: what_encodes(options)?,
+            view: self.view.clone(),
+            looks,
+            system: self.log.system.clone(),
+            end: reached.number,
+            pieces: last.pieces().clone(),
+            model_last: reached.model_last,
+            digest,
+        })
     }
 
     /// What the request of an iteration has that the last one before it had not, message by message and result by result.
@@ -108,12 +157,16 @@ impl Context {
         for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
             let rendering = self.rendering(iteration.number).at_most(most);
             let all: Vec<_> = items(iteration, rendering, options).collect();
+            // What is encoded as a whole has let go of its messages' encodings.
+            let key = body.key ^ rendering.key_of_iteration(iteration);
+            let keeps = iteration.pieces().find(key).is_none();
             // What stands before the answer of the last one was part of that.
             let answer = all.iter().rposition(|item| item.is_model());
             let known = answer.filter(|_| since == Some(iteration.number));
             let leads = usize::from(self.leads(iteration));
             for (item, position) in all.into_iter().zip(leads..).skip(known.unwrap_or(0)) {
-                body.list_item(item, (iteration.number, position), &mut pieces)?;
+                let place = (iteration.number, position);
+                body.list_item(item, place, keeps, &mut pieces)?;
             }
         }
         Ok(pieces)
@@ -154,7 +207,7 @@ impl Context {
                     ..options.clone()
                 };
                 let slices = lay_out(&context, &options)?;
-                let whole = digest(&slices).to_text();
+                let whole = digest(Digest::EMPTY, &slices).to_text();
                 SentNote::read(sent)
                     .is_some_and(|note| note.whole == whole)
                     .then_some(options)
@@ -165,11 +218,47 @@ impl Context {
 }
 
 impl<'a> Body<'a, '_> {
+    /// The digest of the request without its marks, of whose beginning it may be known; and what it is before the current iteration.
+    fn digest(
+        mut self,
+        known: Option<&Beginning>,
+    ) -> Result<(Digest, Option<(Reached, Digest)>), Error> {
+        match (known, self.context.shown_system()) {
+            (Some(known), _) => {
+                (self.behind, self.model_last) = (Some(known.end), known.model_last)
+            }
+            (None, Some(system)) => self.add_system(system, &mut Json::default())?,
+            (None, None) => {}
+        }
+        self.add_iterations()?;
+        self.close();
+        let close = Digest::of(writer::CLOSE.as_bytes());
+        let start = known.map_or(Digest::EMPTY, |known| known.digest);
+        let system = self.system.iter().map(|(_, slice)| slice.digest());
+        let start = system.fold(start, Digest::then);
+        let goes_on = match self.goes_on {
+            true => start.without_end(close),
+            false => start,
+        };
+        let reached = self.reached.map(|reached| {
+            let slices = self.slices.get(..reached.slices).unwrap_or_default();
+            let digest = match slices.last() {
+                None => start,
+                // It goes on in what comes after it.
+                Some(last) if last.end < reached.end => digest(goes_on, slices).then(close),
+                Some(_) => digest(goes_on, slices),
+            };
+            (reached, digest)
+        });
+        Ok((digest(goes_on, &self.slices), reached))
+    }
+
     /// Adds the digests of an item: of each result, unless there are many.
     fn list_item(
         &mut self,
         item: Item<'a>,
         (iteration, position): (u64, usize),
+        keeps: bool,
         pieces: &mut Vec<SentPiece>,
     ) -> Result<(), Error> {
         let mut add = |call: Option<&Box<str>>, digest| {
@@ -185,22 +274,20 @@ impl<'a> Body<'a, '_> {
             return Ok(());
         }
         self.step()?;
-        let is_results = matches!(item, Item::Results(..));
-        if let Some(kept) = item.pieces().find(self.key ^ item.rendering()) {
-            if !is_results {
-                add(None, kept.piece.digest());
-                return Ok(());
+        let results = match item {
+            Item::Results(message, exchange, rendering) if exchange.count_filled() <= RESULTS => {
+                Some((message, exchange, rendering))
             }
-        }
-        self.spend(item.size())?;
-        let Item::Results(message, exchange, rendering) = item else {
-            add(None, item.encode(self.format, self.options).digest());
+            _ => None,
+        };
+        let several = results.filter(|(message, ..)| message.calls.len() > 1);
+        let Some((message, exchange, rendering)) = several else {
+            let call = results.and_then(|(message, ..)| message.calls.first());
+            let piece = self.piece(item, keeps)?;
+            add(call.map(|call| &call.id), piece.digest());
             return Ok(());
         };
-        if exchange.count_filled() > RESULTS {
-            add(None, item.encode(self.format, self.options).digest());
-            return Ok(());
-        }
+        self.spend(item.size())?;
         for (slot, outcome) in exchange.outcomes().enumerate() {
             let (Some(outcome), Some(call)) = (outcome, message.calls.get(slot)) else {
                 continue;
@@ -230,7 +317,17 @@ pub(super) fn is_all(slices: &[Slice<'_>], same: u64) -> bool {
     all.saturating_sub(same) <= provider::writer::CLOSE.len() as u64
 }
 
-pub(super) fn digest(slices: &[Slice<'_>]) -> Digest {
-    let digests = slices.iter().map(Slice::digest);
-    digests.fold(Digest::EMPTY, Digest::then)
+/// The digest of slices after what has this one.
+pub(super) fn digest(start: Digest, slices: &[Slice<'_>]) -> Digest {
+    slices.iter().map(Slice::digest).fold(start, Digest::then)
+}
+
+/// What of the options decides how the messages are encoded, and which; nothing where the provider has some of them.
+fn what_encodes(options: &Options<'_>) -> Option<(u64, Option<u64>, Option<usize>)> {
+    let is_all = options.known == Known::Nothing;
+    is_all.then(|| (options.key(), options.from, options.max_result_bytes))
+}
+
+fn is_one<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+    a.map(Arc::as_ptr) == b.map(Arc::as_ptr)
 }

@@ -8,6 +8,7 @@ use crate::log::iteration::Iteration;
 use crate::provider::options::Options;
 use crate::request::fingerprint::{digest, lay_out, SentNote, SentPiece, VERSION};
 use crate::value::cost::Cost;
+use crate::value::digest::Digest;
 use crate::view::View;
 
 /// What a request is that is made again.
@@ -117,7 +118,7 @@ impl Context {
         };
         let is_same = [&options, &other].into_iter().any(|options| {
             let slices = lay_out(&context, options);
-            slices.is_some_and(|slices| digest(&slices).to_text() == note.whole)
+            slices.is_some_and(|slices| digest(Digest::EMPTY, &slices).to_text() == note.whole)
         });
         if is_same {
             return ReplayOutcome::Same;
