@@ -15,6 +15,7 @@ pub mod prompt;
 pub mod recall;
 pub mod receipt;
 pub mod rent;
+pub(crate) mod rewound;
 pub(crate) mod said;
 pub mod shorten;
 pub mod shown;
@@ -325,6 +326,7 @@ impl Context {
             next.tallies = next.tallies.up_to(done);
             next.asked.cut(next.current_iteration().saturating_add(1));
             next.cut_view();
+            self.keep_rewound(&mut next);
         }
         Ok(next)
     }
@@ -552,7 +554,7 @@ impl Context {
         };
         let mut next = self.clone();
         next.asked
-            .note_request(self.next_number(), [fields, tools, None, None, None]);
+            .note_request(self.next_number(), [fields, tools, None, None, None, None]);
         next.weigh_view();
         Ok(next)
     }

@@ -19,7 +19,8 @@ use crate::view::View;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     since: RedBlackTreeMapSync<u64, Option<Arc<View>>>,
-    /// The fields of requests, their tools, digests of their system prompts, of all that was sent, and of their masks.
+    /// The fields of requests, their tools, digests of their system prompts, of all that was sent, and of their masks, and what rewinds
+    /// cut off.
     notes: [Noted; KINDS],
     /// The system prompt whose digest was noted last, so that the same one is not read again.
     system: Option<Arc<Message>>,
@@ -49,13 +50,16 @@ pub(crate) struct Beginning {
 }
 
 /// Kinds of values that are noted of requests.
-pub(crate) const KINDS: usize = 5;
+pub(crate) const KINDS: usize = 6;
 
 /// Those that a request has beside its messages and its view, as they are noted.
 pub(crate) type NewNotes = [Option<Value>; KINDS];
 
 /// The note of a request whose masks were taken away.
 const UNMASKED: &str = "none";
+
+/// Words of the note of what was sent before those of its messages: the digest of all, the version, and the digest of the view.
+const HEAD: usize = 3;
 
 /// Hexadecimal digits of a system prompt's digest that are kept.
 const DIGITS: usize = 16;
@@ -149,8 +153,26 @@ impl Asked {
 
     /// The digest of what was sent for an iteration.
     pub fn sent_at(&self, number: u64) -> Option<&Value> {
-        let [_fields, _tools, _system, sent, _masks] = &self.notes;
+        let [_fields, _tools, _system, sent, ..] = &self.notes;
         sent.0.get(&number).map(|digest| &**digest)
+    }
+
+    /// What the last rewind cut off, with the iteration that it went to.
+    pub fn rewound(&self) -> Option<(u64, &Value)> {
+        let [.., rewound] = &self.notes;
+        rewound.of(u64::MAX)
+    }
+
+    /// Notes what a rewind to an iteration cut off.
+    pub fn note_rewound(&mut self, number: u64, cut: Value) {
+        self.note_request(number, [None, None, None, None, None, Some(cut)]);
+    }
+
+    /// Tells whether the last request had nothing beside its messages that was noted after an iteration.
+    pub fn is_noted_up_to(&self, number: u64) -> bool {
+        let [fields, tools, system, _sent, masks, _rewound] = &self.notes;
+        let later = |noted: &Noted| noted.0.range(number.saturating_add(1)..).next().is_some();
+        ![fields, tools, system, masks].into_iter().any(later)
     }
 
     /// What the request that was noted last began with.
@@ -165,25 +187,26 @@ impl Asked {
 
     /// The last iteration before one for which it is noted what was sent.
     pub fn sent_before(&self, number: u64) -> Option<u64> {
-        let [_fields, _tools, _system, sent, _masks] = &self.notes;
+        let [_fields, _tools, _system, sent, ..] = &self.notes;
         let (before, _) = sent.0.range(..number).next_back()?;
         Some(*before)
     }
 
     /// Notes the fields of an iteration's request.
     pub fn note_fields(&mut self, number: u64, fields: Map) {
-        self.note_request(number, [Some(Value::Map(fields)), None, None, None, None]);
+        let fields = Some(Value::Map(fields));
+        self.note_request(number, [fields, None, None, None, None, None]);
     }
 
     /// Notes the digest of what is sent for an iteration.
     pub fn note_sent(&mut self, number: u64, digest: &str) {
         let digest = Some(Value::text(digest));
-        self.note_request(number, [None, None, None, digest, None]);
+        self.note_request(number, [None, None, None, digest, None, None]);
     }
 
     /// The digest of the masks of an iteration's request; `None` where it had none.
     pub fn masks_of(&self, number: u64) -> Option<&Value> {
-        let [.., masks] = &self.notes;
+        let [.., masks, _rewound] = &self.notes;
         let (_, digest) = masks.of(number)?;
         (digest.as_str() != Some(UNMASKED)).then_some(digest)
     }
@@ -207,7 +230,7 @@ impl Asked {
         if !is_known {
             self.masks = masks.cloned();
             let digest = masks.map_or(Value::text(UNMASKED), |masks| digest_masks(masks));
-            self.note_request(number, [None, None, None, None, Some(digest)]);
+            self.note_request(number, [None, None, None, None, Some(digest), None]);
         }
     }
 
@@ -220,7 +243,7 @@ impl Asked {
         if !is_known {
             self.system = system.cloned();
             let digest = digest(system.map(|system| &**system));
-            self.note_request(number, [None, None, Some(digest), None, None]);
+            self.note_request(number, [None, None, Some(digest), None, None, None]);
         }
     }
 
@@ -282,6 +305,12 @@ impl Asked {
             }
         }
     }
+}
+
+/// The digests of messages in the note of what was sent.
+pub(crate) fn list_digests(sent: &Value) -> impl Iterator<Item = &str> {
+    let text = sent.as_str().unwrap_or_default();
+    text.split(' ').skip(HEAD)
 }
 
 /// A digest of a system prompt, of which there may be none.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::context::asked::Beginning;
+use crate::context::asked::{list_digests, Beginning};
 use crate::context::looks;
 use crate::context::Context;
 use crate::error::Error;
@@ -13,9 +13,8 @@ use crate::provider;
 use crate::provider::options::{Known, Options};
 use crate::provider::writer;
 use crate::request::body::{Body, Reached};
-use crate::request::forecast::compare;
 use crate::request::item::{items, Item};
-use crate::request::slice::Slice;
+use crate::request::slice::{compare, Slice};
 use crate::value::builder::Json;
 use crate::value::digest::Digest;
 use crate::value::Value;
@@ -51,7 +50,7 @@ impl<'a> SentNote<'a> {
             whole: words.next()?,
             version: words.next(),
             view: words.next(),
-            pieces: words.collect(),
+            pieces: list_digests(note).collect(),
         })
     }
 }
@@ -303,6 +302,17 @@ impl<'a> Body<'a, '_> {
         }
         Ok(())
     }
+}
+
+/// The first message or result that is not what was sent, if there is one.
+pub(super) fn find_differing<'p>(pieces: &'p [SentPiece], sent: &[&str]) -> Option<&'p SentPiece> {
+    let sent = sent.iter().map(Some).chain(std::iter::repeat(None));
+    let mut pairs = pieces.iter().zip(sent);
+    let differs = |sent: Option<&&str>, piece: &SentPiece| {
+        sent.is_none_or(|sent| *sent != piece.digest.to_short_text())
+    };
+    let (piece, _) = pairs.find(|(piece, sent)| differs(*sent, piece))?;
+    Some(piece)
 }
 
 pub(super) fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<'a>>> {

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::provider::options::Options;
-use crate::request::fingerprint::{digest, lay_out, SentNote, SentPiece, VERSION};
+use crate::request::fingerprint::{digest, find_differing, lay_out, SentNote, SentPiece, VERSION};
 use crate::value::cost::Cost;
 use crate::value::digest::Digest;
 use crate::view::View;
@@ -164,13 +164,8 @@ impl Context {
             position: piece.position,
             call: piece.call.clone(),
         };
-        let sent = note.pieces.iter().map(Some).chain(std::iter::repeat(None));
-        let differing = pieces
-            .iter()
-            .zip(sent)
-            .find(|(piece, sent)| sent.is_none_or(|sent| *sent != piece.digest.to_short_text()));
-        match differing {
-            Some((piece, _)) => Some(place(piece)),
+        match find_differing(&pieces, &note.pieces) {
+            Some(piece) => Some(place(piece)),
             // Something that stood at the end is gone.
             None if note.pieces.len() > pieces.len() => pieces.last().map(place),
             None => None,
