@@ -17,6 +17,8 @@ defmodule AshAgent.DocLinks do
     {~r/\]\((?:\.\.\/){2,}guides\/([\w-]+)\.\w+/, "](#{@site}/ash_agent_context/\\1.html"},
     {~r/\]\((?:\.\.\/){2,}README\.md/, "](#{@site}/ash_agent_context/readme.html"},
     {~r/\]\((?:\.\.\/){2,}(\w+)\.md/, "](#{@site}/ash_agent_context/\\1.html"},
+    # from the words of Ash that the cheat sheets quote
+    {~r/\]\(\/documentation\/topics\/(?:\w+\/)*([\w-]+)\.md/, "](#{@site}/ash/\\1.html"},
     # pictures are beside the pages
     {~r/\]\((?:\.\.\/)+assets\//, "](assets/"}
   ]

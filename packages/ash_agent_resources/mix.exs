@@ -113,6 +113,8 @@ defmodule AshAgentResources.MixProject do
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
       filter_modules: Function.capture(AshAgent.DocLinks, :library?, 2),
+      # Modules of the reader, and functions of the package ash_agent that this one replaces.
+      skip_code_autolink_to: &(&1 =~ ~r/^(MyApp\.|Agent\.context|AshAgent\.Info\.provider)/),
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
