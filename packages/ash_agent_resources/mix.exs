@@ -120,13 +120,18 @@ defmodule AshAgentResources.MixProject do
       source_ref: "v#{@version}",
       extras:
         ["README.md" | guides()] ++
-          Path.wildcard("documentation/dsls/*.md") ++ ~w(CHANGELOG.md LICENSE),
-      groups_for_extras: [Guides: ~r"guides/", "Cheat sheets": ~r"documentation/dsls/"],
+          Enum.sort_by(Path.wildcard("documentation/dsls/*.md"), &Path.rootname/1) ++
+          ~w(CHANGELOG.md LICENSE),
+      groups_for_extras: [
+        Guides: ~r"guides/",
+        "Cheat sheets": ~r"documentation/dsls/",
+        "The project": ~r"(CHANGELOG|LICENSE)"
+      ],
       groups_for_modules: [
         Conversations: ~r"^AshAgent\.Conversation",
-        Agents: ~r"^AshAgent\.(Resource|Info|Sigils)",
+        Agents: ~r"^AshAgent\.(Domain|Resource|Info|Sigils)",
         Tools: ~r"^AshAgent\.Tools",
-        Types: ~r"(AshType|Embedded|Comparable)"
+        Types: ~r"(AshType|Embedded)"
       ]
     ]
   end
