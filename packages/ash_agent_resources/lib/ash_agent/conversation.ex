@@ -255,6 +255,8 @@ defmodule AshAgent.Conversation do
     transformers: [AshAgent.Conversation.Transformer],
     verifiers: [AshAgent.Conversation.Verifier]
 
+  use AshAgent.Arguments
+
   @doc """
   Waits until the sessions have ended that a process, or one that it has started, has begun, and returns `:ok`.
 

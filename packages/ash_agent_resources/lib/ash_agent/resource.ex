@@ -293,6 +293,8 @@ defmodule AshAgent.Resource do
     transformers: [AshAgent.Resource.Transformer],
     verifiers: [AshAgent.Resource.Verifier]
 
+  use AshAgent.Arguments
+
   @doc """
   Returns an Ash type as an `AshAgent.Output`, for the `:output` of runs that are not of an agent.
 
@@ -310,7 +312,7 @@ defmodule AshAgent.Resource do
   def output(type, constraints \\ []) when is_list(constraints) do
     case AshAgent.Resource.Output.new(type, constraints) do
       {:ok, output} -> output
-      {:error, words} -> raise ArgumentError, "expected an Ash type for an :output: " <> words
+      {:error, words} -> AshAgent.Caller.refuse!("expected an Ash type for an :output: " <> words)
     end
   end
 end

@@ -104,8 +104,10 @@ defmodule AshAgent.Tools do
   `changeset.context.ash_agent.idempotency_key`. With it, an action can be made `repeat: :safe`.
   """
 
+  use AshAgent.Arguments
+
+  alias AshAgent.{Caller, Options}
   alias AshAgent.Domain.Tool, as: Declared
-  alias AshAgent.Options
   alias AshAgent.Runtime.Tool
   alias AshAgent.Tools.Action
 
@@ -145,7 +147,7 @@ defmodule AshAgent.Tools do
         Declared.declared!(domain, :all)
 
       other ->
-        raise ArgumentError, "expected a domain or {domain, names}, got: #{Options.kind(other)}"
+        Caller.refuse!("expected a domain or {domain, names}, got: #{Options.kind(other)}")
     end)
     |> Enum.flat_map(&declared/1)
     |> Tool.new()
@@ -204,8 +206,9 @@ defmodule AshAgent.Tools do
         end)
 
       true ->
-        raise ArgumentError,
-              "expected an Ash resource or an Ash domain, got: #{inspect(resource_or_domain)}"
+        Caller.refuse!(
+          "expected an Ash resource or an Ash domain, got: #{inspect(resource_or_domain)}"
+        )
     end
     |> Tool.new()
   end
@@ -218,11 +221,12 @@ defmodule AshAgent.Tools do
 
     Enum.each(actions, fn
       {resource, actions} when is_list(actions) or actions == :all ->
-        resource in known || raise ArgumentError, absent(resource, "resource", domain, known)
+        resource in known || Caller.refuse!(absent(resource, "resource", domain, known))
 
       other ->
-        raise ArgumentError,
-              "expected a list of resources with their actions for a domain, got: #{Options.kind(other)}"
+        Caller.refuse!(
+          "expected a list of resources with their actions for a domain, got: #{Options.kind(other)}"
+        )
     end)
 
     actions
@@ -254,13 +258,14 @@ defmodule AshAgent.Tools do
   defp entry!({name, opts}) when is_atom(name) and is_list(opts), do: {name, opts}
 
   defp entry!(other) do
-    raise ArgumentError,
-          "expected each action to be a name or {name, options}, got: #{Options.kind(other)}"
+    Caller.refuse!(
+      "expected each action to be a name or {name, options}, got: #{Options.kind(other)}"
+    )
   end
 
   defp unknown!(resource, name) do
     known = for action <- Ash.Resource.Info.actions(resource), do: action.name
-    raise ArgumentError, absent(name, "action", resource, known)
+    Caller.refuse!(absent(name, "action", resource, known))
   end
 
   defp absent(name, noun, owner, known) do
@@ -282,8 +287,9 @@ defmodule AshAgent.Tools do
         :ok
 
       [option | _] ->
-        raise ArgumentError,
-              "the #{kind(type)} #{inspect(name)} has no use for the option #{inspect(option)}"
+        Caller.refuse!(
+          "the #{kind(type)} #{inspect(name)} has no use for the option #{inspect(option)}"
+        )
     end
   end
 

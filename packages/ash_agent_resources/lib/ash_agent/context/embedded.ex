@@ -31,6 +31,8 @@ defmodule AshAgent.Context.Embedded do
     domain: AshAgent.Context.Embedded.Domain,
     validate_domain_inclusion?: false
 
+  use AshAgent.Arguments
+
   alias AshAgent.Context
   alias AshAgent.Context.Stored
 

@@ -19,6 +19,8 @@ defmodule AshAgent.Conversation.Migrations do
   For stores that are elsewhere, see `AshAgent.Conversation.Upkeep`.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Options, Store}
 
   @latest 1
@@ -78,7 +80,7 @@ defmodule AshAgent.Conversation.Migrations do
 
     if opts[:version] in 1..@latest,
       do: opts,
-      else: raise(ArgumentError, "expected a version from 1 to #{@latest}")
+      else: AshAgent.Caller.refuse!("expected a version from 1 to #{@latest}")
   end
 
   @doc false

@@ -15,11 +15,12 @@ defmodule AshAgent.Conversation.Sweeper do
       config :ash_agent_resources, sweep: false
   """
 
+  use AshAgent.Arguments
   use GenServer
 
   require Logger
 
-  alias AshAgent.Conversation.Upkeep
+  alias AshAgent.Conversation.{Info, Upkeep}
   alias AshAgent.Options
 
   @schema [
@@ -54,6 +55,7 @@ defmodule AshAgent.Conversation.Sweeper do
   @spec start_link(keyword()) :: GenServer.on_start()
   def start_link(opts) do
     opts = Options.validate!(opts, @schema)
+    Enum.each(opts[:resources], &Info.check!/1)
 
     if Application.get_env(:ash_agent_resources, :sweep, true),
       do: GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name])),

@@ -7,6 +7,8 @@ defmodule AshAgent.Conversation.Upkeep do
   `AshAgent.Conversation.Migrations`.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.Conversation.{Columns, Info, Migrations}
   alias AshAgent.{Options, Store}
 
@@ -46,6 +48,7 @@ defmodule AshAgent.Conversation.Upkeep do
   @doc since: "0.1.0"
   @spec resume_due(module(), keyword()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
   def resume_due(resource, opts \\ []) do
+    Info.check!(resource)
     opts = Options.validate!(opts, @resume)
     own = [tenant: opts[:tenant], authorize?: false]
 
@@ -177,6 +180,8 @@ defmodule AshAgent.Conversation.Upkeep do
   @doc since: "0.1.0"
   @spec move_columns(module(), term()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
   def move_columns(resource, tenant \\ nil) do
+    Info.check!(resource)
+
     with {:ok, records} <- records(resource, tenant) do
       rows =
         for %{kept: context, kept_state: state} = record <- records,
