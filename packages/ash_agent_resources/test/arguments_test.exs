@@ -1,10 +1,13 @@
-defmodule AshAgent.ResourcesArgumentsTest do
+defmodule ResourcesArgumentsTest do
   alias AshAgent.{Context, Conversation, Info, Tools}
   alias AshAgent.Context.Embedded
   alias AshAgent.Integration.{Helper, MemoryChat, MemoryTicket}
   alias Conversation.{Migrations, Sweeper, Upkeep}
 
-  use AshAgent.TestSupport.ArgumentCases, app: :ash_agent_resources, least: 15
+  use AshAgent.TestSupport.ArgumentCases,
+    app: :ash_agent_resources,
+    least: 15,
+    takes_anything: [{AshAgent.Conversation.Sweeper, :child_spec}]
 
   @moduletag :ash
   @moduletag integrations: ["Ash"]
@@ -17,9 +20,7 @@ defmodule AshAgent.ResourcesArgumentsTest do
       {Conversation.Info, :key} => [%MemoryChat{id: "a"}],
       {Conversation.Info, :store} => [MemoryChat, nil],
       {Tools, :actions} => [MemoryTicket, [:read], []],
-      {AshAgent.Resource, :output} => [:integer, [min: 1]],
-      {Embedded, :to_context} => [Embedded.from_context(Context.new("Hi"))],
-      {Embedded, :from_context} => [Context.new("Hi")]
+      {AshAgent.Resource, :output} => [:integer, [min: 1]]
     }
   end
 
@@ -44,6 +45,18 @@ defmodule AshAgent.ResourcesArgumentsTest do
       assert_raise ArgumentError,
                    ~r/expected an Ash resource with AshAgent.Resource, got: /,
                    fn -> call.(wrong) end
+    end
+  end
+
+  test "an embedded resource takes contexts, and gives them" do
+    embedded = Embedded.from_context(Context.new("Hi"))
+
+    assert_raise ArgumentError,
+                 "expected an AshAgent.Context, got: a %AshAgent.Context.Embedded{}",
+                 fn -> Embedded.from_context(embedded) end
+
+    assert_raise ArgumentError, "expected an AshAgent.Context.Embedded, got: nil", fn ->
+      Embedded.to_context(nil)
     end
   end
 

@@ -10,8 +10,7 @@ defmodule AshAgent.SparkModule do
   @spec check!(term(), String.t(), (module() -> boolean())) :: module() | map()
   def check!(value, expected, right? \\ fn _module -> true end)
 
-  def check!(dsl, _expected, _right?) when is_map(dsl) and not is_struct(dsl) and dsl != %{},
-    do: dsl
+  def check!(%{persist: _} = dsl, _expected, _right?) when not is_struct(dsl), do: dsl
 
   def check!(module, expected, right?) do
     if spark?(module) and right?.(module),
