@@ -92,8 +92,8 @@ defmodule AshAgent.Tools do
 
   ## Errors
 
-  Invalid arguments are explained in words. An update or destroy of a record that does not exist, that the actor may not see, or
-  that the actor may not change gives the same error, so that nobody learns what exists. Internal errors say nothing of their data.
+  Errors explain which arguments are invalid. Updating or destroying a record that does not exist, that the actor may not see, or
+  that the actor may not change gives the same error, so nobody learns what exists. Internal errors reveal no data.
 
   If the resource is multitenant, and the runtime context has no tenant, no action runs. An action that sets `multitenancy :bypass`
   or runs code of its own decides for itself what it reads.
@@ -112,7 +112,7 @@ defmodule AshAgent.Tools do
   alias AshAgent.Tools.Action
 
   @doc """
-  Makes the tool with which a model reads what it is no longer shown, see `AshAgent.Runtime.Recall.tool/1`.
+  Makes the tool that lets a model read what its view leaves out, see `AshAgent.Runtime.Recall.tool/1`.
 
   ## Examples
 
@@ -170,10 +170,10 @@ defmodule AshAgent.Tools do
   end
 
   @doc """
-  Makes tools of the actions of a resource or a domain, and returns a list of `t:AshAgent.Runtime.Tool.t/0`.
+  Turns the actions of a resource or a domain into tools, and returns a list of `t:AshAgent.Runtime.Tool.t/0`.
 
   For a resource, `actions` is a list of names, or of names with options. For a domain, it is a list of resources with such lists:
-  `[{MyApp.Support.Ticket, [:read, :open]}]`. `:all` stands for all actions, also those that destroy.
+  `[{MyApp.Support.Ticket, [:read, :open]}]`. `:all` stands for all actions, including those that destroy.
 
   ## Options
 

@@ -1,16 +1,16 @@
 defmodule AshAgent.Conversation.Sweeper do
   @moduledoc """
-  Goes on with turns that were cut short, by a crash, a kill or a deploy, where there is no Oban.
+  Continues turns that were cut short by a crash, a kill or a deploy, without Oban.
 
       children = [
         MyApp.Repo,
         {AshAgent.Conversation.Sweeper, resources: [MyApp.Chat.Conversation]}
       ]
 
-  On every node, it calls `AshAgent.Conversation.Upkeep.resume_due/2` from time to time. A turn goes on as whoever asked for it; see "The
+  On every node, it calls `AshAgent.Conversation.Upkeep.resume_due/2` from time to time. A turn continues as the user who asked for it; see "The
   actor and the tenant" of `AshAgent.Conversation`. With AshOban, a trigger does the same, see the guide "Oban".
 
-  Tests have connections of their own, on which it would find nothing. In `config/test.exs`, this keeps it from starting:
+  Tests have their own connections, which it cannot see. In `config/test.exs`, this keeps it from starting:
 
       config :ash_agent_resources, sweep: false
   """
