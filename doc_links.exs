@@ -23,6 +23,15 @@ defmodule AshAgent.DocLinks do
 
   def available?, do: true
 
+  @doc """
+  ExDoc's `:filter_modules`: leaves out what tests alone need, which is compiled in :integration. `test_support` is for the tests of
+  applications.
+  """
+  def library?(module, _metadata) do
+    source = module.module_info(:compile)[:source] |> Path.relative_to_cwd() |> to_string()
+    String.starts_with?(source, ["lib/", "test_support/"])
+  end
+
   def to_ast(text, opts) do
     @links
     |> Enum.reduce(text, fn {link, to}, text -> Regex.replace(link, text, to) end)

@@ -470,6 +470,7 @@ defmodule AshAgentContext.MixProject do
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
+      filter_modules: Function.capture(AshAgent.DocLinks, :library?, 2),
       # ARCHITECTURE.md names it.
       skip_code_autolink_to: ["AshAgent.Context.Native"],
       # Where the sources are is known when they are published.

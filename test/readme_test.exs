@@ -12,6 +12,12 @@ defmodule ReadmeTest do
     assert words <= @most_words, "#{words} words: move some to a guide"
   end
 
+  test "an agent has fifteen lines" do
+    readme = File.read!("README.md")
+    [block] = Regex.run(~r/## An agent.*?```elixir\n(.*?)```/s, readme, capture: :all_but_first)
+    assert block |> String.split("\n", trim: false) |> Enum.drop(-1) |> length() <= 15
+  end
+
   test "each Elixir block of the README is run by a test, or is the dependency" do
     blocks = Regex.scan(~r/```elixir\n(.*?)\n/, File.read!("README.md"), capture: :all_but_first)
 

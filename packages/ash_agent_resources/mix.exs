@@ -112,6 +112,7 @@ defmodule AshAgentResources.MixProject do
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
+      filter_modules: Function.capture(AshAgent.DocLinks, :library?, 2),
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",

@@ -119,6 +119,7 @@ defmodule AshAgentRuntime.MixProject do
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
+      filter_modules: Function.capture(AshAgent.DocLinks, :library?, 2),
       # The default client for MCP is named, and not for use by applications.
       skip_code_autolink_to: ["AshAgent.MCP.Anubis"],
       # Where the sources are is known when they are published.
@@ -137,7 +138,7 @@ defmodule AshAgentRuntime.MixProject do
   end
 
   # A path: in the order in which they are read.
-  @path ~w(runtime answers clients mcp stores production testing)
+  @path ~w(runtime answers clients mcp stores sessions testing production)
 
   defp guides do
     path = for name <- @path, do: "guides/#{name}.md"
