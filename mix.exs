@@ -505,10 +505,10 @@ defmodule AshAgentContext.MixProject do
         ),
       groups_for_modules: [
         Conversations:
-          ~r"^AshAgent\.(Context|ChatContext|Response|Output)(\.Error|\.Branch|\.Config.*)?$",
+          ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
         "Functions of AshAgent.Context":
           ~r"^AshAgent\.Context\.(Account|Asked|Calls|Failures|Import|Libraries|Log|Pins|Recall|Receipt|Rent|Requests|Responses|Shortening|Storage|Tokens|View)$",
-        Enhancers: ~r"^AshAgent\.Context\.Enhancer",
+        Enhancers: ~r"^AshAgent\.Context\.Enhancer$",
         "Ecto and JSON": ~r"(EctoType|JSON|UnknownAtom|Reply)",
         Looking: ~r"^AshAgent\.(Trace|Prices)"
       ]

@@ -129,6 +129,8 @@ defmodule AshAgentRuntime.MixProject do
       groups_for_extras: [Guides: ~r"guides/", "The project": ~r"(CHANGELOG|LICENSE)"],
       groups_for_modules: [
         "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|MCP)",
+        "Typed answers": ~r"^AshAgent\.Output",
+        Enhancers: ~r"^AshAgent\.Context\.Enhancer",
         Stores: ~r"^AshAgent\.Store",
         Models: ~r"^AshAgent\.LLM",
         Looking: ~r"^AshAgent\.Trace",
