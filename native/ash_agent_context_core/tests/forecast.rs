@@ -110,11 +110,13 @@ proptest! {
         // The list that was cut off, if no request was sent since; and whether the view is the one of the last request.
         let mut cut: Option<Vec<u8>> = None;
         let mut is_as_asked = true;
+        let mut hides = false;
         for step in steps {
             is_as_asked &= !matches!(
                 step,
                 Step::Block(_) | Step::Clear(_) | Step::Hide(_) | Step::Expand | Step::Shorten(_)
             );
+            hides = matches!(step, Step::Hide(_)) || hides && !matches!(step, Step::Expand);
             context = match step {
                 Step::Answer(results) => {
                     (cut, is_as_asked) = (None, true);
@@ -135,6 +137,8 @@ proptest! {
                 Step::Rewind(back, is_same) => {
                     let to = context.current_iteration().saturating_sub(back).max(1);
                     let last = sent.last().filter(|(number, _)| *number > to);
+                    // What is hidden up to there may be shown again.
+                    is_as_asked &= !hides;
                     cut = cut.or(last.map(|(_, list)| list.clone()));
                     sent.retain(|(number, _)| *number <= to);
                     let to = context.rewind(i64::try_from(to).unwrap()).unwrap();

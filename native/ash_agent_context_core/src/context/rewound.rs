@@ -94,28 +94,28 @@ impl Context {
     /// iteration that is left, or hid something that is shown now.
     fn note_rewound(&self, next: &Self) -> Option<Value> {
         let to = next.current_iteration();
+        let turn = next.turn();
+        // What reached behind it is shown again, or hides less.
+        let is_shown_again = |view: &View| view.covers().any(|(_, cover)| cover.last >= turn);
         let looks = looks::digest(next.view());
         if let Some(mut rewound) = self.rewound() {
             let between = self.asked_pieces(to, rewound.number);
             rewound.pieces = between.chain(rewound.pieces).collect();
             rewound.looks = &looks;
-            return (rewound.number > to).then(|| rewound.write());
+            let is_cut = rewound.number > to && !self.view().is_some_and(is_shown_again);
+            return is_cut.then(|| rewound.write());
         }
         let (last, entry) = self.last_answer().filter(|(last, _)| last.number > to)?;
         let reply = entry.message.reply.as_deref()?;
         reply.requested_at?;
         let (_, view) = self.asked.of(last.number)?;
-        if !self.asked.is_noted_up_to(to) {
+        let is_hidden = view.is_some_and(|view| is_shown_again(view));
+        if is_hidden || !self.asked.is_noted_up_to(to) {
             return None;
         }
         let mut shown = next.clone();
         shown.view = view.cloned();
-        let covers = |context: &Self| context.view().map_or(0, View::count_covers);
-        let hidden = covers(&shown);
         shown.cut_view();
-        if covers(&shown) < hidden {
-            return None;
-        }
         let rewound = Rewound {
             number: to,
             provider: reply.provider,
