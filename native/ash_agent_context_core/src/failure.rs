@@ -25,7 +25,7 @@ pub enum FailureKind {
     Closed,
     /// No connection could be made.
     Unreachable,
-    /// What came is not an answer.
+    /// The response is not an answer.
     InvalidResponse,
 }
 

@@ -19,7 +19,7 @@ pub struct AnswerType {
     nodes: Vec<Node>,
     /// Names of the fields of the answer, without style. An object with none of them is not the answer.
     names: HashSet<Box<str>>,
-    /// What checks the keywords that the nodes do not know, if there are any.
+    /// The checker for keywords that the nodes do not know, if there are any.
     #[cfg(feature = "json_schema")]
     rest: Option<Rest>,
 }
@@ -61,7 +61,7 @@ impl AnswerType {
         })
     }
 
-    /// What it costs to read a text or a value of a size: that crate gives no bound.
+    /// The cost of reading a text or a value of this size: that crate gives no bound.
     #[must_use]
     pub fn reading_cost(&self, size: Size) -> Cost {
         #[cfg(feature = "json_schema")]

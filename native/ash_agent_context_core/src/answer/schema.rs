@@ -68,7 +68,7 @@ pub(crate) fn compile(schema: &Value, checks_all: bool) -> Result<(Vec<Node>, bo
 
 struct Compiler<'s> {
     root: &'s Value,
-    /// What is not known here is checked elsewhere.
+    /// Unknown keywords are checked elsewhere.
     checks_all: bool,
     /// Something was not known.
     has_rest: bool,

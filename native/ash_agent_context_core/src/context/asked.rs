@@ -1,4 +1,4 @@
-//! What requests were made from, as it was then: the views, the fields beside the messages, and the tools.
+//! The inputs of past requests: the views, the fields besides the messages, and the tools.
 
 use std::sync::Arc;
 

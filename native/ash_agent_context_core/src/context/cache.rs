@@ -1,4 +1,4 @@
-//! What is known of a provider's cache before the next request: how long it keeps a request, whether that time is over, and
+//! Knowledge of a provider's cache before the next request: how long it keeps a request, whether that time is over, and
 //! whether the request begins otherwise than the one before it.
 
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Context {
             .any(|change| change.cause != Cause::Cleared)
     }
 
-    /// What the next request has otherwise than the last one; nothing where nothing is known of that.
+    /// The differences of the next request from the last one; empty if nothing is known of the last one.
     pub(crate) fn changes_of_next(&self) -> Vec<Change> {
         let Some((last, entry)) = self.last_answer() else {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! Deciding about a tool call before it runs.
 //!
-//! An approval holds for one name and one set of arguments. What is to run may differ from what the
-//! model wrote, so a call can be asked about with those arguments; whoever approves it then approves
+//! An approval holds for one name and one set of arguments. The arguments to run with may differ
+//! from those that the model wrote, so a call can be asked about with those arguments; whoever approves it then approves
 //! these. A digest of them is kept with the decision: what runs is compared with it, so that neither
 //! a changed document nor arguments that were made anew run under an approval of others.
 

@@ -252,7 +252,7 @@ pub struct Outcome {
     pub output: Output,
     /// When the tool started and when it ended, where that is known.
     pub ran: Option<(Time, Time)>,
-    /// What kind of error it was, such as the name of an exception.
+    /// The kind of error, such as the name of an exception.
     pub error_type: Option<Box<str>>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,

@@ -367,7 +367,7 @@ impl Log {
 
     /// A conversation of its own that goes on from here, under another id.
     ///
-    /// What waits for its result has to be approved again: an approval was given for one run.
+    /// Calls that wait for their results have to be approved again: an approval is for one run.
     ///
     /// # Complexity
     /// O(calls of the last message)

@@ -129,7 +129,7 @@ impl Place {
         }
     }
 
-    /// Tells whether a provider takes a block of its own here. What it would refuse is refused when it is given: calls,
+    /// Tells whether a provider takes a block of its own here. Parts that it would refuse are refused when they are given: calls,
     /// results and reasoning where they cannot be, or that have parts of their own. A block that nobody knows is
     /// taken, for there will be new ones.
     fn takes(self, provider: Provider, data: &Map) -> bool {

@@ -40,8 +40,8 @@ pub(crate) trait Accepts: Sync {
     }
 }
 
-/// Holds what a provider takes, or is known to take, of a history that was made elsewhere. What is not as
-/// the rules say is read, and written by the rules when it is sent again.
+/// Holds what a provider takes, or is known to take, of a history that was made elsewhere. Messages that
+/// break the rules are read, and follow the rules when they are sent again.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rules {
     /// Neighbours of one role are one turn.

@@ -550,7 +550,7 @@ impl Draft {
     }
 
     /// Everything so far belongs to an answer that broke off; another one begins, whose blocks may have
-    /// the same keys. What was said stays.
+    /// the same keys. The words so far stay.
     pub fn begin_again(&mut self) {
         for at in self.begun..self.blocks.len() {
             steps::count(1);

@@ -127,7 +127,7 @@ pub(crate) trait Responds: Sync {
     /// Reads a document: an event of a stream, or a whole answer.
     ///
     /// # Errors
-    /// What the provider says went wrong, or what cannot be read.
+    /// The provider's own error, or the part that cannot be read.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault>;
 
     /// Reads an event that the framing has a name for.

@@ -33,7 +33,7 @@ pub(crate) fn read<T>(
     if let Some(node) = Scan::whole(bytes) {
         return then(&node);
     }
-    // What is rare there, or wrong.
+    // Rare or invalid input.
     let error = match JsonValue::parse(bytes, false) {
         Ok(value) => return then(&of_value(&value)),
         Err(error) => error,

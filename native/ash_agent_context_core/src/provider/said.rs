@@ -23,7 +23,7 @@ const KEYS: [&str; 16] = [
     "audio",
     "context",
     "data",
-    // What a search for tools has found.
+    // The tools that a tool search found.
     "tool_name",
 ];
 

@@ -215,7 +215,7 @@ impl<'a, 'o> Body<'a, 'o> {
         }
         let key = self.key ^ rendering.key_of_iteration(iteration);
         if rendering.pairs.is_some() {
-            // What is sent of it depends on other iterations.
+            // The part of it that is sent depends on other iterations.
             self.spend(iteration.size())?;
             self.add_items(iteration, rendering, 0)?;
         } else if let Some(kept) = iteration.pieces().find(key) {

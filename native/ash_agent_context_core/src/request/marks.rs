@@ -28,7 +28,7 @@ impl<'a> Body<'a, '_> {
             .collect();
         let room = match by_hand.is_empty() {
             true => CACHE_POINTS,
-            // What was imported has its own.
+            // Imported messages have their own.
             false => CACHE_POINTS.saturating_sub(self.count_imported()),
         };
         let mut chosen: Vec<Mark> = by_hand.into_iter().rev().take(room).collect();

@@ -178,7 +178,7 @@ impl TerminalPage {
         });
     }
 
-    /// What became of the prompt cache, where there is something to say.
+    /// A line about the prompt cache, if there is something to say.
     fn cache(&mut self, line: String) {
         self.piece(&Passage {
             label: "prompt cache",
@@ -233,7 +233,7 @@ fn indent() -> String {
     format!("\n{}", " ".repeat(LABEL))
 }
 
-/// One line of so many columns. What is not shown is not read.
+/// One line of so many columns. Parts that are not shown are not read.
 fn clip(texts: [&str; 2], columns: usize) -> String {
     let mut line = String::new();
     let mut is_space = true; // none at the beginning

@@ -57,9 +57,9 @@ pub struct View {
     pub(crate) index: usize,
     /// Bytes of the user's words that stand there; `None`: as many as usual.
     pub(crate) user_bytes: Option<usize>,
-    /// What no policy hides.
+    /// Pins, which no policy hides.
     pub(crate) pins: Option<Arc<Pins>>,
-    /// What was left out because a request was too long, oldest first.
+    /// The steps that shortened the view because a request was too long, oldest first.
     pub(crate) shortenings: Arc<[Shortening]>,
     /// Texts after the system prompt, by name.
     pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
@@ -89,7 +89,7 @@ impl Cleared {
     }
 }
 
-/// What stands in the place of a result unless something else is asked for.
+/// The default placeholder for a cleared result.
 pub(crate) const CLEARED: &str = "[Old tool result cleared]";
 
 /// Terms of a step by which it became shorter.
@@ -151,7 +151,7 @@ impl View {
             })
     }
 
-    /// Whether it tells the same of what it does not show.
+    /// Returns whether both views say the same about what they do not show.
     fn has_rules_of(&self, other: &Self) -> bool {
         self.recall == other.recall
             && self.index == other.index

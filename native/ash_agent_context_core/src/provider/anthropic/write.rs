@@ -110,7 +110,7 @@ fn write_cited_text(text: &str, citations: &Value, out: &mut Writer<'_>) {
 const PARTS: Parts = Parts {
     text: text_block,
     hint: |part, out| out.hint_inside(part),
-    // What it takes depends on whether it is to be cited.
+    // Its fields depend on whether it is to be cited.
     takes: |_| true,
     media,
 };

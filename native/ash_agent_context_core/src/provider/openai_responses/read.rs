@@ -123,7 +123,7 @@ impl ItemReader {
                 let output = self.outputs.get(&(self.turn, call.id.clone()));
                 output.is_some_and(|output| *output > element)
             };
-            // What follows a call is of the same answer if the output comes after it.
+            // Items after a call belong to the same answer if the output comes after them.
             if !said.calls.iter().all(is_answered) {
                 said.flush(history);
             }

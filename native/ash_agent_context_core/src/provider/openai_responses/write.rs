@@ -217,8 +217,8 @@ fn block(part: &Part, out: &mut Writer<'_>) {
     }
 }
 
-/// An item without `created_by`, which the API tells and does not take (`items.py` of OpenAI's agents SDK). What a
-/// shell wrote has it in each of its pieces too.
+/// An item without `created_by`, which the API tells and does not take (`items.py` of OpenAI's agents SDK). A
+/// shell's output has it in each of its pieces too.
 fn without_author(data: &Map) -> Cow<'_, Map> {
     const AUTHOR: &str = "created_by";
     let is_shell = data.get_named("type").and_then(Value::as_name) == Some("shell_call_output");

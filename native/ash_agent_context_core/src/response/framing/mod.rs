@@ -51,7 +51,7 @@ impl Frames {
     /// Takes the next bytes apart.
     ///
     /// # Errors
-    /// What is not the framing; [`Fault::TooMuchWork`] when more bytes than `budget` have waited for the
+    /// Bytes that do not follow the framing; [`Fault::TooMuchWork`] when more bytes than `budget` have waited for the
     /// end of a document.
     ///
     /// # Complexity

@@ -126,7 +126,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
     if let Node::Object(entries) = node {
         for (key, _) in entries.iter() {
-            // What servers say of the whole answer: where it comes from, and what else there is to read.
+            // Servers' remarks on the whole answer: its sources, and further reading.
             match key.as_ref() {
                 "citations" => draft.keep(node, &["citations"]),
                 "search_results" => draft.keep(node, &["search_results"]),
