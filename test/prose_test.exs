@@ -10,6 +10,7 @@ defmodule AshAgent.ProseTest do
     {~r/(?<!fell )(?<!fall )(?<!falls )\bbehind (?!a (?:handle|reference|URL|gateway|proxy)\b)\w+/i,
      "write \"after\""},
     {~r/\bin front\b/i, "write \"before\""},
+    {~r/(?<!not ")\bTells whether\b/, "write \"Returns whether\""},
     {~r/(?:^|\A|[.:;] |" )What (?!if\b)[^?.]*[a-z`)]\./m,
      "name the thing instead of \"What ...\""}
   ]

@@ -100,7 +100,7 @@ impl<'e> FieldTerms<'e> {
     }
 }
 
-/// Tells whether nothing in a map has elements of its own.
+/// Returns whether nothing in a map has elements of its own.
 fn is_flat(map: &Map) -> bool {
     let is_scalar =
         |value: &Value| !matches!(value, Value::List(_) | Value::Tuple(_) | Value::Map(_));

@@ -39,7 +39,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells whether the work must be bounded.
+    /// Returns whether the work must be bounded.
     pub const fn is_normal(self) -> bool {
         matches!(self, Self::Normal(_))
     }

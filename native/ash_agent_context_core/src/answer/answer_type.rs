@@ -77,7 +77,7 @@ impl AnswerType {
         &self.schema
     }
 
-    /// Tells whether a value of the type may contain another one of it, or a part of it.
+    /// Returns whether a value of the type may contain another one of it, or a part of it.
     pub(crate) fn is_recursive(&self) -> bool {
         let below = |id: NodeId| {
             let node = self.nodes.get(id);
@@ -122,7 +122,7 @@ impl AnswerType {
         &self.nodes
     }
 
-    /// Tells whether a field of this name belongs to the answer.
+    /// Returns whether a field of this name belongs to the answer.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.contains(&*without_style(name))
     }

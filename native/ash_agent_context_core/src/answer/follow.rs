@@ -283,7 +283,7 @@ impl Following<'_> {
         }
     }
 
-    /// Tells whether a value of this kind may fit as it is.
+    /// Returns whether a value of this kind may fit as it is.
     fn may_be(&self, id: NodeId, kind: Kinds) -> bool {
         let mut open = vec![id];
         while let Some(node) = open.pop().and_then(|id| self.answer.nodes().get(id)) {

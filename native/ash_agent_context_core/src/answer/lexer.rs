@@ -110,7 +110,7 @@ impl Default for Lexer {
 type Read = Option<()>;
 
 impl Lexer {
-    /// Tells whether something began that has not ended.
+    /// Returns whether something began that has not ended.
     pub fn is_open(&self) -> bool {
         self.mode != Mode::Prose
     }

@@ -335,7 +335,7 @@ fn hash_values(map: Map, is_hashed: impl Fn(&Value) -> bool) -> Map {
     Map::new(hashed.collect::<Vec<_>>())
 }
 
-/// Tells whether a value could hold what an application says, such as a schema.
+/// Returns whether a value could hold what an application says, such as a schema.
 const fn is_nested(value: &Value) -> bool {
     matches!(value, Value::Map(_) | Value::List(_))
 }

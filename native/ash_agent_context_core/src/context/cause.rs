@@ -149,12 +149,12 @@ impl Context {
 }
 
 impl Request<'_> {
-    /// Tells whether everything beside the messages was noted.
+    /// Returns whether everything beside the messages was noted.
     pub fn is_known(&self) -> bool {
         self.beside.iter().all(Option::is_some) && self.system.is_some() && self.view.is_some()
     }
 
-    /// Tells whether it has the same beside the messages as another one.
+    /// Returns whether it has the same beside the messages as another one.
     pub fn is_alike_beside(&self, other: &Self) -> bool {
         let values = |request: &Self| {
             request
@@ -199,7 +199,7 @@ impl Request<'_> {
     }
 }
 
-/// Tells whether both are known and not the same.
+/// Returns whether both are known and not the same.
 fn differs<T: PartialEq>(before: Option<T>, next: Option<T>) -> bool {
     before.is_some() && next.is_some() && before != next
 }

@@ -74,7 +74,7 @@ impl Context {
             .map_or(Rendering::PLAIN, |view| view.rendering(number))
     }
 
-    /// Tells whether an iteration is covered.
+    /// Returns whether an iteration is covered.
     pub(crate) fn hides(&self, number: u64) -> bool {
         self.cover(number).is_some()
     }
@@ -147,7 +147,7 @@ impl Context {
         }
     }
 
-    /// Tells whether the view differs from the log.
+    /// Returns whether the view differs from the log.
     #[must_use]
     pub const fn has_view(&self) -> bool {
         self.view.is_some()

@@ -105,7 +105,7 @@ impl Log {
         }))
     }
 
-    /// Tells whether a call waits to run and was approved with these very arguments.
+    /// Returns whether a call waits to run and was approved with these very arguments.
     ///
     /// # Complexity
     /// As [`Log::tool_call_status`], and O(the arguments).
@@ -124,7 +124,7 @@ impl Log {
         }
     }
 
-    /// Tells whether a call of this id waits for its result.
+    /// Returns whether a call of this id waits for its result.
     #[must_use]
     pub fn has_pending(&self, id: &str) -> bool {
         let found = self.current.last().and_then(|entry| place(entry, id));

@@ -67,7 +67,7 @@ impl History {
         }
     }
 
-    /// Tells whether the shorter of the two is the beginning of the longer one, as far as that can be told without
+    /// Returns whether the shorter of the two is the beginning of the longer one, as far as that can be told without
     /// comparing their elements one by one.
     ///
     /// A pushed element is at the same address in all lists derived from the one that it was pushed to. So when
@@ -96,7 +96,7 @@ impl History {
         }
     }
 
-    /// Tells whether there is more in memory than is seen.
+    /// Returns whether there is more in memory than is seen.
     pub fn holds_more(&self) -> bool {
         self.list.len() > self.len
     }

@@ -181,7 +181,7 @@ impl Iteration {
         self.pending().map(|call| call.id.clone()).collect()
     }
 
-    /// Tells whether the model has spoken.
+    /// Returns whether the model has spoken.
     #[must_use]
     pub const fn has_assistant(&self) -> bool {
         self.has_assistant

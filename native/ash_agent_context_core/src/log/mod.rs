@@ -401,7 +401,7 @@ impl Log {
         self.size.plus(beside).plus(origin)
     }
 
-    /// Tells whether dropping this context may free more than a destructor should on a normal scheduler.
+    /// Returns whether dropping this context may free more than a destructor should on a normal scheduler.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
         self.weight() > SEGMENT && self.segment.is_last()

@@ -28,7 +28,7 @@ fn all() -> impl Iterator<Item = &'static Figures> {
     Provider::ALL.into_iter().map(|of| room(of).figures())
 }
 
-/// Tells whether what stands under a key of a report may be billed by itself.
+/// Returns whether what stands under a key of a report may be billed by itself.
 pub(crate) fn is_billed(name: &str) -> bool {
     NAMES.contains(name)
 }

@@ -77,7 +77,7 @@ pub(crate) fn claude_version(model: &str) -> Option<(u32, u32)> {
     Some((major, minor))
 }
 
-/// Tells whether a model of OpenAI knows `strict`: those before GPT-4o do not.
+/// Returns whether a model of OpenAI knows `strict`: those before GPT-4o do not.
 pub(crate) fn is_strict_gpt(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let is_old = [

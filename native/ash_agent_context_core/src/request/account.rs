@@ -176,7 +176,7 @@ impl Context {
         }
     }
 
-    /// Tells whether everything of both requests is known, and nothing that was sent before is another now.
+    /// Returns whether everything of both requests is known, and nothing that was sent before is another now.
     fn is_same_beside(
         &self,
         before: &Before<'_>,

@@ -126,7 +126,7 @@ impl Context {
         Some(note.whole)
     }
 
-    /// Tells whether the last request of an iteration surely began with all of that of another one: both can be made again, and
+    /// Returns whether the last request of an iteration surely began with all of that of another one: both can be made again, and
     /// are what was sent.
     pub(super) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {
         let pair = self.as_sent(before).zip(self.as_sent(next));
@@ -224,7 +224,7 @@ pub(super) fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option
     Some(slices)
 }
 
-/// Tells whether so many bytes are all of a request but its end, which goes on.
+/// Returns whether so many bytes are all of a request but its end, which goes on.
 pub(super) fn is_all(slices: &[Slice<'_>], same: u64) -> bool {
     let all: u64 = slices.iter().map(Slice::len).sum();
     all.saturating_sub(same) <= provider::writer::CLOSE.len() as u64

@@ -305,7 +305,7 @@ impl Last<'_> {
     }
 }
 
-/// Tells whether a cause is seen elsewhere than in messages.
+/// Returns whether a cause is seen elsewhere than in messages.
 const fn stands_elsewhere(cause: Cause) -> bool {
     matches!(
         cause,

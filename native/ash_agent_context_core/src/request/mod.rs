@@ -138,7 +138,7 @@ impl Context {
         Body::new(self, provider::room(options.provider), options).report()
     }
 
-    /// Tells whether the system prompt is shown as the first message of an iteration.
+    /// Returns whether the system prompt is shown as the first message of an iteration.
     fn leads(&self, iteration: &Iteration) -> bool {
         iteration.number == self.first_number() && self.system().is_some()
     }

@@ -37,7 +37,7 @@ impl Delta<'_> {
         }
     }
 
-    /// Tells whether it has no text.
+    /// Returns whether it has no text.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0

@@ -90,7 +90,7 @@ impl Context {
     }
 }
 
-/// Tells whether a document has patterns, which take long to compile.
+/// Returns whether a document has patterns, which take long to compile.
 #[must_use]
 pub fn has_masks(document: &Value) -> bool {
     let Value::Map(map) = document else {

@@ -173,7 +173,7 @@ impl Value {
         }
     }
 
-    /// Tells whether the value has more levels of lists, tuples and maps than this.
+    /// Returns whether the value has more levels of lists, tuples and maps than this.
     #[must_use]
     pub fn is_deeper_than(&self, levels: usize) -> bool {
         let is_container = matches!(self, Self::List(_) | Self::Tuple(_) | Self::Map(_));
@@ -277,7 +277,7 @@ impl Map {
         self.0.len()
     }
 
-    /// Tells whether it is empty.
+    /// Returns whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

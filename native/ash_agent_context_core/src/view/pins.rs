@@ -76,7 +76,7 @@ impl Pins {
         self.pins.iter()
     }
 
-    /// Tells whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pins.is_empty()

@@ -143,7 +143,7 @@ impl<'a> Rendering<'a> {
         self
     }
 
-    /// Tells whether everything looks as in the log, where no result is longer than this.
+    /// Returns whether everything looks as in the log, where no result is longer than this.
     pub(crate) fn is_plain(&self, longest: usize) -> bool {
         self.cleared == 0 && self.masks.is_none() && self.pairs.is_none() && longest <= self.most
     }

@@ -179,7 +179,7 @@ fn last_outputs(items: &[Value]) -> HashMap<(usize, Box<str>), usize> {
     items.iter().enumerate().filter_map(output).collect()
 }
 
-/// Tells whether the API itself gave this output.
+/// Returns whether the API itself gave this output.
 fn is_served_output(served: &HashSet<Box<str>>, item: &Value) -> bool {
     let id = name_at(item, "call_id");
     id.is_some_and(|id| served.contains(id))

@@ -190,7 +190,7 @@ fn is_refusal(part: &Part, options: &Options<'_>) -> bool {
     is_noted && part.is_of(options)
 }
 
-/// Tells whether a text is all that there is to say of a part.
+/// Returns whether a text is all that there is to say of a part.
 fn is_plain(part: &Part, options: &Options<'_>) -> bool {
     let has = |key| part.provider_list(options, key).is_some();
     !has("annotations") && !has("logprobs") && !is_refusal(part, options)

@@ -97,7 +97,7 @@ impl Frames {
         }
     }
 
-    /// Tells whether the body is one JSON document: an answer as a whole.
+    /// Returns whether the body is one JSON document: an answer as a whole.
     pub fn is_one(&self) -> bool {
         match &self.body {
             Parser::Json(documents) => documents.is_one(),

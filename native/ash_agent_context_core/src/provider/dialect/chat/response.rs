@@ -147,7 +147,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Tells whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is
+/// Returns whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is
 /// new, and whole completions with a delta that says nothing.
 fn is_whole(draft: &Draft, choice: &Node<'_>) -> bool {
     if let Some(Node::Object(delta)) = node::get(choice, "delta") {
