@@ -10,6 +10,7 @@ pub mod differing;
 pub(crate) mod facts;
 pub mod fit;
 pub(crate) mod looks;
+mod note;
 pub mod pins;
 pub mod prompt;
 pub mod recall;
@@ -134,14 +135,14 @@ impl Context {
         Ok(self.with(self.log.add_tool_results(results, stamp)?))
     }
 
-    /// Tells whether new messages have to go to the next iteration: the current one ended, as one does to
+    /// Returns whether new messages have to go to the next iteration: the current one ended, as one does to
     /// which a conversation was rewound, or is hidden.
     pub(crate) fn is_closed(&self) -> bool {
         let current = self.current();
         current.completed_at.is_some() || self.hides(current.number)
     }
 
-    /// Tells whether the last message is an answer that broke off.
+    /// Returns whether the last message is an answer that broke off.
     pub(crate) fn breaks_off(&self) -> bool {
         let last = self.current().last();
         last.is_some_and(|last| last.message.is_interrupted())
@@ -191,7 +192,7 @@ impl Context {
         Ok(self.with(self.log.approve_tool_call(id, arguments, by, at)?))
     }
 
-    /// Tells whether a call waits to run and was approved with these very arguments.
+    /// Returns whether a call waits to run and was approved with these very arguments.
     ///
     /// # Complexity
     /// As [`Context::tool_call_status`], and O(the arguments).
@@ -200,7 +201,7 @@ impl Context {
         self.log.is_approved(id, arguments)
     }
 
-    /// Tells whether a call of this id waits for its result.
+    /// Returns whether a call of this id waits for its result.
     #[must_use]
     pub fn has_pending(&self, id: &str) -> bool {
         self.log.has_pending(id)
@@ -331,7 +332,7 @@ impl Context {
 
     /// A conversation of its own that goes on from here, under another id.
     ///
-    /// What waits for its result has to be approved again: an approval was given for one run.
+    /// Calls that wait for their results have to be approved again: an approval is for one run.
     ///
     /// # Complexity
     /// O(calls of the last message)
@@ -506,7 +507,7 @@ impl Context {
         self.log.size()
     }
 
-    /// Tells whether dropping this context may free more than a destructor should on a normal scheduler.
+    /// Returns whether dropping this context may free more than a destructor should on a normal scheduler.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
         self.log.is_heavy_to_drop()
@@ -516,75 +517,6 @@ impl Context {
     /// heavy: of several threads that drop the last holders at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
         self.log.let_go()
-    }
-
-    /// The view that an iteration's request was made from, where that is known, and the iteration since which it was
-    /// used: `None` in it is the log as it is. Masks are not kept with it.
-    #[must_use]
-    pub fn request_view(&self, iteration: &Iteration) -> Option<(u64, Option<&View>)> {
-        let mut replies = iteration
-            .entries()
-            .filter_map(|entry| entry.message.reply.as_ref());
-        replies.find(|reply| reply.requested_at.is_some())?;
-        let (since, view) = self.asked.of(iteration.number)?;
-        Some((since, view.map(|view| &**view)))
-    }
-
-    /// Notes what the request of the current iteration asks for beside its messages: the fields of its body, with who is
-    /// asked, and the tools. What is as it was in the request before takes no room.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where the fields are not a map or the tools not a list.
-    ///
-    /// # Complexity
-    /// O(size of both)
-    pub fn note_request(&self, fields: Value, tools: Value) -> Result<Self, Error> {
-        let wrong = |key: &str, expected| Error::invalid(vec![Value::text(key)], expected);
-        let fields = match fields {
-            Value::Nil => None,
-            Value::Map(_) => Some(fields),
-            _ => return Err(wrong("fields", "the fields of a request, a map")),
-        };
-        let tools = match tools {
-            Value::Nil => None,
-            Value::List(_) => Some(tools),
-            _ => return Err(wrong("tools", "a list of tools")),
-        };
-        let mut next = self.clone();
-        next.asked
-            .note_request(self.next_number(), [fields, tools, None, None, None]);
-        next.weigh_view();
-        Ok(next)
-    }
-
-    /// The same with digests in place of the values of the body and of the tools, for requests that nobody may read later.
-    ///
-    /// # Errors
-    /// As [`Context::note_request`].
-    ///
-    /// # Complexity
-    /// O(size of both)
-    pub fn note_request_hashes(&self, fields: Value, tools: Value) -> Result<Self, Error> {
-        self.note_request(asked::hash_fields(fields), asked::hash_tools(tools))
-    }
-
-    /// Returns what an iteration's request had beside its messages, where that was noted and a request was made: the fields
-    /// and the tools, each with the iteration since which it was used.
-    #[must_use]
-    pub fn request_note(&self, iteration: &Iteration) -> [Option<(u64, &Value)>; 2] {
-        let replies = iteration.entries().map(|entry| &entry.message.reply);
-        let is_answered = replies.flatten().any(|reply| reply.requested_at.is_some());
-        match is_answered || iteration.failures.iter().next().is_some() {
-            true => self.asked.request_of(iteration.number),
-            false => [None; 2],
-        }
-    }
-
-    /// Returns the fields that are noted for an answer that says nothing of itself: those of the body it was imported from.
-    #[cfg(feature = "otlp")]
-    pub(crate) fn imported_fields(&self, number: u64, message: &Message) -> Option<&Value> {
-        let [fields, _tools] = self.asked.request_of(number);
-        Some(fields.filter(|_| message.reply.is_none())?.1)
     }
 
     /// Tells the log how much stands beside it.
