@@ -1,4 +1,4 @@
-//! What requests were made from, as it was then: the views, the fields beside the messages, and the tools.
+//! The inputs of past requests: the views, the fields besides the messages, and the tools.
 
 use std::sync::Arc;
 
@@ -26,15 +26,15 @@ pub(crate) struct Asked {
     system: Option<Arc<Message>>,
     /// The masks whose digest was noted last.
     masks: Option<Arc<Masks>>,
-    /// What the request that was noted last began with.
+    /// The beginning of the last noted request.
     beginning: Option<Arc<Beginning>>,
     size: Size,
 }
 
-/// The digest of what a request began with: if the next one does so too, only what comes after it has to be read.
+/// The digest of a request's beginning: if the next request begins the same way, only the rest has to be read.
 #[derive(Debug)]
 pub(crate) struct Beginning {
-    /// What decided how it was encoded.
+    /// The options that decide how it is encoded.
     pub options: (u64, Option<u64>, Option<usize>),
     pub view: Option<Arc<View>>,
     /// The digest of the view.
@@ -157,30 +157,30 @@ impl Asked {
         sent.0.get(&number).map(|digest| &**digest)
     }
 
-    /// What the last rewind cut off, with the iteration that it went to.
+    /// The request that the last rewind cut off, with the iteration that it went to.
     pub fn rewound(&self) -> Option<(u64, &Value)> {
         let [.., rewound] = &self.notes;
         rewound.of(u64::MAX)
     }
 
-    /// Notes what a rewind to an iteration cut off.
+    /// Notes the request that a rewind to an iteration cut off.
     pub fn note_rewound(&mut self, number: u64, cut: Value) {
         self.note_request(number, [None, None, None, None, None, Some(cut)]);
     }
 
-    /// Tells whether the last request had nothing beside its messages that was noted after an iteration.
+    /// Returns whether no field, tool, system prompt or mask was noted after an iteration.
     pub fn is_noted_up_to(&self, number: u64) -> bool {
         let [fields, tools, system, _sent, masks, _rewound] = &self.notes;
         let later = |noted: &Noted| noted.0.range(number.saturating_add(1)..).next().is_some();
         ![fields, tools, system, masks].into_iter().any(later)
     }
 
-    /// What the request that was noted last began with.
+    /// The beginning of the last noted request.
     pub fn beginning(&self) -> Option<&Beginning> {
         self.beginning.as_deref()
     }
 
-    /// Keeps what the request began with that is noted.
+    /// Keeps the beginning of the noted request.
     pub fn put_beginning(&mut self, beginning: Option<Beginning>) {
         self.beginning = beginning.map(Arc::new);
     }
@@ -396,7 +396,7 @@ fn hash_values(map: Map, is_hashed: impl Fn(&Value) -> bool) -> Map {
     Map::new(hashed.collect::<Vec<_>>())
 }
 
-/// Tells whether a value could hold what an application says, such as a schema.
+/// Returns whether a value could hold what an application says, such as a schema.
 const fn is_nested(value: &Value) -> bool {
     matches!(value, Value::Map(_) | Value::List(_))
 }

@@ -54,7 +54,7 @@ pub enum Cause {
     Shortened,
     /// Other texts are masked.
     Masked,
-    /// What the last request had was taken back.
+    /// A rewind took back part of the last request.
     Rewound,
     /// Something else, such as how a request is made.
     Other,
@@ -91,13 +91,13 @@ impl Cause {
 /// Something that a request has otherwise than the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// What it is.
+    /// The cause itself.
     pub cause: Cause,
     /// The first iteration that it changes; `None` where it stands before all of them, or that is not known.
     pub iteration: Option<u64>,
 }
 
-/// What is known of a request.
+/// The known facts about a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request<'a> {
     /// Its fields and its tools, each with the iteration since which they were used.
@@ -115,13 +115,13 @@ pub(crate) struct Request<'a> {
 }
 
 impl Context {
-    /// What another view of the same conversation shows otherwise.
+    /// The differences of another view of the same conversation.
     #[must_use]
     pub fn view_changes(&self, other: &Self) -> Vec<Change> {
         changed_view(self.view(), other.view())
     }
 
-    /// What is noted of the request of an iteration, with what its answer says.
+    /// The record of an iteration's request, with the facts from its answer.
     pub(crate) fn noted_request<'a>(
         &'a self,
         number: u64,
@@ -152,12 +152,12 @@ impl Context {
 }
 
 impl Request<'_> {
-    /// Tells whether everything beside the messages was noted.
+    /// Returns whether everything beside the messages was noted.
     pub fn is_known(&self) -> bool {
         self.beside.iter().all(Option::is_some) && self.system.is_some() && self.view.is_some()
     }
 
-    /// Tells whether it has the same beside the messages as another one.
+    /// Returns whether it has the same beside the messages as another one.
     pub fn is_alike_beside(&self, other: &Self) -> bool {
         let values = |request: &Self| {
             request
@@ -167,7 +167,7 @@ impl Request<'_> {
         self.system == other.system && values(self) == values(other)
     }
 
-    /// What it has otherwise than another one, the first first. What is not known of both is left out.
+    /// The differences from another request, in order. Facts that are not known of both are left out.
     pub fn changes_since(&self, before: &Self) -> Vec<Change> {
         let everywhere = |cause| Change {
             cause,
@@ -202,12 +202,12 @@ impl Request<'_> {
     }
 }
 
-/// Tells whether both are known and not the same.
+/// Returns whether both are known and not the same.
 fn differs<T: PartialEq>(before: Option<T>, next: Option<T>) -> bool {
     before.is_some() && next.is_some() && before != next
 }
 
-/// Both values, where they are known and not the same. What is used since one iteration is the same.
+/// Both values, where they are known and not the same. Values that have been used since one iteration are the same.
 fn changed<'a>(
     before: Option<(u64, &'a Value)>,
     next: Option<(u64, &'a Value)>,
@@ -255,7 +255,7 @@ fn field<'v>(of: &'v Value, name: &str) -> Option<&'v Value> {
     }
 }
 
-/// What two views show otherwise; `None` is the log as it is.
+/// The differences of two views; `None` is the log as it is.
 fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<Change> {
     let plain = View::default();
     let (before, next) = (before.unwrap_or(&plain), next.unwrap_or(&plain));
@@ -281,7 +281,7 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<Change> {
         let [old, new] = places;
         changes.push(Change {
             cause: Cause::Cleared,
-            // What is cleared now begins where it ended before.
+            // The newly cleared results begin where the old ones ended.
             iteration: old.and_then(|old| Some(old.min(new?))),
         });
     }

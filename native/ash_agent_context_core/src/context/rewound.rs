@@ -1,4 +1,4 @@
-//! What a rewind cut off: the last request, which the provider still has in its cache.
+//! The last request that a rewind cut off, which the provider still has in its cache.
 
 use crate::context::asked::list_digests;
 use crate::context::looks;
@@ -81,7 +81,7 @@ impl Context {
         (is_last && rewound.looks == looks::digest(self.view())).then_some(rewound)
     }
 
-    /// Keeps what of the last request the provider still has: `next` is this conversation after it was rewound.
+    /// Keeps the last request if it was cut off: `next` is this conversation after it was rewound.
     pub(crate) fn keep_rewound(&self, next: &mut Self) {
         if let Some(note) = self.note_rewound(next) {
             let number = next.current_iteration();
@@ -95,7 +95,7 @@ impl Context {
     fn note_rewound(&self, next: &Self) -> Option<Value> {
         let to = next.current_iteration();
         let turn = next.turn();
-        // What reached behind it is shown again, or hides less.
+        // Covers that go on after it are made shorter by a rewind, or removed.
         let is_shown_again = |view: &View| view.covers().any(|(_, cover)| cover.last >= turn);
         let looks = looks::digest(next.view());
         if let Some(mut rewound) = self.rewound() {

@@ -19,7 +19,7 @@ use crate::value::builder::Json;
 use crate::value::digest::Digest;
 use crate::value::Value;
 
-/// What renders the messages; its version is noted with what they became.
+/// The code that renders messages; its version is recorded with their digests.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Iterations whose messages are digested one by one, at most: the first request of an imported conversation may have many.
@@ -31,7 +31,7 @@ const PIECE: usize = 17;
 /// Results of a message that are digested one by one, at most.
 const RESULTS: usize = 32;
 
-/// What is noted of a request that is sent.
+/// The record of a request that was sent.
 pub(super) struct SentNote<'a> {
     /// The digest of all of it.
     pub whole: &'a str,
@@ -102,7 +102,7 @@ impl Context {
         Ok(next)
     }
 
-    /// Tells whether the next request begins as the one that was noted last, for whose beginning nothing else counts.
+    /// Returns whether the next request begins with all that the last noted one began with.
     fn begins_with(&self, known: &Beginning, options: &Options<'_>) -> bool {
         let last = self.log.get_numbered(known.end.saturating_sub(1));
         let is_last = |last: &Iteration| Arc::ptr_eq(last.pieces(), &known.pieces);
@@ -117,7 +117,7 @@ impl Context {
             && self.log.split_pairs().is_none()
     }
 
-    /// What the request begins with that is noted, for the next one.
+    /// Returns what the noted request begins with, for the next one.
     fn beginning(
         &self,
         (reached, digest): (Reached, Digest),
@@ -137,7 +137,7 @@ impl Context {
         })
     }
 
-    /// What the request of an iteration has that the last one before it had not, message by message and result by result.
+    /// The digests of the messages and results that an iteration's request added to the last request before it.
     ///
     /// # Errors
     /// [`Error::TooMuchWork`].
@@ -156,10 +156,10 @@ impl Context {
         for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
             let rendering = self.rendering(iteration.number).at_most(most);
             let all: Vec<_> = items(iteration, rendering, options).collect();
-            // What is encoded as a whole has let go of its messages' encodings.
+            // An iteration that is encoded as a whole does not keep its messages' encodings.
             let key = body.key ^ rendering.key_of_iteration(iteration);
             let keeps = iteration.pieces().find(key).is_none();
-            // What stands before the answer of the last one was part of that.
+            // Everything before the answer to the last request was part of that request.
             let answer = all.iter().rposition(|item| item.is_model());
             let known = answer.filter(|_| since == Some(iteration.number));
             let leads = usize::from(self.leads(iteration));
@@ -178,7 +178,7 @@ impl Context {
         Some(note.whole)
     }
 
-    /// Tells whether the last request of an iteration surely began with all of that of another one: both can be made again, and
+    /// Returns whether the last request of an iteration surely began with all of that of another one: both can be made again, and
     /// are what was sent.
     pub(super) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {
         let pair = self.as_sent(before).zip(self.as_sent(next));
@@ -321,7 +321,7 @@ pub(super) fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option
     Some(slices)
 }
 
-/// Tells whether so many bytes are all of a request but its end, which goes on.
+/// Returns whether so many bytes are all of a request but its end, which goes on.
 pub(super) fn is_all(slices: &[Slice<'_>], same: u64) -> bool {
     let all: u64 = slices.iter().map(Slice::len).sum();
     all.saturating_sub(same) <= provider::writer::CLOSE.len() as u64
@@ -332,7 +332,7 @@ pub(super) fn digest(start: Digest, slices: &[Slice<'_>]) -> Digest {
     slices.iter().map(Slice::digest).fold(start, Digest::then)
 }
 
-/// What of the options decides how the messages are encoded, and which; nothing where the provider has some of them.
+/// The options that decide which messages are encoded and how; `None` if the provider knows some of them.
 fn what_encodes(options: &Options<'_>) -> Option<(u64, Option<u64>, Option<usize>)> {
     let is_all = options.known == Known::Nothing;
     is_all.then(|| (options.key(), options.from, options.max_result_bytes))

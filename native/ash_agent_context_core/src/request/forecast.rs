@@ -1,4 +1,4 @@
-//! What the next request will read from the provider's cache, before it is sent, by the bytes that it shares with the last one.
+//! Forecasts how much the next request will read from the provider's cache, by the bytes that it shares with the last one.
 
 use crate::context::cache::predict;
 use crate::context::cause::{Cause, Change};
@@ -38,7 +38,7 @@ const LEAST_OF: [(&str, u64); 9] = [
 /// From each mark, Anthropic looks back through so many blocks of content for what it has in its cache.
 const LOOKED_BACK: usize = 20;
 
-/// What the next request will be to the provider's cache.
+/// The forecast for the next request at the provider's cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Forecast {
     /// The bytes of its system prompt and messages.
@@ -53,16 +53,16 @@ pub struct Forecast {
     pub written: u64,
     /// How many will be neither.
     pub fresh: u64,
-    /// What of the last request will not be read, and why; the first in the request first.
+    /// The parts of the last request that will not be read, and why, in the order of the request.
     pub breaks: Vec<ExpectedBreak>,
-    /// What the request costs without its answer, in 10^-12 US dollars.
+    /// The cost of the request without its answer, in 10^-12 US dollars.
     pub cost: Option<u64>,
 }
 
 /// Something that keeps the next request from reading what the last one left in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedBreak {
-    /// What it is.
+    /// The cause itself.
     pub cause: Cause,
     /// The first iteration that it changes; `None` where it stands before all of them.
     pub iteration: Option<u64>,
@@ -87,9 +87,9 @@ struct Last<'a> {
     request: &'a LastRequest,
     bytes: u64,
     same_bytes: u64,
-    /// Whether it is known to have had tools.
+    /// `true` if it is known to have had tools.
     has_tools: bool,
-    /// Whether its masks are at hand, so that its bytes are those that were sent.
+    /// `true` if its masks are at hand, so that its bytes are those that were sent.
     has_masks: bool,
     /// The iteration of the first byte that is not the same.
     differs_at: Option<u64>,
@@ -185,11 +185,11 @@ impl Context {
         }))
     }
 
-    /// What the next request has in common with the one that a rewind cut off, and the first iteration that it has not.
+    /// Returns the common part of the next request and the one that a rewind cut off, and the first iteration after it.
     fn as_cut_off(&self, cut: &Rewound<'_>, options: &Options<'_>) -> Result<(Self, u64), Error> {
         let pieces = self.list_pieces(self.next_number(), options)?;
         let differing = find_differing(&pieces, &cut.pieces);
-        // What it was rewound to is as it was.
+        // All up to the iteration that it was rewound to is the same.
         let first = cut.number.saturating_add(1);
         let place = differing.map(|piece| {
             let of_result = usize::from(piece.call.is_some());
@@ -221,7 +221,7 @@ fn count_before(iteration: &Iteration, position: usize, leads: bool) -> usize {
     before.count()
 }
 
-/// What decides whether a provider caches a request.
+/// The facts that decide whether a provider caches a request.
 struct CacheRules {
     provider: Provider,
     is_marked: bool,
@@ -327,7 +327,7 @@ impl Last<'_> {
             });
         }
         if needs_mark(provider) && next.count_new_blocks() > LOOKED_BACK {
-            // What both requests have marked is found without looking back.
+            // A breakpoint that both requests have is found without looking back.
             let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
             let kept = both.max().map_or(0, |mark| self.count_within(*mark));
             breaks.push(ExpectedBreak {
@@ -391,7 +391,7 @@ impl LastRequest {
     }
 }
 
-/// Tells whether a cause is seen elsewhere than in messages.
+/// Returns whether a cause is seen elsewhere than in messages.
 const fn stands_elsewhere(cause: Cause) -> bool {
     matches!(
         cause,

@@ -107,7 +107,7 @@ impl<'a> Slice<'a> {
         self.end.saturating_sub(self.start) as u64
     }
 
-    /// Tells whether it has a number that JSON readers refuse, or belongs to a piece that has one.
+    /// Returns whether it has a number that JSON readers refuse, or belongs to a piece that has one.
     pub fn exceeds(&self) -> bool {
         match &self.bytes {
             SliceBytes::Lent(bytes) => numbers::exceed(bytes),
@@ -139,7 +139,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Tells whether it has cache breakpoints that were set by hand.
+    /// Returns whether it has cache breakpoints that were set by hand.
     pub fn is_marked(&self) -> bool {
         matches!(&self.bytes, SliceBytes::Kept(piece, _) if !piece.by_hand.is_empty())
     }
@@ -211,7 +211,7 @@ pub(super) fn compare(before: &[Slice<'_>], next: &[Slice<'_>]) -> (u64, Option<
         }
         let len = a.len().min(b.len());
         let ((old_part, old_rest), (new_part, new_rest)) = (a.split_at(len), b.split_at(len));
-        // What is kept is mostly one and the same.
+        // The kept values are mostly the same.
         let is_one = std::ptr::eq(old_part.as_ptr(), new_part.as_ptr());
         if !is_one && old_part.cmp(new_part) != Ordering::Equal {
             let pairs = old_part.iter().zip(new_part);

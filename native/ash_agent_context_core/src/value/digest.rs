@@ -9,13 +9,13 @@ const BASE: u64 = 0x1b3a_74c5_9e2d_8f61 % PRIME;
 /// Bytes that a step reads.
 const STEP: usize = 8;
 
-/// What a byte adds, by its place among those of a step.
+/// The number that a byte adds, by its place among those of a step.
 static TERMS: [[u64; 256]; STEP] = terms();
 
 /// The base to the power of a step's bytes.
 const STRIDE: u64 = power(BASE, STEP as u64);
 
-/// What the base is multiplied with to be one.
+/// The inverse of the base.
 const INVERSE: u64 = power(BASE, PRIME - 2);
 
 /// A digest of a text, with what it takes to put another one after it.
