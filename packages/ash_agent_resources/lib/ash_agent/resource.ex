@@ -253,7 +253,8 @@ defmodule AshAgent.Resource do
 
   ## Streams
 
-  The elements are `{:content, text}` and `{:thinking, text}` as they come, and at the end one of `{:done, result}`, `{:paused, paused}`
+  The elements are `{:content, text}` and `{:thinking, text}` as they come, `{:partial, value}` with the typed answer as far as it came, at
+  most every 50 milliseconds and with maps for what will be a struct, and at the end one of `{:done, result}`, `{:paused, paused}`
   and `{:error, error}`. A run begins each time that the stream is read. It goes on as fast as it is read, within `llm_timeout`, and
   ends when its reader stops or dies. A typed output comes only at the end.
 
