@@ -125,7 +125,12 @@ defmodule AshAgent.Output.Ecto do
   defp type!(_other, name), do: refuse!(name)
 
   defp parameterized!(Ecto.Enum, %{mappings: mappings}, _name),
-    do: {:in, for({choice, _stored} <- mappings, do: Atom.to_string(choice))}
+    do:
+      {:in,
+       for(
+         {choice, _stored} <- mappings,
+         do: if(is_boolean(choice), do: "#{choice}", else: choice)
+       )}
 
   defp parameterized!(Ecto.Embedded, %{cardinality: cardinality, related: module}, _name) do
     {fields, _cast} = schema(module)
