@@ -167,7 +167,7 @@ impl Context {
         rent.prices?.find(provider, [named, rent.model], at)
     }
 
-    /// Tells whether a request is too long, as far as the window is known. One of a price has to hold the answer as well.
+    /// Returns whether a request is too long, as far as the window is known. One of a price has to hold the answer as well.
     pub(crate) fn is_beyond_window(&self, rent: &Rent<'_>, at: Time) -> bool {
         let priced = || {
             let window = self.current_rates(rent, at)?.context_window?;
