@@ -104,11 +104,13 @@ impl Pair {
         let stamp = || Stamp::at(now);
         let before = self.context.clone();
         let context = &before;
-        let pending: Option<String> = context
-            .current()
-            .pending_ids()
-            .first()
-            .map(ToString::to_string);
+        // One of them, so that a later call may be answered before an earlier one.
+        let ids = context.current().pending_ids();
+        let pending: Option<String> = match op {
+            Op::Answer(length) if length % 2 == 1 => ids.last(),
+            _ => ids.first(),
+        }
+        .map(ToString::to_string);
         let next = match (op, &pending) {
             (Op::User(length), None) => context
                 .add_user_message(Value::text(&words(*length)), stamp())

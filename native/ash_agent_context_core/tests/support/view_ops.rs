@@ -30,6 +30,7 @@ pub enum Op {
     Assistant(usize),
     /// So many calls, and the length of their results if they have some.
     Tool(usize, Option<usize>),
+    /// A result of this length: of the first call that waits if it is even, else of the last.
     Answer(usize),
     Interrupt,
     Usage(u32),
