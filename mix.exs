@@ -507,7 +507,7 @@ defmodule AshAgentContext.MixProject do
         Conversations:
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
         "Functions of AshAgent.Context":
-          ~r"^AshAgent\.Context\.(Account|Calls|Import|Libraries|Log|Pins|Recall|Receipt|Rent|Requests|Responses|Shortening|Storage|Tokens|View)$",
+          ~r"^AshAgent\.Context\.(Account|Asked|Calls|Failures|Import|Libraries|Log|Pins|Recall|Receipt|Rent|Requests|Responses|Shortening|Storage|Tokens|View)$",
         Enhancers: ~r"^AshAgent\.Context\.Enhancer$",
         "Ecto and JSON": ~r"(EctoType|JSON|UnknownAtom|Reply)",
         Looking: ~r"^AshAgent\.(Trace|Prices)"

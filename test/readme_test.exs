@@ -38,12 +38,23 @@ defmodule ReadmeTest do
     end
   end
 
-  test "every link of the pages leads to a file" do
+  test "every link of the pages leads to a file, and to a heading of it" do
     for pattern <- ~w(*.md guides/* packages/*/*.md packages/*/guides/*),
         page <- Path.wildcard(pattern),
-        [link] <-
-          Regex.scan(~r/\]\(([^)#:\s]+)(?:#[^)]*)?\)/, File.read!(page), capture: :all_but_first) do
-      assert File.exists?(Path.expand(link, Path.dirname(page))), "#{page} links to #{link}"
+        [_, link | anchor] <- Regex.scan(~r/\]\(([^)#:\s]*)(?:#([^)]*))?\)/, File.read!(page)) do
+      file = if link == "", do: page, else: Path.expand(link, Path.dirname(page))
+      assert File.exists?(file), "#{page} links to #{link}"
+      for name <- anchor, do: assert(name in anchors(file), "#{page} links to #{link}##{name}")
+    end
+  end
+
+  # As GitHub and ExDoc name headings.
+  defp anchors(file) do
+    for [heading] <- Regex.scan(~r/^#+ (.*)$/m, File.read!(file), capture: :all_but_first) do
+      heading
+      |> String.downcase()
+      |> String.replace(~r/[^\w\s-]/u, "")
+      |> String.replace(" ", "-")
     end
   end
 end

@@ -126,7 +126,7 @@ defmodule AshAgentRuntime.MixProject do
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
       extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
-      groups_for_extras: [Guides: ~r"guides/"],
+      groups_for_extras: [Guides: ~r"guides/", "The project": ~r"(CHANGELOG|LICENSE)"],
       groups_for_modules: [
         "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|MCP)",
         "Typed answers": ~r"^AshAgent\.Output",

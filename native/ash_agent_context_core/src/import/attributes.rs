@@ -386,7 +386,7 @@ fn read_message(
     .map_err(|error| error.within(calls_key))
 }
 
-/// Tells whether a message of the model broke off.
+/// Returns whether a message of the model broke off.
 fn take_state(fields: &mut Fields, role: Role) -> Result<Option<Reply>, Error> {
     match fields.take_given("state") {
         None => Ok(None),
@@ -531,7 +531,7 @@ impl Answers {
     }
 }
 
-/// Tells whether a message is one that shows tool results.
+/// Returns whether a message is one that shows tool results.
 fn is_results_message(message: &Value) -> bool {
     let Value::Map(map) = message else {
         return false;

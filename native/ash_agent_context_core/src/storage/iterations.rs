@@ -90,7 +90,7 @@ pub(crate) struct ReadIteration<'a> {
     pub messages: Vec<Node<'a>>,
     /// The view that its request was made from, where it is another one than before.
     pub view: Option<Option<View>>,
-    /// What is noted of its request, where it is something else than before.
+    /// The record of its request, where it differs from the one before.
     pub request: NewNotes,
 }
 

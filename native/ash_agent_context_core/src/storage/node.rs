@@ -103,7 +103,7 @@ impl<'a> DocumentFields<'a> {
         self.take(name).filter(|node| !node.is_nil())
     }
 
-    /// Tells whether anything stands under a known key.
+    /// Returns whether anything stands under a known key.
     pub fn has(&mut self, name: &str) -> bool {
         self.named.iter().any(|(key, _)| key == name) || self.values.get_mut(name).is_some()
     }

@@ -240,7 +240,7 @@ pub(crate) fn take_wire(
     at(key, fields.take_given(key).map(read).transpose())
 }
 
-/// Tells whether text can follow an element of a JSON list, or for a system prompt's value: a provider
+/// Returns whether text can follow an element of a JSON list, or for a system prompt's value: a provider
 /// gets it as it is.
 fn is_elements(json: &str, of_system: bool) -> bool {
     match json.strip_prefix(',') {

@@ -53,7 +53,7 @@ impl Fields {
         entry.map(|(_, value)| value)
     }
 
-    /// Tells whether a known key has a value that is not `nil`.
+    /// Returns whether a known key has a value that is not `nil`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
