@@ -3,7 +3,7 @@ defmodule AshAgent.Context.TokensTest do
   use ExUnit.Case, async: false
 
   import AshAgent.TestSupport.Assertions
-  import AshAgent.TestSupport.Generators, only: [check_all: 3, chance: 1, one_of: 1, between: 2]
+  import AshAgent.TestSupport.Generators, only: [check_all: 3, one_of: 1, between: 2]
 
   alias AshAgent.Context
   alias AshAgent.TestSupport.ContextGenerators
