@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Responses do
   @moduledoc """
-  Adds what providers sent back to a conversation: responses, and their reports on tokens, with what these cost.
+  Adds providers' responses to a conversation, with the tokens they report and what these cost.
 
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
@@ -43,7 +43,7 @@ defmodule AshAgent.Context.Responses do
   answered with an error that says so. The same happens to a call that was cut off in an otherwise complete response, for
   instance by `max_tokens`. If no call is left to run, the iteration is complete.
 
-  The error is an `AshAgent.Response.Error` if the response failed, is queued or still open; it says whether asking again may
+  The error is an `AshAgent.Response.Error` if the response failed, is queued or is still open; it says whether a retry may
   help. It is an `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results.
   Costs O(size of the message).
 
@@ -98,7 +98,8 @@ defmodule AshAgent.Context.Responses do
   """
   @doc since: "0.1.0"
   @spec get_response_id(Reply.handle()) :: String.t() | nil
-  def get_response_id(%{ref: ref}), do: ref |> Native.context_response_id() |> Reply.ok!()
+  def get_response_id(%{ref: ref} = _context),
+    do: ref |> Native.context_response_id() |> Reply.ok!()
 
   @doc """
   Records the tokens that a provider reported with the model's last message, and returns the new context.
@@ -134,7 +135,7 @@ defmodule AshAgent.Context.Responses do
   """
   @doc since: "0.1.0"
   @spec get_cumulative_tokens(Reply.handle()) :: usage()
-  def get_cumulative_tokens(%{ref: ref}), do: Native.context_usage(ref)
+  def get_cumulative_tokens(%{ref: ref} = _context), do: Native.context_usage(ref)
 
   @doc """
   Returns the tokens that providers reported in the iteration with this number, or `nil` if there is no such iteration.
@@ -146,7 +147,8 @@ defmodule AshAgent.Context.Responses do
   """
   @doc since: "0.1.0"
   @spec get_iteration_tokens(Reply.handle(), integer()) :: usage() | nil
-  def get_iteration_tokens(%{ref: ref}, number), do: Native.context_iteration_usage(ref, number)
+  def get_iteration_tokens(%{ref: ref} = _context, number),
+    do: Native.context_iteration_usage(ref, number)
 
   @doc """
   Returns what the model's answers cost, `{:ok, cost}` with an integer of 10^-12 US dollars, or `{:error, error}` with the reason

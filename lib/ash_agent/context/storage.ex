@@ -80,7 +80,7 @@ defmodule AshAgent.Context.Storage do
   """
   @doc since: "0.1.0"
   @spec to_map(Reply.handle()) :: map()
-  def to_map(%{ref: ref}), do: ref |> Native.context_to_map() |> Reply.ok!()
+  def to_map(%{ref: ref} = _context), do: ref |> Native.context_to_map() |> Reply.ok!()
 
   @doc """
   Returns the conversation as a map with string keys that contains only JSON data, to be stored.
@@ -119,9 +119,9 @@ defmodule AshAgent.Context.Storage do
   @spec dump(Reply.handle(), keyword()) :: map()
   def dump(context, opts \\ [])
 
-  def dump(%{ref: ref}, []), do: ref |> Native.snapshot_dump(0) |> Reply.ok!()
+  def dump(%{ref: ref} = _context, []), do: ref |> Native.snapshot_dump(0) |> Reply.ok!()
 
-  def dump(%{ref: ref}, opts) do
+  def dump(%{ref: ref} = _context, opts) do
     case Options.validate!(opts, :dump) do
       [since: number] ->
         ref |> Native.snapshot_dump(number || 0) |> Reply.ok!()
@@ -142,8 +142,8 @@ defmodule AshAgent.Context.Storage do
 
   A document can claim that a person approved a tool call, and it can name a struct of any module, such as a `File.Stream`
   of any path, which a tool then finds in its arguments. Trust both only in documents that the application itself stored.
-  Load others with `load(document, approvals: :drop, structs: :known)`. Their messages and tool results are still their
-  author's.
+  Load others with `load(document, approvals: :drop, structs: :known)`. Their messages and tool results are still whatever
+  their author wrote.
 
   With a context as the first argument, `load(context, delta)` puts a delta that `dump/2` made with `:since` or `:beside`
   onto it. The delta's iterations replace those of the context from the first of them on. Everything else in the
@@ -251,7 +251,7 @@ defmodule AshAgent.Context.Storage do
   """
   @doc since: "0.1.0"
   @spec to_snapshot(Reply.handle()) :: binary()
-  def to_snapshot(%{ref: ref}), do: ref |> Native.snapshot_encode() |> Reply.ok!()
+  def to_snapshot(%{ref: ref} = _context), do: ref |> Native.snapshot_encode() |> Reply.ok!()
 
   @doc """
   Makes a context from the JSON text that `to_snapshot/1` returned, and returns `{:ok, context}` or `{:error, error}`.
