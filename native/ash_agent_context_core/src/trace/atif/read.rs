@@ -1,17 +1,17 @@
 //! Reading trajectories of versions 1.0 to 1.8.
 
 use crate::context::Context;
-use crate::error::Error;
-use crate::import::attributes::Defaults;
+use crate::error::{each, Error};
 use crate::import::importer::Importer;
 use crate::import::repair::Imported;
+use crate::import::Defaults;
 use crate::import::BODY_DEPTH;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part, PartKind, Place, Source};
 use crate::provider::foreign::{
-    call, check_levels, each, into_parts, part, text_part, url_image, Object,
+    call, check_levels, into_parts, part, text_part, url_image, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 use crate::trace::atif::OWN;

@@ -47,7 +47,7 @@ defmodule AshAgent.Runtime.Answer do
   def ask(call) do
     tag = :erlang.alias()
     {run, timeout} = {self(), call.timeout}
-    work = fn -> ToolExecutor.guarded(fn -> call_model(call, run, tag) end) end
+    work = fn -> ToolExecutor.call_guarded(fn -> call_model(call, run, tag) end) end
 
     await(%__MODULE__{
       call: call,
@@ -119,7 +119,7 @@ defmodule AshAgent.Runtime.Answer do
     end
   end
 
-  defp over?(answer), do: answer.refused != nil or ToolExecutor.left(answer.deadline) == 0
+  defp over?(answer), do: answer.refused != nil or ToolExecutor.count_left(answer.deadline) == 0
 
   @silence 10_000
 
@@ -128,7 +128,7 @@ defmodule AshAgent.Runtime.Answer do
     due = if answer.since, do: answer.since + answer.call.keep_interval, else: :infinity
 
     [answer.deadline, due, answer.heard + @silence]
-    |> Enum.map(&ToolExecutor.left/1)
+    |> Enum.map(&ToolExecutor.count_left/1)
     |> Enum.min()
   end
 
