@@ -306,7 +306,10 @@ defmodule AshAgent.TraceOtlpTest do
 
     test "links turns to who asked for them, and has no span yet of one that goes on" do
       {parent, child} = family()
-      opts = [children: [child], masked: true] ++ Enum.map(Trace.Otlp.shared_options(), &default/1)
+
+      opts =
+        [children: [child], masked: true] ++ Enum.map(Trace.Otlp.shared_options(), &default/1)
+
       spans = spans_of(parent, children: [child])
       encode = fn how -> parent |> Trace.Otlp.encode(opts, how) |> spans() end
       assert encode.([]) == spans

@@ -113,7 +113,8 @@ defmodule AshAgent.Output.Cast do
 
   # An offset of a time of day says nothing without a day.
   defp parse(:time, text),
-    do: text |> String.replace(~r/(Z|[+-]\d\d:\d\d)\z/i, "") |> Time.from_iso8601() |> drop_reason()
+    do:
+      text |> String.replace(~r/(Z|[+-]\d\d:\d\d)\z/i, "") |> Time.from_iso8601() |> drop_reason()
 
   defp parse(:naive_datetime, text), do: drop_reason(NaiveDateTime.from_iso8601(text))
 
@@ -130,7 +131,9 @@ defmodule AshAgent.Output.Cast do
   defp describe_expected(:datetime),
     do: "expected a date and time with its offset, such as 2026-01-31T09:30:00Z"
 
-  defp describe_expected(:naive_datetime), do: "expected a date and time such as 2026-01-31T09:30:00"
+  defp describe_expected(:naive_datetime),
+    do: "expected a date and time such as 2026-01-31T09:30:00"
+
   defp describe_expected(kind), do: "expected a #{kind} that exists"
 
   @doc "Returns a part of a value, with maps for what will be a struct, and without what cannot be cast yet."

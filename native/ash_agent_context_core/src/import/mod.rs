@@ -8,6 +8,7 @@
 
 mod aliases;
 mod cost;
+pub mod defaults;
 mod elements;
 mod fits;
 pub mod importer;
@@ -18,25 +19,16 @@ mod written;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::import::defaults::Defaults;
 use crate::import::repair::Imported;
 use crate::log::provider::Provider;
 use crate::value::json;
-use crate::value::time::Time;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider;
 use crate::provider::foreign::Object;
 use importer::Importer;
 use written::Written;
-
-/// Holds what attributes and histories may leave out.
-#[derive(Debug, Clone, Copy)]
-pub struct Defaults<'a> {
-    /// The id of a conversation that brings none.
-    pub id: &'a str,
-    /// The time of what has none.
-    pub at: Time,
-}
 
 /// Levels that a request's body may have: those of its own around values of [`MAX_DEPTH`].
 pub const BODY_DEPTH: usize = MAX_DEPTH + 8;

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::import::Defaults;
+use crate::import::defaults::Defaults;
 use crate::storage::head::Frame;
 use crate::storage::iterations::Opened;
 use crate::storage::keys;

@@ -77,8 +77,12 @@ pub(crate) fn read_said(
 ) -> Result<(Role, Content, Option<Map>), Error> {
     let form = fields.form;
     let role = fields.read(keys::ROLE, |role| {
+        let expected = match form {
+            Form::Stored(_) => "\"system\", \"user\" or \"assistant\"",
+            Form::Maps(_) => ":system, :user or :assistant",
+        };
         let role = form.name_of(&role).and_then(Role::from_name);
-        role.ok_or_else(|| Error::invalid(Vec::new(), "\"system\", \"user\" or \"assistant\""))
+        role.ok_or_else(|| Error::invalid(Vec::new(), expected))
     })?;
     let content = fields.read(keys::CONTENT, |content| match form {
         Form::Stored(trust) => read_content(content, role.into(), trust),

@@ -298,7 +298,13 @@ defmodule AshAgent.Runtime do
   @doc false
   # Emits the event of a run's end. Only the application's function gets contexts: that of the run and those of its
   # sub-agents, with the iteration that the run's first turn began with, and how many runs there are around this one.
-  def report_end(on_event, started, {_, %{context: context} = ended} = reply, metadata, watch \\ nil) do
+  def report_end(
+        on_event,
+        started,
+        {_, %{context: context} = ended} = reply,
+        metadata,
+        watch \\ nil
+      ) do
     on_event
     |> Events.new(%{context_id: context[:id], iteration: context.current_iteration})
     |> Events.with_watch(watch)

@@ -2,9 +2,9 @@
 
 use crate::context::Context;
 use crate::error::{each, Error};
+use crate::import::defaults::Defaults;
 use crate::import::importer::Importer;
 use crate::import::repair::Imported;
-use crate::import::Defaults;
 use crate::import::BODY_DEPTH;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;

@@ -177,7 +177,12 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   @doc false
-  def handle_telemetry([:finch | _], _measurements, %{name: Anubis.Finch, request: request}, _config) do
+  def handle_telemetry(
+        [:finch | _],
+        _measurements,
+        %{name: Anubis.Finch, request: request},
+        _config
+      ) do
     if Registry.lookup(@registry, {:transport, self()}) != [],
       do: put({:request, self()}, request)
   end
@@ -185,8 +190,13 @@ defmodule AshAgent.MCP.Anubis do
   def handle_telemetry(_event, _measurements, %{method: "tools/list_changed"}, _config),
     do: tell(self(), :changed)
 
-  def handle_telemetry([_, _, :terminate], _measurements, %{client_name: told, reason: reason}, _config),
-    do: tell(told, {:ended, describe_end(reason)})
+  def handle_telemetry(
+        [_, _, :terminate],
+        _measurements,
+        %{client_name: told, reason: reason},
+        _config
+      ),
+      do: tell(told, {:ended, describe_end(reason)})
 
   def handle_telemetry(_event, _measurements, _metadata, _config), do: :ok
 

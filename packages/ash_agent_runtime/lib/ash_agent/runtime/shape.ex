@@ -30,8 +30,11 @@ defmodule AshAgent.Runtime.Shape do
   @doc "The shape that the options of a run ask for. `nil` leaves the view as it is."
   def new(opts) do
     case split(opts[:view]) do
-      {[], _opts} -> nil
-      {enhancers, own} -> {enhancers, Keyword.update(own, :needs, take_known(opts), &add(&1, opts))}
+      {[], _opts} ->
+        nil
+
+      {enhancers, own} ->
+        {enhancers, Keyword.update(own, :needs, take_known(opts), &add(&1, opts))}
     end
   end
 

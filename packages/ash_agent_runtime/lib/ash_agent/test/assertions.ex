@@ -215,7 +215,11 @@ defmodule AshAgent.Test.Assertions do
 
       if ran? and not approved?(decision, opts),
         do:
-          fail(context, "#{Trajectory.describe(call)} ran, but #{describe_decision(decision, opts)}", call)
+          fail(
+            context,
+            "#{Trajectory.describe(call)} ran, but #{describe_decision(decision, opts)}",
+            call
+          )
     end)
   end
 
@@ -235,7 +239,8 @@ defmodule AshAgent.Test.Assertions do
   defp describe_decision(%{decision: :approved, by: by}, opts),
     do: "it was approved by #{inspect(by)}, not by #{inspect(opts[:by])}"
 
-  defp describe_decision(%{decision: decision, by: by}, _opts), do: "it was #{decision} by #{inspect(by)}"
+  defp describe_decision(%{decision: decision, by: by}, _opts),
+    do: "it was #{decision} by #{inspect(by)}"
 
   @doc "Returns the conversation of what an assertion is about."
   def context!(%Context{} = context), do: context

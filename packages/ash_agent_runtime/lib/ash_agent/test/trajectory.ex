@@ -73,7 +73,12 @@ defmodule AshAgent.Test.Trajectory do
 
       %{"type" => type} = data ->
         if String.ends_with?(type, "_call"),
-          do: read_served(data["id"], String.replace_suffix(type, "_call", ""), data["action"] || data)
+          do:
+            read_served(
+              data["id"],
+              String.replace_suffix(type, "_call", ""),
+              data["action"] || data
+            )
 
       _other ->
         nil
