@@ -17,11 +17,24 @@ defmodule AshAgent.DocLinks do
     {~r/\]\((?:\.\.\/){2,}guides\/([\w-]+)\.\w+/, "](#{@site}/ash_agent_context/\\1.html"},
     {~r/\]\((?:\.\.\/){2,}README\.md/, "](#{@site}/ash_agent_context/readme.html"},
     {~r/\]\((?:\.\.\/){2,}(\w+)\.md/, "](#{@site}/ash_agent_context/\\1.html"},
+    # from the words of Ash that the cheat sheets quote
+    {~r/\]\(\/documentation\/topics\/(?:\w+\/)*([\w-]+)\.md/, "](#{@site}/ash/\\1.html"},
     # pictures are beside the pages
     {~r/\]\((?:\.\.\/)+assets\//, "](assets/"}
   ]
 
   def available?, do: true
+
+  @doc """
+  ExDoc's `:filter_modules`: leaves out what tests alone need, which is compiled in :integration, and what libraries generate.
+  `test_support` is for the tests of applications.
+  """
+  def library?(module, _metadata) do
+    source = module.module_info(:compile)[:source] |> Path.relative_to_cwd() |> to_string()
+
+    String.starts_with?(source, ["lib/", "test_support/"]) and
+      inspect(module) =~ ~r/^(AshAgent|Mix)\b/
+  end
 
   def to_ast(text, opts) do
     @links

@@ -470,6 +470,7 @@ defmodule AshAgentContext.MixProject do
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
+      filter_modules: Function.capture(AshAgent.DocLinks, :library?, 2),
       # ARCHITECTURE.md names it.
       skip_code_autolink_to: ["AshAgent.Context.Native"],
       # Where the sources are is known when they are published.
@@ -506,8 +507,8 @@ defmodule AshAgentContext.MixProject do
         Conversations:
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
         "Functions of AshAgent.Context":
-          ~r"^AshAgent\.Context\.(Account|Calls|Import|Libraries|Log|Pins|Recall|Receipt|Rent|Requests|Responses|Shortening|Storage|Tokens|View)$",
-        Enhancers: ~r"^AshAgent\.Context\.Enhancer",
+          ~r"^AshAgent\.Context\.(Account|Asked|Calls|Failures|Import|Libraries|Log|Pins|Recall|Receipt|Rent|Requests|Responses|Shortening|Storage|Tokens|View)$",
+        Enhancers: ~r"^AshAgent\.Context\.Enhancer$",
         "Ecto and JSON": ~r"(EctoType|JSON|UnknownAtom|Reply)",
         Looking: ~r"^AshAgent\.(Trace|Prices)"
       ]

@@ -1,6 +1,6 @@
 # What a typed answer costs beside plain streaming: pieces followed, a whole partial value, and the answer read.
 #
-#     MIX_ENV=prod mix run bench/answers.exs
+#     cd packages/ash_agent_runtime && MIX_ENV=prod mix run ../../bench/answers.exs
 
 alias AshAgent.Output
 alias AshAgent.Context.JSON

@@ -29,8 +29,9 @@ defmodule Tarballs do
       ["--check"] ->
         check_files(packages, File.read!(Path.join(scratch, "files")))
         check_crates(packages, root, scratch)
+        without = check_resources(packages, scratch, env)
         check_application(scratch, env)
-        IO.puts("tarballs: checked #{Enum.map_join(packages, ", ", & &1.name)}")
+        IO.puts("tarballs: checked #{Enum.map_join(packages, ", ", & &1.name)}#{without}")
 
       _ ->
         raise "bin/tarballs --check, or --registry COMMAND..."
@@ -138,8 +139,105 @@ defmodule Tarballs do
     expect(status != 0 and words =~ "install Rust from https://rustup.rs", words)
   end
 
+  # The registry has no Ash. An application takes it from the libraries of bin/integration, and the packages unpacked beside each
+  # other. Returns what the last line says where there is none.
+  defp check_resources(packages, scratch, env) do
+    case System.get_env("TARBALLS_LIBRARIES", "") do
+      "" -> "; ash_agent_resources was not compiled, which needs Ash: see bin/integration"
+      libraries -> check_resources(packages, scratch, env, libraries)
+    end
+  end
+
+  defp check_resources(packages, scratch, env, libraries) do
+    unpacked = Path.join(scratch, "unpacked")
+    folder = Path.join(scratch, "ash_application")
+
+    for package <- packages, {file, bytes} <- package.files do
+      path = Path.join([unpacked, folder(package.name), file])
+      File.mkdir_p!(Path.dirname(path))
+      File.write!(path, bytes)
+    end
+
+    write_files(folder, ash_application(unpacked))
+
+    more = [
+      {"PATH", hide_rust(scratch)},
+      {"HOME", Path.join(scratch, "home")},
+      {"ERL_LIBS", libraries},
+      {"MIX_ENV", "integration"}
+    ]
+
+    options = [cd: folder, env: List.keydelete(env, "MIX_ENV", 0) ++ more]
+
+    words =
+      time("compile with Ash", fn -> run("mix", ~w(compile --warnings-as-errors), options) end)
+
+    expect(words =~ "Generated ash_agent_resources app", words)
+    expect(words =~ "ash_agent_context: using the precompiled library", words)
+
+    run = fn -> run("mix", ["run", "-e", "IO.inspect(Sample.answer())"], options) end
+    words = time("run with Ash", run)
+    expect(words =~ ~s({"It is open.", ["The printer is broken"]}), words)
+    ""
+  end
+
+  defp folder("ash_agent_context"), do: ""
+  defp folder(name), do: "packages/#{name}"
+
+  defp ash_application(unpacked) do
+    deps =
+      for name <- ~w(ash_agent_resources ash_agent_runtime ash_agent_context)a do
+        path = Path.join(unpacked, folder("#{name}"))
+        {name, path: path, env: :integration, override: name != :ash_agent_resources}
+      end
+
+    %{
+      "mix.exs" => """
+      defmodule Sample.MixProject do
+        use Mix.Project
+        def project, do: [app: :sample, version: "0.1.0", prune_code_paths: false, deps: #{inspect(deps)}]
+        def application, do: [extra_applications: [:logger]]
+      end
+      """,
+      "lib/sample.ex" => """
+      defmodule Sample.Ticket do
+        use Ash.Resource, domain: Sample.Desk, data_layer: Ash.DataLayer.Ets
+
+        attributes do
+          uuid_primary_key :id
+          attribute :title, :string, public?: true
+        end
+
+        actions do
+          defaults [:read, create: [:title]]
+        end
+      end
+
+      defmodule Sample.Desk do
+        use Ash.Domain, validate_config_inclusion?: false
+
+        resources do
+          resource Sample.Ticket
+        end
+      end
+
+      defmodule Sample do
+        alias AshAgent.{Context, LLM, Runtime, Tools}
+
+        def answer do
+          call = %{id: "call_1", name: "ticket_create", arguments: %{"title" => "The printer is broken"}}
+          llm = LLM.Scripted.new([%{tool_calls: [call]}, "It is open."])
+          tools = Tools.actions(Sample.Ticket, [:create])
+          {:ok, result} = Runtime.run(Context.new("Open a ticket"), llm: llm, tools: tools)
+          {result.output, Enum.map(Ash.read!(Sample.Ticket), & &1.title)}
+        end
+      end
+      """
+    }
+  end
+
   defp write_application(folder) do
-    files = %{
+    write_files(folder, %{
       "mix.exs" => """
       defmodule Sample.MixProject do
         use Mix.Project
@@ -166,8 +264,10 @@ defmodule Tarballs do
         end
       end
       """
-    }
+    })
+  end
 
+  defp write_files(folder, files) do
     for {file, text} <- files do
       File.mkdir_p!(Path.dirname(Path.join(folder, file)))
       File.write!(Path.join(folder, file), text)

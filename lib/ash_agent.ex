@@ -1,6 +1,6 @@
 defmodule AshAgent do
   @moduledoc """
-  The map of the modules. It has no functions of its own.
+  A map of all modules. It has no functions of its own.
 
   An application depends on the topmost package that it uses.
 
@@ -11,9 +11,8 @@ defmodule AshAgent do
   | hold a conversation, add to it, read it, ask a provider with it, store it | `AshAgent.Context` |
   | keep branches, child conversations and settings | `AshAgent.ChatContext`, `AshAgent.ChatContext.Branch`, `AshAgent.ChatContext.Config` |
   | read what a provider sends back, whole or as it streams | `AshAgent.Response` |
-  | keep to a budget, put memory into prompts, mask patterns | `AshAgent.Context.Enhancer`, with `Budget`, `Memory` and `Redact` |
+  | shape what a model is shown, step by step | `AshAgent.Context.Enhancer` |
   | know what answers cost | `AshAgent.Prices` |
-  | read answers of a type | `AshAgent.Output` |
   | keep it in a column of Ecto | `AshAgent.Context.EctoType`, `AshAgent.ChatContext.EctoType` |
   | read and write JSON | `AshAgent.Context.JSON` |
   | look at it: a page, a trajectory, OpenTelemetry's spans | `AshAgent.Trace` |
@@ -25,10 +24,12 @@ defmodule AshAgent do
   |---|---|
   | run an agent until it answers | `AshAgent.Runtime`, with `AshAgent.Runtime.Result`, `Paused` and `Error` |
   | give it tools: functions, programs, agents | `AshAgent.Runtime.Tool`, `AshAgent.Toolbox`, `AshAgent.Runtime.SubAgent` |
-  | let it read what it is no longer shown | `AshAgent.Runtime.Recall` |
+  | let it read what its view leaves out | `AshAgent.Runtime.Recall` |
+  | keep to a budget, put memory into prompts, mask patterns | `AshAgent.Context.Enhancer.Budget`, `Memory` and `Redact` |
+  | get typed answers | `AshAgent.Output` |
   | execute calls without the loop | `AshAgent.Runtime.ToolExecutor` |
-  | allow, deny and ask; look on | `AshAgent.Runtime.Permissions`, `AshAgent.Runtime.Hooks`, `AshAgent.Runtime.Events` |
-  | talk to one that lives on, and watch it | `AshAgent.Session` |
+  | allow, deny, ask and watch | `AshAgent.Runtime.Permissions`, `AshAgent.Runtime.Hooks`, `AshAgent.Runtime.Events` |
+  | keep an agent in a process, and watch it | `AshAgent.Session` |
   | find it again on any node, and after a crash | `AshAgent.Sessions` |
   | keep conversations | `AshAgent.Store`, in `AshAgent.Store.SQLite` or `AshAgent.Store.Postgres` |
   | reach a model | `AshAgent.LLM`, with a client for each provider, such as `AshAgent.LLM.Anthropic` |

@@ -12,6 +12,12 @@ defmodule ReadmeTest do
     assert words <= @most_words, "#{words} words: move some to a guide"
   end
 
+  test "an agent has fifteen lines" do
+    readme = File.read!("README.md")
+    [block] = Regex.run(~r/## An agent.*?```elixir\n(.*?)```/s, readme, capture: :all_but_first)
+    assert block |> String.split("\n", trim: false) |> Enum.drop(-1) |> length() <= 15
+  end
+
   test "each Elixir block of the README is run by a test, or is the dependency" do
     blocks = Regex.scan(~r/```elixir\n(.*?)\n/, File.read!("README.md"), capture: :all_but_first)
 
@@ -32,12 +38,23 @@ defmodule ReadmeTest do
     end
   end
 
-  test "every link of the pages leads to a file" do
+  test "every link of the pages leads to a file, and to a heading of it" do
     for pattern <- ~w(*.md guides/* packages/*/*.md packages/*/guides/*),
         page <- Path.wildcard(pattern),
-        [link] <-
-          Regex.scan(~r/\]\(([^)#:\s]+)(?:#[^)]*)?\)/, File.read!(page), capture: :all_but_first) do
-      assert File.exists?(Path.expand(link, Path.dirname(page))), "#{page} links to #{link}"
+        [_, link | anchor] <- Regex.scan(~r/\]\(([^)#:\s]*)(?:#([^)]*))?\)/, File.read!(page)) do
+      file = if link == "", do: page, else: Path.expand(link, Path.dirname(page))
+      assert File.exists?(file), "#{page} links to #{link}"
+      for name <- anchor, do: assert(name in anchors(file), "#{page} links to #{link}##{name}")
+    end
+  end
+
+  # As GitHub and ExDoc name headings.
+  defp anchors(file) do
+    for [heading] <- Regex.scan(~r/^#+ (.*)$/m, File.read!(file), capture: :all_but_first) do
+      heading
+      |> String.downcase()
+      |> String.replace(~r/[^\w\s-]/u, "")
+      |> String.replace(" ", "-")
     end
   end
 end

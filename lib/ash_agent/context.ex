@@ -458,7 +458,7 @@ defmodule AshAgent.Context do
   def replay(%__MODULE__{} = context), do: Asked.replay(context)
 
   @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/4`."
-  @doc since: "0.1.0", group: "Write"
+  @doc since: "0.1.0", group: "Requests"
   @spec put_request(t(), map() | nil, [map()] | nil, keyword()) :: t()
   def put_request(%__MODULE__{} = context, asked, tools, opts \\ [])
       when (is_map(asked) or is_nil(asked)) and (is_list(tools) or is_nil(tools)),

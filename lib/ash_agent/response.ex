@@ -151,15 +151,7 @@ defmodule AshAgent.Response do
           | {:usage, map()}
           | {:finish, finish_reason() | String.t()}
 
-  @providers [
-    :anthropic,
-    :openai_chat,
-    :openai_responses,
-    :gemini,
-    :bedrock,
-    :ollama,
-    :mistral
-  ]
+  @providers AshAgent.Context.Requests.providers()
 
   @max_bytes 33_554_432
 

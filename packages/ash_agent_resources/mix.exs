@@ -112,18 +112,26 @@ defmodule AshAgentResources.MixProject do
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
+      filter_modules: Function.capture(AshAgent.DocLinks, :library?, 2),
+      # Modules of the reader, and functions of the package ash_agent that this one replaces.
+      skip_code_autolink_to: &(&1 =~ ~r/^(MyApp\.|Agent\.context|AshAgent\.Info\.provider)/),
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
       extras:
         ["README.md" | guides()] ++
-          Path.wildcard("documentation/dsls/*.md") ++ ~w(CHANGELOG.md LICENSE),
-      groups_for_extras: [Guides: ~r"guides/", "Cheat sheets": ~r"documentation/dsls/"],
+          Enum.sort_by(Path.wildcard("documentation/dsls/*.md"), &Path.rootname/1) ++
+          ~w(CHANGELOG.md LICENSE),
+      groups_for_extras: [
+        Guides: ~r"guides/",
+        "Cheat sheets": ~r"documentation/dsls/",
+        "The project": ~r"(CHANGELOG|LICENSE)"
+      ],
       groups_for_modules: [
         Conversations: ~r"^AshAgent\.Conversation",
-        Agents: ~r"^AshAgent\.(Resource|Info|Sigils)",
+        Agents: ~r"^AshAgent\.(Domain|Resource|Info|Sigils)",
         Tools: ~r"^AshAgent\.Tools",
-        Types: ~r"(AshType|Embedded|Comparable)"
+        Types: ~r"(AshType|Embedded)"
       ]
     ]
   end

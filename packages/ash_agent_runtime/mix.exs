@@ -119,15 +119,18 @@ defmodule AshAgentRuntime.MixProject do
     [
       main: "readme",
       markdown_processor: AshAgent.DocLinks,
+      filter_modules: Function.capture(AshAgent.DocLinks, :library?, 2),
       # The default client for MCP is named, and not for use by applications.
       skip_code_autolink_to: ["AshAgent.MCP.Anubis"],
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
       extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
-      groups_for_extras: [Guides: ~r"guides/"],
+      groups_for_extras: [Guides: ~r"guides/", "The project": ~r"(CHANGELOG|LICENSE)"],
       groups_for_modules: [
         "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|MCP)",
+        "Typed answers": ~r"^AshAgent\.Output",
+        Enhancers: ~r"^AshAgent\.Context\.Enhancer",
         Stores: ~r"^AshAgent\.Store",
         Models: ~r"^AshAgent\.LLM",
         Looking: ~r"^AshAgent\.Trace",
@@ -137,7 +140,7 @@ defmodule AshAgentRuntime.MixProject do
   end
 
   # A path: in the order in which they are read.
-  @path ~w(runtime answers clients mcp stores production testing)
+  @path ~w(runtime answers clients mcp stores sessions testing production)
 
   defp guides do
     path = for name <- @path, do: "guides/#{name}.md"

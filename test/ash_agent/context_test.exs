@@ -11,6 +11,7 @@ defmodule AshAgent.ContextTest do
   doctest AshAgent.Context.Import
   doctest AshAgent.Context.Libraries
   doctest AshAgent.Context.Log
+  doctest AshAgent.Context.Rent
   doctest AshAgent.Context.Requests
   doctest AshAgent.Context.Responses
   doctest AshAgent.Context.Failures

@@ -1,7 +1,7 @@
 defmodule AshAgent.InspectTest do
   use AshAgent.TestSupport.InspectCases, app: :ash_agent_context
 
-  alias AshAgent.{ChatContext, Context, Output, Prices, Response}
+  alias AshAgent.{ChatContext, Context, Prices, Response}
 
   defp values do
     context = Context.new("a secret", system_prompt: "a secret")
@@ -24,12 +24,6 @@ defmodule AshAgent.InspectTest do
       chat.config || ChatContext.Config.new(model: "secret"),
       prices,
       response,
-      Output.new(secret: :string),
-      %Output.Error{
-        reason: :invalid,
-        lines: ["/secret: is missing"],
-        value: %{"a" => "a secret"}
-      },
       Context.JSON.fragment(%{a: "a secret"}),
       %Context.UnknownAtom{name: String.duplicate("long ", 40)},
       %Context.Error{reason: {:unknown_tool_call, "call_1", Enum.map(2..40, &"call_#{&1}")}},

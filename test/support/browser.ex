@@ -230,7 +230,10 @@ defmodule AshAgent.TestSupport.Browser do
       {^port, {:exit_status, status}} ->
         raise "Chromium ended with #{status}"
     after
-      @wait -> raise "Chromium does not answer"
+      @wait ->
+        {:os_pid, pid} = Port.info(port, :os_pid)
+        System.cmd("kill", ["-KILL", "#{pid}"])
+        raise "Chromium does not answer"
     end
   end
 
@@ -243,6 +246,8 @@ defmodule AshAgent.TestSupport.Browser do
     Port.open({:spawn_executable, "/bin/sh"}, [
       :binary,
       :exit_status,
+      # bin/sanitize watches the VM's memory. Chromium does not start under it.
+      env: [{~c"LD_PRELOAD", false}],
       args: [
         "-c",
         "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1",

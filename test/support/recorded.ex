@@ -9,7 +9,12 @@ defmodule AshAgent.TestSupport.Recorded do
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
   @recorded ["../shared/responses", "../../shared/responses"]
-  @folders ["test/fixtures/answers" | @recorded]
+  # Also from the folder of a package.
+  @folders [
+    Path.expand("../fixtures/answers", __DIR__),
+    "../../../shared/responses",
+    "../../../../shared/responses" | @recorded
+  ]
 
   @doc "Streams that were recorded: `%{name:, provider:, type:, body:}`."
   def streams, do: streams(@recorded)

@@ -3,7 +3,8 @@ defmodule AshAgent.ChatContext.Branches do
   # Finds a chat's branches by their names and keeps the names apart. Every function raises for a handle of another node.
 
   alias AshAgent.ChatContext.Branch
-  alias AshAgent.Context.{Error, Handle, Options}
+  alias AshAgent.Context.{Error, Handle}
+  alias AshAgent.Context.Options.Kinds
   alias AshAgent.Options, as: Check
 
   def active(%{branches: branches, active_branch_name: name}) do
@@ -39,7 +40,7 @@ defmodule AshAgent.ChatContext.Branches do
   end
 
   def check_name!(name) do
-    if Options.name?(name) do
+    if Kinds.name?(name) do
       name
     else
       AshAgent.Caller.refuse!(

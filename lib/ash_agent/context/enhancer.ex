@@ -3,23 +3,19 @@ defmodule AshAgent.Context.Enhancer do
   A behaviour for steps that shape the view of a context before a model sees it. `AshAgent.Context.enhance/3` runs them.
 
       iex> alias AshAgent.Context
-      iex> alias AshAgent.Context.Enhancer.{Budget, Memory, Redact}
-      iex> context = Context.new("I am ann@example.com. Book my usual flight.", system_prompt: "You book flights.")
-      iex> enhancers = [
-      ...>   {Redact, patterns: [:email]},
-      ...>   {Memory, profile: fn _context -> "Flies from Oslo, aisle seat." end},
-      ...>   {Budget, budget: 8_000, reserve: 1_000}
-      ...> ]
-      iex> {:ok, context, %{skipped: []}} = Context.enhance(context, enhancers, needs: [:profile])
+      iex> mask = fn context, _needs -> {:ok, Context.put_masks(context, [{~r/\\S+@\\S+/, "[address]"}])} end
+      iex> place = fn context, needs -> {:ok, Context.put_prompt_block(context, :place, needs[:place])} end
+      iex> context = Context.new("I am ann@example.com. Book a flight.", system_prompt: "You book flights.")
+      iex> {:ok, context, %{skipped: []}} = Context.enhance(context, [mask, place], needs: [place: "The user is in Oslo."])
       iex> Context.to_messages(context)
       [
-        %{role: :system, content: "You book flights.\\n\\n## User profile\\n\\nFlies from Oslo, aisle seat."},
-        %{role: :user, content: "I am [redacted]. Book my usual flight."}
+        %{role: :system, content: "You book flights.\\n\\nThe user is in Oslo."},
+        %{role: :user, content: "I am [address] Book a flight."}
       ]
 
-  `AshAgent.Context.Enhancer.Budget` keeps the view within a number of tokens, `AshAgent.Context.Enhancer.Memory` puts
-  what the application remembers into the system prompt, and `AshAgent.Context.Enhancer.Redact` masks patterns. The guide
-  [Budgets and views](budgets.html) shows all three.
+  Three come with the package `ash_agent_runtime`: `AshAgent.Context.Enhancer.Budget` keeps the view within a number of tokens,
+  `AshAgent.Context.Enhancer.Memory` puts what the application remembers into the system prompt, and
+  `AshAgent.Context.Enhancer.Redact` masks patterns. The guide [Budgets and views](budgets.html) shows all three.
 
   Order matters. Put `Redact` first, so that no loader and no summariser sees masked text, and `Budget` last, so that it
   counts the text that the others add.
@@ -47,7 +43,7 @@ defmodule AshAgent.Context.Enhancer do
   refused.
 
   Enhancers run again and again on the same conversation. An enhancer that changes nothing when it runs on its own output
-  keeps the beginning of requests stable, and with it providers' prompt caches. Those of this package do.
+  keeps the beginning of requests stable, and with it providers' prompt caches. The three do.
 
   ## Failures
 
@@ -102,7 +98,7 @@ defmodule AshAgent.Context.Enhancer do
 
   Enhancers change the view, which models see, and never the log: they keep it within a budget, put memory into the system
   prompt, or mask patterns. Each gets the context that the one before returned. `AshAgent.Context.Enhancer` describes how
-  to write them, and lists those that come with the package.
+  to write them, and lists those that there are.
 
   The error's reason is `{:enhancer_failed, enhancer, reason}`. `report.skipped` lists the enhancers that were skipped,
   each with its error. Raises `ArgumentError` for anything that is not an enhancer and for wrong options of an enhancer.
@@ -114,10 +110,10 @@ defmodule AshAgent.Context.Enhancer do
   ## Examples
 
       iex> alias AshAgent.Context
-      iex> memory = {Context.Enhancer.Memory, profile: fn _context -> "Ann, a pilot." end}
-      iex> {:ok, context, %{skipped: []}} = Context.enhance(Context.new("Hello!"), [memory], needs: [:profile])
+      iex> profile = fn context, _needs -> {:ok, Context.put_prompt_block(context, :profile, "Ann, a pilot.")} end
+      iex> {:ok, context, %{skipped: []}} = Context.enhance(Context.new("Hello!"), [profile])
       iex> hd(Context.to_messages(context))
-      %{role: :system, content: "## User profile\\n\\nAnn, a pilot."}
+      %{role: :system, content: "Ann, a pilot."}
       iex> {:error, error} = Context.enhance(context, [fn _context, _needs -> {:error, :down} end])
       iex> {:enhancer_failed, _function, :down} = error.reason
   """
@@ -198,10 +194,10 @@ defmodule AshAgent.Context.Enhancer do
 
   ## Examples
 
-      iex> AshAgent.Context.Enhancer.check!([{AshAgent.Context.Enhancer.Budget, budget: 8_000}])
+      iex> AshAgent.Context.Enhancer.check!([fn context, _needs -> {:ok, context} end])
       :ok
-      iex> AshAgent.Context.Enhancer.check!([{AshAgent.Context.Enhancer.Budget, []}])
-      ** (ArgumentError) expected the option :budget, or clear: :rent
+      iex> AshAgent.Context.Enhancer.check!([String])
+      ** (ArgumentError) expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: String, which has no enhance/3
   """
   @doc since: "0.1.0"
   @spec check!([t()]) :: :ok

@@ -8,10 +8,11 @@ defmodule AshAgent.Context.View do
   Call them as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
 
-  alias AshAgent.Context.{Error, Log, Native, Options, Reply}
+  alias AshAgent.Context.{Error, Log, Native, Options, Reply, Summarizer}
+  alias AshAgent.Context.Options.Kinds
   alias AshAgent.Options, as: Check
 
-  @least_result_bytes Options.least_result_bytes()
+  @least_result_bytes Kinds.least_result_bytes()
 
   @typedoc "How a view differs from the log, see `view/1`."
   @type t :: %{
@@ -315,7 +316,7 @@ defmodule AshAgent.Context.View do
     %{first: first, last: last} = range
     messages = ref |> Native.context_messages_between(first, last) |> Reply.ok!()
 
-    with {:ok, text} <- summarize(fun, messages),
+    with {:ok, text} <- Summarizer.summarize(fun, messages),
          check = opts[:check] || :nothing,
          {:ok, {handle, fate, verdict}} <-
            Native.context_summarize(ref, {first, last}, text, check, opts[:at]) do
@@ -336,23 +337,6 @@ defmodule AshAgent.Context.View do
   defp strategy(:summarized), do: :summarize
   defp strategy(:cleared), do: :clear
   defp strategy(:hidden), do: :drop
-
-  defp summarize(fun, messages) do
-    case fun.(messages) do
-      {:error, reason} -> {:error, reason}
-      {:ok, text} when is_binary(text) -> summary_text(text)
-      text when is_binary(text) -> summary_text(text)
-      _other -> {:error, :no_text}
-    end
-  rescue
-    exception -> {:error, exception}
-  catch
-    kind, reason -> {:error, {kind, reason}}
-  end
-
-  defp summary_text(text) do
-    if String.valid?(text) and String.trim(text) != "", do: {:ok, text}, else: {:error, :no_text}
-  end
 
   @doc """
   Shows a summary instead of iterations, given as a number or a range, in the view, and returns the new context.
@@ -378,7 +362,7 @@ defmodule AshAgent.Context.View do
 
   def mark_as_summarized(%{ref: ref} = context, %Range{first: first, last: last}, summary, opts)
       when first > 0 and last >= first do
-    unless match?({:ok, _}, summary_text(summary)),
+    unless Kinds.words?(summary),
       do: AshAgent.Caller.refuse!("expected the summary to be UTF-8 text that is not blank")
 
     case Native.context_summarize(ref, {first, last}, summary, :nothing, Options.time!(opts)) do
@@ -517,7 +501,7 @@ defmodule AshAgent.Context.View do
   @spec put_max_result_bytes(context, pos_integer() | nil, keyword()) :: context
         when context: Reply.handle()
   def put_max_result_bytes(%{ref: ref} = context, bytes, opts \\ []) do
-    unless Options.result_bytes?(bytes) do
+    unless Kinds.result_bytes?(bytes) do
       AshAgent.Caller.refuse!(
         "expected an integer of at least #{@least_result_bytes}, or nil, got: #{Check.kind(bytes)}"
       )

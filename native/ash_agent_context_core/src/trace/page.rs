@@ -18,7 +18,25 @@ use crate::trace::visible::visible;
 use crate::value::builder::Json;
 
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+
+/// One function, so that no name of the script is one of the page that a fragment is put into. Its files are in the order in which
+/// they need each other.
+const SCRIPT: &str = concat!(
+    "'use strict';\n(() => {\n",
+    include_str!("page/element.js"),
+    include_str!("page/conversations.js"),
+    include_str!("page/search.js"),
+    include_str!("page/text.js"),
+    include_str!("page/content.js"),
+    include_str!("page/asked.js"),
+    include_str!("page/message.js"),
+    include_str!("page/list.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/compare.js"),
+    include_str!("page/request.js"),
+    include_str!("page/page.js"),
+    "})();\n",
+);
 
 /// Messages that can be read without the script.
 const READABLE: usize = 50;

@@ -146,20 +146,20 @@ defmodule AshAgent.Conversation do
 
   ## Where the messages are
 
-  The record has only attributes of your application. The messages are in the tables of `AshAgent.Store`, under a key that has the
-  resource's name and the record's id, `"conversations:7"`, so that the conversations of two resources never meet: a row
-  for each iteration, so that a turn costs the same to write at any length, and with the journal of tool calls that runs after a crash
-  need. With AshPostgres they are in the same database. `:start`, `:fork`, `:rewind`, decisions and the message of a `:say` are written
-  in the action's transaction, and each write of a turn in a statement of its own. Destroying the record deletes its messages, unless the
-  action is `soft?`, as those of AshArchival are.
+  The record has only your application's attributes. The messages are in the tables of `AshAgent.Store`, one row per iteration, so
+  that writing a turn costs the same at any length, along with the journal of tool calls that lets runs continue after a crash.
+  Their key consists of the resource's name and the record's id, such as `"conversations:7"`, so the conversations of two
+  resources never collide. With AshPostgres they are in the same database. `:start`, `:fork`, `:rewind`, decisions and the message
+  of a `:say` are written in the action's transaction, and each write of a turn in its own statement. Destroying the record
+  deletes its messages, unless the action is `soft?`, like those of AshArchival.
 
-  With `iterations MyApp.Chat.Iteration`, the rows are a resource as well, to read, filter, count and load as `iterations`: see
-  `AshAgent.Conversation.Iteration`.
+  With `iterations MyApp.Chat.Iteration`, the rows are a resource too, which you can read, filter, count and load as `iterations`:
+  see `AshAgent.Conversation.Iteration`.
 
   ## Actions
 
-  Each can be replaced by one of your own with the same name, and each has a function of the same name in the code interface. Actions of
-  your own use `AshAgent.Conversation.Change`.
+  You can replace each of them with your own action of the same name, and each has a function of the same name in the code
+  interface. Other actions of yours use `AshAgent.Conversation.Change`.
 
   | action | |
   |---|---|
@@ -170,68 +170,69 @@ defmodule AshAgent.Conversation do
   | `:cancel` | ends the running turn, or gives up pending calls |
   | `:rewind` | goes back to the end of an `iteration` |
   | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |
-  | `:erase` | deletes all records of a `filter` for good, with all that was said in them; see below |
+  | `:erase` | deletes all records of a `filter` for good, with their conversations; see below |
   | `:delta` | is never called. It is the action of notifications with pieces of an answer, see below |
 
   `:start`, `:say` and `:resume` return when the turn is over or waits for decisions. The record's metadata `:run` has the
   `AshAgent.Runtime.Result` or `AshAgent.Runtime.Paused`. With `wait: false` they return once the message is stored. If the run fails,
   they return an `AshAgent.Conversation.Error`; the message and what was answered are kept, and `:resume` continues.
 
-  The turn runs in a process of its own, an `AshAgent.Session`, and does not end with the caller. In a transaction of the caller, these
-  three return at once: the message is written with the transaction, its turn begins after the commit, and a rollback leaves nothing. Ash
-  tells of the commit: in a `Repo.transaction`, pass `return_notifications?: true`, and the notifications to `Ash.Notifier.notify/1` after it.
+  The turn runs in its own process, an `AshAgent.Session`, and outlives the caller. Inside a transaction of the caller, these
+  three return at once: the message is written in the transaction, its turn starts after the commit, and a rollback leaves nothing
+  behind. The commit is noticed through Ash's notifications: in a `Repo.transaction`, pass `return_notifications?: true`, and
+  afterwards pass the notifications to `Ash.Notifier.notify/1`.
 
   ## Erasing
 
-  `:erase` is for a person's data. It takes a filter of public fields, as `Ash.Query.filter_input/2` does, and deletes the records that it finds in
-  the tenant, archived ones included, with their conversations and the forks of those. It returns a receipt, that of `AshAgent.Store.erase/2` with
-  the count of `records`. It asks the policies of the action itself, and no others: allow it to whoever may do that.
+  `:erase` is for a person's data. It takes a filter of public fields, as `Ash.Query.filter_input/2` does, and deletes the records
+  that it finds in the tenant, including archived ones, with their conversations and the forks of those. It returns the receipt of
+  `AshAgent.Store.erase/2` plus the count of `records`. Only the policies of this action apply, so allow it only for people who
+  may delete all of this.
 
       MyApp.Chat.Conversation.erase!(%{user_id: user.id}, actor: officer)
       #=> %{ids: ["conversations:7"], records: 1, conversations: 1, iterations: 12, calls: 3, prompts: 0, writes: 25}
 
   ## Turns that were cut short
 
-  A turn ends with its node. Once nobody has it, which is at most thirty seconds later, the calculation `due` is true: an AshOban trigger on
-  it with the action `:resume`, see the guide "Oban", or an `AshAgent.Conversation.Sweeper` goes on with the turn, without a person. Calls
-  that were started are not started again, unless their tool is safe to repeat. In another store than that of AshPostgres, nothing can be
-  filtered by `due`.
+  A turn dies with its node. Once nobody runs it, at most thirty seconds later, the calculation `due` is true. An AshOban trigger
+  on it with the action `:resume`, see the guide "Oban", or an `AshAgent.Conversation.Sweeper` then continues the turn without a
+  person. Calls that were started are not started again, unless their tool is safe to repeat. You can filter by `due` only with
+  AshPostgres and its own store.
 
   ## Two at once
 
-  Every message is stored before anything runs. When two callers say something at once, on whatever node, the session runs both turns,
-  one after the other, each with its own actor. A session that another, unconnected node runs keeps its conversation: `:say` then
-  returns with the message stored, and `:resume` answers it later. The other actions return an error with the reason `:busy` while a
-  turn runs. Keep an `AshAgent.Sessions` away from the same tables: it would continue turns that were cut short, with its own model
-  and without an actor. With the argument `revision`, `:rewind` and `:fork` fail if the conversation has changed since it was read.
+  Every message is stored before anything runs. If two callers say something at the same time, on any node, the session runs both
+  turns one after the other, each with its own actor. A session on another, unconnected node keeps its conversation: then `:say`
+  returns with the message stored, and `:resume` answers it later. The other actions return an error with the reason `:busy` while
+  a turn is running. Don't use `AshAgent.Sessions` on the same tables: it would continue interrupted turns with its own model and
+  without an actor. With the argument `revision`, `:rewind` and `:fork` fail if the conversation has changed since it was read.
 
   ## The actor and the tenant
 
-  Policies of the resource decide who may do what, as for any resource; `:approve` and `:deny` have policies of their own, and a decision
-  knows who made it. Tools get `:actor`, `:tenant` and `:domain` of the action, the shared context of the action as `:shared`, the resource
+  The resource's policies decide who may do what, as for any resource; `:approve` and `:deny` have their own policies, and a decision
+  records who made it. Tools get the action's `:actor`, `:tenant` and `:domain`, its shared context as `:shared`, the resource
   as `:agent`, and the record's id as `:conversation_id`.
 
-  Tools run as who asked, whoever approves and resumes. For that the message keeps the resource and the key of the actor, which `:resume`
-  reads anew, and the shared context, such as a locale. Of other actors, it keeps the `id`: they can resume what they asked for, and
-  for anybody else to do it the section needs an `actor_persister`. With `authority :resumer`, tools run as who resumes.
+  Tools run as the user who asked, no matter who approves and resumes. To make that possible, the message stores the resource and the key of the actor, which
+  `:resume` reads again, and the shared context, such as a locale. If the actor is not an Ash record, the message stores its `id`: that actor can resume, and
+  for anybody else to do so the section needs an `actor_persister`. With `authority :resumer`, tools run as the user who resumes.
 
-  With multitenancy by attribute the record guards its messages. By schema, the tables of the store are in the tenant's schema.
+  With attribute multitenancy, access to the messages goes through the record. With schema multitenancy, the store's tables are in the tenant's schema.
 
   ## Calculations
 
-  `status` (`:idle`, `:running`, `:paused`), `revision`, `last_activity_at` and `message_count` are read by the database with AshPostgres,
-  and a list can be filtered and sorted by them. `message_count` counts the system prompt, which the transcript does not show, and
-  looks at all iterations; the others cost as much as a join. As all that the
-  database calculates, they can be loaded for a record that is at hand.
+  With AshPostgres, the database computes `status` (`:idle`, `:running`, `:paused`), `revision`, `last_activity_at` and `message_count`,
+  and you can filter and sort by them. `message_count` includes the system prompt, which the transcript does not show, and
+  reads all iterations; the others cost as much as a join. You can also load them for a record that you already have.
 
-  `context`, `transcript`, `last_message`, `current_iteration`, `pending_tool_calls` and `total_tokens`, and with other stores all of them,
-  are read from the store, for each conversation once. Nothing can be filtered or sorted by these.
+  `context`, `transcript`, `last_message`, `current_iteration`, `pending_tool_calls` and `total_tokens`, and with other stores all calculations,
+  are read from the store, once per conversation. You cannot filter or sort by these.
 
   ## Deltas
 
-  Notifiers of the resource, such as `Ash.Notifier.PubSub`, get the actions, and while the model streams a notification of the action
-  `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`. When a message of `:say` is stored comes one with `metadata.said`, at the end of a turn one with
-  `metadata.ended`: `:answered`, `:paused` or `:failed`.
+  The resource's notifiers, such as `Ash.Notifier.PubSub`, get the actions, and while the model streams, notifications of the
+  action `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`. They get one with `metadata.said` when
+  a message of `:say` is stored, and one with `metadata.ended` at the end of a turn: `:answered`, `:paused` or `:failed`.
 
       pub_sub do
         module MyAppWeb.Endpoint
@@ -240,12 +241,12 @@ defmodule AshAgent.Conversation do
         publish :say, [:id]
       end
 
-  Whoever may read a topic reads the answer: notifications are not checked by policies.
+  Policies do not check notifications: anyone who can read a topic can read the answer.
 
   ## Options of a single call
 
-  `context: %{ash_agent: %{options: [llm: llm]}}` of an action replaces options of the run it starts, for tests for instance. It
-  cannot be given in an action's input.
+  `context: %{ash_agent: %{options: [llm: llm]}}` of an action replaces options of the run it starts, for instance in tests. It
+  cannot be set through an action's input.
 
   The options of the section are listed in its [cheat sheet](dsl-ashagent-conversation.html).
   """
@@ -255,11 +256,13 @@ defmodule AshAgent.Conversation do
     transformers: [AshAgent.Conversation.Transformer],
     verifiers: [AshAgent.Conversation.Verifier]
 
-  @doc """
-  Waits until the sessions have ended that a process, or one that it has started, has begun, and returns `:ok`.
+  use AshAgent.Arguments
 
-  A session releases its conversation after it has answered. A test calls this before it gives back the connection of its sandbox; see the
-  guide "Testing". After `timeout` milliseconds, it does not wait any more.
+  @doc """
+  Waits until all sessions that a process, or a process started by it, has begun have ended, and returns `:ok`.
+
+  A session releases its conversation after it has answered. Tests call this before they give back the connection of their sandbox; see the
+  guide "Testing". It waits at most `timeout` milliseconds.
 
       on_exit(fn ->
         AshAgent.Conversation.await_turns(test)

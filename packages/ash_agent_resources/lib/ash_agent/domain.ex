@@ -82,7 +82,8 @@ defmodule AshAgent.Domain do
         domains [MyApp.Support]
       end
 
-  That a tool is declared gives nobody a right: its action runs as who asked, with the policies of its resource, see `AshAgent.Tools`.
+  Declaring a tool grants no rights: its action runs as the user who asked, under the policies of its resource, see
+  `AshAgent.Tools`.
 
   Domains with the section `tools` of [ash_ai](https://hexdocs.pm/ash_ai) are read as well, see `AshAgent.Tools.list/1`.
 

@@ -3,6 +3,9 @@ defmodule AshAgent.Info do
   Reads the sections `agent` and `tools` of a resource with `AshAgent.Resource`, and the tools of a domain with `AshAgent.Domain`.
   """
 
+  use AshAgent.Arguments
+
+  alias AshAgent.SparkModule
   alias Spark.Dsl.Extension
 
   # Spark knows the defaults of a section only where it is written.
@@ -15,7 +18,8 @@ defmodule AshAgent.Info do
   """
   @doc since: "0.1.0"
   @spec option(module() | map(), atom()) :: term()
-  def option(resource, name), do: Extension.get_opt(resource, [:agent], name)
+  def option(resource, name) when is_atom(name),
+    do: resource |> agent!() |> Extension.get_opt([:agent], name)
 
   @doc """
   Returns the tools that an agent or a domain declares.
@@ -25,12 +29,18 @@ defmodule AshAgent.Info do
   """
   @doc since: "0.1.0"
   @spec tools(module() | map()) :: [struct()]
-  def tools(resource), do: Extension.get_entities(resource, [:tools])
+  def tools(resource) do
+    resource
+    |> SparkModule.check!(
+      "an Ash resource with AshAgent.Resource, or an Ash domain with AshAgent.Domain"
+    )
+    |> Extension.get_entities([:tools])
+  end
 
   @doc "Returns the domains whose tools an agent has, each a domain or `{domain, names}`."
   @doc since: "0.1.0"
   @spec domains(module() | map()) :: [module() | {module(), [atom()]}]
-  def domains(resource), do: Extension.get_opt(resource, [:tools], :domains, [])
+  def domains(resource), do: resource |> agent!() |> Extension.get_opt([:tools], :domains, [])
 
   @doc "Returns `max_iterations`, `timeout` and `on_error` of the section `tools`, or their defaults."
   @doc since: "0.1.0"
@@ -40,6 +50,8 @@ defmodule AshAgent.Info do
           on_error: :continue | :halt
         }
   def tool_config(resource) do
+    agent!(resource)
+
     Map.new(@tool_config, fn {name, default} ->
       {name, Extension.get_opt(resource, [:tools], name, default)}
     end)
@@ -54,4 +66,7 @@ defmodule AshAgent.Info do
   @doc since: "0.1.0"
   @spec budget_strategy(module() | map()) :: :halt | :warn
   def budget_strategy(resource), do: option(resource, :budget_strategy)
+
+  defp agent!(resource),
+    do: SparkModule.check!(resource, "an Ash resource with AshAgent.Resource")
 end

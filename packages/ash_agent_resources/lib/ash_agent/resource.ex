@@ -229,40 +229,41 @@ defmodule AshAgent.Resource do
       result.output
       #=> %MyApp.Reply{content: "You are welcome."}
 
-  It is the agent of the package `ash_agent`, on `AshAgent.Runtime`: see the guide "Coming from ash_agent". An agent keeps nothing. For
-  conversations that are stored, see `AshAgent.Conversation`.
+  It is the agent of the package `ash_agent`, running on `AshAgent.Runtime`: see the guide "Coming from ash_agent". An agent
+  stores nothing. For stored conversations, see `AshAgent.Conversation`.
 
   ## Actions
 
-  Each can be replaced by one of your own with the same name.
+  You can replace each of them with your own action of the same name.
 
   | action | |
   |---|---|
   | `:call` | asks the model, and returns its answer. Its type is the agent's `output`, which GraphQL, JSON:API and other actions know |
   | `:run` | does the same, and returns an `AshAgent.Runtime.Result`, whose `output` is the answer and whose `context` is the conversation |
   | `:stream` | returns a stream of the answer |
-  | `:resume` | goes on with `context` without a new message, after decisions about its calls or after an error |
+  | `:resume` | continues `context` without a new message, after decisions about its calls or after an error |
 
-  All but `:resume` take the arguments of `input`, and `:run` and `:stream` also `context`, a conversation to go on with. The argument `message` is the user
-  message; without one, the message is all arguments as JSON. The prompt of this call replaces the system prompt of the conversation.
-  A context comes from your application only: it cannot be given as JSON. If calls of it are pending, `:run` returns an error.
-  `:resume` executes them, with this agent's tools and the actor of this action.
+  All but `:resume` take the arguments of `input`, and `:run` and `:stream` also `context`, a conversation to continue. The argument `message` is the user
+  message; without it, the message is all arguments as JSON. The prompt of this call replaces the system prompt of the conversation.
+  A context can only come from your application, not as JSON. If it has pending calls, `:run` returns an error, and
+  `:resume` executes them with this agent's tools and the actor of this action.
 
-  If an `approval` function in `options` asks about calls, the actions return an `AshAgent.Runtime.Paused` instead of a result. With
-  `:call`, that is an error with the reason `:paused`, and so is `{:invalid_output, words}` if the model gave no answer of the type. Errors are an `AshAgent.Resource.Error`, with the context to go on from.
+  If an `approval` function in `options` asks about calls, the actions return an `AshAgent.Runtime.Paused` instead of a result. `:call` returns
+  an error with the reason `:paused`, or `{:invalid_output, words}` if the model's answer is not of the type. Errors are an
+  `AshAgent.Resource.Error`, with the context to continue from.
 
   ## Streams
 
-  The elements are `{:content, text}` and `{:thinking, text}` as they come, and at the end one of `{:done, result}`, `{:paused, paused}`
-  and `{:error, error}`. A run begins each time that the stream is read. It goes on as fast as it is read, within `llm_timeout`, and
-  ends when its reader stops or dies. A typed output comes only at the end.
+  The elements are `{:content, text}` and `{:thinking, text}` as they arrive, and at the end one of `{:done, result}`, `{:paused,
+  paused}` and `{:error, error}`. Each enumeration of the stream starts a run. It proceeds only as fast as it is read, within
+  `llm_timeout`, and ends when its reader stops or dies. A typed output comes only at the end.
 
   ## Typed output
 
-  With an `output` other than `:string`, the type is the `:output` of the runs: the model is asked for it by its provider's own field or
-  by the tool `submit_answer`, and again with what is wrong, see `AshAgent.Output` and the guide on typed answers. The options `:output_mode` and
-  `:max_retries` are among those of `options`. Your prompt tells the model to give the answer in that form where it has
-  `{{ output_format }}`, or else at the end.
+  With an `output` other than `:string`, the type becomes the `:output` of the runs: the model is asked for it through its
+  provider's own field or the tool `submit_answer`, and asked again if the answer does not fit, see `AshAgent.Output` and the
+  guide on typed answers. Set `:output_mode` and `:max_retries` in `options`. The instruction to answer in that form takes the
+  place of `{{ output_format }}` in your prompt, or comes at its end.
 
   ## The actor and the tenant
 
@@ -271,7 +272,7 @@ defmodule AshAgent.Resource do
 
   ## Agents as tools
 
-  The action of an agent is a tool as any other one. It runs with the actor of the call, and gives the model the agent's answer:
+  An agent's action is a tool like any other. It runs with the actor of the call, and gives the model the agent's answer:
 
       tool :research do
         description "Looks something up in the handbook"
@@ -282,8 +283,8 @@ defmodule AshAgent.Resource do
 
   ## Options of a single call
 
-  `context: %{ash_agent: %{options: [llm: llm]}}` of an action replaces options of the run, for tests for instance. It cannot be given in
-  an action's input.
+  `context: %{ash_agent: %{options: [llm: llm]}}` of an action replaces options of the run, for instance in tests. It cannot be
+  set through an action's input.
 
   The options of the sections are listed in their [cheat sheet](dsl-ashagent-resource.html).
   """
@@ -292,6 +293,8 @@ defmodule AshAgent.Resource do
     sections: [@agent, @tools],
     transformers: [AshAgent.Resource.Transformer],
     verifiers: [AshAgent.Resource.Verifier]
+
+  use AshAgent.Arguments
 
   @doc """
   Returns an Ash type as an `AshAgent.Output`, for the `:output` of runs that are not of an agent.
@@ -310,7 +313,7 @@ defmodule AshAgent.Resource do
   def output(type, constraints \\ []) when is_list(constraints) do
     case AshAgent.Resource.Output.new(type, constraints) do
       {:ok, output} -> output
-      {:error, words} -> raise ArgumentError, "expected an Ash type for an :output: " <> words
+      {:error, words} -> AshAgent.Caller.refuse!("expected an Ash type for an :output: " <> words)
     end
   end
 end

@@ -92,8 +92,8 @@ defmodule AshAgent.Tools do
 
   ## Errors
 
-  Invalid arguments are explained in words. An update or destroy of a record that does not exist, that the actor may not see, or
-  that the actor may not change gives the same error, so that nobody learns what exists. Internal errors say nothing of their data.
+  Errors explain which arguments are invalid. Updating or destroying a record that does not exist, that the actor may not see, or
+  that the actor may not change gives the same error, so nobody learns what exists. Internal errors reveal no data.
 
   If the resource is multitenant, and the runtime context has no tenant, no action runs. An action that sets `multitenancy :bypass`
   or runs code of its own decides for itself what it reads.
@@ -104,13 +104,15 @@ defmodule AshAgent.Tools do
   `changeset.context.ash_agent.idempotency_key`. With it, an action can be made `repeat: :safe`.
   """
 
+  use AshAgent.Arguments
+
+  alias AshAgent.{Caller, Options}
   alias AshAgent.Domain.Tool, as: Declared
-  alias AshAgent.Options
   alias AshAgent.Runtime.Tool
   alias AshAgent.Tools.Action
 
   @doc """
-  Makes the tool with which a model reads what it is no longer shown, see `AshAgent.Runtime.Recall.tool/1`.
+  Makes the tool that lets a model read what its view leaves out, see `AshAgent.Runtime.Recall.tool/1`.
 
   ## Examples
 
@@ -145,7 +147,7 @@ defmodule AshAgent.Tools do
         Declared.declared!(domain, :all)
 
       other ->
-        raise ArgumentError, "expected a domain or {domain, names}, got: #{Options.kind(other)}"
+        Caller.refuse!("expected a domain or {domain, names}, got: #{Options.kind(other)}")
     end)
     |> Enum.flat_map(&list_declared/1)
     |> Tool.new()
@@ -168,10 +170,10 @@ defmodule AshAgent.Tools do
   end
 
   @doc """
-  Makes tools of the actions of a resource or a domain, and returns a list of `t:AshAgent.Runtime.Tool.t/0`.
+  Turns the actions of a resource or a domain into tools, and returns a list of `t:AshAgent.Runtime.Tool.t/0`.
 
   For a resource, `actions` is a list of names, or of names with options. For a domain, it is a list of resources with such lists:
-  `[{MyApp.Support.Ticket, [:read, :open]}]`. `:all` stands for all actions, also those that destroy.
+  `[{MyApp.Support.Ticket, [:read, :open]}]`. `:all` stands for all actions, including those that destroy.
 
   ## Options
 
@@ -204,8 +206,9 @@ defmodule AshAgent.Tools do
         end)
 
       true ->
-        raise ArgumentError,
-              "expected an Ash resource or an Ash domain, got: #{inspect(resource_or_domain)}"
+        Caller.refuse!(
+          "expected an Ash resource or an Ash domain, got: #{inspect(resource_or_domain)}"
+        )
     end
     |> Tool.new()
   end
@@ -218,11 +221,12 @@ defmodule AshAgent.Tools do
 
     Enum.each(actions, fn
       {resource, actions} when is_list(actions) or actions == :all ->
-        resource in known || raise ArgumentError, absent(resource, "resource", domain, known)
+        resource in known || Caller.refuse!(absent(resource, "resource", domain, known))
 
       other ->
-        raise ArgumentError,
-              "expected a list of resources with their actions for a domain, got: #{Options.kind(other)}"
+        Caller.refuse!(
+          "expected a list of resources with their actions for a domain, got: #{Options.kind(other)}"
+        )
     end)
 
     actions
@@ -254,13 +258,14 @@ defmodule AshAgent.Tools do
   defp entry!({name, opts}) when is_atom(name) and is_list(opts), do: {name, opts}
 
   defp entry!(other) do
-    raise ArgumentError,
-          "expected each action to be a name or {name, options}, got: #{Options.kind(other)}"
+    Caller.refuse!(
+      "expected each action to be a name or {name, options}, got: #{Options.kind(other)}"
+    )
   end
 
   defp unknown!(resource, name) do
     known = for action <- Ash.Resource.Info.actions(resource), do: action.name
-    raise ArgumentError, absent(name, "action", resource, known)
+    Caller.refuse!(absent(name, "action", resource, known))
   end
 
   defp absent(name, noun, owner, known) do
@@ -282,8 +287,9 @@ defmodule AshAgent.Tools do
         :ok
 
       [option | _] ->
-        raise ArgumentError,
-              "the #{kind(type)} #{inspect(name)} has no use for the option #{inspect(option)}"
+        Caller.refuse!(
+          "the #{kind(type)} #{inspect(name)} has no use for the option #{inspect(option)}"
+        )
     end
   end
 

@@ -10,8 +10,8 @@ defmodule AshAgent.LLM do
 
   The package has clients for providers: `AshAgent.LLM.Anthropic`, `AshAgent.LLM.OpenAIResponses`,
   `AshAgent.LLM.OpenAICompatible`, `AshAgent.LLM.Gemini`, `AshAgent.LLM.Bedrock`, `AshAgent.LLM.Mistral` and
-  `AshAgent.LLM.Ollama`. `AshAgent.LLM.ReqLLM` asks all providers of that library, and `AshAgent.LLM.Scripted` plays given answers for
-  tests and demos.
+  `AshAgent.LLM.Ollama`. `AshAgent.LLM.ReqLLM` reaches all providers of that library, and `AshAgent.LLM.Scripted` plays back a
+  script in tests and demos.
 
       iex> llm = fn context ->
       ...>   {:ok, %{content: "You sent " <> Integer.to_string(AshAgent.Context.count_messages(context)) <> " message(s)."}}
@@ -72,7 +72,7 @@ defmodule AshAgent.LLM do
   `%{name: string, description: string | nil, parameters: schema}`), `:timeout` (the milliseconds that are left), for the clients of this
   package `:output` (the fields of a request that ask for a typed answer), and
   `:on_retry` for modules: a function that a model that tries again calls before it waits, with `%{error: error, attempt: 1, wait: 500}`,
-  an `AshAgent.LLM.Error`, which try it was, and the milliseconds. The runtime keeps and tells it.
+  an `AshAgent.LLM.Error`, the number of the attempt, and the milliseconds. The runtime records it and emits an event.
   """
   @callback chat(context :: Context.t(), opts :: keyword()) :: reply()
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime do
   @moduledoc """
-  The agent loop on a context: ask the model, execute the tools it calls, add their results, and repeat, until it answers
+  The agent loop: ask the model, execute the tools it calls, add their results, and repeat until it answers
   without calling a tool.
 
       iex> alias AshAgent.{Context, Runtime}
@@ -21,19 +21,19 @@ defmodule AshAgent.Runtime do
       [%{id: "call_1", name: "get_weather", arguments: %{"city" => "NYC"}, result: {:ok, "sunny"}}]
 
   `AshAgent.LLM` describes models, and `AshAgent.Runtime.Tool` describes tools, which `AshAgent.Runtime.ToolExecutor`
-  executes. `AshAgent.Session` keeps a conversation in a process.
+  executes. `AshAgent.Session` holds a conversation in a process.
 
   ## Continuing
 
-  A run does what its context needs: pending calls are executed first, and if the context ends with an answer, the run
-  returns it without asking the model. So to continue a run that was cut short, run the stored context again. If its tools
-  were running at that time, they may run twice without a store, so use `:store`, make tools idempotent, or call
+  A run does what its context needs: it executes pending calls first, and if the context ends with an answer, it
+  returns that without asking the model. So to continue a run that was cut short, run the stored context again. If tools
+  were running when it was cut short, they may run twice without a store, so use `:store`, make tools idempotent, or call
   `AshAgent.Context.interrupt/2` first. If the last answer broke off, the model is asked to continue it.
 
   ## Streams
 
-  If the model can stream, the run reads its answer as it comes, and calls `:on_event` for each piece, see
-  `AshAgent.Runtime.Events`. It reads more from the provider only when the functions that get a piece have returned.
+  If the model can stream, the run reads its answer as it arrives, and calls `:on_event` for each piece, see
+  `AshAgent.Runtime.Events`. It reads more from the provider only after these functions have returned.
 
       iex> alias AshAgent.{Context, LLM, Runtime}
       iex> me = self()
@@ -47,18 +47,17 @@ defmodule AshAgent.Runtime do
 
   An answer that breaks off, because of a timeout, an error or a crash, is kept as far as it came: the error's context
   ends with it, with `state: :interrupted`, and `AshAgent.Context.fetch_message/2` has the first word of the error's
-  reason. None of its calls is executed, and every provider accepts the next request. While a long answer comes in,
-  `:on_change` gets such a context as well, with the reason `:unfinished`: if you store it, it survives the death of the
-  VM.
+  reason. None of its calls is executed, and every provider accepts the next request. While a long answer arrives,
+  `:on_change` gets such a context as well, with the reason `:unfinished`: if you store it, it survives a VM crash.
 
-  A call that the model could not finish because it reached its token limit is not executed either. The model is told so,
+  A call that the model could not finish because it reached its token limit is not executed either. The model is told,
   and the run continues.
 
   ## Stores
 
-  With `:store` and `:kept`, a run writes what it does to a store before it goes on, so that it survives the death of its
-  machine: the messages it begins with before the model is asked, the model's answer before any tool starts, that calls
-  start, and all results of an answer together. Those are at most three round trips for each answer.
+  With `:store` and `:kept`, a run writes each step to a store before the next one, so that it survives a machine
+  crash: the new messages before the model is asked, the model's answer before any tool starts, the start of each
+  call, and all results of an answer together. That takes at most three round trips per answer.
 
       iex> alias AshAgent.{Context, LLM, Runtime, Store}
       iex> {:ok, store} = Store.SQLite.open(":memory:")
@@ -73,12 +72,12 @@ defmodule AshAgent.Runtime do
       iex> {call.state, call.call.name}
       {:ok, "pay"}
 
-  After a crash, claim the conversation and run its context again. No call that has its result in the store runs again. For
-  a call that was started and has none, the tool's `:repeat` decides, see `AshAgent.Runtime.Tool`: it runs again, its outcome is
-  asked for, or the model reads that the outcome is unknown. With `:approval`, the run pauses for a person instead;
-  `unknown` of the `AshAgent.Runtime.Paused` has these calls. An approval lets a call start once, whoever resumes.
+  After a crash, claim the conversation and run its context again. No call whose result is in the store runs again. For
+  a call that was started and has no result, the tool's `:repeat` decides, see `AshAgent.Runtime.Tool`: it runs again, a function
+  finds out its outcome, or the model reads that the outcome is unknown. With `:approval`, the run pauses for a person instead;
+  `unknown` of the `AshAgent.Runtime.Paused` lists these calls. An approval lets a call start once, whoever resumes.
 
-  When the store does not take a write, or somebody else has claimed the conversation, the run ends before its next step with
+  If the store refuses a write, or somebody else has claimed the conversation, the run ends before its next step with
   `{:store_error, reason}`. Each result, pause and error has the newest `kept` for the next run.
 
   With or without a store, the context keeps when each request was made and answered (`AshAgent.Context.fetch_message/2`), when each tool
@@ -86,33 +85,33 @@ defmodule AshAgent.Runtime do
 
   ## Approval
 
-  `:approval` decides which calls may run: a function that gets the call and the tool context and returns `:approve`,
-  `{:deny, reason}` or `:ask`. First it decides about all calls of an answer, in order. Then the approved ones are
-  executed, and if there are calls to ask about, the run ends with `{:paused, %AshAgent.Runtime.Paused{}}`. Decide about
-  them on the context, at any time and in any process, and continue with `resume/2`.
+  `:approval` decides which calls may run: a function that takes the call and the tool context and returns `:approve`,
+  `{:deny, reason}` or `:ask`. It decides about all calls of an answer first, in order. Then the approved ones are
+  executed, and if there are calls to ask about, the run ends with `{:paused, %AshAgent.Runtime.Paused{}}`. Record the
+  decisions on the context, at any time and in any process, and continue with `resume/2`.
 
   Decisions are recorded on the context, with `:approval`, `:permissions` or `:before_tool` as the one who decided, see
-  `AshAgent.Context.tool_call_decision/2`. With `:auto`, calls run and no decision is recorded. A call that is already
-  approved, by whomever, is not asked about again.
+  `AshAgent.Context.tool_call_decision/2`. With `:auto`, calls run and no decision is recorded. A call that somebody has already
+  approved is not asked about again.
 
-  Only arguments that were shown will run. The hooks `:before_tool` run before the question, and the calls of a `Paused`
-  have the arguments that the tool would get. An approval is for exactly these. If others would run after the pause,
-  because a hook now returns something else or because the stored conversation was changed, the call does not run: its
+  A call runs only with the arguments that were shown. The hooks `:before_tool` run before the question, and the calls of a `Paused`
+  have the arguments that the tool would get. An approval covers exactly these. If they have changed after the pause,
+  because a hook returns something else or the stored conversation was edited, the call does not run: its
   result is an error that says so, and the model may call again. So a hook should return the same arguments for the same
-  call. Values that are never the same twice, such as a time or a token, belong in the tool.
+  call. Values that differ each time, such as a time or a token, belong in the tool.
 
   If a tool halts the run, the run ends even if there are calls to ask about; these are interrupted.
 
   ## Costs
 
-  With `:prices`, see `AshAgent.Prices`, results and events tell what a run cost, with its sub-agents. With `:max_cost` as well, the
-  run ends before a model is asked when the turn has cost that much. An answer on its way is still received and paid for, so a turn
-  can cost one answer more, and with parallel sub-agents one more of each.
+  With `:prices`, see `AshAgent.Prices`, results and events say what a run cost, including its sub-agents. With `:max_cost` as well, the
+  run stops asking models once the turn has cost that much. An answer that is already under way is still received and paid for, so a turn
+  can overshoot by one answer, and with parallel sub-agents by one of each.
 
-  The costs of the turn's earlier runs count too, so neither a pause nor a crash begins a new account. A user message does. To
+  The costs of the turn's earlier runs count too, so a pause or a crash does not reset the sum. A user message does. To
   limit a whole conversation, pass what is left of its budget, see `AshAgent.Context.fetch_cost/2`.
 
-  Without a price there is no call: if the model (its option `:model`; a function has none) has no price, the run ends with
+  No price, no call: if the model (its option `:model`; a function has none) has no price, the run ends with
   `{:no_price, model}` before it asks or starts anything. If a model does not report its tokens, the run ends with `:unknown_cost`
   instead of asking it again. An answer that broke off counts with what was reported until then.
 
@@ -126,12 +125,12 @@ defmodule AshAgent.Runtime do
   ## Views
 
   `:view` shapes what the model sees before each request: a list of enhancers, as for `AshAgent.Context.enhance/3`. The view stays with
-  the context and is stored with it, so it grows with the conversation instead of being made anew, a summary is made
-  once, and reports of tokens count exactly this view, as `method: :auto` of `AshAgent.Context.Enhancer.Budget` needs it.
+  the context and is stored with it, so it grows with the conversation instead of being rebuilt, a summary is made
+  once, and token reports count exactly this view, as `method: :auto` of `AshAgent.Context.Enhancer.Budget` requires.
 
-  `view: :auto` makes long runs cheaper: old tool results are cleared when that is worth it, see `AshAgent.Context.Rent`, with `:prices` by
-  what the model costs; the last three stay. The model gets the tool `AshAgent.Runtime.Recall` to read them again, and a request that is too
-  long for the model is made from a shorter view, step by step, see `AshAgent.Context.Shortening`. Use it from a conversation's first run on.
+  `view: :auto` makes long runs cheaper: it clears old tool results when that pays off, see `AshAgent.Context.Rent`, using the model's price
+  if there are `:prices`, and keeps the last three. The model gets the tool `AshAgent.Runtime.Recall` to read them again. If a request is too
+  long for the model, its view is shortened step by step, see `AshAgent.Context.Shortening`. Use it from a conversation's first run on.
 
       iex> alias AshAgent.{Context, LLM, Runtime}
       iex> long = fn _ -> {:ok, String.duplicate("All is well. ", 1_000)} end
@@ -174,13 +173,13 @@ defmodule AshAgent.Runtime do
   The context keeps the arguments that the model wrote. Only the tool, the approval function and later hooks see the
   changed ones.
 
-  A hook or approval function that raises, exits, is killed or returns something else has not decided: the call is denied,
-  or its result becomes an error, in words that say so, and the failure is logged. Predicates and hooks may take as long
+  A hook or approval function that raises, exits, is killed or returns something else has not decided: the call is denied
+  or its result becomes an error that says so, and the failure is logged. Predicates and hooks may take as long
   as a tool, the approval function as long as the run.
 
   ## Typed answers
 
-  With `:output`, the run ends with a value of a type instead of a text:
+  With `:output`, the run ends with a typed value instead of a text:
 
       iex> alias AshAgent.{Context, LLM, Runtime}
       iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "submit_answer", arguments: %{"city" => "Ulm", "people" => "127000"}}]}])
@@ -194,7 +193,7 @@ defmodule AshAgent.Runtime do
 
   Whatever the model and the tools do, `run/2` returns, and its context is valid and can be continued. A tool's failure
   becomes the result of its call, see `AshAgent.Runtime.ToolExecutor`, and so does a result that a context cannot store. A
-  model's failure ends the run with an `AshAgent.Runtime.Error`, whose context has the part of a stream that came.
+  model's failure ends the run with an `AshAgent.Runtime.Error`, whose context has the part of the stream that arrived.
 
   ## Processes
 
@@ -227,8 +226,8 @@ defmodule AshAgent.Runtime do
   Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}`, `{:error, %AshAgent.Runtime.Error{}}`, or `{:paused,
   %AshAgent.Runtime.Paused{}}` if calls need a decision.
 
-  All of them contain the context that was reached. It includes the usage that the model reports, see
-  `AshAgent.Context.add_token_usage/3`; a report that is not valid is left out.
+  All of them contain the context as far as the run came, including the usage that the model reported, see
+  `AshAgent.Context.add_token_usage/3`; invalid reports are left out.
 
   ## Options
 
@@ -362,10 +361,10 @@ defmodule AshAgent.Runtime do
   def resume(%Context{} = context, opts) when is_list(opts), do: run(context, opts)
 
   @doc """
-  Writes a line to the log for each run, request, tool and failure, with ids, times, tokens and money, and never with texts.
+  Logs a line for each run, request, tool and failure, with ids, times, tokens and costs, but never with texts.
 
-  The lines are made of the events that `:telemetry` gets, see `AshAgent.Runtime.Events`, so the application has to be there. A tool that
-  raised is logged with the exception's module and the file and line; the exception's message may hold a secret, and is not.
+  The lines come from the events that `:telemetry` gets, see `AshAgent.Runtime.Events`, so you need that application. If a tool
+  raised, the line has the exception's module, file and line, but not its message, which may contain a secret.
 
   ```text
   ash_agent llm.stop conversation=user-17 iteration=1 ms=812 first_token_ms=340 input_tokens=911 output_tokens=42 tool_calls=1 finish=:tool_calls
@@ -373,7 +372,8 @@ defmodule AshAgent.Runtime do
   ash_agent run.stop conversation=user-17 iteration=2 status=:answered ms=1904
   ```
 
-  Returns `:ok`, `{:error, :already_exists}` if it is attached, or `{:error, :no_telemetry}`. `detach_default_logger/0` takes it off.
+  Returns `:ok`, `{:error, :already_exists}` if it is already attached, or `{:error, :no_telemetry}`. `detach_default_logger/0`
+  detaches it.
 
   ## Options
 
@@ -389,7 +389,7 @@ defmodule AshAgent.Runtime do
   @spec attach_default_logger(keyword()) :: :ok | {:error, :already_exists | :no_telemetry}
   def attach_default_logger(opts \\ []) when is_list(opts), do: DefaultLogger.attach(opts)
 
-  @doc "Takes the logger of `attach_default_logger/1` off: `:ok`, `{:error, :not_found}` or `{:error, :no_telemetry}`."
+  @doc "Detaches the logger of `attach_default_logger/1`, and returns `:ok`, `{:error, :not_found}` or `{:error, :no_telemetry}`."
   @doc since: "0.1.0"
   @spec detach_default_logger() :: :ok | {:error, :not_found | :no_telemetry}
   def detach_default_logger, do: DefaultLogger.detach()

@@ -1,6 +1,6 @@
 defmodule AshAgent.Session do
   @moduledoc """
-  A process that keeps one conversation: it takes prompts, runs the agent loop, and always has the current context.
+  A process that holds one conversation: it takes prompts, runs the agent loop, and always has the current context.
 
       iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{content: "Hello, Ada!"}} end)
       iex> {:ok, result} = AshAgent.Session.prompt(session, "I am Ada.")
@@ -19,12 +19,12 @@ defmodule AshAgent.Session do
 
   `:on_change` gets every new context: after a prompt, an answer, the result of a tool, a cancellation. During a run, the
   run's process calls it before the next step begins, so that each step builds on a stored context; otherwise the session
-  calls it. If it returns `{:error, reason}`, the run ends with `{:on_change_error, reason}`, and a decision is not made.
-  To continue a stored conversation, pass it as `:context`. A function is called at every start, also when a supervisor
-  restarts the session.
+  calls it. If it returns `{:error, reason}`, the run ends with `{:on_change_error, reason}`, and decisions are not recorded.
+  To continue a stored conversation, pass it as `:context`. A function is called at every start, including restarts by a
+  supervisor.
 
-  If the stored context has calls without results, because the session died while tools ran, `resume/2` executes them,
-  perhaps for the second time, and continues the loop; a new prompt instead tells the model that they were interrupted.
+  If the stored context has calls without results, because the session died while tools were running, `resume/2` executes them,
+  perhaps for the second time, and continues the loop; a new prompt tells the model instead that they were interrupted.
 
   ## Stores
 
@@ -33,27 +33,27 @@ defmodule AshAgent.Session do
       {:ok, session} = AshAgent.Session.start_link(store: MyApp.Conversations, id: "c1", llm: llm, tools: tools)
 
   It claims the conversation, or creates it, and is its only writer until it stops. Its runs write as
-  `AshAgent.Runtime.run/2` describes. Prompts that wait, `prompt_async/3` and `steer/3` are stored before they are confirmed.
-  A session that starts where another one died goes on with the turn that was cut short, and then with the prompts that
-  waited; nobody gets the answers of these but subscribers. Their `:runtime_context` is the session's, since it is never
+  `AshAgent.Runtime.run/2` describes. Waiting prompts, `prompt_async/3` and `steer/3` are stored before they are confirmed.
+  A session that replaces one that died continues the turn that was cut short, and then takes the waiting prompts;
+  only subscribers get their answers. They run with the session's `:runtime_context`, since it is never
   stored.
 
-  When somebody else has claimed the conversation, which happens to a session that was stopped for longer than its
+  If somebody else has claimed the conversation, which happens to a session that was stopped for longer than its
   `:lease`, it kills its run, all its callers get an error with `{:store_error, {:owned, owner}}`, and it stops with
-  `{:shutdown, :lost}`. A store that cannot be reached ends the run alone; the next prompt tries again. A message that could not be
+  `{:shutdown, :lost}`. A store that cannot be reached only ends the run; the next prompt tries again. A message that could not be
   stored is not in the conversation.
 
   `AshAgent.Sessions` finds, starts and recovers such sessions on several nodes.
 
   ## Other nodes
 
-  A session may be called from any node. Contexts reach other nodes as snapshots, which costs O(size of the conversation), and
-  are contexts again when a function returns them or `prompt_async/3` sends them. The `kept` of a result is not loaded then.
+  You can call a session from any node. Contexts travel to other nodes as snapshots, which costs O(size of the conversation), and
+  are contexts again when a function returns them or `prompt_async/3` sends them. The `kept` of such a result is not loaded.
 
   ## Watching
 
   `subscribe/2` sends every change to the calling process: pieces of the current answer, and contexts, with numbers. A
-  late subscriber gets a snapshot first and misses nothing. If an answer breaks off, also by `cancel/1` or because the run
+  late subscriber gets a snapshot first and misses nothing. If an answer breaks off, even because of `cancel/1` or because the run
   is killed, the context keeps it as far as it came, see `AshAgent.Runtime`.
 
   ## Approval
@@ -81,14 +81,14 @@ defmodule AshAgent.Session do
   ## Failures
 
   The model and the tools run in their own processes. Whatever they do, the session survives, and the caller of `prompt/3`
-  gets `{:error, %AshAgent.Runtime.Error{}}`. When the session itself ends, everything that it runs is killed, and queued
-  prompts are lost: callers of `prompt/3` exit. After `prompt_async/3` no message comes any more, so monitor the session.
+  gets `{:error, %AshAgent.Runtime.Error{}}`. When the session itself ends, everything it runs is killed, and queued
+  prompts are lost: callers of `prompt/3` exit, and callers of `prompt_async/3` get no more messages, so monitor the session.
 
-  When a session, one of its processes or one of its callers crashes, or when it is inspected with `:sys.get_status/1`, no
-  messages, prompts, keys or runtime contexts are shown. A crash only says which kind of failure it was, and where. Tools,
+  Crash reports of a session, its processes and its callers, and `:sys.get_status/1`, show no
+  messages, prompts, keys or runtime contexts, only the kind of failure and where it happened. Tools,
   models, hooks, and processes that they start, are responsible for their own logs.
 
-  Unexpected messages change nothing. An unexpected call returns `{:error, :unknown_call}`, and `:sys.get_status/1` shows
+  Unexpected messages are ignored. An unexpected call returns `{:error, :unknown_call}`, and `:sys.get_status/1` shows
   how many messages were `ignored`.
   """
 
@@ -109,7 +109,7 @@ defmodule AshAgent.Session do
     * `context` - the context
     * `message` - the current, incomplete answer as `AshAgent.Response.message/1` returns it, or `nil`
     * `response` - the same as an `AshAgent.Response`; `nil` for callers on other nodes, where it would not work
-    * `activity` - what goes on, as `subscribe/2` tells it: the starts of tools that run, and the last retry or wait for a model
+    * `activity` - what is going on, in the events of `subscribe/2`: the starts of running tools, and the last retry or wait for a model
   """
   @type snapshot :: %{
           number: non_neg_integer(),
@@ -256,11 +256,11 @@ defmodule AshAgent.Session do
   end
 
   @doc """
-  Adds a user message to the turn that runs, and returns `:ok`: the model reads it when all results of the iteration are
-  there, before it is asked again. A model that has answered by then is asked once more.
+  Adds a user message to the running turn, and returns `:ok`: the model reads it after all results of the iteration,
+  before it is asked again. A model that has answered by then is asked once more.
 
-  With a store the message is stored before `:ok`, and not lost when the session dies. One that comes when the run is just
-  over becomes a prompt of its own. Returns `{:error, :idle}` or `{:error, :paused}` when nothing runs, `{:error, :full}` or
+  With a store, the message is stored before this returns, so it is not lost if the session dies. If the run has just
+  ended, the message becomes a prompt of its own. Returns `{:error, :idle}` or `{:error, :paused}` when nothing runs, `{:error, :full}` or
   `{:error, :too_large}` beyond the session's limits (`:max_queue`, `:max_queue_bytes`, `:max_input_bytes`),
   `{:error, %AshAgent.Context.Error{}}` when the input is not one, and `{:error, %AshAgent.Runtime.Error{}}` with
   `{:store_error, reason}` when it could not be stored.
@@ -333,10 +333,10 @@ defmodule AshAgent.Session do
   end
 
   @doc """
-  Returns the session's status: `:idle`, `:running`, `:parked` (see `:max_resumes` of `start_link/1`), or `{:paused, calls}` with the calls that are still undecided, as
-  `AshAgent.Context.undecided_tool_calls/1` has them: with the arguments that they would run with.
+  Returns the session's status: `:idle`, `:running`, `:parked` (see `:max_resumes` of `start_link/1`), or `{:paused, calls}` with the undecided
+  calls of `AshAgent.Context.undecided_tool_calls/1`, which have the arguments that they would run with.
 
-  With `{:paused, []}`, all is decided and `resume/2` goes on.
+  With `{:paused, []}`, everything is decided and `resume/2` continues.
 
   ## Examples
 
@@ -452,9 +452,9 @@ defmodule AshAgent.Session do
       and `[:run, :stop]` for the end of a turn, with its error. They have no texts; what went wrong is in `AshAgent.Context.failures/1`
     * `:behind` - the subscriber fell behind: it gets neither this change nor the following ones until it calls `snapshot/1`
 
-  So show the snapshot's message followed by the deltas, and nothing after each context. The messages go straight to the subscriber.
-  `ref` monitors the session: when it ends, `{:DOWN, ref, :process, _, _}` arrives. The session forgets subscribers that end. A process
-  that subscribes twice gets everything twice.
+  So show the snapshot's message followed by the deltas, and start over after each context. The messages go straight to the
+  subscriber. `ref` monitors the session: when it ends, `{:DOWN, ref, :process, _, _}` arrives. The session forgets subscribers
+  that end. A process that subscribes twice gets everything twice.
 
   A subscriber falls behind if more than `:limit` messages wait for it. The session looks at the subscriber's message queue after
   every `:limit` messages, so up to twice as many may wait. It cannot look at the queue of a process on another node: such a
@@ -554,7 +554,7 @@ defmodule AshAgent.Session do
   def cancel(session) when is_server(session), do: call(session, :cancel, :cancel)
 
   @doc """
-  Uses another model from the next prompt on, with the same history. Returns `:ok`.
+  Switches to another model from the next prompt on, with the same history. Returns `:ok`.
 
   Raises `ArgumentError` for anything that is not a model.
 

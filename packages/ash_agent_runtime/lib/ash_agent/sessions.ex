@@ -19,21 +19,21 @@ defmodule AshAgent.Sessions do
   Erlang's distribution carries the messages, so the nodes have to be connected, for instance by `libcluster`. No registry
   is needed.
 
-  A session that is not used leaves memory (`:idle`) and starts again with the next request. Results always work on the
-  caller's node: contexts cross nodes as snapshots.
+  An idle session leaves memory (`:idle`) and starts again with the next request. Results always work on the
+  caller's node: contexts travel between nodes as snapshots.
 
   ## Nodes that die
 
   The claims of a node that died end with their leases. Until then, requests for its conversations return
   `{:error, %AshAgent.Sessions.Error{reason: {:unreachable, owner}}}`. After that, the next request takes the conversation
-  over, and so do the other nodes by themselves: each looks from time to time (`:recover`) for conversations with expired
-  claims, and goes on with interrupted turns and waiting prompts. A node that was only cut off or stopped, and comes back
+  over, and so do the other nodes on their own: each looks from time to time (`:recover`) for conversations with expired
+  claims, and continues interrupted turns and waiting prompts. A node that was only cut off or stopped, and comes back
   after its lease, finds that it has lost its conversations. It cannot write to them, and kills their runs.
 
   ## Draining
 
-  `drain/2` prepares a node's stop: `ready?/1` is false from then on, idle sessions stop, runs stop when their current step
-  has been stored, and all claims end, so that other nodes can continue. When a supervisor stops `AshAgent.Sessions`, it
+  `drain/2` prepares a node for its stop: `ready?/1` is false from then on, idle sessions stop, runs stop once their current step
+  has been stored, and all claims are released, so that other nodes can continue. When a supervisor stops `AshAgent.Sessions`, it
   drains first. See [Production](production.html#several-nodes) for Kubernetes.
   """
 
@@ -221,7 +221,7 @@ defmodule AshAgent.Sessions do
   Like `prompt/4`, but returns `{:ok, ref}` when the prompt is stored, and sends messages to the caller, see
   `AshAgent.Session.prompt_async/3`.
 
-  The messages are the same wherever the session is. If it ends, nothing more is sent; then look at the conversation, which
+  The messages are the same wherever the session is. If the session ends, no more messages arrive; look at the conversation, which
   another node continues.
 
   ## Examples
@@ -261,7 +261,7 @@ defmodule AshAgent.Sessions do
   @doc """
   Continues without a new message, see `AshAgent.Session.resume/2`.
 
-  If a run is already continuing the turn, for instance since its node was drained, it waits for that one and returns the
+  If a run is already continuing the turn, for instance because its node was drained, this waits for that run and returns its
   answer.
 
   ## Examples
@@ -420,8 +420,7 @@ defmodule AshAgent.Sessions do
     do: request(sessions, id, :find, :subscribe, [], opts)
 
   @doc """
-  Returns `{:ok, pid}` with the session of a conversation, on whatever node, for the other functions of `AshAgent.Session`.
-
+  Returns `{:ok, pid}` with the session of a conversation, whichever node it is on, for the other functions of `AshAgent.Session`.
   It may stop at any time, for instance when it has been idle.
 
   ## Examples
@@ -439,7 +438,7 @@ defmodule AshAgent.Sessions do
     do: Router.ask(sessions, id, :find, &{:ok, &1})
 
   @doc """
-  Returns the sessions of this node, as pids, those that are just starting or stopping included.
+  Returns the pids of this node's sessions, including those that are just starting or stopping.
 
   ## Examples
 
@@ -468,12 +467,12 @@ defmodule AshAgent.Sessions do
   end
 
   @doc """
-  Prepares this node's stop, and returns `:ok` when no session is left on it.
+  Prepares this node for its stop, and returns `:ok` when no session is left on it.
 
-  From the first moment on, `ready?/1` is false, and prompts for conversations of this node are refused with `:draining`, or
-  wait on other nodes until they can take the conversation over. Sessions without a run stop at once. A run stops when its
-  current step, an answer of the model or the results of its tools, has been stored; its caller gets an error with the
-  reason `:drained`, and another node goes on with the turn. Waiting prompts are in the store.
+  From the first moment on, `ready?/1` is false, and prompts for this node's conversations are refused with `:draining`, or
+  wait on other nodes until those can take the conversation over. Sessions without a run stop at once. A run stops once its
+  current step, a model's answer or its tools' results, has been stored; its caller gets an error with the
+  reason `:drained`, and another node continues the turn. Waiting prompts are in the store.
 
   ## Options
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.Store do
   @moduledoc """
-  Stores conversations, which are contexts and chats: one turn at a time, and with one writer at a time.
+  Stores conversations, both contexts and chats, turn by turn and with one writer at a time.
 
       {:ok, store} = AshAgent.Store.SQLite.open("conversations.db")
       {:ok, kept} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
@@ -9,17 +9,17 @@ defmodule AshAgent.Store do
       {:ok, kept} = AshAgent.Store.fetch(store, "c1")
 
   There are two stores: `AshAgent.Store.SQLite`, embedded, for one machine, and `AshAgent.Store.Postgres`, for several.
-  Both use the same tables, described in the guide [Stores](stores.html). To test a store of your own, use
+  Both use the same tables, described in the guide [Stores](stores.html). To test your own store, use
   `AshAgent.Store.Conformance`, which both pass.
 
   ## One writer
 
-  Every write compares. `append/3` takes the value that `fetch/2` or the last write returned, and writes only if the
+  Every write is a compare-and-set. `append/3` takes the value that `fetch/2` or the last write returned, and writes only if the
   stored conversation has not changed since. Otherwise it writes nothing and returns `{:error, :stale}`, or `{:error,
   {:owned, owner}}` if somebody else has claimed the conversation. So two writers never mix.
 
   To run an agent, claim its conversation first: `claim/3` takes one that is free, or whose owner's *lease* has ended.
-  From then on, only the holder of the claim can write. Each claim has a greater `epoch`, and every write compares it: an
+  From then on, only the holder of the claim can write. Each claim has a higher `epoch`, and every write compares it: an
   owner that was stopped for longer than its lease finds that somebody else owns the conversation, and can no longer
   change anything. `renew/2` and every write of the owner extend the lease, `release/2` ends the claim, and `expired/2`
   claims conversations whose owners have died.
@@ -28,7 +28,7 @@ defmodule AshAgent.Store do
 
   A write contains only the iterations that differ from the stored ones, so it costs the same at iteration 10 and at
   iteration 10,000. They are compared with `kept.value`: if you made the new context by adding to it, comparing takes
-  constant time; otherwise all iterations are compared. Iterations that a rewind took back are deleted.
+  constant time; otherwise all iterations are compared. Iterations removed by a rewind are deleted.
 
   ## The journal
 

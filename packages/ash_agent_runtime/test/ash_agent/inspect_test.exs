@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.InspectTest do
   use AshAgent.TestSupport.InspectCases, app: :ash_agent_runtime
 
-  alias AshAgent.{Context, LLM, MCP, Runtime, Sessions, Store, Toolbox}
+  alias AshAgent.{Context, LLM, MCP, Output, Runtime, Sessions, Store, Toolbox}
   alias AshAgent.LLM.Transport.Request
 
   defp values do
@@ -20,6 +20,12 @@ defmodule AshAgent.Runtime.InspectTest do
 
     [
       result,
+      Output.new(secret: :string),
+      %Output.Error{
+        reason: :invalid,
+        lines: ["/secret: is missing"],
+        value: %{"a" => "a secret"}
+      },
       %Runtime.Error{reason: {:llm_error, failed}, context: context},
       %Runtime.Paused{
         context: context,

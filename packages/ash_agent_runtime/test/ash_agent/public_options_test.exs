@@ -48,6 +48,11 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
     toolbox = Toolbox.new(name: "now", command: "date")
 
     %{
+      {AshAgent.Output, :read} => [AshAgent.Output.new(:string), "{}"],
+      {AshAgent.Output, :check} => [AshAgent.Output.new(:string), %{}],
+      {Context.Enhancer.Budget, :prepare} => [],
+      {Context.Enhancer.Memory, :prepare} => [],
+      {Context.Enhancer.Redact, :prepare} => [],
       {Store, :append} => [store(), kept(), context],
       {Store, :call_key} => [context, "a"],
       {Store, :calls} => [store(), "c1"],

@@ -31,7 +31,7 @@ defmodule AshAgent.Context.Embedded do
     domain: AshAgent.Context.Embedded.Domain,
     validate_domain_inclusion?: false
 
-  alias AshAgent.Context
+  alias AshAgent.{Context, Options}
   alias AshAgent.Context.Stored
 
   attributes do
@@ -79,6 +79,9 @@ defmodule AshAgent.Context.Embedded do
     struct!(__MODULE__, Map.merge(fields, times))
   end
 
+  def from_context(other),
+    do: raise(ArgumentError, "expected an AshAgent.Context, got: #{Options.kind(other)}")
+
   @doc """
   Makes a context from the embedded resource, and returns `{:ok, context}` or `{:error, error}` with an
   `AshAgent.Context.Error`.
@@ -86,6 +89,9 @@ defmodule AshAgent.Context.Embedded do
   @doc since: "0.1.0"
   @spec to_context(struct()) :: {:ok, Context.t()} | {:error, Context.Error.t()}
   def to_context(%{__struct__: __MODULE__} = embedded), do: Stored.from_attributes(embedded)
+
+  def to_context(other),
+    do: raise(ArgumentError, "expected an AshAgent.Context.Embedded, got: #{Options.kind(other)}")
 
   # Ash would compare all fields, the times as well.
   defoverridable equal?: 2

@@ -3,7 +3,9 @@ defmodule AshAgent.Conversation.Info do
   Reads the section `conversation` of a resource.
   """
 
-  alias AshAgent.{Store, Tools}
+  use AshAgent.Arguments
+
+  alias AshAgent.{SparkModule, Store, Tools}
   alias Spark.Dsl.{Extension, Transformer}
 
   @extended :ash_agent_conversation?
@@ -15,7 +17,8 @@ defmodule AshAgent.Conversation.Info do
   """
   @doc since: "0.1.0"
   @spec option(module() | map(), atom()) :: term()
-  def option(resource, name), do: Extension.get_opt(resource, [:conversation], name)
+  def option(resource, name) when is_atom(name),
+    do: resource |> check!() |> Extension.get_opt([:conversation], name)
 
   @doc """
   Returns the store that keeps the messages of a tenant's conversations. For resources without multitenancy, the tenant is `nil`.
@@ -53,10 +56,16 @@ defmodule AshAgent.Conversation.Info do
   """
   @doc since: "0.1.0"
   @spec key(Ash.Resource.record()) :: String.t()
-  def key(%resource{} = record), do: key(resource, id(record))
+  def key(%resource{} = record), do: resource |> check!() |> key(id(record))
 
   @doc false
   def key(resource, id), do: prefix(resource) <> id
+
+  @doc false
+  # Returns the resource, or says what it lacks.
+  def check!(resource),
+    do:
+      SparkModule.check!(resource, "an Ash resource with AshAgent.Conversation", &conversation?/1)
 
   @doc false
   # Returns whether whoever ran a turn of it is gone.

@@ -34,8 +34,8 @@ defmodule AshAgent.Conversation.Iteration do
       Ash.load!(conversation, [iterations: [:status, :content]], actor: user)
       Ash.aggregate!(MyApp.Chat.Iteration, {:tokens, :sum, field: :total_tokens}, actor: user)
 
-  The rows are those of the store, in the table `ash_agent_iterations`; repository, schema and tenants are those of the conversation's
-  resource. Only the store writes them, in one statement that compares epoch and revision, so the resource has no action but `:read`.
+  The rows are the store's, in the table `ash_agent_iterations`; repo, schema and tenants are those of the conversation's
+  resource. Only the store writes them, in one statement that compares epoch and revision, so the resource's only action is `:read`.
 
   ## What it has
 
@@ -53,8 +53,8 @@ defmodule AshAgent.Conversation.Iteration do
 
   ## Who may read them
 
-  Whoever may read the conversation: a read that is authorized finds only iterations of conversations that the policies of the
-  conversation's read action show to the actor, in the tenant. A resource with `Ash.Policy.Authorizer` adds rules of its own to that.
+  Anyone who may read the conversation: an authorized read returns only iterations of conversations that the policies of the
+  conversation's read action show to the actor, in the tenant. A resource with `Ash.Policy.Authorizer` can add its own rules.
 
   The options of the section are listed in its [cheat sheet](dsl-ashagent-conversation-iteration.html).
   """

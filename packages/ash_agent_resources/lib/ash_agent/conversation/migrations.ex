@@ -9,15 +9,17 @@ defmodule AshAgent.Conversation.Migrations do
 
   Version 1 does two things.
 
-  Conversations that are stored under the bare id of a record, as releases before it did, get the key that has the resource's name. A
-  bare id that two resources have belongs to the one whose migration comes first. Stop the application before: a conversation that a
-  turn is running for is an error, and the migration can be run again.
+  It renames the keys of conversations that earlier releases stored under the bare id of a record, so that they contain the resource's name. If
+  two resources share a bare id, it goes to the one whose migration runs first. Stop the application beforehand: a conversation with a
+  running turn is an error, after which you can run the migration again.
 
-  Triggers delete the conversation of each row that the database deletes, by whatever statement, a cascade included. `TRUNCATE` deletes all
-  conversations of the resource. In a transaction, they are gone with its end.
+  It creates triggers that delete the conversation of each row that the database deletes, by any statement, including cascades. `TRUNCATE` deletes all
+  conversations of the resource. Inside a transaction, the deletion takes effect when it commits.
 
   For stores that are elsewhere, see `AshAgent.Conversation.Upkeep`.
   """
+
+  use AshAgent.Arguments
 
   alias AshAgent.{Options, Store}
 
@@ -78,7 +80,7 @@ defmodule AshAgent.Conversation.Migrations do
 
     if opts[:version] in 1..@latest,
       do: opts,
-      else: raise(ArgumentError, "expected a version from 1 to #{@latest}")
+      else: AshAgent.Caller.refuse!("expected a version from 1 to #{@latest}")
   end
 
   @doc false

@@ -1,25 +1,26 @@
 defmodule AshAgent.Conversation.Sweeper do
   @moduledoc """
-  Goes on with turns that were cut short, by a crash, a kill or a deploy, where there is no Oban.
+  Continues turns that were cut short by a crash, a kill or a deploy, without Oban.
 
       children = [
         MyApp.Repo,
         {AshAgent.Conversation.Sweeper, resources: [MyApp.Chat.Conversation]}
       ]
 
-  On every node, it calls `AshAgent.Conversation.Upkeep.resume_due/2` from time to time. A turn goes on as whoever asked for it; see "The
+  On every node, it calls `AshAgent.Conversation.Upkeep.resume_due/2` from time to time. A turn continues as the user who asked for it; see "The
   actor and the tenant" of `AshAgent.Conversation`. With AshOban, a trigger does the same, see the guide "Oban".
 
-  Tests have connections of their own, on which it would find nothing. In `config/test.exs`, this keeps it from starting:
+  Tests have their own connections, which it cannot see. In `config/test.exs`, this keeps it from starting:
 
       config :ash_agent_resources, sweep: false
   """
 
+  use AshAgent.Arguments
   use GenServer
 
   require Logger
 
-  alias AshAgent.Conversation.Upkeep
+  alias AshAgent.Conversation.{Info, Upkeep}
   alias AshAgent.Options
 
   @schema [
@@ -54,6 +55,7 @@ defmodule AshAgent.Conversation.Sweeper do
   @spec start_link(keyword()) :: GenServer.on_start()
   def start_link(opts) do
     opts = Options.validate!(opts, @schema)
+    Enum.each(opts[:resources], &Info.check!/1)
 
     if Application.get_env(:ash_agent_resources, :sweep, true),
       do: GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name])),

@@ -1,11 +1,13 @@
 defmodule AshAgent.Conversation.Upkeep do
   @moduledoc """
-  Looks after conversations: goes on with turns that were cut short, deletes what belongs to no record, and moves what earlier releases
+  Maintains conversations: continues turns that were cut short, deletes conversations without a record, and migrates what earlier releases
   stored.
 
   With AshPostgres and its own store, the migrations of `mix ash.codegen` do what `sweep/2` and `rename_keys/2` do for other stores, see
   `AshAgent.Conversation.Migrations`.
   """
+
+  use AshAgent.Arguments
 
   alias AshAgent.Conversation.{Columns, Info, Migrations}
   alias AshAgent.{Options, Store}
@@ -28,11 +30,12 @@ defmodule AshAgent.Conversation.Upkeep do
   ]
 
   @doc """
-  Goes on with the turns of a resource that were cut short, and returns `{:ok, count}` as soon as they have begun, or `{:error, error}`.
+  Continues the turns of a resource that were cut short, and returns `{:ok, count}` as soon as they have started, or `{:error, error}`.
 
-  Due is a conversation whose turn nobody runs any more, since its node died or its lease is over, and with AshPostgres also one with a
-  message that has waited for ten seconds. Each goes on as whoever asked, by the action `:resume`, which asks no policy here; one whose
-  asker cannot be found stays due and is not counted. Those that the primary read action does not find, such as archived ones, stay as they are. `AshAgent.Conversation.Sweeper` calls this from time to time.
+  A conversation is due if nobody runs its turn any more, because its node died or its lease has ended; with AshPostgres also if a
+  message has waited for ten seconds. Each turn continues as the user who asked, through the action `:resume`, for which no policies apply here; if that
+  user cannot be found, the conversation stays due and is not counted. Conversations that the primary read action does not find, such as archived ones, stay
+  as they are. `AshAgent.Conversation.Sweeper` calls this from time to time.
 
   ## Options
 
@@ -46,6 +49,7 @@ defmodule AshAgent.Conversation.Upkeep do
   @doc since: "0.1.0"
   @spec resume_due(module(), keyword()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
   def resume_due(resource, opts \\ []) do
+    Info.check!(resource)
     opts = Options.validate!(opts, @resume)
     own = [tenant: opts[:tenant], authorize?: false]
 
@@ -88,8 +92,8 @@ defmodule AshAgent.Conversation.Upkeep do
   Deletes the conversations of a resource whose records are gone, however those were deleted, and returns `{:ok, count}` or
   `{:error, error}`.
 
-  Archived records count as there, whatever the resource's read actions and its base filter show. Call it from a job that runs once a day,
-  for instance. It reads the keys of all records.
+  Archived records count as existing, whatever the resource's read actions and its base filter show. Call it from a daily
+  job, for instance. It reads the keys of all records.
 
   ## Options
 
@@ -134,10 +138,10 @@ defmodule AshAgent.Conversation.Upkeep do
   end
 
   @doc """
-  Gives conversations that are stored under the bare id of a record the key that has the resource's name, and returns `{:ok, count}`.
+  Renames the keys of conversations that are stored under the bare id of a record, so that they contain the resource's name, and returns `{:ok, count}`.
 
-  Call it once for each resource and tenant after the update to this release, when no turn runs; a running one raises. A bare id that two
-  resources have belongs to the one that comes first.
+  Call it once for each resource and tenant after updating to this release, while no turn is running; a running turn makes it raise. If two
+  resources share a bare id, it goes to the one that comes first.
 
   ## Examples
 
@@ -159,15 +163,15 @@ defmodule AshAgent.Conversation.Upkeep do
   Moves the conversations that `store :column` of earlier releases kept in their records into the store of the resource, and returns
   `{:ok, count}`.
 
-  The resource names a store, or none with AshPostgres, and has the columns as attributes of its own until they are empty of use:
+  The resource names a store (with AshPostgres it need not), and declares the columns as its own attributes until you drop them:
 
       attribute :kept, AshAgent.Context.AshType
       attribute :kept_state, :string, constraints: [trim?: false]
       attribute :kept_version, :integer, allow_nil?: false, default: 0
 
-  Call it once for each tenant when no turn runs; a running one raises. Contexts, statuses, revisions with their notes, the journal of
-  calls and messages that wait come along; the times of writes are those of the move, in the same order. The records stay as they are, and
-  a second call moves nothing.
+  Call it once for each tenant while no turn is running; a running turn makes it raise. It moves contexts, statuses, revisions
+  with their notes, the journal of calls and waiting messages; the times of writes are those of the move, in the same order. The
+  records stay as they are, and a second call moves nothing.
 
   ## Examples
 
@@ -177,6 +181,8 @@ defmodule AshAgent.Conversation.Upkeep do
   @doc since: "0.1.0"
   @spec move_columns(module(), term()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
   def move_columns(resource, tenant \\ nil) do
+    Info.check!(resource)
+
     with {:ok, records} <- records(resource, tenant) do
       rows =
         for %{kept: context, kept_state: state} = record <- records,

@@ -3,7 +3,7 @@ defmodule AshAgent.Domain.Tool do
 
   # A tool of a domain: as it is declared, here or with ash_ai, and what is made of it.
 
-  alias AshAgent.{Info, Options}
+  alias AshAgent.{Caller, Info, Options}
   alias AshAgent.Tools.Query
 
   defstruct [
@@ -26,7 +26,7 @@ defmodule AshAgent.Domain.Tool do
   @spec declared!(module(), [atom()] | :all) :: [struct()]
   def declared!(domain, names) do
     Spark.Dsl.is?(domain, Ash.Domain) ||
-      raise ArgumentError, "expected an Ash domain, got: #{Options.kind(domain)}"
+      Caller.refuse!("expected an Ash domain, got: #{Options.kind(domain)}")
 
     declared = Info.tools(domain)
     known = Enum.map(declared, & &1.name)

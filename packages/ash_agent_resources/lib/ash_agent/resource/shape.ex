@@ -33,7 +33,7 @@ defmodule AshAgent.Resource.Shape do
          {:ok, schema} <- Schema.of(type, constraints) do
       {:ok, %__MODULE__{type: type, constraints: constraints, schema: schema}}
     else
-      {:type, false} -> {:error, "#{inspect(type)} is not an Ash type"}
+      {:type, false} -> {:error, "#{AshAgent.Options.kind(type)} is not an Ash type"}
       {:error, :makes_atoms} -> {:error, "it would make atoms of what a model writes"}
       {:error, :unwritable} -> {:error, "no model can write all of its values"}
       {:error, _constraints} -> {:error, "its constraints are not valid"}

@@ -9,7 +9,6 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
   alias AshAgent.Context.Error
 
   doctest AshAgent.Context.Enhancer.Budget
-  doctest AshAgent.Context.Rent
 
   # Each turn has 100 words, about as many tokens.
   defp turns(count, context \\ Context.new("Begin")) do

@@ -40,8 +40,8 @@ defmodule AshAgent.Output do
   """
 
   alias AshAgent.{Context, Options, Response}
-  alias AshAgent.Context.Native
   alias AshAgent.Output.{Cast, Error, Type}
+  alias AshAgent.Response.Schema
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
@@ -98,9 +98,8 @@ defmodule AshAgent.Output do
     wrapped? = not object?(schema)
     schema = if wrapped?, do: Type.wrap(schema), else: schema
 
-    case Native.answer_type(schema) do
-      {:ok, ref} ->
-        {:ok, schema} = Native.answer_schema(ref)
+    case Schema.new(schema) do
+      {:ok, ref, schema} ->
         %__MODULE__{ref: ref, schema: schema, type: type, wrapped?: wrapped?}
 
       {:error, reason} ->
@@ -148,7 +147,7 @@ defmodule AshAgent.Output do
     opts = Options.validate!(opts, @schema)
 
     if String.valid?(text),
-      do: output.ref |> Native.answer_read(text, opts[:strict]) |> settle(output),
+      do: output.ref |> Schema.read(text, opts[:strict]) |> settle(output),
       else: {:error, %Error{reason: :invalid, lines: ["the answer: is not valid UTF-8"]}}
   end
 
@@ -165,7 +164,7 @@ defmodule AshAgent.Output do
   @spec check(t(), term(), keyword()) :: {:ok, term(), [repair()]} | {:error, Error.t()}
   def check(%__MODULE__{} = output, value, opts \\ []) when is_list(opts) do
     opts = Options.validate!(opts, @schema)
-    output.ref |> Native.answer_check(value, opts[:strict]) |> settle(output)
+    output.ref |> Schema.check(value, opts[:strict]) |> settle(output)
   end
 
   defp settle({:ok, {:fits, value, [], mends}}, output) do
@@ -233,7 +232,7 @@ defmodule AshAgent.Output do
   end
 
   def read_partial(%__MODULE__{} = output, text) when is_binary(text) do
-    case Native.answer_partial(output.ref, text, false) do
+    case Schema.read_partial(output.ref, text) do
       {:ok, :none} -> :none
       {:ok, value} when output.wrapped? and not is_map_key(value, "value") -> :none
       {:ok, value} -> {:ok, cast_partial(value, output)}
@@ -249,15 +248,12 @@ defmodule AshAgent.Output do
 
   @doc false
   # A stream of which nothing came, for `follow/3`.
-  def follow do
-    {:ok, follow} = Native.answer_follow_new()
-    follow
-  end
+  defdelegate follow(), to: Schema
 
   @doc false
   # Reads a piece of a stream, and returns what came by it: `{path, {:text, more}}` or `{path, {:value, json}}`.
   def follow(%__MODULE__{} = output, follow, piece) do
-    case Native.answer_follow(follow, output.ref, piece, false) do
+    case Schema.follow(output.ref, follow, piece) do
       {:ok, {follow, parts}} ->
         parts = for {path, came} <- parts, path = visible(path, output), do: {path, came}
         {follow, parts}
@@ -276,7 +272,7 @@ defmodule AshAgent.Output do
   def constrain(%__MODULE__{} = output, provider, model, opts) when is_provider(provider) do
     asked = {opts[:beside_tools?] == true, opts[:forced?] == true}
 
-    case Native.answer_constrain(output.ref, provider, model, "answer", asked) do
+    case Schema.constrain(output.ref, provider, model, asked) do
       {:ok, fields} ->
         {:ok, fields}
 

@@ -1,0 +1,157 @@
+defmodule AshAgent.Context.Options.Views do
+  @moduledoc false
+
+  # The options of functions that change what is shown of a conversation, or look for what is not shown.
+
+  import AshAgent.Context.Options.Kinds
+
+  alias AshAgent.Context.Options.Kinds
+
+  @doc "How tokens are counted."
+  def method(default) do
+    one_of(
+      [:auto, :estimate, :o200k_base, :cl100k_base],
+      default,
+      "how to count tokens, see `t:AshAgent.Context.token_method/0`."
+    )
+  end
+
+  def schemas do
+    keep = [
+      keep_first: count(0, "how many iterations at the beginning stay."),
+      keep_last: count(1, "how many iterations at the end stay.")
+    ]
+
+    results = count(3, "how many of the last results stay.")
+
+    [
+      fit:
+        [reserve: count(0, "tokens of the budget to keep free for the answer.")] ++
+          keep ++
+          [
+            step: [
+              type: :pos_integer,
+              default: 5,
+              doc:
+                "hides up to a multiple of this number of iterations where possible. That hides more than is needed, and then " <>
+                  "nothing for some turns, during which providers' prompt caches hit."
+            ],
+            method: method(:auto),
+            at: at()
+          ],
+      hide_old: [at: time("the time to count back from. Defaults to now.")],
+      compact:
+        [
+          range:
+            range(
+              &Kinds.range?/1,
+              "the iterations to compact. Defaults to all before the current turn."
+            )
+        ] ++
+          keep ++
+          [
+            check:
+              one_of(
+                [:append, :refuse, :hide, nil],
+                :append,
+                """
+                what to do about a summary that misses facts or says what is not so, see below:
+                  * `:append` adds what it misses, at most a tenth of what it replaces, and names what it made up
+                  * `:refuse` clears the range's results instead
+                  * `:hide` hides the range instead
+                  * `nil` uses it as it is, if it is shorter than what it replaces
+                """
+              ),
+            at: at()
+          ],
+      clear_tool_results: [
+        keep: results,
+        placeholder: [
+          type: {:custom, &Kinds.words?/1},
+          type_doc: "a UTF-8 string that is not blank",
+          default: "[Old tool result cleared]",
+          doc: "what models read instead."
+        ],
+        at: at()
+      ],
+      clear_when_due: [
+        keep: results,
+        share: [
+          type: {:custom, &Kinds.share?/1},
+          type_doc: "a number from 0 to 10",
+          default: 0.5,
+          doc:
+            "the share of the price of clearing that results have to cost before they are cleared. With 0 they are cleared at once."
+        ],
+        prices:
+          prices(
+            "what models cost, see `AshAgent.Prices`. Without a price of the model, a token that is read from the cache costs " <>
+              "0.1 and one that is written 1.25 times as much as another one."
+          ),
+        model: asked_model(),
+        window:
+          positive(
+            "tokens that a request may have before results are cleared in any case. Defaults to the `:context_window` of the " <>
+              "model's price, if it has one."
+          ),
+        at: at()
+      ],
+      shorten: [
+        keep: count(3, "how many of the last results the first step leaves."),
+        prices: prices("prices with a `:context_window`, see `AshAgent.Prices`."),
+        model: asked_model(),
+        window:
+          positive(
+            "tokens that a request may have, for the cause `:window`. Defaults to the `:context_window` of the model's price; " <>
+              "without either, each request fits."
+          ),
+        summarize: [
+          type: {:or, [{:fun, 1}, nil]},
+          type_doc: "a function of arity 1",
+          doc:
+            "makes a summary of messages for the last step, as in `compact/3`. Defaults to no such step."
+        ],
+        at: at()
+      ],
+      recall: [
+        from: [type: :pos_integer, default: 1, doc: "the first line."],
+        lines: positive("how many lines. Defaults to all that `:max_bytes` has room for."),
+        pattern: [
+          type: {:or, [:string, nil]},
+          type_doc: "a regular expression as a string",
+          doc:
+            "returns only lines that match, each with its number. The syntax is that of `AshAgent.Context.put_masks/3`."
+        ],
+        max_bytes: [type: :pos_integer, default: 8_000, doc: "how long the text may be."]
+      ],
+      put_recall: [
+        index: [
+          type: {:custom, &Kinds.index?/1},
+          type_doc: "a number from 0 to 0.1",
+          doc:
+            "the share of the tokens of hidden iterations that an index of their facts may have, such as `0.03`. `0` turns it " <>
+              "off, as it is by default."
+        ],
+        user_bytes: [
+          type: {:or, [:non_neg_integer, nil]},
+          type_doc: "a non-negative integer",
+          doc:
+            "how much of the user's words in hidden iterations is quoted, at most an eighth of what is hidden. 2,000 by default."
+        ],
+        at: at()
+      ],
+      receipt: [
+        iteration: [
+          type: {:or, [:pos_integer, nil]},
+          type_doc: "the number of an iteration",
+          doc:
+            "returns the receipt of the request that was made for it instead of the view as it is."
+        ],
+        limit: count(20, "how many facts to return.")
+      ],
+      search: [limit: [type: :pos_integer, default: 5, doc: "how many hits to return."]]
+    ]
+  end
+
+  defp prices(doc), do: Keyword.put(AshAgent.Prices.schema()[:prices], :doc, doc)
+end

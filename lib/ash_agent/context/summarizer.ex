@@ -1,0 +1,23 @@
+defmodule AshAgent.Context.Summarizer do
+  @moduledoc false
+
+  # Calls the application's function that makes a summary. Whatever it returns or raises, the conversation goes on.
+
+  alias AshAgent.Context.Options.Kinds
+
+  @doc "Returns the summary, or why there is none."
+  @spec summarize((list() -> term()), list()) :: {:ok, String.t()} | {:error, term()}
+  def summarize(fun, messages) do
+    said = with {:ok, text} <- fun.(messages), do: text
+
+    cond do
+      match?({:error, _reason}, said) -> said
+      Kinds.words?(said) -> {:ok, said}
+      true -> {:error, :no_text}
+    end
+  rescue
+    exception -> {:error, exception}
+  catch
+    kind, reason -> {:error, {kind, reason}}
+  end
+end

@@ -1,0 +1,38 @@
+defmodule AshAgent.Response.Schema do
+  @moduledoc false
+
+  # The JSON Schema that an answer has to fit, behind a handle: reading and checking JSON by it. `AshAgent.Output` of the package
+  # ash_agent_runtime makes Elixir values of what is read.
+
+  alias AshAgent.Context.Native
+
+  @doc "Returns the handle of a schema, and the schema as JSON data."
+  @spec new(term()) :: {:ok, reference(), map()} | {:error, term()}
+  def new(schema) do
+    with {:ok, ref} <- Native.answer_type(schema),
+         {:ok, schema} <- Native.answer_schema(ref),
+         do: {:ok, ref, schema}
+  end
+
+  @doc "Reads a text leniently, or JSON only."
+  defdelegate read(ref, text, strict?), to: Native, as: :answer_read
+
+  @doc "Checks JSON data."
+  defdelegate check(ref, value, strict?), to: Native, as: :answer_check
+
+  @doc "Reads a text as far as it has come."
+  def read_partial(ref, text), do: Native.answer_partial(ref, text, false)
+
+  @doc "Begins to follow a stream."
+  def follow do
+    {:ok, follow} = Native.answer_follow_new()
+    follow
+  end
+
+  @doc "Reads the next piece of a stream."
+  def follow(ref, follow, piece), do: Native.answer_follow(follow, ref, piece, false)
+
+  @doc "The fields of a request that hold its answer to the schema."
+  def constrain(ref, provider, model, asked),
+    do: Native.answer_constrain(ref, provider, model, "answer", asked)
+end

@@ -1,0 +1,81 @@
+//! What a request was made from beside its messages, noted with the conversation and read again.
+
+use crate::context::asked::{hash_fields, hash_tools, RequestNote};
+use crate::context::Context;
+use crate::error::Error;
+use crate::log::iteration::Iteration;
+#[cfg(feature = "otlp")]
+use crate::log::message::Message;
+use crate::value::Value;
+use crate::view::View;
+
+impl Context {
+    /// The view that an iteration's request was made from, where that is known, and the iteration since which it was
+    /// used: `None` in it is the log as it is. Masks are not kept with it.
+    #[must_use]
+    pub fn request_view(&self, iteration: &Iteration) -> Option<(u64, Option<&View>)> {
+        let mut replies = iteration
+            .entries()
+            .filter_map(|entry| entry.message.reply.as_ref());
+        replies.find(|reply| reply.requested_at.is_some())?;
+        let (since, view) = self.asked.of(iteration.number)?;
+        Some((since, view.map(|view| &**view)))
+    }
+
+    /// Notes what the request of the current iteration asks for beside its messages: the fields of its body, with who is
+    /// asked, and the tools. What is as it was in the request before takes no room.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the fields are not a map or the tools not a list.
+    ///
+    /// # Complexity
+    /// O(size of both)
+    pub fn note_request(&self, fields: Value, tools: Value) -> Result<Self, Error> {
+        let wrong = |key: &str, expected| Error::invalid(vec![Value::text(key)], expected);
+        let fields = match fields {
+            Value::Nil => None,
+            Value::Map(_) => Some(fields),
+            _ => return Err(wrong("fields", "the fields of a request, a map")),
+        };
+        let tools = match tools {
+            Value::Nil => None,
+            Value::List(_) => Some(tools),
+            _ => return Err(wrong("tools", "a list of tools")),
+        };
+        let mut next = self.clone();
+        next.asked
+            .note_request(self.next_number(), [fields, tools, None, None, None]);
+        next.weigh_view();
+        Ok(next)
+    }
+
+    /// The same with digests in place of the values of the body and of the tools, for requests that nobody may read later.
+    ///
+    /// # Errors
+    /// As [`Context::note_request`].
+    ///
+    /// # Complexity
+    /// O(size of both)
+    pub fn note_request_hashes(&self, fields: Value, tools: Value) -> Result<Self, Error> {
+        self.note_request(hash_fields(fields), hash_tools(tools))
+    }
+
+    /// Returns what an iteration's request had beside its messages, where that was noted and a request was made: the fields
+    /// and the tools, each with the iteration since which it was used.
+    #[must_use]
+    pub fn request_note(&self, iteration: &Iteration) -> RequestNote<'_> {
+        let replies = iteration.entries().map(|entry| &entry.message.reply);
+        let is_answered = replies.flatten().any(|reply| reply.requested_at.is_some());
+        match is_answered || iteration.failures.iter().next().is_some() {
+            true => self.asked.request_of(iteration.number),
+            false => [None; 2],
+        }
+    }
+
+    /// Returns the fields that are noted for an answer that says nothing of itself: those of the body it was imported from.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn imported_fields(&self, number: u64, message: &Message) -> Option<&Value> {
+        let [fields, _tools] = self.asked.request_of(number);
+        Some(fields.filter(|_| message.reply.is_none())?.1)
+    }
+}
