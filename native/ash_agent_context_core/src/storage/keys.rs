@@ -27,7 +27,6 @@ pub const KIND: &str = "kind";
 pub const OPTIONS: &str = "options";
 pub const FILE_ID: &str = "file_id";
 pub const EXTRA: &str = "extra";
-pub const STATE: &str = "state";
 pub const STATUS: &str = "status";
 pub const RESULT: &str = "result";
 pub const VALUE: &str = "value";

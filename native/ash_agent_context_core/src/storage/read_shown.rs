@@ -16,6 +16,8 @@ use crate::storage::take::{fields, read_text, DocumentFields, Form};
 use crate::value::fields::Keys;
 use crate::value::{Map, Value, MAX_DEPTH};
 
+/// The key that only maps have.
+const STATE: &str = "state";
 const MESSAGE_KEYS: &str = "one of :role, :content, :tool_calls, :metadata, :state";
 
 /// Reads the messages of the current iteration, and the results of their calls.
@@ -121,7 +123,7 @@ fn read_message(
     let mut fields = fields(Node::Value(message), "a message, a map", form)?;
     let (role, content, metadata) = read_said(&mut fields)?;
     let calls = fields.take_given(keys::TOOL_CALLS).map(Node::into_value);
-    let reply = fields.read_given(keys::STATE, |state| read_state(form.name_of(&state), role))?;
+    let reply = fields.read_given(STATE, |state| read_state(form.name_of(&state), role))?;
     let keys = fields.keys();
     fields.finish(MESSAGE_KEYS)?;
     context.log.check_message_answered()?;
