@@ -24,8 +24,8 @@ defmodule AshAgent.Context do
 
   ## Values
 
-  Every function that changes a conversation returns a new context that shares structure with the old one. The old one stays
-  as it was, in every process. Terms come back equal: atoms, tuples, structs, integers of any size, floats, and binaries that
+  Every function that changes a conversation returns a new context that shares structure with the old one. The old one never
+  changes, in any process. Terms come back equal: atoms, tuples, structs, integers of any size, floats, and binaries that
   are not valid UTF-8. Terms that live only in this VM (pids, ports, references, functions) are kept as their printed text.
   Improper lists, bitstrings that are not binaries, and values nested deeper than 256 levels are refused.
 
@@ -75,7 +75,7 @@ defmodule AshAgent.Context do
   @type tool_call :: Log.tool_call()
   @typedoc "The result of a tool call, see `t:AshAgent.Context.Log.tool_result/0`."
   @type tool_result :: Log.tool_result()
-  @typedoc "What became of a tool call, see `t:AshAgent.Context.Log.tool_result/0`."
+  @typedoc "The outcome of a tool call, see `t:AshAgent.Context.Log.tool_result/0`."
   @type result :: Log.result()
   @typedoc "A message, see `t:AshAgent.Context.Log.message/0`."
   @type message :: Log.message()
@@ -446,18 +446,18 @@ defmodule AshAgent.Context do
   def add_token_usage(%__MODULE__{} = context, usage, opts \\ []) when is_map(usage),
     do: Responses.add_token_usage(context, usage, opts)
 
-  @doc "Notes a digest of the next request, see `AshAgent.Context.Asked.put_sent/3`."
+  @doc "Records a digest of the next request, see `AshAgent.Context.Asked.put_sent/3`."
   @doc since: "0.1.0", group: "Requests"
   @spec put_sent(t(), provider(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def put_sent(%__MODULE__{} = context, provider, opts \\ []) when is_provider(provider),
     do: Asked.put_sent(context, provider, opts)
 
-  @doc "Makes the requests again that were sent, and compares them with what was noted, see `AshAgent.Context.Asked.replay/1`."
+  @doc "Rebuilds the requests that were sent, and compares them with what was recorded, see `AshAgent.Context.Asked.replay/1`."
   @doc since: "0.1.0", group: "Requests"
   @spec replay(t()) :: [Asked.replayed()]
   def replay(%__MODULE__{} = context), do: Asked.replay(context)
 
-  @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/4`."
+  @doc "Records what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/4`."
   @doc since: "0.1.0", group: "Requests"
   @spec put_request(t(), map() | nil, [map()] | nil, keyword()) :: t()
   def put_request(%__MODULE__{} = context, asked, tools, opts \\ [])
@@ -476,7 +476,7 @@ defmodule AshAgent.Context do
   def fetch_asked(%__MODULE__{} = context, number) when is_integer(number),
     do: Asked.fetch_asked(context, number)
 
-  @doc "Keeps a failed request with the current iteration, see `AshAgent.Context.Failures.add_failure/3`."
+  @doc "Records a failed request in the current iteration, see `AshAgent.Context.Failures.add_failure/3`."
   @doc since: "0.1.0", group: "Responses"
   @spec add_failure(t(), map(), keyword()) :: t()
   def add_failure(%__MODULE__{} = context, failure, opts \\ []) when is_map(failure),
@@ -504,7 +504,7 @@ defmodule AshAgent.Context do
   def fetch_cost(%__MODULE__{} = context, opts) when is_list(opts),
     do: Responses.fetch_cost(context, opts)
 
-  @doc "Returns what became of each request at the provider's prompt cache, see `AshAgent.Context.Account.account/2`."
+  @doc "Returns how each request fared at the provider's prompt cache, see `AshAgent.Context.Account.account/2`."
   @doc since: "0.1.0", group: "Responses"
   @spec account(t(), keyword()) :: Account.t()
   def account(%__MODULE__{} = context, opts \\ []), do: Account.account(context, opts)
@@ -728,7 +728,7 @@ defmodule AshAgent.Context do
       when is_integer(first) and is_integer(last) and first > 0 and last >= first,
       do: View.keep_iteration_range(context, first, last, opts)
 
-  @doc "Hides iterations, also those of the current turn, see `AshAgent.Context.View.hide_iterations/3`."
+  @doc "Hides iterations, even those of the current turn, see `AshAgent.Context.View.hide_iterations/3`."
   @doc since: "0.1.0", group: "View and budget"
   @spec hide_iterations(t(), Range.t() | pos_integer(), keyword()) :: t()
   def hide_iterations(%__MODULE__{} = context, range, opts \\ [])
@@ -778,7 +778,7 @@ defmodule AshAgent.Context do
   @spec clear_when_due(t(), keyword()) :: {t(), Rent.due() | nil}
   def clear_when_due(%__MODULE__{} = context, opts \\ []), do: Rent.clear_when_due(context, opts)
 
-  @doc "Makes the view of a request that is too long shorter, see `AshAgent.Context.Shortening.shorten/3`."
+  @doc "Shortens the view for a request that is too long, see `AshAgent.Context.Shortening.shorten/3`."
   @doc since: "0.1.0", group: "View and budget"
   @spec shorten(t(), Shortening.cause(), keyword()) :: {t(), Shortening.step() | nil}
   def shorten(%__MODULE__{} = context, cause, opts \\ [])
@@ -837,7 +837,7 @@ defmodule AshAgent.Context do
   @spec pin(t(), Pins.pin(), keyword()) :: t()
   def pin(%__MODULE__{} = context, pin, opts \\ []), do: Pins.pin(context, pin!(pin), opts)
 
-  @doc "Takes a pin away, see `AshAgent.Context.Pins.unpin/3`."
+  @doc "Removes a pin, see `AshAgent.Context.Pins.unpin/3`."
   @doc since: "0.1.0", group: "Recall"
   @spec unpin(t(), Pins.pin(), keyword()) :: t()
   def unpin(%__MODULE__{} = context, pin, opts \\ []), do: Pins.unpin(context, pin!(pin), opts)

@@ -17,26 +17,26 @@ defmodule AshAgent.Response do
       iex> Context.to_messages(context)
       [%{role: :user, content: "Hi"}, %{role: :assistant, content: "Hello!"}]
 
-  `feed/2` takes the bytes of an HTTP body as they come, in chunks that may end anywhere: within a character, a line or a binary
-  frame. It reads the streams and the whole answers of every provider in `t:AshAgent.Context.provider/0`, and of servers with the same
-  API. `decode/3` reads a whole answer.
+  `feed/2` takes the bytes of an HTTP body as they arrive, in chunks that may end anywhere: within a character, a line or a binary
+  frame. It reads the streams and the whole answers of every provider in `t:AshAgent.Context.provider/0`, and of servers with the
+  same API. `decode/3` reads a whole answer.
 
   ## States
 
     * `:open` - there is more to come
-    * `:queued` - the provider works on it in the background, and says it when it is asked again, see below
-    * `:complete` - everything came. For some providers, only the end of the body completes a response: call `finish/1` there
+    * `:queued` - the provider is working on it in the background, and returns it when asked again, see below
+    * `:complete` - everything has arrived. For some providers, only the end of the body completes a response: call `finish/1`
     * `:failed` - the provider reported an error, or sent something that cannot be read; see `error/1`
     * `:interrupted` - you called `interrupt/2`: nothing more will come
 
   When a response is complete or interrupted, add it to a conversation with `AshAgent.Context.add_response/3`. A response that broke
-  off is kept with all the text that came, marked with `state: :interrupted`, and without signatures and ids of incomplete parts, so
+  off is kept with all its text so far, marked with `state: :interrupted`, and without signatures and ids of incomplete parts, so
   that the next request is valid.
 
   ## Answers in the background
 
-  OpenAI Responses answers a request with `background: true` at once, with a response that is `queued` or `in_progress`. It says
-  nothing yet, but `id/1` and `model/1` return what is needed to ask for it again, with `GET /responses/<id>`:
+  OpenAI Responses answers a request with `background: true` at once, with a response that is `queued` or `in_progress`. It has
+  no content yet, but `id/1` and `model/1` return what you need to ask for it again, with `GET /responses/<id>`:
 
       iex> body = ~s({"object":"response","id":"resp_1","model":"gpt-5","status":"queued","output":[]})
       iex> {:ok, response} = AshAgent.Response.decode(:openai_responses, body)
@@ -45,8 +45,8 @@ defmodule AshAgent.Response do
 
   ## Tool calls
 
-  A call is complete when the *stream* says so, never because its arguments can be parsed: the beginning of longer arguments may be
-  valid JSON as well. A call that broke off is never pending and never executed. On the conversation, its result is an error that
+  A call is complete when the *stream* says so, never because its arguments parse: the beginning of longer arguments may be
+  valid JSON as well. A call that broke off is never pending and never executed. In the conversation, its result is an error that
   tells the model what happened.
 
   ## Events
@@ -238,8 +238,8 @@ defmodule AshAgent.Response do
   @doc """
   Makes a complete response from a message, and returns `{:ok, response}` or `{:error, error}`.
 
-  Use it for models of your own, which do not get a body from a provider. Nothing is added or translated: terms in arguments stay as
-  they are, and a call without an id gets one on the context. For content or calls that a context cannot hold, the error is an
+  Use it for your own models, which have no HTTP body of a provider. Nothing is added or translated: terms in arguments stay as
+  they are, and a call without an id gets one in the context. For content or calls that a context cannot hold, the error is an
   `AshAgent.Context.Error`. Costs O(n).
 
   ## Examples
@@ -301,7 +301,7 @@ defmodule AshAgent.Response do
       do: ref |> Native.response_feed(bytes) |> news(response)
 
   @doc """
-  Adds what a model says next to a response without a provider, and returns as `feed/2` does.
+  Adds a model's next words to a response without a provider, and returns the same as `feed/2`.
 
   Use it for streams that another library reads. The calls whose arguments are complete when `{:finish, reason}` comes are
   complete as well; the others broke off. Deltas after the end are ignored. Costs O(n) of the deltas.
@@ -387,7 +387,7 @@ defmodule AshAgent.Response do
   def state(%__MODULE__{state: state}), do: state
 
   @doc """
-  Returns the message as far as it came, as `AshAgent.Context.to_messages/2` shows messages.
+  Returns the message as far as it has arrived, in the form of `AshAgent.Context.to_messages/2`.
 
   `:tool_calls` are the complete calls. Incomplete calls are under `:unfinished_tool_calls`, with the part of their arguments that came.
   A call without an id of its provider gets one on a context. Costs O(n).
@@ -405,7 +405,7 @@ defmodule AshAgent.Response do
   end
 
   @doc """
-  Returns the text of the message as far as it came, without thinking and calls, or `nil` if there is no text.
+  Returns the text of the message as far as it has arrived, without thinking and calls, or `nil` if there is none.
 
   Takes a response or a message of `message/1`. Costs O(n).
 
@@ -469,7 +469,7 @@ defmodule AshAgent.Response do
   def finish_word(%__MODULE__{} = response), do: fact(response, 4)
 
   @doc """
-  Returns what else the provider says of its answer, under the provider's own names, or `nil`.
+  Returns further details of the provider about its answer, under the provider's own names, or `nil`.
 
   These are Gemini's `"groundingMetadata"`, `"citationMetadata"`, `"urlContextMetadata"`, `"finishMessage"` and
   `"continuationToken"`, Anthropic's `"container"`, `"stop_details"`, `"stop_sequence"`, `"context_management"` and

@@ -1,6 +1,6 @@
 defmodule AshAgent.Trace do
   @moduledoc """
-  Shows a conversation as an HTML page, at any time, also from its stored form, and as a trajectory or as spans for other programs.
+  Shows a conversation, live or stored, as an HTML page, and exports it as a trajectory or as spans for other programs.
 
       iex> context = AshAgent.Context.new("What is 2 + 2?") |> AshAgent.Context.add_assistant_message("4")
       iex> page = AshAgent.Trace.to_html(context, title: "Sums")
@@ -12,7 +12,7 @@ defmodule AshAgent.Trace do
   ## What is shown
 
   A page shows everything that was said, and how the model sees it through the conversation's view: hidden, summarized, cleared,
-  shortened. Texts that the view masks are masked everywhere, unless you pass `masked: false`. If a page has several conversations, the
+  shortened. Masked texts are masked everywhere, unless you pass `masked: false`. If a page has several conversations, the
   masks of each apply to all.
 
   The application's metadata, providers' signatures, reasoning that only a provider can read, and the bytes of files other than images
@@ -26,8 +26,8 @@ defmodule AshAgent.Trace do
   of a run has what was asked, whole: the model, the server, the fields and the tools of its request, its messages, and the difference
   to the request before.
 
-  Times are those of the reader's clock. All text is in the document, also where only the beginning is shown, so that the browser's
-  own search and its printer have it. Words are shown as Markdown and JSON in blocks; everything is text, whatever it says.
+  Times are shown in the reader's time zone. All text is in the document, even where only its beginning is shown, so you can find and
+  print all of it in the browser. Messages are rendered as Markdown and JSON, but nothing in them is ever treated as HTML.
   """
 
   use AshAgent.Arguments

@@ -11,7 +11,7 @@ fn main() {
     }
 }
 
-/// Tells whether the library is for this system, and for glibc 2.36 or later. Older linkers ignore the option with a warning.
+/// Returns whether the library is for this system, and for glibc 2.36 or later. Older linkers ignore the option with a warning.
 fn can_unpack() -> Option<bool> {
     let is_own = env::var("HOST").ok()? == env::var("TARGET").ok()?;
     if !is_own || env::var("CARGO_CFG_TARGET_ENV").ok()? != "gnu" {

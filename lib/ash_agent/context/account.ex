@@ -1,21 +1,21 @@
 defmodule AshAgent.Context.Account do
   @moduledoc """
-  The account of a conversation's requests: which of them the provider read from its prompt cache, why others not, and what that cost.
+  The account of a conversation's requests: which of them hit the provider's prompt cache, why others did not, and what that cost.
 
-  A request that begins as the one before it reads from the cache what that one read and wrote. `account/2` compares this prediction with
-  what the provider reported, request by request, and says why less was read:
+  A request that begins like the one before it should read from the cache whatever that one read and wrote. `account/2` compares
+  this prediction with what the provider reported, request by request, and says why less was read:
 
     * `:first` - there was nothing to read
     * `:hit` - nine tenths of the prediction or more were read
-    * `{:broken, cause}` - the request began otherwise than the one before it, see `t:cause/0`
+    * `{:broken, cause}` - the request did not begin like the one before it, see `t:cause/0`
     * `:expired` - the cache's lifetime was over. Only Anthropic and Bedrock say how long it is
-    * `:compacted` - a summary stands in the place of what was there
+    * `:compacted` - a summary has replaced earlier messages
     * `:provider` - the request surely began as the whole one before it: both are known to be what was sent, see
       `AshAgent.Context.put_sent/3`, and tools, fields and system prompt are the same
     * `:unexplained` - nothing is known that would explain it. The system prompt, the tools, the fields and the view are
       known of requests that `AshAgent.Runtime` made; of others only what was noted
 
-  `forecast/3` says before a request what it will read, what breaks the cache, and what that costs.
+  `forecast/3` says before a request how much it will read, what breaks the cache, and what that costs.
 
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
@@ -115,10 +115,10 @@ defmodule AshAgent.Context.Account do
         }
 
   @doc """
-  Returns what the next request will read from the provider's cache and write to it, against the last request of this conversation.
+  Returns how much the next request will read from the provider's cache and write to it, compared with the last request of this conversation.
 
-  The common beginning is counted in bytes and exact; tokens are reckoned from the reports before it. The last request is made again from the log,
-  with the view that it had, under today's masks and system prompt and the given options. Reading follows each provider's rules: Anthropic and
+  The common prefix is counted exactly, in bytes; tokens are estimated from earlier reports. The last request is rebuilt from the log,
+  with the view that it had, under the current masks and system prompt and the given options. Reading follows each provider's rules: Anthropic and
   Bedrock read what they wrote, with a mark, within its lifetime, within 20 blocks of content before a mark, and from 512 to 4,096 tokens on, by the model;
   OpenAI reads blocks of 128 tokens from 1,024 on, or what it wrote where it says so; of the others no more is
   expected than they read before. Tools and fields are compared where `AshAgent.Context.put_request/4` noted both.

@@ -2,9 +2,9 @@ defmodule AshAgent.Context.Asked do
   @moduledoc """
   The fields and tools of requests to models, kept with the conversation.
 
-  `AshAgent.Runtime` notes it for each request: who was asked, the fields of the body, and the tools. A part that is the same as in the request
-  before takes no room. Pages show it with the difference between a request and the one before it, and traces have its parameters. It is
-  stored with the conversation and forked with it, and models never see it.
+  `AshAgent.Runtime` records them for each request: provider and model, the fields of the body, and the tools. Parts that are the
+  same as in the request before take no room. Pages show how a request differs from the one before it, and traces have the
+  parameters. The record is stored with the conversation and forked with it, and models never see it.
 
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
@@ -15,10 +15,10 @@ defmodule AshAgent.Context.Asked do
   @type t :: %{fields: map() | nil, tools: [map()] | nil, sent: String.t() | nil}
 
   @doc """
-  Notes what the request of the current iteration asks for, and returns the new context.
+  Records what the request of the current iteration asks for, and returns the new context.
 
-  `asked` is a map with `"model"`, `"provider"`, `"server"`, `"port"` and the `"body"` without messages and tools, as far as they are known, and
-  `tools` a list of maps; `nil` leaves what was noted before. Put neither keys nor tokens in it.
+  `asked` is a map with `"model"`, `"provider"`, `"server"`, `"port"` and the `"body"` without messages and tools, as far as they
+  are known, and `tools` a list of maps; `nil` keeps the earlier record. Put neither keys nor tokens in it.
 
   ## Options
 
@@ -41,7 +41,7 @@ defmodule AshAgent.Context.Asked do
   end
 
   @doc """
-  Notes the length and digests of 61 bits of the next request, and returns `{:ok, context}`, or `{:error, error}` as
+  Records the length and digests of 61 bits of the next request, and returns `{:ok, context}`, or `{:error, error}` as
   `AshAgent.Context.request/3` does.
 
   One is of the system prompt and the messages as they are encoded under the options, without marks for the cache; then there is one for each message and
@@ -86,9 +86,9 @@ defmodule AshAgent.Context.Asked do
         }
 
   @doc """
-  Makes each request again that an answer is kept of, and compares it byte by byte with what was sent, by the digests of `put_sent/3`.
+  Rebuilds each request that was answered, and compares it with what was sent, by the digests of `put_sent/3`.
 
-  Each is made from the log as it was then, with the view and the options that it had, by this version of the package. Nothing is sent. The options are
+  Each is rebuilt from the log as it was then, with the view and the options that it had, by this version of the package. Nothing is sent. The options are
   those that `put_request/3` noted under `"model"`, `"provider"` and `"request"`, which `AshAgent.Runtime` does for the package's clients. Costs O(n) for
   encoding, and O(n) for each request in pieces that are encoded.
 
@@ -119,7 +119,7 @@ defmodule AshAgent.Context.Asked do
     do: ref |> Native.context_view_changes(other) |> Reply.ok!()
 
   @doc """
-  Returns what the request of an iteration asked for, each `nil` where it was not noted, or where no request is known.
+  Returns what the request of an iteration asked for. Fields are `nil` if they were not recorded, or if no request is known.
 
   `sent` is the digest of `put_sent/3`: the length in bytes and 16 hexadecimal digits.
 
@@ -136,10 +136,10 @@ defmodule AshAgent.Context.Asked do
   end
 
   @doc """
-  Returns `{:ok, context}`, the conversation as it was when the last request of an iteration was made, or `:error` where no request is known.
+  Returns `{:ok, context}`, the conversation as it was when the last request of an iteration was made, or `:error` if no request is known.
 
-  It has the view of that time, under today's system prompt, and under today's masks where those of then are not at hand any more. Encoded as it was
-  then, it is the request that the provider got: `put_sent/3` tells by the digest whether it is. Costs O(log n).
+  It has the view of that time, under the current system prompt, and under the current masks if the old ones are no longer known. Encoded the same way,
+  it is the request that the provider got; the digest of `put_sent/3` says whether it really is. Costs O(log n).
 
   ## Examples
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Calls do
   @moduledoc """
-  Tool calls: which of them wait, decisions about them, and what became of them.
+  Tool calls: which ones are pending, what was decided about them, and how they ended.
 
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
@@ -82,7 +82,7 @@ defmodule AshAgent.Context.Calls do
   end
 
   @doc """
-  Records the arguments that a pending tool call would run with, for whoever decides about it, and returns the new
+  Records the arguments that a pending tool call would run with, for the person who decides about it, and returns the new
   context.
 
   An application may change the arguments that a model wrote before they reach a tool, as the `:before_tool` hooks of
@@ -114,7 +114,7 @@ defmodule AshAgent.Context.Calls do
 
   @doc """
   Returns the undecided tool calls of the current iteration, each with the arguments that it would run with: those of
-  `ask_about_tool_call/4`, or else its own. Show these to whoever decides.
+  `ask_about_tool_call/4`, or else its own. Show these to the person who decides.
 
   ## Examples
 

@@ -43,7 +43,7 @@ defmodule AshAgent.Context.Enhancer do
   refused.
 
   Enhancers run again and again on the same conversation. An enhancer that changes nothing when it runs on its own output
-  keeps the beginning of requests stable, and with it providers' prompt caches. The three do.
+  keeps the beginning of requests stable, and so preserves providers' prompt caches. The three above are like that.
 
   ## Failures
 
@@ -98,7 +98,7 @@ defmodule AshAgent.Context.Enhancer do
 
   Enhancers change the view, which models see, and never the log: they keep it within a budget, put memory into the system
   prompt, or mask patterns. Each gets the context that the one before returned. `AshAgent.Context.Enhancer` describes how
-  to write them, and lists those that there are.
+  to write them, and lists the existing ones.
 
   The error's reason is `{:enhancer_failed, enhancer, reason}`. `report.skipped` lists the enhancers that were skipped,
   each with its error. Raises `ArgumentError` for anything that is not an enhancer and for wrong options of an enhancer.

@@ -2,11 +2,12 @@ defmodule AshAgent.Context.Failures do
   @moduledoc """
   Requests to models that failed, kept with the conversation.
 
-  `AshAgent.Runtime` keeps each request that failed, each try after which it waited, and each stream that broke off, with the
-  iteration that the answer would have been in. A failure has neither a key nor a part of the request; the server's words are cut to 500
-  characters, and the masks of `AshAgent.Context.put_masks/3` hold for them. They are stored with the conversation and forked with it, and models never see them.
+  `AshAgent.Runtime` records each failed request, each attempt after which it waited, and each stream that broke off, in the
+  iteration that the answer would have been in. A failure contains neither a key nor any part of the request; the server's message is cut to 500
+  characters, and the masks of `AshAgent.Context.put_masks/3` apply to it. Failures are stored with the conversation and forked with it, and models never see
+  them.
 
-  An iteration keeps 16 failures one by one. Later ones are counted: `:count` of the last one of their kind says for how many it stands.
+  An iteration keeps 16 separate failures. Later ones are only counted, in the `:count` of the last one of their kind.
 
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
@@ -27,8 +28,8 @@ defmodule AshAgent.Context.Failures do
     * `:request_id` - the provider's id of the request
     * `:timeout` - which limit was reached: `"connect"`, `"first_byte"`, `"idle"` or `"whole"`
     * `:part` - `"stream"` where a part of the answer came
-    * `:attempt` - which try it was, from 1
-    * `:wait` - milliseconds until the next try, if there was one
+    * `:attempt` - the number of the attempt, from 1
+    * `:wait` - milliseconds until the next attempt, if there was one
     * `:message` - the server's words
 
   Keys of unknown facts are not there.
@@ -42,7 +43,7 @@ defmodule AshAgent.Context.Failures do
         }
 
   @doc """
-  Keeps a failed request with the current iteration, and returns the new context.
+  Records a failed request in the current iteration, and returns the new context.
 
   `failure` is a map with `:kind` and whatever else is known, see `t:failure/0`, with atoms or strings for keys. `:at` is now if it is not
   given. Raises `AshAgent.Context.Error` with `{:invalid, path, expected}` for anything else. Takes the option `:at`, when the context changes, as

@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Pins do
   @moduledoc """
-  Pins: messages, results and facts that no policy takes out of the view.
+  Pins: messages, results and facts that no policy removes from the view.
 
       iex> alias AshAgent.Context
       iex> context = Context.new("Book it") |> Context.add_assistant_message(nil, [%{id: "a", name: :book, arguments: %{}}])
@@ -17,11 +17,11 @@ defmodule AshAgent.Context.Pins do
   | `{:call, id}` | a call with its result: the newest with this id |
   | `{:fact, text}` | the lines that have this text, of each message and result the first |
 
-  A pinned result is neither cleared nor shortened. Where an iteration is hidden or summarised, its pinned messages and
-  results stand in the block or the summary in its place. Masks hold for them.
+  A pinned result is neither cleared nor shortened. If an iteration is hidden or summarised, its pinned messages and
+  results appear in the block or summary that replaces it. Masks apply to them.
 
-  The words of the user are pinned without being asked for: the block in the place of hidden iterations quotes them, up to
-  the option `:user_bytes` of `AshAgent.Context.put_recall/3` and to an eighth of what is hidden, the newest first. There
+  You need not pin the user's words: the block that replaces hidden iterations quotes them, the newest first, up to
+  the option `:user_bytes` of `AshAgent.Context.put_recall/3` and an eighth of what is hidden. There
   is such a block if the view has handles.
 
   There may be 100 pins. If they leave a budget no room, `AshAgent.Context.fit/3` returns the error
@@ -68,7 +68,7 @@ defmodule AshAgent.Context.Pins do
   end
 
   @doc """
-  Takes a pin away, and returns the new context. Nothing happens if there is no such pin.
+  Removes a pin, and returns the new context. If there is no such pin, nothing changes.
 
   A summary keeps the text that was added to it for the pin. Takes the option `:at` as `AshAgent.Context.put_metadata/4`
   does.

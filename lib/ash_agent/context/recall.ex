@@ -16,8 +16,8 @@ defmodule AshAgent.Context.Recall do
       iex> Context.recall(context, "1.1-316", lines: 2)
       {:ok, "def a, do: :ok\\ndef a, do: :ok\\n[lines 1 to 2 of 100]"}
 
-  `AshAgent.Tools.recall/1` of the package `ash_agent_runtime` is the tool with which a model does this. A run that has the
-  tool puts handles on.
+  `AshAgent.Runtime.Recall.tool/1` of the package `ash_agent_runtime` is the tool that lets a model do this. A run with the
+  tool turns handles on.
 
   ## Handles
 
@@ -27,11 +27,11 @@ defmodule AshAgent.Context.Recall do
   | `17-431` | iteration 17 | in hits of a search |
   | `3..17-431` | iterations 3 to 17 | as a user message instead of a hidden range, and in the first line of a summary |
 
-  A note has about 20 tokens of `:o200k_base` at most; the tool's name and the argument in it are shortened for that. A result that is shorter
-  than the note is not cleared. The three digits are a check of what stands there. Handles stay the same in
-  storage and in forks; after a rewind, when other iterations got the same numbers, they are gone.
+  A note has at most about 20 tokens of `:o200k_base`; the tool's name and the argument in it are shortened to fit. A result that is shorter
+  than its note is not cleared. The three digits are a checksum of the content. Handles survive
+  storage and forks; after a rewind, once other iterations have the same numbers, they are gone.
 
-  Masks of the view hold here as well: what is masked is neither read nor found.
+  The view's masks apply here too: masked text is neither read nor found.
 
   Call these functions as those of `AshAgent.Context`, which checks their arguments.
   """
@@ -50,9 +50,9 @@ defmodule AshAgent.Context.Recall do
 
   #{Options.docs(:put_recall)}
 
-  With an index, the block in the place of hidden iterations ends with the facts that are likeliest to be needed again:
-  used by calls before, named by the user, new. It is made with the hiding and stays as it is until more is hidden, so that
-  it breaks no prompt cache.
+  With an index, the block that replaces hidden iterations ends with the facts that are most likely to be needed again: those that
+  calls used, that the user named, or that are new. It is made when iterations are hidden and stays as it is until more are
+  hidden, so that it does not break the prompt cache.
 
   ## Examples
 
@@ -98,8 +98,8 @@ defmodule AshAgent.Context.Recall do
   @doc """
   Reads what a handle stands for, and returns `{:ok, text}` or `{:error, error}`.
 
-  The text of a result is what models read. That of iterations has every message, call and result on lines of its own.
-  If it is not all of it, a last line says which lines it is. A line of more than 1,000 bytes counts as several.
+  The text of a result is what models read. The text of iterations has each message, call and result on its own lines.
+  If the text is cut, a last line says which lines it has. A line of more than 1,000 bytes counts as several.
 
   The error's reason is `{:unknown_handle, text}`, `{:handle_gone, handle}`, or `{:invalid_pattern, pattern, problem}`.
   Costs O(size of what is read).
@@ -128,10 +128,10 @@ defmodule AshAgent.Context.Recall do
   end
 
   @doc """
-  Searches for words in everything that the view does not show in full, and returns hits, the best first.
+  Searches everything that the view does not show in full for words, and returns hits, the best first.
 
-  Texts are ranked by how often they have how rare words (BM25), whatever the case of letters; those that have the words
-  exactly as given, be it within longer words, come first. The answers of the tool `recall` itself are not searched. Costs O(size of the log): a
+  Texts are ranked by BM25, ignoring case; those that contain the words exactly as given, even within longer words, come first. Answers of
+  the tool `recall` itself are not searched. Costs O(size of the log): a
   megabyte takes a few milliseconds.
 
   ## Options

@@ -1,9 +1,9 @@
 defmodule AshAgent.Context.Receipt do
   @moduledoc """
-  Receipts of forgetting: where each fact is for the model that the view no longer shows.
+  Receipts of forgetting: what became of each fact that the view no longer shows.
 
-  A view forgets so that requests stay short, and the log keeps everything. The **receipt** tells of each fact that the view
-  no longer shows where it was said whether the model still sees it elsewhere, can `recall` it, or has lost it:
+  A view forgets so that requests stay short, and the log keeps everything. If the view no longer shows a fact where it was said, the **receipt** says
+  whether the model still sees it elsewhere, can `recall` it, or has lost it:
 
       iex> alias AshAgent.Context
       iex> context = Context.new("Fix it") |> Context.add_assistant_message(nil, [%{id: "a", name: :run, arguments: %{cmd: "mix test"}}])
@@ -16,16 +16,16 @@ defmodule AshAgent.Context.Receipt do
 
   ## Facts
 
-  A fact is something that a model cannot make up. A program finds it by its shape, linear in the size of the text:
+  A fact is something that a model cannot make up. Facts are found by their shape, in time linear in the size of the text:
 
   | kind | is |
   |---|---|
   | `:path` | a path, or the name of a file with a common ending |
   | `:address` | a URL, or the address of a person |
   | `:id` | a word of letters and digits, of at least 4 |
-  | `:number` | a number with the word beside it; a digit on its own is none |
-  | `:error` | a line that tells of an error, and the first of a result that is one |
-  | `:exit_code` | how a program ended |
+  | `:number` | a number with the word next to it; a single digit is not one |
+  | `:error` | a line that reports an error, and the first line of a result that is one |
+  | `:exit_code` | the exit code of a program |
   | `:name` | any other word that a later call used as an argument, or as part of one if it looks like a name |
   | `:decision` | the first line of a user's message, and what a person decided about a call |
 
@@ -33,7 +33,7 @@ defmodule AshAgent.Context.Receipt do
   |---|---|
   | `:visible` | the view shows it elsewhere |
   | `:recall` | the view has handles, see `AshAgent.Context.put_recall/3`, and one `recall` shows it |
-  | `:masked` | the view masks it. Such facts are counted, never told |
+  | `:masked` | the view masks it. Such facts are counted, but not listed |
   | `:gone` | only the log has it |
 
   With handles, nothing is ever gone.
@@ -79,7 +79,7 @@ defmodule AshAgent.Context.Receipt do
   @doc """
   Counts the facts that the view does not show where they were said, and returns the receipt.
 
-  Its `facts` are those that are not visible, the likeliest to be needed again first: used by calls before, named by users,
+  Its `facts` are those that are not visible, the most likely to be needed again first: used by calls, named by users,
   new. With the option `:iteration`, the receipt is that of a request made earlier, or `nil` if it is not known which view
   that request was made from. Costs O(size of the log).
 
@@ -111,7 +111,7 @@ defmodule AshAgent.Context.Receipt do
   @doc """
   Compares the view with another one of the same conversation, and returns what the model no longer sees.
 
-  `other` is a context, such as one from before, or the number of an iteration, which stands for the request made for it.
+  `other` is a context, such as an earlier one, or the number of an iteration, which stands for the request made for it.
   Then the result is `nil` if it is not known which view that request was made from.
 
   `no_longer` is what the view shows less of than the other one, oldest first, and `again` what it shows more of. Only

@@ -1,22 +1,22 @@
 defmodule AshAgent.Context.Rent do
   @moduledoc """
-  Clearing old tool results when it is worth it.
+  Clearing old tool results when it pays off.
 
-  Most of an agent's tokens are old tool results. Carrying them costs the price of reading them from the provider's cache with each
-  request. Clearing them is not free either: the request begins otherwise from the first of them on, so everything after it
-  is written to the cache anew, at a higher price. Clearing with each request therefore makes runs dearer, not cheaper.
+  Most of an agent's tokens are old tool results. Keeping them means reading them from the provider's cache with each
+  request. Clearing them is not free either: the request changes from the first of them on, so everything after it
+  is written to the cache again, at a higher price. So clearing before every request makes runs more expensive, not cheaper.
 
-  `clear_when_due/2` rents until the rent is paid. The rent is the price of reading what could have been cleared, for each request since
-  the last clearing. When it reaches half of what clearing costs (the difference between writing and reading a token, times the
-  tokens after the first of the old results that stay), all old results are cleared at once, and the rent begins anew. It
-  clears at once when that costs nothing:
+  `clear_when_due/2` pays rent until buying is cheaper. The rent is the price of reading what could have been cleared, for each
+  request since the last clearing. When it reaches half of what clearing costs (the difference between writing and reading a
+  token, times the tokens after the first of the old results that stay), all old results are cleared at once, and the rent starts
+  again at zero. It clears at once when that costs nothing:
 
     * the provider's cache is cold. Anthropic and Bedrock keep it for five minutes, or an hour where that was asked for; of other
       providers the time is not known
-    * the next request begins otherwise anyway: with other tools, another model, another form of the answer, or other hidden
+    * the next request begins differently anyway: with other tools, another model, another form of the answer, or other hidden
       iterations or blocks than the last one
 
-  and when the request would be longer than the model's window.
+  It also clears when the request would be longer than the model's window.
 
   ## How far from the best it can be
 
@@ -29,8 +29,9 @@ defmodule AshAgent.Context.Rent do
 
   The guide [Budgets](budgets.html) has the proof, and what recorded runs cost.
 
-  Compared with sending everything, all clearings together cost at most 1/x times the rent, which sending everything pays as well. So a run
-  that ends right after a clearing is dearer than one that never clears. `bench/policies.exs` measures both on recorded runs.
+  Compared with sending everything, all clearings together cost at most 1/x times the rent, which sending everything pays as well.
+  So a run that ends right after a clearing costs more than one that never clears. `bench/policies.exs` measures both on recorded
+  runs.
 
   Call this as a function of `AshAgent.Context`, which checks its arguments. Here it takes anything with the context's `:ref`.
   """
@@ -44,10 +45,10 @@ defmodule AshAgent.Context.Rent do
   @type due :: :paid | :cold | :broken | :window
 
   @doc """
-  Clears all tool results of the view but the last ones if that is due, and returns the context and why, or `nil` if it is not.
+  Clears all but the last tool results of the view if that is due, and returns the context and the reason, or `nil` if it was not due.
 
-  The rent is reckoned from the answers in the log, one for each request, so calling it twice changes nothing, and neither does a request
-  that failed. Tokens are estimated. Results that are cleared stay so. Costs O(n) in what follows the first result that is not cleared.
+  The rent is computed from the answers in the log, one for each request, so calling it twice changes nothing, and neither does a failed
+  request. Tokens are estimated. Cleared results stay cleared. Costs O(n) in what follows the first result that is not cleared.
 
   ## Options
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Responses do
   @moduledoc """
-  Adds what providers sent back to a conversation: responses, and their reports on tokens, with what these cost.
+  Adds providers' responses to a conversation, with the tokens they report and what these cost.
 
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
@@ -43,7 +43,7 @@ defmodule AshAgent.Context.Responses do
   answered with an error that says so. The same happens to a call that was cut off in an otherwise complete response, for
   instance by `max_tokens`. If no call is left to run, the iteration is complete.
 
-  The error is an `AshAgent.Response.Error` if the response failed, is queued or still open; it says whether asking again may
+  The error is an `AshAgent.Response.Error` if the response failed, is queued or is still open; it says whether a retry may
   help. It is an `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results.
   Costs O(size of the message).
 

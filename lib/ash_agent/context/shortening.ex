@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Shortening do
   @moduledoc """
-  Making the view of a conversation shorter when a request is too long, by the smallest step that helps.
+  Shortens the view of a conversation when a request is too long, by the smallest step that helps.
 
       iex> alias AshAgent.Context
       iex> read = fn number, context ->
@@ -18,19 +18,19 @@ defmodule AshAgent.Context.Shortening do
       iex> shorter |> Context.expand(next) |> Context.shortenings()
       [%{kind: :cleared, cause: :context_overflow, iteration: 7, range: 1..3}]
 
-  The steps, of which the next one is taken that makes the view shorter:
+  These are the steps; the next one that makes the view shorter is taken:
 
     1. all results but the last three are cleared, as `AshAgent.Context.Rent` does when it is due
     2. all results but the last one are cleared
     3. everything before the turn is hidden, with an index of its facts in its place; summaries stay
-    4. what stands in the turn between its question and the last results is hidden in the same way
+    4. everything in the turn between its question and the last results is hidden in the same way
     5. with `:summarize`, a summary takes the place of what was hidden before the turn, if it is shorter still
 
   A run that has the tool `recall` does this when the provider refuses a request as too long, or when the next one would be longer
-  than the model's window, see `AshAgent.Runtime`. In a loop of your own, give the conversation handles first
-  (`AshAgent.Context.put_recall/3`), or what is left out is gone for the model.
+  than the model's window, see `AshAgent.Runtime`. In your own loop, give the conversation handles first
+  (`AshAgent.Context.put_recall/3`), or the model cannot get back what is left out.
 
-  Each step stands in the view with its cause, is stored with it, and can be undone: `AshAgent.Context.expand/3` takes it.
+  Each step is part of the view, with its cause, is stored with it, and can be undone with `AshAgent.Context.expand/3`.
 
   Call these functions as those of `AshAgent.Context`, which checks their arguments.
   """

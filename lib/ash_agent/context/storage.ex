@@ -142,8 +142,8 @@ defmodule AshAgent.Context.Storage do
 
   A document can claim that a person approved a tool call, and it can name a struct of any module, such as a `File.Stream`
   of any path, which a tool then finds in its arguments. Trust both only in documents that the application itself stored.
-  Load others with `load(document, approvals: :drop, structs: :known)`. Their messages and tool results are still their
-  author's.
+  Load others with `load(document, approvals: :drop, structs: :known)`. Their messages and tool results are still whatever
+  their author wrote.
 
   With a context as the first argument, `load(context, delta)` puts a delta that `dump/2` made with `:since` or `:beside`
   onto it. The delta's iterations replace those of the context from the first of them on. Everything else in the

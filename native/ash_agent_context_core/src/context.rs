@@ -135,14 +135,14 @@ impl Context {
         Ok(self.with(self.log.add_tool_results(results, stamp)?))
     }
 
-    /// Tells whether new messages have to go to the next iteration: the current one ended, as one does to
+    /// Returns whether new messages have to go to the next iteration: the current one ended, as one does to
     /// which a conversation was rewound, or is hidden.
     pub(crate) fn is_closed(&self) -> bool {
         let current = self.current();
         current.completed_at.is_some() || self.hides(current.number)
     }
 
-    /// Tells whether the last message is an answer that broke off.
+    /// Returns whether the last message is an answer that broke off.
     pub(crate) fn breaks_off(&self) -> bool {
         let last = self.current().last();
         last.is_some_and(|last| last.message.is_interrupted())
@@ -192,7 +192,7 @@ impl Context {
         Ok(self.with(self.log.approve_tool_call(id, arguments, by, at)?))
     }
 
-    /// Tells whether a call waits to run and was approved with these very arguments.
+    /// Returns whether a call waits to run and was approved with these very arguments.
     ///
     /// # Complexity
     /// As [`Context::tool_call_status`], and O(the arguments).
@@ -201,7 +201,7 @@ impl Context {
         self.log.is_approved(id, arguments)
     }
 
-    /// Tells whether a call of this id waits for its result.
+    /// Returns whether a call of this id waits for its result.
     #[must_use]
     pub fn has_pending(&self, id: &str) -> bool {
         self.log.has_pending(id)
@@ -332,7 +332,7 @@ impl Context {
 
     /// A conversation of its own that goes on from here, under another id.
     ///
-    /// What waits for its result has to be approved again: an approval was given for one run.
+    /// Calls that wait for their results have to be approved again: an approval is for one run.
     ///
     /// # Complexity
     /// O(calls of the last message)
@@ -507,7 +507,7 @@ impl Context {
         self.log.size()
     }
 
-    /// Tells whether dropping this context may free more than a destructor should on a normal scheduler.
+    /// Returns whether dropping this context may free more than a destructor should on a normal scheduler.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
         self.log.is_heavy_to_drop()

@@ -25,7 +25,7 @@ pub enum FailureKind {
     Closed,
     /// No connection could be made.
     Unreachable,
-    /// What came is not an answer.
+    /// The response is not an answer.
     InvalidResponse,
 }
 
@@ -192,7 +192,7 @@ impl FailureKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Tells whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     #[must_use]
     pub const fn passes(self) -> bool {
         matches!(

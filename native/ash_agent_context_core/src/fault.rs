@@ -112,7 +112,7 @@ impl Fault {
         Self::Unreadable(why.into())
     }
 
-    /// Tells whether asking the provider again may help.
+    /// Returns whether asking the provider again may help.
     #[must_use]
     pub const fn again(&self) -> bool {
         match self {

@@ -211,7 +211,7 @@ fn what_ends_within_its_value_is_cut_and_never_an_answer() {
     }
 }
 
-/// Tells whether a value can become another by growing alone.
+/// Returns whether a value can become another by growing alone.
 fn is_part(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Map(part), Value::Map(whole)) => part

@@ -285,7 +285,7 @@ fn a_request_s_view_is_noted_with_its_covers() {
     assert_eq!(noted(8), (7, 1, 3));
 }
 
-/// Tells whether a stranger's struct of these fields is believed.
+/// Returns whether a stranger's struct of these fields is believed.
 fn is_believed(module: &str, fields: &[(&str, Value)]) -> bool {
     let mut all = vec![("__struct__", Value::atom(module))];
     all.extend(fields.iter().cloned());

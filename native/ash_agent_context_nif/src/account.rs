@@ -74,7 +74,7 @@ nif!(
     |env, _scheduler, context: Handle| Ok(context.get().last_response_id().encode(env))
 );
 
-// What the next request will be to the cache.
+// The forecast for the next request at the cache.
 nif!(
     context_forecast_normal,
     context_forecast_dirty,

@@ -99,7 +99,7 @@ nif!(
      answer: AnswerTypeHandle,
      piece: Binary<'a>,
      strict: bool| {
-        // What is held is read again by the piece with its end.
+        // The buffered text is read again by the piece that ends it.
         scheduler.allow(cost(piece.len() + follow.0.held_bytes()))?;
         let (next, shown) = follow.0.feed(&answer.0, !strict, text(&piece)?);
         let shown: Vec<Term<'_>> = shown.iter().map(|part| encode_part(env, part)).collect();

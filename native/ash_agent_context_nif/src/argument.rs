@@ -93,7 +93,7 @@ impl<T: Word> Argument for Worded<T> {
     }
 }
 
-/// Anything that can be decoded. What cannot is an error that is returned, not raised: it may be a text that is not
+/// Anything that can be decoded. A value that cannot is an error that is returned, not raised: it may be a text that is not
 /// UTF-8, which no guard in Elixir finds.
 pub struct Of<'a, T>(Term<'a>, PhantomData<T>);
 

@@ -100,7 +100,7 @@ impl<'e> FieldTerms<'e> {
     }
 }
 
-/// Tells whether nothing in a map has elements of its own.
+/// Returns whether nothing in a map has elements of its own.
 fn is_flat(map: &Map) -> bool {
     let is_scalar =
         |value: &Value| !matches!(value, Value::List(_) | Value::Tuple(_) | Value::Map(_));
@@ -289,7 +289,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// The atom of this name; where this VM has none, a struct that holds the name: text from
     /// outside makes no atoms.
     pub fn atom(&self, name: &'r str) -> Term<'e> {
-        // What is encoded lives as long as the encoder: no other name comes to stand there.
+        // The encoded data lives as long as the encoder, so no other name can take its address.
         let place = name.as_ptr() as usize;
         let mut known = self.atoms.borrow_mut();
         if let Some((_, atom)) = known.iter().find(|(known, _)| *known == place) {

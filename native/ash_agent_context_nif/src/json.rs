@@ -26,7 +26,7 @@ nif!(
     }
 );
 
-// What JSON lacks is kept as stored conversations keep it.
+// Terms that JSON lacks are written as in stored conversations.
 nif!(
     terms_encode_normal,
     terms_encode_dirty,

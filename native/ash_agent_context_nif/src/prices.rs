@@ -70,7 +70,7 @@ nif!(
     }
 );
 
-// Tells whether a model has a price now.
+// Returns whether a model has a price now.
 nif!(
     price_known_normal,
     price_known_dirty,

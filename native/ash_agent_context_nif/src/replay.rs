@@ -35,7 +35,7 @@ nif!(
     }
 );
 
-// What the view of another context shows otherwise, each with its cause and the first iteration.
+// The differences of another context's view, each with its cause and the first iteration.
 nif!(
     context_view_changes_normal,
     context_view_changes_dirty,

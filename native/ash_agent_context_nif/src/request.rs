@@ -103,7 +103,7 @@ nif!(
             }
             segment => Some(segment),
         };
-        // What is nothing here is shared.
+        // Options that are absent here are shared.
         let segments: Vec<_> = segments.into_iter().map(shared).collect();
         let kept = ResourceArc::new(KeptResource(kept));
         let mut binaries =

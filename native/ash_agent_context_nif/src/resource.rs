@@ -62,8 +62,8 @@ impl ContextResource {
 }
 
 impl Drop for ContextResource {
-    /// Runs at garbage collection, mostly on a normal scheduler. What takes long to free is freed
-    /// on a thread of its own.
+    /// Runs at garbage collection, mostly on a normal scheduler. Large resources are freed on a
+    /// thread of their own.
     fn drop(&mut self) {
         count(-1);
         note_freed();

@@ -39,7 +39,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells whether the work must be bounded.
+    /// Returns whether the work must be bounded.
     pub const fn is_normal(self) -> bool {
         matches!(self, Self::Normal(_))
     }
@@ -73,8 +73,8 @@ thread_local! {
 const PERCENT: u64 = 10_000;
 
 /// Takes the time of a call from its process's share, so that a loop of calls yields as often as
-/// one of Elixir's own functions. A share is about a millisecond. What is less than a hundredth of it is
-/// charged with a later call: else a loop of calls of 1 us would yield ten times as often.
+/// one of Elixir's own functions. A share is about a millisecond. Less than a hundredth of it is charged
+/// with a later call: else a loop of calls of 1 us would yield ten times as often.
 ///
 /// The clock is the one that tells the time of a message, so that a call reads it once less. When it is set, one call
 /// is charged too much, a whole share at most, or nothing.

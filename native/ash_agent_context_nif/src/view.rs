@@ -126,7 +126,7 @@ nif!(
     }
 );
 
-/// What a check says of a summary.
+/// The verdict of a check on a summary.
 fn encode_verdict<'a>(env: Env<'a>, verdict: &Verdict) -> Term<'a> {
     let texts = |texts: &[Box<str>]| {
         let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();

@@ -116,7 +116,7 @@ defmodule AshAgent.Context.MemoryTest do
 
     # On a thread of its own: on a scheduler it would take that scheduler's time. Other allocators keep what was freed, the
     # system's as it likes and a sanitizer's on purpose.
-    @tag :mimalloc
+    @tag skip: if(System.get_env("RUSTFLAGS", "") =~ "system_allocator", do: "needs mimalloc")
     @tag timeout: 120_000
     test "is given back to the system when nobody calls anything any more" do
       if resident_bytes() do

@@ -19,7 +19,7 @@ pub struct AnswerType {
     nodes: Vec<Node>,
     /// Names of the fields of the answer, without style. An object with none of them is not the answer.
     names: HashSet<Box<str>>,
-    /// What checks the keywords that the nodes do not know, if there are any.
+    /// The checker for keywords that the nodes do not know, if there are any.
     #[cfg(feature = "json_schema")]
     rest: Option<Rest>,
 }
@@ -61,7 +61,7 @@ impl AnswerType {
         })
     }
 
-    /// What it costs to read a text or a value of a size: that crate gives no bound.
+    /// The cost of reading a text or a value of this size: that crate gives no bound.
     #[must_use]
     pub fn reading_cost(&self, size: Size) -> Cost {
         #[cfg(feature = "json_schema")]
@@ -77,7 +77,7 @@ impl AnswerType {
         &self.schema
     }
 
-    /// Tells whether a value of the type may contain another one of it, or a part of it.
+    /// Returns whether a value of the type may contain another one of it, or a part of it.
     pub(crate) fn is_recursive(&self) -> bool {
         let below = |id: NodeId| {
             let node = self.nodes.get(id);
@@ -122,7 +122,7 @@ impl AnswerType {
         &self.nodes
     }
 
-    /// Tells whether a field of this name belongs to the answer.
+    /// Returns whether a field of this name belongs to the answer.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.contains(&*without_style(name))
     }

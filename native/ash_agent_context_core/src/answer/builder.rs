@@ -59,7 +59,7 @@ impl<'t> Builder<'t> {
         builder
     }
 
-    /// Tells whether what is open may be the answer.
+    /// Returns whether what is open may be the answer.
     pub fn is_meant(&self) -> bool {
         self.is_meant
     }

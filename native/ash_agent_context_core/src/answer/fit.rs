@@ -372,7 +372,7 @@ impl<'t> Fit<'t> {
     }
 }
 
-/// What became of the kind of a value.
+/// The outcome of fitting a value's kind.
 enum Kind {
     Right,
     Changed(Value),

@@ -1,5 +1,5 @@
 //! The value of an answer while it comes. Texts grow; everything else appears when it is complete, and nothing that was shown
-//! is taken back. What may still be read in another way is held until it ends.
+//! is taken back. Text that may still be read in another way is held until it ends.
 
 use rpds::ListSync;
 
@@ -16,11 +16,11 @@ use crate::value::{Map, Value};
 pub struct Shown {
     /// The place.
     pub path: Path,
-    /// What came there.
+    /// The change there.
     pub came: Came,
 }
 
-/// What came at a place.
+/// The change at a place.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Came {
     /// More of a text, which is empty before the first of it.
@@ -283,7 +283,7 @@ impl Following<'_> {
         }
     }
 
-    /// Tells whether a value of this kind may fit as it is.
+    /// Returns whether a value of this kind may fit as it is.
     fn may_be(&self, id: NodeId, kind: Kinds) -> bool {
         let mut open = vec![id];
         while let Some(node) = open.pop().and_then(|id| self.answer.nodes().get(id)) {
@@ -454,7 +454,7 @@ impl Sink for Following<'_> {
     }
 
     fn scalar(&mut self, value: Value) {
-        // What is held is read again, as a whole.
+        // The buffered text is read again as a whole.
         if let Some((1, Rule::Any)) = self.state.hidden {
             if self.state.is_meant {
                 self.show(Came::Value(value));

@@ -47,7 +47,7 @@ impl Format {
         found.map_or("a text of this format", |(_, _, words)| words)
     }
 
-    /// Tells whether a text has the format.
+    /// Returns whether a text has the format.
     pub fn fits(self, text: &str) -> bool {
         match self {
             Self::Date => text.len() == 10 && NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok(),

@@ -14,7 +14,7 @@ pub(crate) const MOST_REPAIRS: usize = 100;
 pub struct Issue {
     /// Where it is.
     pub path: Path,
-    /// What is wrong there, in words that a model can act on.
+    /// The problem, in words that a model can act on.
     pub words: String,
 }
 
@@ -42,13 +42,13 @@ impl Issue {
 pub struct Mend {
     /// Where it was.
     pub path: Path,
-    /// What it was.
+    /// The kind of repair.
     pub kind: MendKind,
 }
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
-        /// What was repaired in an answer.
+        /// A repair of an answer.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum MendKind {
             $($(#[$doc])* $kind,)*
@@ -100,7 +100,7 @@ kinds! {
     DroppedNull = "dropped_null",
 }
 
-/// What is told of an answer.
+/// The report on an answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
     pub issues: Vec<Issue>,

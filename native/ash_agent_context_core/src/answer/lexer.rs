@@ -1,5 +1,5 @@
 //! JSON as models write it, read in any pieces: with prose and fences around it, comments, trailing commas, single quotes and
-//! keys without quotes. What it reads of JSON is as JSON has it, and of each deviation it tells.
+//! keys without quotes. It reads JSON as JSON, and reports each deviation.
 
 use crate::answer::fit::LEVELS;
 use crate::answer::issue::MendKind;
@@ -9,7 +9,7 @@ use crate::value::{json, Value};
 /// Bytes that a key or a number may have.
 const MOST_WORD: usize = 4_400;
 
-/// What comes of a text. Positions are bytes of the piece that is being read.
+/// The events of a text. Positions are bytes of the piece that is being read.
 pub(crate) trait Sink {
     /// A value of this kind begins.
     fn begin(&mut self, kind: Kinds, at: usize);
@@ -25,7 +25,7 @@ pub(crate) trait Sink {
     fn end(&mut self, at: usize);
     /// Something was not as JSON has it.
     fn mend(&mut self, kind: MendKind);
-    /// What began is not JSON, and counts as prose.
+    /// The text so far is not JSON, and counts as prose.
     fn abandon(&mut self);
 }
 
@@ -106,11 +106,11 @@ impl Default for Lexer {
     }
 }
 
-/// Whether a byte was read, or is to be read in another mode.
+/// `Some` if a byte was read, `None` if it is to be read in another mode.
 type Read = Option<()>;
 
 impl Lexer {
-    /// Tells whether something began that has not ended.
+    /// Returns whether something began that has not ended.
     pub fn is_open(&self) -> bool {
         self.mode != Mode::Prose
     }

@@ -9,7 +9,7 @@ use crate::answer::lexer::Lexer;
 use crate::error::Path;
 use crate::value::{json, Value};
 
-/// What a text is.
+/// The reading of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadingState {
     /// A value that fits.
@@ -23,13 +23,13 @@ pub enum ReadingState {
 /// A text that was read.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// What it is.
+    /// The outcome.
     pub state: ReadingState,
     /// The value. One that does not fit is as the text has it; of a cut one it is what was shown.
     pub value: Option<Value>,
-    /// What is wrong with it.
+    /// The issues found.
     pub issues: Vec<Issue>,
-    /// What was repaired.
+    /// The repairs made.
     pub mends: Vec<Mend>,
 }
 

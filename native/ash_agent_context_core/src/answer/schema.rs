@@ -44,7 +44,7 @@ pub(crate) fn read(schema: &Value) -> Result<Value, Error> {
     json::read(json::write(schema).as_bytes(), crate::value::MAX_DEPTH)
 }
 
-/// Compiles a schema. The first node is that of the whole answer. Tells whether keywords were left out, which they may be if
+/// Compiles a schema. The first node is that of the whole answer. Returns whether keywords were left out, which they may be if
 /// something else `checks_all`.
 pub(crate) fn compile(schema: &Value, checks_all: bool) -> Result<(Vec<Node>, bool), Error> {
     let mut compiler = Compiler {
@@ -68,7 +68,7 @@ pub(crate) fn compile(schema: &Value, checks_all: bool) -> Result<(Vec<Node>, bo
 
 struct Compiler<'s> {
     root: &'s Value,
-    /// What is not known here is checked elsewhere.
+    /// Unknown keywords are checked elsewhere.
     checks_all: bool,
     /// Something was not known.
     has_rest: bool,

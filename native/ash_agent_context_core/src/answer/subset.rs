@@ -1,11 +1,11 @@
 //! The part of JSON Schema that a provider takes, and a schema narrowed to it. Bounds that it does not take become words of the
-//! description, and are checked here when the answer comes. What changes the shape of answers is an error.
+//! description, and are checked here when the answer comes. A change to the shape of answers is an error.
 
 use crate::answer::schema::ANNOTATIONS;
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
-/// What a provider takes.
+/// The subset that a provider accepts.
 #[derive(Debug)]
 pub(crate) struct Subset {
     /// Bounds of values.

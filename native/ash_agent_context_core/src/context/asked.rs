@@ -1,4 +1,4 @@
-//! What requests were made from, as it was then: the views, the fields beside the messages, and the tools.
+//! The inputs of past requests: the views, the fields besides the messages, and the tools.
 
 use std::sync::Arc;
 
@@ -335,7 +335,7 @@ fn hash_values(map: Map, is_hashed: impl Fn(&Value) -> bool) -> Map {
     Map::new(hashed.collect::<Vec<_>>())
 }
 
-/// Tells whether a value could hold what an application says, such as a schema.
+/// Returns whether a value could hold what an application says, such as a schema.
 const fn is_nested(value: &Value) -> bool {
     matches!(value, Value::Map(_) | Value::List(_))
 }

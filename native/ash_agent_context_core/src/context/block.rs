@@ -1,4 +1,4 @@
-//! What a model reads in the place of hidden iterations: how to get them back, what is pinned of them, the user's words,
+//! The text that a model reads in place of hidden iterations: how to get them back, their pinned parts, the user's words,
 //! and the facts that are likeliest to be needed again.
 
 use std::collections::HashSet;
@@ -126,7 +126,7 @@ impl Context {
         })
     }
 
-    /// What the user said in a range, as much as there is room for: the newest, oldest first.
+    /// The user's words in a range, as many as fit: the newest ones, oldest first.
     fn user_lines(&self, first: u64, last: u64, pinned: &[String]) -> Vec<String> {
         let most = self.view().and_then(|view| view.user_bytes).unwrap_or(USER);
         let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));

@@ -1,4 +1,4 @@
-//! What is known of a provider's cache before the next request: how long it keeps a request, whether that time is over, and
+//! Knowledge of a provider's cache before the next request: how long it keeps a request, whether that time is over, and
 //! whether the request begins otherwise than the one before it.
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Context {
         entry.message.reply.as_deref()?.id.as_deref()
     }
 
-    /// Tells whether the provider surely has nothing in its cache any more, or never had. Only Anthropic and Bedrock say
+    /// Returns whether the provider surely has nothing in its cache any more, or never had. Only Anthropic and Bedrock say
     /// how long they keep it; each request that reads it begins that time anew.
     #[must_use]
     pub fn has_cold_cache(&self, at: Time) -> bool {
@@ -72,7 +72,7 @@ impl Context {
         }
     }
 
-    /// Tells whether what was written last stays for an hour, where anything was.
+    /// Returns whether what was written last stays for an hour, where anything was.
     pub(crate) fn wrote_for_an_hour(&self) -> Option<bool> {
         let back = self.log.iterations_back().take(LOOKED_THROUGH);
         let entries = back.flat_map(|iteration| iteration.entries().rev());
@@ -81,7 +81,7 @@ impl Context {
         Some(written.bills().iter().any(keeps_for_an_hour))
     }
 
-    /// Tells whether the next request surely begins otherwise than the last one: other hidden iterations, summaries or
+    /// Returns whether the next request surely begins otherwise than the last one: other hidden iterations, summaries or
     /// blocks, another system prompt, other tools, another model, or another form of the answer.
     #[must_use]
     pub fn begins_anew(&self) -> bool {
@@ -91,7 +91,7 @@ impl Context {
             .any(|change| change.cause != Cause::Cleared)
     }
 
-    /// What the next request has otherwise than the last one; nothing where nothing is known of that.
+    /// The differences of the next request from the last one; empty if nothing is known of the last one.
     pub(crate) fn changes_of_next(&self) -> Vec<Change> {
         let Some((last, entry)) = self.last_answer() else {
             return Vec::new();
@@ -124,7 +124,7 @@ impl Context {
         blocks
     }
 
-    /// Tells whether the last request is known to have had tools.
+    /// Returns whether the last request is known to have had tools.
     pub(crate) fn had_tools(&self) -> bool {
         let noted = self
             .last_answer()
@@ -135,7 +135,7 @@ impl Context {
         !tools.is_empty()
     }
 
-    /// Tells whether the masks of the last request are at hand.
+    /// Returns whether the masks of the last request are at hand.
     pub(crate) fn has_asked_masks(&self) -> bool {
         let last = self.last_answer();
         last.is_some_and(|(last, _)| self.asked.masks_at_hand(last.number).is_some())
@@ -224,7 +224,7 @@ pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u
     }
 }
 
-/// Tells whether some of what was written to the cache stays for an hour.
+/// Returns whether some of what was written to the cache stays for an hour.
 pub(crate) fn keeps_for_an_hour(bill: &Bill) -> bool {
     bill.count(Count::WrittenHour) > 0
 }

@@ -88,13 +88,13 @@ impl Cause {
 /// Something that a request has otherwise than the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// What it is.
+    /// The cause itself.
     pub cause: Cause,
     /// The first iteration that it changes; `None` where it stands before all of them, or that is not known.
     pub iteration: Option<u64>,
 }
 
-/// What is known of a request.
+/// The known facts about a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request<'a> {
     /// Its fields and its tools, each with the iteration since which they were used.
@@ -112,13 +112,13 @@ pub(crate) struct Request<'a> {
 }
 
 impl Context {
-    /// What another view of the same conversation shows otherwise.
+    /// The differences of another view of the same conversation.
     #[must_use]
     pub fn view_changes(&self, other: &Self) -> Vec<Change> {
         changed_view(self.view(), other.view())
     }
 
-    /// What is noted of the request of an iteration, with what its answer says.
+    /// The record of an iteration's request, with the facts from its answer.
     pub(crate) fn noted_request<'a>(
         &'a self,
         number: u64,
@@ -149,12 +149,12 @@ impl Context {
 }
 
 impl Request<'_> {
-    /// Tells whether everything beside the messages was noted.
+    /// Returns whether everything beside the messages was noted.
     pub fn is_known(&self) -> bool {
         self.beside.iter().all(Option::is_some) && self.system.is_some() && self.view.is_some()
     }
 
-    /// Tells whether it has the same beside the messages as another one.
+    /// Returns whether it has the same beside the messages as another one.
     pub fn is_alike_beside(&self, other: &Self) -> bool {
         let values = |request: &Self| {
             request
@@ -164,7 +164,7 @@ impl Request<'_> {
         self.system == other.system && values(self) == values(other)
     }
 
-    /// What it has otherwise than another one, the first first. What is not known of both is left out.
+    /// The differences from another request, in order. Facts that are not known of both are left out.
     pub fn changes_since(&self, before: &Self) -> Vec<Change> {
         let everywhere = |cause| Change {
             cause,
@@ -199,12 +199,12 @@ impl Request<'_> {
     }
 }
 
-/// Tells whether both are known and not the same.
+/// Returns whether both are known and not the same.
 fn differs<T: PartialEq>(before: Option<T>, next: Option<T>) -> bool {
     before.is_some() && next.is_some() && before != next
 }
 
-/// Both values, where they are known and not the same. What is used since one iteration is the same.
+/// Both values, where they are known and not the same. Values that have been used since one iteration are the same.
 fn find_change<'a>(
     before: Option<(u64, &'a Value)>,
     next: Option<(u64, &'a Value)>,
@@ -252,7 +252,7 @@ fn field<'v>(of: &'v Value, name: &str) -> Option<&'v Value> {
     }
 }
 
-/// What two views show otherwise; `None` is the log as it is.
+/// The differences of two views; `None` is the log as it is.
 fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<Change> {
     let plain = View::default();
     let (before, next) = (before.unwrap_or(&plain), next.unwrap_or(&plain));
@@ -278,7 +278,7 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<Change> {
         let [old, new] = places;
         changes.push(Change {
             cause: Cause::Cleared,
-            // What is cleared now begins where it ended before.
+            // The newly cleared results begin where the old ones ended.
             iteration: old.and_then(|old| Some(old.min(new?))),
         });
     }

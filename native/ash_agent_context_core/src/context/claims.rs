@@ -1,4 +1,4 @@
-//! What a summary claims, and whether it stands in what the summary is of. A fact that was changed stands between the words
+//! Checks the claims of a summary against the text it replaces. A fact that was changed stands between the words
 //! of the right one, or in its line, so those are compared as well.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ const CODE: &[u8] = b"\"'`=(<[{";
 struct Claim<'a> {
     text: &'a str,
     key: u64,
-    /// Whether it may be the summary's own, such as the number of a list: it is wrong only where the conversation has
+    /// `true` if it may be the summary's own, such as the number of a list item: it is wrong only where the conversation has
     /// another one in the same surroundings.
     may_be_own: bool,
     surroundings: Surroundings,
@@ -30,11 +30,11 @@ struct Claim<'a> {
 /// a fact that both say often would be compared as often as there are pairs.
 pub(super) struct Claims<'a> {
     claims: Vec<Claim<'a>>,
-    /// Whether the fact stands there.
+    /// `true` for facts that are there.
     keys: HashMap<u64, bool>,
-    /// Whether what is around one stands there.
+    /// `true` for surroundings that are there.
     around: HashMap<u64, bool>,
-    /// Whether it does with the same fact in it.
+    /// `true` for surroundings that are there with the same fact.
     whole: HashMap<(u64, u64), bool>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Claims<'a> {
         let mut pieces: Vec<Token<'a>> = tokens(text).collect();
         let lists = list_numbers(text, &pieces);
         pieces.retain(|piece| lists.get(&piece.start) != Some(&ListNumber::Own));
-        // What follows in the next line of a summary may stand elsewhere in what it is of.
+        // The next line of a summary may come from elsewhere in the text.
         for line in pieces.chunk_by(|one, next| is_same_line(text, one, next)) {
             each(text, line, |piece, surroundings| {
                 let key = piece.key();

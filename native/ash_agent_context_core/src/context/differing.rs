@@ -60,7 +60,7 @@ pub struct Unseen {
 }
 
 impl Context {
-    /// What this view shows less of than another one of the same conversation, oldest first. What only one of them has
+    /// The parts of which this view shows less than another one of the same conversation, oldest first. A part that only one of them has
     /// is not compared.
     ///
     /// # Complexity

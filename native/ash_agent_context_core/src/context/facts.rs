@@ -30,15 +30,15 @@ pub(crate) struct Fact {
     pub texts: u32,
     /// How often calls used it.
     pub uses: u32,
-    /// Whether a user named it.
+    /// `true` if a user named it.
     pub is_named: bool,
-    /// Whether every text that has it masks it.
+    /// `true` if every text that has it masks it.
     pub is_masked: bool,
     /// The number of the last text that has it, of those that were read.
     last: usize,
 }
 
-/// What of a conversation was used as an argument, and what users named.
+/// The facts of a conversation that were used as arguments or named by users.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     /// How often, and the iteration of the last call that did.
@@ -235,7 +235,7 @@ fn first_line(text: &str) -> Found<'_> {
     )
 }
 
-/// What the facts and words of a text are found again by.
+/// The keys by which a text's facts and words are found again.
 pub(crate) fn keys(text: &str) -> HashSet<u64> {
     let mut keys = HashSet::new();
     add_keys(text, &mut keys);

@@ -69,7 +69,7 @@ impl Context {
         let (first, last) = self.may_hide(fit.keep_first, fit.keep_last);
         let method = fit.method.unwrap_or(Method::Estimate);
         let mut needed = total.saturating_sub(allowed);
-        // What stands in the place of what is hidden takes tokens, too.
+        // The block in place of hidden iterations takes tokens, too.
         for _ in 0..ROUNDS {
             let Some(boundary) = self.boundary(first, last, needed, method) else {
                 break;
@@ -236,7 +236,7 @@ impl Context {
         next
     }
 
-    /// Shows only the iterations of a range. What is added later is shown, too.
+    /// Shows only the iterations of a range. Messages that are added later are shown, too.
     ///
     /// # Errors
     /// [`Error::PendingToolCalls`] when the range leaves out the current iteration and calls wait in it.

@@ -7,10 +7,10 @@ use crate::value::digest::Digest;
 use crate::value::Value;
 use crate::view::View;
 
-/// What stands for the log as it is.
+/// The look of the log as it is.
 const PLAIN: &str = "-";
 
-/// A digest of what a view was told to do. What it reckons from the log is not part of it, and its masks are noted apart.
+/// A digest of what a view was told to do. Values that it computes from the log are not part of it, and its masks are recorded separately.
 pub(crate) fn digest(view: Option<&View>) -> String {
     let text = view.map(describe).unwrap_or_default();
     match text.is_empty() {

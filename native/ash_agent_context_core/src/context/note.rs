@@ -1,4 +1,4 @@
-//! What a request was made from beside its messages, noted with the conversation and read again.
+//! Records the inputs of a request besides its messages with the conversation, and reads them again.
 
 use crate::context::asked::{hash_fields, hash_tools, RequestNote};
 use crate::context::Context;
@@ -23,7 +23,7 @@ impl Context {
     }
 
     /// Notes what the request of the current iteration asks for beside its messages: the fields of its body, with who is
-    /// asked, and the tools. What is as it was in the request before takes no room.
+    /// asked, and the tools. Parts that are unchanged since the request before take no room.
     ///
     /// # Errors
     /// [`Error::Invalid`] where the fields are not a map or the tools not a list.

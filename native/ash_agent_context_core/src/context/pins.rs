@@ -48,7 +48,7 @@ impl Context {
         self.with_pins(pins, at)
     }
 
-    /// What is pinned.
+    /// The pinned part.
     pub fn pins(&self) -> impl Iterator<Item = &Pin> {
         let pins = self.view().and_then(View::pins);
         pins.into_iter().flat_map(Pins::iter)

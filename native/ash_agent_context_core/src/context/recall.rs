@@ -32,7 +32,7 @@ pub struct Hit {
 }
 
 impl Context {
-    /// Tells whether what the view shortens has handles.
+    /// Returns whether what the view shortens has handles.
     #[must_use]
     pub fn has_recall(&self) -> bool {
         self.view().is_some_and(|view| view.recall)

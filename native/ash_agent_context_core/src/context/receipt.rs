@@ -45,7 +45,7 @@ impl FactState {
 /// A fact that the view does not show where it was said.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReceiptFact {
-    /// What it is.
+    /// The fact itself.
     pub kind: FactKind,
     /// Where it is for the model; never [`FactState::Masked`], which is counted and not told.
     pub state: FactState,
@@ -183,7 +183,7 @@ impl Context {
         Some(Handle::of_result(number, slot, call, outcome?))
     }
 
-    /// What a model sees is found again by these.
+    /// The keys of everything that a model sees.
     fn visible_keys(&self, request: Option<u64>) -> HashSet<u64> {
         let mut keys = HashSet::new();
         let Some(number) = request else {

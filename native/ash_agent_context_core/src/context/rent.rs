@@ -2,7 +2,7 @@
 //!
 //! Whoever clears results pays for everything after them once more, since the provider has to write it to its cache anew.
 //! Whoever leaves them pays for reading them with each request. So they are like skis that are rented or bought, and the rule
-//! is the same: rent until the rent is a share of the price, then buy. What the conversation will do need not be known.
+//! is the same: rent until the rent is a share of the price, then buy. The future of the conversation need not be known.
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
@@ -24,7 +24,7 @@ pub struct Rent<'a> {
     pub keep: usize,
     /// The share of the price of clearing that has to be paid, in thousandths.
     pub share: u64,
-    /// What models cost.
+    /// Prices of models.
     pub prices: Option<&'a Prices>,
     /// The model that is asked, where answers name none or one without a price.
     pub model: Option<&'a str>,
@@ -45,7 +45,7 @@ pub enum Due {
     Window,
 }
 
-/// What could be cleared.
+/// The results that could be cleared.
 struct Owed {
     /// Tokens that requests have carried, and the next one would: each as often as it was sent.
     rent: u128,
@@ -174,7 +174,7 @@ impl Context {
         (rate(Unit::CacheRead), rate(written))
     }
 
-    /// What could be cleared, if anything can; `next` is the conversation with it cleared.
+    /// The results that could be cleared, if there are any; `next` is the conversation with them cleared.
     fn find_owed(&self, next: &Self, keep: usize, placeholder: &str) -> Option<Owed> {
         let place = |context: &Self| {
             let cleared = context.view()?.cleared.clone()?;

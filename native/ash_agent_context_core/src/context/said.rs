@@ -1,4 +1,4 @@
-//! What a conversation says, text by text: of messages, of calls, of results.
+//! The texts of a conversation, one by one: of messages, of calls, of results.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,12 @@ use crate::value::{json, wording};
 use crate::view::masks::Masks;
 use crate::view::texts::{content_text, output_text};
 
-/// What a text is of.
+/// The source of a text.
 #[derive(Clone, Copy)]
 pub(crate) enum Said<'a> {
     Message(&'a Message),
     Call(&'a ToolCall),
-    /// What a person decided about a call.
+    /// A person's decision about a call.
     Decision(&'a ToolCall, &'a Decision),
     /// With its slot among those of the message.
     Result(usize, &'a ToolCall, &'a Outcome),
@@ -62,7 +62,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Whether these are the words of the user.
+    /// Returns whether these are the user's words.
     pub fn is_of_user(&self) -> bool {
         matches!(self, Self::Message(message) if message.role == Role::User)
     }

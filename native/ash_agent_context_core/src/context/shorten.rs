@@ -13,7 +13,7 @@ use crate::view::{Cleared, CLEARED};
 /// Thousandths of the tokens of what is hidden that its index may have, where the view has none of its own.
 const INDEX: usize = 30;
 
-/// What became of a request that may be too long.
+/// The outcome for a request that may be too long.
 #[derive(Debug, Clone)]
 pub enum Shortened {
     /// It fits into the model's window.
@@ -115,7 +115,7 @@ impl Context {
         let placeholder = own.as_deref().map_or(CLEARED, |all| &all.placeholder);
         let mut next = self.clear_tool_results(keep, placeholder, at);
         let before = place(self);
-        // What is cleared already stays so.
+        // Results that are already cleared stay cleared.
         let (iteration, calls) = place(&next).filter(|next| before < Some(*next))?;
         let step = Shortening {
             kind: ShorteningKind::Cleared,

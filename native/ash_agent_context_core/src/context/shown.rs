@@ -74,7 +74,7 @@ impl Context {
             .map_or(Rendering::PLAIN, |view| view.rendering(number))
     }
 
-    /// Tells whether an iteration is covered.
+    /// Returns whether an iteration is covered.
     pub(crate) fn hides(&self, number: u64) -> bool {
         self.cover(number).is_some()
     }
@@ -147,7 +147,7 @@ impl Context {
         }
     }
 
-    /// Tells whether the view differs from the log.
+    /// Returns whether the view differs from the log.
     #[must_use]
     pub const fn has_view(&self) -> bool {
         self.view.is_some()
@@ -215,7 +215,7 @@ impl Context {
         self.replace_covers(first, last, [(first, hidden)]);
     }
 
-    /// Puts a summary in the place of iterations. What is hidden beside them stays hidden; no other
+    /// Puts a summary in the place of iterations. Iterations hidden beside them stay hidden; no other
     /// summary may reach out of the range.
     pub(crate) fn put_summary(&mut self, first: u64, last: u64, summary: Arc<Message>) {
         let start = self.hidden_at(first, first).0;
@@ -301,7 +301,7 @@ impl Context {
         if first > last {
             return; // an empty range, which the map of covers does not take
         }
-        // What is shown again may never have been counted.
+        // Parts that are shown again may never have been counted.
         self.tallies = Default::default();
         let start = self.cover(first).map_or(first, |(first, _)| first);
         let met: Vec<(u64, Cover)> = self
@@ -341,7 +341,7 @@ impl Context {
             let pins = view.pins.take().map(|pins| pins.up_to(behind - 1));
             view.pins = pins.filter(|pins| !pins.is_empty()).map(Arc::new);
             if let Some(cleared) = view.cleared.as_mut().filter(|all| all.iteration >= behind) {
-                // What comes now was not meant.
+                // The current answer was not meant.
                 *cleared = Arc::new(Cleared {
                     iteration: behind,
                     calls: 0,

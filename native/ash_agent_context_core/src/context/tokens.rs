@@ -88,7 +88,7 @@ impl Context {
         if self.log.history.len() - counted.min(self.log.history.len()) > FEW {
             return self.size();
         }
-        // What looks different may have to be counted anew.
+        // Parts that look different may have to be counted again.
         let anew = self.view().is_some_and(View::changes_looks);
         let system = self.shown_system().map(|system| match anew {
             true => system.size(),

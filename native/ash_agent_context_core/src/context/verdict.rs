@@ -18,12 +18,12 @@ use crate::view::facts::{tokens, FactKind};
 use crate::view::verdict::{Verdict, NAMED};
 use crate::view::{self, summary_text, Cleared};
 
-/// What is done about a summary that misses facts or says what is not there.
+/// The reaction to a summary that lacks facts or makes something up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// Nothing; the verdict tells.
     Nothing,
-    /// What it misses is added, as much as there is room for, and what it made up is named.
+    /// Missing facts are added, as many as fit, and made-up ones are named.
     Append,
     /// It is not used; results are cleared instead.
     Refuse,
@@ -31,7 +31,7 @@ pub enum Check {
     Hide,
 }
 
-/// What became of iterations.
+/// The outcome for iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// A summary stands for them.
@@ -47,13 +47,13 @@ pub enum Fate {
 pub struct Summarized {
     /// The conversation with it, or with what was done instead.
     pub context: Context,
-    /// What became of the iterations.
+    /// The outcome for the iterations.
     pub fate: Fate,
-    /// What the check says.
+    /// The verdict of the check.
     pub verdict: Verdict,
 }
 
-/// What a summary may add to itself of what it stands for: a tenth.
+/// The share of the replaced text that may be appended to a summary: a tenth.
 const APPENDED: u64 = 10;
 
 /// Tokens below which nothing is added.
@@ -206,7 +206,7 @@ impl Context {
         (next, Fate::Cleared)
     }
 
-    /// What a text has of the facts of iterations, and the facts that it misses.
+    /// The facts of iterations that a text contains, and those that it lacks.
     ///
     /// # Complexity
     /// O(the log)
@@ -246,7 +246,7 @@ impl Context {
                 .flat_map(|one| one.entries())
                 .flat_map(Said::of)
             {
-                // What the summariser read is masked; what it may not have read proves no claim.
+                // The summariser read masked text; text that it may not have read proves no claim.
                 claims.compare(&said.text(self.masks()));
             }
         }
@@ -254,7 +254,7 @@ impl Context {
     }
 }
 
-/// Whether a summary lacks most of what calls used or users named.
+/// Returns whether a summary lacks most of the facts that calls used or users named.
 fn lacks_most(missing: &[Fact], verdict: &Verdict) -> bool {
     let is_needed =
         |fact: &&Fact| fact.uses > 0 || (fact.is_named && fact.kind != FactKind::Number);

@@ -7,7 +7,7 @@ use crate::log::ids::Ids;
 use crate::log::provider::Provider;
 use crate::provider;
 
-/// Tells whether a call gets an alias that is the id of a later one, which stands in what is kept of its message:
+/// Returns whether a call gets an alias that is the id of a later one, which stands in what is kept of its message:
 /// aliases give way to earlier ids alone. Of each message the calls, and whether it is kept as it was.
 pub fn meet_kept_ids(provider: Provider, mut messages: Vec<(&mut [ToolCall], bool)>) -> bool {
     if messages

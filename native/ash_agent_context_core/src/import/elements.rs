@@ -54,7 +54,7 @@ impl Elements {
         });
     }
 
-    /// What has this number is made of this element.
+    /// The message with this number is made from this element.
     pub fn claim(&mut self, number: usize, element: usize) {
         self.reach(number);
         let Some(element) = self.elements.get_mut(element) else {
@@ -90,7 +90,7 @@ impl Elements {
         }
     }
 
-    /// What has this number is not as it was.
+    /// The message with this number differs from its element.
     pub fn change(&mut self, number: usize) {
         self.reach(number);
         let leader = self.leader(number);

@@ -7,7 +7,7 @@ use crate::provider::format::Format;
 use crate::value::letters;
 use crate::value::Value;
 
-/// Tells whether a message has neither blank texts nor calls whose id or name the provider refuses.
+/// Returns whether a message has neither blank texts nor calls whose id or name the provider refuses.
 pub fn message(format: &dyn Format, content: &Content, calls: &[ToolCall]) -> bool {
     let says = match content {
         Content::None => true,
@@ -18,7 +18,7 @@ pub fn message(format: &dyn Format, content: &Content, calls: &[ToolCall]) -> bo
     says && calls.iter().all(|call| takes(format, call))
 }
 
-/// Tells whether a result is none that the provider refuses.
+/// Returns whether a result is none that the provider refuses.
 pub fn result(format: &dyn Format, output: &Output) -> bool {
     match output {
         Output::Value(_) if format.history().wraps_results => true,
@@ -28,7 +28,7 @@ pub fn result(format: &dyn Format, output: &Output) -> bool {
     }
 }
 
-/// Tells whether no text is blank, and every address is one that a provider may be told to fetch.
+/// Returns whether no text is blank, and every address is one that a provider may be told to fetch.
 fn are_taken(parts: &[Part]) -> bool {
     let is_blank = |part: &Part| {
         // A signature may stand on an empty text.

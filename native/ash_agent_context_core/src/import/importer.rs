@@ -76,7 +76,7 @@ impl Importer {
         self
     }
 
-    /// Tells whether content has a block that was in the list before.
+    /// Returns whether content has a block that was in the list before.
     fn repeats(&mut self, content: &Content) -> bool {
         let Content::Parts(parts) = content else {
             return false;

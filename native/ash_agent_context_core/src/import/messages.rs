@@ -27,7 +27,7 @@ pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
 
 const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
-/// Tells whether a message is in the neutral form. Where both forms are the same, it is OpenAI's.
+/// Returns whether a message is in the neutral form. Where both forms are the same, it is OpenAI's.
 fn is_neutral(message: &Value) -> bool {
     let Value::Map(map) = message else {
         return false;

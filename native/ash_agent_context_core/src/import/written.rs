@@ -10,8 +10,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// Of a body that was read without a fault and has no key twice. What cannot be told apart is
-    /// written anew.
+    /// Of a body that was read without a fault and has no key twice. Messages that cannot be told
+    /// apart are written again.
     pub fn of(text: &[u8], list: &str, prompts: &[&str]) -> Self {
         let mut written = Self::default();
         match written.read(text, list, prompts) {

@@ -3,7 +3,7 @@
 /// Holds what providers fetch: from the web, from a data URL, and some of them from Google's and Amazon's stores.
 const SCHEMES: [&str; 5] = ["https", "http", "data", "gs", "s3"];
 
-/// Tells whether an address may go to some provider: its scheme is one that they fetch, and it has no control
+/// Returns whether an address may go to some provider: its scheme is one that they fetch, and it has no control
 /// characters, which could end a line in a log or a header there.
 pub(crate) fn is_address(url: &str) -> bool {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
@@ -11,7 +11,7 @@ pub(crate) fn is_address(url: &str) -> bool {
     SCHEMES.iter().any(is_known) && !has_controls(url)
 }
 
-/// Tells whether what a file is called in a provider's store may go there: an address or a name.
+/// Returns whether what a file is called in a provider's store may go there: an address or a name.
 pub(crate) fn is_file_id(id: &str) -> bool {
     match id.contains("://") {
         true => is_address(id),

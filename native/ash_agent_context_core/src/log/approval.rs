@@ -1,7 +1,7 @@
 //! Deciding about a tool call before it runs.
 //!
-//! An approval holds for one name and one set of arguments. What is to run may differ from what the
-//! model wrote, so a call can be asked about with those arguments; whoever approves it then approves
+//! An approval holds for one name and one set of arguments. The arguments to run with may differ
+//! from those that the model wrote, so a call can be asked about with those arguments; whoever approves it then approves
 //! these. A digest of them is kept with the decision: what runs is compared with it, so that neither
 //! a changed document nor arguments that were made anew run under an approval of others.
 
@@ -105,7 +105,7 @@ impl Log {
         }))
     }
 
-    /// Tells whether a call waits to run and was approved with these very arguments.
+    /// Returns whether a call waits to run and was approved with these very arguments.
     ///
     /// # Complexity
     /// As [`Log::tool_call_status`], and O(the arguments).
@@ -124,7 +124,7 @@ impl Log {
         }
     }
 
-    /// Tells whether a call of this id waits for its result.
+    /// Returns whether a call of this id waits for its result.
     #[must_use]
     pub fn has_pending(&self, id: &str) -> bool {
         let found = self.current.last().and_then(|entry| place(entry, id));

@@ -149,7 +149,7 @@ impl Bill {
         self.model = Some(model.chars().take(WORD).collect::<String>().into());
     }
 
-    /// Tells whether there is nothing but tokens.
+    /// Returns whether there is nothing but tokens.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.model.is_none() && self.counts().next().is_none() && self.terms().next().is_none()

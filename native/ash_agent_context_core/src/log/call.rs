@@ -165,7 +165,7 @@ impl Arguments {
             json::read_noting(&bytes, MAX_DEPTH),
             std::str::from_utf8(&bytes),
         ) {
-            // What some models say where a tool has no parameters.
+            // Some models write this for a tool without parameters.
             (Ok((Value::Nil, _)), _) => Self::default(),
             (Ok((value @ Value::Map(_), doubled)), Ok(text)) => Self {
                 value,

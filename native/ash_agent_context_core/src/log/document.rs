@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::log::Log;
 
-/// Tells whether an iteration has the number that is due.
+/// Returns whether an iteration has the number that is due.
 pub(crate) fn check_number(number: u64, due: Option<u64>) -> Result<(), Error> {
     match due {
         Some(due) if due != number => Err(Error::invalid(

@@ -246,7 +246,7 @@ impl Entry {
         Some((length, reported.estimate))
     }
 
-    /// Tells whether the model said this.
+    /// Returns whether the model said this.
     pub(crate) fn is_model(&self) -> bool {
         self.message.role == Role::Assistant
     }

@@ -118,7 +118,7 @@ impl FailedRequest {
         })
     }
 
-    /// Tells whether a part of the answer came.
+    /// Returns whether a part of the answer came.
     #[cfg(feature = "otlp")]
     pub(crate) fn is_part(&self) -> bool {
         self.text("part").is_some()

@@ -100,7 +100,7 @@ pub(crate) fn detail(hints: Option<&Map>) -> Option<&str> {
     hints?.get_named(DETAIL)?.as_name()
 }
 
-/// Tells whether a model is to cite.
+/// Returns whether a model is to cite.
 pub(crate) fn citations(hints: Option<&Map>) -> Option<bool> {
     match hints?.get_named(CITATIONS)? {
         Value::Bool(citations) => Some(*citations),

@@ -67,10 +67,10 @@ impl History {
         }
     }
 
-    /// Tells whether the shorter of the two is the beginning of the longer one, as far as that can be told without
+    /// Returns whether the shorter of the two is the beginning of the longer one, as far as that can be told without
     /// comparing their elements one by one.
     ///
-    /// What was pushed is in one place in memory in all lists that came from the one that it was pushed to. So when
+    /// A pushed element is at the same address in all lists derived from the one that it was pushed to. So when
     /// nothing but pushing happened, and the last element that both have is the same one, all before it are.
     pub fn continues(&self, other: &Self) -> bool {
         let Some(last) = self.len.min(other.len).checked_sub(1) else {
@@ -96,7 +96,7 @@ impl History {
         }
     }
 
-    /// Tells whether there is more in memory than is seen.
+    /// Returns whether there is more in memory than is seen.
     pub fn holds_more(&self) -> bool {
         self.list.len() > self.len
     }

@@ -325,7 +325,7 @@ impl Ids {
     }
 }
 
-/// Tells whether every provider takes this id that has no form of its own for ids.
+/// Returns whether every provider takes this id that has no form of its own for ids.
 fn is_safe(id: &str) -> bool {
     (1..=SAFE_LENGTH).contains(&id.len()) && id.bytes().all(is_plain)
 }
@@ -346,7 +346,7 @@ fn stem(id: &str) -> String {
     }
 }
 
-/// Tells whether OpenAI Responses may have given an item this id.
+/// Returns whether OpenAI Responses may have given an item this id.
 pub(crate) fn is_item(id: &str, prefix: &str) -> bool {
     id.starts_with(prefix) && id.len() <= 64 && id.bytes().all(is_plain)
 }

@@ -181,7 +181,7 @@ impl Iteration {
         self.pending().map(|call| call.id.clone()).collect()
     }
 
-    /// Tells whether the model has spoken.
+    /// Returns whether the model has spoken.
     #[must_use]
     pub const fn has_assistant(&self) -> bool {
         self.has_assistant
@@ -237,7 +237,7 @@ impl Iteration {
             self.turn = self.number;
         }
         if let Some(exchange) = entry.exchange.as_deref() {
-            // What slots hold is counted as it comes, what an exchange takes without it is the message's.
+            // Contents of slots are counted as they arrive; the rest of an exchange belongs to the message.
             let answers = exchange.size().minus(Exchange::default().size());
             self.size = self.size.plus(answers);
             self.longest = self.longest.max(exchange.longest);
@@ -288,7 +288,7 @@ impl Iteration {
                 .as_deref()
                 .map(|results| Original::of(results.original.as_ref(), provider));
             if let Some(results) = results.as_deref() {
-                // What was encoded has the ids of the message as it was.
+                // Existing encodings contain the ids of the old message.
                 let mut exchange = results.clone();
                 exchange.original = exchange.original.filter(|own| own.provider != provider);
                 entry.exchange = Some(Arc::new(exchange));

@@ -59,7 +59,7 @@ impl CallKind {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Tells whether it is a function, which every provider knows.
+    /// Returns whether it is a function, which every provider knows.
     #[must_use]
     pub const fn is_function(self) -> bool {
         matches!(self, Self::Function)

@@ -79,7 +79,7 @@ impl<'a> Media<'a> {
         self.class == Class::Image
     }
 
-    /// Tells whether it is an image of a type that every provider with images takes.
+    /// Returns whether it is an image of a type that every provider with images takes.
     pub fn is_common_image(&self) -> bool {
         self.is_image() && self.image_format().is_some()
     }

@@ -33,7 +33,7 @@ pub(crate) fn normal(given: &str) -> Cow<'_, str> {
     synonym.map_or(small, |(_, known)| Cow::Borrowed(known))
 }
 
-/// Tells whether a file of this normal type is text, so that a model can read it as such.
+/// Returns whether a file of this normal type is text, so that a model can read it as such.
 pub(crate) fn is_text(media_type: &str) -> bool {
     let is_structured = media_type.ends_with("+json") || media_type.ends_with("+xml");
     media_type.starts_with("text/")

@@ -116,7 +116,7 @@ impl Message {
         self
     }
 
-    /// Tells whether its order is that of an answer of this provider, or of a request to it.
+    /// Returns whether its order is that of an answer of this provider, or of a request to it.
     pub(crate) fn is_as_given_by(&self, provider: Provider) -> bool {
         let replied = self.reply.as_ref().and_then(|reply| reply.provider);
         let original = self.original.as_ref().map(|original| original.provider);
@@ -132,7 +132,7 @@ impl Message {
         self
     }
 
-    /// Tells whether the message broke off before it was complete.
+    /// Returns whether the message broke off before it was complete.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.reply
@@ -252,7 +252,7 @@ pub struct Outcome {
     pub output: Output,
     /// When the tool started and when it ended, where that is known.
     pub ran: Option<(Time, Time)>,
-    /// What kind of error it was, such as the name of an exception.
+    /// The kind of error, such as the name of an exception.
     pub error_type: Option<Box<str>>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
@@ -313,7 +313,7 @@ impl Outcome {
         self
     }
 
-    /// Tells whether the model is told of an error.
+    /// Returns whether the model is told of an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.status != Status::Ok
@@ -364,7 +364,7 @@ fn describe(status: Status, output: &Output) -> Option<Box<str>> {
     Some(text.into())
 }
 
-/// Tells whether a text is surely one, and not blank: most are ASCII, which takes half the time to see.
+/// Returns whether a text is surely one, and not blank: most are ASCII, which takes half the time to see.
 fn is_said(bytes: &[u8]) -> bool {
     let is_blank = |byte: &u8| char::from(*byte).is_whitespace();
     bytes.is_ascii() && !bytes.iter().all(is_blank)

@@ -367,7 +367,7 @@ impl Log {
 
     /// A conversation of its own that goes on from here, under another id.
     ///
-    /// What waits for its result has to be approved again: an approval was given for one run.
+    /// Calls that wait for their results have to be approved again: an approval is for one run.
     ///
     /// # Complexity
     /// O(calls of the last message)
@@ -401,7 +401,7 @@ impl Log {
         self.size.plus(beside).plus(origin)
     }
 
-    /// Tells whether dropping this context may free more than a destructor should on a normal scheduler.
+    /// Returns whether dropping this context may free more than a destructor should on a normal scheduler.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
         self.weight() > SEGMENT && self.segment.is_last()

@@ -129,7 +129,7 @@ impl Place {
         }
     }
 
-    /// Tells whether a provider takes a block of its own here. What it would refuse is refused when it is given: calls,
+    /// Returns whether a provider takes a block of its own here. Parts that it would refuse are refused when they are given: calls,
     /// results and reasoning where they cannot be, or that have parts of their own. A block that nobody knows is
     /// taken, for there will be new ones.
     fn takes(self, provider: Provider, data: &Map) -> bool {
@@ -309,12 +309,12 @@ impl Part {
         hints::detail(self.hints.as_ref())
     }
 
-    /// Tells whether a model is to cite it.
+    /// Returns whether a model is to cite it.
     pub(crate) fn citations(&self) -> Option<bool> {
         hints::citations(self.hints.as_ref())
     }
 
-    /// Tells whether it is a block that this provider gets back.
+    /// Returns whether it is a block that this provider gets back.
     pub(crate) fn is_block_of(&self, provider: Provider) -> bool {
         let of = match &self.kind {
             PartKind::ProviderBlock { provider, .. } => Some(*provider),
@@ -328,7 +328,7 @@ impl Part {
         hints::mark(self.hints.as_ref())
     }
 
-    /// Tells whether it is more of the item that the part before it is of: an item may have several texts.
+    /// Returns whether it is more of the item that the part before it is of: an item may have several texts.
     pub(crate) fn continues(&self, before: &Self) -> bool {
         let are_texts = matches!(
             (&self.kind, &before.kind),
@@ -505,7 +505,7 @@ impl PartKind {
         }
     }
 
-    /// Tells whether it is a model's reasoning, in whatever form.
+    /// Returns whether it is a model's reasoning, in whatever form.
     pub(crate) const fn is_thinking(&self) -> bool {
         matches!(self, Self::Thinking(_) | Self::RedactedThinking(_))
     }

@@ -145,7 +145,7 @@ pub struct Factor {
 pub struct Rates {
     /// From when on; `None`: since ever.
     pub valid_from: Option<Time>,
-    /// Holds what its units cost. What has no rate costs what it is a part of.
+    /// Holds what its units cost. Tokens without a rate cost as much as those that they are part of.
     pub rates: Vec<Rate>,
     /// How words change that.
     pub factors: Vec<Factor>,

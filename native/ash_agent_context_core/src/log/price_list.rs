@@ -31,7 +31,7 @@ pub enum Names {
 }
 
 impl Names {
-    /// Tells whether a name is meant, as it is and in small letters.
+    /// Returns whether a name is meant, as it is and in small letters.
     fn has(&self, name: &str, small: &str) -> bool {
         match self {
             Self::Any => false,

@@ -1,4 +1,4 @@
-//! Which providers there are. What they accept, write and report is in their rooms.
+//! Which providers there are. The rules for what they accept, write and report are in their rooms.
 
 use crate::value::{Map, Value};
 

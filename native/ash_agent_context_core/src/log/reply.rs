@@ -107,7 +107,7 @@ impl Finish {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Tells whether the model stopped in the middle of something.
+    /// Returns whether the model stopped in the middle of something.
     pub(crate) const fn breaks_off(self) -> bool {
         matches!(self, Self::Length | Self::ContentFilter | Self::Error)
     }

@@ -37,7 +37,7 @@ impl LogSegment {
         }
     }
 
-    /// Tells whether nobody else holds what this context holds.
+    /// Returns whether nobody else holds what this context holds.
     pub fn is_last(&self) -> bool {
         let is_last = |one: &Arc<()>| Arc::strong_count(one) == 1;
         self.token.as_ref().is_some_and(is_last)

@@ -61,12 +61,12 @@ impl SplitPairs {
         true
     }
 
-    /// Tells whether no pair stands in two messages, and each has its result.
+    /// Returns whether no pair stands in two messages, and each has its result.
     pub fn is_empty(&self) -> bool {
         self.iterations.is_empty() && self.open.is_empty()
     }
 
-    /// Tells whether an iteration has a half whose other half stands in another message, or nowhere, or a call that
+    /// Returns whether an iteration has a half whose other half stands in another message, or nowhere, or a call that
     /// such a use made.
     pub fn meet(&self, iteration: u64) -> bool {
         // Few uses ever stay open.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::log::memo::Memo;
 
-/// Counts of a few kinds, for whoever counts. What they mean is that one's matter.
+/// Counts of a few kinds, for whoever counts. Their meaning is that one's matter.
 pub(crate) type Sum = [u64; 8];
 
 /// The ways of counting that there may be.

@@ -9,11 +9,11 @@ use crate::value::letters::is_plain;
 
 /// Says what a provider accepts.
 pub(crate) trait Accepts: Sync {
-    /// Tells whether it takes the id of a call, as far as one can see from the id alone; `is_own` when the
+    /// Returns whether it takes the id of a call, as far as one can see from the id alone; `is_own` when the
     /// call came from it.
     fn takes_id(&self, id: &str, is_own: bool) -> bool;
 
-    /// Tells whether it takes the name of a tool.
+    /// Returns whether it takes the name of a tool.
     fn takes_name(&self, name: &str) -> bool {
         (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
     }
@@ -40,8 +40,8 @@ pub(crate) trait Accepts: Sync {
     }
 }
 
-/// Holds what a provider takes, or is known to take, of a history that was made elsewhere. What is not as
-/// the rules say is read, and written by the rules when it is sent again.
+/// Holds what a provider takes, or is known to take, of a history that was made elsewhere. Messages that
+/// break the rules are read, and follow the rules when they are sent again.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rules {
     /// Neighbours of one role are one turn.

@@ -110,7 +110,7 @@ impl Draft {
     }
 
     /// Keeps what a provider says of its answer under these names, where it says anything; a later word
-    /// replaces an earlier one. What cannot be read is left out, as with tokens.
+    /// replaces an earlier one. Unreadable values are left out, as with tokens.
     pub fn keep(&mut self, node: &Node<'_>, names: &[&'static str]) {
         for name in names.iter().copied() {
             let given = node::get(node, name).filter(|given| node::says(given));

@@ -28,7 +28,7 @@ fn all() -> impl Iterator<Item = &'static Figures> {
     Provider::ALL.into_iter().map(|of| room(of).figures())
 }
 
-/// Tells whether what stands under a key of a report may be billed by itself.
+/// Returns whether what stands under a key of a report may be billed by itself.
 pub(crate) fn is_billed(name: &str) -> bool {
     NAMES.contains(name)
 }
@@ -50,7 +50,7 @@ pub(crate) fn read(usage: Usage, report: &Value) -> Report {
     if parts.is_empty() {
         return Report::new(usage, vec![whole]);
     }
-    // What holds for the answer holds for its parts, and searches stand beside them alone.
+    // The answer's tier applies to its parts; only searches are billed separately.
     for (of, _) in Term::ALL {
         let missing = parts.iter_mut().filter(|part| part.term(of).is_none());
         missing.for_each(|part| part.put_term(of, whole.term(of).unwrap_or_default()));

@@ -215,7 +215,7 @@ impl Block {
         }
     }
 
-    /// Tells whether it is a call whose arguments are all there.
+    /// Returns whether it is a call whose arguments are all there.
     pub(super) fn has_arguments(&self, is_text: bool) -> bool {
         let BlockKind::Call(call) = &self.kind else {
             return false;

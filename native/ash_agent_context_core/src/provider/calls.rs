@@ -83,7 +83,7 @@ impl Draft {
         }
     }
 
-    /// Tells whether a text begins arguments anew although those of a call look complete.
+    /// Returns whether a text begins arguments anew although those of a call look complete.
     pub fn restarts(&mut self, key: &Key, json: Option<&str>) -> bool {
         let begins = json.is_some_and(|json| json.starts_with('{'));
         begins

@@ -200,12 +200,12 @@ impl Draft {
         self.blocks.get_mut(at)
     }
 
-    /// Tells whether something is known under a key.
+    /// Returns whether something is known under a key.
     pub fn knows(&self, key: &Key) -> bool {
         self.keys.contains_key(key)
     }
 
-    /// Tells whether something complete is known under a key.
+    /// Returns whether something complete is known under a key.
     pub fn is_done(&mut self, key: &Key) -> bool {
         self.block(key).is_some_and(|block| block.done)
     }
@@ -550,7 +550,7 @@ impl Draft {
     }
 
     /// Everything so far belongs to an answer that broke off; another one begins, whose blocks may have
-    /// the same keys. What was said stays.
+    /// the same keys. The words so far stay.
     pub fn begin_again(&mut self) {
         for at in self.begun..self.blocks.len() {
             steps::count(1);

@@ -163,7 +163,7 @@ impl Object {
         self.fields.get(name)
     }
 
-    /// Tells whether there is something under a key.
+    /// Returns whether there is something under a key.
     pub fn has(&self, name: &str) -> bool {
         self.fields.has(name)
     }
@@ -188,7 +188,7 @@ pub fn at<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     }
 }
 
-/// Tells whether a value is a map that has something under this key.
+/// Returns whether a value is a map that has something under this key.
 pub fn has(value: &Value, key: &str) -> bool {
     at(value, key).is_some()
 }

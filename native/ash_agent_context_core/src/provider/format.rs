@@ -55,27 +55,27 @@ pub(crate) trait Writes: Sync {
     /// Writes the elements that the results of a message's calls add.
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>);
 
-    /// Tells whether a list must begin with the user.
+    /// Returns whether a list must begin with the user.
     fn user_first(&self) -> bool {
         false
     }
 
-    /// Tells whether a list must not begin with a call.
+    /// Returns whether a list must not begin with a call.
     fn user_before_calls(&self) -> bool {
         self.user_first()
     }
 
-    /// Tells whether an imported message of the model asks for its continuation, which it may at the end only.
+    /// Returns whether an imported message of the model asks for its continuation, which it may at the end only.
     fn is_prefix(&self, _elements: &str) -> bool {
         false
     }
 
-    /// Tells whether a list must not end with the model.
+    /// Returns whether a list must not end with the model.
     fn user_last(&self) -> bool {
         false
     }
 
-    /// Tells whether neighbours of one role must be one message.
+    /// Returns whether neighbours of one role must be one message.
     fn alternates(&self) -> bool {
         false
     }
@@ -96,7 +96,7 @@ pub(crate) trait Reads: Sync {
     /// Takes the conversation out of a request's body.
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error>;
 
-    /// Tells whether an object is an element of its own: reading finds no neutral form for it.
+    /// Returns whether an object is an element of its own: reading finds no neutral form for it.
     fn is_row(&self, element: &Map) -> bool {
         element.get_named("role").is_some()
     }
@@ -109,17 +109,17 @@ pub(crate) trait Responds: Sync {
         Framing::Sse
     }
 
-    /// Tells whether the arguments of calls are JSON text, which goes back as it came.
+    /// Returns whether the arguments of calls are JSON text, which goes back as it came.
     fn has_text_arguments(&self) -> bool {
         false
     }
 
-    /// Tells whether the text `[DONE]` is a stream's last word.
+    /// Returns whether the text `[DONE]` is a stream's last word.
     fn says_done(&self) -> bool {
         false
     }
 
-    /// Tells whether the end of the body is the last word, once the model said why it stopped.
+    /// Returns whether the end of the body is the last word, once the model said why it stopped.
     fn ends_with_body(&self) -> bool {
         false
     }
@@ -127,7 +127,7 @@ pub(crate) trait Responds: Sync {
     /// Reads a document: an event of a stream, or a whole answer.
     ///
     /// # Errors
-    /// What the provider says went wrong, or what cannot be read.
+    /// The provider's own error, or the part that cannot be read.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault>;
 
     /// Reads an event that the framing has a name for.
@@ -152,7 +152,7 @@ pub(crate) trait Constrains: Sync {
         None
     }
 
-    /// Tells whether a model holds its answers to a schema, beside tools if it is `beside_tools`. Of a model that is not
+    /// Returns whether a model holds its answers to a schema, beside tools if it is `beside_tools`. Of a model that is not
     /// known to, it is not assumed.
     fn constrains(&self, _model: &str, _beside_tools: bool) -> bool {
         false

@@ -33,7 +33,7 @@ pub(crate) fn read<T>(
     if let Some(node) = Scan::whole(bytes) {
         return then(&node);
     }
-    // What is rare there, or wrong.
+    // Rare or invalid input.
     let error = match JsonValue::parse(bytes, false) {
         Ok(value) => return then(&of_value(&value)),
         Err(error) => error,
@@ -153,7 +153,7 @@ pub(crate) fn number(node: &Node<'_>, key: &str) -> Option<u64> {
     }
 }
 
-/// Tells whether `true` stands under a key.
+/// Returns whether `true` stands under a key.
 pub(crate) fn is_true(node: &Node<'_>, key: &str) -> bool {
     matches!(get(node, key), Some(Node::Value(Value::Bool(true))))
 }
@@ -170,7 +170,7 @@ pub(crate) fn as_list<'n, 'a>(node: &'n Node<'a>) -> &'n [Node<'a>] {
     }
 }
 
-/// Tells whether a value says anything, or is an empty one of its kind or an object of such.
+/// Returns whether a value says anything, or is an empty one of its kind or an object of such.
 pub(crate) fn says(node: &Node<'_>) -> bool {
     let is_empty = |node: &Node<'_>| match node.kind() {
         NodeKind::Nil => true,
@@ -185,7 +185,7 @@ pub(crate) fn says(node: &Node<'_>) -> bool {
     }
 }
 
-/// Tells whether a value is an object with something in it.
+/// Returns whether a value is an object with something in it.
 pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
     matches!(node, Node::Object(entries) if !entries.is_empty())
 }

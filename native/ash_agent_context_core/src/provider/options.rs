@@ -25,7 +25,7 @@ pub struct Options<'a> {
     pub from: Option<u64>,
     /// Bytes of text that a tool result may have, where that is less than the view allows.
     pub max_result_bytes: Option<usize>,
-    /// Bytes to encode at most. What is encoded already does not count.
+    /// Bytes to encode at most. Existing encodings do not count.
     pub most: usize,
     /// Messages and pieces to look at, at most.
     pub steps: usize,

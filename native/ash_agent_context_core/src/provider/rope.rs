@@ -99,7 +99,7 @@ impl Rope {
         self.end.last().or_else(link).copied()
     }
 
-    /// Tells whether the bytes are these.
+    /// Returns whether the bytes are these.
     pub fn is(&self, bytes: &[u8]) -> bool {
         self.len == bytes.len() && self.join() == bytes
     }

@@ -23,7 +23,7 @@ const KEYS: [&str; 16] = [
     "audio",
     "context",
     "data",
-    // What a search for tools has found.
+    // The tools that a tool search found.
     "tool_name",
 ];
 
@@ -68,7 +68,7 @@ fn collect(data: &Map, levels: usize, texts: &mut Vec<String>) {
     }
 }
 
-/// Tells whether a text under this key is words, not bytes or an address.
+/// Returns whether a text under this key is words, not bytes or an address.
 fn is_words(key: &str, kind: Option<&str>) -> bool {
     match key {
         // Of a plain text document.

@@ -1,9 +1,9 @@
-//! What providers share that hold answers to a schema: a subset, and the names of models that do.
+//! Shared by providers that constrain answers to a schema: their subsets, and the names of models that support this.
 
 use crate::answer::subset::{Subset, FORMATS};
 use crate::value::{Map, Value};
 
-/// What OpenAI takes with `strict`, after its guide on structured outputs; Mistral has the same rules.
+/// The subset that OpenAI accepts with `strict`, after its guide on structured outputs; Mistral has the same rules.
 pub(crate) const STRICT: Subset = Subset {
     bounds: &[
         "minimum",
@@ -31,7 +31,7 @@ pub(crate) const STRICT: Subset = Subset {
     may_recur: true,
 };
 
-/// What models of Anthropic take, after its SDK's `transform_schema`. Those of Bedrock are others' as well, and this is the strictest
+/// The subset for Anthropic's models, after its SDK's `transform_schema`. Bedrock also has models of others, and this is the strictest
 /// of their subsets.
 pub(crate) const CLAUDE: Subset = Subset {
     bounds: &[],
@@ -77,7 +77,7 @@ pub(crate) fn claude_version(model: &str) -> Option<(u32, u32)> {
     Some((major, minor))
 }
 
-/// Tells whether a model of OpenAI knows `strict`: those before GPT-4o do not.
+/// Returns whether a model of OpenAI knows `strict`: those before GPT-4o do not.
 pub(crate) fn is_strict_gpt(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let is_old = [

@@ -251,7 +251,7 @@ impl<'r, R: Figured> Found<'r, R> {
 
     fn usage(&self) -> Result<Usage, Error> {
         let zero = |number: Option<u64>| number.unwrap_or(0);
-        // What is read from a cache and written to it may not be in the input.
+        // Tokens read from a cache or written to it may not be part of the input.
         let read = self.number(FigureKind::CacheRead);
         let apart = self.number(FigureKind::CacheWritten);
         let beside = zero(read).saturating_add(zero(apart));

@@ -300,7 +300,7 @@ impl<'o> Writer<'o> {
         Thought::Nothing
     }
 
-    /// Tells whether anything is sent of a part that does not go back as thinking.
+    /// Returns whether anything is sent of a part that does not go back as thinking.
     pub fn says(&self, part: &Part) -> bool {
         match &part.kind {
             PartKind::Text(bytes) => !letters::is_blank(&letters::utf8(bytes)),
@@ -475,7 +475,7 @@ fn is_of(metadata: Option<&Map>, options: &Options<'_>) -> bool {
 }
 
 impl Part {
-    /// Tells whether the part came from this provider and, as far as is known, this model.
+    /// Returns whether the part came from this provider and, as far as is known, this model.
     pub(crate) fn is_of(&self, options: &Options<'_>) -> bool {
         is_of(self.provider_metadata.as_ref(), options)
     }
@@ -495,12 +495,12 @@ impl Part {
 }
 
 impl ToolCall {
-    /// Tells whether the call came from this provider.
+    /// Returns whether the call came from this provider.
     pub(crate) fn came_from(&self, provider: Provider) -> bool {
         Provider::of(self.provider_metadata.as_ref()) == Some(provider)
     }
 
-    /// Tells whether the call came from this provider and, as far as is known, this model.
+    /// Returns whether the call came from this provider and, as far as is known, this model.
     pub(crate) fn is_of(&self, options: &Options<'_>) -> bool {
         is_of(self.provider_metadata.as_ref(), options)
     }

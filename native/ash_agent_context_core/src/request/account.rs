@@ -1,4 +1,4 @@
-//! What became of each request at the provider's cache: what it should have read, what it did read, why not, and what that
+//! How each request fared at the provider's cache: how much it should have read, how much it did read, why not all, and what that
 //! cost.
 
 use chrono::TimeDelta;
@@ -19,12 +19,12 @@ use crate::value::time::Time;
 /// Of ten tokens that should have been read, how many must be, so that the cache was hit.
 const HIT: u64 = 9;
 
-/// What became of a request at the provider's cache.
+/// How a request fared at the provider's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
     /// There was nothing to read.
     First,
-    /// What should have been read was.
+    /// Everything that should have been read was.
     Hit,
     /// The request began otherwise than the one before it.
     Broken(Cause),
@@ -53,7 +53,7 @@ impl Outlook {
         }
     }
 
-    /// What broke the beginning, where that is known.
+    /// The cause of the break, if it is known.
     #[must_use]
     pub const fn cause(self) -> Option<Cause> {
         match self {
@@ -82,11 +82,11 @@ pub struct AccountRow {
     pub usage: Usage,
     /// The tokens that should have been read from the cache.
     pub predicted: u64,
-    /// What became of that.
+    /// The outcome.
     pub outlook: Outlook,
-    /// What the provider itself says of it, where it was asked.
+    /// The provider's own diagnosis, if it was asked for one.
     pub diagnosis: Option<Diagnosis>,
-    /// What it cost, in 10^-12 US dollars.
+    /// Its cost in 10^-12 US dollars.
     pub cost: Option<u64>,
     /// How much of that for what should have been read and was not.
     pub avoidable: Option<u64>,
@@ -95,7 +95,7 @@ pub struct AccountRow {
 /// Whose prices an account reckons with.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Accounting<'a> {
-    /// What models cost.
+    /// Prices of models.
     pub prices: Option<&'a Prices>,
     /// The model that was asked, where answers name none or one without a price.
     pub model: Option<&'a str>,
@@ -110,7 +110,7 @@ struct Before<'a> {
     usage: Usage,
     ended_at: Option<Time>,
     provider: Option<Provider>,
-    /// Whether what was written last stays for an hour.
+    /// `true` if the last write stays in the cache for an hour.
     for_an_hour: bool,
 }
 
@@ -176,7 +176,7 @@ impl Context {
         }
     }
 
-    /// Tells whether everything of both requests is known, and nothing that was sent before is another now.
+    /// Returns whether everything of both requests is known, and nothing that was sent before is another now.
     fn is_same_beside(
         &self,
         before: &Before<'_>,
@@ -309,7 +309,7 @@ impl<'p> Accounting<'p> {
     }
 }
 
-/// What tokens cost more than if they had been read from the cache: they were written to it, or sent as others.
+/// The extra cost of tokens that were written to the cache, or sent uncached, instead of being read from it.
 fn price_of_losing(rates: &Rates, lost: u64, usage: &Usage, for_an_hour: bool) -> u64 {
     let rate = |unit| rates.rate(unit, usage.input).unwrap_or_default();
     let paid = match (usage.written > 0, for_an_hour) {

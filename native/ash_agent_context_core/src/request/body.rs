@@ -215,7 +215,7 @@ impl<'a, 'o> Body<'a, 'o> {
         }
         let key = self.key ^ rendering.key_of_iteration(iteration);
         if rendering.pairs.is_some() {
-            // What is sent of it depends on other iterations.
+            // The part of it that is sent depends on other iterations.
             self.spend(iteration.size())?;
             self.add_items(iteration, rendering, 0)?;
         } else if let Some(kept) = iteration.pieces().find(key) {
@@ -315,7 +315,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    /// Tells what is changed of an item that is not sent as it was imported.
+    /// Returns the change to an item that is not sent as it was imported.
     fn tell(&mut self, placed: Placed<'a>) {
         let Some(report) = &mut self.report else {
             return;
@@ -374,7 +374,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    /// Tells whether what begins with this role has to go on in the element before it.
+    /// Returns whether what begins with this role has to go on in the element before it.
     pub(super) fn joins(&self, model_last: Option<bool>, begins_with_model: bool) -> bool {
         self.format.alternates() && model_last == Some(begins_with_model)
     }
@@ -468,7 +468,7 @@ impl<'a, 'o> Body<'a, 'o> {
         }
     }
 
-    /// Tells whether the last element was imported and asks for its continuation.
+    /// Returns whether the last element was imported and asks for its continuation.
     fn ends_with_prefix(&self) -> bool {
         self.slices.last().is_some_and(|last| last.is_prefix)
     }

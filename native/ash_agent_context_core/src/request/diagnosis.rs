@@ -1,4 +1,4 @@
-//! What a provider itself says of its prompt cache, where a request asked it to compare: Anthropic and OpenAI.
+//! Diagnoses of providers about their prompt caches, for requests that ask for them: Anthropic and OpenAI.
 
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
@@ -13,7 +13,7 @@ const SAME: &str = "cache_hit";
 /// The word for a comparison that was not done when the answer came.
 const PENDING: &str = "pending";
 
-/// What a provider found when it compared a request with the one before it.
+/// The result of a provider's comparison of a request with the one before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
     /// Its word for what is not the same; `cache_hit` where all is, `pending` where it does not know yet.
@@ -23,7 +23,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// What an answer says of it; `fields` are those that were noted of its request.
+    /// Reads the diagnosis of an answer; `fields` are those recorded for its request.
     pub(crate) fn read(reply: &Reply, fields: Option<&Value>) -> Option<Self> {
         let details = reply.details.as_ref();
         let given = |name: &str| match details?.get_named(name)? {

@@ -14,7 +14,7 @@ use crate::request::slice::Slice;
 use crate::value::digest::Digest;
 use crate::value::Value;
 
-/// What renders the messages; its version is noted with what they became.
+/// The code that renders messages; its version is recorded with their digests.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Iterations whose messages are digested one by one, at most: the first request of an imported conversation may have many.
@@ -23,7 +23,7 @@ const ITERATIONS: u64 = 1_000;
 /// Results of a message that are digested one by one, at most.
 const RESULTS: usize = 32;
 
-/// What is noted of a request that is sent.
+/// The record of a request that was sent.
 pub(super) struct SentNote<'a> {
     /// The digest of all of it.
     pub whole: &'a str,
@@ -89,7 +89,7 @@ impl Context {
         Ok(next)
     }
 
-    /// What the request of an iteration has that the last one before it had not, message by message and result by result.
+    /// The digests of the messages and results that an iteration's request added to the last request before it.
     ///
     /// # Errors
     /// [`Error::TooMuchWork`].
@@ -108,7 +108,7 @@ impl Context {
         for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
             let rendering = self.rendering(iteration.number).at_most(most);
             let all: Vec<_> = items(iteration, rendering, options).collect();
-            // What stands before the answer of the last one was part of that.
+            // Everything before the answer to the last request was part of that request.
             let answer = all.iter().rposition(|item| item.is_model());
             let known = answer.filter(|_| since == Some(iteration.number));
             let leads = usize::from(self.leads(iteration));
@@ -126,7 +126,7 @@ impl Context {
         Some(note.whole)
     }
 
-    /// Tells whether the last request of an iteration surely began with all of that of another one: both can be made again, and
+    /// Returns whether the last request of an iteration surely began with all of that of another one: both can be made again, and
     /// are what was sent.
     pub(super) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {
         let pair = self.as_sent(before).zip(self.as_sent(next));
@@ -224,7 +224,7 @@ pub(super) fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option
     Some(slices)
 }
 
-/// Tells whether so many bytes are all of a request but its end, which goes on.
+/// Returns whether so many bytes are all of a request but its end, which goes on.
 pub(super) fn is_all(slices: &[Slice<'_>], same: u64) -> bool {
     let all: u64 = slices.iter().map(Slice::len).sum();
     all.saturating_sub(same) <= provider::writer::CLOSE.len() as u64

@@ -1,4 +1,4 @@
-//! What the next request will read from the provider's cache, before it is sent, by the bytes that it shares with the last one.
+//! Forecasts how much the next request will read from the provider's cache, by the bytes that it shares with the last one.
 
 use std::cmp::Ordering;
 
@@ -37,7 +37,7 @@ const LEAST_OF: [(&str, u64); 9] = [
 /// From each mark, Anthropic looks back through so many blocks of content for what it has in its cache.
 const LOOKED_BACK: usize = 20;
 
-/// What the next request will be to the provider's cache.
+/// The forecast for the next request at the provider's cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Forecast {
     /// The bytes of its system prompt and messages.
@@ -52,16 +52,16 @@ pub struct Forecast {
     pub written: u64,
     /// How many will be neither.
     pub fresh: u64,
-    /// What of the last request will not be read, and why; the first in the request first.
+    /// The parts of the last request that will not be read, and why, in the order of the request.
     pub breaks: Vec<ExpectedBreak>,
-    /// What the request costs without its answer, in 10^-12 US dollars.
+    /// The cost of the request without its answer, in 10^-12 US dollars.
     pub cost: Option<u64>,
 }
 
 /// Something that keeps the next request from reading what the last one left in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedBreak {
-    /// What it is.
+    /// The cause itself.
     pub cause: Cause,
     /// The first iteration that it changes; `None` where it stands before all of them.
     pub iteration: Option<u64>,
@@ -77,9 +77,9 @@ struct Last<'a> {
     context: &'a Context,
     bytes: u64,
     same_bytes: u64,
-    /// Whether it is known to have had tools.
+    /// `true` if it is known to have had tools.
     has_tools: bool,
-    /// Whether its masks are at hand, so that its bytes are those that were sent.
+    /// `true` if its masks are at hand, so that its bytes are those that were sent.
     has_masks: bool,
     /// The iteration of the first byte that is not the same.
     differs_at: Option<u64>,
@@ -151,7 +151,7 @@ impl Context {
     }
 }
 
-/// What decides whether a provider caches a request.
+/// The facts that decide whether a provider caches a request.
 struct CacheRules {
     provider: Provider,
     is_marked: bool,
@@ -249,7 +249,7 @@ impl Last<'_> {
         });
         let mut breaks: Vec<ExpectedBreak> = breaks.collect();
         if needs_mark(provider) && next.count_new_blocks() > LOOKED_BACK {
-            // What both requests have marked is found without looking back.
+            // A breakpoint that both requests have is found without looking back.
             let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
             let kept = both.max().map_or(0, |mark| self.count_within(*mark));
             breaks.push(ExpectedBreak {
@@ -305,7 +305,7 @@ impl Last<'_> {
     }
 }
 
-/// Tells whether a cause is seen elsewhere than in messages.
+/// Returns whether a cause is seen elsewhere than in messages.
 const fn stands_elsewhere(cause: Cause) -> bool {
     matches!(
         cause,
@@ -334,7 +334,7 @@ pub(super) fn compare(before: &[Slice<'_>], next: &[Slice<'_>]) -> (u64, Option<
         }
         let len = a.len().min(b.len());
         let ((old_part, old_rest), (new_part, new_rest)) = (a.split_at(len), b.split_at(len));
-        // What is kept is mostly one and the same.
+        // The kept values are mostly the same.
         let is_one = std::ptr::eq(old_part.as_ptr(), new_part.as_ptr());
         if !is_one && old_part.cmp(new_part) != Ordering::Equal {
             let pairs = old_part.iter().zip(new_part);

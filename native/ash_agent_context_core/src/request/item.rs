@@ -39,7 +39,7 @@ impl<'a> Item<'a> {
         )
     }
 
-    /// Tells whether it is neither the user's nor the model's.
+    /// Returns whether it is neither the user's nor the model's.
     pub fn is_system(self) -> bool {
         matches!(
             self,
@@ -48,7 +48,7 @@ impl<'a> Item<'a> {
         )
     }
 
-    /// Tells whether it is a whole row of the system's, such as one that adds tools.
+    /// Returns whether it is a whole row of the system's, such as one that adds tools.
     pub fn is_system_row(self, options: &Options<'_>) -> bool {
         let (Self::Message(message, _) | Self::Remade(message, _)) = self else {
             return false;
@@ -57,7 +57,7 @@ impl<'a> Item<'a> {
         role.and_then(Value::as_name) == Some(Role::System.name())
     }
 
-    /// Tells whether it is the model's and calls tools.
+    /// Returns whether it is the model's and calls tools.
     pub fn calls(self) -> bool {
         match self {
             Self::Message(message, _) | Self::Remade(message, _) => !message.calls.is_empty(),
@@ -135,7 +135,7 @@ impl<'a> Item<'a> {
         Imported::of(imported, options.provider)
     }
 
-    /// Tells whether the item before it has its elements.
+    /// Returns whether the item before it has its elements.
     pub fn is_held(self, options: &Options<'_>) -> bool {
         self.elements(options) == Some("")
     }

@@ -28,7 +28,7 @@ impl<'a> Body<'a, '_> {
             .collect();
         let room = match by_hand.is_empty() {
             true => CACHE_POINTS,
-            // What was imported has its own.
+            // Imported messages have their own.
             false => CACHE_POINTS.saturating_sub(self.count_imported()),
         };
         let mut chosen: Vec<Mark> = by_hand.into_iter().rev().take(room).collect();
@@ -110,14 +110,14 @@ impl<'a> Body<'a, '_> {
             .sum()
     }
 
-    /// Tells whether anything of the request has a number that JSON readers refuse.
+    /// Returns whether anything of the request has a number that JSON readers refuse.
     pub(super) fn exceeds(&self, head: &Json) -> bool {
         let exceeds = |json: &Json| numbers::exceed(&json.0);
         let before = self.system.as_ref().map(|(before, _)| before);
         exceeds(head) || before.is_some_and(exceeds) || self.any(Slice::exceeds)
     }
 
-    /// Tells whether anything that is sent is such a slice, the system prompt included.
+    /// Returns whether anything that is sent is such a slice, the system prompt included.
     fn any(&self, is_such: impl Fn(&Slice<'a>) -> bool) -> bool {
         self.slices.iter().any(&is_such)
             || self

@@ -1,8 +1,8 @@
 //! Requests: the message part of what a provider is sent.
 //!
 //! Each message's JSON for a provider is made once, on first use, and kept beside it. A request is
-//! a list of slices of what is kept. What a message becomes depends on the message and on what
-//! came before it, never on what comes after: so appending changes no earlier byte.
+//! a list of slices of what is kept. The encoding of a message depends on the message and on
+//! what came before it, never on what comes after: so appending changes no earlier byte.
 
 pub mod account;
 mod body;
@@ -138,7 +138,7 @@ impl Context {
         Body::new(self, provider::room(options.provider), options).report()
     }
 
-    /// Tells whether the system prompt is shown as the first message of an iteration.
+    /// Returns whether the system prompt is shown as the first message of an iteration.
     fn leads(&self, iteration: &Iteration) -> bool {
         iteration.number == self.first_number() && self.system().is_some()
     }
@@ -160,7 +160,7 @@ impl Context {
         match (options.from, options.known) {
             (Some(from), _) => from,
             (None, Known::Nothing) => 0,
-            // What the model said last is known.
+            // The model's last message is known.
             (None, _) => self
                 .log
                 .iterations_back()

@@ -200,7 +200,7 @@ impl<'a> Body<'a, '_> {
         Some(())
     }
 
-    /// Tells whether an iteration's elements are the same whatever stands around it. Imported ones may have to be made
+    /// Returns whether an iteration's elements are the same whatever stands around it. Imported ones may have to be made
     /// anew where roles alternate, or belong together with those of its neighbours.
     pub(super) fn is_whole(&self, iteration: &Iteration, rendering: Rendering<'_>) -> bool {
         let next = self.context.log.get_numbered(iteration.number + 1);
@@ -217,7 +217,7 @@ impl<'a> Body<'a, '_> {
         !items(iteration, rendering, self.options).any(is_bound)
     }
 
-    /// Tells whether the iteration before it has the elements of its first message.
+    /// Returns whether the iteration before it has the elements of its first message.
     pub(super) fn is_held(&self, iteration: &Iteration) -> bool {
         let first = iteration.entries().next();
         let original = first.and_then(|entry| entry.message.original.as_ref());

@@ -10,7 +10,7 @@ use crate::request::fingerprint::{digest, lay_out, SentNote, SentPiece, VERSION}
 use crate::value::cost::Cost;
 use crate::view::View;
 
-/// What a request is that is made again.
+/// The comparison of a rebuilt request with the one that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayRow {
     /// The number of its iteration.

@@ -106,7 +106,7 @@ impl<'a> Slice<'a> {
         self.end.saturating_sub(self.start) as u64
     }
 
-    /// Tells whether it has a number that JSON readers refuse, or belongs to a piece that has one.
+    /// Returns whether it has a number that JSON readers refuse, or belongs to a piece that has one.
     pub fn exceeds(&self) -> bool {
         match &self.bytes {
             SliceBytes::Lent(bytes) => numbers::exceed(bytes),
@@ -138,7 +138,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Tells whether it has cache breakpoints that were set by hand.
+    /// Returns whether it has cache breakpoints that were set by hand.
     pub fn is_marked(&self) -> bool {
         matches!(&self.bytes, SliceBytes::Kept(piece, _) if !piece.by_hand.is_empty())
     }

@@ -163,7 +163,7 @@ impl Response {
     /// Reads a whole response: the JSON text of a body.
     ///
     /// # Errors
-    /// What the provider says went wrong, or what cannot be read.
+    /// The provider's own error, or the part that cannot be read.
     ///
     /// # Complexity
     /// O(n)
@@ -179,7 +179,7 @@ impl Response {
     /// The response with the body's next bytes, and what they say. `budget` are the bytes that may be put
     /// together and parsed at once.
     ///
-    /// What comes after the end is left alone.
+    /// Bytes after the end are ignored.
     ///
     /// # Errors
     /// For bytes that cannot be taken: then the response is as it was. When something before them
@@ -257,7 +257,7 @@ impl Response {
         }
     }
 
-    /// Nothing more will come, for this reason. What is complete or interrupted stays so.
+    /// Nothing more will come, for this reason. A complete or interrupted response stays so.
     #[must_use]
     pub fn interrupt(&self, reason: Value) -> Self {
         let mut next = self.clone();

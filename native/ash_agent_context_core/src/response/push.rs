@@ -37,7 +37,7 @@ impl Delta<'_> {
         }
     }
 
-    /// Tells whether it has no text.
+    /// Returns whether it has no text.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -54,7 +54,7 @@ impl Response {
     }
 
     /// The response with what the model says next, and the events of that. `budget` are the bytes of arguments that
-    /// may be parsed at once. What comes after the end is left alone.
+    /// may be parsed at once. Bytes after the end are ignored.
     ///
     /// # Errors
     /// [`Fault::TooLarge`], [`Fault::Interrupted`]; [`Fault::TooMuchWork`] when the budget is too small.

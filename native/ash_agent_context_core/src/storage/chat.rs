@@ -1,7 +1,7 @@
 //! Chats: conversations with names in one document, each stored beside the one that it shares most
 //! with.
 //!
-//! What a chat is beside its conversations is a map that its application knows: it is written as a
+//! The rest of a chat, besides its conversations, is a map that the application knows: it is written as a
 //! context's metadata is. Fields that this version does not know are kept as they came.
 
 use crate::context::Context;

@@ -217,7 +217,7 @@ fn cut_before(base: &Context, since: u64, iteration: Iteration) -> Context {
     context
 }
 
-/// Tells whether this release reads documents of a version, be they of a conversation or of a chat.
+/// Returns whether this release reads documents of a version, be they of a conversation or of a chat.
 pub(crate) fn check_version(version: Option<Node<'_>>) -> Result<(), Error> {
     let expected = match version {
         Some(Node::Value(Value::Int(VERSION))) => return Ok(()),

@@ -80,7 +80,7 @@ pub(crate) struct Body<'a> {
     messages: Vec<Node<'a>>,
     /// The view that its request was made from, where it is another one than before.
     view: Option<Option<View>>,
-    /// What is noted of its request, where it is something else than before.
+    /// The record of its request, where it differs from the one before.
     request: NewNotes,
     /// Results that stand beside the messages.
     outcomes: Outcomes,

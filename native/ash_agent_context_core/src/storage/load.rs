@@ -29,7 +29,7 @@ impl Context {
     /// # Errors
     /// As [`Context::from_snapshot`].
     pub fn from_snapshot_with(text: &[u8], trust: Trust) -> Result<Self, Error> {
-        // What is odd about a document, and what is wrong with it first, is found in all of it as a value.
+        // Oddities of a document, and its first error, are found by reading all of it as a value.
         match parse::read(text, trust) {
             Some(context) => Ok(context),
             None => Self::load_with(json::read(text, NESTING)?, trust),
@@ -67,8 +67,8 @@ impl Context {
         self.load_delta_with(document, Trust::default())
     }
 
-    /// As [`Context::load_delta`], for a document that is believed only so far. What the
-    /// conversation has already stays as it is.
+    /// As [`Context::load_delta`], for a document that is believed only so far. Iterations
+    /// that the conversation already has stay as they are.
     ///
     /// # Errors
     /// As [`Context::load_delta`].
@@ -90,7 +90,7 @@ impl Context {
     }
 }
 
-/// Tells whether a document has patterns, which take long to compile.
+/// Returns whether a document has patterns, which take long to compile.
 #[must_use]
 pub fn has_masks(document: &Value) -> bool {
     let Value::Map(map) = document else {

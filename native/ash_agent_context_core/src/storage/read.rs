@@ -191,7 +191,7 @@ fn read_wire(node: Node<'_>, of_system: bool) -> Result<Original, Error> {
     Ok(Original { provider, json })
 }
 
-/// Tells whether text can follow an element of a JSON list, or for a system prompt's value: a provider
+/// Returns whether text can follow an element of a JSON list, or for a system prompt's value: a provider
 /// gets it as it is.
 fn is_elements(json: &str, of_system: bool) -> bool {
     match json.strip_prefix(',') {

@@ -141,7 +141,7 @@ fn read_message(
         .map_err(|error| error.within(keys.spell(keys::TOOL_CALLS)))
 }
 
-/// Tells whether a message of the model broke off.
+/// Returns whether a message of the model broke off.
 fn read_state(state: Option<&str>, role: Role) -> Result<Reply, Error> {
     match state {
         Some("interrupted") if role == Role::Assistant => Ok(Reply {
@@ -285,7 +285,7 @@ impl Answers {
     }
 }
 
-/// Tells whether a message is one that shows tool results.
+/// Returns whether a message is one that shows tool results.
 fn is_results_message(message: &Value) -> bool {
     let Value::Map(map) = message else {
         return false;

@@ -230,7 +230,7 @@ pub fn entries(json: &mut Json, map: &impl HasEntries) {
     }
 }
 
-/// Tells whether a float stays what it is in every store of JSON. JSON libraries write a round one as
+/// Returns whether a float stays what it is in every store of JSON. JSON libraries write a round one as
 /// `1.0e3`, which JSONB makes 1000, an integer; they have no negative zero.
 fn is_safe(float: f64) -> bool {
     float.fract() != 0.0 || (float.abs() < 1000.0 && !(float == 0.0 && float.is_sign_negative()))

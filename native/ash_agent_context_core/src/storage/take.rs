@@ -151,7 +151,7 @@ impl<'a> DocumentFields<'a> {
         self.take(name).filter(|node| !node.is_nil())
     }
 
-    /// Tells whether anything stands under a known key.
+    /// Returns whether anything stands under a known key.
     pub fn has(&self, name: &str) -> bool {
         self.named.iter().any(|(key, _)| key == name) || self.values.has_key(name)
     }

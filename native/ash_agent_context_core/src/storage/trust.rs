@@ -93,7 +93,7 @@ const MAX_EXPONENT: i64 = 6176;
 /// Seconds that a time zone is away from UTC, at most.
 const MAX_OFFSET: i64 = 86_400;
 
-/// Tells whether a struct is of a type that only holds a value, with exactly the fields that its own
+/// Returns whether a struct is of a type that only holds a value, with exactly the fields that its own
 /// module would give it.
 ///
 /// Not on the list are types that work when they are used: a range counts up to any number, a
@@ -116,7 +116,7 @@ fn is_known(map: &Map) -> bool {
     checked.unwrap_or(false)
 }
 
-/// Tells whether a struct has these fields and no other; dates and times share their calendar.
+/// Returns whether a struct has these fields and no other; dates and times share their calendar.
 fn has(map: &Map, fields: &[&[&str]]) -> bool {
     let mut names: Vec<&str> = fields.concat();
     names.sort_unstable();

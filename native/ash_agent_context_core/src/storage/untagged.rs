@@ -237,7 +237,7 @@ impl OpenLevel {
     }
 }
 
-/// Tells whether a key is a tag: a text that looks like one has one more `$` as a prefix.
+/// Returns whether a key is a tag: a text that looks like one has one more `$` as a prefix.
 pub fn is_tag(key: &[u8]) -> bool {
     match key {
         [b'$', b':' | b'$', ..] => false,

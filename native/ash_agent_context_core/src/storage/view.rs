@@ -360,7 +360,7 @@ fn read_pins(fields: &mut DocumentFields<'_>) -> Result<Option<Arc<Pins>>, Error
     at(keys::PINS, pins.map(|pins| Some(Arc::new(pins))))
 }
 
-/// Whether the conversation has what was left out does not matter: then nothing is shown again.
+/// The iterations need not exist in the conversation: then nothing is shown again.
 fn read_shortening(node: Node<'_>) -> Result<Shortening, Error> {
     let mut fields = fields(node, "a step by which a view became shorter", Trust::KEEP)?;
     let kind = fields.take_name(keys::KIND)?;
@@ -381,7 +381,7 @@ fn read_shortening(node: Node<'_>) -> Result<Shortening, Error> {
     })
 }
 
-/// Whether the conversation has what is pinned does not matter: then nothing is.
+/// The pinned part need not exist in the conversation: then nothing is pinned.
 fn read_pin(node: Node<'_>) -> Result<Pin, Error> {
     let mut fields = fields(node, "a pin", Trust::KEEP)?;
     if fields.has(keys::TEXT) {

@@ -132,7 +132,7 @@ fn pages(data: &str) -> u64 {
     while let Some(block) = blocks.next() {
         bytes += block.len();
         window.extend(block);
-        // What stands at the end may go on in the next block.
+        // Bytes at the end may continue in the next block.
         let keep = match blocks.peek() {
             Some(_) => LONGEST_MARK.min(window.len()),
             None => 0,

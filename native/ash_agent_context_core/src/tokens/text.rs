@@ -99,7 +99,7 @@ impl Method {
         self.vocabulary()?.count(text)
     }
 
-    /// Tells whether its tables are made; making them takes about a second.
+    /// Returns whether its tables are made; making them takes about a second.
     #[must_use]
     pub fn is_ready(self) -> bool {
         self.vocabulary().is_none_or(exact::Vocabulary::is_ready)
@@ -112,7 +112,7 @@ impl Method {
         None
     }
 
-    /// Tells whether its tables are made: there are none in this build.
+    /// Returns whether its tables are made: there are none in this build.
     #[must_use]
     pub const fn is_ready(self) -> bool {
         true

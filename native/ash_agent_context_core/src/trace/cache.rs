@@ -1,4 +1,4 @@
-//! What became of requests at the provider's prompt cache, for those who look at a conversation.
+//! How requests fared at the provider's prompt cache, for people who look at a conversation.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ impl CacheAccount {
         )
     }
 
-    /// What became of the request for an answer, where it could have read anything or its provider says something of it.
+    /// How the request for an answer fared, if it could have read anything or its provider comments on it.
     pub fn find(&self, iteration: &Iteration, entry: &Entry) -> Option<&AccountRow> {
         let row = self.0.get(&(iteration.number, entry.position))?;
         (row.predicted > 0 || row.diagnosis.is_some()).then_some(row)

@@ -98,7 +98,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         self.views(json, context);
     }
 
-    /// What requests asked for beside their messages, where it changes.
+    /// The fields of requests besides their messages, where they change.
     fn requests(&mut self, json: &mut JsonObject<'_>, context: &Context) {
         let mut known = [None, None];
         let mut changed = Vec::new();

@@ -52,7 +52,7 @@ impl Trace<'_> {
         });
     }
 
-    /// What was left out because a request was too long, since when and why.
+    /// The steps that shortened the view because a request was too long, since when and why.
     pub(super) fn write_shortenings(&self, json: &mut JsonObject<'_>, view: &View) {
         if view.shortenings.is_empty() {
             return;

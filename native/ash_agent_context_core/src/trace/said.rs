@@ -91,7 +91,7 @@ pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// What somebody says, without what a model thinks.
+/// The words of a message, without a model's thinking.
 #[cfg(feature = "otlp")]
 pub(super) fn spoken_text(content: &Content) -> Cow<'_, str> {
     let Content::Parts(parts) = content else {

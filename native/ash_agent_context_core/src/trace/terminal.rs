@@ -115,7 +115,7 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// Tells whether a request failed before this message of the model came.
+/// Returns whether a request failed before this message of the model came.
 fn came_before(failure: &FailedRequest, entry: &Entry) -> bool {
     let reply = entry.message.reply.as_deref();
     let received = reply.and_then(|reply| reply.received_at);
@@ -134,7 +134,7 @@ fn heading(iteration: &Iteration, seen: &str) -> String {
     format!("iteration {}, {at} UTC{took}{seen}", iteration.number)
 }
 
-/// Tells whether an iteration has the model's last word: it is complete when the next message comes, which need not happen.
+/// Returns whether an iteration has the model's last word: it is complete when the next message comes, which need not happen.
 fn is_answered(iteration: &Iteration) -> bool {
     let last = iteration.last();
     last.is_some_and(|last| last.is_model() && last.exchange.is_none())
@@ -178,7 +178,7 @@ impl TerminalPage {
         });
     }
 
-    /// What became of the prompt cache, where there is something to say.
+    /// A line about the prompt cache, if there is something to say.
     fn cache(&mut self, line: String) {
         self.piece(&Passage {
             label: "prompt cache",
@@ -233,7 +233,7 @@ fn indent() -> String {
     format!("\n{}", " ".repeat(LABEL))
 }
 
-/// One line of so many columns. What is not shown is not read.
+/// One line of so many columns. Parts that are not shown are not read.
 fn clip(texts: [&str; 2], columns: usize) -> String {
     let mut line = String::new();
     let mut is_space = true; // none at the beginning

@@ -50,8 +50,8 @@ pub(super) struct Within<'a> {
 }
 
 impl<'a> Trace<'a> {
-    /// A trace of conversations, one at least. What the view of any of them masks is masked in all of
-    /// them, unless `masked` is false.
+    /// A trace of conversations, one at least. Text that the view of any of them masks is masked in
+    /// all of them, unless `masked` is false.
     ///
     /// # Errors
     /// [`Error::InvalidPattern`] when they have too many masks together.

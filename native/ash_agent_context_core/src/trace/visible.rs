@@ -3,12 +3,12 @@
 
 use std::borrow::Cow;
 
-/// Tells whether a character gives the text after it another direction.
+/// Returns whether a character gives the text after it another direction.
 const fn turns(letter: char) -> bool {
     matches!(letter, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Tells whether a character takes no room.
+/// Returns whether a character takes no room.
 const fn is_unseen(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200d}'
         | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
@@ -16,7 +16,7 @@ const fn is_unseen(letter: char) -> bool {
         || chooses(letter)
 }
 
-/// Tells whether a character chooses another form of the one before it.
+/// Returns whether a character chooses another form of the one before it.
 const fn chooses(letter: char) -> bool {
     matches!(letter, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
@@ -26,12 +26,12 @@ fn hides(letter: char) -> bool {
     is_control || turns(letter) || is_unseen(letter)
 }
 
-/// Tells whether a character is one of a script or a picture.
+/// Returns whether a character is one of a script or a picture.
 fn is_seen(letter: char) -> bool {
     !letter.is_ascii() && !hides(letter)
 }
 
-/// Tells whether a character that hides does what it is there for: joiners within scripts and pictures, and one choice of a
+/// Returns whether a character that hides does what it is there for: joiners within scripts and pictures, and one choice of a
 /// form.
 fn belongs(before: Option<char>, letter: char, after: Option<char>) -> bool {
     let has_form = |before: char| is_seen(before) || matches!(before, '0'..='9' | '#' | '*');

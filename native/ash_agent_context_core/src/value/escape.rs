@@ -46,7 +46,7 @@ pub(crate) fn next_special(bytes: &[u8]) -> Option<usize> {
     special_in_words(bytes.get(start..)?).map(|at| start + at)
 }
 
-/// Tells whether all of a text is ASCII of which nothing has to be escaped.
+/// Returns whether all of a text is ASCII of which nothing has to be escaped.
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     // As signed bytes, all but ASCII are negative.
     let is_odd = |byte: u8| (byte.cast_signed() < 0x20) | (byte == b'"') | (byte == b'\\');
@@ -54,7 +54,7 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     chunks.by_ref().all(|chunk| !any(chunk, is_odd)) && !any(chunks.remainder(), is_odd)
 }
 
-/// Tells whether there is such a byte. Without a branch in it, this becomes a few vector instructions for each
+/// Returns whether there is such a byte. Without a branch in it, this becomes a few vector instructions for each
 /// [`CHUNK`].
 fn any(bytes: &[u8], is_such: impl Fn(u8) -> bool) -> bool {
     let found = |found, byte: &u8| found | u8::from(is_such(*byte));

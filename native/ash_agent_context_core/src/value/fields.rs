@@ -62,7 +62,7 @@ impl Fields {
         })
     }
 
-    /// Tells whether there is a known key.
+    /// Returns whether there is a known key.
     pub fn has_key(&self, name: &str) -> bool {
         self.position(name).is_some()
     }
@@ -74,7 +74,7 @@ impl Fields {
         entry.map(|(_, value)| value)
     }
 
-    /// Tells whether a known key has a value that is not `nil`.
+    /// Returns whether a known key has a value that is not `nil`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }

@@ -309,7 +309,7 @@ fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Er
     object.end()
 }
 
-/// Tells whether different keys surely have different texts: all of them are atoms, or all are UTF-8.
+/// Returns whether different keys surely have different texts: all of them are atoms, or all are UTF-8.
 fn differ_as_text(map: &Map) -> bool {
     let is_atom = |key: &Value| matches!(key, Value::Atom(_) | Value::Nil | Value::Bool(_));
     map.iter().all(|(key, _)| is_atom(key)) || map.iter().all(|(key, _)| key.as_str().is_some())

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Tells whether a provider may call a text empty. Python's `strip` takes the four separators too.
+/// Returns whether a provider may call a text empty. Python's `strip` takes the four separators too.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(is_space)
 }

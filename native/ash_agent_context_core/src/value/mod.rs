@@ -21,7 +21,7 @@ use std::sync::Arc;
 use num_bigint::BigInt;
 use sha2::{Digest as _, Sha256};
 
-/// Levels of nesting a [`Value`] may have. What reads values from outside refuses more, so that
+/// Levels of nesting a [`Value`] may have. Readers of values from outside refuse more, so that
 /// walks, comparisons and drops may recurse with the data.
 pub const MAX_DEPTH: usize = 256;
 
@@ -130,7 +130,7 @@ impl Value {
     /// Feeds a digest: the same bytes for equal values, others for all others. Digests are stored, so
     /// these bytes stay what they are.
     pub(crate) fn feed(&self, digest: &mut Sha256) {
-        // What is inside is told apart by how much there is of it.
+        // Containers are distinguished by their sizes.
         let mut open = |length: usize| {
             digest.update([self.rank()]);
             digest.update((length as u64).to_le_bytes());
@@ -173,7 +173,7 @@ impl Value {
         }
     }
 
-    /// Tells whether the value has more levels of lists, tuples and maps than this.
+    /// Returns whether the value has more levels of lists, tuples and maps than this.
     #[must_use]
     pub fn is_deeper_than(&self, levels: usize) -> bool {
         let is_container = matches!(self, Self::List(_) | Self::Tuple(_) | Self::Map(_));
@@ -277,7 +277,7 @@ impl Map {
         self.0.len()
     }
 
-    /// Tells whether it is empty.
+    /// Returns whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -6,7 +6,7 @@ use crate::value::{json, Value};
 /// Digits of the smallest of them. Whoever writes JSON here writes floats with fewer digits.
 const DIGITS: usize = 309;
 
-/// Tells whether such a number stands in JSON text, and not in one of its strings.
+/// Returns whether such a number stands in JSON text, and not in one of its strings.
 ///
 /// # Complexity
 /// Texts without so many digits in a row are not read: of such a row, every 309th byte is one.

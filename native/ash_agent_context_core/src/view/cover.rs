@@ -17,7 +17,7 @@ pub struct Cover {
     pub summary: Option<Arc<Message>>,
     /// Where nothing stands in their place but how to get them back.
     pub note: Option<Arc<Message>>,
-    /// What a check says of the summary.
+    /// The verdict of a check on the summary.
     pub verdict: Option<Arc<Verdict>>,
     /// Their messages in the log.
     pub(crate) messages: usize,

@@ -22,7 +22,7 @@ pub enum FactKind {
     ExitCode,
     /// A name that a later call used.
     Name,
-    /// What a person wanted, or said to a call.
+    /// A person's wish, or their words about a call.
     Decision,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Found<'a> {
     pub text: &'a str,
     /// The piece itself: of a number without its word.
     pub piece: &'a str,
-    /// What it is found again by.
+    /// The key by which it is found again.
     pub key: u64,
     /// And what else: of a number, with the word on its other side.
     pub other: Option<u64>,
@@ -111,7 +111,7 @@ impl<'a> Token<'a> {
         self.start + self.text.len()
     }
 
-    /// What it is by its shape.
+    /// Its kind by shape.
     pub fn kind(&self) -> Option<FactKind> {
         let text = self.text;
         let digits = text.bytes().filter(u8::is_ascii_digit).count();
@@ -135,7 +135,7 @@ impl<'a> Token<'a> {
         (text.len() >= 4 && text.is_ascii()).then_some(FactKind::Id)
     }
 
-    /// Whether a program gave it, and no language: parts joined together.
+    /// Returns whether it is a program's name and not a word of a language: parts joined together.
     pub fn is_name(&self) -> bool {
         let inner = self.text.bytes().zip(self.text.bytes().skip(1));
         let has_hump = inner
@@ -144,7 +144,7 @@ impl<'a> Token<'a> {
         self.text.len() >= 4 && (has_hump || self.text.contains(['_', '.', ':']))
     }
 
-    /// What it is found again by.
+    /// The key by which it is found again.
     pub fn key(&self) -> u64 {
         match self.text.contains(',') {
             true => key(&[&self.text.replace(',', "")]),
@@ -182,7 +182,7 @@ fn is_path(text: &str, letters: usize) -> bool {
     letters > 1 && (has_ending || is_rooted || slashes > 1 || is_joined)
 }
 
-/// Whether a list of words with spaces around them has a word, in whatever case.
+/// Returns whether a list of words with spaces around them has a word, ignoring case.
 fn is_in(words: &str, word: &str) -> bool {
     const LONG: usize = 12;
     if word.is_empty()
@@ -194,7 +194,7 @@ fn is_in(words: &str, word: &str) -> bool {
     words.contains(&format!(" {} ", word.to_ascii_lowercase()))
 }
 
-/// What texts are found again by.
+/// The keys by which texts are found again.
 pub(crate) fn key(texts: &[&str]) -> u64 {
     let mut hash = Hash::default();
     for text in texts {
@@ -304,7 +304,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80 || b"_/.@-~".contains(&byte)
 }
 
-/// Whether a letter beyond ASCII begins that stands in no word: quotes, dashes, arrows, lines of boxes, from U+0080 to
+/// Returns whether a letter beyond ASCII begins that is not part of a word: quotes, dashes, arrows, lines of boxes, from U+0080 to
 /// U+00BF and from U+2000 to U+2FFF.
 fn is_sign(byte: u8) -> bool {
     byte == 0xc2 || byte == 0xe2
@@ -316,23 +316,23 @@ fn begin_word(bytes: &[u8], from: usize) -> Option<usize> {
     Some(from + bytes.get(from..)?.iter().position(begins)?)
 }
 
-/// Whether a byte goes on with a letter beyond ASCII.
+/// Returns whether a byte continues a letter beyond ASCII.
 fn is_inner(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
 
-/// Whether a letter begins that no space divides from those before it, though a word ends there: "订单12345已确认".
+/// Returns whether a letter begins where a word ends without a space: "订单12345已确认".
 fn is_other_script(byte: u8, is_within_dense: bool) -> bool {
     !byte.is_ascii() && !is_inner(byte) && (is_sign(byte) || is_dense(byte) != is_within_dense)
 }
 
-/// Whether a letter of a script without spaces begins. Those have these bytes in UTF-8; after 0xc3 to 0xdf and 0xe1 come letters
+/// Returns whether a letter of a script without spaces begins. Those have these bytes in UTF-8; after 0xc3 to 0xdf and 0xe1 come letters
 /// that words in ASCII have as well.
 fn is_dense(byte: u8) -> bool {
     byte == 0xe0 || byte >= 0xe3
 }
 
-/// Whether three digits follow a comma, which then stands in a number and not between two.
+/// Returns whether three digits follow a comma, which is then part of a number and does not separate two.
 fn begins_with_thousand(after: Option<&[u8]>) -> bool {
     let digits = after.unwrap_or_default().iter().take(4);
     digits.take_while(|byte| byte.is_ascii_digit()).count() == 3

@@ -108,7 +108,7 @@ impl Masks {
         self.masks.len()
     }
 
-    /// Tells whether nothing is masked.
+    /// Returns whether nothing is masked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.masks.is_empty()

@@ -51,15 +51,15 @@ pub struct View {
     /// Bytes of text that a result may have.
     pub(crate) max_result_bytes: Option<usize>,
     pub(crate) masks: Option<Arc<Masks>>,
-    /// Tells whether a tool reads handles: what is shortened has one then.
+    /// Returns whether a tool reads handles: what is shortened has one then.
     pub(crate) recall: bool,
     /// Thousandths of the tokens of what is hidden that the index in its place may have.
     pub(crate) index: usize,
     /// Bytes of the user's words that stand there; `None`: as many as usual.
     pub(crate) user_bytes: Option<usize>,
-    /// What no policy hides.
+    /// Pins, which no policy hides.
     pub(crate) pins: Option<Arc<Pins>>,
-    /// What was left out because a request was too long, oldest first.
+    /// The steps that shortened the view because a request was too long, oldest first.
     pub(crate) shortenings: Arc<[Shortening]>,
     /// Texts after the system prompt, by name.
     pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
@@ -89,7 +89,7 @@ impl Cleared {
     }
 }
 
-/// What stands in the place of a result unless something else is asked for.
+/// The default placeholder for a cleared result.
 pub(crate) const CLEARED: &str = "[Old tool result cleared]";
 
 /// Terms of a step by which it became shorter.
@@ -134,7 +134,7 @@ impl View {
         self.covers_size.plus(Size::new(terms, blocks + bytes))
     }
 
-    /// Tells whether the same is noted of both with a request: all but the masks, and what is reckoned of the log.
+    /// Returns whether the same is noted of both with a request: all but the masks, and what is reckoned of the log.
     pub(crate) fn is_noted_as(&self, other: &Self) -> bool {
         self.covers_as(other)
             && self.has_rules_of(other)
@@ -151,7 +151,7 @@ impl View {
             })
     }
 
-    /// Whether it tells the same of what it does not show.
+    /// Returns whether both views say the same about what they do not show.
     fn has_rules_of(&self, other: &Self) -> bool {
         self.recall == other.recall
             && self.index == other.index
@@ -182,7 +182,7 @@ impl View {
         Size::new(size.terms, size.bytes.saturating_mul(times))
     }
 
-    /// Tells whether messages may look different from what they are in the log.
+    /// Returns whether messages may look different from what they are in the log.
     #[must_use]
     pub fn changes_looks(&self) -> bool {
         self.masks.is_some() || self.cleared.is_some() || self.max_result_bytes.is_some()
@@ -319,7 +319,7 @@ pub(crate) fn note(first: u64, last: u64, text: String) -> Message {
     make_stand_in(HIDDEN, first, last, text)
 }
 
-/// Tells whether a message is such a note.
+/// Returns whether a message is such a note.
 pub(crate) fn is_note(message: &Message) -> bool {
     let metadata = message.metadata.as_ref();
     metadata.is_some_and(|metadata| metadata.get_named(HIDDEN).is_some())

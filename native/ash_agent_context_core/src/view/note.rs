@@ -42,7 +42,7 @@ pub(super) fn of_cleared(
     format!("{} {handle}]", note(what.trim_end()))
 }
 
-/// Tells whether capitals, digits, consonants or vowels follow each other as in no word.
+/// Returns whether capitals, digits, consonants or vowels follow each other as in no word.
 fn is_random(text: &str) -> bool {
     let pairs = text.bytes().zip(text.bytes().skip(1));
     let changes = pairs.filter(|(one, next)| {

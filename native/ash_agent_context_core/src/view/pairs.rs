@@ -62,7 +62,7 @@ impl Pairs<'_> {
         (lacking > 0).then(|| hasher.finish())
     }
 
-    /// Tells whether the other half stands in another message and is not sent, or never came.
+    /// Returns whether the other half stands in another message and is not sent, or never came.
     fn lacks(&self, part: &Part) -> bool {
         let Some((half, pairs)) = part.half().zip(self.log.split_pairs()) else {
             return false;
@@ -73,7 +73,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// Tells whether the use whose program made a call is not sent.
+    /// Returns whether the use whose program made a call is not sent.
     fn lacks_program(&self, call: &ToolCall) -> bool {
         let Some((program, pairs)) = call.program().zip(self.log.split_pairs()) else {
             return false;
@@ -84,7 +84,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// Tells whether a use without a result is followed by anything but what its own program calls.
+    /// Returns whether a use without a result is followed by anything but what its own program calls.
     fn is_over(&self, half: &Half, pairs: &SplitPairs) -> bool {
         let Some(place) = pairs.open(half).filter(|_| self.closes_uses) else {
             return false;
@@ -108,7 +108,7 @@ impl Pairs<'_> {
         !self.covers.is_some_and(covered) && self.masks.is_none_or(|masks| self.stays(place, masks))
     }
 
-    /// Tells whether masks leave a part as it is.
+    /// Returns whether masks leave a part as it is.
     fn stays(&self, place: PartPlace, masks: &Masks) -> bool {
         let iteration = self.log.get_numbered(place.iteration);
         let entry = iteration.and_then(|iteration| iteration.entry(place.entry));

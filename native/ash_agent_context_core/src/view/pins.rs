@@ -47,7 +47,7 @@ impl Pin {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
     pins: Vec<Pin>,
-    /// What tells looks of results apart.
+    /// A key that distinguishes looks of results.
     pub(crate) key: u64,
 }
 
@@ -76,7 +76,7 @@ impl Pins {
         self.pins.iter()
     }
 
-    /// Tells whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pins.is_empty()
@@ -96,7 +96,7 @@ impl Pins {
         bytes.sum()
     }
 
-    /// Whether a result stays whole.
+    /// Returns whether a result stays whole.
     pub(crate) fn has_result(&self, iteration: u64, slot: usize) -> bool {
         let is_it = |pin: &Pin| match pin {
             Pin::Iteration(number) => *number == iteration,
@@ -106,7 +106,7 @@ impl Pins {
         self.pins.iter().any(is_it)
     }
 
-    /// Whether a message stays.
+    /// Returns whether a message stays.
     pub(crate) fn has_message(&self, iteration: u64, position: usize) -> bool {
         let is_it = |pin: &Pin| match pin {
             Pin::Iteration(number) => *number == iteration,

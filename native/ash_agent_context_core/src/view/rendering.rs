@@ -30,9 +30,9 @@ pub struct Rendering<'a> {
     pub(crate) most: usize,
     /// Holds what is masked everywhere.
     pub(crate) masks: Option<&'a Masks>,
-    /// What is neither blanked nor shortened.
+    /// Parts that are neither blanked nor shortened.
     pub(crate) pins: Option<&'a Pins>,
-    /// What else is sent, where halves of pairs stand in the iteration whose other halves do not stand
+    /// The other messages that are sent if the iteration has halves of pairs whose other halves are not
     /// beside them.
     pub(crate) pairs: Option<Pairs<'a>>,
     /// Says whether what is shortened tells how to get it back.
@@ -143,7 +143,7 @@ impl<'a> Rendering<'a> {
         self
     }
 
-    /// Tells whether everything looks as in the log, where no result is longer than this.
+    /// Returns whether everything looks as in the log, where no result is longer than this.
     pub(crate) fn is_plain(&self, longest: usize) -> bool {
         self.cleared == 0 && self.masks.is_none() && self.pairs.is_none() && longest <= self.most
     }
@@ -170,7 +170,7 @@ impl<'a> Rendering<'a> {
 
     fn key(&self, slots: usize, longest: usize) -> u64 {
         let cleared = self.cleared.min(slots);
-        // What is masked may become longer.
+        // Masking may make a text longer.
         let most = (longest > self.most || self.masks.is_some()).then_some(self.most);
         if cleared == 0 && most.is_none() {
             return 0;
@@ -251,7 +251,7 @@ impl<'a> Rendering<'a> {
 
     /// Returns what the look changes of a message, for a report.
     pub(crate) fn changes_of_message(&self, message: &Message) -> Vec<Change> {
-        // What becomes of pairs is told where they are written.
+        // Pairs are reported where they are written.
         let alone = Self {
             pairs: None,
             ..*self
@@ -268,7 +268,7 @@ impl<'a> Rendering<'a> {
         masked.into_iter().collect()
     }
 
-    /// Returns what the look changes of results, for a report. What is said of each is the id of its call.
+    /// Returns what the look changes of results, for a report. Each is named by the id of its call.
     pub(crate) fn changes_of_results(
         &self,
         calls: &[ToolCall],
@@ -310,7 +310,7 @@ impl<'a> Rendering<'a> {
                 return Some(Output::Value(Value::text(&text)));
             };
             let note = note::of_cleared(handle, call, self.masks, outcome) + &pinned;
-            // What is as short stays.
+            // Texts that are short enough stay.
             if outcome.longest() > note.len() || matches!(outcome.output, Output::Parts(_)) {
                 return Some(Output::Value(Value::text(&note)));
             }
@@ -352,15 +352,15 @@ impl Shortening {
         }
     }
 
-    /// How many bytes stay at the beginning and at the end, beside the note. What a tool says first
-    /// matters more often than what it says last.
+    /// How many bytes stay at the beginning and at the end, beside the note. The beginning of a
+    /// tool's output matters more often than its end.
     fn head_and_tail(&self, len: usize) -> (usize, usize) {
         let room = self.most.saturating_sub(self.note(len).len());
         (room - room / 3, room / 3)
     }
 
-    /// The beginning of the first texts and the end of the last ones, with a note between them. What is
-    /// not text stays.
+    /// The beginning of the first texts and the end of the last ones, with a note between them. Other
+    /// parts stay.
     fn parts(&self, parts: &[Part]) -> Box<[Part]> {
         let len: usize = parts.iter().map(Part::text_bytes).sum();
         let (head, tail) = self.head_and_tail(len);

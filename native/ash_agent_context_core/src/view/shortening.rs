@@ -1,4 +1,4 @@
-//! What was left out of a view because a request was too long, and why.
+//! The steps that shorten a view because a request was too long, and their causes.
 
 use crate::view::cover::Covers;
 
@@ -28,7 +28,7 @@ impl Pressure {
     }
 }
 
-/// What was done.
+/// The kind of step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShorteningKind {
     /// Results were cleared.
@@ -57,7 +57,7 @@ impl ShorteningKind {
 /// A step by which a view became shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortening {
-    /// What was done.
+    /// The kind of step.
     pub kind: ShorteningKind,
     /// Why.
     pub cause: Pressure,

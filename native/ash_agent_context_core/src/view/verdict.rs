@@ -1,4 +1,4 @@
-//! What a check says of a summary.
+//! The verdict of a check on a summary.
 
 use crate::value::cost::Cost;
 use crate::value::Size;
@@ -6,7 +6,7 @@ use crate::value::Size;
 /// Facts that a verdict names, of each sort.
 pub(crate) const NAMED: usize = 20;
 
-/// What a check says of a summary.
+/// The verdict of a check on a summary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// How many facts there are in what it stands for.
@@ -15,7 +15,7 @@ pub struct Verdict {
     pub kept: usize,
     /// The likeliest to be needed of those that it does not have.
     pub missing: Vec<Box<str>>,
-    /// What it says that is not in what it stands for.
+    /// Its claims that are not in the text it replaces.
     pub wrong: Vec<Box<str>>,
     /// How many facts were added to it.
     pub appended: usize,

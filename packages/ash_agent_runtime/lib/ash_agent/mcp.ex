@@ -45,7 +45,7 @@ defmodule AshAgent.MCP do
   ]
 
   @moduledoc """
-  The tools of MCP servers as tools of a run.
+  The tools of MCP servers, for use in runs.
 
       children = [
         {AshAgent.MCP,
@@ -78,7 +78,7 @@ defmodule AshAgent.MCP do
     * `:trust_annotations` - `true` if a call whose outcome is unknown may run again when the server says that the tool only reads or is
       idempotent. Defaults to `false`: no call runs again
 
-  Whoever may write these maps may run programs. Start servers only from configurations that you trust.
+  Anyone who can write these maps can run programs. Start servers only from configurations that you trust.
 
   ## Tools
 
@@ -184,9 +184,9 @@ defmodule AshAgent.MCP do
   @doc """
   Returns the tools of the servers, as the options `:tools` of runs and sessions take them, sorted by server.
 
-  Waits for servers that are starting. A server that was available once keeps its tools while it is started again; its calls return
-  errors until then. A list that the server changed is there with the next call of this function, so give a session that lives for long
-  a function: `tools: fn -> AshAgent.MCP.tools(MyApp.MCP, missing: :skip) end` is called when a run begins.
+  Waits for servers that are starting. A server that was available once keeps its tools while it restarts; its calls return errors
+  until then. If a server changes its list, the next call of this function returns the new one, so pass a function to long-lived
+  sessions: `tools: fn -> AshAgent.MCP.tools(MyApp.MCP, missing: :skip) end` is called when a run begins.
 
   ## Options
 

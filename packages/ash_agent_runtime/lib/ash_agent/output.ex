@@ -12,20 +12,22 @@ defmodule AshAgent.Output do
 
   ## Types
 
-    * a keyword list - an object with these fields, as a map with these keys. Each has a type, or a keyword list with `:type`, `:doc`,
-      `:required` (defaults to `true`), `:default` (which makes it optional), and bounds of JSON Schema such as `:minimum`,
-      `:max_length`, `:min_items` and `:pattern`
+    * a keyword list - an object with these fields, as a map with these keys. Each has a type, or a keyword list with `:type`,
+      `:doc`, `:required` (defaults to `true`), `:default` (which makes it optional), and bounds of JSON Schema such as
+      `:minimum`, `:max_length`, `:min_items` and `:pattern`
     * `{fields, into: module}` - the same, as a struct
     * a map - a JSON Schema. The answer is JSON data with string keys
-    * `{schema, cast: fun}` - a JSON Schema and a function that makes the value, `{:ok, value}` or `{:error, words}`, of the JSON data
+    * `{schema, cast: fun}` - a JSON Schema and a function that makes the value, `{:ok, value}` or `{:error, words}`, of the JSON
+      data
     * a module of an Ecto schema - its fields and embeds, as its struct, by its `changeset/2` if it has one
     * `{data, types}` - as a schemaless changeset of Ecto has them
     * an Ash type - as `AshAgent.Resource.output/2` returns it
     * a module with a function `output/0` that returns one of these types
-    * `{:one_of, [name: type, ...]}` - one of several; the value is `{name, value}`. Modules need no names: a struct tells what it is
+    * `{:one_of, [name: type, ...]}` - one of several; the value is `{name, value}`. Modules need no names, since a struct says
+      what it is
     * `{:list, type}`, `{:nullable, type}`, `{:in, [:a, :b]}` with atoms, strings or numbers
-    * `:string`, `:integer`, `:pos_integer`, `:non_neg_integer`, `:float`, `:number`, `:boolean`, `:date`, `:time`, `:datetime`, `:naive_datetime`, `:uuid`,
-      `:map` and `:any`
+    * `:string`, `:integer`, `:pos_integer`, `:non_neg_integer`, `:float`, `:number`, `:boolean`, `:date`, `:time`, `:datetime`,
+      `:naive_datetime`, `:uuid`, `:map` and `:any`
 
   Every keyword of a schema is checked. One that cannot be checked, such as `not` or `patternProperties`, is an error when the type is made.
   With `config :ash_agent_context, features: [:json_schema]`, all keywords of the draft 2020-12 are, by the crate `jsonschema`: the library is
@@ -33,10 +35,10 @@ defmodule AshAgent.Output do
 
   ## Reading
 
-  `read/3` reads what models write: prose and fences around the JSON, trailing commas, comments, single quotes, keys without quotes,
-  numbers as text, one value for a list of one and the other way round, words of `:in` in another case, and keys in another
-  style. Each repair is told. A text that is JSON and fits is never changed, one that could be read in several ways is refused, and
-  one that ends within its value is cut: it is never repaired into an answer.
+  `read/3` accepts the JSON that models really write: with prose and fences around it, trailing commas, comments, single quotes, unquoted keys,
+  numbers as text, a single value for a list of one and vice versa, choices in another case, and keys in another
+  style. It reports each repair. A text that is valid JSON and fits is never changed, one that could be read in several ways is refused, and
+  one that ends within its value counts as cut off: it is never repaired into an answer.
   """
 
   alias AshAgent.{Context, Options, Response}
@@ -66,7 +68,7 @@ defmodule AshAgent.Output do
   @typedoc "What `new/1` takes, see above."
   @type spec :: t() | keyword() | map() | module() | atom() | tuple()
 
-  @typedoc "Something that was read although it was not as the schema or JSON wants it."
+  @typedoc "A repair: something that was read although it was not valid by the schema or as JSON."
   @type repair :: %{path: [String.t() | non_neg_integer()], kind: atom()}
 
   @doc """
@@ -205,10 +207,11 @@ defmodule AshAgent.Output do
   defp unwrap_path(path, _output), do: path
 
   @doc """
-  Returns `{:ok, value}`, the value as far as a text has come, or `:none`.
+  Returns `{:ok, value}` with the value as far as the text has arrived, or `:none`.
 
-  Takes a text, or an `AshAgent.Response`: of a response it reads the arguments of the call that gives the answer, or its text. Texts are there as far as they came, everything else when it is complete. A value that was returned for the beginning of a text is part of
-  that for more of it.
+  Takes a text, or an `AshAgent.Response`: of a response it reads the arguments of the call that gives the answer, or its text.
+  Texts are included as far as they have arrived, everything else once it is complete. A value returned for the beginning of a
+  text is part of the value for more of it.
 
   ## Examples
 

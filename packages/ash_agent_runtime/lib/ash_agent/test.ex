@@ -17,8 +17,8 @@ defmodule AshAgent.Test do
         end
       end
 
-  Each takes a context, a chat (of which it takes the active branch), or a result, error or pause of `AshAgent.Runtime.run/2`. All of
-  them only look at what the conversation holds, so they take stored ones as well, need neither network nor processes, and run
+  Each takes a context, a chat (of which it uses the active branch), or a result, error or pause of `AshAgent.Runtime.run/2`. They
+  only look at the conversation, so they work on stored ones too, need neither network nor processes, and run
   `async: true`.
 
   ## Patterns
@@ -26,8 +26,8 @@ defmodule AshAgent.Test do
   A call is written as a call: `search(q: "Oslo")` is a call of the tool `search` with at least this argument, and `search`, `search()`
   and `search(_)` are any call of it. A tool whose name is not one in Elixir is a pair: `{"get-time", %{zone: "UTC"}}`. `_` is any call.
 
-  The arguments are a pattern of Elixir, with pins and guards, and two things more: a regex literal stands for text that it matches, and
-  keys that are atoms match keys that are text. A pin takes any expression.
+  The arguments are an Elixir pattern, with pins and guards, and two additions: a regex literal stands for any text that it
+  matches, and atom keys match string keys. A pin takes any expression.
 
       assert_calls result, [
         search(q: ~r/oslo/i, limit: limit) when limit in 1..10,
@@ -36,7 +36,7 @@ defmodule AshAgent.Test do
 
   ## When an assertion fails
 
-  It says what differs, prints the conversation as `AshAgent.Context.print/2` does with an arrow at the call where it first differs,
+  It says what is different, prints the conversation as `AshAgent.Context.print/2` does, with an arrow at the first call that differs,
   and names the command that shows the conversation as a page.
   """
 
@@ -128,7 +128,8 @@ defmodule AshAgent.Test do
   @doc """
   Asserts that the answer matches a pattern, and returns the answer.
 
-  It is the output of a result, and of a context the text of its last message. A conversation that does not end with an answer has none.
+  The answer is the output of a result, or the text of a context's last message. A conversation that does not end with an answer
+  has none.
 
   ## Examples
 
@@ -151,7 +152,7 @@ defmodule AshAgent.Test do
   @doc """
   Asserts that a conversation stayed within its budgets, and returns its context.
 
-  A budget that cannot be checked, because the models reported no tokens or have no price, is not kept.
+  A budget that cannot be checked, because the models reported no tokens or have no price, fails.
 
   ## Options
 
@@ -206,9 +207,10 @@ defmodule AshAgent.Test do
   @doc """
   Runs a conversation again from an iteration with one thing changed, and returns an `AshAgent.Test.Branch`.
 
-  The change is a tool's result, after which the model goes on; or the user's words or the system prompt, after which the model answers in
-  this iteration; or none of them, if it is the model itself or its tools that are other ones. The branch is a fork, so the conversation
-  stays as it is. The model may be scripted, recorded or real. Tools that the branch calls are run, so pass such that may.
+  Change a tool's result, and the model continues after it; change the user's message or the system prompt, and the model answers
+  again in this iteration; or change none of them, and pass another model or other tools. The branch is a fork, so the
+  conversation stays as it is. The model may be scripted, recorded or real. Tools that the branch calls are really run, so pass
+  tools that may run.
 
   ## Options
 
@@ -234,7 +236,7 @@ defmodule AshAgent.Test do
     do: conversation |> Assertions.context!() |> Branch.new(iteration, opts)
 
   @doc """
-  Makes the requests of a stored conversation again and compares them with what was sent.
+  Rebuilds the requests of a stored conversation and compares them with what was sent.
 
   Returns `{:same, count}` with how many requests were compared, `{:different, found}` with
   `%{iteration: number, differences: [%AshAgent.LLM.Difference{}]}` for each that differs first in something, or `:not_comparable` for a conversation that

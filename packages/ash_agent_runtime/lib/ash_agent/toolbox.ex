@@ -20,8 +20,8 @@ defmodule AshAgent.Toolbox do
   the process that runs the tool ends for whatever reason, and when the VM dies. Only processes that leave the group
   (`setsid`) can outlive a call.
 
-  The environment is `env`, and of the VM's the variables `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`, with those that
-  `inherit_env` names: a program that a model runs sees no keys. `inherit_env: true` gives it all of them.
+  The environment is `env`, plus `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER` and the variables named by
+  `inherit_env` from the VM's environment: a program that a model runs sees no keys. `inherit_env: true` passes on everything.
 
   It needs a POSIX system with `sh`, `tail` and a `head` that knows `-c` (GNU, BSD and BusyBox have them), which take a
   few milliseconds to start.

@@ -44,7 +44,7 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     read.map_err(|error| error.within(message.key("content")))
 }
 
-/// Tells whether a message has no neutral form: one of a role that we do not know, or a system message that
+/// Returns whether a message has no neutral form: one of a role that we do not know, or a system message that
 /// says more than texts, such as which tools there are from here on.
 fn is_row(message: &Map) -> bool {
     match message.get_named("role").and_then(Value::as_name) {

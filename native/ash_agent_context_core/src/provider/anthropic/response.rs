@@ -199,7 +199,7 @@ const DETAILS: [&str; 4] = [
     "stop_sequence",
 ];
 
-/// What it found of its prompt cache, if it was asked to look. Its reason is null as long as it looks.
+/// Its diagnosis of the prompt cache, if the request asked for one. The reason is null while it is still looking.
 const DIAGNOSTICS: &str = "diagnostics";
 
 fn stop_reason(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {

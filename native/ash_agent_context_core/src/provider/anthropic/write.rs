@@ -110,7 +110,7 @@ fn write_cited_text(text: &str, citations: &Value, out: &mut Writer<'_>) {
 const PARTS: Parts = Parts {
     text: text_block,
     hint: |part, out| out.hint_inside(part),
-    // What it takes depends on whether it is to be cited.
+    // Its fields depend on whether it is to be cited.
     takes: |_| true,
     media,
 };
@@ -186,13 +186,13 @@ fn model_part(part: &Part, is_last_text: bool, out: &mut Writer<'_>) {
     }
 }
 
-/// Tells whether a block tells of a tool that the provider runs: it refuses one after a call, which it then takes for
+/// Returns whether a block tells of a tool that the provider runs: it refuses one after a call, which it then takes for
 /// unanswered.
 fn is_served(part: &Part, _out: &Writer<'_>) -> bool {
     part.is_block_of(PROVIDER) && part.half().is_some()
 }
 
-/// Tells whether a part will be sent as thinking.
+/// Returns whether a part will be sent as thinking.
 fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
     match &part.kind {
         PartKind::Thinking(_) => {

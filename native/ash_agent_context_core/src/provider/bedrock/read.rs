@@ -81,7 +81,7 @@ fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     })
 }
 
-/// Tells whether a tool's use of this type is one that the service itself answers: nothing else says that it does.
+/// Returns whether a tool's use of this type is one that the service itself answers: nothing else says that it does.
 pub(super) fn is_served(kind: Option<&str>) -> bool {
     kind == Some("server_tool_use")
 }

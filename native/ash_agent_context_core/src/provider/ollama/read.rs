@@ -26,7 +26,7 @@ impl Reads for Room {
     }
 }
 
-/// Tells whether a message has a role that we do not know.
+/// Returns whether a message has a role that we do not know.
 fn is_row(message: &Map) -> bool {
     let role = message.get_named("role").and_then(Value::as_name);
     role.is_some_and(|role| !["system", "user", "assistant", "tool"].contains(&role))

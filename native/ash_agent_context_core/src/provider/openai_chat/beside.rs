@@ -69,14 +69,14 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// Tells whether a part is among it.
+    /// Returns whether a part is among it.
     pub fn has(&self, part: &Part) -> bool {
         let images = self.images.iter().map(|(image, _)| *image);
         let mut parts = images.chain(self.audio).chain(self.refusal);
         parts.any(|own| std::ptr::eq(own, part)) || self.reasoning.has(part)
     }
 
-    /// Tells whether a message would say nothing with it alone: nothing follows from what a model thought.
+    /// Returns whether a message would say nothing with it alone: nothing follows from what a model thought.
     pub fn says_nothing(&self) -> bool {
         self.audio.is_none() && self.refusal.is_none() && self.images.is_empty()
     }
@@ -113,7 +113,7 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// Tells whether a message came from the server and, as far as is known, the model that is asked.
+/// Returns whether a message came from the server and, as far as is known, the model that is asked.
 fn answers(message: &Message, out: &Writer<'_>) -> bool {
     let asked = out.options.model.unwrap_or_default();
     let reply = message.reply.as_ref();

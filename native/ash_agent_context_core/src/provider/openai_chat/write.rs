@@ -117,7 +117,7 @@ fn thinking<'a>(part: &'a Part, beside: &Beside<'_>, out: &mut Writer<'_>) -> Th
     out.turn_thinking_into_text(part)
 }
 
-/// Tells whether a part can stand in a user message; what cannot becomes words.
+/// Returns whether a part can stand in a user message; what cannot becomes words.
 fn is_sent(media: &Media<'_>) -> bool {
     match (media.class, media.source) {
         (Class::Image, Location::Inline(_)) => media.is_common_image(),

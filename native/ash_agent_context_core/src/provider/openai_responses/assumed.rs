@@ -12,8 +12,8 @@ use crate::value::Value;
 /// The name of a tool that an output does not tell.
 const UNKNOWN: &str = "unknown";
 
-/// By position, the calls of each run of outputs whose calls are not in the list. What they were called
-/// with is not known here.
+/// By position, the calls of each run of outputs whose calls are not in the list. Their arguments are
+/// not known here.
 pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
     let mut known: HashSet<&str> = HashSet::new();
     let mut assumed: HashMap<usize, Vec<ToolCall>> = HashMap::new();

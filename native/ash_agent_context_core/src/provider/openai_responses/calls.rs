@@ -465,7 +465,7 @@ fn acknowledge(
     }
 }
 
-/// Tells whether the provider's tool may run: only what says so approves.
+/// Returns whether the provider's tool may run: only what says so approves.
 fn approval<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
@@ -556,7 +556,7 @@ fn is_tool(value: &Value) -> bool {
     matches!(value, Value::Map(map) if map.get_named("type").and_then(Value::as_name).is_some())
 }
 
-/// Tells whether the API itself answers a call: commands in a container of its own, its own search for tools, and xAI's
+/// Returns whether the API itself answers a call: commands in a container of its own, its own search for tools, and xAI's
 /// of X and its videos, which has the type of a custom tool's call.
 pub(crate) fn is_served(item: &Value) -> bool {
     match name_at(item, "type") {

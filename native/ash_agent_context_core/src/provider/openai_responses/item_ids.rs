@@ -65,7 +65,7 @@ impl<'a> ItemIds<'a> {
         stays.map(|(one, _)| *one).collect()
     }
 
-    /// Tells whether all reasoning goes back before the item that it led to. An item is refused with its id if its
+    /// Returns whether all reasoning goes back before the item that it led to. An item is refused with its id if its
     /// reasoning is missing ("... was provided without its required 'reasoning' item"), and so is reasoning without its
     /// item.
     fn fit(&self, sent: &[PartOrCall<'a>], out: &Writer<'_>) -> bool {
@@ -99,7 +99,7 @@ impl<'a> ItemIds<'a> {
         (is_free && self.of_reasoning.contains(id)).then_some(id)
     }
 
-    /// Tells whether an item of a kind whose ids begin with this goes back with an id.
+    /// Returns whether an item of a kind whose ids begin with this goes back with an id.
     pub fn take(&self, id: &str, prefix: &str) -> bool {
         let fits = match self.are_foreign {
             true => !id.is_empty() && id.bytes().all(is_plain),
@@ -117,7 +117,7 @@ fn thinks(one: &PartOrCall<'_>) -> bool {
     matches!(one, PartOrCall::Part(part) if is_thought(part))
 }
 
-/// Tells whether it is reasoning, but for another provider's.
+/// Returns whether it is reasoning, but for another provider's.
 fn is_thought(part: &Part) -> bool {
     let provider = Provider::of(part.provider_metadata.as_ref());
     matches!(part.kind, PartKind::Thinking(_)) && provider.is_none_or(|of| of == PROVIDER)
@@ -132,7 +132,7 @@ fn find_returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Par
     reasoning.collect()
 }
 
-/// Tells whether it is an item of the model, not what a tool of the provider gave.
+/// Returns whether it is an item of the model, not what a tool of the provider gave.
 fn is_answer(part: &Part, out: &Writer<'_>) -> bool {
     let is_result = part.half().is_some_and(|half| half.is_result);
     match &part.kind {

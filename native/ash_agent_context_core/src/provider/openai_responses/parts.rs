@@ -29,7 +29,7 @@ pub(super) fn input_text(text: &str, out: &mut Writer<'_>) {
     });
 }
 
-/// Tells whether a part can stand in a user message or in a result; what cannot becomes words.
+/// Returns whether a part can stand in a user message or in a result; what cannot becomes words.
 pub(super) fn is_sent(media: &Media<'_>) -> bool {
     match (media.class, media.source) {
         (Class::Image | Class::File, Location::Stored(owner, _)) => owner == PROVIDER,

@@ -123,7 +123,7 @@ impl ItemReader {
                 let output = self.outputs.get(&(self.turn, call.id.clone()));
                 output.is_some_and(|output| *output > element)
             };
-            // What follows a call is of the same answer if the output comes after it.
+            // Items after a call belong to the same answer if the output comes after them.
             if !said.calls.iter().all(is_answered) {
                 said.flush(history);
             }
@@ -179,7 +179,7 @@ fn last_outputs(items: &[Value]) -> HashMap<(usize, Box<str>), usize> {
     items.iter().enumerate().filter_map(output).collect()
 }
 
-/// Tells whether the API itself gave this output.
+/// Returns whether the API itself gave this output.
 fn is_served_output(served: &HashSet<Box<str>>, item: &Value) -> bool {
     let id = name_at(item, "call_id");
     id.is_some_and(|id| served.contains(id))

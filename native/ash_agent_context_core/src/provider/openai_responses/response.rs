@@ -175,8 +175,8 @@ fn place(index: u64, item: &Node<'_>) -> Key {
     Key::Id(format!("{index}: {kind}").into())
 }
 
-/// A call of a function, or of a tool with text for arguments: those come piece by piece. What comes as a whole
-/// has its place from here on: the items after it may be complete before it is.
+/// A call of a function, or of a tool with text for arguments: those come piece by piece. An item that comes as
+/// a whole has its place from here on: the items after it may be complete before it is.
 fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
     let kind = node::text(item, "type").filter(|_| !draft.knows(&key));
     let Some(form) = kind.and_then(Form::of_call) else {
@@ -206,7 +206,7 @@ fn read_call(item: &Node<'_>) -> Result<Option<ToolCall>, Fault> {
     if calls::is_served(&item) {
         return Ok(None);
     }
-    // What is not a call as the API has them is kept as it came.
+    // Anything but a call of the API's own forms is kept as it came.
     Ok(read_calls::call(form, &item).unwrap_or(None))
 }
 

@@ -99,19 +99,19 @@ pub(super) fn kept_list<'a>(part: &'a Part, options: &Options<'_>, key: &str) ->
     (kept == *words).then_some(list)
 }
 
-/// Tells whether a message goes back with its id although it says nothing.
+/// Returns whether a message goes back with its id although it says nothing.
 pub(super) fn may_be_empty(of_message: &Notes) -> bool {
     let has = |key| of_message.iter().any(|(name, _)| *name == key);
     has("id") && has("status")
 }
 
-/// Tells whether a text is such a message's.
+/// Returns whether a text is such a message's.
 pub(super) fn is_empty_message(part: &Part) -> bool {
     matches!(&part.kind, PartKind::Text(text) if text.is_empty())
         && part.provider_text("status").is_some()
 }
 
-/// Tells whether a block stands in a message. Every item but a message has a type.
+/// Returns whether a block stands in a message. Every item but a message has a type.
 pub(super) fn is_content_part(data: &Map) -> bool {
     match data.get_named("type").and_then(Value::as_name) {
         // Every item but those of a role has a type.

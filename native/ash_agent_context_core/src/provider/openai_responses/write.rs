@@ -190,7 +190,7 @@ fn is_refusal(part: &Part, options: &Options<'_>) -> bool {
     is_noted && part.is_of(options)
 }
 
-/// Tells whether a text is all that there is to say of a part.
+/// Returns whether a text is all that there is to say of a part.
 fn is_plain(part: &Part, options: &Options<'_>) -> bool {
     let has = |key| part.provider_list(options, key).is_some();
     !has("annotations") && !has("logprobs") && !is_refusal(part, options)
@@ -217,8 +217,8 @@ fn block(part: &Part, out: &mut Writer<'_>) {
     }
 }
 
-/// An item without `created_by`, which the API tells and does not take (`items.py` of OpenAI's agents SDK). What a
-/// shell wrote has it in each of its pieces too.
+/// An item without `created_by`, which the API tells and does not take (`items.py` of OpenAI's agents SDK). A
+/// shell's output has it in each of its pieces too.
 fn without_author(data: &Map) -> Cow<'_, Map> {
     const AUTHOR: &str = "created_by";
     let is_shell = data.get_named("type").and_then(Value::as_name) == Some("shell_call_output");

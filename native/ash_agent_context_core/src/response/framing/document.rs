@@ -31,12 +31,12 @@ enum DocumentPlace {
 }
 
 impl Documents {
-    /// Tells whether the body is one document, and not a list of them.
+    /// Returns whether the body is one document, and not a list of them.
     pub fn is_one(&self) -> bool {
         self.place == DocumentPlace::Whole
     }
 
-    /// Tells whether nothing came yet.
+    /// Returns whether nothing came yet.
     fn is_new(&self) -> bool {
         self.place == DocumentPlace::Start && self.depth == 0
     }

@@ -124,7 +124,7 @@ fn read_frame(bytes: &[u8], take: Take<'_>) -> Result<(), Fault> {
     if frame.event != Some("chunk") {
         return take(frame.event, frame.payload);
     }
-    // What a model sends in its own form, as InvokeModelWithResponseStream has it.
+    // A chunk in the model's own form, as in InvokeModelWithResponseStream.
     let inner = node::read(frame.payload, |node| {
         let bytes = node::text(node, "bytes").map(|bytes| BASE64_STANDARD.decode(bytes));
         match bytes {

@@ -51,7 +51,7 @@ impl Frames {
     /// Takes the next bytes apart.
     ///
     /// # Errors
-    /// What is not the framing; [`Fault::TooMuchWork`] when more bytes than `budget` have waited for the
+    /// Bytes that do not follow the framing; [`Fault::TooMuchWork`] when more bytes than `budget` have waited for the
     /// end of a document.
     ///
     /// # Complexity
@@ -97,7 +97,7 @@ impl Frames {
         }
     }
 
-    /// Tells whether the body is one JSON document: an answer as a whole.
+    /// Returns whether the body is one JSON document: an answer as a whole.
     pub fn is_one(&self) -> bool {
         match &self.body {
             Parser::Json(documents) => documents.is_one(),

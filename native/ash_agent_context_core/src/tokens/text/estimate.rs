@@ -106,7 +106,7 @@ const fn cost(before: LetterKind, run: usize, kind: LetterKind, same: bool) -> u
     }
 }
 
-/// Tells whether the kind after it is of the same word or the same white space.
+/// Returns whether the kind after it is of the same word or the same white space.
 const fn goes_on(before: LetterKind, kind: LetterKind) -> bool {
     matches!(
         (before, kind),

@@ -52,7 +52,7 @@ pub(super) static CL100K: Vocabulary = Vocabulary {
 };
 
 impl Vocabulary {
-    /// Tells whether the tables are made.
+    /// Returns whether the tables are made.
     pub fn is_ready(&self) -> bool {
         self.made.get().is_some()
     }

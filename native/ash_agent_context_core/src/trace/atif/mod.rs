@@ -1,6 +1,6 @@
 //! Trajectories in ATIF, the Agent Trajectory Interchange Format.
 //!
-//! A result stands in the step of its call there, too. What the format has no words for stands beside it, under
+//! A result stands in the step of its call there, too. Data that the format has no fields for stands beside it, under
 //! [`OWN`] in `extra`, where others leave it alone and [`read`] finds it.
 
 mod part;

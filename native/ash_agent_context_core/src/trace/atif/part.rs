@@ -50,7 +50,7 @@ pub(super) fn thoughts(content: &Content) -> Option<String> {
     (!thoughts.is_empty()).then(|| thoughts.join("\n\n"))
 }
 
-/// Tells whether the format says all of it.
+/// Returns whether the format says all of it.
 pub(super) fn is_said(content: &Content) -> bool {
     let Content::Parts(parts) = content else {
         return true;

@@ -176,7 +176,7 @@ fn read_result(result: Value, calls: bool, history: &mut Listener) -> Result<(),
     let status = own.as_mut().and_then(|own| own.text("status").ok()?);
     let content = read_content(&mut result, "content", own.as_mut(), Place::Result)?;
     if id.is_none() && !calls {
-        // What the environment said, not called for by anybody.
+        // An observation of the environment that no call asked for.
         history.user(content, None);
         return Ok(());
     }

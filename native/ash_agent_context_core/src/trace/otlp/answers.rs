@@ -170,7 +170,7 @@ pub(super) fn asked_model(fields: &Value) -> Option<&str> {
     fields.get_named("model").and_then(Value::as_str)
 }
 
-/// Tells whether a summary stood in the request: by the view that it was made from, else by the one of now.
+/// Returns whether a summary stood in the request: by the view that it was made from, else by the one of now.
 fn is_compacted(of: &Conversation<'_, '_>, iteration: &Iteration) -> bool {
     match of.context.request_view(iteration) {
         Some((_, view)) => view.is_some_and(|view| view.summaries > 0),

@@ -123,7 +123,7 @@ impl SpanAttributes {
         self.put(key, Any::Double(number));
     }
 
-    /// What an answer cost, in dollars, by the names of OpenInference.
+    /// The cost of an answer in dollars, under the names of OpenInference.
     pub fn cost(&mut self, money: Money) {
         for (key, sum) in [
             ("llm.cost.prompt", money.input),
@@ -134,7 +134,7 @@ impl SpanAttributes {
         }
     }
 
-    /// What became of the request at the prompt cache. The conventions have no words for it.
+    /// How the request fared at the prompt cache. The conventions have no names for this.
     pub fn cache(&mut self, row: &AccountRow) {
         self.text("ash_agent.cache.verdict", row.outlook.name());
         self.add_known(
@@ -176,7 +176,7 @@ impl SpanAttributes {
         }
     }
 
-    /// What a request asked for beside its messages, as a run has noted it.
+    /// The fields of a request besides its messages, as the run recorded them.
     pub fn request(&mut self, fields: &Value) {
         let Value::Map(fields) = fields else {
             return;

@@ -121,7 +121,7 @@ fn list(fill: impl FnOnce(&mut Json)) -> String {
     json.raw("[");
     fill(&mut json);
     json.raw("]");
-    // What we write is text and pieces of JSON.
+    // We write text and pieces of JSON.
     String::from_utf8(json.into_bytes()).unwrap_or_default()
 }
 
@@ -226,7 +226,7 @@ fn write_part(json: &mut Json, part: &Part) {
 
 fn write_media(json: &mut Json, media: &Media<'_>, kind: &PartKind) {
     let fill = |json: &mut JsonObject<'_>| {
-        // What is not an image, film or recording is a document in the coming version.
+        // Anything but an image, film or recording is a document in the coming version.
         let modality = match kind {
             PartKind::File { .. } => "document",
             kind => kind.name(),

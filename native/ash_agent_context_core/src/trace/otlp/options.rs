@@ -57,10 +57,10 @@ pub struct OtlpOptions<'a> {
     pub attributes: &'a [(String, Value)],
     /// Why the last turn failed, if it did, and a conversation does not tell.
     pub error: Option<&'a str>,
-    /// Whether the last turn goes on: it has no span yet, and those within it have.
+    /// `true` if the last turn is still running: it has no span yet, but the spans within it do.
     pub is_open: bool,
     /// The trace and the span of who asked for the turns.
     pub caller: Option<([u8; 16], [u8; 8])>,
-    /// What models cost.
+    /// Prices of models.
     pub prices: Option<&'a Prices>,
 }

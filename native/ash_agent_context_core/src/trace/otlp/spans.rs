@@ -48,7 +48,7 @@ pub(super) struct Conversation<'c, 'a> {
     pub system: Option<String>,
     /// The iteration that the first summary ends with.
     pub compacted: Option<u64>,
-    /// What became of its requests at the prompt cache.
+    /// How its requests fared at the prompt cache.
     pub account: CacheAccount,
 }
 

@@ -13,14 +13,14 @@ defmodule AshAgent.LLM.Recorded do
   The first time, run the test with `ASH_AGENT_CASSETTES=record_missing mix test`: it asks the provider and writes the cassette. From then
   on the test needs neither network nor key.
 
-  The client renders its requests as always. A recording belongs to the request that it answered: to its path and its body, as it would be
-  sent now. If the prompt, a tool's schema, a message or an option has changed since, there is no recording, and the model raises an
-  `AshAgent.LLM.Recorded.MissingError` that says what is different from the nearest one, see `AshAgent.LLM.Difference`:
+  The client renders its requests as always. A recording belongs to the request that it answered, by its path and body. If
+  the prompt, a tool's schema, a message or an option has changed since, there is no recording, and the model raises an
+  `AshAgent.LLM.Recorded.MissingError` that says how the request differs from the nearest recording, see `AshAgent.LLM.Difference`:
 
       the nearest is request 2, but message 3 (user), tool result of call_1: was "12 degrees", is "13 degrees"
 
-  Answers are played as they came, whole or streamed, in the pieces in which they came, failures and later tries included. A request that
-  comes again gets its next recording, and after the last one that again.
+  Answers are played back as they came, whole or streamed, in the original pieces, including failures and retries. A repeated
+  request gets its next recording, and after the last one that one again.
 
   ## Modes
 
@@ -42,7 +42,7 @@ defmodule AshAgent.LLM.Recorded do
 
   ## Limits
 
-  The clients of this package can be recorded. `AshAgent.LLM.ReqLLM` and models of your own cannot, since they send requests themselves.
+  Only the clients of this package can be recorded. `AshAgent.LLM.ReqLLM` and your own models cannot, since they send requests themselves.
   The process that holds the cassette is linked to the caller of `new/2`.
   """
 

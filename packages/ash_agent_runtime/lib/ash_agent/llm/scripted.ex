@@ -1,6 +1,6 @@
 defmodule AshAgent.LLM.Scripted do
   @moduledoc """
-  A model that plays given answers and records its requests, for tests and demos.
+  A model that plays back a script and records its requests, for tests and demos.
 
       iex> llm = AshAgent.LLM.Scripted.new([
       ...>   %{tool_calls: [%{id: "call_1", name: "add", arguments: %{"a" => 1, "b" => 2}}]},

@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime.Error do
   @moduledoc """
-  Why a run ended without an answer, and the context that it had reached.
+  Why a run ended without an answer, and the context as far as it came.
 
   `context` is valid and can be continued: with `AshAgent.Context.add_user_message/2`, or with `AshAgent.Runtime.run/2` again. If an
   answer broke off, it is the last message, with `state: :interrupted`, and none of its calls is pending.

@@ -2,12 +2,12 @@ defmodule AshAgent.Runtime.Events do
   @moduledoc """
   The events of a run.
 
-  Events go to the function given as `:on_event`, and to `:telemetry` if its module is loaded, which it is as soon as a
-  handler is attached, also in the middle of a run. All events of a run come from one process, in order; only the end of a
-  run that was cancelled or killed is told by its session. They do not contain the text of messages, arguments or results,
-  with three exceptions for the function, of which the third is below: the metadata of `[:ash_agent, :runtime, :llm, :delta]` has the new pieces as
-  `:events`, a list of `t:AshAgent.Response.event/0`, and that of `[:ash_agent, :runtime, :run, :stop]` has the contexts of
-  the run and of its sub-agents. `:telemetry` never gets texts or contexts.
+  Events go to the function given as `:on_event`, and to `:telemetry` if its module is loaded, which it is as soon as a handler is
+  attached, even in the middle of a run. All events of a run come from one process, in order; only the end of a run that was
+  cancelled or killed comes from its session. They do not contain the text of messages, arguments or results, with three
+  exceptions for the function, of which the third is below: the metadata of `[:ash_agent, :runtime, :llm, :delta]` has the new
+  pieces as `:events`, a list of `t:AshAgent.Response.event/0`, and that of `[:ash_agent, :runtime, :run, :stop]` has the contexts
+  of the run and of its sub-agents. `:telemetry` never gets texts or contexts.
 
   The function takes one argument, `%{event: name, measurements: map, metadata: map}`, or three: name, measurements and
   metadata. It is called between the steps of the run and between the pieces of a stream, and nothing is read from the
@@ -46,8 +46,8 @@ defmodule AshAgent.Runtime.Events do
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
 
-  For a tool that raised, the function also gets the whole `exception` in the metadata, as a function that returns it: its message may
-  hold a secret, and metadata are logged.
+  For a tool that raised, the function also gets the `exception` in the metadata, as a function that returns it, since its message
+  may contain a secret and metadata get logged.
 
   The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.failures/1`, and its `status` that of HTTP;
   both are missing when a store or `:on_change` refused what came, and the status when there was none. The end of a run that such a
@@ -57,20 +57,21 @@ defmodule AshAgent.Runtime.Events do
   `predicted`, how many it `read`, and the `verdict`, as in `AshAgent.Context.account/2`, with the `cause` of one that is `:broken`, and the reason
   that the provider itself gave as `diagnosis`, where it was asked.
 
-  A retry comes when a request failed and the model waits before it tries again: `attempt` is the try that failed, from 1, `wait` is in
-  milliseconds, and `kind` is a `t:AshAgent.Response.Error.kind/0`. Waiting comes when a model gave no sign for 10 seconds, and every 10 seconds from then on.
+  A retry comes when a request has failed and the model waits before it tries again: `attempt` is the number of the failed
+  attempt, `wait` is in milliseconds, and `kind` is a `t:AshAgent.Response.Error.kind/0`. Waiting comes after a model has been
+  silent for 10 seconds, and every 10 seconds from then on.
 
-  With `:output`, a partial tells what came of the typed answer. Its `changes` are `{:attempt, number}` when the model is asked, and then
-  `{:partial, path, {:text, more}}` for a text that grows and `{:partial, path, {:value, json}}` for what is complete, or for a list or an object
-  that begins empty. Nothing that was told is taken back within an attempt. Its `value` is a function that returns `{:ok, value}`, the whole
-  value so far, or `:none`: call it as often as you show it. A session's subscribers get the changes as
-  `{:event, [:llm, :partial], %{}, %{changes: changes}}`.
+  With `:output`, a partial contains what has arrived of the typed answer. Its `changes` are `{:attempt, number}` when the model
+  is asked, and then `{:partial, path, {:text, more}}` for a text that grows and `{:partial, path, {:value, json}}` for a complete
+  value, or for a list or an object that starts empty. Nothing is taken back within an attempt. Its `value` is a function that
+  returns `{:ok, value}`, the whole value so far, or `:none`: call it as often as you show it. A session's subscribers get the
+  changes as `{:event, [:llm, :partial], %{}, %{changes: changes}}`.
 
-  A tool of an MCP server (`AshAgent.MCP`) may tell its progress, a number that grows, and a total if it knows one. Reports that
-  come faster than every 50 milliseconds are left out.
+  A tool of an MCP server (`AshAgent.MCP`) may report its progress, a number that grows, and a total if it knows one. Reports that
+  come faster than every 50 milliseconds are dropped.
 
   The end of a run has the `status` `:answered`, `:halted`, `:paused` or `:error`. `first_iteration` is the number of the
-  iteration that the turn began with, and `depth` tells how many runs there are around this one, so it is 0 unless the run
+  iteration that the turn began with, and `depth` is the number of runs around this one, so it is 0 unless the run
   is a sub-agent's. It comes once for each call of `AshAgent.Runtime.run/2`.
 
       iex> me = self()

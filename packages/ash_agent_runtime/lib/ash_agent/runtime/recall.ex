@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime.Recall do
   @moduledoc """
-  A tool with which a model reads what it is no longer shown of its own conversation.
+  A tool that lets a model read the parts of its own conversation that its view leaves out.
 
       iex> alias AshAgent.{Context, LLM, Runtime}
       iex> context = Context.new("My booking is QX7R2M.") |> Context.add_assistant_message("Noted.") |> Context.add_user_message("Which one was it?")

@@ -34,8 +34,8 @@ defmodule AshAgent.Runtime.SubAgent do
   ## Limits
 
   A call may take as long as any other tool: the run's `:tool_timeout`, or the option `:timeout`, and no longer than the
-  run has left. The child knows that time and ends by itself; if it does not, it is killed. When the parent's run ends,
-  for whatever reason, the child and all its tools end as well.
+  run has left. The child knows that time and ends by itself, or it is killed. When the parent's run ends,
+  for whatever reason, the child and all its tools end too.
 
   The child's tools get the parent's tool context, with its actor and tenant.
 

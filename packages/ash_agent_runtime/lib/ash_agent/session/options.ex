@@ -97,8 +97,8 @@ defmodule AshAgent.Session.Options do
       type: :pos_integer,
       default: 30_000,
       doc:
-        "with `:store`, milliseconds until others may claim the conversation if this node has died. Every third of it the " <>
-          "claim is renewed."
+        "with `:store`, milliseconds until others may claim the conversation if this node has died. The claim is renewed " <>
+          "after each third of it."
     ],
     idle:
       @timeout ++
@@ -111,7 +111,7 @@ defmodule AshAgent.Session.Options do
       type: :boolean,
       default: true,
       doc:
-        "with `:store`, whether the session goes on with a turn that was cut short and with prompts that waited. If not, " <>
+        "with `:store`, whether the session continues a turn that was cut short, and takes waiting prompts. If not, " <>
           "`resume/2` does, and a new prompt interrupts the turn."
     ],
     max_resumes: [
@@ -119,15 +119,15 @@ defmodule AshAgent.Session.Options do
       type_doc: "a positive integer or `:infinity`",
       default: 10,
       doc:
-        "with `:store`, how often sessions may go on with a turn without writing anything, since they died or their nodes were " <>
-          "stopped. Then the conversation is `:parked`: it is not gone on with until somebody calls `resume/2` or prompts it."
+        "with `:store`, how often sessions may resume a turn and then die, or be stopped, before they write anything. After that " <>
+          "the conversation is `:parked`: nothing happens until somebody calls `resume/2` or prompts it."
     ],
     stop_when_idle: [
       type: :boolean,
       default: false,
       doc:
-        "whether the session stops with `:normal` when it has run something and nothing runs or waits any more, or when it is " <>
-          "paused, or when it was asked for nothing for ten seconds."
+        "whether the session stops with `:normal` once it has run something and nothing is running or waiting, once it is " <>
+          "paused, or once it was asked for nothing for ten seconds."
     ]
   ]
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.Store.Archive do
   @moduledoc """
-  Searches, copies, renames and deletes stored conversations, many of them at once or one to which nobody talks.
+  Searches, exports, renames and deletes stored conversations, many at once or one that nobody is using.
 
   Call these as functions of `AshAgent.Store`.
   """
@@ -41,8 +41,9 @@ defmodule AshAgent.Store.Archive do
   @doc """
   Deletes all conversations that a filter finds, with their forks and children, whoever owns them. Returns `{:ok, receipt}`.
 
-  Forks and children are deleted before what they come from, a batch in each transaction. So after an error, call it again: it finds what is left.
-  A run of a deleted conversation gets `{:error, :not_found}` at its next write. The deletion takes linear time, memory for the ids, and looks at all partitions.
+  Forks and children are deleted before their origins, one batch per transaction. So after an error, call it again: it finds what
+  is left. A run of a deleted conversation gets `{:error, :not_found}` at its next write. The deletion takes linear time, memory
+  for the ids, and looks at all partitions.
 
   Give `:ids` or at least one other filter; several filters must all fit. A store of your own supports it with a function `erase/2`.
 
@@ -76,9 +77,9 @@ defmodule AshAgent.Store.Archive do
   @doc """
   Deletes conversations that nobody has written for some time, oldest first, and returns `{:ok, receipt}` as `erase/2` does.
 
-  It skips what is owned, whether the lease has ended or not, and by default what is not `:idle`. Forks and children are
-  conversations of their own, which stay until they are old themselves. A batch is one transaction; several processes may prune at once. Looks at all partitions.
-  A store of your own supports it with a function `prune/2`.
+  It skips owned conversations, even if their lease has ended, and by default those that are not `:idle`. Forks and children are
+  separate conversations, which stay until they are old themselves. A batch is one transaction; several processes may prune at
+  once. Looks at all partitions. A store of your own supports it with a function `prune/2`.
 
   ## Options
 
@@ -99,8 +100,8 @@ defmodule AshAgent.Store.Archive do
   @doc """
   Gives a conversation another id, and returns `:ok`.
 
-  All that is stored with it comes along. The context itself keeps the id that it was made with, since the keys of its
-  calls are made of that one. Returns `{:error, :not_found}`, `{:error, :exists}` if there is a conversation with the new id, and
+  Everything stored with it moves along. The context itself keeps its original id, since the keys of its
+  calls derive from that. Returns `{:error, :not_found}`, `{:error, :exists}` if there is a conversation with the new id, and
   `{:error, {:owned, owner}}` if it is claimed. A store of your own supports it with a function `rename/3`.
 
   ## Examples
@@ -122,12 +123,12 @@ defmodule AshAgent.Store.Archive do
   end
 
   @doc """
-  Finds iterations whose messages have all words of a query, those written last first, and returns `{:ok, %{results: results, next: cursor}}`.
+  Finds iterations whose messages contain all words of a query, most recently written first, and returns `{:ok, %{results: results, next: cursor}}`.
 
   It reads what users and models said, the names, arguments and results of calls, and the first 100,000 characters of an iteration. Case does not
   matter, order and punctuation do not either, and there are no operators. Pass `next` as the option `:after` to get the next page.
 
-  A conversation's masks hold, those that it has now: what they hide is neither found nor shown. Reads the index and the iterations that have
+  A conversation's current masks apply: text that they hide is neither found nor shown. Reads the index and the iterations that have
   the words, in all partitions unless `:id` is given. A store of your own supports it with a function `search/3`.
 
   ## Options

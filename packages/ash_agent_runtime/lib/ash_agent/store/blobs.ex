@@ -2,9 +2,9 @@ defmodule AshAgent.Store.Blobs do
   @moduledoc """
   Keeps the media of stored conversations somewhere else, such as in S3: a behaviour.
 
-  Stores take images and files out of a conversation's documents and keep each once a conversation, under the digest of its bytes
-  (`sha256:` and 64 hexadecimal digits). By default they are in the table `ash_agent_blobs`. With the option `:blobs`, a module with these
-  callbacks has the bytes, and the table only says where:
+  Stores move images and files out of a conversation's documents and keep each once per conversation, under the digest of its
+  bytes (`sha256:` and 64 hexadecimal digits). By default they are in the table `ash_agent_blobs`. With the option `:blobs`, a
+  module with these callbacks keeps the bytes, and the table only says where:
 
       AshAgent.Store.Postgres.new(MyApp.Repo, blobs: {MyApp.Media, bucket: "agents"})
 
@@ -24,11 +24,11 @@ defmodule AshAgent.Store.Blobs do
         def delete(config, keys), do: MyApp.S3.delete_all(config[:bucket], keys)
       end
 
-  `c:put/3` is called before a conversation is written, and `c:delete/2` after it was deleted. If the node dies in between, or if `delete/2`
-  fails, objects stay that no conversation has. Return another place each time, as above, or an object may be deleted that another
-  conversation has as well.
+  `c:put/3` is called before a conversation is written, and `c:delete/2` after it was deleted. If the node dies in between, or if
+  `delete/2` fails, orphaned objects remain. Return a different place each time, as above, or deleting one conversation may delete
+  an object that another one still uses.
 
-  Blobs that were stored before the option was given, or by another module, are read from where they are as long as the places are known there.
+  Blobs that were stored before you set the option, or by another module, are still read from where they are, as long as your module knows those places.
   """
 
   use AshAgent.Arguments

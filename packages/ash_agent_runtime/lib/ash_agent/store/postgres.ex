@@ -18,7 +18,7 @@ defmodule AshAgent.Store.Postgres do
 
   ## Logs
 
-  Ecto is told not to log the statements, and errors contain a code of PostgreSQL and nothing of the conversation. The server itself
+  Ecto does not log the statements, and errors contain PostgreSQL's code and nothing of the conversation. The server itself
   logs parameters only if it is configured to (`log_statement`, `log_parameter_max_length_on_error`), or if an extension does.
   """
 

@@ -51,7 +51,7 @@ defmodule AshAgent.Store.SQLite do
           ] ++ Blobs.option()
 
   @doc """
-  Opens a store and returns `{:ok, store}` or `{:error, %AshAgent.Store.Error{}}`. Creates the file and its tables if they are missing.
+  Opens a store, creating the file and its tables if they are missing, and returns `{:ok, store}` or `{:error, %AshAgent.Store.Error{}}`.
 
   All processes of the node can use the store. It is closed when none of them refers to it any more. `":memory:"` opens a store without
   a file, for tests. Any other path is UTF-8 and names a file; URIs (`file:…`) are refused, since they can open stores that keep nothing.

@@ -1,6 +1,6 @@
 defmodule AshAgent.Test.Branch do
   @moduledoc """
-  A run that went on from the middle of another with one thing changed, as `AshAgent.Test.branch/3` returns it.
+  A run that continued from the middle of another one with one thing changed, as `AshAgent.Test.branch/3` returns it.
 
     * `original` - the context that it was made from
     * `iteration` - the number of the iteration where they part
@@ -164,7 +164,7 @@ defmodule AshAgent.Test.Branch do
   ]
 
   @doc """
-  Returns both conversations side by side, from the iteration where they part, the original on the left.
+  Returns both conversations side by side, from the iteration where they diverge, with the original on the left.
 
   ## Options
 

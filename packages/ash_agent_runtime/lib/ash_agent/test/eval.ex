@@ -11,7 +11,7 @@ defmodule AshAgent.Test.Eval do
         score: fn {:ok, result}, %{"limit" => limit} -> MyApp.Refund.amount(result.output) <= limit end
       ]
 
-  A case is a map with strings as keys, and in a file of cases a line. `"id"` names it; without one its number does.
+  A case is a map with string keys, or a line in a file of cases. `"id"` names it; without an id, its number does.
 
   ## Scores
 
@@ -23,8 +23,8 @@ defmodule AshAgent.Test.Eval do
 
   ## pass^k
 
-  The chance that k attempts of a case all pass, taken from the attempts that there are: of n attempts of which c passed, it is the
-  share of all choices of k attempts that have only such. An agent that is right two times of three has a pass^1 of 0.67 and a pass^3
+  The chance that k attempts at a case all pass, estimated from the attempts made: if c of n attempts passed, it is the
+  share of all selections of k attempts in which every attempt passed. An agent that is right two times out of three has a pass^1 of 0.67 and a pass^3
   of 0.
   """
 
@@ -346,7 +346,7 @@ defmodule AshAgent.Test.Eval do
   @doc """
   Returns a scorer that asks a model whether a conversation meets a criterion.
 
-  The model reads the conversation as text and has to call a tool with its verdict, so that what it says has a type. Without a verdict, the
+  The model reads the conversation as text and has to call a tool with its verdict, so the verdict is typed. Without a verdict, the
   attempt does not pass.
 
   ## Examples

@@ -91,7 +91,7 @@ defmodule AshAgent.Trace.Exporter do
   ]
 
   @moduledoc """
-  A process that sends finished turns to a receiver of OpenTelemetry traces, as Protobuf over HTTP.
+  A process that sends finished turns to an OpenTelemetry endpoint, as Protobuf over HTTP.
 
       children = [
         {AshAgent.Trace.Exporter, name: MyApp.Traces, url: "http://localhost:6006/v1/traces", agent: "assistant"}
@@ -101,9 +101,9 @@ defmodule AshAgent.Trace.Exporter do
 
       AshAgent.Session.start_link(llm: llm, tools: tools, on_event: AshAgent.Trace.Exporter.on_event(MyApp.Traces))
 
-  When a run ends, also with an error, the exporter gets its conversation and sends the turns that the run worked on, with the spans
-  that `AshAgent.Trace.to_otlp/2` describes. When a run pauses, the spans of what it has done are sent; that of the turn comes when the run
-  was resumed and has ended, with the others once more. If a turn ends more than once, because a run failed and another one continued, its
+  When a run ends, with or without an error, the exporter gets its conversation and sends the turns that the run worked on, with the spans
+  that `AshAgent.Trace.to_otlp/2` describes. When a run pauses, it sends the spans so far; the turn's span follows when the run
+  has been resumed and has ended, together with the others once more. If a turn ends more than once, because a run failed and another one continued, its
   span is sent again, under the same ids.
 
   The run hands over a handle, whatever the length of the conversation, and waits for nothing. Encoding and sending happen in
@@ -111,10 +111,11 @@ defmodule AshAgent.Trace.Exporter do
 
   ## Losses
 
-  A request that fails in a way that may pass (no connection, no answer in time, the statuses 408, 429, 502, 503 and 504) is
-  repeated, and `retry-after` is observed. Other refusals are final. Meanwhile, turns wait, up to `:max_queue`. The exporter logs a
-  warning with the receiver's port and path when a request fails for the first time, another one when it begins to lose turns, with the
-  reason, and one with their number when a batch arrives again or the exporter stops. Turns that wait when the exporter stops are lost; `flush/2` sends them before.
+  Transient failures (no connection, no answer in time, the statuses 408, 429, 502, 503 and 504) are retried, respecting
+  `retry-after`. Other refusals are final. In the meantime, turns wait, up to `:max_queue`. The exporter logs a warning with the
+  endpoint's port and path when a request first fails, another one with the reason when it starts to drop turns, and one with
+  their number when a batch gets through again or the exporter stops. Turns that are waiting when the exporter stops are lost;
+  call `flush/2` first.
 
   Neither logs nor crash reports nor `inspect/1` show headers or what was said.
 
@@ -122,8 +123,8 @@ defmodule AshAgent.Trace.Exporter do
 
   If `:opentelemetry_api` is available when this package is compiled, the processes of models, tools and sub-agents continue the
   OpenTelemetry trace of the process that called `AshAgent.Runtime.run/2` or `AshAgent.Session.prompt/3`. So the spans that a tool
-  makes, such as those of its database queries, become part of the trace of the web request that asked. The exporter's traces are
-  separate ones, since their ids follow from conversations; the spans of their turns have a link to the span of who asked.
+  makes, such as those of its database queries, become part of the trace of the web request. The exporter's traces are
+  separate, since their ids derive from conversations; each turn's span links to the caller's span.
 
   ## Options
 
@@ -207,7 +208,7 @@ defmodule AshAgent.Trace.Exporter do
   @doc """
   Takes an event of a run, for functions that do more with events than `on_event/1`.
 
-  Returns `:ok` at once, also if the exporter does not run. Events other than the end of a run are ignored, and so are those of
+  Returns `:ok` at once, even if the exporter is not running. Events other than the end of a run are ignored, and so are those of
   sub-agents.
 
   ## Examples
@@ -243,7 +244,7 @@ defmodule AshAgent.Trace.Exporter do
   defp name_error(%{reason: reason}), do: reason
 
   @doc """
-  Sends turns of a conversation, for those that no run of this package has made. Returns `:ok` at once.
+  Sends turns of a conversation, for instance turns that no run of this package has made. Returns `:ok` at once.
 
   ## Options
 
@@ -266,7 +267,7 @@ defmodule AshAgent.Trace.Exporter do
     do: GenServer.cast(exporter, {:turn, {shown, children, turns, how}})
 
   @doc """
-  Sends what waits now without waiting for more, and returns `:ok` when it arrived or was given up.
+  Sends what is waiting right away, and returns `:ok` once it has arrived or was given up.
 
   ## Examples
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.Trace.Plug do
   @moduledoc """
-  A plug that lists conversations, those that sessions run now included, and opens the page of each.
+  A plug that lists conversations, including those that sessions are running now, and opens the page of each.
 
   In a router of Phoenix, after the plugs that log people in:
 
@@ -12,11 +12,11 @@ defmodule AshAgent.Trace.Plug do
   With Plug alone it is `forward "/conversations", to: AshAgent.Trace.Plug, init_opts: [...]`. It needs `:plug`, which every application with
   Phoenix has.
 
-  The list has the status of each conversation, when it changed, its iterations, failed requests, and with `:prices` its money. A session
-  of this node is shown with its state at this moment, also where nothing is stored, and other conversations as they were last written. Nothing is
-  claimed, started or changed. The pages have neither forms nor scripts, but for a conversation's own page, see `AshAgent.Trace.to_html/2`.
+  The list shows the status of each conversation, when it changed, its iterations, its failed requests, and with `:prices` its cost. Sessions
+  of this node are shown live, even if nothing is stored, and other conversations as they were last written. Nothing is
+  claimed, started or changed. The pages have neither forms nor scripts, except for a conversation's own page, see `AshAgent.Trace.to_html/2`.
 
-  Conversations are private, so `:allow?` is required and asked for each request; who may not look gets the status 403.
+  Conversations are private, so `:allow?` is required and called for each request; without permission, the status is 403.
 
   ## Options
   """

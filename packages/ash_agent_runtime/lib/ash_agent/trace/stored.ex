@@ -4,8 +4,8 @@ defmodule AshAgent.Trace.Stored do
 
       bin/my_app rpc 'AshAgent.Trace.Stored.print(MyApp.store(), "user-17")'
 
-  `mix ash_agent.trace` is the same at the command line, and `AshAgent.Trace.Plug` in a browser. Nothing is claimed or changed, so that a conversation that runs can be looked
-  at; what is shown is its last write.
+  `mix ash_agent.trace` does the same on the command line, and `AshAgent.Trace.Plug` in a browser. Nothing is claimed or changed, so you can look at
+  running conversations, as they were last written.
   """
 
   use AshAgent.Arguments

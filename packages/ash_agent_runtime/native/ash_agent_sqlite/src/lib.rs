@@ -216,7 +216,7 @@ fn connect(path: &str, settings: &Settings) -> Result<Connection, Failure> {
     };
     connection.busy_timeout(Duration::from_millis(settings.busy_timeout))?;
     connection.set_prepared_statement_cache_capacity(PREPARED);
-    // What is deleted is overwritten.
+    // Deleted content is overwritten.
     connection.pragma_update(None, "secure_delete", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;

@@ -106,7 +106,7 @@ pub fn read_message(
     Ok(())
 }
 
-/// Tells whether a message has no neutral form: one of a role that we do not know.
+/// Returns whether a message has no neutral form: one of a role that we do not know.
 pub(crate) fn is_row(message: &Map) -> bool {
     let role = message.get_named("role").and_then(Value::as_name);
     role.is_some_and(|role| !ROLES_KNOWN.contains(&role))

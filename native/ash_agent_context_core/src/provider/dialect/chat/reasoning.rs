@@ -39,7 +39,7 @@ impl<'a> Reasoning<'a> {
         }
     }
 
-    /// Tells whether a part is among it.
+    /// Returns whether a part is among it.
     pub fn has(&self, part: &Part) -> bool {
         match self {
             Self::Nothing => false,
@@ -99,13 +99,13 @@ fn details(part: &Part) -> Option<&[Value]> {
     }
 }
 
-/// Tells whether an imported message asks for its own continuation: DeepSeek and Mistral call that a prefix, Moonshot
+/// Returns whether an imported message asks for its own continuation: DeepSeek and Mistral call that a prefix, Moonshot
 /// and Alibaba partial. Within a text, the quotation marks would be escaped.
 pub(crate) fn is_prefix(elements: &str) -> bool {
     elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
 }
 
-/// Tells whether a message that was imported may go back in this dialect as it came.
+/// Returns whether a message that was imported may go back in this dialect as it came.
 pub(crate) fn goes_back(message: &Message, elements: &str, dialect: Dialect) -> bool {
     if message.role != Role::Assistant {
         return true;

@@ -126,7 +126,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
     if let Node::Object(entries) = node {
         for (key, _) in entries.iter() {
-            // What servers say of the whole answer: where it comes from, and what else there is to read.
+            // Servers' remarks on the whole answer: its sources, and further reading.
             match key.as_ref() {
                 "citations" => draft.keep(node, &["citations"]),
                 "search_results" => draft.keep(node, &["search_results"]),
@@ -147,7 +147,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Tells whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is
+/// Returns whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is
 /// new, and whole completions with a delta that says nothing.
 fn is_whole(draft: &Draft, choice: &Node<'_>) -> bool {
     if let Some(Node::Object(delta)) = node::get(choice, "delta") {

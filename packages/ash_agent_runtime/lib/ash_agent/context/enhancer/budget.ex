@@ -67,31 +67,31 @@ defmodule AshAgent.Context.Enhancer.Budget do
       [%{role: :user, content: "3"}, %{role: :assistant, content: "ok"}, %{role: :user, content: "4"}]
 
   Nothing happens as long as the view is within the threshold. Beyond it, old tool results are cleared if `:clear_results` says
-  so, and if that is not enough, the strategy is applied. In the end the view is within the budget, or the enhancer fails with an
+  so, and if that is not enough, the strategy is applied. Afterwards the view is within the budget, or the enhancer fails with an
   `AshAgent.Context.Error` whose reason is `{:cannot_fit, least}`.
 
   Put it last: it does not count text that later enhancers add.
 
   `{Budget, clear: :rent}` needs no budget: it makes long runs cheaper, whatever the model's window. In the option `:view` of
-  `AshAgent.Runtime.run/2` it reckons with the prices of the run.
+  `AshAgent.Runtime.run/2` it uses the prices of the run.
 
   ## Options
 
   #{Options.docs(@schema)}
 
-  `:auto` is more exact, but only if you keep the enhanced context and record the reports of tokens on it, as the option `:view` of
-  `AshAgent.Runtime.run/2` does. If you enhance each request anew, reports count less than the context holds, and `:auto` would underestimate it. Neither estimates nor
-  encodings count the tools offered to the model, so keep a `:reserve` for them as well.
+  `:auto` is more exact, but only if you keep the enhanced context and record token reports on it, as the option `:view` of
+  `AshAgent.Runtime.run/2` does. If you enhance each request separately, reports count less than the context holds, and `:auto`
+  underestimates it. Neither estimates nor encodings count the tools offered to the model, so keep a `:reserve` for them too.
 
   ## Summaries
 
-  The summariser is called when there is something new to summarise, with the messages as in the view: masked, if
-  `AshAgent.Context.Enhancer.Redact` ran before. Its summary is checked, and what it misses appended, see
+  The summariser is called when there is something new to summarise, with the messages of the view: masked, if
+  `AshAgent.Context.Enhancer.Redact` ran before. Its summary is checked, and missing facts are appended, see
   `AshAgent.Context.compact/3`. If it fails, or its summary is larger than half of the iterations it would replace, a
   warning is logged (without any of the text), results are cleared, and as many of the oldest iterations as necessary are
   hidden instead.
 
-  If you keep the enhanced context, a summary is made once. If you enhance each request anew from a context without the
+  If you keep the enhanced context, a summary is made once. If you enhance each request from a context without the
   summary, it is made each time.
   """
 

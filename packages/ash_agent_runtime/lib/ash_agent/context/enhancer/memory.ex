@@ -67,13 +67,13 @@ defmodule AshAgent.Context.Enhancer.Memory do
   `{:ok, value}`; or `{:error, reason}`. Loaders run one after the other, in the order of the blocks.
 
   All blocks together form one prompt block, see `AshAgent.Context.put_prompt_block/4`, which replaces that of an earlier
-  run. Blank blocks are left out, and if nothing remains, the prompt block is removed: memory that is not asked for this
-  time is not shown this time.
+  run. Blank blocks are left out, and if nothing remains, the prompt block is removed: memory shows up only
+  when it is asked for.
 
   The enhancer fails with `{block, reason}` if a loader fails, and with `{block, :no_text}` if it returns anything else or
   a string that is not valid UTF-8. The prompt then stays as it was.
 
-  Loaded text is inserted as it is, and a model cannot tell it from the system prompt: take care that text from other
+  Loaded text is inserted as it is, and a model cannot tell it from the system prompt: make sure that text from other
   users or from web pages does not get there unchecked.
 
   ## Options
