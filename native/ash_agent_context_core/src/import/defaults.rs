@@ -1,4 +1,4 @@
-//! What attributes and histories may leave out.
+//! The id and the time of attributes and histories that have none.
 
 use crate::value::time::Time;
 

@@ -21,7 +21,7 @@ use crate::value::time::Time;
 use crate::value::{Map, Value};
 use crate::view::masks::Masks;
 
-/// What both forms say of a conversation beside its iterations. A stored one has an id and times.
+/// The fields that both forms have beside the iterations. A stored one has an id and times.
 pub(crate) struct Frame {
     pub id: Option<Box<str>>,
     created_at: Option<Time>,

@@ -75,7 +75,7 @@ impl Opened {
     }
 }
 
-/// What is in an iteration, beside what is said of it.
+/// The messages of an iteration, and what was noted of its request.
 pub(crate) struct Body<'a> {
     messages: Vec<Node<'a>>,
     /// The view that its request was made from, where it is another one than before.
