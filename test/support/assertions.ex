@@ -3,6 +3,7 @@ defmodule AshAgent.TestSupport.Assertions do
 
   import ExUnit.Assertions
 
+  alias AshAgent.Context
   alias AshAgent.Context.Error
 
   # What a caller may get for a wrong argument. Anything else (ErlangError from a panic, MatchError, KeyError, ...)
@@ -130,4 +131,40 @@ defmodule AshAgent.TestSupport.Assertions do
   # Only maps that may hold a float need the slow comparison: `===` takes -0.0 for 0.0 on OTP 25.
   defp has_float?(map),
     do: map |> Map.values() |> Enum.any?(&(not (is_binary(&1) or is_atom(&1))))
+
+  @methods [:auto, :estimate, :o200k_base, :cl100k_base]
+
+  @doc "All that can be read of a context at once."
+  def read_all(context) do
+    %{
+      messages: Context.to_messages(context),
+      log: Context.to_messages(context, view: :log),
+      view: Context.view(context),
+      messages_count: Context.count_messages(context),
+      tokens: for(method <- @methods, do: Context.count_tokens(context, method: method)),
+      kinds: for(method <- @methods, do: Context.token_breakdown(context, method: method)),
+      usage: Context.get_cumulative_tokens(context),
+      ready: Context.validate_for_request(context),
+      prompt: Context.to_prompt(context),
+      document: Context.dump(context)
+    }
+  end
+
+  @doc "Asserts that a context comes back from storage as it is, counts included."
+  def assert_stored(context) do
+    for copy <- [
+          Context.load!(Context.dump(context)),
+          Context.from_snapshot!(Context.to_snapshot(context))
+        ] do
+      assert Context.equal?(copy, context)
+      copied = read_all(copy)
+      for {key, value} <- read_all(context), do: assert({key, copied[key]} == {key, value})
+    end
+
+    for method <- @methods do
+      kinds = context |> Context.token_breakdown(method: method) |> Map.values() |> Enum.sum()
+      counted = if method == :auto, do: :estimate, else: method
+      assert kinds == Context.count_tokens(context, method: counted)
+    end
+  end
 end

@@ -146,7 +146,7 @@ defmodule AshAgent.Context.Account do
   @doc since: "0.1.0"
   @spec forecast(Reply.handle(), Requests.provider(), keyword()) ::
           {:ok, forecast()} | {:error, AshAgent.Context.Error.t()}
-  def forecast(%{ref: ref}, provider, opts \\ []) do
+  def forecast(%{ref: ref} = _context, provider, opts \\ []) do
     opts = Options.validate!(opts, :forecast)
     {own, request} = Keyword.split(opts, [:prices, :at])
     prices = if own[:prices] != [], do: Prices.terms(own[:prices])
@@ -177,7 +177,7 @@ defmodule AshAgent.Context.Account do
   """
   @doc since: "0.1.0"
   @spec account(Reply.handle(), keyword()) :: t()
-  def account(%{ref: ref}, opts \\ []) do
+  def account(%{ref: ref} = _context, opts \\ []) do
     opts = Options.validate!(opts, :account)
     prices = if opts[:prices] != [], do: Prices.terms(opts[:prices])
     requests = ref |> Native.context_account(prices, opts[:model], opts[:since]) |> Reply.ok!()

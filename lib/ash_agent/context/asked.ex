@@ -106,7 +106,7 @@ defmodule AshAgent.Context.Asked do
   """
   @doc since: "0.1.0"
   @spec replay(Reply.handle()) :: [replayed()]
-  def replay(%{ref: ref}), do: ref |> Native.context_replay() |> Reply.ok!()
+  def replay(%{ref: ref} = _context), do: ref |> Native.context_replay() |> Reply.ok!()
 
   @doc false
   # Like `fetch_asked/2`, but with the view of the request before.
@@ -130,7 +130,7 @@ defmodule AshAgent.Context.Asked do
   """
   @doc since: "0.1.0"
   @spec get_request(Reply.handle(), integer()) :: t()
-  def get_request(%{ref: ref}, number) do
+  def get_request(%{ref: ref} = _context, number) do
     {fields, tools, sent} = ref |> Native.context_request_note(number) |> Reply.ok!()
     %{fields: fields, tools: tools, sent: sent}
   end

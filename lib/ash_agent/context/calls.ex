@@ -36,7 +36,8 @@ defmodule AshAgent.Context.Calls do
   """
   @doc since: "0.1.0"
   @spec extract_tool_calls(Reply.handle()) :: [map()]
-  def extract_tool_calls(%{ref: ref}), do: ref |> Native.context_tool_calls() |> Reply.ok!()
+  def extract_tool_calls(%{ref: ref} = _context),
+    do: ref |> Native.context_tool_calls() |> Reply.ok!()
 
   @doc """
   Returns the tool calls that wait for a result, in the order of the calls.
@@ -51,7 +52,7 @@ defmodule AshAgent.Context.Calls do
   """
   @doc since: "0.1.0"
   @spec pending_tool_calls(Reply.handle()) :: [map()]
-  def pending_tool_calls(%{ref: ref}),
+  def pending_tool_calls(%{ref: ref} = _context),
     do: ref |> Native.context_pending_tool_calls() |> Reply.ok!()
 
   @doc """
@@ -124,7 +125,7 @@ defmodule AshAgent.Context.Calls do
   """
   @doc since: "0.1.0"
   @spec undecided_tool_calls(Reply.handle()) :: [map()]
-  def undecided_tool_calls(%{ref: ref}),
+  def undecided_tool_calls(%{ref: ref} = _context),
     do: ref |> Native.context_undecided_calls() |> Reply.ok!()
 
   @doc """
@@ -174,7 +175,7 @@ defmodule AshAgent.Context.Calls do
   """
   @doc since: "0.1.0"
   @spec tool_call_approved?(Reply.handle(), String.t(), arguments :: map()) :: boolean()
-  def tool_call_approved?(%{ref: ref}, id, arguments),
+  def tool_call_approved?(%{ref: ref} = _context, id, arguments),
     do: ref |> Native.context_is_approved(id, arguments) |> Reply.ok!()
 
   @doc """
@@ -214,7 +215,8 @@ defmodule AshAgent.Context.Calls do
   """
   @doc since: "0.1.0"
   @spec tool_call_status(Reply.handle(), String.t()) :: call_status() | nil
-  def tool_call_status(%{ref: ref}, id), do: ref |> Native.context_call_status(id) |> Reply.ok!()
+  def tool_call_status(%{ref: ref} = _context, id),
+    do: ref |> Native.context_call_status(id) |> Reply.ok!()
 
   @doc """
   Returns the decision about the newest tool call with this id: who made it and when. Returns `nil` if there is none. It
@@ -229,7 +231,7 @@ defmodule AshAgent.Context.Calls do
   """
   @doc since: "0.1.0"
   @spec tool_call_decision(Reply.handle(), String.t()) :: decision() | nil
-  def tool_call_decision(%{ref: ref}, id),
+  def tool_call_decision(%{ref: ref} = _context, id),
     do: ref |> Native.context_call_decision(id) |> Reply.ok!()
 
   @doc """
@@ -247,5 +249,6 @@ defmodule AshAgent.Context.Calls do
   """
   @doc since: "0.1.0"
   @spec tool_call_times(Reply.handle(), String.t()) :: times() | nil
-  def tool_call_times(%{ref: ref}, id), do: ref |> Native.context_call_times(id) |> Reply.ok!()
+  def tool_call_times(%{ref: ref} = _context, id),
+    do: ref |> Native.context_call_times(id) |> Reply.ok!()
 end

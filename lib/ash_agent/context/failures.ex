@@ -71,5 +71,5 @@ defmodule AshAgent.Context.Failures do
   """
   @doc since: "0.1.0"
   @spec failures(Reply.handle()) :: [failure()]
-  def failures(%{ref: ref}), do: ref |> Native.context_failures() |> Reply.ok!()
+  def failures(%{ref: ref} = _context), do: ref |> Native.context_failures() |> Reply.ok!()
 end

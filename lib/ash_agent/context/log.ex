@@ -115,7 +115,7 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec to_messages(Reply.handle(), keyword()) :: [message()]
-  def to_messages(%{ref: ref}, opts \\ []) do
+  def to_messages(%{ref: ref} = _context, opts \\ []) do
     opts = Options.validate!(opts, :to_messages)
     ref |> Native.context_to_messages(opts[:view] == :log) |> Reply.ok!()
   end
@@ -140,7 +140,7 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec get_iteration(Reply.handle(), integer()) :: iteration() | nil
-  def get_iteration(%{ref: ref}, number),
+  def get_iteration(%{ref: ref} = _context, number),
     do: ref |> Native.context_iteration(number) |> Reply.ok!()
 
   @doc """
@@ -153,7 +153,7 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec get_iteration_messages(Reply.handle(), integer()) :: [message()]
-  def get_iteration_messages(%{ref: ref}, number),
+  def get_iteration_messages(%{ref: ref} = _context, number),
     do: ref |> Native.context_iteration_messages(number) |> Reply.ok!()
 
   @doc """
@@ -188,7 +188,7 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec iterations(Reply.handle()) :: [iteration()]
-  def iterations(%{ref: ref}), do: ref |> Native.context_iterations() |> Reply.ok!()
+  def iterations(%{ref: ref} = _context), do: ref |> Native.context_iterations() |> Reply.ok!()
 
   @doc """
   Returns the number of iterations, in constant time.
@@ -200,7 +200,7 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec count_iterations(Reply.handle()) :: pos_integer()
-  def count_iterations(%{ref: ref}), do: Native.context_count_iterations(ref)
+  def count_iterations(%{ref: ref} = _context), do: Native.context_count_iterations(ref)
 
   @doc """
   Returns the number of the iteration that began the current turn, which is the one with the last user message. Takes
@@ -215,7 +215,7 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec turn_start(Reply.handle()) :: pos_integer()
-  def turn_start(%{ref: ref}), do: Native.context_turn(ref)
+  def turn_start(%{ref: ref} = _context), do: Native.context_turn(ref)
 
   @doc """
   Returns `{first, last}`, the numbers of the iterations of the turn with a user's message that has this text under this name in its
@@ -235,7 +235,7 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec find_turn(Reply.handle(), atom(), String.t()) :: {pos_integer(), pos_integer()} | nil
-  def find_turn(%{ref: ref}, name, text) when is_atom(name) and is_binary(text) do
+  def find_turn(%{ref: ref} = _context, name, text) when is_atom(name) and is_binary(text) do
     {:ok, found} = Native.context_find_turn(ref, Atom.to_string(name), text)
     found
   end
@@ -260,7 +260,7 @@ defmodule AshAgent.Context.Log do
   @doc since: "0.1.0"
   @spec fetch_message(Reply.handle(), {iteration :: integer(), position :: integer()}) ::
           {:ok, message()} | :error
-  def fetch_message(%{ref: ref}, {iteration, position}) do
+  def fetch_message(%{ref: ref} = _context, {iteration, position}) do
     case ref |> Native.context_message(iteration, position) |> Reply.ok!() do
       nil -> :error
       message -> {:ok, message}
@@ -283,7 +283,7 @@ defmodule AshAgent.Context.Log do
   def fetch(context, :iterations), do: {:ok, iterations(context)}
   def fetch(context, :metadata), do: {:ok, metadata(context)}
 
-  def fetch(%{ref: ref}, key) when key in [:id, :origin, :created_at, :updated_at],
+  def fetch(%{ref: ref} = _context, key) when key in [:id, :origin, :created_at, :updated_at],
     do: Map.fetch(Native.context_summary(ref), key)
 
   def fetch(context, key) do
@@ -357,7 +357,8 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec system_prompt(Reply.handle()) :: content()
-  def system_prompt(%{ref: ref}), do: ref |> Native.context_system_prompt() |> Reply.ok!()
+  def system_prompt(%{ref: ref} = _context),
+    do: ref |> Native.context_system_prompt() |> Reply.ok!()
 
   @doc """
   Puts a value into the conversation's metadata and returns the new context.
@@ -415,7 +416,7 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec metadata(Reply.handle()) :: map()
-  def metadata(%{ref: ref}), do: ref |> Native.context_metadata() |> Reply.ok!()
+  def metadata(%{ref: ref} = _context), do: ref |> Native.context_metadata() |> Reply.ok!()
 
   @doc """
   Returns whether two contexts have equal contents, including ids and times. `==` compares handles instead.
@@ -430,7 +431,8 @@ defmodule AshAgent.Context.Log do
   """
   @doc since: "0.1.0"
   @spec equal?(Reply.handle(), Reply.handle()) :: boolean()
-  def equal?(%{ref: a}, %{ref: b}), do: a |> Native.context_equal(b) |> Reply.ok!()
+  def equal?(%{ref: a} = _context, %{ref: b} = _other),
+    do: a |> Native.context_equal(b) |> Reply.ok!()
 
   @doc """
   Compares two conversations that may have a common beginning.

@@ -98,7 +98,7 @@ defmodule AshAgent.Context.Pins do
   """
   @doc since: "0.1.0"
   @spec pins(Reply.handle()) :: [pin()]
-  def pins(%{ref: ref}), do: ref |> Native.context_pins() |> Reply.ok!()
+  def pins(%{ref: ref} = _context), do: ref |> Native.context_pins() |> Reply.ok!()
 
   @doc false
   def pin?({:iteration, number}), do: is_integer(number) and number > 0

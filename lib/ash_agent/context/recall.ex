@@ -93,7 +93,7 @@ defmodule AshAgent.Context.Recall do
   """
   @doc since: "0.1.0"
   @spec recall?(Reply.handle()) :: boolean()
-  def recall?(%{ref: ref}), do: ref |> Native.context_has_recall() |> Reply.ok!()
+  def recall?(%{ref: ref} = _context), do: ref |> Native.context_has_recall() |> Reply.ok!()
 
   @doc """
   Reads what a handle stands for, and returns `{:ok, text}` or `{:error, error}`.
@@ -121,7 +121,7 @@ defmodule AshAgent.Context.Recall do
   """
   @doc since: "0.1.0"
   @spec recall(Reply.handle(), String.t(), keyword()) :: {:ok, String.t()} | {:error, Error.t()}
-  def recall(%{ref: ref}, handle, opts \\ []) do
+  def recall(%{ref: ref} = _context, handle, opts \\ []) do
     opts = Options.validate!(opts, :recall)
     asked = Map.new([:from, :lines, :pattern, :max_bytes], &{&1, opts[&1]})
     ref |> Native.context_recall(handle, asked) |> Reply.to_result()
@@ -149,7 +149,7 @@ defmodule AshAgent.Context.Recall do
   """
   @doc since: "0.1.0"
   @spec search(Reply.handle(), String.t(), keyword()) :: [hit()]
-  def search(%{ref: ref}, words, opts \\ []) do
+  def search(%{ref: ref} = _context, words, opts \\ []) do
     opts = Options.validate!(opts, :search)
     ref |> Native.context_search(words, opts[:limit]) |> Reply.ok!()
   end

@@ -103,7 +103,7 @@ defmodule AshAgent.Context.Receipt do
   """
   @doc since: "0.1.0"
   @spec receipt(Reply.handle(), keyword()) :: t() | nil
-  def receipt(%{ref: ref}, opts \\ []) do
+  def receipt(%{ref: ref} = _context, opts \\ []) do
     opts = Options.validate!(opts, :receipt)
     ref |> Native.context_receipt(opts[:iteration], opts[:limit]) |> Reply.ok!()
   end
@@ -129,8 +129,10 @@ defmodule AshAgent.Context.Receipt do
   @doc since: "0.1.0"
   @spec diff_views(Reply.handle(), Reply.handle() | pos_integer()) ::
           %{no_longer: [unseen()], again: [unseen()]} | nil
-  def diff_views(%{ref: ref}, %{ref: other}), do: diff(ref, other, nil)
-  def diff_views(%{ref: ref}, number) when is_integer(number), do: diff(ref, ref, number)
+  def diff_views(%{ref: ref} = _context, %{ref: other}), do: diff(ref, other, nil)
+
+  def diff_views(%{ref: ref} = _context, number) when is_integer(number),
+    do: diff(ref, ref, number)
 
   defp diff(ref, other, number) do
     case ref |> Native.context_diff_views(other, number) |> Reply.ok!() do

@@ -57,7 +57,7 @@ defmodule AshAgent.Context.Requests do
   """
   @doc since: "0.1.0"
   @spec request(Reply.handle(), provider(), keyword()) :: {:ok, map()} | {:error, Error.t()}
-  def request(%{ref: ref}, provider, opts \\ []),
+  def request(%{ref: ref} = _context, provider, opts \\ []),
     do: ref |> Native.context_request(checked_options(provider, opts)) |> Reply.to_result()
 
   @doc """
@@ -86,7 +86,7 @@ defmodule AshAgent.Context.Requests do
   @doc since: "0.1.0"
   @spec encode_request(Reply.handle(), provider(), keyword()) ::
           {:ok, iodata()} | {:error, Error.t()}
-  def encode_request(%{ref: ref}, provider, opts \\ []) do
+  def encode_request(%{ref: ref} = _context, provider, opts \\ []) do
     opts = Options.validate!(opts, :encode_request)
 
     case Native.context_encode_request(ref, request_options(provider, opts), opts[:body]) do
@@ -128,7 +128,7 @@ defmodule AshAgent.Context.Requests do
   """
   @doc since: "0.1.0"
   @spec request_report(Reply.handle(), provider(), keyword()) :: [map()]
-  def request_report(%{ref: ref}, provider, opts \\ []),
+  def request_report(%{ref: ref} = _context, provider, opts \\ []),
     do: ref |> Native.context_request_report(checked_options(provider, opts)) |> Reply.ok!()
 
   @doc """
@@ -147,7 +147,7 @@ defmodule AshAgent.Context.Requests do
   """
   @doc since: "0.1.0"
   @spec to_prompt(Reply.handle(), keyword()) :: String.t()
-  def to_prompt(%{ref: ref}, opts \\ []) do
+  def to_prompt(%{ref: ref} = _context, opts \\ []) do
     opts = Options.validate!(opts, :to_prompt)
     ref |> Native.context_to_prompt(opts[:mode]) |> Reply.ok!()
   end
@@ -169,7 +169,7 @@ defmodule AshAgent.Context.Requests do
   """
   @doc since: "0.1.0"
   @spec validate_for_request(Reply.handle()) :: :ok | {:error, [obstacle()]}
-  def validate_for_request(%{ref: ref}) do
+  def validate_for_request(%{ref: ref} = _context) do
     case ref |> Native.context_unready() |> Reply.ok!() do
       [] -> :ok
       reasons -> {:error, reasons}

@@ -98,7 +98,8 @@ defmodule AshAgent.Context.Responses do
   """
   @doc since: "0.1.0"
   @spec get_response_id(Reply.handle()) :: String.t() | nil
-  def get_response_id(%{ref: ref}), do: ref |> Native.context_response_id() |> Reply.ok!()
+  def get_response_id(%{ref: ref} = _context),
+    do: ref |> Native.context_response_id() |> Reply.ok!()
 
   @doc """
   Records the tokens that a provider reported with the model's last message, and returns the new context.
@@ -134,7 +135,7 @@ defmodule AshAgent.Context.Responses do
   """
   @doc since: "0.1.0"
   @spec get_cumulative_tokens(Reply.handle()) :: usage()
-  def get_cumulative_tokens(%{ref: ref}), do: Native.context_usage(ref)
+  def get_cumulative_tokens(%{ref: ref} = _context), do: Native.context_usage(ref)
 
   @doc """
   Returns the tokens that providers reported in the iteration with this number, or `nil` if there is no such iteration.
@@ -146,7 +147,8 @@ defmodule AshAgent.Context.Responses do
   """
   @doc since: "0.1.0"
   @spec get_iteration_tokens(Reply.handle(), integer()) :: usage() | nil
-  def get_iteration_tokens(%{ref: ref}, number), do: Native.context_iteration_usage(ref, number)
+  def get_iteration_tokens(%{ref: ref} = _context, number),
+    do: Native.context_iteration_usage(ref, number)
 
   @doc """
   Returns what the model's answers cost, `{:ok, cost}` with an integer of 10^-12 US dollars, or `{:error, error}` with the reason

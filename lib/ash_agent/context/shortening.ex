@@ -116,5 +116,5 @@ defmodule AshAgent.Context.Shortening do
   """
   @doc since: "0.1.0"
   @spec shortenings(Reply.handle()) :: [step()]
-  def shortenings(%{ref: ref}), do: ref |> Native.context_shortenings() |> Reply.ok!()
+  def shortenings(%{ref: ref} = _context), do: ref |> Native.context_shortenings() |> Reply.ok!()
 end

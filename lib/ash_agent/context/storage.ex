@@ -80,7 +80,7 @@ defmodule AshAgent.Context.Storage do
   """
   @doc since: "0.1.0"
   @spec to_map(Reply.handle()) :: map()
-  def to_map(%{ref: ref}), do: ref |> Native.context_to_map() |> Reply.ok!()
+  def to_map(%{ref: ref} = _context), do: ref |> Native.context_to_map() |> Reply.ok!()
 
   @doc """
   Returns the conversation as a map with string keys that contains only JSON data, to be stored.
@@ -119,9 +119,9 @@ defmodule AshAgent.Context.Storage do
   @spec dump(Reply.handle(), keyword()) :: map()
   def dump(context, opts \\ [])
 
-  def dump(%{ref: ref}, []), do: ref |> Native.snapshot_dump(0) |> Reply.ok!()
+  def dump(%{ref: ref} = _context, []), do: ref |> Native.snapshot_dump(0) |> Reply.ok!()
 
-  def dump(%{ref: ref}, opts) do
+  def dump(%{ref: ref} = _context, opts) do
     case Options.validate!(opts, :dump) do
       [since: number] ->
         ref |> Native.snapshot_dump(number || 0) |> Reply.ok!()
@@ -251,7 +251,7 @@ defmodule AshAgent.Context.Storage do
   """
   @doc since: "0.1.0"
   @spec to_snapshot(Reply.handle()) :: binary()
-  def to_snapshot(%{ref: ref}), do: ref |> Native.snapshot_encode() |> Reply.ok!()
+  def to_snapshot(%{ref: ref} = _context), do: ref |> Native.snapshot_encode() |> Reply.ok!()
 
   @doc """
   Makes a context from the JSON text that `to_snapshot/1` returned, and returns `{:ok, context}` or `{:error, error}`.

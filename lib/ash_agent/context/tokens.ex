@@ -74,7 +74,7 @@ defmodule AshAgent.Context.Tokens do
   """
   @doc since: "0.1.0"
   @spec count_tokens(Reply.handle(), method: token_method()) :: non_neg_integer()
-  def count_tokens(%{ref: ref}, opts \\ []),
+  def count_tokens(%{ref: ref} = _context, opts \\ []),
     do: ref |> Native.context_count_tokens(method(opts)) |> Reply.ok!()
 
   @doc """
@@ -90,7 +90,7 @@ defmodule AshAgent.Context.Tokens do
   """
   @doc since: "0.1.0"
   @spec token_breakdown(Reply.handle(), method: token_method()) :: breakdown()
-  def token_breakdown(%{ref: ref}, opts \\ []),
+  def token_breakdown(%{ref: ref} = _context, opts \\ []),
     do: ref |> Native.context_token_breakdown(method(opts)) |> Reply.ok!()
 
   @doc """

@@ -67,7 +67,7 @@ defmodule AshAgent.Context.View do
   """
   @doc since: "0.1.0"
   @spec view(Reply.handle()) :: t()
-  def view(%{ref: ref}), do: ref |> Native.context_view() |> Reply.ok!()
+  def view(%{ref: ref} = _context), do: ref |> Native.context_view() |> Reply.ok!()
 
   @doc """
   Returns the number of messages in the view, which `AshAgent.Context.to_messages/1` returns, in constant time.
@@ -79,7 +79,7 @@ defmodule AshAgent.Context.View do
   """
   @doc since: "0.1.0"
   @spec count_messages(Reply.handle()) :: non_neg_integer()
-  def count_messages(%{ref: ref}), do: Native.context_count_messages(ref)
+  def count_messages(%{ref: ref} = _context), do: Native.context_count_messages(ref)
 
   @doc """
   Hides the oldest iterations until the view fits into `budget` tokens, and returns `{:ok, context, hidden}` or `{:error,
@@ -387,7 +387,7 @@ defmodule AshAgent.Context.View do
   """
   @doc since: "0.1.0"
   @spec summary(Reply.handle(), integer()) :: String.t() | nil
-  def summary(%{ref: ref}, number), do: Native.context_summary_of(ref, number)
+  def summary(%{ref: ref} = _context, number), do: Native.context_summary_of(ref, number)
 
   @doc """
   Returns what the check said of the summary that the view shows instead of the iteration with this number, or `nil`.
@@ -401,7 +401,8 @@ defmodule AshAgent.Context.View do
   """
   @doc since: "0.1.0"
   @spec verdict(Reply.handle(), integer()) :: verdict() | nil
-  def verdict(%{ref: ref}, number), do: ref |> Native.context_verdict(number) |> Reply.ok!()
+  def verdict(%{ref: ref} = _context, number),
+    do: ref |> Native.context_verdict(number) |> Reply.ok!()
 
   @doc """
   Shows hidden or summarised iterations in the view again, and returns the new context.

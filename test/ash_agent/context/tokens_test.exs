@@ -3,10 +3,10 @@ defmodule AshAgent.Context.TokensTest do
   use ExUnit.Case, async: false
 
   import AshAgent.TestSupport.Assertions
-  import AshAgent.TestSupport.Generators, only: [check_all: 3, chance: 1, one_of: 1, between: 2]
+  import AshAgent.TestSupport.Generators, only: [check_all: 3, one_of: 1, between: 2]
 
   alias AshAgent.Context
-  alias AshAgent.TestSupport.{ContextGenerators, ViewModel}
+  alias AshAgent.TestSupport.ContextGenerators
 
   @methods [:auto, :estimate, :o200k_base, :cl100k_base]
   @exact [:o200k_base, :cl100k_base]
@@ -316,31 +316,6 @@ defmodule AshAgent.Context.TokensTest do
   end
 
   describe "a count" do
-    test "is that of the same context from storage, however it came about" do
-      check_all("counts", [runs: 200, max_size: 15], fn size ->
-        context = ContextGenerators.build(ContextGenerators.script(2))
-
-        Enum.reduce(1..size, {context, ViewModel.new(context)}, fn _, {context, model} = pair ->
-          {context, model} =
-            if chance(50) do
-              context = ContextGenerators.continue(context, ContextGenerators.steps(1))
-              {context, ViewModel.follow(model, context)}
-            else
-              ViewModel.run(pair, ViewModel.operation(context))
-            end
-
-          if chance(40), do: count(context, one_of(@methods))
-
-          if chance(30) do
-            copy = Context.load!(Context.dump(context))
-            for method <- @methods, do: assert(count(copy, method) == count(context, method))
-          end
-
-          {context, model}
-        end)
-      end)
-    end
-
     test "grows by the message that is added, and by nothing else" do
       check_all("appends", [runs: 100, max_size: 12], fn size ->
         steps = ContextGenerators.script(size)

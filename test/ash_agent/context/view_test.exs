@@ -7,7 +7,7 @@ defmodule AshAgent.Context.ViewTest do
 
   alias AshAgent.Context
   alias AshAgent.Context.Error
-  alias AshAgent.TestSupport.{RequestChecker, ViewModel}
+  alias AshAgent.TestSupport.RequestChecker
 
   @at ~U[2026-01-01 10:00:00.000000Z]
   @big Bitwise.bsl(1, 80)
@@ -66,7 +66,7 @@ defmodule AshAgent.Context.ViewTest do
   # Sound in itself, and from storage.
   defp sound(context) do
     assert Context.count_messages(context) == length(Context.to_messages(context))
-    ViewModel.assert_stored(context)
+    assert_stored(context)
 
     for provider <- @providers do
       body = Context.request!(context, provider, pending: :interrupt)
@@ -178,7 +178,7 @@ defmodule AshAgent.Context.ViewTest do
 
       loaded = Context.load!(stored, Context.dump(context, since: 6))
       assert Context.equal?(loaded, context)
-      assert ViewModel.all(loaded) == ViewModel.all(context)
+      assert read_all(loaded) == read_all(context)
 
       # A delta without a view takes one away.
       plain = Context.expand(context, :all) |> Context.put_masks([])
@@ -924,7 +924,7 @@ defmodule AshAgent.Context.ViewTest do
         context = Context.new("Hi") |> tool("a", bytes)
         [before] = results(context)
         [shown] = context |> Context.put_max_result_bytes(limit) |> results()
-        ViewModel.assert_shortened(before, shown, limit)
+        assert_shortened(before, shown, limit)
       end)
     end
 
@@ -944,7 +944,7 @@ defmodule AshAgent.Context.ViewTest do
         context = Context.new("Hi") |> tool("a", parts)
         [before] = results(context)
         [shown] = context |> Context.put_max_result_bytes(limit) |> results()
-        if is_list(before), do: ViewModel.assert_shortened(before, shown, limit)
+        if is_list(before), do: assert_shortened(before, shown, limit)
 
         for provider <- @providers,
             do:
@@ -1777,6 +1777,45 @@ defmodule AshAgent.Context.ViewTest do
       covers = List.duplicate(%{"first" => 1, "last" => 1}, 300_000)
 
       assert {:error, _} = Context.load(Map.put(document, "view", %{"covers" => covers}))
+    end
+  end
+
+  # A result is as it was, or has the beginning and the end of it in `most` bytes.
+  defp assert_shortened(before, result, nil), do: assert(result == before)
+
+  defp assert_shortened(before, result, most) when is_binary(before) do
+    assert byte_size(result) <= max(most, 0)
+    assert String.valid?(result)
+
+    if byte_size(before) <= most do
+      assert result == before
+    else
+      assert [head, left_out, tail] =
+               Regex.run(~r/\A(.*)\n\[\.\.\. (\d+) bytes left out \.\.\.\]\n(.*)\z/s, result,
+                 capture: :all_but_first
+               )
+
+      assert String.starts_with?(before, head) and String.ends_with?(before, tail)
+      assert byte_size(before) == byte_size(head) + byte_size(tail) + String.to_integer(left_out)
+      # A character has four bytes at most.
+      assert byte_size(result) > most - 10
+    end
+  end
+
+  defp assert_shortened(before, result, most) when is_list(before) do
+    text = &Enum.filter(&1, fn part -> part.type == :text end)
+    bytes = fn parts -> parts |> Enum.map(&byte_size(Map.get(&1, :text, ""))) |> Enum.sum() end
+    assert is_list(result)
+
+    if bytes.(before) <= most do
+      assert result == before
+    else
+      assert bytes.(result) <= most
+
+      # What was cut is text; the rest is as it was.
+      assert Enum.all?(text.(result), &(&1 in before or String.valid?(&1.text)))
+      others = &Enum.reject(&1, fn part -> part.type == :text end)
+      assert others.(result) == others.(before)
     end
   end
 end
