@@ -26,7 +26,7 @@ defmodule AshAgent.Prices do
       `%{service_tier: %{"batch" => {1, 2}}, speed: %{"fast" => {6, 1}}, inference_geo: %{"us" => {11, 10}}}`
     * `:valid_from` - a `Date` or `DateTime`. Of several prices of a model, the newest that was valid when it was asked counts.
       Defaults to a price that was always valid
-    * `:context_window` - the tokens that fit into a request of the model
+    * `:context_window` - the tokens that a request of the model and its answer may have together
 
   An answer costs what the model costs that it names. Providers often add a date to the name that was asked for: without a
   price for `"gpt-4o-2024-08-06"`, that for `"gpt-4o"` counts. Only what the provider reported counts, see

@@ -297,3 +297,45 @@ fn a_request_that_begins_otherwise_makes_clearing_free() {
     assert_eq!(due(&longer), None);
     assert_eq!(due(&longer.drop_range(1, 1, at(9))), Some(Due::Broken));
 }
+
+#[test]
+fn the_window_of_a_price_has_room_for_the_answer() {
+    let context = step(&step(&start(), 0, &[400]), 0, &[400]);
+    let tokens = i64::try_from(tokens(&context)).unwrap();
+    let due = |context: &Context, window: i64| {
+        let known = prices(vec![
+            ("input", Value::Int(10)),
+            ("cache_read", Value::Int(1)),
+            ("output", Value::Int(10)),
+            ("context_window", Value::Int(window)),
+        ]);
+        let known = Rent {
+            prices: Some(&known),
+            ..rent(1)
+        };
+        context.clear_when_due(&known, at(3)).1
+    };
+    // An answer that may have any length has a quarter, and at most 8,192 tokens.
+    let least = (tokens..)
+        .find(|window| window - window / 4 >= tokens)
+        .unwrap();
+    assert_eq!(due(&context, least - 1), Some(Due::Window));
+    assert_eq!(due(&context, least), None);
+
+    let asking = |body: Value| {
+        let fields = map(vec![("body", body)]);
+        context.note_request(fields, Value::Nil).unwrap()
+    };
+    let flat = asking(map(vec![("max_tokens", Value::Int(50))]));
+    assert_eq!(due(&flat, tokens + 49), Some(Due::Window));
+    assert_eq!(due(&flat, tokens + 50), None);
+    let within = vec![("maxOutputTokens", Value::Int(50))];
+    let within = asking(map(vec![("generationConfig", map(within))]));
+    assert_eq!(due(&within, tokens + 49), Some(Due::Window));
+    assert_eq!(due(&within, tokens + 50), None);
+    // No view is short enough for an answer that is as long as the window.
+    for most in [least, i64::MAX, -1] {
+        let huge = asking(map(vec![("max_tokens", Value::Int(most))]));
+        assert_eq!(due(&huge, least), None);
+    }
+}

@@ -750,6 +750,38 @@ defmodule AshAgent.Integration.AgentTest do
   end
 
   describe "a stream" do
+    test "has a typed answer as far as it came, with what the type makes of its fields" do
+      answer = %{"content" => "six of them", "score" => "7", "mood" => "glad", "tags" => ~w(a b)}
+      {:ok, stream} = Typist.stream("Hi", plays([calls([{"1", "submit_answer", answer}])]))
+      elements = Enum.to_list(stream)
+      assert {:done, %{output: %Reply{} = reply}} = List.last(elements)
+      assert [_ | _] = partials = for({:partial, value} <- elements, do: value)
+      whole = %{content: "six of them", score: 7, mood: :glad, tags: ["a", "b"]}
+      assert List.last(partials) == whole
+      assert reply == struct!(Reply, whole)
+
+      for partial <- partials, {field, value} <- partial do
+        case {field, value} do
+          {:content, text} -> assert String.starts_with?(reply.content, text)
+          {:tags, tags} -> assert Enum.zip(tags, reply.tags) |> Enum.all?(fn {a, b} -> b =~ a end)
+          {field, value} -> assert Map.fetch!(whole, field) == value
+        end
+      end
+
+      type = {:array, :map}
+
+      fields = [
+        on: [type: :date],
+        who: [type: :map, constraints: [fields: [name: [type: :string]]]]
+      ]
+
+      output = AshAgent.Resource.output(type, items: [fields: fields])
+      begun = ~s({"value": [{"on": "2026-01-31", "who": {"name": "An)
+
+      assert AshAgent.Output.read_partial(output, begun) ==
+               {:ok, [%{on: ~D[2026-01-31], who: %{name: "An"}}]}
+    end
+
     test "gives the pieces and the result, each time it is read" do
       llm = fn -> LLM.Scripted.new(["One two three"]) end
       assert {:ok, stream} = Helper.stream("Hi", plays(["One two three", "Four"]))

@@ -91,8 +91,8 @@ defmodule AshAgent.Context.Options.Views do
         model: asked_model(),
         window:
           positive(
-            "tokens that a request may have before results are cleared in any case. Defaults to the `:context_window` of the " <>
-              "model's price, if it has one."
+            "tokens that a request may have before results are cleared in any case. Defaults to as many as leave room for the " <>
+              "answer in the `:context_window` of the model's price, if it has one, see `shorten/3`."
           ),
         at: at()
       ],
@@ -102,8 +102,9 @@ defmodule AshAgent.Context.Options.Views do
         model: asked_model(),
         window:
           positive(
-            "tokens that a request may have, for the cause `:window`. Defaults to the `:context_window` of the model's price; " <>
-              "without either, each request fits."
+            "tokens that a request may have, for the cause `:window`. Defaults to the `:context_window` of the model's price, without " <>
+              "the tokens that the noted request (`put_request/4`) lets the answer have, or without 8,192, at most a quarter of the " <>
+              "window, where it says nothing. Without either, each request fits."
           ),
         summarize: [
           type: {:or, [{:fun, 1}, nil]},

@@ -31,16 +31,7 @@ impl AnswerType {
     /// [`Error::Invalid`] with the path of what cannot be checked: an unknown keyword, format or pattern, a reference to
     /// elsewhere, a schema that leads back to itself.
     pub fn new(schema: &Value) -> Result<Self, Error> {
-        let schema = schema::read(schema)?;
-        let (nodes, _) = schema::compile(&schema, false)?;
-        let names = names(&nodes);
-        Ok(Self {
-            schema,
-            nodes,
-            names,
-            #[cfg(feature = "json_schema")]
-            rest: None,
-        })
+        Self::compile(schema, false)
     }
 
     /// Compiles a JSON Schema with any keywords.
@@ -49,15 +40,18 @@ impl AnswerType {
     /// [`Error::Invalid`] with the path of an unknown format, a reference to elsewhere, or a schema that leads back to itself.
     #[cfg(feature = "json_schema")]
     pub fn of_any_keywords(schema: &Value) -> Result<Self, Error> {
+        Self::compile(schema, true)
+    }
+
+    fn compile(schema: &Value, checks_all: bool) -> Result<Self, Error> {
         let schema = schema::read(schema)?;
-        let (nodes, has_rest) = schema::compile(&schema, true)?;
-        let names = names(&nodes);
-        let rest = has_rest.then(|| Rest::new(&schema)).transpose()?;
+        let (nodes, _has_rest) = schema::compile(&schema, checks_all)?;
         Ok(Self {
+            names: names(&nodes),
+            #[cfg(feature = "json_schema")]
+            rest: _has_rest.then(|| Rest::new(&schema)).transpose()?,
             schema,
             nodes,
-            names,
-            rest,
         })
     }
 

@@ -186,6 +186,13 @@ fn put(root: &mut Option<Growing>, path: &[Value], came: &Came) {
     }
 }
 
+fn empty(is_list: bool) -> Came {
+    Came::Value(match is_list {
+        true => Value::List(Box::default()),
+        false => Value::Map(Map::default()),
+    })
+}
+
 struct Following<'t> {
     answer: &'t AnswerType,
     is_lenient: bool,
@@ -384,26 +391,22 @@ impl Sink for Following<'_> {
             return;
         }
         let is_list = kind == Kinds::ARRAY;
-        let empty = if is_list {
-            Value::List(Box::default())
-        } else {
-            Value::Map(Map::default())
-        };
         if self.state.is_meant {
-            self.show(Came::Value(empty));
+            self.show(empty(is_list));
         }
-        let mut level = Level {
+        let next = if is_list {
+            self.element_rule(rule, 0)
+        } else {
+            Rule::Any
+        };
+        self.state.levels.push(Level {
             rule,
             is_list,
             count: 0,
             key: Value::Nil,
-            next: Rule::Any,
+            next,
             seen: 0,
-        };
-        if is_list {
-            level.next = self.element_rule(rule, 0);
-        }
-        self.state.levels.push(level);
+        });
     }
 
     fn open(&mut self, _is_list: bool) {}
@@ -436,12 +439,7 @@ impl Sink for Following<'_> {
         if self.state.is_meant && !was_meant {
             let levels = std::mem::take(&mut self.state.levels);
             for level in levels {
-                let empty = if level.is_list {
-                    Value::List(Box::default())
-                } else {
-                    Value::Map(Map::default())
-                };
-                self.show(Came::Value(empty));
+                self.show(empty(level.is_list));
                 self.state.levels.push(level);
             }
         }

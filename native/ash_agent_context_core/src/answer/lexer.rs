@@ -40,8 +40,9 @@ enum Place {
     Field,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
+    #[default]
     Prose,
     Value(Place),
     /// A key, or the end of the object: the first one, or one after a comma.
@@ -54,8 +55,9 @@ enum Mode {
     After,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Comment {
+    #[default]
     None,
     /// A slash that may begin one.
     Slash,
@@ -65,8 +67,9 @@ enum Comment {
     Star,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Escape {
+    #[default]
     None,
     Backslash,
     /// Digits that came, and their number.
@@ -78,7 +81,7 @@ enum Escape {
 }
 
 /// The state between two pieces. It is small, however long the text is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Lexer {
     mode: Mode,
     comment: Comment,
@@ -89,21 +92,6 @@ pub(crate) struct Lexer {
     depth: usize,
     skipped: bool,
     has_root: bool,
-}
-
-impl Default for Lexer {
-    fn default() -> Self {
-        Self {
-            mode: Mode::Prose,
-            comment: Comment::None,
-            escape: Escape::None,
-            word: String::new(),
-            lists: 0,
-            depth: 0,
-            skipped: false,
-            has_root: false,
-        }
-    }
 }
 
 /// `Some` if a byte was read, `None` if it is to be read in another mode.

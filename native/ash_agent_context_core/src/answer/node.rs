@@ -81,8 +81,9 @@ impl Kinds {
 }
 
 /// Properties that an object may have besides those that its schema names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Others {
+    #[default]
     Allowed,
     Refused,
     Of(NodeId),
@@ -104,7 +105,7 @@ pub(crate) struct Lengths {
 }
 
 /// The rules of a place.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Node {
     pub kinds: Option<Kinds>,
     pub choices: Option<Box<[Value]>>,
@@ -132,36 +133,6 @@ pub(crate) struct Node {
     pub above: Option<Value>,
     pub below: Option<Value>,
     pub multiple_of: Option<Value>,
-}
-
-impl Default for Node {
-    fn default() -> Self {
-        Self {
-            kinds: None,
-            choices: None,
-            properties: Vec::new(),
-            places: HashMap::new(),
-            styles: HashMap::new(),
-            unnamed: Vec::new(),
-            others: Others::Allowed,
-            items: None,
-            first_items: Vec::new(),
-            all_of: Vec::new(),
-            any_of: Vec::new(),
-            one_of: Vec::new(),
-            text: Lengths::default(),
-            list: Lengths::default(),
-            object: Lengths::default(),
-            is_unique: false,
-            pattern: None,
-            format: None,
-            minimum: None,
-            maximum: None,
-            above: None,
-            below: None,
-            multiple_of: None,
-        }
-    }
 }
 
 impl Node {

@@ -39,6 +39,8 @@ pub(crate) const ANNOTATIONS: [&str; 14] = [
 
 const UNKNOWN: &str = "a keyword of JSON Schema that is checked; the feature json_schema of the library checks all of them";
 
+const LOOK_AROUND: &str = "a regular expression without look-around; the feature json_schema of the library checks all of them";
+
 /// Returns a schema as JSON has it: atoms and texts are the same there.
 pub(crate) fn read(schema: &Value) -> Result<Value, Error> {
     json::read(json::write(schema).as_bytes(), crate::value::MAX_DEPTH)
@@ -386,7 +388,7 @@ fn dialect(value: &Value, here: &Path) -> Result<(), Error> {
 }
 
 fn pattern(value: &Value, here: &Path) -> Result<(Box<str>, regex::Regex), Error> {
-    let wrong = || Error::invalid(here.clone(), "a regular expression without look-around");
+    let wrong = || Error::invalid(here.clone(), LOOK_AROUND);
     let text = value.as_str().ok_or_else(wrong)?;
     let built = RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
     Ok((text.into(), built.map_err(|_| wrong())?))

@@ -35,6 +35,31 @@ pub(crate) type NewNotes = [Option<Value>; KINDS];
 /// The note of a request whose masks were taken away.
 const UNMASKED: &str = "none";
 
+/// The tokens that an answer may have, as providers call them in a request.
+pub(crate) const MOST_OUTPUT: &[&str] = &[
+    "max_tokens",
+    "max_output_tokens",
+    "max_completion_tokens",
+    "maxOutputTokens",
+    "maxTokens",
+    "num_predict",
+];
+
+/// The fields in which some providers have their parameters.
+const WITHIN: [&str; 3] = ["generationConfig", "inferenceConfig", "options"];
+
+/// Returns the first value of a request's body by one of several names.
+pub(crate) fn find_parameter<'b>(body: &'b Map, names: &[&str]) -> Option<&'b Value> {
+    let within = WITHIN.iter().filter_map(|key| match body.get_named(key) {
+        Some(Value::Map(within)) => Some(within),
+        _ => None,
+    });
+    let all: Vec<&Map> = std::iter::once(body).chain(within).collect();
+    names
+        .iter()
+        .find_map(|name| all.iter().find_map(|map| map.get_named(name)))
+}
+
 /// Hexadecimal digits of a system prompt's digest that are kept.
 const DIGITS: usize = 16;
 
@@ -117,6 +142,21 @@ impl Asked {
     pub fn request_of(&self, number: u64) -> RequestNote<'_> {
         let [fields, tools, ..] = self.notes.each_ref();
         [fields, tools].map(|noted| noted.of(number))
+    }
+
+    /// The tokens that the answer to an iteration's request may have, where it was noted that it says so.
+    pub fn most_output(&self, number: u64) -> Option<u64> {
+        let [fields, _tools] = self.request_of(number);
+        let (_, Value::Map(fields)) = fields? else {
+            return None;
+        };
+        let Some(Value::Map(body)) = fields.get_named("body") else {
+            return None;
+        };
+        match find_parameter(body, MOST_OUTPUT) {
+            Some(Value::Int(most)) => u64::try_from(*most).ok(),
+            _ => None,
+        }
     }
 
     /// The digest of an iteration's system prompt, and the iteration since which it was used.

@@ -17,6 +17,9 @@ use crate::view::CLEARED;
 /// providers, in hundredths of the price of one that is neither.
 const PRICES: (u64, u64) = (10, 125);
 
+/// Tokens of an answer, where none is known that it may have, and the most of the window that they take, as a divisor.
+const ANSWER: (u64, u64) = (8_192, 4);
+
 /// When old results are cleared.
 #[derive(Debug, Clone, Copy)]
 pub struct Rent<'a> {
@@ -28,7 +31,7 @@ pub struct Rent<'a> {
     pub prices: Option<&'a Prices>,
     /// The model that is asked, where answers name none or one without a price.
     pub model: Option<&'a str>,
-    /// Tokens that a request may have; `None`: as the prices say, if they do.
+    /// Tokens that a request may have; `None`: as many as leave room for the answer in the window of the prices, if they have it.
     pub window: Option<u64>,
 }
 
@@ -139,7 +142,6 @@ impl Context {
 
     fn find_due(&self, rent: &Rent<'_>, owed: &Owed, at: Time) -> Option<Due> {
         let rates = self.current_rates(rent, at);
-        let window = rates.and_then(|rates| rates.context_window);
         let tokens = self.count_tokens(None);
         let (read, write) = rates.map_or(PRICES, |rates| self.cache_prices(rates, tokens));
         let price = u128::from(write.saturating_sub(read)).saturating_mul(owed.behind.into());
@@ -150,7 +152,7 @@ impl Context {
             () if paid.saturating_mul(1000) >= price.saturating_mul(rent.share.into()) => {
                 Some(Due::Paid)
             }
-            () if rent.window.or(window).is_some_and(|most| tokens > most) => Some(Due::Window),
+            () if self.is_beyond_window(rent, at) => Some(Due::Window),
             () => None,
         }
     }
@@ -163,6 +165,20 @@ impl Context {
         let named = reply.and_then(|reply| reply.model.as_deref());
         let provider = provider.map(|provider| provider.name());
         rent.prices?.find(provider, [named, rent.model], at)
+    }
+
+    /// Returns whether a request is too long, as far as the window is known. One of a price has to hold the answer as well.
+    pub(crate) fn is_beyond_window(&self, rent: &Rent<'_>, at: Time) -> bool {
+        let priced = || {
+            let window = self.current_rates(rent, at)?.context_window?;
+            let asked = self.asked.most_output(self.next_number());
+            // A request for more than the window is refused, however short it is.
+            let asked = asked.filter(|most| *most < window);
+            let (most, part) = ANSWER;
+            Some(window - asked.unwrap_or(most.min(window / part)))
+        };
+        let limit = rent.window.or_else(priced);
+        limit.is_some_and(|most| self.count_tokens(None) > most)
     }
 
     fn cache_prices(&self, rates: &Rates, tokens: u64) -> (u64, u64) {

@@ -55,13 +55,6 @@ impl Context {
         }
     }
 
-    /// As far as the window is known.
-    fn is_beyond_window(&self, rent: &Rent<'_>, at: Time) -> bool {
-        let known = || self.current_rates(rent, at)?.context_window;
-        let window = rent.window.or_else(known);
-        window.is_some_and(|most| self.count_tokens(None) > most)
-    }
-
     /// The steps by which the view became shorter, oldest first.
     #[must_use]
     pub fn shortenings(&self) -> &[Shortening] {

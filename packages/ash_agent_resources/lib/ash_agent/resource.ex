@@ -254,9 +254,10 @@ defmodule AshAgent.Resource do
 
   ## Streams
 
-  The elements are `{:content, text}` and `{:thinking, text}` as they arrive, and at the end one of `{:done, result}`, `{:paused,
-  paused}` and `{:error, error}`. Each enumeration of the stream starts a run. It proceeds only as fast as it is read, within
-  `llm_timeout`, and ends when its reader stops or dies. A typed output comes only at the end.
+  The elements are `{:content, text}` and `{:thinking, text}` as they arrive, `{:partial, value}` with the typed answer so far, at most every
+  50 milliseconds and with maps for what will be a struct, and at the end one of `{:done, result}`, `{:paused, paused}` and
+  `{:error, error}`. Each enumeration of the stream starts a run. It proceeds only as fast as it is read, within `llm_timeout`,
+  and ends when its reader stops or dies.
 
   ## Typed output
 

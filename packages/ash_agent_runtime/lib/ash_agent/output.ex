@@ -18,7 +18,7 @@ defmodule AshAgent.Output do
     * `{fields, into: module}` - the same, as a struct
     * a map - a JSON Schema. The answer is JSON data with string keys
     * `{schema, cast: fun}` - a JSON Schema and a function that makes the value, `{:ok, value}` or `{:error, words}`, of the JSON
-      data
+      data. With `partial: fun` as well, that function makes what is shown of the JSON data of an answer that is still arriving
     * a module of an Ecto schema - its fields and embeds, as its struct, by its `changeset/2` if it has one
     * `{data, types}` - as a schemaless changeset of Ecto has them
     * an Ash type - as `AshAgent.Resource.output/2` returns it
@@ -30,8 +30,8 @@ defmodule AshAgent.Output do
       `:naive_datetime`, `:uuid`, `:map` and `:any`
 
   Every keyword of a schema is checked. One that cannot be checked, such as `not` or `patternProperties`, is an error when the type is made.
-  With `config :ash_agent_context, features: [:json_schema]`, all keywords of the draft 2020-12 are, by the crate `jsonschema`: the library is
-  then built, which takes a minute more, and 3 MB larger.
+  With `config :ash_agent_context, features: [:json_schema]`, all keywords of the draft 2020-12 are, by the crate `jsonschema`. Published
+  libraries do not have it: yours is then built with Rust, which takes a minute more, and 3 MB larger.
 
   ## Reading
 
@@ -88,7 +88,7 @@ defmodule AshAgent.Output do
       }
 
       iex> AshAgent.Output.new(%{type: "object", patternProperties: %{}})
-      ** (ArgumentError) the schema of the output has at patternProperties something else than a keyword of JSON Schema that is checked; the feature json_schema of the library checks all of them
+      ** (ArgumentError) the schema of the output has at patternProperties something else than a keyword of JSON Schema that is checked; the feature json_schema of the library checks all of them: set config :ash_agent_context, features: [:json_schema] and run mix deps.compile ash_agent_context --force, which builds it with Rust
   """
   @doc since: "0.1.0"
   @spec new(spec()) :: t()
@@ -114,11 +114,22 @@ defmodule AshAgent.Output do
   defp refuse({:invalid, [], expected}),
     do: "the schema of the output is something else than #{expected}"
 
-  defp refuse({:invalid, path, expected}),
-    do: "the schema of the output has at #{Enum.join(path, "/")} something else than #{expected}"
+  defp refuse({:invalid, path, expected}) do
+    at = Enum.join(path, "/")
+    "the schema of the output has at #{at} something else than #{expected}" <> hint(expected)
+  end
 
   defp refuse(reason),
     do: "the schema of the output: " <> Exception.message(%Context.Error{reason: reason})
+
+  # Published libraries do not have it.
+  defp hint(expected) do
+    if String.ends_with?(expected, "the feature json_schema of the library checks all of them"),
+      do:
+        ": set config :ash_agent_context, features: [:json_schema] and run mix deps.compile ash_agent_context --force, " <>
+          "which builds it with Rust",
+      else: ""
+  end
 
   @doc """
   Reads an answer, and returns `{:ok, value, repairs}` or `{:error, error}`.
@@ -209,9 +220,10 @@ defmodule AshAgent.Output do
   @doc """
   Returns `{:ok, value}` with the value as far as the text has arrived, or `:none`.
 
-  Takes a text, or an `AshAgent.Response`: of a response it reads the arguments of the call that gives the answer, or its text.
-  Texts are included as far as they have arrived, everything else once it is complete. A value returned for the beginning of a
-  text is part of the value for more of it.
+  Takes a text, an `AshAgent.Response`, or its message, which a session's snapshot has: of the latter two it reads the arguments of the
+  call that gives the answer, or the text. `nil`, the message of a snapshot between answers, has no value. Texts are included as
+  far as they have arrived, everything else once it is complete. A value returned for the beginning of a text is part of the value
+  for more of it.
 
   ## Examples
 
@@ -222,9 +234,13 @@ defmodule AshAgent.Output do
       :none
   """
   @doc since: "0.1.0"
-  @spec read_partial(t(), String.t() | Response.t()) :: {:ok, term()} | :none
-  def read_partial(%__MODULE__{} = output, %Response{} = response) do
-    message = Response.message(response)
+  @spec read_partial(t(), String.t() | Response.t() | map() | nil) :: {:ok, term()} | :none
+  def read_partial(%__MODULE__{} = output, %Response{} = response),
+    do: read_partial(output, Response.message(response))
+
+  def read_partial(%__MODULE__{}, nil), do: :none
+
+  def read_partial(%__MODULE__{} = output, message) when is_map(message) do
     calls = Map.get(message, :tool_calls, []) ++ Map.get(message, :unfinished_tool_calls, [])
 
     case Enum.find(calls, &(to_string(&1.name) == @tool)) do

@@ -449,7 +449,9 @@ defmodule AshAgent.Session do
       `AshAgent.Context.from_snapshot/1`
     * `{:event, name, measurements, metadata}` - a step of the run, as `AshAgent.Runtime.Events` lists them, without their first two
       names: `[:tool, :start]`, `[:tool, :progress]` and all others of tools, `[:llm, :retry]`, `[:llm, :waiting]`, `[:iteration, :pause]`,
-      and `[:run, :stop]` for the end of a turn, with its error. They have no texts; what went wrong is in `AshAgent.Context.failures/1`
+      and `[:run, :stop]` for the end of a turn, with its error. They have no texts; what went wrong is in `AshAgent.Context.failures/1`.
+      With `:output`, `[:llm, :value]` has the typed answer as far as it came as its `value`, at most every 50 milliseconds, and
+      `[:llm, :partial]` what each piece changed in it
     * `:behind` - the subscriber fell behind: it gets neither this change nor the following ones until it calls `snapshot/1`
 
   So show the snapshot's message followed by the deltas, and start over after each context. The messages go straight to the

@@ -127,6 +127,17 @@ defmodule AshAgent.OutputTest do
     end
   end
 
+  test "partial values are made by a function of their own, where there is one" do
+    schema = %{type: "object", properties: %{"n" => %{type: "string"}}}
+    cast = fn json -> {:ok, {:whole, json}} end
+    begun = ~s({"n": "a)
+    assert Output.read_partial(Output.new({schema, cast: cast}), begun) == {:ok, %{"n" => "a"}}
+
+    output = Output.new({schema, cast: cast, partial: &{:part, &1}})
+    assert Output.read_partial(output, begun) == {:ok, {:part, %{"n" => "a"}}}
+    assert {:ok, {:whole, %{"n" => "ab"}}, []} = Output.read(output, ~s({"n": "ab"}))
+  end
+
   test "partial values are of the type as far as it goes" do
     output = Output.new({[name: :string, people: :integer], into: City})
     assert Output.read_partial(output, ~s({"name": "Ul)) == {:ok, %{name: "Ul"}}

@@ -81,6 +81,13 @@ if Code.ensure_loaded?(Ecto.Schema) do
       assert error.lines == ["/customer: should be at least 2 character(s)"]
     end
 
+    test "a part of an answer has the fields that came" do
+      begun = ~s({"state": "done", "due": "2026-01-31", "lines": [{"count": 2, "product": "Te)
+
+      assert Output.read_partial(Output.new(Order), begun) ==
+               {:ok, %{state: :done, due: ~D[2026-01-31], lines: [%{count: 2, product: "Te"}]}}
+    end
+
     test "a schema without a changeset needs all of its fields" do
       assert {:ok, %Line{product: "Tea", count: 2}, []} =
                Output.read(Output.new(Line), ~s({"product": "Tea", "count": 2}))

@@ -1,5 +1,6 @@
 //! Attributes of spans, by the names that the conventions have for them.
 
+use crate::context::asked::{find_parameter, MOST_OUTPUT};
 use crate::context::cause::Cause;
 use crate::log::message::{Message, Outcome, Status};
 use crate::log::price::Money;
@@ -9,7 +10,7 @@ use crate::log::usage::Usage;
 use crate::request::account::AccountRow;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 /// Holds what stands for a provider that is not known, since a name is required.
 pub(super) const UNKNOWN: &str = "unknown";
@@ -54,18 +55,7 @@ const PARAMETERS: [(&str, &[&str], Parameter); 9] = [
         &["top_k", "topK"],
         Parameter::Double,
     ),
-    (
-        "gen_ai.request.max_tokens",
-        &[
-            "max_tokens",
-            "max_output_tokens",
-            "max_completion_tokens",
-            "maxOutputTokens",
-            "maxTokens",
-            "num_predict",
-        ],
-        Parameter::Int,
-    ),
+    ("gen_ai.request.max_tokens", MOST_OUTPUT, Parameter::Int),
     (
         "gen_ai.request.seed",
         &["seed", "random_seed"],
@@ -92,9 +82,6 @@ const PARAMETERS: [(&str, &[&str], Parameter); 9] = [
         Parameter::Texts,
     ),
 ];
-
-/// The fields in which some providers have them.
-const WITHIN: [&str; 3] = ["generationConfig", "inferenceConfig", "options"];
 
 /// The attributes of a span in the making.
 #[derive(Default)]
@@ -190,17 +177,8 @@ impl SpanAttributes {
         let Some(Value::Map(body)) = fields.get_named("body") else {
             return;
         };
-        let within = |key: &&str| match body.get_named(key) {
-            Some(Value::Map(within)) => Some(within),
-            _ => None,
-        };
-        let all = std::iter::once(body).chain(WITHIN.iter().filter_map(within));
-        let all: Vec<&Map> = all.collect();
         for (name, keys, form) in PARAMETERS {
-            let mut found = keys
-                .iter()
-                .flat_map(|key| all.iter().filter_map(|map| map.get_named(key)));
-            let value = found.next().and_then(|value| form.read(value));
+            let value = find_parameter(body, keys).and_then(|value| form.read(value));
             if let Some(value) = value {
                 self.put(name, value);
             }

@@ -34,7 +34,10 @@ defmodule AshAgent.Resource.Output do
     error in ArgumentError -> {:error, Exception.message(error)}
   end
 
-  defp type(shape), do: Output.new({shape.schema, cast: &Shape.cast(shape, &1)})
+  defp type(shape) do
+    casts = [cast: &Shape.cast(shape, &1), partial: &Shape.cast_partial(shape, &1)]
+    Output.new({shape.schema, casts})
+  end
 
   @doc "Whether an answer is of the agent's type: a tool may end a run with anything."
   @spec typed?(module(), term()) :: boolean()

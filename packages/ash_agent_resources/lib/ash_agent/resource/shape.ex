@@ -58,6 +58,40 @@ defmodule AshAgent.Resource.Shape do
     _error -> {:error, @invalid}
   end
 
+  @doc "As much of the value as came: a map with the fields by their names where it will be a struct."
+  @spec cast_partial(t(), term()) :: term()
+  def cast_partial(%__MODULE__{type: type, constraints: constraints, schema: schema}, data),
+    do: cast_part({type, constraints}, schema, data)
+
+  defp cast_part({{:array, type}, constraints}, %{"items" => schema}, items)
+       when is_list(items) do
+    of = {Ash.Type.get_type(type), constraints[:items] || []}
+    Enum.map(items, &cast_part(of, schema, &1))
+  end
+
+  defp cast_part({type, constraints}, %{"properties" => schemas}, %{} = data) do
+    fields = Schema.fields(type, constraints)
+
+    Map.new(data, fn {name, value} ->
+      case fields do
+        %{^name => {key, of}} -> {key, cast_part(of, schemas[name] || %{}, value)}
+        %{} -> {name, value}
+      end
+    end)
+  end
+
+  # A text without a format may go on.
+  defp cast_part({type, constraints}, schema, value)
+       when is_number(value) or is_boolean(value) or
+              (is_binary(value) and (is_map_key(schema, "enum") or is_map_key(schema, "format"))) do
+    case Ash.Type.cast_input(type, value, constraints) do
+      {:ok, value} -> value
+      _not_yet -> value
+    end
+  end
+
+  defp cast_part(_type, _schema, value), do: value
+
   defp words(errors, %{constraints: constraints}) do
     errors
     |> flat()

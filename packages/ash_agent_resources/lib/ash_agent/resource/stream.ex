@@ -60,6 +60,7 @@ defmodule AshAgent.Resource.Stream do
 
   defp element({:text, _part, text}), do: [{:content, text}]
   defp element({:thinking, _part, text}), do: [{:thinking, text}]
+  defp element({:value, value}), do: [{:partial, value}]
   defp element(_other), do: []
 
   defp next(%{ended?: true} = state), do: {:halt, state}

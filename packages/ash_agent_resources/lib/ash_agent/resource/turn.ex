@@ -29,8 +29,8 @@ defmodule AshAgent.Resource.Turn do
   @doc "A call that goes on with a context as it is."
   def resume(input, context), do: %{prepare(input, context) | context: input.arguments.context}
 
-  @doc "Runs it, and returns what the action returns. `watch` gets the pieces of answers."
-  def run(%__MODULE__{} = turn, watch \\ fn _events -> :ok end) do
+  @doc "Runs it, and returns what the action returns. `watch` gets the pieces of answers, and `{:value, value}` of a typed one."
+  def run(%__MODULE__{} = turn, watch \\ nil) do
     reply =
       case Runtime.run(turn.context, watch(turn, watch)) do
         {:ok, %Result{} = result} -> read(turn, result)
@@ -161,12 +161,19 @@ defmodule AshAgent.Resource.Turn do
       if halts?, do: note(run, event, metadata)
       warned.(event, metadata)
       Section.tell(on_event, event, measurements, metadata)
-      with [_, _, :llm, :delta] <- event, do: watch.(metadata.events)
+      if watch, do: watch.(came(event, metadata))
     end
 
     options = Keyword.put(options, :on_event, tell)
     if halts?, do: Keyword.put(options, :on_change, &halt(run, on_change, &1)), else: options
   end
+
+  defp came([_, _, :llm, :delta], %{events: events}), do: events
+
+  defp came([_, _, :llm, :value], %{value: value}),
+    do: with({:ok, value} <- value.(), do: [{:value, value}], else: (:none -> []))
+
+  defp came(_event, _metadata), do: []
 
   # Events and changes of a run come from the one process that runs it, a failed tool's before the change with its result.
   # After an invalid answer, the model tries again.

@@ -81,6 +81,36 @@ defmodule AshAgent.Tools.Schema do
   defp new_type?({:array, _type}), do: false
   defp new_type?(type), do: Ash.Type.NewType.new_type?(type)
 
+  @doc "The fields of a type's values by the names that a model writes: `{key, {type, constraints}}`."
+  @spec fields(Ash.Type.t(), keyword()) :: %{String.t() => {atom(), {Ash.Type.t(), keyword()}}}
+  def fields(type, constraints) do
+    cond do
+      match?({:array, _}, type) or custom?(type) ->
+        %{}
+
+      new_type?(type) ->
+        type
+        |> Ash.Type.NewType.subtype_of()
+        |> Ash.Type.get_type()
+        |> fields(Ash.Type.NewType.constraints(type, constraints))
+
+      Ash.Type.embedded_type?(type) ->
+        action = Ash.Resource.Info.primary_action!(type, :create)
+
+        for input <- AshAgent.Tools.Inputs.public(type, action),
+            into: %{},
+            do: field(input.name, input.type, input.constraints)
+
+      true ->
+        for {name, config} <- constraints[:fields] || [],
+            into: %{},
+            do: field(name, config[:type], config[:constraints])
+    end
+  end
+
+  defp field(name, type, constraints),
+    do: {to_string(name), {name, {Ash.Type.get_type(type), constraints || []}}}
+
   # `within` are the embedded resources around this one, of which one may be its own part.
   defp schema(type, constraints, within) do
     type = Ash.Type.get_type(type)

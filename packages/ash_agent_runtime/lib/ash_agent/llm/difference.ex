@@ -13,7 +13,8 @@ defmodule AshAgent.LLM.Difference do
     * `cause` - `:view` and `:version` (of the package), of replayed conversations; `:address` (the path of the request, with some providers the model), `:field` (a field of the body, such as the model or an
       option of the provider), `:tools`, `:system` (the system prompt) or `:message`
     * `where` - in words: the field, the tool and its parameter, or the message with its part
-    * `was`, `is` - what is different there, cut to some words around the first difference; `nil` where there is nothing
+    * `was`, `is` - what is different there, cut to some words around the first difference; `nil` where there is nothing. Of a replayed
+      conversation, `is` has the first words of the message or result that it holds now, and the words that were sent are not known
     * `message` - the number of the message, from 1, without the system prompt; otherwise `nil`
     * `name` - the field, the tool, or the id of the call; otherwise `nil`
   """
@@ -90,6 +91,16 @@ defmodule AshAgent.LLM.Difference do
     system = for(key <- @system, value = body[key], do: value) ++ leading
     {system, rest}
   end
+
+  @doc false
+  # What a replayed conversation has at the place of a difference.
+  def put_words(difference, content) when is_binary(content),
+    do: %{difference | is: cut(content, 0)}
+
+  def put_words(difference, [%{type: :text, text: text} | _parts]),
+    do: put_words(difference, text)
+
+  def put_words(difference, _no_text), do: difference
 
   ## Fields
 
@@ -429,6 +440,11 @@ defmodule AshAgent.LLM.Difference do
 
   defimpl String.Chars do
     def to_string(%{where: where, was: nil, is: nil}), do: where
+
+    # Of a replayed conversation.
+    def to_string(%{cause: cause, where: where, message: nil, was: nil, is: is})
+        when cause in [:message, :version],
+        do: "#{where}: it has #{inspect(is)}"
 
     def to_string(%{where: where, was: nil, is: is}),
       do: "#{where}: is #{inspect(is)}, was not there"

@@ -59,7 +59,7 @@ defmodule AshAgent.Output.Cast do
     with {:ok, value} <- walk(type, value, path ++ ["value"]), do: {:ok, tag(tag, value)}
   end
 
-  defp walk({:function, fun}, value, path) do
+  defp walk({:function, fun, _partial}, value, path) do
     case fun.(value) do
       {:ok, value} ->
         {:ok, value}
@@ -153,7 +153,8 @@ defmodule AshAgent.Output.Cast do
   def cast_partial({:wrapped, type}, %{"value" => value}), do: cast_partial(type, value)
   def cast_partial({:wrapped, _type}, _nothing), do: nil
   # A function makes whole values.
-  def cast_partial({:function, _fun}, value), do: value
+  def cast_partial({:function, _fun, {:function, partial}}, value), do: partial.(value)
+  def cast_partial({:function, _fun, partial}, value), do: cast_partial(partial, value)
 
   def cast_partial({:one_of, branches}, %{"type" => name, "value" => value})
       when is_map_key(branches, name) do

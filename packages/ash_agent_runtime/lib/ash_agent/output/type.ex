@@ -62,7 +62,11 @@ defmodule AshAgent.Output.Type do
   end
 
   def read!({%{} = schema, [cast: fun]}) when is_function(fun, 1) and not is_struct(schema),
-    do: {schema, {:function, fun}}
+    do: {schema, {:function, fun, :json}}
+
+  def read!({%{} = schema, [cast: fun, partial: partial]})
+      when is_function(fun, 1) and is_function(partial, 1) and not is_struct(schema),
+      do: {schema, {:function, fun, {:function, partial}}}
 
   def read!({:list, type}) do
     {schema, cast} = read!(type)
@@ -219,7 +223,7 @@ defmodule AshAgent.Output.Type do
 
   # Ecto's types are read like others, and its changesets cast the whole.
   defp fields({fields, cast}) do
-    {schema, _cast} = object!(fields, nil)
-    {schema, cast}
+    {schema, partial} = object!(fields, nil)
+    {schema, {:function, cast, partial}}
   end
 end

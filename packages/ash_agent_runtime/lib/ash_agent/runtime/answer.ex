@@ -14,7 +14,8 @@ defmodule AshAgent.Runtime.Answer do
   # stream so far, and `first` is the time until its first piece. `unkept` are the bytes since the last call of `keep`, and
   # `since` is the time when the first of them came. `refused` is the error that `keep` returned.
   #
-  # `follow` is how far a typed answer has come, and `call.followed` makes the next such state of it and the events of a piece.
+  # `follow` is how far a typed answer has come, and `call.followed` makes the next such state of it and the events of a piece, none
+  # when the time comes that is its `due`, or `:end`.
   #
   # `tries` are the failures after which the model tried again, the newest first, and `heard` is when the last sign of life came.
   #
@@ -114,7 +115,7 @@ defmodule AshAgent.Runtime.Answer do
         finish(answer, {:exit, reason})
     after
       timeout(answer) ->
-        answer = answer |> keep_if_due() |> tell_waiting()
+        answer = answer |> keep_if_due() |> follow([]) |> tell_waiting()
         if over?(answer), do: stop(answer), else: await(answer)
     end
   end
@@ -126,8 +127,9 @@ defmodule AshAgent.Runtime.Answer do
   # Numbers are less than atoms: no deadline is the latest.
   defp timeout(answer) do
     due = if answer.since, do: answer.since + answer.call.keep_interval, else: :infinity
+    shown = (answer.follow && answer.follow.due) || :infinity
 
-    [answer.deadline, due, answer.heard + @silence]
+    [answer.deadline, due, shown, answer.heard + @silence]
     |> Enum.map(&ToolExecutor.count_left/1)
     |> Enum.min()
   end
@@ -171,23 +173,26 @@ defmodule AshAgent.Runtime.Answer do
     after
       0 ->
         outcome = if answer.refused, do: {:refused, answer.refused}, else: outcome
-        %{answer | outcome: outcome}
+        follow(%{answer | outcome: outcome}, :end)
     end
   end
 
   defp add_piece(answer, events, response) do
     answer.call.watch.(events, response)
+    answer = follow(answer, events)
 
     keep_if_due(%{
       answer
       | response: response,
-        follow: answer.call.followed.(answer.follow, events),
         heard: now(),
         first: answer.first || Events.since(answer.started),
         unkept: answer.unkept + bytes(events),
         since: answer.since || (answer.call.keep && now())
     })
   end
+
+  defp follow(answer, events),
+    do: %{answer | follow: answer.call.followed.(answer.follow, events)}
 
   defp keep_if_due(%{since: nil} = answer), do: answer
   defp keep_if_due(%{refused: refused} = answer) when refused != nil, do: answer

@@ -25,6 +25,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :cache]` | `predicted`, `read` | `verdict`, `cause`, `diagnosis` |
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace`, `failure`, `status` |
   | `[:ash_agent, :runtime, :llm, :partial]` | | `changes` and `value`, for the function alone |
+  | `[:ash_agent, :runtime, :llm, :value]` | | `attempt`; for the function alone `value` |
   | `[:ash_agent, :runtime, :llm, :retry]` | `attempt`, `wait` | `kind` |
   | `[:ash_agent, :runtime, :llm, :waiting]` | `duration` | |
   | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
@@ -64,8 +65,10 @@ defmodule AshAgent.Runtime.Events do
   With `:output`, a partial contains what has arrived of the typed answer. Its `changes` are `{:attempt, number}` when the model
   is asked, and then `{:partial, path, {:text, more}}` for a text that grows and `{:partial, path, {:value, json}}` for a complete
   value, or for a list or an object that starts empty. Nothing is taken back within an attempt. Its `value` is a function that
-  returns `{:ok, value}`, the whole value so far, or `:none`: call it as often as you show it. A session's subscribers get the
-  changes as `{:event, [:llm, :partial], %{}, %{changes: changes}}`.
+  returns `{:ok, value}`, the whole value so far, or `:none`: call it as often as you show it. The event of a value, with the same
+  function, comes with the first change, then at most every 50 milliseconds, and after the last. A session's subscribers get both, as
+  `{:event, [:llm, :partial], %{}, %{changes: changes}}` and `{:event, [:llm, :value], %{}, %{attempt: number, value: value}}`, with
+  the value itself.
 
   A tool of an MCP server (`AshAgent.MCP`) may report its progress, a number that grows, and a total if it knows one. Reports that
   come faster than every 50 milliseconds are dropped.

@@ -242,35 +242,66 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   ## Streams
 
-  @doc "The state in which the pieces of an answer are followed, or `nil`."
+  # How often the whole value is told, in milliseconds.
+  @interval 50
+
+  @doc """
+  The state in which the pieces of an answer are followed, or `nil`. Its `due` is the time when the value has to be told that the last
+  pieces made, `nil` if it was.
+  """
   def follow(%{output: nil}), do: nil
 
   def follow(%{output: output} = run) do
     show(run, [{:attempt, output.retries + 1}], fn -> :none end)
-    %{follow: Output.follow(), call: nil, text: []}
+    %{follow: Output.follow(), call: nil, text: [], next: now(), due: nil}
   end
 
-  @doc "Follows the pieces of an answer, tells what came of its value, and returns the next state."
+  @doc """
+  Follows the pieces of an answer, or `:end`, and returns the next state. Tells what came of the value with each piece, and all of it
+  from time to time and at the end.
+  """
   def follow(_run, nil, _events), do: nil
+  def follow(_run, %{due: nil} = state, :end), do: state
+  def follow(run, state, :end), do: tell_value(run, state)
 
   def follow(%{output: output} = run, state, events) do
     {state, piece} = Enum.reduce(events, {state, []}, &take(output.mode, &1, &2))
     piece = piece |> Enum.reverse() |> IO.iodata_to_binary()
+    state = if piece == "", do: state, else: add_piece(run, state, piece)
+    if state.due && now() >= state.due, do: tell_value(run, state), else: state
+  end
 
-    if piece == "" do
+  defp add_piece(%{output: output} = run, state, piece) do
+    {follow, parts} = Output.follow(output.type, state.follow, piece)
+    state = %{state | follow: follow, text: [state.text, piece]}
+
+    if parts == [] do
       state
     else
-      text = [state.text, piece]
-      {follow, parts} = Output.follow(output.type, state.follow, piece)
-      changes = for {path, came} <- parts, do: {:partial, path, came}
+      show(run, for({path, came} <- parts, do: {:partial, path, came}), fn ->
+        value(run, state)
+      end)
 
-      if changes != [],
-        do:
-          show(run, changes, fn -> Output.read_partial(output.type, IO.iodata_to_binary(text)) end)
-
-      %{state | follow: follow, text: text}
+      %{state | due: state.next}
     end
   end
+
+  defp tell_value(%{output: output} = run, state) do
+    told = %{attempt: output.retries + 1}
+
+    if run.watch do
+      with {:ok, value} <- guard(fn -> value(run, state) end),
+           do: run.watch.({:event, [:llm, :value], %{}, Map.put(told, :value, value)})
+    end
+
+    Events.emit(run.events, [:llm, :value], %{}, told, %{value: fn -> value(run, state) end})
+    %{state | due: nil, next: now() + @interval}
+  end
+
+  defp value(%{output: output}, state),
+    do: Output.read_partial(output.type, IO.iodata_to_binary(state.text))
+
+  defp now, do: System.monotonic_time(:millisecond)
 
   defp take(:tool, {:tool_call_started, position, @tool}, {%{call: nil} = state, piece}),
     do: {%{state | call: position}, piece}
@@ -278,10 +309,17 @@ defmodule AshAgent.Runtime.TypedAnswer do
   defp take(:tool, {:tool_call_arguments, call, json}, {%{call: call} = state, piece}),
     do: {state, [json | piece]}
 
+  # Some providers have no pieces of arguments.
+  defp take(:tool, {:tool_call, %{name: @tool} = call}, {%{text: []} = state, []}),
+    do: {state, [arguments(call)]}
+
   defp take(mode, {:text, _part, text}, {state, piece}) when mode != :tool,
     do: {state, [text | piece]}
 
   defp take(_mode, _event, acc), do: acc
+
+  defp arguments(%{arguments: text}) when is_binary(text), do: text
+  defp arguments(%{arguments: arguments}), do: Context.JSON.encode(arguments || %{})
 
   # Only the application's function and subscribers get values.
   defp show(run, changes, value) do

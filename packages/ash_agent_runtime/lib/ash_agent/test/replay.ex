@@ -171,7 +171,11 @@ defmodule AshAgent.Test.Replay do
   ## What messages became
 
   defp compare_row(%{outcome: :different} = row, context),
-    do: [describe_deviation(row.cause, describe_place(row.place, context))]
+    do: [
+      row.cause
+      |> describe_deviation(describe_place(row.place, context))
+      |> put_words(row.place, context)
+    ]
 
   defp compare_row(_row, _context), do: []
 
@@ -194,6 +198,26 @@ defmodule AshAgent.Test.Replay do
       where: "#{where}: version #{version} of the package sent it otherwise",
       name: call
     }
+
+  # Of what was sent, digests are kept: the words are those that the log has there, if no mask keeps them from people.
+  defp put_words(%{cause: cause} = difference, place, context)
+       when place != nil and cause in [:message, :version] do
+    if Context.view(context).masks == [],
+      do: Difference.put_words(difference, find_words(place, context)),
+      else: difference
+  end
+
+  defp put_words(difference, _place, _context), do: difference
+
+  defp find_words({iteration, _position, call}, context) when call != nil do
+    %{tool_calls: calls} = Context.get_iteration(context, iteration)
+    with %{result: {_outcome, result}} <- Enum.find(calls, &(&1.id == call)), do: result
+  end
+
+  defp find_words({iteration, position, nil}, context) do
+    with {:ok, %{content: content}} <- Context.fetch_message(context, {iteration, position}),
+         do: content
+  end
 
   defp describe_place(nil, _context), do: {"how messages are put together", nil}
 

@@ -4,6 +4,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
   alias AshAgent.{Context, LLM, Output, Response, Runtime, Session, Store}
   alias AshAgent.LLM.Scripted
+  alias AshAgent.TestSupport.StreamModel
 
   @output [city: :string, people: [type: :integer, minimum: 1]]
   @ulm %{city: "Ulm", people: 127_000}
@@ -441,6 +442,79 @@ defmodule AshAgent.Runtime.OutputTest do
       assert result.output.people == 127_000
     end
 
+    test "follow a call that comes whole" do
+      part = %{functionCall: %{name: "submit_answer", args: %{city: "Ulm", people: 127_000}}}
+      candidate = %{content: %{role: "model", parts: [part]}, finishReason: "STOP"}
+      json = Context.JSON.encode(%{candidates: [candidate]})
+
+      llm =
+        StreamModel.new(:gemini, fn _context, feed ->
+          {:ok, response, []} = Response.finish(feed.("data: #{json}\n\n"))
+          {:ok, response}
+        end)
+
+      {result, partials} = changes(llm: llm, output_mode: :tool)
+      assert result.output == @ulm
+      all = for {:partial, changes, _value} <- partials, change <- changes, do: change
+      assert put_together(all) == %{"city" => "Ulm", "people" => 127_000}
+    end
+
+    test "the whole value comes with the first change, and later although no piece brings it" do
+      test = self()
+
+      llm =
+        StreamModel.new(fn _context, feed ->
+          send(test, {:model, self()})
+          feed.(StreamModel.text(~s({"city": "New)))
+          feed.(StreamModel.text(" Ulm"))
+          receive do: (:go_on -> :ok)
+          feed.(StreamModel.text(~s(", "people": 127000)))
+          {:ok, feed.(StreamModel.text("}") <> StreamModel.finish())}
+        end)
+
+      on_event = fn
+        [_, _, :llm, :value], _, %{attempt: 1, value: value} -> send(test, {:value, value.()})
+        _, _, _ -> :ok
+      end
+
+      opts = [llm: llm, output: @output, output_mode: :text, on_event: on_event]
+      run = Task.async(fn -> Runtime.run(Context.new("Where?"), opts) end)
+      assert_receive {:model, model}, 60_000
+      assert_receive {:value, {:ok, %{city: "New"} = value}} when map_size(value) == 1, 60_000
+      assert_receive {:value, {:ok, %{city: "New Ulm"} = value}} when map_size(value) == 1, 60_000
+      send(model, :go_on)
+      assert {:ok, %{output: output}} = Task.await(run, 60_000)
+      assert output == %{city: "New Ulm", people: 127_000}
+      assert {:value, {:ok, output}} == last_value(nil)
+    end
+
+    defp last_value(last) do
+      receive do
+        {:value, _value} = told -> last_value(told)
+      after
+        0 -> last
+      end
+    end
+
+    test "the whole value comes less often than pieces" do
+      me = self()
+
+      on_event = fn
+        [_, _, :llm, name], _, _ when name in [:partial, :value] -> send(me, name)
+        _, _, _ -> :ok
+      end
+
+      text = ~s({"city": "#{String.duplicate("Ulm ", 2_000)}", "people": 1})
+      opts = [llm: Scripted.new([text]), output: @output, output_mode: :text, on_event: on_event]
+      start = System.monotonic_time(:millisecond)
+      assert {:ok, _result} = Runtime.run(Context.new("Where?"), opts)
+      took = System.monotonic_time(:millisecond) - start
+      {:messages, told} = Process.info(self(), :messages)
+      assert Enum.count(told, &(&1 == :partial)) > 2_000
+      # However slow this machine is.
+      assert Enum.count(told, &(&1 == :value)) <= 2 + div(took, 50)
+    end
+
     test "reach the subscribers of a session, which read the whole value of the snapshot" do
       session =
         start_supervised!(
@@ -456,6 +530,8 @@ defmodule AshAgent.Runtime.OutputTest do
       assert_receive {Session, ^ref, _,
                       {:event, [:llm, :partial], _,
                        %{changes: [{:partial, [], {:value, %{}}} | _]}}}
+
+      assert_receive {Session, ^ref, _, {:event, [:llm, :value], _, %{attempt: 1, value: @ulm}}}
     end
 
     test "a late subscriber reads the same value of a call that has begun" do
@@ -464,6 +540,8 @@ defmodule AshAgent.Runtime.OutputTest do
       started = [{:tool_call_started, 0, "c", "submit_answer"}, {:tool_call_arguments, 0, json}]
       {:ok, response, _events} = Response.push(Response.new(nil), [{:text, "I say {}"} | started])
       assert Output.read_partial(output, response) == {:ok, %{city: "New Ulm"}}
+      assert Output.read_partial(output, Response.message(response)) == {:ok, %{city: "New Ulm"}}
+      assert Output.read_partial(output, nil) == :none
       {:ok, response, _events} = Response.push(Response.new(nil), [{:text, json}])
       assert Output.read_partial(output, response) == {:ok, %{city: "New Ulm"}}
     end

@@ -75,7 +75,12 @@ defmodule AshAgent.Test.ReplayTest do
     assert difference.cause == :version
 
     assert to_string(difference) ==
-             "iteration 1, message 2 (user): version 0.0.1 of the package sent it otherwise"
+             "iteration 1, message 2 (user): version 0.0.1 of the package sent it otherwise: it has \"Weather?\""
+
+    # What a mask keeps from people is kept from this, too.
+    masked = other |> Context.from_snapshot!() |> Context.put_masks([{"Weather", "..."}])
+    assert {:different, [%{differences: [difference]} | _]} = replay(masked, [])
+    assert difference.is == nil
   end
 
   test "options of how a request is encoded are named, and those of then are used" do

@@ -144,7 +144,7 @@ defmodule Mix.Tasks.AshAgent.ReplayTest do
     assert {1, text} = run([file, edited])
 
     assert text =~
-             "edited.json, request of iteration 2: iteration 1, tool result of a: the conversation has something else than was sent"
+             "edited.json, request of iteration 2: iteration 1, tool result of a: the conversation has something else than was sent: it has \"snow\""
 
     assert text =~ "messages: 1 conversations"
   end
