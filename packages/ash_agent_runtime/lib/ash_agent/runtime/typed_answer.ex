@@ -242,8 +242,10 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   ## Streams
 
-  # How often the whole value is told, in milliseconds.
+  # The whole value is told at most every 50 milliseconds. It is read from the beginning, so a long one is told less often: that takes
+  # at most a twentieth of the time, however long the answer becomes.
   @interval 50
+  @share 20
 
   @doc """
   The state in which the pieces of an answer are followed, or `nil`. Its `due` is the time when the value has to be told that the last
@@ -288,6 +290,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   defp tell_value(%{output: output} = run, state) do
     told = %{attempt: output.retries + 1}
+    start = now()
 
     if run.watch do
       with {:ok, value} <- guard(fn -> value(run, state) end),
@@ -295,7 +298,8 @@ defmodule AshAgent.Runtime.TypedAnswer do
     end
 
     Events.emit(run.events, [:llm, :value], %{}, told, %{value: fn -> value(run, state) end})
-    %{state | due: nil, next: now() + @interval}
+    stop = now()
+    %{state | due: nil, next: stop + max(@interval, @share * (stop - start))}
   end
 
   defp value(%{output: output}, state),
