@@ -157,7 +157,7 @@ defmodule AshAgent.Prices do
   @doc false
   # Returns what the answers from an iteration on cost. `asked` is the model that was asked for, where an answer names none or one
   # without a price.
-  def spent(%{ref: ref}, terms, asked, since) do
+  def sum_spending(%{ref: ref}, terms, asked, since) do
     with {:error, reason} <- Native.context_spent(ref, terms, asked, since),
          do: {:error, %Error{reason: reason}}
   end

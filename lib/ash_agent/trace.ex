@@ -57,9 +57,9 @@ defmodule AshAgent.Trace do
                     type_doc: "tools, as `AshAgent.Runtime.run/2` takes them",
                     doc: "the tools that the agent had. Defaults to no tools."
                   ]
-                ] ++ @children ++ @prices ++ Printed.masked()
+                ] ++ @children ++ @prices ++ Printed.mask_options()
 
-  @otlp_options Otlp.options() ++ @children ++ Printed.masked()
+  @otlp_options Otlp.options() ++ @children ++ Printed.mask_options()
 
   @html_options [
                   title: [
@@ -83,7 +83,7 @@ defmodule AshAgent.Trace do
                         "`Phoenix.HTML.raw/1`. If that page has a content security policy, it has to allow the script in the " <>
                         "`iframe`; without the script, only the newest messages can be read."
                   ]
-                ] ++ @children ++ @prices ++ Printed.masked()
+                ] ++ @children ++ @prices ++ Printed.mask_options()
 
   @doc """
   Returns one HTML page with a conversation, or with all branches of a chat.
@@ -267,7 +267,7 @@ defmodule AshAgent.Trace do
       )
 
   defp list_conversations(%Context{} = context, _first, active?),
-    do: [Printed.told(context, active?)]
+    do: [Printed.describe(context, active?)]
 
   defp list_conversations(%ChatContext{} = chat, first, main?) do
     branches = ChatContext.branches(chat)

@@ -306,7 +306,10 @@ defmodule AshAgent.TraceOtlpTest do
 
     test "links turns to who asked for them, and has no span yet of one that goes on" do
       {parent, child} = family()
-      opts = [children: [child], masked: true] ++ Enum.map(Trace.Otlp.shared(), &default/1)
+
+      opts =
+        [children: [child], masked: true] ++ Enum.map(Trace.Otlp.shared_options(), &default/1)
+
       spans = spans_of(parent, children: [child])
       encode = fn how -> parent |> Trace.Otlp.encode(opts, how) |> spans() end
       assert encode.([]) == spans
@@ -772,7 +775,7 @@ defmodule AshAgent.TraceOtlpTest do
         AshAgent.Response.from_message(%{content: "Yes", usage: %{input_tokens: 1}})
 
       noted = Context.add_response!(noted, response, requested_at: @at, first_chunk_at: at(1))
-      given = [children: [], masked: true] ++ Enum.map(Trace.Otlp.shared(), &default/1)
+      given = [children: [], masked: true] ++ Enum.map(Trace.Otlp.shared_options(), &default/1)
       given = Keyword.merge(given, messages: true, prices: [%{model: :any, input: 1, output: 1}])
       how = [caller: :binary.copy(<<7>>, 24)]
 

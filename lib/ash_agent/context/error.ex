@@ -56,12 +56,12 @@ defmodule AshAgent.Context.Error do
   def message(%{reason: reason}), do: describe(reason)
 
   defp describe({:unknown_tool_call, id, pending}) do
-    "unknown tool call #{inspect(id)} in the current iteration; #{pending(pending)}. " <>
+    "unknown tool call #{inspect(id)} in the current iteration; #{describe_pending(pending)}. " <>
       "Use the ids that pending_tool_calls/1 returns"
   end
 
   defp describe({:tool_call_already_answered, id, pending}) do
-    "the tool call #{inspect(id)} already has a result, and results are final; #{pending(pending)}. " <>
+    "the tool call #{inspect(id)} already has a result, and results are final; #{describe_pending(pending)}. " <>
       "Leave this result out"
   end
 
@@ -70,7 +70,7 @@ defmodule AshAgent.Context.Error do
   end
 
   defp describe({:no_tool_results, pending}) do
-    "the list of tool results is empty; #{pending(pending)}. Give at least one result"
+    "the list of tool results is empty; #{describe_pending(pending)}. Give at least one result"
   end
 
   defp describe({:no_pending_tool_calls, given}) do
@@ -234,8 +234,8 @@ defmodule AshAgent.Context.Error do
 
   defp describe(reason), do: inspect(reason)
 
-  defp pending([]), do: "no call is pending"
-  defp pending(ids), do: "pending calls are #{inspect(ids)}"
+  defp describe_pending([]), do: "no call is pending"
+  defp describe_pending(ids), do: "pending calls are #{inspect(ids)}"
 
   defp failure(:log_changed),
     do: "it returned a context with another log, but may only change the view"

@@ -43,7 +43,7 @@ defmodule AshAgent.Context.Printed do
   @all 1_000_000_000
 
   def options, do: @options
-  def masked, do: @masked
+  def mask_options, do: @masked
 
   def mark?({iteration, position}),
     do: is_integer(iteration) and is_integer(position) and iteration >= 0 and position >= 0
@@ -62,14 +62,14 @@ defmodule AshAgent.Context.Printed do
       mark: opts[:mark]
     }
 
-    case Native.trace_print([told(context, true)], opts[:masked], how) do
+    case Native.trace_print([describe(context, true)], opts[:masked], how) do
       {:ok, text} -> text
       {:error, reason} -> raise Error, reason: reason
     end
   end
 
   @doc "A context on its own, as the core is told of it; see `AshAgent.Trace`."
-  def told(%{ref: ref} = context, active?) do
+  def describe(%{ref: ref} = context, active?) do
     Handle.check!(context)
     %{id: id} = Native.context_summary(ref)
     {"conversation #{id}", id, nil, nil, active?, ref}

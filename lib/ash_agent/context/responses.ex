@@ -176,6 +176,6 @@ defmodule AshAgent.Context.Responses do
   @spec fetch_cost(Reply.handle(), keyword()) :: {:ok, non_neg_integer()} | {:error, Error.t()}
   def fetch_cost(context, opts) do
     opts = Options.validate!(opts, :fetch_cost)
-    Prices.spent(context, Prices.terms(opts[:prices]), nil, opts[:since])
+    Prices.sum_spending(context, Prices.terms(opts[:prices]), nil, opts[:since])
   end
 end

@@ -69,7 +69,7 @@ defmodule AshAgent.Trace.Otlp do
   ]
 
   def options, do: @own ++ @shared
-  def shared, do: @shared
+  def shared_options, do: @shared
 
   @doc """
   Encodes what was checked. `how` is what a conversation does not tell: why the last turn failed (`:error`), that it goes on (`:open?`), and the
@@ -116,7 +116,7 @@ defmodule AshAgent.Trace.Otlp do
     :ok
   end
 
-  defp read_conversation(%Context{} = context, active?), do: Printed.told(context, active?)
+  defp read_conversation(%Context{} = context, active?), do: Printed.describe(context, active?)
 
   defp read_conversation(%ChatContext{} = chat, active?) do
     branch = ChatContext.active(chat)

@@ -15,6 +15,15 @@ pub(crate) fn index(index: usize) -> Value {
     Value::Int(i64::try_from(index).unwrap_or(i64::MAX))
 }
 
+/// Reads all elements of a list; an error says which of them is wrong.
+pub(crate) fn each<N, T>(
+    items: impl IntoIterator<Item = N>,
+    mut read: impl FnMut(N) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    let read = |(at, item)| read(item).map_err(|error| error.within(index(at)));
+    items.into_iter().enumerate().map(read).collect()
+}
+
 /// Why an operation was refused. The context it was asked of is as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {

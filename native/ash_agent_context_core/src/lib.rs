@@ -37,7 +37,7 @@ pub use context::Context;
 pub use error::{Error, Path, Unsupported};
 pub use failure::FailureKind;
 pub use fault::Fault;
-pub use import::attributes::Defaults;
+pub use import::defaults::Defaults;
 pub use import::repair::{Imported, Repair, RepairKind};
 pub use import::BODY_DEPTH;
 pub use log::bill::{Bill, Count, Report, Reported, Term};

@@ -36,7 +36,7 @@ impl Format {
     ];
 
     /// The format of a name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMED.iter().find(|(known, _, _)| *known == name);
         found.map(|(_, format, _)| *format)
     }

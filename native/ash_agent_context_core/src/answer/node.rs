@@ -36,7 +36,7 @@ impl Kinds {
     ];
 
     /// The kinds of a name in a schema.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMED.iter().find(|(known, _, _)| *known == name);
         found.map(|(_, kinds, _)| *kinds)
     }

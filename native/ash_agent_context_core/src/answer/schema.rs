@@ -183,7 +183,7 @@ impl<'s> Compiler<'s> {
                 pattern => node.pattern = Some(pattern?),
             },
             "format" => {
-                let known = value.as_str().and_then(Format::named);
+                let known = value.as_str().and_then(Format::from_name);
                 let expected = "a format that can be checked: date, date-time, time, duration, uuid, email, uri, ipv4 or ipv6";
                 node.format = Some(known.ok_or_else(|| Error::invalid(here.clone(), expected))?);
             }
@@ -327,7 +327,7 @@ fn kinds(value: &Value, here: &Path) -> Result<Kinds, Error> {
             "string, number, integer, boolean, object, array or null, or a list of these",
         )
     };
-    let one = |value: &Value| value.as_str().and_then(Kinds::named).ok_or_else(wrong);
+    let one = |value: &Value| value.as_str().and_then(Kinds::from_name).ok_or_else(wrong);
     match value {
         Value::List(names) => names
             .iter()

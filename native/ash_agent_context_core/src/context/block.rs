@@ -199,7 +199,7 @@ impl Context {
 
     /// The facts of a range, the likeliest to be needed again first.
     pub(crate) fn ranked_facts(&self, first: u64, last: u64) -> Vec<crate::context::facts::Fact> {
-        let used = self.used(u64::MAX);
+        let used = self.list_used(u64::MAX);
         let mut facts = Facts::new(&used);
         for (number, before, entry) in self.entries_of(first, last) {
             for said in Said::of(entry) {
@@ -213,7 +213,7 @@ impl Context {
                 facts.read(&said, (number, place), self.masks());
             }
         }
-        facts.ranked()
+        facts.rank()
     }
 }
 

@@ -177,13 +177,13 @@ impl Request<'_> {
         let [fields_before, tools_before] = before.beside;
         let provider = before.provider.or(self.provider);
         let mut causes = Vec::new();
-        if let Some((before, next)) = changed(fields_before, fields) {
+        if let Some((before, next)) = find_change(fields_before, fields) {
             causes = changed_fields(before, next, provider == Some(Provider::Anthropic));
         }
         if differs(before.provider, self.provider) || differs(before.model, self.model) {
             causes.push(Cause::Model);
         }
-        if changed(tools_before, tools).is_some() {
+        if find_change(tools_before, tools).is_some() {
             causes.push(Cause::Tools);
         }
         if differs(before.system.as_ref(), self.system.as_ref()) {
@@ -208,7 +208,7 @@ fn differs<T: PartialEq>(before: Option<T>, next: Option<T>) -> bool {
 }
 
 /// Both values, where they are known and not the same. Values that have been used since one iteration are the same.
-fn changed<'a>(
+fn find_change<'a>(
     before: Option<(u64, &'a Value)>,
     next: Option<(u64, &'a Value)>,
 ) -> Option<(&'a Value, &'a Value)> {

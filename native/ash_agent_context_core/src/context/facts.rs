@@ -59,7 +59,7 @@ impl Context {
     ///
     /// # Complexity
     /// O(what was said but for results)
-    pub(crate) fn used(&self, last: u64) -> Used {
+    pub(crate) fn list_used(&self, last: u64) -> Used {
         let mut used = Used::default();
         for iteration in self.iterations().take_while(|one| one.number <= last) {
             for said in iteration.entries().flat_map(Said::of) {
@@ -191,7 +191,7 @@ impl<'u> Facts<'u> {
     }
 
     /// All of them, the likeliest to be needed again first.
-    pub fn ranked(self) -> Vec<Fact> {
+    pub fn rank(self) -> Vec<Fact> {
         let texts = self.texts.max(1) as f64;
         let mut facts: Vec<(f64, Fact)> = self
             .known

@@ -129,7 +129,7 @@ impl Context {
     /// With an iteration: of its request, which does not have its answer yet.
     fn receipt_until(&self, most: usize, request: Option<u64>) -> Receipt {
         let mut receipt = Receipt::default();
-        let used = self.used(u64::MAX);
+        let used = self.list_used(u64::MAX);
         let mut facts = Facts::new(&used);
         for (iteration, slots, entry, is_hidden) in self.list_shortened() {
             for said in Said::of(entry) {
@@ -142,12 +142,12 @@ impl Context {
             return receipt;
         }
         let visible = self.visible_keys(request);
-        for fact in facts.ranked() {
+        for fact in facts.rank() {
             let state = self.state_of(&fact, &visible);
             receipt.add(fact.kind, state);
             let is_told = matches!(state, FactState::Recall | FactState::Gone);
             if is_told && receipt.facts.len() < most {
-                receipt.facts.push(self.told(fact, state));
+                receipt.facts.push(self.tell_fact(fact, state));
             }
         }
         receipt
@@ -162,7 +162,7 @@ impl Context {
         }
     }
 
-    fn told(&self, fact: Fact, state: FactState) -> ReceiptFact {
+    fn tell_fact(&self, fact: Fact, state: FactState) -> ReceiptFact {
         let handle = self.has_recall().then(|| self.handle_at(fact.at));
         ReceiptFact {
             kind: fact.kind,

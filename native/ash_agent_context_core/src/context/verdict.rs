@@ -129,7 +129,7 @@ impl Context {
                 let room = (replaced / 2)
                     .saturating_sub(tokens)
                     .min(replaced / APPENDED);
-                let text = appended(text, &missing, &mut verdict, room);
+                let text = append_missing(text, &missing, &mut verdict, room);
                 self.with_summary(first, last, text, &verdict, at)
             }
             _ => self.with_summary(first, last, text.to_owned(), &verdict, at),
@@ -263,7 +263,7 @@ fn lacks_most(missing: &[Fact], verdict: &Verdict) -> bool {
 }
 
 /// A summary with what it misses, and what it says that is not so.
-fn appended(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> String {
+fn append_missing(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> String {
     let mut text = text.trim_end().to_owned();
     if room < LEAST {
         return text;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::import::aliases;
-use crate::import::attributes::Defaults;
+use crate::import::defaults::Defaults;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;

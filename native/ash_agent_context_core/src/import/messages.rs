@@ -1,6 +1,6 @@
 //! Lists of messages: OpenAI's chat format and the neutral form, told apart piece by piece.
 
-use crate::error::Error;
+use crate::error::{each, Error};
 use crate::log::call::{Name, ToolCall};
 use crate::log::message::{Output, Role, Status};
 use crate::log::part::{Content, Part, Place};
@@ -8,8 +8,8 @@ use crate::log::provider::Provider;
 use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::chat::read::{self as chat, OPENAI, ROLES_KNOWN};
-use crate::provider::foreign::{call, check_levels, each, has, name_at, Object, CONTENT};
-use crate::provider::listener::{Answer, Listener};
+use crate::provider::foreign::{call, check_levels, has, name_at, Object, CONTENT};
+use crate::provider::listener::{split_user, Answer, Listener, UserBlock};
 
 pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     history.read_each(messages, |message, history| {
@@ -70,17 +70,11 @@ fn neutral(message: Value, history: &mut Listener) -> Result<(), Error> {
         }
         Role::Assistant => {
             let content = message.content("content", |part| read_part(part, Place::Assistant))?;
-            let calls = match message.take("tool_calls") {
-                None => Vec::new(),
-                Some(Value::List(calls)) => each(calls.into_vec(), read_call)
-                    .map_err(|error| error.within(message.key("tool_calls")))?,
-                Some(_) => return Err(message.wrong("tool_calls", "a list of tool calls")),
-            };
+            let calls = message.read_list("tool_calls", "a list of tool calls", read_call)?;
             history.assistant(content, calls, metadata);
         }
         Role::User => {
-            let mut answers: Vec<Answer> = Vec::new();
-            let content = user_content(&mut message, &mut answers)?;
+            let (mut answers, content) = user_content(&mut message)?;
             if let Some(answer) = answers.first_mut() {
                 answer.metadata = metadata.take();
             }
@@ -97,26 +91,19 @@ fn neutral(message: Value, history: &mut Listener) -> Result<(), Error> {
 }
 
 /// Content without the results in it, which come apart.
-fn user_content(message: &mut Object, answers: &mut Vec<Answer>) -> Result<Content, Error> {
+fn user_content(message: &mut Object) -> Result<(Vec<Answer>, Content), Error> {
     let items = match message.take("content") {
-        None => return Ok(Content::None),
-        Some(Value::Binary(text)) => return Ok(Content::Text(text)),
+        None => return Ok((Vec::new(), Content::None)),
+        Some(Value::Binary(text)) => return Ok((Vec::new(), Content::Text(text))),
         Some(Value::List(items)) => items.into_vec(),
         Some(_) => return Err(message.wrong("content", CONTENT)),
     };
-    let mut parts: Vec<Part> = Vec::new();
-    each(items, |item| {
-        if name_at(&item, "type") == Some("tool_result") {
-            let mut answer = read_result(item)?;
-            answer.moved = !parts.is_empty();
-            answers.push(answer);
-        } else {
-            parts.push(read_part(item, Place::User)?);
-        }
-        Ok(())
+    let (answers, parts) = split_user(items, |item| match name_at(&item, "type") {
+        Some("tool_result") => read_result(item).map(UserBlock::Answer),
+        _ => read_part(item, Place::User).map(UserBlock::Part),
     })
     .map_err(|error| error.within(message.key("content")))?;
-    Ok(Content::Parts(parts.into_boxed_slice()))
+    Ok((answers, Content::Parts(parts.into_boxed_slice())))
 }
 
 fn read_part(item: Value, place: Place) -> Result<Part, Error> {

@@ -7,8 +7,8 @@
 //! own provider gets those back; every other provider gets what the neutral form says.
 
 mod aliases;
-pub mod attributes;
 mod cost;
+pub mod defaults;
 mod elements;
 mod fits;
 pub mod importer;
@@ -19,7 +19,7 @@ mod written;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::import::attributes::Defaults;
+use crate::import::defaults::Defaults;
 use crate::import::repair::Imported;
 use crate::log::provider::Provider;
 use crate::value::json;

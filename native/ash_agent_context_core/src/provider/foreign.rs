@@ -1,6 +1,6 @@
 //! Taking foreign objects apart, with the path to what is wrong.
 
-use crate::error::{index, Error};
+use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
@@ -78,6 +78,22 @@ impl Object {
         match self.take(name) {
             Some(Value::List(items)) => Ok(items.into_vec()),
             _ => Err(self.wrong(name, expected)),
+        }
+    }
+
+    /// Takes a list that may be left out, each element with `read`.
+    pub fn read_list<T>(
+        &mut self,
+        name: &str,
+        expected: &'static str,
+        read: impl FnMut(Value) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        match self.take(name) {
+            None => Ok(Vec::new()),
+            Some(Value::List(items)) => {
+                each(items, read).map_err(|error| error.within(self.key(name)))
+            }
+            Some(_) => Err(self.wrong(name, expected)),
         }
     }
 
@@ -162,15 +178,6 @@ impl Object {
     pub fn rest(self) -> Option<Map> {
         self.fields.rest()
     }
-}
-
-/// Reads each element of a list; errors say which.
-pub fn each<T>(
-    items: Vec<Value>,
-    mut read: impl FnMut(Value) -> Result<T, Error>,
-) -> Result<Vec<T>, Error> {
-    let read = |(at, item)| read(item).map_err(|error: Error| error.within(index(at)));
-    items.into_iter().enumerate().map(read).collect()
 }
 
 /// The value under a key of a value that may be a map; `nil` is none.

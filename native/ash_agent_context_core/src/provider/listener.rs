@@ -1,7 +1,6 @@
 //! Who listens while a room reads a history turn by turn, and makes a conversation of it.
 
-use crate::error::index;
-use crate::error::Error;
+use crate::error::{each, Error};
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part};
@@ -67,10 +66,21 @@ impl Listener {
         elements: Vec<Value>,
         mut read: impl FnMut(Value, &mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        for (at, element) in elements.into_iter().enumerate() {
+        each(elements.into_iter().enumerate(), |(at, element)| {
             self.begin(at, &element);
-            read(element, self).map_err(|error| error.within(index(at)))?;
-        }
+            read(element, self)
+        })?;
+        Ok(())
+    }
+
+    /// Reads a message of the user from its blocks, of which some are results.
+    pub fn read_user(
+        &mut self,
+        blocks: Vec<Value>,
+        read: impl FnMut(Value) -> Result<UserBlock, Error>,
+    ) -> Result<(), Error> {
+        let (answers, parts) = split_user(blocks, read)?;
+        self.user_turn(answers, parts);
         Ok(())
     }
 
@@ -111,6 +121,35 @@ impl Listener {
         let read = self.read_each(messages, read);
         read.map_err(|error| error.within(body.key(name)))
     }
+}
+
+/// A block of a user's message.
+#[derive(Debug)]
+pub enum UserBlock {
+    Answer(Answer),
+    Part(Part),
+    /// Nothing of the conversation.
+    Mark,
+}
+
+/// Reads blocks into the results and what else the user says. A result that comes after other parts has moved.
+pub fn split_user(
+    blocks: Vec<Value>,
+    mut read: impl FnMut(Value) -> Result<UserBlock, Error>,
+) -> Result<(Vec<Answer>, Vec<Part>), Error> {
+    let (mut answers, mut parts) = (Vec::new(), Vec::new());
+    each(blocks, |block| {
+        match read(block)? {
+            UserBlock::Answer(mut answer) => {
+                answer.moved = !parts.is_empty();
+                answers.push(answer);
+            }
+            UserBlock::Part(part) => parts.push(part),
+            UserBlock::Mark => {}
+        }
+        Ok(())
+    })?;
+    Ok((answers, parts))
 }
 
 /// A result as it was read.

@@ -5,17 +5,18 @@
 //! context's metadata is. Fields that this version does not know are kept as they came.
 
 use crate::context::Context;
-use crate::error::{index, Error};
+use crate::error::{each, Error};
 use crate::storage::bases::{self, Leaf};
+use crate::storage::head::check_version;
 use crate::storage::keys;
 use crate::storage::limits::{LEVELS, NESTING, VERSION};
+use crate::storage::node::Node;
 use crate::storage::tagged;
-use crate::storage::take::wrong;
+use crate::storage::take::{at, check_unknown, fields, wrong, DocumentFields, NIL};
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
 use crate::value::builder::Json;
-use crate::value::fields::Fields;
-use crate::value::{json, Map, Value, MAX_DEPTH};
+use crate::value::{json, Map, Value};
 
 /// Levels around a conversation in the document of a chat.
 pub const AROUND_CONTEXT: usize = 3;
@@ -184,23 +185,23 @@ impl LoadedChat {
     /// # Errors
     /// [`Error::Invalid`] with the path of what is wrong, [`Error::TooDeep`].
     pub fn read(document: Value, config_keys: &[&str], trust: Trust) -> Result<Self, Error> {
-        let mut document = fields(document, "a chat: a map with string keys")?;
+        let document = Node::Value(document);
+        let mut document = fields(document, "a chat: a map with string keys", trust)?;
         check_version(document.take(keys::VERSION))?;
-        let given = take_branches(&mut document)?;
+        let given = take_branches(&mut document, trust)?;
         let mut head = Vec::new();
         let mut config_extra = Map::default();
         for key in HEAD {
-            let Some(mut value) = document.take(key) else {
+            let Some(mut value) = document.take(key).map(Node::into_value) else {
                 continue;
             };
             if let (keys::CONFIG, Value::Map(map)) = (key, &mut value) {
-                config_extra = split(map, config_keys).map_err(|error| in_key(error, key))?;
+                config_extra = at(key, split(map, config_keys))?;
             }
-            untagged::untag(&mut value, LEVELS, trust.structs)
-                .map_err(|error| in_key(error, key))?;
+            at(key, untagged::untag(&mut value, LEVELS, trust.structs))?;
             head.push((Value::text(key), value));
         }
-        let extra = unknown(document)?;
+        let extra = document.keep_rest()?.unwrap_or_default();
         let head = Map::new(head);
         check_head(&head)?;
         let branches = read_branches(given, trust)?;
@@ -218,27 +219,11 @@ impl LoadedChat {
     }
 }
 
-fn fields(value: Value, expected: &'static str) -> Result<Fields, Error> {
-    Fields::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))
-}
-
-fn in_key(error: Error, key: &str) -> Error {
-    error.within(Value::text(key))
-}
-
-fn check_version(version: Option<Value>) -> Result<(), Error> {
-    let expected = match version {
-        Some(Value::Int(VERSION)) => return Ok(()),
-        Some(Value::Int(newer)) if newer > VERSION => format!(
-            "a format of version {VERSION} at most: a newer release of ash_agent_context wrote this"
-        ),
-        _ => format!("the version of the format, {VERSION}"),
-    };
-    Err(wrong(keys::VERSION, expected))
-}
-
-fn take_branches(document: &mut Fields) -> Result<Vec<Fields>, Error> {
-    let given = match document.take(keys::BRANCHES) {
+fn take_branches(
+    document: &mut DocumentFields<'static>,
+    trust: Trust,
+) -> Result<Vec<DocumentFields<'static>>, Error> {
+    let given = match document.take(keys::BRANCHES).map(Node::into_value) {
         Some(Value::List(given)) if !given.is_empty() => given.into_vec(),
         _ => return Err(wrong(keys::BRANCHES, "a list of at least one branch")),
     };
@@ -254,10 +239,8 @@ fn take_branches(document: &mut Fields) -> Result<Vec<Fields>, Error> {
         Value::BigInt(_) => i64::MAX,
         _ => sum,
     });
-    let branch = |(at, branch)| {
-        fields(branch, "a branch").map_err(|error| in_key(error.within(index(at)), keys::BRANCHES))
-    };
-    let branches: Result<Vec<Fields>, Error> = given.into_iter().enumerate().map(branch).collect();
+    let branch = |branch| fields(Node::Value(branch), "a branch", trust);
+    let branches = at(keys::BRANCHES, each(given, branch));
     if shared > MOST_SHARED {
         return Err(wrong(keys::BRANCHES, "branches that share less"));
     }
@@ -270,21 +253,7 @@ fn split(config: &mut Map, known: &[&str]) -> Result<Map, Error> {
     let entries = std::mem::take(config).into_entries();
     let (own, others) = entries.into_iter().partition(|(key, _)| is_known(key));
     *config = Map::new(own);
-    check_fields(Map::new(others))
-}
-
-fn unknown(fields: Fields) -> Result<Map, Error> {
-    check_fields(fields.rest().unwrap_or_default())
-}
-
-/// Fields that nobody knows are JSON data.
-fn check_fields(unknown: Map) -> Result<Map, Error> {
-    let unknown = Value::Map(unknown);
-    untagged::check_unknown(&unknown, MAX_DEPTH)?;
-    match unknown {
-        Value::Map(map) => Ok(map),
-        _ => Ok(Map::default()),
-    }
+    check_unknown(Map::new(others))
 }
 
 fn check_head(head: &Map) -> Result<(), Error> {
@@ -310,30 +279,30 @@ fn name(value: &Value) -> Option<&str> {
 }
 
 /// Each branch's base comes before it, so there cannot be a cycle.
-fn read_branches(given: Vec<Fields>, trust: Trust) -> Result<Vec<LoadedBranch>, Error> {
+fn read_branches(
+    given: Vec<DocumentFields<'static>>,
+    trust: Trust,
+) -> Result<Vec<LoadedBranch>, Error> {
     let mut branches: Vec<LoadedBranch> = Vec::new();
     let mut names = std::collections::HashMap::new();
-    for (at, fields) in given.into_iter().enumerate() {
-        let branch = read_branch(fields, &names, &branches, trust)
-            .map_err(|error| in_key(error.within(index(at)), keys::BRANCHES))?;
-        names.insert(branch.name.clone(), at);
+    let read = each(given, |fields| {
+        let branch = read_branch(fields, &names, &branches, trust)?;
+        names.insert(branch.name.clone(), branches.len());
         branches.push(branch);
-    }
+        Ok(())
+    });
+    at(keys::BRANCHES, read)?;
     Ok(branches)
 }
 
 fn read_branch(
-    mut fields: Fields,
+    mut fields: DocumentFields<'static>,
     names: &std::collections::HashMap<Box<str>, usize>,
     branches: &[LoadedBranch],
     trust: Trust,
 ) -> Result<LoadedBranch, Error> {
-    let mut term = |key| {
-        let mut value = fields.take(key).unwrap_or(Value::Nil);
-        untagged::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
-        Ok::<Value, Error>(value)
-    };
-    let (own, base) = (term(keys::NAME)?, term(keys::BASE)?);
+    let own = fields.take_term(keys::NAME)?.unwrap_or(Value::Nil);
+    let base = fields.take_term(keys::BASE)?.unwrap_or(Value::Nil);
     let Some(own) = name(&own).filter(|own| !names.contains_key(*own)) else {
         let expected = "non-empty text that is not the name of an earlier branch";
         return Err(wrong(keys::NAME, expected));
@@ -343,7 +312,7 @@ fn read_branch(
         (_, Some(base)) => Some(*base),
         (_, None) => return Err(wrong(keys::BASE, "the name of an earlier branch")),
     };
-    let document = fields.take(keys::CONTEXT).unwrap_or(Value::Nil);
+    let document = fields.take(keys::CONTEXT).unwrap_or(NIL).into_value();
     let context = match base.and_then(|base| branches.get(base)) {
         Some(base) => base.context.load_delta_with(document, trust),
         None => Context::load_with(document, trust),
@@ -351,7 +320,7 @@ fn read_branch(
     Ok(LoadedBranch {
         name: own.into(),
         base,
-        context: context.map_err(|error| in_key(error, keys::CONTEXT))?,
-        extra: unknown(fields)?,
+        context: at(keys::CONTEXT, context)?,
+        extra: fields.keep_rest()?.unwrap_or_default(),
     })
 }

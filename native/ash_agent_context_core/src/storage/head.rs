@@ -3,36 +3,67 @@
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{index, Error};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
-use crate::storage::iterations::{
-    in_iterations, note_asked, read_iteration, read_messages, Opened,
-};
+use crate::log::Log;
+use crate::storage::iterations::{read_iteration, Opened};
 use crate::storage::keys;
 use crate::storage::limits::VERSION;
 use crate::storage::node::Node;
-use crate::storage::read::{read_message_as, read_size};
-use crate::storage::take::{
-    at, fields, read_number, rest, take_list, take_map, take_name, take_time, wrong, NIL,
-};
+use crate::storage::read::read_message_as;
+use crate::storage::take::{at, fields, read_number, read_size, wrong, DocumentFields, Form};
 use crate::storage::trust::Trust;
 use crate::storage::view::Stored;
 use crate::value::time::Time;
 use crate::value::{Map, Value};
 use crate::view::masks::Masks;
 
-/// A document whose iterations are still to be read.
+/// The fields that both forms have beside the iterations. A stored one has an id and times.
+pub(crate) struct Frame {
+    pub id: Option<Box<str>>,
+    created_at: Option<Time>,
+    pub updated_at: Option<Time>,
+    metadata: Option<Map>,
+    origin: Option<Origin>,
+}
+
+impl Frame {
+    pub fn take(fields: &mut DocumentFields<'_>) -> Result<Self, Error> {
+        let form = fields.form;
+        let time = |node: Node<'_>| form.read_time(&node);
+        Ok(Self {
+            id: fields.read_due(keys::ID, |node| form.read_id(node))?,
+            created_at: fields.read_due(keys::CREATED_AT, time)?,
+            updated_at: fields.read_due(keys::UPDATED_AT, time)?,
+            metadata: fields.take_map(keys::METADATA)?,
+            origin: fields.read_given(keys::ORIGIN, |node| read_origin(node, form))?,
+        })
+    }
+
+    /// Puts what there is in the place of a conversation's own.
+    pub fn put_on(self, log: &mut Log) {
+        if let Some(id) = self.id {
+            log.id = id.into();
+        }
+        if let Some(metadata) = self.metadata {
+            log.metadata = metadata.into();
+        }
+        if let Some(origin) = self.origin {
+            log.origin = Some(Arc::new(origin));
+        }
+        log.created_at = self.created_at.unwrap_or(log.created_at);
+        log.updated_at = self.updated_at.unwrap_or(log.updated_at);
+    }
+}
+
+/// A stored document whose iterations are still to be read.
 pub(crate) struct Head<'a> {
-    pub id: Box<str>,
+    pub frame: Frame,
     pub since: Option<u64>,
     pub shared: usize,
-    created_at: Time,
-    updated_at: Time,
-    metadata: Metadata,
-    origin: Option<Arc<Origin>>,
     system: Option<Arc<Message>>,
     view: Option<Stored>,
     iterations: Vec<Node<'a>>,
@@ -46,47 +77,24 @@ impl<'a> Head<'a> {
         masks: Option<&Arc<Masks>>,
         trust: Trust,
     ) -> Result<Self, Error> {
-        let mut fields = fields(document, "a snapshot: a map with string keys")?;
+        let mut fields = fields(document, "a snapshot: a map with string keys", trust)?;
         check_version(fields.take(keys::VERSION))?;
-        let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
-        if id.is_empty() {
-            return Err(wrong(keys::ID, "non-empty text"));
-        }
-        let since = match fields.take_given(keys::SINCE) {
-            None => None,
-            Some(value) => Some(at(keys::SINCE, read_number(value))?),
-        };
-        let shared = fields.take_given(keys::SHARED).map(read_size);
-        let shared = at(keys::SHARED, shared.transpose())?;
+        let frame = Frame::take(&mut fields)?;
+        let since = fields.read_given(keys::SINCE, read_number)?;
+        let shared = fields.read_given(keys::SHARED, read_size)?;
         if shared.is_some() && since.is_none() {
             return Err(wrong(keys::SHARED, "nothing without \"since\""));
         }
-        let system = fields.take_given(keys::SYSTEM);
-        let view = fields.take_given(keys::VIEW);
-        let origin = fields.take_given(keys::ORIGIN).map(read_origin);
         Ok(Self {
-            id,
+            frame,
             since,
             shared: shared.unwrap_or_default(),
-            created_at: at(keys::CREATED_AT, take_time(&mut fields, keys::CREATED_AT))?,
-            updated_at: at(keys::UPDATED_AT, take_time(&mut fields, keys::UPDATED_AT))?,
-            metadata: take_map(&mut fields, keys::METADATA, trust)?
-                .unwrap_or_default()
-                .into(),
-            origin: at(keys::ORIGIN, origin.transpose())?.map(Arc::new),
-            system: at(
-                keys::SYSTEM,
-                system
-                    .map(|system| read_message_as(system, Role::System, trust))
-                    .transpose(),
-            )?,
-            view: at(
-                keys::VIEW,
-                view.map(|view| Stored::read(view, masks, trust))
-                    .transpose(),
-            )?,
-            iterations: at(keys::ITERATIONS, take_list(&mut fields, keys::ITERATIONS))?,
-            extra: rest(fields)?,
+            system: fields.read_given(keys::SYSTEM, |system| {
+                read_message_as(system, Role::System, trust)
+            })?,
+            view: fields.read_given(keys::VIEW, |view| Stored::read(view, masks, trust))?,
+            iterations: fields.take_list(keys::ITERATIONS)?.unwrap_or_default(),
+            extra: fields.keep_rest()?,
             trust,
         })
     }
@@ -105,7 +113,10 @@ impl<'a> Head<'a> {
     /// The conversation with these iterations alone.
     pub fn replace(mut self) -> Result<Context, Error> {
         let mut opened = Opened::new(self.trust);
-        opened.add_all(std::mem::take(&mut self.iterations))?;
+        at(
+            keys::ITERATIONS,
+            opened.add_all(std::mem::take(&mut self.iterations)),
+        )?;
         self.put_on(opened)
     }
 
@@ -139,9 +150,8 @@ impl<'a> Head<'a> {
             return Err(wrong(keys::ITERATIONS, "at least one iteration"));
         };
         let open_first = || {
-            let read = read_iteration(first, Some(since), self.trust)?;
-            let mut context = cut_before(base, since, read.empty);
-            note_asked(&mut context, read.view, read.request);
+            let (empty, body) = read_iteration(first, Some(since), self.trust.into())?;
+            let mut context = cut_before(base, since, empty);
             let entries = base
                 .log
                 .get_numbered(since)
@@ -154,25 +164,24 @@ impl<'a> Head<'a> {
                 let expected = format!("no more than {}", context.current().entries().len());
                 return Err(wrong(keys::SHARED, expected));
             }
-            read_messages(&mut context, read.messages, self.trust)?;
+            body.put_on(&mut context)?;
             Ok(context)
         };
-        let mut context = open_first().map_err(|error| in_iterations(error, 0))?;
+        let first = open_first().map_err(|error: Error| error.within(index(0)));
+        let mut context = at(keys::ITERATIONS, first)?;
         let held_by = base.log.get_numbered(since).and_then(Iteration::held_by);
         if held_by != context.current().held_by() {
             context.log.forget_wire(held_by, false);
         }
         let mut opened = Opened::with_first(context, self.trust);
-        opened.add_all(iterations)?;
+        at(keys::ITERATIONS, opened.add_all(iterations))?;
         self.put_on(opened)
     }
 
     fn put_into(self, context: &mut Context) -> Result<(), Error> {
-        context.log.id = self.id.into();
-        context.log.created_at = self.created_at;
-        context.log.updated_at = self.updated_at;
-        context.log.metadata = self.metadata;
-        context.log.origin = self.origin;
+        context.log.metadata = Metadata::default();
+        context.log.origin = None;
+        self.frame.put_on(&mut context.log);
         context.log.system = self.system;
         context.log.set_extra(self.extra);
         context.view = None;
@@ -184,17 +193,13 @@ impl<'a> Head<'a> {
     }
 }
 
-fn read_origin(node: Node<'_>) -> Result<Origin, Error> {
-    let mut fields = fields(node, "where a fork came from")?;
-    let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
-    if id.is_empty() {
-        return Err(wrong(keys::ID, "non-empty text"));
-    }
-    let iteration = fields.take(keys::ITERATION).unwrap_or(NIL);
+fn read_origin(node: Node<'_>, form: Form) -> Result<Origin, Error> {
+    let expected = "a map with the id and the iteration that a fork came from";
+    let mut fields = fields(node, expected, form)?;
     Ok(Origin {
-        id,
-        iteration: at(keys::ITERATION, read_number(iteration))?,
-        extra: rest(fields)?,
+        id: fields.read(keys::ID, |node| form.read_id(node))?,
+        iteration: fields.read(keys::ITERATION, read_number)?,
+        extra: fields.finish("one of :id, :iteration")?,
     })
 }
 
@@ -212,7 +217,8 @@ fn cut_before(base: &Context, since: u64, iteration: Iteration) -> Context {
     context
 }
 
-fn check_version(version: Option<Node<'_>>) -> Result<(), Error> {
+/// Returns whether this release reads documents of a version, be they of a conversation or of a chat.
+pub(crate) fn check_version(version: Option<Node<'_>>) -> Result<(), Error> {
     let expected = match version {
         Some(Node::Value(Value::Int(VERSION))) => return Ok(()),
         Some(Node::Value(Value::Int(newer))) if newer > VERSION => format!(

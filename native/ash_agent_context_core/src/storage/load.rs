@@ -75,7 +75,7 @@ impl Context {
     pub fn load_delta_with(&self, document: Value, trust: Trust) -> Result<Self, Error> {
         let known = self.view.as_deref().and_then(|view| view.masks.as_ref());
         let head = Head::read(Node::Value(document), known, trust)?;
-        if *head.id != *self.id() {
+        if head.frame.id.as_deref() != Some(self.id()) {
             return Err(wrong(
                 keys::ID,
                 format!("{:?}, the id of the conversation", self.id()),

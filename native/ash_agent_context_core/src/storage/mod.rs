@@ -3,6 +3,7 @@
 //! The shape of the document is in [`write`] and, the other way round, in [`read`]; what JSON
 //! lacks is in [`tagged`] and [`untagged`]. Fields that this version does not know are kept as they came.
 
+pub mod attributes;
 mod bases;
 pub mod changes;
 pub mod chat;
@@ -18,6 +19,7 @@ mod parse;
 mod read;
 mod read_call;
 mod read_content;
+mod read_shown;
 mod seed;
 mod tagged;
 mod take;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::error::{index, Error};
+use crate::error::{each, index, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::decision::Decision;
 use crate::log::exchange::Exchange;
@@ -10,12 +10,9 @@ use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::part::Place;
 use crate::storage::keys;
-use crate::storage::node::{DocumentFields, Node};
+use crate::storage::node::Node;
 use crate::storage::read_content::read_parts;
-use crate::storage::take::{
-    at, fields, read_name, rest, take_given_time, take_map, take_name, take_term, take_time, wrong,
-    NIL,
-};
+use crate::storage::take::{at, fields, read_name, wrong, DocumentFields, NIL};
 use crate::storage::trust::{Approvals, Trust};
 use crate::storage::untagged;
 use crate::value::fields::utf8;
@@ -25,11 +22,10 @@ pub(crate) fn read_calls(
     nodes: Vec<Node<'_>>,
     trust: Trust,
 ) -> Result<(Box<[ToolCall]>, Exchange), Error> {
-    let mut calls = Vec::with_capacity(nodes.len());
     let mut exchange = Exchange::new(nodes.len());
-    for (position, node) in nodes.into_iter().enumerate() {
-        let (call, state) =
-            read_call(node, trust).map_err(|error| error.within(index(position)))?;
+    let mut position = 0;
+    let calls: Vec<_> = each(nodes, |node| {
+        let (call, state) = read_call(node, trust)?;
         match state.decision {
             Some(decision) => exchange.decide(position, decision),
             None => exchange.ask(position, state.asked),
@@ -37,8 +33,9 @@ pub(crate) fn read_calls(
         if let Some(outcome) = state.outcome {
             exchange.fill(position, outcome);
         }
-        calls.push(call);
-    }
+        position += 1;
+        Ok(call)
+    })?;
     if calls.len() > 1 {
         let mut seen = HashSet::with_capacity(calls.len());
         let twice = calls.iter().position(|call| !seen.insert(&*call.id));
@@ -58,8 +55,8 @@ struct ReadingState {
 }
 
 fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, ReadingState), Error> {
-    let mut fields = fields(node, "a tool call")?;
-    let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
+    let mut fields = fields(node, "a tool call", trust)?;
+    let id = fields.take_name(keys::ID)?;
     let kind = match fields.take_given(keys::KIND) {
         None => CallKind::Function,
         Some(kind) => kind
@@ -75,8 +72,8 @@ fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, ReadingState), E
     };
     let name = name.map_err(|_| wrong(keys::NAME, "the name of a tool"))?;
     let arguments = read_arguments(kind, &mut fields, trust)?;
-    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
-    let extra = take_map(&mut fields, keys::EXTRA, trust)?;
+    let provider_metadata = fields.take_map(keys::PROVIDER_METADATA)?;
+    let extra = fields.take_map(keys::EXTRA)?;
     let state = read_state(&mut fields, trust)?;
     let call = ToolCall {
         id,
@@ -85,7 +82,7 @@ fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, ReadingState), E
         arguments,
         provider_metadata,
         extra,
-        unknown: rest(fields)?,
+        unknown: fields.keep_rest()?,
         aliases: crate::log::alias::Aliases::default(),
     };
     Ok((call, state))
@@ -96,8 +93,7 @@ fn read_arguments(
     fields: &mut DocumentFields<'_>,
     trust: Trust,
 ) -> Result<Arguments, Error> {
-    let node = fields.take(keys::ARGUMENTS).unwrap_or(NIL);
-    let value = at(keys::ARGUMENTS, node.into_term(trust.structs))?;
+    let value = fields.read(keys::ARGUMENTS, |node| node.into_term(trust.structs))?;
     if !matches!(value, Value::Map(_) | Value::Binary(_)) {
         return Err(wrong(keys::ARGUMENTS, "a map or text"));
     }
@@ -130,11 +126,8 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<ReadingSt
         let expected = "\"pending\", \"approved\", \"denied\", \"ok\", \"error\", \"interrupted\" or \"cancelled\"";
         return Err(wrong(keys::STATUS, expected));
     }
-    let decision = fields
-        .take_given(keys::DECISION)
-        .map(|decision| read_decision(decision, trust));
-    let decision = at(keys::DECISION, decision.transpose())?;
-    let asked = take_seen(fields, keys::ASKED, trust)?;
+    let decision = fields.read_given(keys::DECISION, |node| read_decision(node, trust))?;
+    let asked = take_seen(fields, keys::ASKED)?;
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
         (Some(_), None) => status == "approved",
@@ -173,32 +166,30 @@ fn settle_undecided(ended: Status) -> Status {
 }
 
 fn read_decision(node: Node<'_>, trust: Trust) -> Result<Decision, Error> {
-    let mut fields = fields(node, "a decision")?;
+    let mut fields = fields(node, "a decision", trust)?;
     let Some(Node::Value(Value::Bool(approved))) = fields.take(keys::APPROVED) else {
         return Err(wrong(keys::APPROVED, "true or false"));
     };
-    let by = take_term(&mut fields, keys::BY, trust)?;
-    let reason = take_term(&mut fields, keys::REASON, trust)?;
-    let digest = fields.take_given(keys::DIGEST).map(Node::into_text);
+    let by = fields.take_term(keys::BY)?;
+    let reason = fields.take_term(keys::REASON)?;
     Ok(Decision {
         approved,
         by: by.unwrap_or(Value::Nil),
         reason: reason.unwrap_or(Value::Nil),
-        at: at(keys::AT, take_time(&mut fields, keys::AT))?,
-        arguments: take_seen(&mut fields, keys::ARGUMENTS, trust)?,
-        digest: digest
-            .transpose()
-            .map_err(|_| wrong(keys::DIGEST, "the digest of what was approved"))?,
+        at: fields.take_time(keys::AT)?,
+        arguments: take_seen(&mut fields, keys::ARGUMENTS)?,
+        digest: fields.read_given(keys::DIGEST, |digest| {
+            let expected = "the digest of what was approved";
+            digest
+                .into_text()
+                .map_err(|_| Error::invalid(Vec::new(), expected))
+        })?,
     })
 }
 
 /// Arguments that somebody was shown.
-fn take_seen(
-    fields: &mut DocumentFields<'_>,
-    key: &'static str,
-    trust: Trust,
-) -> Result<Option<Value>, Error> {
-    match take_term(fields, key, trust)? {
+fn take_seen(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<Option<Value>, Error> {
+    match fields.take_term(key)? {
         None => Ok(None),
         Some(map @ Value::Map(_)) => Ok(Some(map)),
         Some(_) => Err(wrong(key, "the arguments that were shown, a map")),
@@ -206,7 +197,7 @@ fn take_seen(
 }
 
 fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, Error> {
-    let mut fields = fields(node, "a map with a value or parts")?;
+    let mut fields = fields(node, "a map with a value or parts", trust)?;
     let parts = fields.take(keys::PARTS).map(Node::into_list);
     let output = match (fields.take(keys::VALUE), parts) {
         (Some(value), None) => Output::Value(at(keys::VALUE, value.into_term(trust.structs))?),
@@ -216,20 +207,17 @@ fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, 
         (None, None) => return Err(wrong(keys::VALUE, "a value, or parts beside it")),
         (_, Some(_)) => return Err(wrong(keys::PARTS, "a list of parts, or a value instead")),
     };
-    let started = take_given_time(&mut fields, keys::STARTED_AT)?;
-    let ended = take_given_time(&mut fields, keys::ENDED_AT)?;
+    let started = fields.take_given_time(keys::STARTED_AT)?;
+    let ended = fields.take_given_time(keys::ENDED_AT)?;
     if started.is_some() != ended.is_some() {
         return Err(wrong(
             keys::ENDED_AT,
             "the times of the start and the end, both or none",
         ));
     }
-    let error_type = match fields.take_given(keys::ERROR_TYPE) {
-        None => None,
-        Some(node) => Some(at(keys::ERROR_TYPE, read_name(node))?),
-    };
+    let error_type = fields.read_given(keys::ERROR_TYPE, read_name)?;
     Ok(Outcome::new(status, output)
         .with_times(started.zip(ended))
         .with_error_type(error_type.as_deref())
-        .with_extra(rest(fields)?))
+        .with_extra(fields.keep_rest()?))
 }

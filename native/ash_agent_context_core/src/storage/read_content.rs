@@ -1,12 +1,12 @@
 //! Reads stored content: text, or parts of which each has a type.
 
-use crate::error::{index, Error};
+use crate::error::{each, Error};
 use crate::log::hints;
 use crate::log::part::{Content, Part, PartKind, Place};
 use crate::storage::keys;
 use crate::storage::limits::LEVELS;
 use crate::storage::node::Node;
-use crate::storage::take::{at, fields, rest, take_map, wrong, NIL};
+use crate::storage::take::{at, fields, wrong, NIL};
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
 use crate::value::Value;
@@ -29,15 +29,12 @@ pub(crate) fn read_parts(
     place: Place,
     trust: Trust,
 ) -> Result<Box<[Part]>, Error> {
-    let read = |(position, part)| {
-        read_part(part, place, trust).map_err(|error: Error| error.within(index(position)))
-    };
-    parts.into_iter().enumerate().map(read).collect()
+    each(parts, |part| read_part(part, place, trust)).map(Vec::into_boxed_slice)
 }
 
 fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> {
     // As values, since what users give is read by the same rules.
-    let mut fields = fields(Node::Value(node.into_value()), "a content part")?;
+    let mut fields = fields(Node::Value(node.into_value()), "a content part", trust)?;
     let name = fields.take(keys::TYPE).unwrap_or(NIL);
     let name = name.as_str().unwrap_or_default();
     // Fields that are another type's are not known here, and kept as they came.
@@ -67,8 +64,9 @@ fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> 
             },
         )
     })?;
-    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
-    let hints = take_map(&mut fields, keys::OPTIONS, trust)?
+    let provider_metadata = fields.take_map(keys::PROVIDER_METADATA)?;
+    let hints = fields
+        .take_map(keys::OPTIONS)?
         .map(|given| hints::check(kind.takes(), given))
         .transpose()
         .map_err(|key| {
@@ -79,7 +77,7 @@ fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> 
         kind,
         provider_metadata,
         hints,
-        extra: rest(fields)?,
+        extra: fields.keep_rest()?,
         withheld: false,
     })
 }

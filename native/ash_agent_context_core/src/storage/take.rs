@@ -1,58 +1,201 @@
-//! Takes what stands under a key of a document, and says where something else stands.
+//! Takes what stands under a key of a document, and says where something else stands. The two forms of a document are
+//! read by the same rules; what they do not share is in [`Form`].
 
-use crate::error::Error;
-use crate::storage::node::{DocumentFields, Node};
+use std::borrow::Cow;
+
+use crate::error::{each, Error};
+use crate::storage::node::Node;
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
-use crate::value::fields::utf8;
+use crate::value::fields::{self, utf8, Keys};
+use crate::value::node::{map_of, Named};
 use crate::value::time::Time;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 /// Holds what the elements of an object are read from where there are none.
 pub(crate) const NIL: Node<'static> = Node::Value(Value::Nil);
 
+/// Says in which form a conversation is written down.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    /// The stored form has strings as keys and as names, and tags for terms that JSON lacks. Fields that are not known
+    /// are kept, for newer releases.
+    Stored(Trust),
+    /// The maps of `to_map/1` have atoms or strings as keys and names, and hold terms as they are. Other fields than those
+    /// that are known are mistakes, and what is missing has a default; this is that of times.
+    Maps(Time),
+}
+
+impl From<Trust> for Form {
+    fn from(trust: Trust) -> Self {
+        Self::Stored(trust)
+    }
+}
+
+impl Form {
+    /// The trust in what only the stored form has.
+    pub const fn trust(self) -> Trust {
+        match self {
+            Self::Stored(trust) => trust,
+            Self::Maps(_) => Trust::KEEP,
+        }
+    }
+
+    pub fn read_time(self, node: &Node<'_>) -> Result<Time, Error> {
+        let expected = match self {
+            Self::Stored(_) => "ISO 8601 text with an offset",
+            Self::Maps(_) => "a DateTime or ISO 8601 text with an offset",
+        };
+        let time = node.as_time();
+        time.ok_or_else(|| Error::invalid(Vec::new(), expected))
+    }
+
+    /// The id of a conversation.
+    pub fn read_id(self, node: Node<'_>) -> Result<Box<str>, Error> {
+        let id = match self {
+            Self::Stored(_) => read_name(node)?,
+            Self::Maps(_) => node.into_text().unwrap_or_default(),
+        };
+        match id.is_empty() {
+            true => Err(Error::invalid(Vec::new(), "non-empty text")),
+            false => Ok(id),
+        }
+    }
+
+    /// The name of one of a few things.
+    pub fn name_of<'n>(self, node: &'n Node<'_>) -> Option<&'n str> {
+        match (self, node) {
+            (Self::Maps(_), Node::Value(value)) => value.as_name(),
+            _ => node.as_str(),
+        }
+    }
+
+    /// The number of an iteration. One of maps is never so high that counting on from it ends soon.
+    pub fn read_number(self, node: &Node<'_>) -> Result<u64, Error> {
+        let number = node.as_count().filter(|number| match self {
+            Self::Stored(_) => *number > 0,
+            Self::Maps(_) => (1..=i64::MAX.unsigned_abs()).contains(number),
+        });
+        number.ok_or_else(|| Error::invalid(Vec::new(), "a positive integer"))
+    }
+
+    pub fn read_term(self, node: Node<'_>) -> Result<Value, Error> {
+        let value = match self {
+            Self::Stored(trust) => return node.into_term(trust.structs),
+            Self::Maps(_) => node.into_value(),
+        };
+        // The limit counts from each value of a map, wherever in the document it stands.
+        match value.is_deeper_than(MAX_DEPTH + 1) {
+            true => Err(Error::TooDeep { limit: MAX_DEPTH }),
+            false => Ok(value),
+        }
+    }
+}
+
+/// The entries of an object that is being taken apart.
+pub(crate) struct DocumentFields<'a> {
+    pub form: Form,
+    /// Those of a map that came as a term.
+    pub values: fields::Fields,
+    /// Those of a text as they came, without what was taken.
+    named: Vec<Named<'a>>,
+}
+
+impl<'a> DocumentFields<'a> {
+    /// The entries of an object, nothing of anything else.
+    #[inline]
+    pub fn of(node: Node<'a>, form: Form) -> Option<Self> {
+        match node {
+            Node::Object(entries) => Some(Self {
+                form,
+                values: fields::Fields::default(),
+                named: entries.into_vec(),
+            }),
+            Node::Value(value) => Some(Self {
+                form,
+                values: fields::Fields::of(value)?,
+                named: Vec::new(),
+            }),
+            Node::Text(_) | Node::List(_) | Node::Taken => None,
+        }
+    }
+
+    /// How the document spells its keys.
+    pub const fn keys(&self) -> Keys {
+        match self.form {
+            Form::Stored(_) => Keys::Strings,
+            Form::Maps(_) => self.values.keys,
+        }
+    }
+
+    fn key(&self, name: &str) -> Value {
+        self.keys().spell(name)
+    }
+
+    /// Takes what stands under a known key out; of several the last one counts.
+    #[inline]
+    pub fn take(&mut self, name: &str) -> Option<Node<'a>> {
+        let mut entries = self.named.iter_mut().rev();
+        match entries.find(|(key, _)| key == name) {
+            Some((_, node)) => match std::mem::replace(node, Node::Taken) {
+                Node::Taken => None,
+                node => Some(node),
+            },
+            None => self.values.take(name).map(Node::Value),
+        }
+    }
+
+    /// Like [`DocumentFields::take`], but `nil` counts as missing.
+    #[inline]
+    pub fn take_given(&mut self, name: &str) -> Option<Node<'a>> {
+        self.take(name).filter(|node| !node.is_nil())
+    }
+
+    /// Returns whether anything stands under a known key.
+    pub fn has(&self, name: &str) -> bool {
+        self.named.iter().any(|(key, _)| key == name) || self.values.has_key(name)
+    }
+
+    /// Returns what nobody took.
+    #[inline]
+    pub fn rest(self) -> Option<Map> {
+        match self.named.iter().all(is_taken) {
+            true => self.values.rest(),
+            false => self.collect_left(),
+        }
+    }
+
+    fn collect_left(self) -> Option<Map> {
+        let (taken, left): (Vec<_>, Vec<_>) = self.named.into_iter().partition(is_taken);
+        // Where a known key came twice, the last one was taken.
+        let is_unknown = |(key, _): &Named<'_>| taken.iter().all(|(known, _)| known != key);
+        Some(map_of(left.into_iter().filter(is_unknown))).filter(|map| !map.is_empty())
+    }
+}
+
+fn is_taken((_, node): &Named<'_>) -> bool {
+    matches!(node, Node::Taken)
+}
+
 #[inline]
 pub(crate) fn fields<'a>(
     node: Node<'a>,
     expected: &'static str,
+    form: impl Into<Form>,
 ) -> Result<DocumentFields<'a>, Error> {
-    DocumentFields::of(node).ok_or_else(|| Error::invalid(Vec::new(), expected))
+    let fields = DocumentFields::of(node, form.into());
+    fields.ok_or_else(|| Error::invalid(Vec::new(), expected))
 }
 
-/// Returns what nobody took, which must be JSON.
-#[inline]
-pub(crate) fn rest(fields: DocumentFields<'_>) -> Result<Option<Map>, Error> {
-    let Some(unknown) = fields.rest() else {
-        return Ok(None);
-    };
-    let unknown = Value::Map(unknown);
-    untagged::check_unknown(&unknown, MAX_DEPTH)?;
-    match unknown {
-        Value::Map(map) => Ok(Some(map)),
-        _ => Ok(None),
-    }
-}
-
-/// Something else was expected under a key.
-pub(crate) fn wrong(
-    key: &'static str,
-    expected: impl Into<std::borrow::Cow<'static, str>>,
-) -> Error {
+/// Something else was expected under a key of the stored form.
+pub(crate) fn wrong(key: &'static str, expected: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(vec![Value::text(key)], expected)
 }
 
-/// The result, or its error within a key.
+/// The result, or its error within a key of the stored form.
 #[inline]
 pub(crate) fn at<T>(key: &'static str, read: Result<T, Error>) -> Result<T, Error> {
     read.map_err(|error| error.within(Value::text(key)))
-}
-
-#[inline]
-pub(crate) fn take_name(
-    fields: &mut DocumentFields<'_>,
-    key: &'static str,
-) -> Result<Box<str>, Error> {
-    read_name(fields.take(key).unwrap_or(NIL))
 }
 
 #[inline]
@@ -61,24 +204,10 @@ pub(crate) fn read_name(node: Node<'_>) -> Result<Box<str>, Error> {
     utf8(text).map_err(|_| Error::invalid(Vec::new(), "text"))
 }
 
-#[inline]
-pub(crate) fn take_time(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<Time, Error> {
-    read_time(&fields.take(key).unwrap_or(NIL))
-}
-
-/// A time that may be absent.
-pub(crate) fn take_given_time(
-    fields: &mut DocumentFields<'_>,
-    key: &'static str,
-) -> Result<Option<Time>, Error> {
-    let time = fields.take_given(key).as_ref().map(read_time);
-    at(key, time.transpose())
-}
-
-#[inline]
-pub(crate) fn read_time(node: &Node<'_>) -> Result<Time, Error> {
-    node.as_time()
-        .ok_or_else(|| Error::invalid(Vec::new(), "ISO 8601 text with an offset"))
+/// The text of a map, which has no tags.
+pub(crate) fn read_text(node: Node<'_>) -> Result<Box<str>, Error> {
+    let text = node.into_text();
+    text.map_err(|_| Error::invalid(Vec::new(), "text"))
 }
 
 pub(crate) fn read_number(node: Node<'_>) -> Result<u64, Error> {
@@ -87,36 +216,138 @@ pub(crate) fn read_number(node: Node<'_>) -> Result<u64, Error> {
         .ok_or_else(|| Error::invalid(Vec::new(), "a positive integer"))
 }
 
-#[inline]
-pub(crate) fn take_list<'a>(
-    fields: &mut DocumentFields<'a>,
-    key: &'static str,
-) -> Result<Vec<Node<'a>>, Error> {
-    let list = fields.take(key).unwrap_or(NIL).into_list();
-    list.map_err(|_| Error::invalid(Vec::new(), "a list"))
+pub(crate) fn read_size(node: Node<'_>) -> Result<usize, Error> {
+    let size = match node {
+        Node::Value(Value::Int(size)) => usize::try_from(size).ok(),
+        _ => None,
+    };
+    size.ok_or_else(|| Error::invalid(Vec::new(), "a number that is not negative"))
 }
 
-/// A map of values under a key.
-#[inline]
-pub(crate) fn take_map(
-    fields: &mut DocumentFields<'_>,
-    key: &'static str,
-    trust: Trust,
-) -> Result<Option<Map>, Error> {
-    match take_term(fields, key, trust)? {
-        None => Ok(None),
-        Some(Value::Map(map)) => Ok(Some(map)),
-        Some(_) => Err(wrong(key, "a map")),
+/// Fields that nobody knows are JSON data.
+pub(crate) fn check_unknown(fields: Map) -> Result<Map, Error> {
+    let fields = Value::Map(fields);
+    untagged::check_unknown(&fields, MAX_DEPTH)?;
+    match fields {
+        Value::Map(fields) => Ok(fields),
+        _ => Ok(Map::default()),
     }
 }
 
-#[inline]
-pub(crate) fn take_term(
-    fields: &mut DocumentFields<'_>,
-    key: &'static str,
-    trust: Trust,
-) -> Result<Option<Value>, Error> {
-    let term = fields.take_given(key);
-    let term = term.map(|node| node.into_term(trust.structs));
-    at(key, term.transpose())
+impl<'a> DocumentFields<'a> {
+    /// Something else was expected under a key.
+    pub fn wrong(&self, key: &'static str, expected: impl Into<Cow<'static, str>>) -> Error {
+        Error::invalid(vec![self.key(key)], expected)
+    }
+
+    /// The result, or its error within a key.
+    #[inline]
+    pub fn at<T>(&self, key: &'static str, read: Result<T, Error>) -> Result<T, Error> {
+        read.map_err(|error| error.within(self.key(key)))
+    }
+
+    /// Reads what stands under a key; where there is nothing, `read` gets `nil`.
+    #[inline]
+    pub fn read<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(Node<'a>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let node = self.take(key).unwrap_or(NIL);
+        self.at(key, read(node))
+    }
+
+    /// Reads what may be missing.
+    #[inline]
+    pub fn read_given<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(Node<'a>) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        match self.take_given(key) {
+            None => Ok(None),
+            Some(node) => self.at(key, read(node).map(Some)),
+        }
+    }
+
+    /// Reads what may be missing in maps alone.
+    #[inline]
+    pub fn read_due<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(Node<'a>) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        match self.form {
+            Form::Stored(_) => self.read(key, read).map(Some),
+            Form::Maps(_) => self.read_given(key, read),
+        }
+    }
+
+    #[inline]
+    pub fn take_name(&mut self, key: &'static str) -> Result<Box<str>, Error> {
+        self.read(key, read_name)
+    }
+
+    pub fn take_time(&mut self, key: &'static str) -> Result<Time, Error> {
+        let form = self.form;
+        match form {
+            Form::Stored(_) => self.read(key, |node| form.read_time(&node)),
+            Form::Maps(at) => Ok(self.take_given_time(key)?.unwrap_or(at)),
+        }
+    }
+
+    /// A time that may be absent.
+    pub fn take_given_time(&mut self, key: &'static str) -> Result<Option<Time>, Error> {
+        let form = self.form;
+        self.read_given(key, |node| form.read_time(&node))
+    }
+
+    #[inline]
+    pub fn take_list(&mut self, key: &'static str) -> Result<Option<Vec<Node<'a>>>, Error> {
+        let not_a_list = |_| Error::invalid(Vec::new(), "a list");
+        self.read_due(key, |node| node.into_list().map_err(not_a_list))
+    }
+
+    /// Reads the elements of a list that may be absent.
+    pub fn read_each<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnMut(Node<'a>) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        if !self.has(key) {
+            return Ok(Vec::new());
+        }
+        let nodes = self.take_list(key)?.unwrap_or_default();
+        self.at(key, each(nodes, read))
+    }
+
+    /// A map of values under a key.
+    #[inline]
+    pub fn take_map(&mut self, key: &'static str) -> Result<Option<Map>, Error> {
+        match self.take_term(key)? {
+            None => Ok(None),
+            Some(Value::Map(map)) => Ok(Some(map)),
+            Some(_) => Err(self.wrong(key, "a map")),
+        }
+    }
+
+    #[inline]
+    pub fn take_term(&mut self, key: &'static str) -> Result<Option<Value>, Error> {
+        let form = self.form;
+        self.read_given(key, |node| form.read_term(node))
+    }
+
+    /// Returns what nobody took, which must be JSON; maps have nothing else than what is `known`.
+    pub fn finish(self, known: &'static str) -> Result<Option<Map>, Error> {
+        match self.form {
+            Form::Stored(_) => self.keep_rest(),
+            Form::Maps(_) => self.values.finish(known).map(|()| None),
+        }
+    }
+
+    /// Returns what nobody took, which must be JSON.
+    #[inline]
+    pub fn keep_rest(self) -> Result<Option<Map>, Error> {
+        self.rest().map(check_unknown).transpose()
+    }
 }

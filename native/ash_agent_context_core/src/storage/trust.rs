@@ -38,6 +38,12 @@ pub enum Structs {
 }
 
 impl Trust {
+    /// Believes everything.
+    pub(crate) const KEEP: Self = Self {
+        approvals: Approvals::Keep,
+        structs: Structs::Keep,
+    };
+
     /// The trust of these names: `"keep"` or `"drop"`, and `"keep"`, `"known"` or `"drop"`.
     #[must_use]
     pub fn from_names(approvals: &str, structs: &str) -> Option<Self> {

@@ -6,9 +6,9 @@ use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
 use crate::storage::keys;
-use crate::storage::node::{DocumentFields, Node};
-use crate::storage::read::{read_message_as, read_size};
-use crate::storage::take::{at, fields, read_number, rest, take_list, take_name, wrong, NIL};
+use crate::storage::node::Node;
+use crate::storage::read::read_message_as;
+use crate::storage::take::{at, fields, read_number, read_size, wrong, DocumentFields};
 use crate::storage::trust::Trust;
 use crate::storage::write::{message, text};
 use crate::value::builder::{Json, JsonObject};
@@ -184,39 +184,38 @@ struct Covered {
 impl Stored {
     /// `known` has been compiled already.
     pub fn read(node: Node<'_>, known: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
-        let mut fields = fields(node, "a view")?;
+        let mut fields = fields(node, "a view", trust)?;
         let masks = read_masks(&mut fields, known)?;
         let stored = Self {
             masks,
             ..Self::read_unmasked(&mut fields, trust)?
         };
-        rest(fields)?;
+        fields.keep_rest()?;
         Ok(stored)
     }
 
     fn read_unmasked(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<Self, Error> {
         Ok(Self {
-            covers: read_list(fields, keys::COVERS, |cover| read_cover(cover, trust))?,
-            cleared: read_given(fields, keys::CLEARED, read_cleared)?,
-            max_result_bytes: read_given(fields, keys::MAX_RESULT_BYTES, read_size)?,
+            covers: fields.read_each(keys::COVERS, |cover| read_cover(cover, trust))?,
+            cleared: fields.read_given(keys::CLEARED, read_cleared)?,
+            max_result_bytes: fields.read_given(keys::MAX_RESULT_BYTES, read_size)?,
             masks: None,
             recall: fields.take_given(keys::RECALL).is_some(),
-            index: read_given(fields, keys::INDEX, read_size)?.unwrap_or(0),
-            user_bytes: read_given(fields, keys::USER_BYTES, read_size)?,
+            index: fields.read_given(keys::INDEX, read_size)?.unwrap_or(0),
+            user_bytes: fields.read_given(keys::USER_BYTES, read_size)?,
             pins: read_pins(fields)?,
-            shortenings: read_list(fields, keys::SHORTENINGS, read_shortening)?.into(),
-            blocks: read_list(fields, keys::BLOCKS, |node| {
-                read_pair(node, keys::NAME, keys::TEXT)
-            })?,
+            shortenings: fields.read_each(keys::SHORTENINGS, read_shortening)?.into(),
+            blocks: fields
+                .read_each(keys::BLOCKS, |node| read_pair(node, keys::NAME, keys::TEXT))?,
         })
     }
 
     /// A view that requests were made from. Whether the conversation has what it covers does not matter: it is only
     /// shown.
     pub fn read_asked(node: Node<'_>, trust: Trust) -> Result<View, Error> {
-        let mut fields = fields(node, "a view")?;
+        let mut fields = fields(node, "a view", trust)?;
         let stored = Self::read_unmasked(&mut fields, trust)?;
-        rest(fields)?;
+        fields.keep_rest()?;
         let mut view = View::default();
         view.cleared = stored.cleared.map(Arc::new);
         view.max_result_bytes = stored.max_result_bytes;
@@ -318,68 +317,41 @@ fn may_cover(context: &Context, first: u64, last: u64) -> bool {
     first <= last && (last < current || (last == current && !pending))
 }
 
-fn read_given<'a, T>(
-    fields: &mut DocumentFields<'a>,
-    key: &'static str,
-    read: impl FnOnce(Node<'a>) -> Result<T, Error>,
-) -> Result<Option<T>, Error> {
-    at(key, fields.take_given(key).map(read).transpose())
-}
-
-fn read_list<'a, T>(
-    fields: &mut DocumentFields<'a>,
-    key: &'static str,
-    read: impl Fn(Node<'a>) -> Result<T, Error>,
-) -> Result<Vec<T>, Error> {
-    if !fields.has(key) {
-        return Ok(Vec::new());
-    }
-    let nodes = at(key, take_list(fields, key))?;
-    let read = |(position, node)| read(node).map_err(|error| error.within(index(position)));
-    at(key, nodes.into_iter().enumerate().map(read).collect())
-}
-
 fn read_cover(node: Node<'_>, trust: Trust) -> Result<Covered, Error> {
-    let mut fields = fields(node, "a cover")?;
-    let number = |fields: &mut DocumentFields<'_>, key| {
-        let node = fields.take(key).unwrap_or(NIL);
-        at(key, read_number(node))
-    };
+    let mut fields = fields(node, "a cover", trust)?;
     Ok(Covered {
-        first: number(&mut fields, keys::FIRST)?,
-        last: number(&mut fields, keys::LAST)?,
-        summary: read_given(&mut fields, keys::SUMMARY, |node| {
+        first: fields.read(keys::FIRST, read_number)?,
+        last: fields.read(keys::LAST, read_number)?,
+        summary: fields.read_given(keys::SUMMARY, |node| {
             read_message_as(node, Role::User, trust)
         })?,
-        note: read_given(&mut fields, keys::NOTE, |node| {
-            read_message_as(node, Role::User, trust)
-        })?,
-        verdict: read_given(&mut fields, keys::VERDICT, read_verdict)?,
+        note: fields.read_given(keys::NOTE, |node| read_message_as(node, Role::User, trust))?,
+        verdict: fields.read_given(keys::VERDICT, read_verdict)?,
     })
 }
 
 fn read_verdict(node: Node<'_>) -> Result<Arc<Verdict>, Error> {
-    let mut fields = fields(node, "a verdict")?;
+    let mut fields = fields(node, "a verdict", Trust::KEEP)?;
     let size = |fields: &mut DocumentFields<'_>, key| {
-        let read = read_given(fields, key, read_size)?;
+        let read = fields.read_given(key, read_size)?;
         Ok(read.unwrap_or(0))
     };
     Ok(Arc::new(Verdict {
         facts: size(&mut fields, keys::FACTS)?,
         kept: size(&mut fields, keys::KEPT)?,
-        missing: read_list(&mut fields, keys::MISSING, read_words)?,
-        wrong: read_list(&mut fields, keys::WRONG, read_words)?,
+        missing: fields.read_each(keys::MISSING, read_words)?,
+        wrong: fields.read_each(keys::WRONG, read_words)?,
         appended: size(&mut fields, keys::APPENDED)?,
     }))
 }
 
 fn read_words(node: Node<'_>) -> Result<Box<str>, Error> {
-    let mut fields = fields(node, "a map with a text")?;
-    at(keys::TEXT, take_name(&mut fields, keys::TEXT))
+    let mut fields = fields(node, "a map with a text", Trust::KEEP)?;
+    fields.take_name(keys::TEXT)
 }
 
 fn read_pins(fields: &mut DocumentFields<'_>) -> Result<Option<Arc<Pins>>, Error> {
-    let pins = read_list(fields, keys::PINS, read_pin)?;
+    let pins = fields.read_each(keys::PINS, read_pin)?;
     if pins.is_empty() {
         return Ok(None);
     }
@@ -390,42 +362,34 @@ fn read_pins(fields: &mut DocumentFields<'_>) -> Result<Option<Arc<Pins>>, Error
 
 /// The iterations need not exist in the conversation: then nothing is shown again.
 fn read_shortening(node: Node<'_>) -> Result<Shortening, Error> {
-    let mut fields = fields(node, "a step by which a view became shorter")?;
-    let number = |fields: &mut DocumentFields<'_>, key| {
-        let node = fields.take(key).unwrap_or(NIL);
-        at(key, read_number(node))
-    };
-    let kind = at(keys::KIND, take_name(&mut fields, keys::KIND))?;
-    let cause = at(keys::CAUSE, take_name(&mut fields, keys::CAUSE))?;
+    let mut fields = fields(node, "a step by which a view became shorter", Trust::KEEP)?;
+    let kind = fields.take_name(keys::KIND)?;
+    let cause = fields.take_name(keys::CAUSE)?;
     let kind = ShorteningKind::ALL
         .into_iter()
         .find(|one| *one.name() == *kind);
     let cause = Pressure::ALL.into_iter().find(|one| *one.name() == *cause);
-    let before = read_given(&mut fields, keys::ITERATION, read_number)?;
-    let calls = read_given(&mut fields, keys::CALLS, read_size)?;
+    let before = fields.read_given(keys::ITERATION, read_number)?;
+    let calls = fields.read_given(keys::CALLS, read_size)?;
     Ok(Shortening {
         kind: kind.ok_or_else(|| wrong(keys::KIND, "cleared, hidden or summarized"))?,
         cause: cause.ok_or_else(|| wrong(keys::CAUSE, "context_overflow or window"))?,
-        iteration: number(&mut fields, keys::AT)?,
-        first: number(&mut fields, keys::FIRST)?,
-        last: number(&mut fields, keys::LAST)?,
+        iteration: fields.read(keys::AT, read_number)?,
+        first: fields.read(keys::FIRST, read_number)?,
+        last: fields.read(keys::LAST, read_number)?,
         before: before.map(|iteration| (iteration, calls.unwrap_or(0))),
     })
 }
 
 /// The pinned part need not exist in the conversation: then nothing is pinned.
 fn read_pin(node: Node<'_>) -> Result<Pin, Error> {
-    let mut fields = fields(node, "a pin")?;
+    let mut fields = fields(node, "a pin", Trust::KEEP)?;
     if fields.has(keys::TEXT) {
-        return Ok(Pin::Fact(at(
-            keys::TEXT,
-            take_name(&mut fields, keys::TEXT),
-        )?));
+        return Ok(Pin::Fact(fields.take_name(keys::TEXT)?));
     }
-    let number = fields.take(keys::ITERATION).unwrap_or(NIL);
-    let number = at(keys::ITERATION, read_number(number))?;
-    let position = read_given(&mut fields, keys::POSITION, read_size)?;
-    let slot = read_given(&mut fields, keys::SLOT, read_size)?;
+    let number = fields.read(keys::ITERATION, read_number)?;
+    let position = fields.read_given(keys::POSITION, read_size)?;
+    let slot = fields.read_given(keys::SLOT, read_size)?;
     Ok(match (position, slot) {
         (Some(position), _) => Pin::Message(number, position),
         (None, Some(slot)) => Pin::Result(number, slot),
@@ -434,13 +398,11 @@ fn read_pin(node: Node<'_>) -> Result<Pin, Error> {
 }
 
 fn read_cleared(node: Node<'_>) -> Result<Cleared, Error> {
-    let mut fields = fields(node, "a place in the conversation")?;
-    let iteration = fields.take(keys::ITERATION).unwrap_or(NIL);
-    let calls = fields.take(keys::CALLS).unwrap_or(NIL);
+    let mut fields = fields(node, "a place in the conversation", Trust::KEEP)?;
     Ok(Cleared {
-        iteration: at(keys::ITERATION, read_number(iteration))?,
-        calls: at(keys::CALLS, read_size(calls))?,
-        placeholder: at(keys::PLACEHOLDER, take_name(&mut fields, keys::PLACEHOLDER))?,
+        iteration: fields.read(keys::ITERATION, read_number)?,
+        calls: fields.read(keys::CALLS, read_size)?,
+        placeholder: fields.take_name(keys::PLACEHOLDER)?,
     })
 }
 
@@ -448,7 +410,7 @@ fn read_masks(
     fields: &mut DocumentFields<'_>,
     known: Option<&Arc<Masks>>,
 ) -> Result<Option<Arc<Masks>>, Error> {
-    let pairs = read_list(fields, keys::MASKS, |node| {
+    let pairs = fields.read_each(keys::MASKS, |node| {
         read_pair(node, keys::PATTERN, keys::REPLACEMENT)
     })?;
     if pairs.is_empty() {
@@ -468,9 +430,6 @@ fn read_pair(
     first: &'static str,
     second: &'static str,
 ) -> Result<(Box<str>, Box<str>), Error> {
-    let mut fields = fields(node, "a map of two texts")?;
-    Ok((
-        at(first, take_name(&mut fields, first))?,
-        at(second, take_name(&mut fields, second))?,
-    ))
+    let mut fields = fields(node, "a map of two texts", Trust::KEEP)?;
+    Ok((fields.take_name(first)?, fields.take_name(second)?))
 }

@@ -7,8 +7,25 @@ use crate::value::{Map, Value};
 #[derive(Default)]
 pub(crate) struct Fields {
     entries: Vec<(Value, Value)>,
-    /// Says whether the keys are strings, as far as one can tell.
-    strings: bool,
+    pub keys: Keys,
+}
+
+/// Says how a map spells its keys, as far as one can tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Keys {
+    #[default]
+    Atoms,
+    Strings,
+}
+
+impl Keys {
+    /// A known key.
+    pub fn spell(self, name: &str) -> Value {
+        match self {
+            Self::Atoms => Value::atom(name),
+            Self::Strings => Value::text(name),
+        }
+    }
 }
 
 impl Fields {
@@ -16,7 +33,10 @@ impl Fields {
     pub fn of(value: Value) -> Option<Self> {
         match value {
             Value::Map(map) => Some(Self {
-                strings: matches!(map.iter().next(), Some((Value::Binary(_), _))),
+                keys: match map.iter().next() {
+                    Some((Value::Binary(_), _)) => Keys::Strings,
+                    _ => Keys::Atoms,
+                },
                 entries: map.into_entries(),
             }),
             _ => None,
@@ -25,11 +45,7 @@ impl Fields {
 
     /// A known key as the map spells its keys.
     pub fn key(&self, name: &str) -> Value {
-        if self.strings {
-            Value::text(name)
-        } else {
-            Value::atom(name)
-        }
+        self.keys.spell(name)
     }
 
     /// Takes the value of a known key out; of `:key` and `"key"` the atom goes first.
@@ -44,6 +60,11 @@ impl Fields {
             Value::Binary(text) => **text == *name.as_bytes(),
             _ => false,
         })
+    }
+
+    /// Returns whether there is a known key.
+    pub fn has_key(&self, name: &str) -> bool {
+        self.position(name).is_some()
     }
 
     /// The value of a known key, to be changed in place.

@@ -16,7 +16,7 @@ defmodule AshAgent.ServedError do
 
   @doc "Its words, without the actions that newer versions of Ash name before them."
   @spec words(struct()) :: String.t()
-  def words(error), do: Conversation.Error.shown(error)
+  def words(error), do: Conversation.Error.describe(error)
 
   @doc "The fields that an error belongs to."
   @spec fields(struct()) :: [atom()]

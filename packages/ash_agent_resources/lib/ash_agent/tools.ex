@@ -149,13 +149,13 @@ defmodule AshAgent.Tools do
       other ->
         Caller.refuse!("expected a domain or {domain, names}, got: #{Options.kind(other)}")
     end)
-    |> Enum.flat_map(&declared/1)
+    |> Enum.flat_map(&list_declared/1)
     |> Tool.new()
   end
 
   @doc false
   # A declared tool as a list of one.
-  def declared(tool) do
+  def list_declared(tool) do
     {resource, entry} = Declared.entry!(tool)
     actions(resource, [entry])
   end

@@ -16,12 +16,12 @@ defmodule AshAgent.ProgramEnv do
     do: is_binary(name) and String.valid?(name) and name != "" and not (name =~ ~r/[=\0]/)
 
   @doc "Returns the names of the variables that a program gets, those of its own environment included."
-  def kept(true, env), do: kept(Map.keys(System.get_env()), env)
-  def kept(names, env), do: Enum.uniq(@always ++ names ++ Map.keys(env))
+  def list_kept(true, env), do: list_kept(Map.keys(System.get_env()), env)
+  def list_kept(names, env), do: Enum.uniq(@always ++ names ++ Map.keys(env))
 
   @doc "Returns a map with `nil` for each variable of the VM that a program does not get."
-  def removed(true), do: %{}
+  def unset_others(true), do: %{}
 
-  def removed(names),
+  def unset_others(names),
     do: System.get_env() |> Map.drop(@always ++ names) |> Map.new(fn {name, _} -> {name, nil} end)
 end

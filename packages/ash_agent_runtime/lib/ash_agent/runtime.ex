@@ -263,13 +263,13 @@ defmodule AshAgent.Runtime do
     started = System.monotonic_time()
 
     reply =
-      case missing(context, opts) do
+      case find_missing(context, opts) do
         nil -> execute(context, opts, within)
         option -> {:error, %Error{reason: {:missing_option, option}, context: context}}
       end
 
     metadata = %{first_iteration: Context.turn_start(context), depth: within.depth}
-    ended(opts[:on_event], started, reply, metadata, within[:watch])
+    report_end(opts[:on_event], started, reply, metadata, within[:watch])
     reply
   end
 
@@ -279,7 +279,7 @@ defmodule AshAgent.Runtime do
     end)
   end
 
-  defp missing(context, opts) do
+  defp find_missing(context, opts) do
     cond do
       undecided?(context, opts[:kept], opts[:approval]) -> :approval
       opts[:output] == nil and TypedAnswer.expected?(context) -> :output
@@ -297,7 +297,13 @@ defmodule AshAgent.Runtime do
   @doc false
   # Emits the event of a run's end. Only the application's function gets contexts: that of the run and those of its
   # sub-agents, with the iteration that the run's first turn began with, and how many runs there are around this one.
-  def ended(on_event, started, {_, %{context: context} = ended} = reply, metadata, watch \\ nil) do
+  def report_end(
+        on_event,
+        started,
+        {_, %{context: context} = ended} = reply,
+        metadata,
+        watch \\ nil
+      ) do
     on_event
     |> Events.new(%{context_id: context[:id], iteration: context.current_iteration})
     |> Events.with_watch(watch)

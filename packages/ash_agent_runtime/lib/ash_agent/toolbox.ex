@@ -243,7 +243,7 @@ defmodule AshAgent.Toolbox do
   defp env(%{env: env, inherit_env: inherit}) do
     own = Map.new(env, fn {name, value} -> {to_string(name), value} end)
 
-    for {name, value} <- Map.merge(ProgramEnv.removed(inherit), own),
+    for {name, value} <- Map.merge(ProgramEnv.unset_others(inherit), own),
         do: {String.to_charlist(name), if(value, do: String.to_charlist(value), else: false)}
   end
 

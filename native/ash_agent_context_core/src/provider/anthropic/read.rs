@@ -1,7 +1,7 @@
 //! Anthropic Messages.
 
 use super::{Room, CALLED};
-use crate::error::Error;
+use crate::error::{each, Error};
 use crate::log::message::Status;
 use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
@@ -10,10 +10,10 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, each, inline_image, json_like, json_part, metadata, name_at, part, provider_block,
+    at, call, inline_image, json_like, json_part, metadata, name_at, part, provider_block,
     refuse_misplaced, system_part, text_block, Object, CONTENT,
 };
-use crate::provider::listener::{Answer, Listener};
+use crate::provider::listener::{Answer, Listener, UserBlock};
 
 const PROVIDER: Provider = Provider::Anthropic;
 
@@ -83,20 +83,10 @@ fn user(content: Value, history: &mut Listener) -> Result<(), Error> {
         Value::List(blocks) => blocks.into_vec(),
         _ => return Err(Error::invalid(Vec::new(), CONTENT)),
     };
-    let mut parts = Vec::new();
-    let mut answers: Vec<Answer> = Vec::new();
-    each(blocks, |block| {
-        if name_at(&block, "type") == Some("tool_result") {
-            let mut answer = result(block)?;
-            answer.moved = !parts.is_empty();
-            answers.push(answer);
-        } else {
-            parts.push(user_part(block)?);
-        }
-        Ok(())
-    })?;
-    history.user_turn(answers, parts);
-    Ok(())
+    history.read_user(blocks, |block| match name_at(&block, "type") {
+        Some("tool_result") => result(block).map(UserBlock::Answer),
+        _ => user_part(block).map(UserBlock::Part),
+    })
 }
 
 fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::formats::{AUDIO, DOCUMENTS, VIDEO};
 use super::Room;
-use crate::error::Error;
+use crate::error::{each, Error};
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
@@ -14,10 +14,10 @@ use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, check_levels, each, has, inline_image, json_like, json_part, metadata, name_at, part,
+    at, call, check_levels, has, inline_image, json_like, json_part, metadata, name_at, part,
     plain_content, provider_block, system_part, text_block, text_part, Object, CONTENT,
 };
-use crate::provider::listener::{Answer, Listener};
+use crate::provider::listener::{Answer, Listener, UserBlock};
 
 const PROVIDER: Provider = Provider::Bedrock;
 
@@ -33,7 +33,7 @@ fn system_content(content: Value) -> Result<Content, Error> {
         return Err(Error::invalid(Vec::new(), "a list of system blocks"));
     };
     let blocks = blocks.into_vec().into_iter();
-    let blocks = blocks.filter(|block| !is_cache_point(block)).collect();
+    let blocks = blocks.filter(|block| !is_cache_point(block));
     let parts = each(blocks, |block| system_part(PROVIDER, block))?;
     Ok(match plain_content(parts) {
         Content::None => Content::Parts(Box::default()),
@@ -68,21 +68,17 @@ fn is_unknown_to_system(block: &Value) -> bool {
 }
 
 fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
-    let mut parts = Vec::new();
-    let mut answers: Vec<Answer> = Vec::new();
-    each(blocks, |block| {
+    history.read_user(blocks, |block| {
         if has(&block, "toolResult") {
-            let mut answer =
-                Object::read(block, "")?.need_object("toolResult", "a tool result", result)?;
-            answer.moved = !parts.is_empty();
-            answers.push(answer);
-        } else if !is_cache_point(&block) {
-            parts.push(user_part(block)?);
+            let mut block = Object::read(block, "")?;
+            let answer = block.need_object("toolResult", "a tool result", result);
+            return answer.map(UserBlock::Answer);
         }
-        Ok(())
-    })?;
-    history.user_turn(answers, parts);
-    Ok(())
+        match is_cache_point(&block) {
+            true => Ok(UserBlock::Mark),
+            false => user_part(block).map(UserBlock::Part),
+        }
+    })
 }
 
 /// Returns whether a tool's use of this type is one that the service itself answers: nothing else says that it does.

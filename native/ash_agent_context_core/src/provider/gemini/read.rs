@@ -1,7 +1,7 @@
 //! Gemini generateContent. Keys are read in snake case, too, as the servers do.
 
 use super::Room;
-use crate::error::Error;
+use crate::error::{each, Error};
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
@@ -10,10 +10,10 @@ use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, check_levels, each, inline_image, metadata, metadata_of, name_at, order_calls, part,
+    at, call, check_levels, inline_image, metadata, metadata_of, name_at, order_calls, part,
     plain_content, provider_block, system_part, text_part, Object,
 };
-use crate::provider::listener::{Answer, Listener};
+use crate::provider::listener::{Answer, Listener, UserBlock};
 
 const PROVIDER: Provider = Provider::Gemini;
 
@@ -83,27 +83,22 @@ fn read_content(content: Value, history: &mut Listener) -> Result<(), Error> {
 }
 
 fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
-    let mut parts = Vec::new();
-    let mut answers: Vec<Answer> = Vec::new();
-    each(values, |value| {
+    history.read_user(values, |value| {
         if find(&value, RESPONSE).is_some() {
             let key = find_spelling(&value, RESPONSE);
-            let mut answer = Object::read(value, "")?.need_object(key, "a response", response)?;
-            answer.moved = !parts.is_empty();
-            answers.push(answer);
-        } else if find(&value, CALL).is_some() {
-            return Err(Error::invalid(Vec::new(), "a part of a user's content"));
-        } else if at(&value, "thought") == Some(&Value::Bool(true)) && at(&value, "text").is_some()
-        {
-            // Users do not think: there is no neutral form.
-            parts.push(provider_block(PROVIDER, value)?);
-        } else {
-            parts.push(content_part(value)?);
+            let answer = Object::read(value, "")?.need_object(key, "a response", response);
+            return answer.map(UserBlock::Answer);
         }
-        Ok(())
-    })?;
-    history.user_turn(answers, parts);
-    Ok(())
+        if find(&value, CALL).is_some() {
+            return Err(Error::invalid(Vec::new(), "a part of a user's content"));
+        }
+        let is_thought = at(&value, "thought") == Some(&Value::Bool(true));
+        match is_thought && at(&value, "text").is_some() {
+            // Users do not think: there is no neutral form.
+            true => provider_block(PROVIDER, value).map(UserBlock::Part),
+            false => content_part(value).map(UserBlock::Part),
+        }
+    })
 }
 
 fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {

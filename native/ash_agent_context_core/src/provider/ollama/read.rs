@@ -9,7 +9,7 @@ use crate::provider::format::Reads;
 use crate::value::{Map, Value};
 
 use crate::provider::foreign::{
-    call, each, inline_image, metadata, part, provider_block, text_part, Object,
+    call, inline_image, metadata, part, provider_block, text_part, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -18,10 +18,7 @@ const ROLES: &str = "\"system\", \"user\", \"assistant\" or \"tool\"";
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
-        let messages = body.need_list("messages", "a list of messages")?;
-        history
-            .read_each(messages, read_message)
-            .map_err(|error| error.within(body.key("messages")))
+        history.read_list(body, "messages", "a list of messages", read_message)
     }
 
     fn is_row(&self, element: &Map) -> bool {
@@ -47,13 +44,7 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
         Some(Value::Binary(text)) => Some(text),
         Some(_) => return Err(message.wrong("content", "text")),
     };
-    let images = match message.take("images") {
-        None => Vec::new(),
-        Some(Value::List(images)) => {
-            each(images.into_vec(), image).map_err(|error| error.within(message.key("images")))?
-        }
-        Some(_) => return Err(message.wrong("images", "a list of images")),
-    };
+    let images = message.read_list("images", "a list of images", image)?;
     match &*role {
         "system" => history.system(text.map_or(Content::None, Content::Text), None),
         "user" => history.user(content(Vec::new(), text, images), None),
@@ -63,16 +54,11 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
                 let thinking = PartKind::Thinking(thinking.into_boxed_bytes());
                 parts.push(part(thinking, Some(metadata(PROVIDER, &[]))));
             }
-            let calls = match message.take("tool_calls") {
-                None => Vec::new(),
-                Some(Value::List(none)) if none.is_empty() => {
-                    history.mark_refused();
-                    Vec::new()
-                }
-                Some(Value::List(calls)) => each(calls.into_vec(), read_call)
-                    .map_err(|error| error.within(message.key("tool_calls")))?,
-                Some(_) => return Err(message.wrong("tool_calls", "a list of tool calls")),
-            };
+            let gives_calls = message.has("tool_calls");
+            let calls = message.read_list("tool_calls", "a list of tool calls", read_call)?;
+            if gives_calls && calls.is_empty() {
+                history.mark_refused();
+            }
             // Where there is nothing to say, the server wants an empty text.
             let text = text.filter(|text| !text.is_empty() || calls.is_empty());
             history.assistant(content(parts, text, images), calls, None);

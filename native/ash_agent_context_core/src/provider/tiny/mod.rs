@@ -12,7 +12,7 @@ pub(crate) struct Room;
 
 mod tests {
     use crate::context::Context;
-    use crate::import::attributes::Defaults;
+    use crate::import::defaults::Defaults;
     use crate::log::bill::Report;
     use crate::log::provider::Provider;
     use crate::log::Stamp;

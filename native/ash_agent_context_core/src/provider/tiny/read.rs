@@ -1,11 +1,11 @@
 //! How requests to it are read.
 
 use super::Room;
-use crate::error::Error;
+use crate::error::{each, Error};
 use crate::log::call::ToolCall;
 use crate::log::message::Output;
 use crate::log::part::Content;
-use crate::provider::foreign::{call, each, Object};
+use crate::provider::foreign::{call, Object};
 use crate::provider::format::Reads;
 use crate::provider::listener::{Answer, Listener};
 use crate::value::Value;

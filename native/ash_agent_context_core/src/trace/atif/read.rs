@@ -1,8 +1,8 @@
 //! Reading trajectories of versions 1.0 to 1.8.
 
 use crate::context::Context;
-use crate::error::Error;
-use crate::import::attributes::Defaults;
+use crate::error::{each, Error};
+use crate::import::defaults::Defaults;
 use crate::import::importer::Importer;
 use crate::import::repair::Imported;
 use crate::import::BODY_DEPTH;
@@ -11,7 +11,7 @@ use crate::log::kind::CallKind;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part, PartKind, Place, Source};
 use crate::provider::foreign::{
-    call, check_levels, each, into_parts, part, text_part, url_image, Object,
+    call, check_levels, into_parts, part, text_part, url_image, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 use crate::trace::atif::OWN;

@@ -15,7 +15,7 @@ defmodule AshAgent.Conversation.Asker do
     asker = %{
       "by" => identity(context.actor),
       "actor" => persist(changeset.resource, context.actor),
-      "shared" => shared(changeset)
+      "shared" => take_shared(changeset)
     }
 
     Map.put(metadata, @key, Map.reject(asker, fn {_name, value} -> value in [nil, %{}] end))
@@ -34,7 +34,7 @@ defmodule AshAgent.Conversation.Asker do
   defp hide_one(message), do: message
 
   @doc "The context that the action passes on to other actions."
-  def shared(changeset), do: Map.drop(changeset.context[:shared] || %{}, [:private])
+  def take_shared(changeset), do: Map.drop(changeset.context[:shared] || %{}, [:private])
 
   @doc "Who asked for the turn of a conversation, or nil."
   def of(%Context{} = conversation),

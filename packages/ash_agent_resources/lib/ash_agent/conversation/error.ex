@@ -43,7 +43,7 @@ defmodule AshAgent.Conversation.Error do
 
   @doc false
   # The words for people, without the actions that newer versions of Ash name before them.
-  def shown(error), do: Exception.message(%{error | bread_crumbs: []})
+  def describe(error), do: Exception.message(%{error | bread_crumbs: []})
 
   @doc false
   # Where a form shows it: beside the text, or above all fields.
@@ -56,6 +56,6 @@ if Code.ensure_loaded?(AshPhoenix.FormData.Error) do
   defimpl AshPhoenix.FormData.Error, for: AshAgent.Conversation.Error do
     alias AshAgent.Conversation.Error
 
-    def to_form_error(error), do: {Error.field(error), Error.shown(error), []}
+    def to_form_error(error), do: {Error.field(error), Error.describe(error), []}
   end
 end

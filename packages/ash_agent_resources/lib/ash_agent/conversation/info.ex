@@ -120,7 +120,7 @@ defmodule AshAgent.Conversation.Info do
 
   @doc false
   # Says that a resource has it.
-  def extended(dsl), do: Transformer.persist(dsl, @extended, true)
+  def mark_extended(dsl), do: Transformer.persist(dsl, @extended, true)
 
   @doc false
   # The conversations' resource of a resource of iterations.
@@ -150,14 +150,14 @@ defmodule AshAgent.Conversation.Info do
   def tools(resource, record) do
     case make(option(resource, :tools), record) do
       domain when is_atom(domain) -> Tools.list(domain)
-      tools when is_list(tools) -> Enum.flat_map(tools, &listed/1)
+      tools when is_list(tools) -> Enum.flat_map(tools, &list/1)
       tools -> tools
     end
   end
 
-  defp listed(domain) when is_atom(domain), do: Tools.list(domain)
-  defp listed({domain, names}) when is_list(names), do: Tools.list({domain, names})
-  defp listed(tool), do: [tool]
+  defp list(domain) when is_atom(domain), do: Tools.list(domain)
+  defp list({domain, names}) when is_list(names), do: Tools.list({domain, names})
+  defp list(tool), do: [tool]
 
   @doc false
   def system_prompt(resource, record), do: make(option(resource, :system_prompt), record)

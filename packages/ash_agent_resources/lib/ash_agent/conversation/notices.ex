@@ -21,10 +21,10 @@ defmodule AshAgent.Conversation.Notices do
   end
 
   @doc "Says that a message is stored, before the model is asked."
-  def said(turn, id), do: if(heard?(turn), do: notify(turn, %{said: id}))
+  def notify_said(turn, id), do: if(heard?(turn), do: notify(turn, %{said: id}))
 
   @doc "Says that a turn is over: `:answered`, `:paused` or `:failed`."
-  def ended(turn, how), do: if(heard?(turn), do: notify(turn, %{ended: how}))
+  def notify_ended(turn, how), do: if(heard?(turn), do: notify(turn, %{ended: how}))
 
   defp heard?(%{resource: resource}),
     do: Info.option(resource, :deltas) and Ash.Resource.Info.notifiers(resource) != []

@@ -33,7 +33,7 @@ defmodule AshAgent.Conversation.Row do
   ]
 
   @doc "The names of these calculations."
-  def shown, do: Keyword.keys(@columns)
+  def list_shown, do: Keyword.keys(@columns)
 
   @impl true
   def expression([show: name, conversation: resource], context) do

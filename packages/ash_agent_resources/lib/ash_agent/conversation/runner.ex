@@ -37,7 +37,7 @@ defmodule AshAgent.Conversation.Runner do
         domain: changeset.domain,
         actor: context.actor,
         tenant: changeset.tenant,
-        shared: Asker.shared(changeset),
+        shared: Asker.take_shared(changeset),
         conversation_id: Info.id(record)
       }
     }
@@ -71,7 +71,7 @@ defmodule AshAgent.Conversation.Runner do
   def run(%__MODULE__{} = turn, job, wait?) do
     # That of an earlier action.
     turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
-    with {:prompt, id} <- job, do: Notices.said(turn, id)
+    with {:prompt, id} <- job, do: Notices.notify_said(turn, id)
     if wait?, do: run(turn, job), else: run_later(turn, job)
   end
 
@@ -142,12 +142,12 @@ defmodule AshAgent.Conversation.Runner do
   defp tell_ended(turn, nil), do: {:ok, turn.record}
 
   defp tell_ended(turn, ended) do
-    Notices.ended(turn, if(is_struct(ended, Paused), do: :paused, else: :answered))
+    Notices.notify_ended(turn, if(is_struct(ended, Paused), do: :paused, else: :answered))
     {:ok, Ash.Resource.put_metadata(turn.record, :run, ended)}
   end
 
   defp fail(turn, reason) do
-    Notices.ended(turn, :failed)
+    Notices.notify_ended(turn, :failed)
     refuse(reason)
   end
 

@@ -46,7 +46,7 @@ defmodule AshAgent.Conversation.Transformer do
   def transform(dsl) do
     own = own(dsl)
 
-    with {:ok, dsl} <- attributes({:ok, Info.extended(dsl)}),
+    with {:ok, dsl} <- attributes({:ok, Info.mark_extended(dsl)}),
          {:ok, dsl} <- actions({:ok, dsl}, own),
          own_deny? = own_interface?(dsl, :deny),
          {:ok, dsl} <- interfaces({:ok, dsl}),
@@ -222,7 +222,7 @@ defmodule AshAgent.Conversation.Transformer do
       filters: [
         Iteration.Transformer.filter(
           :has_many,
-          Iteration.Transformer.keyed(
+          Iteration.Transformer.match_key(
             expr(parent(^ref(key))),
             expr(conversation_id),
             Info.prefix(dsl)
@@ -237,7 +237,7 @@ defmodule AshAgent.Conversation.Transformer do
   # Those of the stored row are read by the database, where it has the row. The others are made from `stored`, so that a
   # conversation is read once; nothing can be filtered by them.
   defp calculations({:ok, dsl} = state) do
-    rows = if Info.tables?(dsl), do: Row.shown(), else: []
+    rows = if Info.tables?(dsl), do: Row.list_shown(), else: []
     resource = Transformer.get_persisted(dsl, :module)
 
     state =

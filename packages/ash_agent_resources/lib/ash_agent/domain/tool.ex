@@ -57,10 +57,10 @@ defmodule AshAgent.Domain.Tool do
 
     is_list(tool.load || []) || refuse!(tool, "a function as load")
     fields = if select = Map.get(tool, :select), do: [fields: select], else: []
-    present(tool, [:description, :load]) ++ fields ++ offered(tool)
+    present(tool, [:description, :load]) ++ fields ++ list_offered(tool)
   end
 
-  defp offered(%{resource: resource, action: action} = tool) do
+  defp list_offered(%{resource: resource, action: action} = tool) do
     case Ash.Resource.Info.action(resource, action) do
       %{type: :read} ->
         offers = Map.get(tool, :action_parameters) || [:filter, :sort]

@@ -13,7 +13,7 @@ defmodule AshAgent.Domain.Verifier do
   def verify(dsl), do: dsl |> Info.tools() |> Enum.find_value(:ok, &wrong(dsl, &1))
 
   defp wrong(dsl, tool) do
-    [_made] = Tools.declared(tool)
+    [_made] = Tools.list_declared(tool)
     nil
   rescue
     error in ArgumentError ->

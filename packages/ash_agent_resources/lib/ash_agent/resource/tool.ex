@@ -55,7 +55,7 @@ defmodule AshAgent.Resource.Tool do
          description: tool.description,
          parameters: shape.schema,
          function: fn arguments, tool_context ->
-           with :ok <- Action.known(Map.keys(arguments), known),
+           with :ok <- Action.check_known(Map.keys(arguments), known),
                 {:ok, arguments} <- Shape.cast(shape, arguments),
                 do: call(tool.function, arguments, tool_context)
          end

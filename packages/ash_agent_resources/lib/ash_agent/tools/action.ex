@@ -86,7 +86,7 @@ defmodule AshAgent.Tools.Action do
             %{
               name: input.name,
               type: input.type,
-              schema: Schema.described(schema, input),
+              schema: Schema.put_description(schema, input),
               required?: required?
             }
           ]
@@ -209,7 +209,7 @@ defmodule AshAgent.Tools.Action do
       Map.keys(known) ++
         if tool.query, do: for({name, _, _} <- Query.properties(tool.query), do: name), else: []
 
-    with :ok <- known(Map.keys(arguments), offered),
+    with :ok <- check_known(Map.keys(arguments), offered),
          :ok <- small(arguments, known),
          {:ok, key} <- key(tool, arguments),
          {:ok, chosen} <-
@@ -233,7 +233,7 @@ defmodule AshAgent.Tools.Action do
 
   @doc false
   # Checks that all names of arguments are those of a tool, in words for the model.
-  def known(given, offered) do
+  def check_known(given, offered) do
     case given -- offered do
       [] ->
         :ok
@@ -279,7 +279,7 @@ defmodule AshAgent.Tools.Action do
       {:error, "this needs a tenant, which the application has not given"}
     end
   catch
-    kind, reason -> {:error, Failure.raised(kind, reason, __STACKTRACE__, tool)}
+    kind, reason -> {:error, Failure.describe_raised(kind, reason, __STACKTRACE__, tool)}
   end
 
   # Without a tenant, resources that are global as well would show those of all.

@@ -43,8 +43,8 @@ defmodule AshAgent.Tools.Failure do
   defp deny(_tool), do: @denied
 
   @doc "What the model reads when the action raised."
-  @spec raised(atom(), term(), Exception.stacktrace(), tool()) :: String.t()
-  def raised(kind, reason, stacktrace, tool) do
+  @spec describe_raised(atom(), term(), Exception.stacktrace(), tool()) :: String.t()
+  def describe_raised(kind, reason, stacktrace, tool) do
     label = inspect(Events.label(kind, reason))
     trace = stacktrace |> Events.prune() |> Exception.format_stacktrace()
     Logger.error("the tool of #{tool.label} failed: #{label}\n" <> trace)

@@ -263,14 +263,14 @@ defmodule AshAgent.Tools.Schema do
 
   defp properties(resource, action, within) do
     for input <- AshAgent.Tools.Inputs.public(resource, action) do
-      {input.name, described(schema(input.type, input.constraints, within), input),
+      {input.name, put_description(schema(input.type, input.constraints, within), input),
        AshAgent.Tools.Inputs.required?(action, input)}
     end
   end
 
   @doc "A schema with the description and the default of an input."
-  @spec described(map(), map()) :: map()
-  def described(schema, input) do
+  @spec put_description(map(), map()) :: map()
+  def put_description(schema, input) do
     schema
     |> put("description", join_descriptions(input.description, schema["description"]))
     |> put("default", default(input.default))

@@ -342,7 +342,7 @@ defmodule AshAgent.LLM.Difference do
   defp describe_element(%{"toolResult" => %{"toolUseId" => id}}), do: {"tool result of #{id}", id}
 
   defp describe_element(%{"functionResponse" => %{} = result}),
-    do: named("tool result of", result["id"] || result["name"])
+    do: name_message("tool result of", result["id"] || result["name"])
 
   defp describe_element(%{"type" => type, "call_id" => id} = item) do
     if String.ends_with?(type, "_output"),
@@ -363,7 +363,7 @@ defmodule AshAgent.LLM.Difference do
     do: {"call #{call["id"]} of `#{name}`", call["id"] || name}
 
   defp describe_element(%{"role" => "tool", "tool_name" => name}),
-    do: named("tool result of", name)
+    do: name_message("tool result of", name)
 
   defp describe_element(%{"type" => type})
        when type in ["thinking", "redacted_thinking", "reasoning"],
@@ -378,7 +378,7 @@ defmodule AshAgent.LLM.Difference do
 
   defp describe_element(_element), do: nil
 
-  defp named(words, name), do: {"#{words} #{name}", name}
+  defp name_message(words, name), do: {"#{words} #{name}", name}
 
   ## The first difference of two values
 

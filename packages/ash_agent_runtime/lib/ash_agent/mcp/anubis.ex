@@ -150,7 +150,7 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   defp transport(%{command: command} = server) do
-    keep = AshAgent.ProgramEnv.kept(server[:inherit_env] || [], server.env)
+    keep = AshAgent.ProgramEnv.list_kept(server[:inherit_env] || [], server.env)
     program = server.env["PATH"] || System.find_executable(command)
 
     if program do
@@ -168,7 +168,7 @@ defmodule AshAgent.MCP.Anubis do
     put({:tell, told}, tell)
     events = for name <- [:notification, :terminate], do: [:anubis_mcp, :client, name]
     events = [[:finch, :request, :start] | events]
-    :telemetry.attach_many(__MODULE__, events, &__MODULE__.notified/4, nil)
+    :telemetry.attach_many(__MODULE__, events, &__MODULE__.handle_telemetry/4, nil)
   end
 
   defp put(key, value) do
@@ -177,18 +177,28 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   @doc false
-  def notified([:finch | _], _measurements, %{name: Anubis.Finch, request: request}, _config) do
+  def handle_telemetry(
+        [:finch | _],
+        _measurements,
+        %{name: Anubis.Finch, request: request},
+        _config
+      ) do
     if Registry.lookup(@registry, {:transport, self()}) != [],
       do: put({:request, self()}, request)
   end
 
-  def notified(_event, _measurements, %{method: "tools/list_changed"}, _config),
+  def handle_telemetry(_event, _measurements, %{method: "tools/list_changed"}, _config),
     do: tell(self(), :changed)
 
-  def notified([_, _, :terminate], _measurements, %{client_name: told, reason: reason}, _config),
-    do: tell(told, {:ended, describe_end(reason)})
+  def handle_telemetry(
+        [_, _, :terminate],
+        _measurements,
+        %{client_name: told, reason: reason},
+        _config
+      ),
+      do: tell(told, {:ended, describe_end(reason)})
 
-  def notified(_event, _measurements, _metadata, _config), do: :ok
+  def handle_telemetry(_event, _measurements, _metadata, _config), do: :ok
 
   defp tell(key, message),
     do: for({_pid, tell} <- Registry.lookup(@registry, {:tell, key}), do: tell.(message))

@@ -172,7 +172,7 @@ defmodule AshAgent.MCP.Server do
     {id, me} = {make_ref(), self()}
     start = fn -> state.client.start_link(state.server, &send(me, {id, &1})) end
 
-    case ToolExecutor.guarded(start) do
+    case ToolExecutor.call_guarded(start) do
       {:returned, {:ok, pid, held}} ->
         monitor = Process.monitor(pid)
         connection = %{id: id, held: held, monitor: monitor, since: now(), end: nil}
@@ -253,7 +253,7 @@ defmodule AshAgent.MCP.Server do
   defp disconnect(%{connection: connection} = state) do
     Process.demonitor(connection.monitor, [:flush])
     for {monitor, job} <- state.jobs, do: answer(state, job, settle(monitor, job.pid))
-    ToolExecutor.guarded(fn -> state.client.stop(connection.held) end)
+    ToolExecutor.call_guarded(fn -> state.client.stop(connection.held) end)
     %{state | connection: nil, jobs: %{}}
   end
 
@@ -289,7 +289,7 @@ defmodule AshAgent.MCP.Server do
 
   defp start(%{connection: %{held: held}} = state, job) do
     {pid, monitor} =
-      spawn_monitor(fn -> exit({:done, ToolExecutor.guarded(fn -> job.run.(held) end)}) end)
+      spawn_monitor(fn -> exit({:done, ToolExecutor.call_guarded(fn -> job.run.(held) end)}) end)
 
     limit = limit(job.kind, state)
     if limit, do: Process.send_after(self(), {:late, monitor}, limit)

@@ -78,7 +78,7 @@ defmodule AshAgent.Output.Cast do
   defp walk(time, text, path) when time in [:date, :time, :datetime, :naive_datetime] do
     case parse(time, text) do
       {:ok, value} -> {:ok, value}
-      :error -> {:error, [{path, expected(time)}]}
+      :error -> {:error, [{path, describe_expected(time)}]}
     end
   end
 
@@ -109,13 +109,14 @@ defmodule AshAgent.Output.Cast do
   defp shape(nil, map), do: map
   defp shape(module, map), do: struct!(module, map)
 
-  defp parse(:date, text), do: parsed(Date.from_iso8601(text))
+  defp parse(:date, text), do: drop_reason(Date.from_iso8601(text))
 
   # An offset of a time of day says nothing without a day.
   defp parse(:time, text),
-    do: text |> String.replace(~r/(Z|[+-]\d\d:\d\d)\z/i, "") |> Time.from_iso8601() |> parsed()
+    do:
+      text |> String.replace(~r/(Z|[+-]\d\d:\d\d)\z/i, "") |> Time.from_iso8601() |> drop_reason()
 
-  defp parse(:naive_datetime, text), do: parsed(NaiveDateTime.from_iso8601(text))
+  defp parse(:naive_datetime, text), do: drop_reason(NaiveDateTime.from_iso8601(text))
 
   defp parse(:datetime, text) do
     case DateTime.from_iso8601(text) do
@@ -124,14 +125,16 @@ defmodule AshAgent.Output.Cast do
     end
   end
 
-  defp parsed({:ok, value}), do: {:ok, value}
-  defp parsed({:error, _reason}), do: :error
+  defp drop_reason({:ok, value}), do: {:ok, value}
+  defp drop_reason({:error, _reason}), do: :error
 
-  defp expected(:datetime),
+  defp describe_expected(:datetime),
     do: "expected a date and time with its offset, such as 2026-01-31T09:30:00Z"
 
-  defp expected(:naive_datetime), do: "expected a date and time such as 2026-01-31T09:30:00"
-  defp expected(kind), do: "expected a #{kind} that exists"
+  defp describe_expected(:naive_datetime),
+    do: "expected a date and time such as 2026-01-31T09:30:00"
+
+  defp describe_expected(kind), do: "expected a #{kind} that exists"
 
   @doc "Returns a part of a value, with maps for what will be a struct, and without what cannot be cast yet."
   @spec cast_partial(term(), term()) :: term()

@@ -48,7 +48,7 @@ defmodule AshAgent.Runtime.Answer do
   def ask(call) do
     tag = :erlang.alias()
     {run, timeout} = {self(), call.timeout}
-    work = fn -> ToolExecutor.guarded(fn -> call_model(call, run, tag) end) end
+    work = fn -> ToolExecutor.call_guarded(fn -> call_model(call, run, tag) end) end
 
     await(%__MODULE__{
       call: call,
@@ -120,7 +120,7 @@ defmodule AshAgent.Runtime.Answer do
     end
   end
 
-  defp over?(answer), do: answer.refused != nil or ToolExecutor.left(answer.deadline) == 0
+  defp over?(answer), do: answer.refused != nil or ToolExecutor.count_left(answer.deadline) == 0
 
   @silence 10_000
 
@@ -130,7 +130,7 @@ defmodule AshAgent.Runtime.Answer do
     shown = (answer.follow && answer.follow.due) || :infinity
 
     [answer.deadline, due, shown, answer.heard + @silence]
-    |> Enum.map(&ToolExecutor.left/1)
+    |> Enum.map(&ToolExecutor.count_left/1)
     |> Enum.min()
   end
 

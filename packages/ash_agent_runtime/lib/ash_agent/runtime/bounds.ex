@@ -62,7 +62,7 @@ defmodule AshAgent.Runtime.Bounds do
   defp turn(bounds, context, model) do
     first = Context.turn_start(context)
 
-    with {:ok, own} <- Prices.spent(context, bounds.prices, model, first) do
+    with {:ok, own} <- Prices.sum_spending(context, bounds.prices, model, first) do
       children =
         for number <- first..context.current_iteration,
             message <- Context.get_iteration_messages(context, number),
@@ -112,8 +112,8 @@ defmodule AshAgent.Runtime.Bounds do
   defp cost(%{prices: prices}, before, context, model) do
     since = before.current_iteration
 
-    with {:ok, whole} <- Prices.spent(context, prices, model, since),
-         {:ok, spent} <- Prices.spent(before, prices, model, since) do
+    with {:ok, whole} <- Prices.sum_spending(context, prices, model, since),
+         {:ok, spent} <- Prices.sum_spending(before, prices, model, since) do
       whole - spent
     else
       {:error, _no_price} -> nil
@@ -123,7 +123,7 @@ defmodule AshAgent.Runtime.Bounds do
   defp add_cost(bounds, cost), do: :atomics.add(bounds.counters, @cost, min(cost, @most_cost))
 
   @doc "Notes that what an answer cost is not known."
-  def unreported(%__MODULE__{counters: counters}), do: :atomics.put(counters, @unreported, 1)
+  def note_unreported(%__MODULE__{counters: counters}), do: :atomics.put(counters, @unreported, 1)
 
   defp total(context), do: Context.get_cumulative_tokens(context).total_tokens
 

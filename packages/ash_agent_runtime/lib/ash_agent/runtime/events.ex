@@ -236,7 +236,8 @@ defmodule AshAgent.Runtime.Events do
   def bytes(term), do: :erlang.external_size(term)
 
   @doc false
-  def started(measurements \\ %{}), do: Map.put(measurements, :system_time, System.system_time())
+  def put_system_time(measurements \\ %{}),
+    do: Map.put(measurements, :system_time, System.system_time())
 
   @doc false
   def since(start), do: System.monotonic_time() - start

@@ -189,7 +189,7 @@ defmodule AshAgent.Runtime.Gate do
   defp deny_undecided(hook, words), do: {:deny, hook, "a hook (#{inspect(hook)}) #{words}"}
 
   defp isolate(env, limit, name, fun) do
-    left = ToolExecutor.left(env.deadline)
+    left = ToolExecutor.count_left(env.deadline)
 
     case left != 0 && reply(env.supervisor, fun, min(limit, left)) do
       {:ok, reply} -> reply
@@ -199,7 +199,7 @@ defmodule AshAgent.Runtime.Gate do
   end
 
   defp late(env, limit, name) do
-    if ToolExecutor.left(env.deadline) == 0,
+    if ToolExecutor.count_left(env.deadline) == 0,
       do: :timeout,
       else: deny_undecided(name, "took longer than #{limit} ms")
   end

@@ -155,7 +155,7 @@ defmodule AshAgent.Runtime.Loop do
   defp run_iteration(run, step) do
     started = System.monotonic_time()
     events = Events.with_metadata(run.events, %{iteration: run.context.current_iteration})
-    Events.emit(events, [:iteration, :start], Events.started())
+    Events.emit(events, [:iteration, :start], Events.put_system_time())
 
     result = step.(%{run | events: events, called: 0})
 

@@ -31,7 +31,7 @@ defmodule AshAgent.Runtime.ModelCall do
     started = System.monotonic_time()
     run = note_sent(%{run | requested_at: Run.now()})
     messages = Context.count_messages(run.context)
-    Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
+    Events.emit(run.events, [:llm, :start], Events.put_system_time(%{messages: messages}))
     answer = request(run)
     run = %{run | context: add_tries(run, answer)}
 
@@ -84,7 +84,7 @@ defmodule AshAgent.Runtime.ModelCall do
   end
 
   defp request(run) do
-    case ToolExecutor.left(run.deadline) do
+    case ToolExecutor.count_left(run.deadline) do
       0 ->
         %Answer{outcome: :timeout}
 
@@ -147,7 +147,7 @@ defmodule AshAgent.Runtime.ModelCall do
   defp read_outcome({:refused, reason}, _run), do: {:error, reason}
 
   defp read_outcome(:timeout, run) do
-    if ToolExecutor.left(run.deadline) == 0,
+    if ToolExecutor.count_left(run.deadline) == 0,
       do: {:error, {:timeout, run.timeout}},
       else: {:error, {:llm_timeout, run.llm_timeout}}
   end
@@ -324,7 +324,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
     # An answer that broke off is reported as far as it came.
     if (cost == nil or Response.usage(response) == nil) and response.state == :complete,
-      do: Bounds.unreported(run.bounds)
+      do: Bounds.note_unreported(run.bounds)
 
     cost
   end

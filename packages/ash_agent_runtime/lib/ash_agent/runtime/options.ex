@@ -226,12 +226,12 @@ defmodule AshAgent.Runtime.Options do
   def schema, do: @schema
 
   @doc "The functions of a run that its sub-agents inherit."
-  @spec inherited() :: [atom()]
-  def inherited, do: [:before_tool, :after_tool, :approval, :exception_messages]
+  @spec list_inherited() :: [atom()]
+  def list_inherited, do: [:before_tool, :after_tool, :approval, :exception_messages]
 
   @doc "The options of these names for a schema of another function, which refers to those of a run."
-  @spec shared([atom()]) :: Options.schema()
-  def shared(names), do: Keyword.take(@schema, names)
+  @spec take_schema([atom()]) :: Options.schema()
+  def take_schema(names), do: Keyword.take(@schema, names)
 
   @doc false
   def view?(view) when view in [:auto, nil], do: true

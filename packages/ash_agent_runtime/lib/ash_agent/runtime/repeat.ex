@@ -57,7 +57,7 @@ defmodule AshAgent.Runtime.Repeat do
     work = fn -> Sealed.run(fn -> function.(call, attempt.key) end) end
     task = Caller.task(execution.supervisor, work)
 
-    limit = min(execution.timeout, ToolExecutor.left(execution.deadline))
+    limit = min(execution.timeout, ToolExecutor.count_left(execution.deadline))
 
     case Task.yield(task, limit) || Task.shutdown(task, :brutal_kill) do
       {:ok, answer} -> answer

@@ -97,7 +97,7 @@ defmodule AshAgent.Runtime.Run do
       permissions: gate.permissions,
       bounds: bounds,
       context_id: context[:id],
-      inherited: Keyword.take(opts, Options.inherited())
+      inherited: Keyword.take(opts, Options.list_inherited())
     }
 
     %__MODULE__{

@@ -30,8 +30,11 @@ defmodule AshAgent.Runtime.Shape do
   @doc "The shape that the options of a run ask for. `nil` leaves the view as it is."
   def new(opts) do
     case split(opts[:view]) do
-      {[], _opts} -> nil
-      {enhancers, own} -> {enhancers, Keyword.update(own, :needs, known(opts), &add(&1, opts))}
+      {[], _opts} ->
+        nil
+
+      {enhancers, own} ->
+        {enhancers, Keyword.update(own, :needs, take_known(opts), &add(&1, opts))}
     end
   end
 
@@ -51,11 +54,11 @@ defmodule AshAgent.Runtime.Shape do
   defp split(enhancers), do: {enhancers, []}
 
   # Enhancers that reckon with money use the prices of the run.
-  defp known(opts) do
+  defp take_known(opts) do
     prices = if opts[:prices] in [nil, []], do: [], else: [prices: opts[:prices]]
     [model: LLM.model_name(opts[:llm])] ++ prices
   end
 
-  defp add(needs, opts) when is_list(needs), do: known(opts) ++ needs
-  defp add(needs, opts), do: known(opts) ++ Enum.to_list(needs)
+  defp add(needs, opts) when is_list(needs), do: take_known(opts) ++ needs
+  defp add(needs, opts), do: take_known(opts) ++ Enum.to_list(needs)
 end

@@ -60,7 +60,7 @@ defmodule AshAgent.Runtime.SubAgent do
   alias AshAgent.Options, as: Check
   alias AshAgent.Runtime.{Bounds, Error, Events, Options, Outcome, Result, Tool, ToolExecutor}
 
-  @inherited Options.inherited()
+  @inherited Options.list_inherited()
 
   # How long a child that timed out may take to say so.
   @grace 1_000
@@ -159,7 +159,7 @@ defmodule AshAgent.Runtime.SubAgent do
   ]
 
   # Their defaults are the run's: an approval function of the parent is inherited unless there is another.
-  @run_schema for {name, option} <- Options.shared(@inherited ++ @passed),
+  @run_schema for {name, option} <- Options.take_schema(@inherited ++ @passed),
                   do: {name, Keyword.delete(option, :default)}
 
   @doc """
@@ -282,7 +282,7 @@ defmodule AshAgent.Runtime.SubAgent do
       tools: tools,
       # The key is that of this call, not of the child's.
       runtime_context: Map.delete(tool_context, :idempotency_key),
-      timeout: min(scope.timeout, max(ToolExecutor.left(scope.deadline), 1)),
+      timeout: min(scope.timeout, max(ToolExecutor.count_left(scope.deadline), 1)),
       before_tool: all_hooks(inherited, opts, :before_tool),
       after_tool: all_hooks(inherited, opts, :after_tool),
       approval: deny_questions(opts[:approval] || inherited[:approval])

@@ -346,7 +346,13 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp finish(%{halts: halts} = batch) when halts == %{} do
     with {:ok, batch} <- flush(batch, :paused) do
       waiting = length(Context.undecided_tool_calls(batch.run.context))
-      Events.emit(batch.run.events, [:iteration, :pause], Events.started(%{tool_calls: waiting}))
+
+      Events.emit(
+        batch.run.events,
+        [:iteration, :pause],
+        Events.put_system_time(%{tool_calls: waiting})
+      )
+
       {:stop, batch, {:paused, batch.unknown}}
     end
   end

@@ -187,7 +187,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   defp start_or_await(%{waiting: [next | waiting], running: running, settings: settings} = state)
        when map_size(running) < settings.max_concurrency do
-    if left(settings.deadline) == 0,
+    if count_left(settings.deadline) == 0,
       do: stop(state),
       else: %{state | waiting: waiting} |> start(next) |> run()
   end
@@ -208,8 +208,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
         emit_progress(running, channel, measured, settings)
         run(state)
     after
-      running |> next_deadline(min(settings.deadline, state.write_at)) |> left() ->
-        if left(state.write_at) == 0, do: state |> write() |> run(), else: kill_late(state)
+      running |> next_deadline(min(settings.deadline, state.write_at)) |> count_left() ->
+        if count_left(state.write_at) == 0, do: state |> write() |> run(), else: kill_late(state)
     end
   end
 
@@ -231,10 +231,10 @@ defmodule AshAgent.Runtime.ToolExecutor do
     do: Enum.reduce(running, deadline, fn {_ref, entry}, next -> min(entry.deadline, next) end)
 
   defp kill_late(%{running: running, settings: settings} = state) do
-    if left(settings.deadline) == 0 do
+    if count_left(settings.deadline) == 0 do
       stop(state)
     else
-      late = for {ref, %{deadline: deadline}} <- running, left(deadline) == 0, do: ref
+      late = for {ref, %{deadline: deadline}} <- running, count_left(deadline) == 0, do: ref
 
       late
       |> Enum.reduce(state, &finish_call(&2, &1, shut_down(running[&1])))
@@ -245,7 +245,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   # The run is over: results that have arrived count, the other calls are killed.
   defp stop(%{running: running, settings: settings} = state) do
     {kind, reason} =
-      if left(settings.deadline) == 0, do: {:timeout, :timeout}, else: {:exit, :killed}
+      if count_left(settings.deadline) == 0, do: {:timeout, :timeout}, else: {:exit, :killed}
 
     state =
       Enum.reduce(running, state, fn {ref, entry}, state ->
@@ -293,7 +293,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
     id = Tool.field(call, :id)
     metadata = %{tool: Tool.name(Tool.field(call, :name)), tool_call_id: id}
     size = Events.bytes(Tool.field(call, :arguments))
-    started = Events.started(%{arguments_bytes: size})
+    started = Events.put_system_time(%{arguments_bytes: size})
     Events.emit(settings.events, [:tool, :start], started, metadata)
     entry = %{keyed: keyed, started: System.monotonic_time(), metadata: metadata}
 
@@ -312,7 +312,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
           })
 
         function = Tool.function(tool, arguments, tool_context(settings, id), scope)
-        task = Caller.task(settings.supervisor, fn -> guarded(function) end)
+        task = Caller.task(settings.supervisor, fn -> call_guarded(function) end)
         deadline = deadline(timeout, tool.grace)
         running = %{task: task, timeout: timeout, deadline: deadline, channel: channel}
         put_in(state.running[task.ref], Map.merge(entry, running))
@@ -338,7 +338,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   @doc false
   # Runs a function of the application to a term that says how it ended.
-  def guarded(fun) do
+  def call_guarded(fun) do
     {:returned, fun.()}
   catch
     kind, reason ->
@@ -446,6 +446,6 @@ defmodule AshAgent.Runtime.ToolExecutor do
   def deadline(timeout, grace), do: System.monotonic_time(:millisecond) + timeout + grace
 
   @doc false
-  def left(:infinity), do: :infinity
-  def left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
+  def count_left(:infinity), do: :infinity
+  def count_left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
 end

@@ -412,7 +412,7 @@ defmodule AshAgent.Session.Run do
     metadata = %{first_iteration: run.first, depth: 0}
     token = run.token
     watch = &send(self(), {:run, token, &1})
-    Runtime.ended(session.runtime[:on_event], run.started, reply, metadata, watch)
+    Runtime.report_end(session.runtime[:on_event], run.started, reply, metadata, watch)
     Client.reply(run.client, reply)
     flush_news(session)
   end

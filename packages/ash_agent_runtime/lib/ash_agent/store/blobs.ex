@@ -90,8 +90,8 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   # Returns what is stored under these ids.
-  @spec known(%{id() => binary()}) :: known()
-  def known(blobs), do: Map.new(blobs, fn {id, data} -> {:crypto.hash(:sha256, data), id} end)
+  @spec index(%{id() => binary()}) :: known()
+  def index(blobs), do: Map.new(blobs, fn {id, data} -> {:crypto.hash(:sha256, data), id} end)
 
   defp id(data, known) do
     digest = :crypto.hash(:sha256, data)

@@ -31,7 +31,7 @@ defmodule AshAgent.Store.Media do
     if rows |> Enum.concat() |> Enum.any?(&Blobs.referred?/1) do
       with {:ok, blobs} <- fetch.(),
            {:ok, data} <- read(Map.get(store, :blobs), blobs),
-           do: {:ok, Enum.map(rows, &put_back(&1, data)), Blobs.known(data)}
+           do: {:ok, Enum.map(rows, &put_back(&1, data)), Blobs.index(data)}
     else
       {:ok, rows, %{}}
     end

@@ -144,14 +144,14 @@ defmodule AshAgent.Test.Assertions do
 
     case Enum.reject(used, fn {_name, used, budget} -> is_integer(used) and used <= budget end) do
       [] -> {:ok, context}
-      over -> fail(context, Enum.map_join(over, "\n", &exceeded/1), nil)
+      over -> fail(context, Enum.map_join(over, "\n", &describe_excess/1), nil)
     end
   end
 
-  defp exceeded({name, used, budget}) when is_integer(used),
+  defp describe_excess({name, used, budget}) when is_integer(used),
     do: "#{name}: expected at most #{budget}, used #{used}"
 
-  defp exceeded({name, why, budget}), do: "#{name}: expected at most #{budget}, but #{why}"
+  defp describe_excess({name, why, budget}), do: "#{name}: expected at most #{budget}, but #{why}"
 
   defp measure(:calls, _subject, context, _prices, since),
     do: context |> Trajectory.calls(since) |> length()
@@ -215,7 +215,11 @@ defmodule AshAgent.Test.Assertions do
 
       if ran? and not approved?(decision, opts),
         do:
-          fail(context, "#{Trajectory.describe(call)} ran, but #{decided(decision, opts)}", call)
+          fail(
+            context,
+            "#{Trajectory.describe(call)} ran, but #{describe_decision(decision, opts)}",
+            call
+          )
     end)
   end
 
@@ -230,12 +234,13 @@ defmodule AshAgent.Test.Assertions do
 
   defp approved?(_decision, _opts), do: false
 
-  defp decided(nil, _opts), do: "nobody had approved it"
+  defp describe_decision(nil, _opts), do: "nobody had approved it"
 
-  defp decided(%{decision: :approved, by: by}, opts),
+  defp describe_decision(%{decision: :approved, by: by}, opts),
     do: "it was approved by #{inspect(by)}, not by #{inspect(opts[:by])}"
 
-  defp decided(%{decision: decision, by: by}, _opts), do: "it was #{decision} by #{inspect(by)}"
+  defp describe_decision(%{decision: decision, by: by}, _opts),
+    do: "it was #{decision} by #{inspect(by)}"
 
   @doc "Returns the conversation of what an assertion is about."
   def context!(%Context{} = context), do: context

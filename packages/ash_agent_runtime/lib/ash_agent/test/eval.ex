@@ -256,7 +256,7 @@ defmodule AshAgent.Test.Eval do
 
   ## Scores
 
-  defp score(outcome, one, nil), do: outcome |> expected(one) |> check_score()
+  defp score(outcome, one, nil), do: outcome |> check_expected(one) |> check_score()
   defp score(outcome, one, scorer), do: scorer.(outcome, one) |> check_score()
 
   defp check_score({score, words}), do: put_elem(check_score(score), 1, words && to_string(words))
@@ -270,7 +270,7 @@ defmodule AshAgent.Test.Eval do
         "expected a score: true, false or a number from 0 to 1, alone or with words, got: #{inspect(other)}"
       )
 
-  defp expected(outcome, one) do
+  defp check_expected(outcome, one) do
     unless is_map_key(one, "expected") or is_map_key(one, "calls"),
       do:
         AshAgent.Caller.refuse!(

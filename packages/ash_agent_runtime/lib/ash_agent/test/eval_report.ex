@@ -68,7 +68,7 @@ defmodule AshAgent.Test.EvalReport do
   defp mean(rows, fun), do: (rows |> Enum.map(fun) |> Enum.sum()) / length(rows)
 
   @doc "Returns the cases that passed before and do not now, and those that pass now and did not."
-  def turned(rows, before) do
+  def compare(rows, before) do
     earlier = Map.new(before, &{&1.case, &1.passed == &1.attempts})
 
     %{
@@ -88,7 +88,7 @@ defmodule AshAgent.Test.EvalReport do
       ["case", "passed", "pass^1"] ++
         if(k > 1, do: ["pass^#{k}"], else: []) ++ ["tokens", "cost", "time", ""]
 
-    turned = if before, do: turned(rows, before), else: %{worse: [], better: []}
+    turned = if before, do: compare(rows, before), else: %{worse: [], better: []}
     lines = [names | Enum.map(rows ++ List.wrap(total), &cells(&1, k, turned))]
 
     widths =

@@ -35,7 +35,7 @@ defmodule AshAgent.Test.Trajectory do
     served =
       for %{role: :assistant, content: parts} when is_list(parts) <- iteration.messages,
           part <- parts,
-          call = served(part),
+          call = read_served(part),
           do: call
 
     own =
@@ -54,35 +54,40 @@ defmodule AshAgent.Test.Trajectory do
   end
 
   # Each provider names these calls in its own way; what has an output and no input is an answer.
-  defp served(%{type: :provider_block, data: data}) when is_map(data) do
+  defp read_served(%{type: :provider_block, data: data}) when is_map(data) do
     case Pattern.normalize(data) do
       %{"type" => "server_tool_use", "name" => name} = data ->
-        served(data["id"], name, data["input"])
+        read_served(data["id"], name, data["input"])
 
       %{"type" => "mcp_tool_use", "name" => name} = data ->
-        served(data["id"], name, data["input"])
+        read_served(data["id"], name, data["input"])
 
       %{"type" => "mcp_call", "name" => name} = data ->
-        served(data["id"], name, data["arguments"])
+        read_served(data["id"], name, data["arguments"])
 
       %{"type" => "tool.execution", "name" => name} = data ->
-        served(data["id"], name, data["arguments"])
+        read_served(data["id"], name, data["arguments"])
 
       %{"executableCode" => code} ->
-        served(nil, "code_execution", code)
+        read_served(nil, "code_execution", code)
 
       %{"type" => type} = data ->
         if String.ends_with?(type, "_call"),
-          do: served(data["id"], String.replace_suffix(type, "_call", ""), data["action"] || data)
+          do:
+            read_served(
+              data["id"],
+              String.replace_suffix(type, "_call", ""),
+              data["action"] || data
+            )
 
       _other ->
         nil
     end
   end
 
-  defp served(_part), do: nil
+  defp read_served(_part), do: nil
 
-  defp served(id, name, arguments) do
+  defp read_served(id, name, arguments) do
     %{
       id: id,
       name: to_string(name),

@@ -72,7 +72,7 @@ defmodule AshAgent.Trace.Exporter do
               type_doc: "a name as in `GenServer`",
               doc: "registers the exporter. Defaults to no name."
             ]
-          ] ++ AshAgent.Trace.Otlp.shared() ++ AshAgent.Context.Printed.masked()
+          ] ++ AshAgent.Trace.Otlp.shared_options() ++ AshAgent.Context.Printed.mask_options()
 
   @export [
     turn: [

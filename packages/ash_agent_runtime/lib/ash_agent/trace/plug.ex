@@ -122,17 +122,17 @@ defmodule AshAgent.Trace.Plug do
   ## A conversation
 
   defp show(%{"id" => id}, opts) do
-    case Enum.find(running(opts), &(&1.id == id)) do
+    case Enum.find(list_running(opts), &(&1.id == id)) do
       nil ->
         show_stored(id, opts)
 
       %{shown: context} ->
-        {200, Trace.to_html(context, title: id, prices: opts[:prices]), framed()}
+        {200, Trace.to_html(context, title: id, prices: opts[:prices]), frame_policy()}
     end
   end
 
   defp show(_query, opts) do
-    running = running(opts)
+    running = list_running(opts)
 
     case list_stored(opts) do
       {:ok, stored} ->
@@ -153,7 +153,7 @@ defmodule AshAgent.Trace.Plug do
   defp show_stored(id, opts) do
     with true <- String.valid?(id) and opts[:store] != nil,
          {:ok, html} <- Stored.to_html(store(opts), id, prices: opts[:prices]) do
-      {200, html, framed()}
+      {200, html, frame_policy()}
     else
       {:error, %Store.Error{} = error} ->
         page(503, "The store did not answer", ["<p>", escape(Exception.message(error)), "</p>"])
@@ -164,7 +164,7 @@ defmodule AshAgent.Trace.Plug do
   end
 
   # The page has its own policy, which cannot say who may frame it.
-  defp framed, do: "frame-ancestors 'self'"
+  defp frame_policy, do: "frame-ancestors 'self'"
 
   ## What there is
 
@@ -181,7 +181,7 @@ defmodule AshAgent.Trace.Plug do
       else: {:ok, []}
   end
 
-  defp running(opts) do
+  defp list_running(opts) do
     sessions =
       case opts[:sessions] do
         nil -> []

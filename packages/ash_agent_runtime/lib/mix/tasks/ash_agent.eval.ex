@@ -202,7 +202,7 @@ defmodule Mix.Tasks.AshAgent.Eval do
   defp open(text), do: Sources.open_store(text, "--store ")
 
   defp exit_status({rows, total}, before, opts) do
-    worse = if before, do: EvalReport.turned(rows, before).worse, else: []
+    worse = if before, do: EvalReport.compare(rows, before).worse, else: []
     for id <- worse, do: Mix.shell().error("#{id} passed before")
     rate = if total, do: hd(total.pass), else: 0.0
 

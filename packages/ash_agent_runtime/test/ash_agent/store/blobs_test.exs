@@ -103,7 +103,7 @@ defmodule AshAgent.Store.BlobsTest do
       {taken, blobs, known} = Blobs.take(text, %{})
       taken = IO.iodata_to_binary(taken)
       assert Blobs.put_back(taken, &Map.fetch!(blobs, &1)) == text
-      assert known == Blobs.known(blobs)
+      assert known == Blobs.index(blobs)
       assert {again, none, ^known} = Blobs.take(text, known)
       assert IO.iodata_to_binary(again) == taken and none == %{}
     end

@@ -1,6 +1,6 @@
 //! Reading messages in the chat dialect.
 
-use crate::error::Error;
+use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source, AUDIO_ID};
@@ -9,8 +9,8 @@ use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, each, inline_file, into_parts, join_details, json_like, json_part, metadata, name_at,
-    part, provider_block, system_part, text_block, url_image, Object,
+    at, call, inline_file, into_parts, join_details, json_like, json_part, metadata, name_at, part,
+    provider_block, system_part, text_block, url_image, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 

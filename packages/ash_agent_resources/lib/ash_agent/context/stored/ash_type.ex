@@ -29,14 +29,14 @@ defmodule AshAgent.Context.Stored.AshType do
 
       @impl true
       def cast_input(input, constraints),
-        do: @kind |> Stored.cast(input, constraints) |> Stored.AshType.explained()
+        do: @kind |> Stored.cast(input, constraints) |> Stored.AshType.explain()
 
       # Ash also passes values that it has read already.
       @impl true
       def cast_stored(%@kind{} = value, _constraints), do: {:ok, value}
 
       def cast_stored(stored, _constraints),
-        do: @kind |> Stored.load(stored) |> Stored.AshType.explained()
+        do: @kind |> Stored.load(stored) |> Stored.AshType.explain()
 
       @impl true
       def dump_to_native(value, constraints),
@@ -80,10 +80,10 @@ defmodule AshAgent.Context.Stored.AshType do
   def storage(constraints), do: constraints[:storage] || :map
 
   @doc "An error as Ash takes it."
-  @spec explained({:ok, term()} | {:error, Context.Error.t()}) ::
+  @spec explain({:ok, term()} | {:error, Context.Error.t()}) ::
           {:ok, term()} | {:error, keyword()}
-  def explained({:error, error}), do: {:error, message: Exception.message(error)}
-  def explained(ok), do: ok
+  def explain({:error, error}), do: {:error, message: Exception.message(error)}
+  def explain(ok), do: ok
 
   @doc "The type in words."
   @spec describe(Stored.kind(), keyword()) :: String.t()

@@ -103,10 +103,10 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
     )
   end
 
-  defp same(_other, key, prefix), do: keyed(ref(key), expr(parent(conversation_id)), prefix)
+  defp same(_other, key, prefix), do: match_key(ref(key), expr(parent(conversation_id)), prefix)
 
   @doc "Whether a record's key is that of a conversation in the store."
-  def keyed(id, key, prefix),
+  def match_key(id, key, prefix),
     do: expr(fragment("(? || cast(? as text) = ?)", type(^prefix, :string), ^id, ^key))
 
   @doc "A filter of a relationship."

@@ -65,7 +65,7 @@ defmodule AshAgent.LLM.Recorded.Cassette do
 
     if recording,
       do: {:reply, {:ok, recording}, %{state | played: Map.put(state.played, key, turn + 1)}},
-      else: {:reply, {:error, missing(asked, state)}, state}
+      else: {:reply, {:error, describe_missing(asked, state)}, state}
   end
 
   # What was just recorded has been played, too.
@@ -92,7 +92,7 @@ defmodule AshAgent.LLM.Recorded.Cassette do
 
   ## The nearest recording
 
-  defp missing(asked, state) do
+  defp describe_missing(asked, state) do
     error = %MissingError{cassette: state.path, path: asked.path}
     asked_body = Scrub.ignore(asked.body, state.ignore)
 

@@ -93,20 +93,20 @@ defmodule AshAgent.LLM.Recorded.Transport do
     end
 
     result = transport.stream(request, {acc, recording}, take, own)
-    {acc, recording} = accumulated(result)
+    {acc, recording} = take_accumulated(result)
 
     recording = %{
       recording
       | pieces: Enum.reverse(recording.pieces),
-        ending: recording.ending || ending(result)
+        ending: recording.ending || describe_ending(result)
     }
 
     :ok = Cassette.record(opts[:cassette], recording, Request.secrets(Request.headers(request)))
     put_elem(result, tuple_size(result) - 1, acc)
   end
 
-  defp accumulated({:ok, accumulated}), do: accumulated
-  defp accumulated({:error, _reason, accumulated}), do: accumulated
+  defp take_accumulated({:ok, accumulated}), do: accumulated
+  defp take_accumulated({:error, _reason, accumulated}), do: accumulated
 
   defp keep({:head, status, headers}, recording, _at),
     do: %{recording | status: status, headers: headers}
@@ -114,15 +114,15 @@ defmodule AshAgent.LLM.Recorded.Transport do
   defp keep({:data, bytes}, recording, at),
     do: %{recording | pieces: [{at, bytes} | recording.pieces]}
 
-  defp ending({:ok, _acc}), do: "complete"
-  defp ending({:error, {:timeout, which}, _acc}), do: "timeout #{which}"
-  defp ending({:error, {:response_too_large, bytes}, _acc}), do: "too large #{bytes}"
-  defp ending({:error, {:invalid_response, _words}, _acc}), do: "invalid"
+  defp describe_ending({:ok, _acc}), do: "complete"
+  defp describe_ending({:error, {:timeout, which}, _acc}), do: "timeout #{which}"
+  defp describe_ending({:error, {:response_too_large, bytes}, _acc}), do: "too large #{bytes}"
+  defp describe_ending({:error, {:invalid_response, _words}, _acc}), do: "invalid"
 
-  defp ending({:error, {:connection, cause}, _acc}) when cause in @causes,
+  defp describe_ending({:error, {:connection, cause}, _acc}) when cause in @causes,
     do: "connection #{cause}"
 
-  defp ending({:error, _reason, _acc}), do: "connection unreachable"
+  defp describe_ending({:error, _reason, _acc}), do: "connection unreachable"
 
   defp now, do: System.monotonic_time(:millisecond)
 end

@@ -26,7 +26,7 @@ defmodule AshAgent.LLM.Transport.Clock do
   def wait(clock), do: clock |> next() |> elem(1) |> time_left()
 
   @doc "The timeout that `wait/1` ended with."
-  def expired(clock), do: {:timeout, clock |> next() |> elem(0)}
+  def name_timeout(clock), do: {:timeout, clock |> next() |> elem(0)}
 
   # :infinity is greater than any number.
   defp next(%{phase: {_, deadline} = phase, whole: whole}) when deadline < whole, do: phase

@@ -92,7 +92,7 @@ defmodule AshAgent.LLM.Transport.Relay do
       {:DOWN, ^monitor, :process, _, _} ->
         {:error, {:connection, :closed}, acc}
     after
-      Clock.wait(clock) -> {:error, Clock.expired(clock), acc}
+      Clock.wait(clock) -> {:error, Clock.name_timeout(clock), acc}
     end
   end
 

@@ -116,7 +116,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
   @doc "Closes the socket."
   def close({transport, socket}), do: transport.close(socket)
 
-  defp to_error(:timeout, clock), do: Clock.expired(clock)
+  defp to_error(:timeout, clock), do: Clock.name_timeout(clock)
 
   # {:tls_alert, {name, words}} says more than it should about the peer's certificate; the name is enough.
   defp to_error({:tls_alert, {name, _words}}, _clock), do: {:connection, {:tls_alert, name}}

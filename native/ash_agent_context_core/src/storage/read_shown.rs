@@ -1,0 +1,311 @@
+//! Reads messages as `to_map/1` shows them: results stand beside the calls, in a list of the iteration, or in messages
+//! that are made of them.
+
+use std::collections::HashMap;
+
+use crate::context::Context;
+use crate::error::{each, index, Error};
+use crate::log::call::{MessagePlace, ToolCall};
+use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::reply::Reply;
+use crate::log::results;
+use crate::storage::keys;
+use crate::storage::node::Node;
+use crate::storage::read::read_said;
+use crate::storage::take::{fields, read_text, DocumentFields, Form};
+use crate::value::fields::Keys;
+use crate::value::{Map, Value, MAX_DEPTH};
+
+/// The key that only maps have.
+const STATE: &str = "state";
+const MESSAGE_KEYS: &str = "one of :role, :content, :tool_calls, :metadata, :state";
+
+/// Reads the messages of the current iteration, and the results of their calls.
+pub(crate) fn read_shown(
+    context: &mut Context,
+    messages: Vec<Node<'_>>,
+    mut outcomes: Outcomes,
+    form: Form,
+    keys: Keys,
+) -> Result<(), Error> {
+    let mut answers = Answers::default();
+    let within = |error: Error, position| {
+        error
+            .within(index(position))
+            .within(keys.spell(keys::MESSAGES))
+    };
+    for (position, node) in messages.into_iter().enumerate() {
+        let message = node.into_value();
+        if is_results_message(&message) {
+            let read = answers.read(message, position, form);
+            read.map_err(|error| within(error, position))?;
+            continue;
+        }
+        answers
+            .fill(context)
+            .map_err(|(position, error)| within(error, position))?;
+        read_message(context, message, position, &mut outcomes, form)
+            .map_err(|error| within(error, position))?;
+    }
+    answers
+        .fill(context)
+        .map_err(|(position, error)| within(error, position))?;
+    match outcomes.left.next() {
+        None => Ok(()),
+        Some((id, _)) => Err(Error::invalid(
+            vec![keys.spell(keys::TOOL_CALLS)],
+            format!("calls of the iteration's messages, not {id:?}"),
+        )),
+    }
+}
+
+/// The ids and results of an iteration's `tool_calls`.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    left: std::vec::IntoIter<(Box<str>, Option<Outcome>)>,
+}
+
+impl Outcomes {
+    pub fn take(fields: &mut DocumentFields<'_>) -> Result<Self, Error> {
+        let form = fields.form;
+        let calls: Vec<_> = fields.read_each(keys::TOOL_CALLS, |call| {
+            let mut fields = self::fields(call, "a tool call map", form)?;
+            let id = fields.read(keys::ID, read_text)?;
+            let outcome =
+                fields.read_given(keys::RESULT, |result| read_result(result.into_value()))?;
+            Ok((id, outcome))
+        })?;
+        Ok(Self {
+            left: calls.into_iter(),
+        })
+    }
+}
+
+/// `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`; the same for errors.
+fn read_result(value: Value) -> Result<Outcome, Error> {
+    check_depth(&value)?;
+    let pair = match value {
+        Value::Tuple(items) | Value::List(items) => <[Value; 2]>::try_from(items.into_vec()).ok(),
+        Value::Map(map) => match <[(Value, Value); 1]>::try_from(map.into_entries()) {
+            Ok([(status, term)]) => Some([status, term]),
+            Err(_) => None,
+        },
+        _ => None,
+    };
+    let read = pair.and_then(|[status, term]| match status.as_name() {
+        Some("ok") => Some(results::ok(term)),
+        Some("error") => Some(Ok(results::error(term))),
+        _ => None,
+    });
+    read.unwrap_or_else(|| {
+        Err(Error::invalid(
+            Vec::new(),
+            "{:ok, term}, {:error, term} or nil",
+        ))
+    })
+}
+
+/// A result, like a call, is a container around values that have the full depth.
+fn check_depth(value: &Value) -> Result<(), Error> {
+    match value.is_deeper_than(MAX_DEPTH + 1) {
+        true => Err(Error::TooDeep { limit: MAX_DEPTH }),
+        false => Ok(()),
+    }
+}
+
+fn read_message(
+    context: &mut Context,
+    message: Value,
+    position: usize,
+    outcomes: &mut Outcomes,
+    form: Form,
+) -> Result<(), Error> {
+    let mut fields = fields(Node::Value(message), "a message, a map", form)?;
+    let (role, content, metadata) = read_said(&mut fields)?;
+    let calls = fields.take_given(keys::TOOL_CALLS).map(Node::into_value);
+    let reply = fields.read_given(STATE, |state| read_state(form.name_of(&state), role))?;
+    let keys = fields.keys();
+    fields.finish(MESSAGE_KEYS)?;
+    context.log.check_message_answered()?;
+    let leads = context.count_iterations() == 1 && position == 0;
+    if role == Role::System && leads && metadata.is_none() {
+        context.log.set_system(content);
+        return Ok(());
+    }
+    let calls = calls.unwrap_or(Value::Nil);
+    read_calls(context, role, calls, position)
+        .and_then(|calls| {
+            let message = Message::new(role, content, calls, metadata);
+            append(context, message.with_reply(reply), outcomes)
+        })
+        .map_err(|error| error.within(keys.spell(keys::TOOL_CALLS)))
+}
+
+/// Returns whether a message of the model broke off.
+fn read_state(state: Option<&str>, role: Role) -> Result<Reply, Error> {
+    match state {
+        Some("interrupted") if role == Role::Assistant => Ok(Reply {
+            interrupted: Some(Value::Nil),
+            ..Reply::default()
+        }),
+        _ => Err(Error::invalid(
+            Vec::new(),
+            ":interrupted, in an assistant message, or nothing",
+        )),
+    }
+}
+
+/// Calls are maps, and the values in them are of the depth that is allowed.
+fn read_calls(
+    context: &Context,
+    role: Role,
+    calls: Value,
+    position: usize,
+) -> Result<Box<[ToolCall]>, Error> {
+    if role != Role::Assistant && calls != Value::Nil {
+        let expected = "tool calls in assistant messages only";
+        return Err(Error::invalid(Vec::new(), expected));
+    }
+    if let Value::List(calls) = &calls {
+        each(calls, |call| match call {
+            Value::Map(_) => check_depth(call),
+            _ => Err(Error::invalid(Vec::new(), "a tool call map")),
+        })?;
+    }
+    let place = MessagePlace {
+        iteration: context.current_iteration(),
+        position,
+    };
+    ToolCall::read_all(calls, place)
+}
+
+/// Appends a message; the results of its calls are the next of the iteration's `tool_calls`.
+fn append(context: &mut Context, message: Message, outcomes: &mut Outcomes) -> Result<(), Error> {
+    let mut filled = Vec::new();
+    for (slot, call) in message.calls.iter().enumerate() {
+        match outcomes.left.next() {
+            Some((found, outcome)) if found == call.id => {
+                filled.extend(outcome.map(|outcome| (slot, outcome)));
+            }
+            None => {}
+            Some((found, _)) => {
+                let path = vec![index(slot), Value::atom("id")];
+                let expected = format!("{found:?}, as in the iteration's tool_calls");
+                return Err(Error::invalid(path, expected));
+            }
+        }
+    }
+    context.log.append(message);
+    if !filled.is_empty() {
+        context.log.update_exchange(|exchange| {
+            for (slot, outcome) in filled {
+                exchange.fill(slot, outcome);
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Projected tool-result messages: what they say fills the slots that `tool_calls` left empty.
+/// Neighbours are taken together, since finding slots costs all calls of the message.
+#[derive(Default)]
+struct Answers {
+    given: Vec<Answered>,
+    metadata: Vec<(Value, Value)>,
+}
+
+struct Answered {
+    /// Positions of the message and of the result in it.
+    message: usize,
+    result: usize,
+    keys: Keys,
+    id: Box<str>,
+    outcome: Outcome,
+}
+
+impl Answers {
+    /// Takes a tool-result message.
+    fn read(&mut self, message: Value, position: usize, form: Form) -> Result<(), Error> {
+        let mut fields = fields(Node::Value(message), "a message, a map", form)?;
+        let keys = fields.keys();
+        let mut result = 0;
+        fields.read_each(keys::CONTENT, |item| {
+            let (id, outcome) = read_projected(item, form)?;
+            self.given.push(Answered {
+                message: position,
+                result,
+                keys,
+                id,
+                outcome,
+            });
+            result += 1;
+            Ok(())
+        })?;
+        let metadata = fields.take_map(keys::METADATA)?;
+        self.metadata
+            .extend(metadata.into_iter().flat_map(Map::into_entries));
+        fields.take(keys::ROLE);
+        fields.finish(MESSAGE_KEYS)?;
+        Ok(())
+    }
+
+    /// Fills the slots of the last message. An error comes with the position of its message.
+    fn fill(&mut self, context: &mut Context) -> Result<(), (usize, Error)> {
+        let Self { given, metadata } = std::mem::take(self);
+        if given.is_empty() {
+            return Ok(());
+        }
+        let mut slots: HashMap<Box<str>, (usize, bool)> = context
+            .current()
+            .last()
+            .into_iter()
+            .flat_map(|entry| entry.calls().enumerate())
+            .map(|(slot, (call, outcome))| (call.id.clone(), (slot, outcome.is_some())))
+            .collect();
+        let mut fills = Vec::new();
+        for answer in given {
+            match slots.remove(&answer.id) {
+                Some((_, true)) => {}
+                Some((slot, false)) => fills.push((slot, answer.outcome)),
+                None => {
+                    let id = Value::atom("tool_use_id");
+                    let path = vec![answer.keys.spell(keys::CONTENT), index(answer.result), id];
+                    let expected = "the id of a call of the message before, once";
+                    return Err((answer.message, Error::invalid(path, expected)));
+                }
+            }
+        }
+        context.log.update_exchange(|exchange| {
+            for (slot, outcome) in fills {
+                exchange.fill(slot, outcome);
+            }
+            exchange.add_metadata((!metadata.is_empty()).then(|| Map::new(metadata)));
+        });
+        Ok(())
+    }
+}
+
+/// Returns whether a message is one that shows tool results.
+fn is_results_message(message: &Value) -> bool {
+    let Value::Map(map) = message else {
+        return false;
+    };
+    let is_result = |item: &Value| match item {
+        Value::Map(map) => map.get_named("type").and_then(Value::as_name) == Some("tool_result"),
+        _ => false,
+    };
+    map.get_named("role").and_then(Value::as_name) == Some("user")
+        && matches!(map.get_named("content"), Some(Value::List(items))
+            if !items.is_empty() && items.iter().all(is_result))
+}
+
+fn read_projected(item: Node<'_>, form: Form) -> Result<(Box<str>, Outcome), Error> {
+    let mut fields = fields(item, "a tool result map", form)?;
+    let id = fields.read("tool_use_id", read_text)?;
+    let is_error = fields.take("is_error").map(Node::into_value) == Some(Value::Bool(true));
+    let outcome = fields.read(keys::CONTENT, |content| match content.into_value() {
+        content if is_error => Ok(Outcome::new(Status::Error, Output::Value(content))),
+        content => results::ok(content),
+    })?;
+    Ok((id, outcome))
+}
