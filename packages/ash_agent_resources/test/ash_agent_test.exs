@@ -181,7 +181,8 @@ defmodule AshAgent.Integration.AgentTest do
           do: assert(Enum.at(Context.to_messages(seen), 1).content == "Mail [redacted]")
 
       opts = [context: %{ash_agent: %{options: [llm: LLM.Scripted.new(["x"]), view: :wrong]}}]
-      assert_raise ArgumentError, ~r/:view/, fn -> Helper.run("Hi", opts) end
+      # Newer versions of Ash wrap what an action raises.
+      assert Exception.message(catch_error(Helper.run("Hi", opts))) =~ "option :view"
     end
 
     test "options of the run come from the application alone" do
