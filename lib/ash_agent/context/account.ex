@@ -27,7 +27,8 @@ defmodule AshAgent.Context.Account do
   The change since the request before: the model or provider, the tools, the form of the answer, the system prompt, a prompt
   block, fields that Anthropic's cache depends on, hidden iterations, a summary, cleared results, the length of results, or masks. Of forecasts also
   `:other`, such as options of the request; `:look_back`, more than 20 blocks of content since the last request, further than Anthropic looks back
-  from a mark; and `:expired`, a lifetime that is over. After `AshAgent.Context.rewind/2`, requests are compared with the last one that is left.
+  from a mark; `:rewound`, something of the last request that `AshAgent.Context.rewind/2` took back; and `:expired`, a lifetime that is over. The account compares requests
+  with the one before them that is left.
   """
   @type cause ::
           :model
@@ -41,6 +42,7 @@ defmodule AshAgent.Context.Account do
           | :cleared
           | :shortened
           | :masked
+          | :rewound
           | :other
           | :look_back
           | :expired
@@ -118,7 +120,9 @@ defmodule AshAgent.Context.Account do
   Returns how much the next request will read from the provider's cache and write to it, compared with the last request of this conversation.
 
   The common prefix is counted exactly, in bytes; tokens are estimated from earlier reports. The last request is rebuilt from the log,
-  with the view that it had, under the current masks and system prompt and the given options. Reading follows each provider's rules: Anthropic and
+  with the view that it had, under the current masks and system prompt and the given options. If a rewind took back part of it, the rest is
+  compared, message by message if `AshAgent.Context.put_sent/3` recorded the requests. If it had another view, or other tools, fields, system prompt or masks
+  than the rest of the conversation, the last request that is left is compared instead. Reading follows each provider's rules: Anthropic and
   Bedrock read what they wrote, with a mark, within its lifetime, within 20 blocks of content before a mark, and from 512 to 4,096 tokens on, by the model;
   OpenAI reads blocks of 128 tokens from 1,024 on, or what it wrote where it says so; of the others no more is
   expected than they read before. Tools and fields are compared where `AshAgent.Context.put_request/4` noted both.

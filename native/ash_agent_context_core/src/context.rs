@@ -16,6 +16,7 @@ pub mod prompt;
 pub mod recall;
 pub mod receipt;
 pub mod rent;
+pub(crate) mod rewound;
 pub(crate) mod said;
 pub mod shorten;
 pub mod shown;
@@ -326,6 +327,7 @@ impl Context {
             next.tallies = next.tallies.up_to(done);
             next.asked.cut(next.current_iteration().saturating_add(1));
             next.cut_view();
+            self.keep_rewound(&mut next);
         }
         Ok(next)
     }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ash_agent_context_core::{steps, time, Context, Fit, Method, Pin, Stamp, Time, Value};
+use ash_agent_context_core::{
+    steps, time, Context, Fit, Method, Options, Pin, Provider, Stamp, Time, Value,
+};
 
 fn at() -> Time {
     time::from_micros(0).unwrap()
@@ -55,6 +57,30 @@ fn counting_tokens_reads_what_is_new() {
         .unwrap();
     let more = count_steps(&next);
     assert!(more < 1_000, "{more}");
+}
+
+#[test]
+fn noting_a_request_looks_at_what_is_new() {
+    let options = Options::new(Provider::Anthropic);
+    let note = |context: &Context| {
+        let mut noted = None;
+        let steps = steps::count_steps(|| noted = context.note_sent(&options).ok());
+        (noted.unwrap(), steps)
+    };
+    // Of such a number, many pieces stay alone.
+    let (noted, all) = note(&turns(2_047, "A"));
+    assert!(all > 1_000, "{all}");
+    let stamp = || Stamp::at(at());
+    let next = noted
+        .add_user_message(Value::text("Q"), stamp())
+        .unwrap()
+        .add_assistant_message(Value::text("A"), Value::Nil, stamp())
+        .unwrap();
+    next.encode_request(&options, &Default::default()).unwrap();
+    let (_, new) = note(&next);
+    // Under another view it has to look at each piece.
+    let (_, whole) = note(&next.put_prompt_block("b", Some("B"), at()));
+    assert!(new < 50 && 4 * new < whole, "{new} of {whole}");
 }
 
 #[test]

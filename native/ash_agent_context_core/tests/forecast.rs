@@ -21,7 +21,8 @@ enum Step {
     Hide(u64),
     Expand,
     Shorten(bool),
-    Rewind(u64),
+    /// So many iterations back, after which the user says the same or something else.
+    Rewind(u64, bool),
     Store,
 }
 
@@ -33,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..5_u64).prop_map(Step::Hide),
         1 => Just(Step::Expand),
         1 => any::<bool>().prop_map(Step::Shorten),
-        1 => (0..3_u64).prop_map(Step::Rewind),
+        2 => (0..3_u64, any::<bool>()).prop_map(|(back, same)| Step::Rewind(back, same)),
         1 => Just(Step::Store),
     ]
 }
@@ -95,19 +96,33 @@ fn count_same(a: &[u8], b: &[u8]) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_common_beginning_is_exact(steps in prop::collection::vec(step(), 1..40)) {
+    fn the_common_beginning_is_exact(
+        steps in prop::collection::vec(step(), 1..40),
+        is_noted in any::<bool>(),
+    ) {
         let stamp = Stamp::at(at(0));
         let mut context = Context::new("c", Value::text("?"), Value::text("S"), stamp).unwrap();
         // The list of each request, by the number of the iteration with its answer.
         let mut sent: Vec<(u64, Vec<u8>)> = Vec::new();
+        // The list that was cut off, if no request was sent since; and whether the view is the one of the last request.
+        let mut cut: Option<Vec<u8>> = None;
+        let mut is_as_asked = true;
+        let mut hides = false;
         for step in steps {
+            is_as_asked &= !matches!(
+                step,
+                Step::Block(_) | Step::Clear(_) | Step::Hide(_) | Step::Expand | Step::Shorten(_)
+            );
+            hides = matches!(step, Step::Hide(_)) || hides && !matches!(step, Step::Expand);
             context = match step {
                 Step::Answer(results) => {
+                    (cut, is_as_asked) = (None, true);
                     sent.push((context.current_iteration(), list(&context)));
-                    answer(&context, &results)
+                    let noted = context.note_sent(&Options::new(Provider::OpenAiChat));
+                    answer(&if is_noted { noted.unwrap() } else { context }, &results)
                 }
                 Step::Block(text) => {
                     let text = (text > 0).then(|| text.to_string());
@@ -119,11 +134,16 @@ proptest! {
                 Step::Shorten(is_short) => {
                     context.put_max_result_bytes(is_short.then_some(100), at(3))
                 }
-                Step::Rewind(back) => {
+                Step::Rewind(back, is_same) => {
                     let to = context.current_iteration().saturating_sub(back).max(1);
+                    let last = sent.last().filter(|(number, _)| *number > to);
+                    // What is hidden up to there may be shown again.
+                    is_as_asked &= !hides;
+                    cut = cut.or(last.map(|(_, list)| list.clone()));
                     sent.retain(|(number, _)| *number <= to);
                     let to = context.rewind(i64::try_from(to).unwrap()).unwrap();
-                    to.add_user_message(Value::text("Again"), Stamp::at(at(3))).unwrap()
+                    let said = if is_same { "And?" } else { "Again" };
+                    to.add_user_message(Value::text(said), Stamp::at(at(3))).unwrap()
                 }
                 Step::Store => Context::from_snapshot(&context.to_snapshot()).unwrap(),
             };
@@ -132,10 +152,20 @@ proptest! {
             let now = list(&context);
             // Each element follows a comma, the first one too.
             prop_assert_eq!(forecast.bytes, now.len() as u64 + 1);
-            let same = sent.last().map_or(0, |(_, last)| count_same(last, &now) + 1);
-            prop_assert_eq!(forecast.same_bytes, same);
-            let is_whole = sent.last().is_some_and(|(_, last)| same == last.len() as u64 + 1);
-            prop_assert_eq!(forecast.breaks.is_empty(), is_whole || sent.is_empty());
+            if let Some(cut) = &cut {
+                let same = count_same(cut, &now) + 1;
+                if is_as_asked {
+                    prop_assert!(forecast.same_bytes <= same);
+                    // Of a message that is not the same it is not known where it begins to differ.
+                    let is_all = forecast.same_bytes + 60 > same;
+                    prop_assert!(is_all || !is_noted, "{} of {same}", forecast.same_bytes);
+                }
+            } else {
+                let same = sent.last().map_or(0, |(_, last)| count_same(last, &now) + 1);
+                prop_assert_eq!(forecast.same_bytes, same);
+                let is_whole = sent.last().is_some_and(|(_, last)| same == last.len() as u64 + 1);
+                prop_assert_eq!(forecast.breaks.is_empty(), is_whole || sent.is_empty());
+            }
             // 2,000 tokens were sent, of which 15 blocks of 128 are whole.
             prop_assert!(forecast.read <= 1920);
             prop_assert_eq!(forecast.read + forecast.written + forecast.fresh, forecast.tokens);

@@ -119,6 +119,7 @@ words! {
         Shortened => shortened,
         Masked => masked,
         Other => other,
+        Rewound => rewound,
         LookBack => look_back,
         Expired => expired,
     } given &[];

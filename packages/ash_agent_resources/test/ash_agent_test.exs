@@ -164,6 +164,26 @@ defmodule AshAgent.Integration.AgentTest do
       assert {:error, %Ash.Error.Invalid{}} = Helper.run("Hi", %{fly: true}, plays(["Hello!"]))
     end
 
+    test "the view of the run's options is applied before each request" do
+      model = LLM.Scripted.new([calls([{"1", :greet, %{name: "Ann"}}]), "Mailed."])
+      redact = {AshAgent.Context.Enhancer.Redact, patterns: [:email]}
+
+      for view <- [:auto, [redact]] do
+        opts = [context: %{ash_agent: %{options: [llm: LLM.Scripted.new(["Done."]), view: view]}}]
+        assert {:ok, %Result{output: "Done."}} = Helper.run("Hi", opts)
+      end
+
+      opts = [context: %{ash_agent: %{options: [llm: model, view: [redact]]}}]
+      assert {:ok, %Result{context: context}} = Helper.run("Mail ann@example.com", opts)
+      assert [_first, _after_the_call] = requests = LLM.Scripted.requests(model)
+
+      for seen <- [context | Enum.map(requests, & &1.context)],
+          do: assert(Enum.at(Context.to_messages(seen), 1).content == "Mail [redacted]")
+
+      opts = [context: %{ash_agent: %{options: [llm: LLM.Scripted.new(["x"]), view: :wrong]}}]
+      assert_raise ArgumentError, ~r/:view/, fn -> Helper.run("Hi", opts) end
+    end
+
     test "options of the run come from the application alone" do
       assert {:error, %Ash.Error.Invalid{}} =
                Helper.run("Hi", %{ash_agent: %{options: [llm: LLM.Scripted.new(["x"])]}}, [])

@@ -464,6 +464,24 @@ for {resource, moduletags, integrations} <- [
                "Mine."
     end
 
+    test "the view of one call is applied before each request and stored, for the turns after it" do
+      model = LLM.Scripted.new(["Done.", "Again."])
+      view = [{AshAgent.Context.Enhancer.Redact, patterns: [:email]}]
+      llm(model)
+      context = %{ash_agent: %{options: [view: view]}}
+      chat = @resource.say!(start(), "Mail ann@example.com", opts(context: context))
+      stored = @resource |> Ash.get!(chat.id, opts()) |> show(:context)
+      assert [{_email, "[redacted]"}] = Context.view(stored).masks
+      assert Enum.at(Context.to_messages(stored), 1).content == "Mail [redacted]"
+      assert Enum.at(Context.to_messages(stored, view: :log), 1).content == "Mail ann@example.com"
+
+      # A turn without the option keeps the view.
+      @resource.say!(chat, "And bob@example.com", opts())
+      seen = for %{context: seen} <- LLM.Scripted.requests(model), do: last_text(seen)
+      assert seen == ["Mail [redacted]", "And [redacted]"]
+      refute Enum.any?(texts(chat), &(&1 =~ "@"))
+    end
+
     if resource in [TableChat, SchemaChat] do
       test "is written in the action's transaction, and turns begin after it" do
         echo()

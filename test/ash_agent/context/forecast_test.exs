@@ -28,7 +28,8 @@ defmodule AshAgent.Context.ForecastTest do
         usage: usage
       })
 
-    {:ok, context} = Context.add_response(context, response, requested_at: @start, at: @start)
+    at = opts[:at] || @start
+    {:ok, context} = Context.add_response(context, response, requested_at: at, at: at)
     results = for id <- opts[:calls] || [], do: {id, {:ok, String.duplicate("text ", 300)}}
 
     if results == [],
@@ -171,10 +172,70 @@ defmodule AshAgent.Context.ForecastTest do
     assert %{read: 0} = start() |> answer(0, 600) |> forecast(model: "claude-sonnet-4-5")
   end
 
-  test "a conversation that was rewound is compared with the last request that is left" do
-    context = start() |> answer(0, 4_000) |> answer(4_000, 500) |> answer(4_500, 500)
-    rewound = context |> Context.rewind(to: 1) |> Context.add_user_message("Otherwise")
-    assert %{read: 4_000, breaks: []} = forecast(rewound)
+  describe "a conversation that was rewound" do
+    # Each request has 500 tokens more, of which its answer has one and its results have nearly all.
+    defp asked(context, count, first \\ 4_000) do
+      Enum.reduce(0..(count - 1), context, fn n, context ->
+        {:ok, context} = Context.put_sent(context, :anthropic, cache: :auto)
+        {read, written} = if n == 0, do: {0, first}, else: {first + 500 * (n - 1), 500}
+        answer(context, read, written, calls: ["call_#{n}"], input: 0)
+      end)
+    end
+
+    defp rewound(context, to), do: Context.rewind(context, to: to)
+
+    test "is compared with the request that was cut off, in tokens and bytes" do
+      context = asked(start(), 4)
+      rewound = context |> rewound(2) |> Context.add_user_message("Otherwise", at: @start)
+      assert %{read: read, breaks: [break]} = forecast = forecast(rewound)
+      assert %{cause: :rewound, iteration: 3, tokens: lost} = break
+      assert read + lost == 5_500
+      # Two requests with 4,500 tokens, and the results of the second.
+      assert read == Context.count_tokens(rewound(context, 2)) and read > 4_700
+      # All is the same up to what the user says, which is in the element with the results.
+      assert forecast.bytes - forecast.same_bytes < byte_size("Otherwise") + 80
+
+      # It says so after a store, in a fork and after another rewind, and forgets it with the next request.
+      stored = rewound |> Context.to_snapshot() |> Context.from_snapshot!()
+      assert forecast(stored) == forecast
+      assert forecast(Context.fork(rewound)) == forecast
+      again = rewound |> rewound(1) |> Context.add_user_message("Otherwise", at: @start)
+      assert %{read: less, breaks: [%{cause: :rewound, iteration: 2}]} = forecast(again)
+      assert less < read
+      assert %{breaks: [], read: 4_900} = rewound |> answer(4_800, 100) |> forecast()
+    end
+
+    test "loses nothing of what is said again" do
+      question = &Context.add_user_message(&1, String.duplicate("why ", 400), at: @start)
+      context = start() |> asked(2) |> question.() |> asked(2, 6_000)
+      same = context |> rewound(2) |> question.() |> forecast()
+      other = context |> rewound(2) |> Context.add_user_message("No.", at: @start) |> forecast()
+      assert [%{cause: :rewound, iteration: 3, tokens: lost}] = same.breaks
+      assert [%{cause: :rewound, iteration: 3, tokens: more}] = other.breaks
+      assert same.read > other.read + 250 and lost < more
+    end
+
+    test "names other changes beside it, and a request that is known by nothing else is not compared" do
+      context = asked(start(), 4)
+      system = context |> rewound(2) |> Context.put_system_prompt("T", at: @start)
+      assert %{read: 0, breaks: breaks} = forecast(system)
+      assert [:system_prompt, :rewound] = Enum.map(breaks, & &1.cause)
+
+      # The request that was cut off had other tools, so the cache has what is left of the one before.
+      tools = fn context, names ->
+        Context.put_request(context, %{}, for(name <- names, do: %{"name" => name}))
+      end
+
+      other = start() |> tools.([]) |> asked(2) |> tools.(["a"]) |> asked(1) |> rewound(2)
+      assert %{breaks: [], read: 4_500} = other |> tools.([]) |> forecast()
+
+      # It read what is left, so that is not cold.
+      late = answer(context, 5_500, 100, at: DateTime.add(@start, 290))
+      at = DateTime.add(@start, 400)
+      assert :rewound in causes(forecast(rewound(late, 2), at: at))
+      refute :expired in causes(forecast(rewound(late, 2), at: at))
+      assert :expired in causes(forecast(rewound(context, 2), at: at))
+    end
   end
 
   test "a lifetime that is over is told, and nothing is read" do

@@ -7,6 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::log::message::Message;
 use crate::log::part::{Content, PartKind};
+use crate::log::piece::Pieces;
+use crate::value::digest::Digest as Sum;
 use crate::value::json;
 use crate::value::{Map, Size, Value};
 use crate::view::masks::Masks;
@@ -17,23 +19,47 @@ use crate::view::View;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     since: RedBlackTreeMapSync<u64, Option<Arc<View>>>,
-    /// The fields of requests, their tools, digests of their system prompts, of all that was sent, and of their masks.
+    /// The fields of requests, their tools, digests of their system prompts, of all that was sent, and of their masks, and what rewinds
+    /// cut off.
     notes: [Noted; KINDS],
     /// The system prompt whose digest was noted last, so that the same one is not read again.
     system: Option<Arc<Message>>,
     /// The masks whose digest was noted last.
     masks: Option<Arc<Masks>>,
+    /// The beginning of the last noted request.
+    beginning: Option<Arc<Beginning>>,
     size: Size,
 }
 
+/// The digest of a request's beginning: if the next request begins the same way, only the rest has to be read.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    /// The options that decide how it is encoded.
+    pub options: (u64, Option<u64>, Option<usize>),
+    pub view: Option<Arc<View>>,
+    /// The digest of the view.
+    pub looks: Box<str>,
+    pub system: Option<Arc<Message>>,
+    /// The number of the first iteration after it.
+    pub end: u64,
+    /// The encodings of the iteration before that: another one has others.
+    pub pieces: Arc<Pieces>,
+    /// Says whether its last element is the model's.
+    pub model_last: Option<bool>,
+    pub digest: Sum,
+}
+
 /// Kinds of values that are noted of requests.
-pub(crate) const KINDS: usize = 5;
+pub(crate) const KINDS: usize = 6;
 
 /// Those that a request has beside its messages and its view, as they are noted.
 pub(crate) type NewNotes = [Option<Value>; KINDS];
 
 /// The note of a request whose masks were taken away.
 const UNMASKED: &str = "none";
+
+/// Words of the note of what was sent before those of its messages: the digest of all, the version, and the digest of the view.
+const HEAD: usize = 3;
 
 /// The tokens that an answer may have, as providers call them in a request.
 pub(crate) const MOST_OUTPUT: &[&str] = &[
@@ -167,31 +193,60 @@ impl Asked {
 
     /// The digest of what was sent for an iteration.
     pub fn sent_at(&self, number: u64) -> Option<&Value> {
-        let [_fields, _tools, _system, sent, _masks] = &self.notes;
+        let [_fields, _tools, _system, sent, ..] = &self.notes;
         sent.0.get(&number).map(|digest| &**digest)
+    }
+
+    /// The request that the last rewind cut off, with the iteration that it went to.
+    pub fn rewound(&self) -> Option<(u64, &Value)> {
+        let [.., rewound] = &self.notes;
+        rewound.of(u64::MAX)
+    }
+
+    /// Notes the request that a rewind to an iteration cut off.
+    pub fn note_rewound(&mut self, number: u64, cut: Value) {
+        self.note_request(number, [None, None, None, None, None, Some(cut)]);
+    }
+
+    /// Returns whether no field, tool, system prompt or mask was noted after an iteration.
+    pub fn is_noted_up_to(&self, number: u64) -> bool {
+        let [fields, tools, system, _sent, masks, _rewound] = &self.notes;
+        let later = |noted: &Noted| noted.0.range(number.saturating_add(1)..).next().is_some();
+        ![fields, tools, system, masks].into_iter().any(later)
+    }
+
+    /// The beginning of the last noted request.
+    pub fn beginning(&self) -> Option<&Beginning> {
+        self.beginning.as_deref()
+    }
+
+    /// Keeps the beginning of the noted request.
+    pub fn put_beginning(&mut self, beginning: Option<Beginning>) {
+        self.beginning = beginning.map(Arc::new);
     }
 
     /// The last iteration before one for which it is noted what was sent.
     pub fn sent_before(&self, number: u64) -> Option<u64> {
-        let [_fields, _tools, _system, sent, _masks] = &self.notes;
+        let [_fields, _tools, _system, sent, ..] = &self.notes;
         let (before, _) = sent.0.range(..number).next_back()?;
         Some(*before)
     }
 
     /// Notes the fields of an iteration's request.
     pub fn note_fields(&mut self, number: u64, fields: Map) {
-        self.note_request(number, [Some(Value::Map(fields)), None, None, None, None]);
+        let fields = Some(Value::Map(fields));
+        self.note_request(number, [fields, None, None, None, None, None]);
     }
 
     /// Notes the digest of what is sent for an iteration.
     pub fn note_sent(&mut self, number: u64, digest: &str) {
         let digest = Some(Value::text(digest));
-        self.note_request(number, [None, None, None, digest, None]);
+        self.note_request(number, [None, None, None, digest, None, None]);
     }
 
     /// The digest of the masks of an iteration's request; `None` where it had none.
     pub fn masks_of(&self, number: u64) -> Option<&Value> {
-        let [.., masks] = &self.notes;
+        let [.., masks, _rewound] = &self.notes;
         let (_, digest) = masks.of(number)?;
         (digest.as_str() != Some(UNMASKED)).then_some(digest)
     }
@@ -215,7 +270,7 @@ impl Asked {
         if !is_known {
             self.masks = masks.cloned();
             let digest = masks.map_or(Value::text(UNMASKED), |masks| digest_masks(masks));
-            self.note_request(number, [None, None, None, None, Some(digest)]);
+            self.note_request(number, [None, None, None, None, Some(digest), None]);
         }
     }
 
@@ -228,7 +283,7 @@ impl Asked {
         if !is_known {
             self.system = system.cloned();
             let digest = digest(system.map(|system| &**system));
-            self.note_request(number, [None, None, Some(digest), None, None]);
+            self.note_request(number, [None, None, Some(digest), None, None, None]);
         }
     }
 
@@ -250,7 +305,7 @@ impl Asked {
 
     /// Forgets the requests from an iteration on.
     pub fn cut(&mut self, from: u64) {
-        (self.system, self.masks) = (None, None);
+        (self.system, self.masks, self.beginning) = (None, None, None);
         for noted in &mut self.notes {
             let gone = noted.cut(from);
             self.size = self.size.minus(gone);
@@ -290,6 +345,12 @@ impl Asked {
             }
         }
     }
+}
+
+/// The digests of messages in the note of what was sent.
+pub(crate) fn list_digests(sent: &Value) -> impl Iterator<Item = &str> {
+    let text = sent.as_str().unwrap_or_default();
+    text.split(' ').skip(HEAD)
 }
 
 /// A digest of a system prompt, of which there may be none.

@@ -14,6 +14,7 @@ use crate::log::iteration::Iteration;
 use crate::log::part::Content;
 use crate::log::provider::Provider;
 use crate::log::usage::Usage;
+use crate::log::Log;
 use crate::value::time::Time;
 use crate::value::Value;
 use crate::view::View;
@@ -61,6 +62,9 @@ impl Context {
             return true; // nothing is marked, or it is too short
         }
         let ended = reply.and_then(|reply| reply.received_at.or(reply.requested_at));
+        // A request that was cut off read the rest.
+        let later = self.rewound().filter(|cut| cut.provider == provider);
+        let ended = ended.max(later.and_then(|cut| cut.ended_at));
         ended.is_some_and(|ended| at.signed_duration_since(ended) > self.cache_lifetime())
     }
 
@@ -175,11 +179,16 @@ impl Context {
             .rewind(i64::try_from(iteration.number).ok()?)
             .ok()?;
         log.keep_entries(before);
+        Some(self.shown_as_asked(log, iteration.number, view))
+    }
+
+    /// An earlier log under a view, with the masks of an iteration's request.
+    pub(crate) fn shown_as_asked(&self, log: Log, number: u64, view: Option<&Arc<View>>) -> Self {
         let mut next = self.with(log);
         next.tallies = Default::default();
         next.view = view.cloned();
         let today = self.view().and_then(|view| view.masks.as_ref());
-        let masks = match self.asked.masks_at_hand(iteration.number) {
+        let masks = match self.asked.masks_at_hand(number) {
             Some(masks) => masks.cloned(),
             None => today.cloned(),
         };
@@ -187,7 +196,7 @@ impl Context {
             next.change_view(|view| view.masks = masks);
             next.show_system();
         }
-        Some(next)
+        next
     }
 
     /// The number of the iteration that the next request belongs to.

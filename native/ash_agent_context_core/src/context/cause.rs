@@ -54,6 +54,8 @@ pub enum Cause {
     Shortened,
     /// Other texts are masked.
     Masked,
+    /// A rewind took back part of the last request.
+    Rewound,
     /// Something else, such as how a request is made.
     Other,
     /// So much was said since the last request that the provider does not look back to it.
@@ -78,6 +80,7 @@ impl Cause {
             Self::Cleared => "cleared",
             Self::Shortened => "shortened",
             Self::Masked => "masked",
+            Self::Rewound => "rewound",
             Self::Other => "other",
             Self::LookBack => "look_back",
             Self::Expired => "expired",

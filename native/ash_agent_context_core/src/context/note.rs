@@ -44,7 +44,7 @@ impl Context {
         };
         let mut next = self.clone();
         next.asked
-            .note_request(self.next_number(), [fields, tools, None, None, None]);
+            .note_request(self.next_number(), [fields, tools, None, None, None, None]);
         next.weigh_view();
         Ok(next)
     }

@@ -207,7 +207,7 @@ impl Iteration {
     }
 
     /// Encodings of all its messages.
-    pub(crate) fn pieces(&self) -> &Pieces {
+    pub(crate) fn pieces(&self) -> &Arc<Pieces> {
         self.pieces.get_or_init(Arc::default)
     }
 

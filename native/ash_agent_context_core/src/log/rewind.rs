@@ -38,6 +38,9 @@ impl Log {
     /// Leaves the first messages of the current iteration.
     pub(crate) fn keep_entries(&mut self, count: usize) {
         let mut kept = Iteration::new(self.current.number, self.current.started_at);
+        let last = self.history.len().checked_sub(1);
+        let last = last.and_then(|index| self.history.get(index));
+        kept.reported = last.and_then(|last| last.reported);
         kept.turn = self.current.turn;
         for entry in self.current.entries_from(0, count) {
             kept.push_entry(entry.clone());

@@ -8,8 +8,8 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
-use crate::log::piece::Shape;
-use crate::value::Size;
+use crate::log::piece::{Piece, Shape};
+use crate::value::{steps, Size};
 use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 use crate::view::Stretch;
@@ -38,10 +38,16 @@ pub(crate) struct Body<'a, 'o> {
     pub(super) key: u64,
     /// The number of the first iteration that is sent.
     first: u64,
+    /// The number of the first iteration that is added, where what comes before it is known.
+    pub(super) behind: Option<u64>,
+    /// Says whether the last element of what is known goes on in the first slice.
+    pub(super) goes_on: bool,
+    /// Holds how far it came before the current iteration, if that changes nothing of it any more.
+    pub(super) reached: Option<Reached>,
     pub(super) slices: Vec<Slice<'a>>,
     pub(super) run: Option<Run>,
     /// Says whether the last element is the model's; `None` before the first.
-    model_last: Option<bool>,
+    pub(super) model_last: Option<bool>,
     /// Items that may belong together with those after them.
     unit: Vec<Placed<'a>>,
     /// The messages in the last element, when that is as it was imported.
@@ -58,6 +64,18 @@ pub(crate) struct Body<'a, 'o> {
     steps: usize,
     /// Bytes that may still be copied into larger pieces.
     pub(super) left_to_join: usize,
+}
+
+/// How far a list came.
+#[derive(Clone, Copy)]
+pub(super) struct Reached {
+    /// The number of the next iteration.
+    pub number: u64,
+    /// How many slices there were, and where the last one ended.
+    pub slices: usize,
+    pub end: usize,
+    /// The value of [`Body::model_last`] then.
+    pub model_last: Option<bool>,
 }
 
 /// Whole pieces at the end of the slices, of iterations one after the other as in the log.
@@ -81,6 +99,9 @@ impl<'a, 'o> Body<'a, 'o> {
             options,
             key: options.key(),
             first: context.first_sent(options),
+            behind: None,
+            goes_on: false,
+            reached: None,
             slices: Vec::with_capacity(SLICES),
             run: None,
             model_last: None,
@@ -140,7 +161,7 @@ impl<'a, 'o> Body<'a, 'o> {
     }
 
     /// Writes the system prompt, beside the list or as its first element.
-    fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
+    pub(super) fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
         let placed = Placed {
             item: Item::System(system, self.context.rendering(u64::MAX)),
             iteration: self.context.first_number(),
@@ -169,12 +190,18 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    fn add_iterations(&mut self) -> Result<(), Error> {
-        let mut steps = self.context.list_sent(self.options);
+    pub(super) fn add_iterations(&mut self) -> Result<(), Error> {
+        let current = self.context.current_iteration();
+        let behind = self.behind.unwrap_or_default();
+        let mut steps = self.context.list_sent(self.options, behind);
         while let Some(stretch) = steps.next() {
+            let (first, last) = stretch.bounds();
+            if last >= current {
+                self.reach(first)?;
+            }
             match stretch {
                 Stretch::Iteration(iteration, rendering) => {
-                    let end = self.context.current_iteration().saturating_sub(1);
+                    let end = current.saturating_sub(1);
                     let until = steps.alike(iteration.number, end);
                     let added = self.add_iteration(iteration, rendering, until)?;
                     steps.skip_to(iteration.number + added);
@@ -198,6 +225,22 @@ impl<'a, 'o> Body<'a, 'o> {
             }
         }
         self.end_unit(false)
+    }
+
+    /// Takes down how far the list came before an iteration, unless that has what changes the last element.
+    fn reach(&mut self, number: u64) -> Result<(), Error> {
+        let next = self.context.log.get_numbered(number);
+        if next.is_some_and(|next| self.is_held(next)) {
+            return Ok(());
+        }
+        self.end_unit(false)?;
+        self.reached = self.imported.is_empty().then_some(Reached {
+            number,
+            slices: self.slices.len(),
+            end: self.slices.last().map_or(0, |last| last.end),
+            model_last: self.model_last,
+        });
+        Ok(())
     }
 
     /// Adds an iteration, or several up to one. Returns how many.
@@ -226,6 +269,7 @@ impl<'a, 'o> Body<'a, 'o> {
             self.add_kept(kept, count, iteration.number, key);
             return Ok(count as u64);
         } else if iteration.number < self.context.current_iteration()
+            && self.behind.is_none()
             && self.is_whole(iteration, rendering)
         {
             self.end_unit(false)?;
@@ -328,18 +372,22 @@ impl<'a, 'o> Body<'a, 'o> {
         }));
     }
 
-    /// Returns what the rules make of an item.
     fn slice(&mut self, item: Item<'a>, number: u64) -> Result<Slice<'a>, Error> {
+        Ok(Slice::of(self.piece(item, true)?, 0..1, number))
+    }
+
+    /// Returns what the rules make of an item.
+    pub(super) fn piece(&mut self, item: Item<'_>, keeps: bool) -> Result<Arc<Piece>, Error> {
         let key = self.key ^ item.rendering();
-        let kept = match item.pieces().find(key) {
-            Some(kept) => kept,
-            None => {
-                self.spend(item.size())?;
-                let encode = || item.encode(self.format, self.options);
-                item.pieces().find_or_make(key, encode)
-            }
-        };
-        Ok(Slice::of(kept.piece, 0..1, number))
+        if let Some(kept) = item.pieces().find(key) {
+            return Ok(kept.piece);
+        }
+        self.spend(item.size())?;
+        let encode = || item.encode(self.format, self.options);
+        Ok(match keeps {
+            true => item.pieces().find_or_make(key, encode).piece,
+            false => Arc::new(encode()),
+        })
     }
 
     /// Mistral counts imported rows of the system's as no beginning: a call after them has none of the user before it.
@@ -370,6 +418,7 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// Counts a message or a piece.
     pub(super) fn step(&mut self) -> Result<(), Error> {
+        steps::count(1);
         self.steps = self.steps.checked_sub(1).ok_or(Error::TooMuchWork)?;
         Ok(())
     }
@@ -405,8 +454,9 @@ impl<'a, 'o> Body<'a, 'o> {
         }
         if self.joins(self.model_last, begins_with_model) {
             // The element before goes on: without its end, and without our beginning.
-            if let Some(last) = self.slices.last_mut() {
-                last.end -= writer::CLOSE.len();
+            match self.slices.last_mut() {
+                Some(last) => last.end -= writer::CLOSE.len(),
+                None => self.goes_on = true,
             }
             self.slices.push(Slice::constant(","));
             slice.start += writer::open(begins_with_model).len();
@@ -460,7 +510,7 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// A list that says nothing, or ends with the model where it must not, gets a user message; so does
     /// one that ends with an answer that broke off, for many models go on from no words of their own.
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         let ends_with_model = self.model_last == Some(true) && !self.ends_with_prefix();
         let wants_user = self.format.user_last() || self.context.breaks_off();
         if self.model_last.is_none() || (wants_user && ends_with_model) {

@@ -1,16 +1,21 @@
 //! The digest of what was sent: whether a request that is made again from the log is the one that the provider got.
 
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::context::asked::{list_digests, Beginning};
 use crate::context::looks;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
 use crate::provider;
-use crate::provider::options::Options;
-use crate::request::body::Body;
-use crate::request::forecast::compare;
+use crate::provider::options::{Known, Options};
+use crate::provider::writer;
+use crate::request::body::{Body, Reached};
 use crate::request::item::{items, Item};
-use crate::request::slice::Slice;
+use crate::request::slice::{compare, Slice};
+use crate::value::builder::Json;
 use crate::value::digest::Digest;
 use crate::value::Value;
 
@@ -19,6 +24,9 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Iterations whose messages are digested one by one, at most: the first request of an imported conversation may have many.
 const ITERATIONS: u64 = 1_000;
+
+/// Bytes of the digest of a message in a note.
+const PIECE: usize = 17;
 
 /// Results of a message that are digested one by one, at most.
 const RESULTS: usize = 32;
@@ -42,7 +50,7 @@ impl<'a> SentNote<'a> {
             whole: words.next()?,
             version: words.next(),
             view: words.next(),
-            pieces: words.collect(),
+            pieces: list_digests(note).collect(),
         })
     }
 }
@@ -71,22 +79,62 @@ impl Context {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
         let number = self.next_number();
-        let room = provider::room(options.provider);
-        let (slices, _) = Body::new(self, room, options).lay_out()?;
-        let mut note = [
-            digest(&slices).to_text(),
-            VERSION.to_owned(),
-            looks::digest(self.view()),
-        ]
-        .join(" ");
-        for piece in self.list_pieces(number, options)? {
-            note.push(' ');
-            note.push_str(&piece.digest.to_short_text());
+        // The messages first: what is encoded of them is put together then.
+        let pieces = self.list_pieces(number, options)?;
+        let known = self.asked.beginning();
+        let known = known.filter(|known| self.begins_with(known, options));
+        let body = Body::new(self, provider::room(options.provider), options);
+        let (whole, reached) = body.digest(known)?;
+        let looks = known.map_or_else(
+            || looks::digest(self.view()).into_boxed_str(),
+            |known| known.looks.clone(),
+        );
+        let mut note = format!("{} {VERSION} {looks}", whole.to_text());
+        note.reserve(PIECE * pieces.len());
+        for piece in pieces {
+            let _ = write!(note, " {}", piece.digest.to_short_text());
         }
         let mut next = self.clone();
         next.asked.note_sent(number, &note);
+        let beginning = reached.and_then(|reached| self.beginning(reached, options, looks));
+        next.asked.put_beginning(beginning);
         next.weigh_view();
         Ok(next)
+    }
+
+    /// Returns whether the next request begins with all that the last noted one began with.
+    fn begins_with(&self, known: &Beginning, options: &Options<'_>) -> bool {
+        let last = self.log.get_numbered(known.end.saturating_sub(1));
+        let is_last = |last: &Iteration| Arc::ptr_eq(last.pieces(), &known.pieces);
+        let next = self.log.get_numbered(known.end);
+        let holds = |next: &Iteration| next.held_by().is_some();
+        Some(known.options) == what_encodes(options)
+            && is_one(known.system.as_ref(), self.log.system.as_ref())
+            && is_one(known.view.as_ref(), self.view.as_ref())
+            && known.end <= self.current_iteration()
+            && last.is_some_and(is_last)
+            && !next.is_some_and(holds)
+            && self.log.split_pairs().is_none()
+    }
+
+    /// Returns what the noted request begins with, for the next one.
+    fn beginning(
+        &self,
+        (reached, digest): (Reached, Digest),
+        options: &Options<'_>,
+        looks: Box<str>,
+    ) -> Option<Beginning> {
+        let last = self.log.get_numbered(reached.number.checked_sub(1)?)?;
+        Some(Beginning {
+            options: what_encodes(options)?,
+            view: self.view.clone(),
+            looks,
+            system: self.log.system.clone(),
+            end: reached.number,
+            pieces: last.pieces().clone(),
+            model_last: reached.model_last,
+            digest,
+        })
     }
 
     /// The digests of the messages and results that an iteration's request added to the last request before it.
@@ -108,12 +156,16 @@ impl Context {
         for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
             let rendering = self.rendering(iteration.number).at_most(most);
             let all: Vec<_> = items(iteration, rendering, options).collect();
+            // An iteration that is encoded as a whole does not keep its messages' encodings.
+            let key = body.key ^ rendering.key_of_iteration(iteration);
+            let keeps = iteration.pieces().find(key).is_none();
             // Everything before the answer to the last request was part of that request.
             let answer = all.iter().rposition(|item| item.is_model());
             let known = answer.filter(|_| since == Some(iteration.number));
             let leads = usize::from(self.leads(iteration));
             for (item, position) in all.into_iter().zip(leads..).skip(known.unwrap_or(0)) {
-                body.list_item(item, (iteration.number, position), &mut pieces)?;
+                let place = (iteration.number, position);
+                body.list_item(item, place, keeps, &mut pieces)?;
             }
         }
         Ok(pieces)
@@ -154,7 +206,7 @@ impl Context {
                     ..options.clone()
                 };
                 let slices = lay_out(&context, &options)?;
-                let whole = digest(&slices).to_text();
+                let whole = digest(Digest::EMPTY, &slices).to_text();
                 SentNote::read(sent)
                     .is_some_and(|note| note.whole == whole)
                     .then_some(options)
@@ -165,11 +217,47 @@ impl Context {
 }
 
 impl<'a> Body<'a, '_> {
+    /// The digest of the request without its marks, of whose beginning it may be known; and what it is before the current iteration.
+    fn digest(
+        mut self,
+        known: Option<&Beginning>,
+    ) -> Result<(Digest, Option<(Reached, Digest)>), Error> {
+        match (known, self.context.shown_system()) {
+            (Some(known), _) => {
+                (self.behind, self.model_last) = (Some(known.end), known.model_last)
+            }
+            (None, Some(system)) => self.add_system(system, &mut Json::default())?,
+            (None, None) => {}
+        }
+        self.add_iterations()?;
+        self.close();
+        let close = Digest::of(writer::CLOSE.as_bytes());
+        let start = known.map_or(Digest::EMPTY, |known| known.digest);
+        let system = self.system.iter().map(|(_, slice)| slice.digest());
+        let start = system.fold(start, Digest::then);
+        let goes_on = match self.goes_on {
+            true => start.without_end(close),
+            false => start,
+        };
+        let reached = self.reached.map(|reached| {
+            let slices = self.slices.get(..reached.slices).unwrap_or_default();
+            let digest = match slices.last() {
+                None => start,
+                // It goes on in what comes after it.
+                Some(last) if last.end < reached.end => digest(goes_on, slices).then(close),
+                Some(_) => digest(goes_on, slices),
+            };
+            (reached, digest)
+        });
+        Ok((digest(goes_on, &self.slices), reached))
+    }
+
     /// Adds the digests of an item: of each result, unless there are many.
     fn list_item(
         &mut self,
         item: Item<'a>,
         (iteration, position): (u64, usize),
+        keeps: bool,
         pieces: &mut Vec<SentPiece>,
     ) -> Result<(), Error> {
         let mut add = |call: Option<&Box<str>>, digest| {
@@ -185,22 +273,20 @@ impl<'a> Body<'a, '_> {
             return Ok(());
         }
         self.step()?;
-        let is_results = matches!(item, Item::Results(..));
-        if let Some(kept) = item.pieces().find(self.key ^ item.rendering()) {
-            if !is_results {
-                add(None, kept.piece.digest());
-                return Ok(());
+        let results = match item {
+            Item::Results(message, exchange, rendering) if exchange.count_filled() <= RESULTS => {
+                Some((message, exchange, rendering))
             }
-        }
-        self.spend(item.size())?;
-        let Item::Results(message, exchange, rendering) = item else {
-            add(None, item.encode(self.format, self.options).digest());
+            _ => None,
+        };
+        let several = results.filter(|(message, ..)| message.calls.len() > 1);
+        let Some((message, exchange, rendering)) = several else {
+            let call = results.and_then(|(message, ..)| message.calls.first());
+            let piece = self.piece(item, keeps)?;
+            add(call.map(|call| &call.id), piece.digest());
             return Ok(());
         };
-        if exchange.count_filled() > RESULTS {
-            add(None, item.encode(self.format, self.options).digest());
-            return Ok(());
-        }
+        self.spend(item.size())?;
         for (slot, outcome) in exchange.outcomes().enumerate() {
             let (Some(outcome), Some(call)) = (outcome, message.calls.get(slot)) else {
                 continue;
@@ -218,6 +304,17 @@ impl<'a> Body<'a, '_> {
     }
 }
 
+/// The first message or result that is not what was sent, if there is one.
+pub(super) fn find_differing<'p>(pieces: &'p [SentPiece], sent: &[&str]) -> Option<&'p SentPiece> {
+    let sent = sent.iter().map(Some).chain(std::iter::repeat(None));
+    let mut pairs = pieces.iter().zip(sent);
+    let differs = |sent: Option<&&str>, piece: &SentPiece| {
+        sent.is_none_or(|sent| *sent != piece.digest.to_short_text())
+    };
+    let (piece, _) = pairs.find(|(piece, sent)| differs(*sent, piece))?;
+    Some(piece)
+}
+
 pub(super) fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<'a>>> {
     let room = provider::room(options.provider);
     let (slices, _) = Body::new(context, room, options).lay_out().ok()?;
@@ -230,7 +327,17 @@ pub(super) fn is_all(slices: &[Slice<'_>], same: u64) -> bool {
     all.saturating_sub(same) <= provider::writer::CLOSE.len() as u64
 }
 
-pub(super) fn digest(slices: &[Slice<'_>]) -> Digest {
-    let digests = slices.iter().map(Slice::digest);
-    digests.fold(Digest::EMPTY, Digest::then)
+/// The digest of slices after what has this one.
+pub(super) fn digest(start: Digest, slices: &[Slice<'_>]) -> Digest {
+    slices.iter().map(Slice::digest).fold(start, Digest::then)
+}
+
+/// The options that decide which messages are encoded and how; `None` if the provider knows some of them.
+fn what_encodes(options: &Options<'_>) -> Option<(u64, Option<u64>, Option<usize>)> {
+    let is_all = options.known == Known::Nothing;
+    is_all.then(|| (options.key(), options.from, options.max_result_bytes))
+}
+
+fn is_one<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+    a.map(Arc::as_ptr) == b.map(Arc::as_ptr)
 }

@@ -1,11 +1,11 @@
 //! Forecasts how much the next request will read from the provider's cache, by the bytes that it shares with the last one.
 
-use std::cmp::Ordering;
-
 use crate::context::cache::predict;
 use crate::context::cause::{Cause, Change};
+use crate::context::rewound::Rewound;
 use crate::context::Context;
 use crate::error::Error;
+use crate::log::iteration::Iteration;
 use crate::log::price::{Rates, Unit};
 use crate::log::provider::Provider;
 use crate::log::usage::Usage;
@@ -14,7 +14,8 @@ use crate::provider::options::Options;
 use crate::provider::writer;
 use crate::request::account::Accounting;
 use crate::request::body::Body;
-use crate::request::slice::Slice;
+use crate::request::fingerprint::find_differing;
+use crate::request::slice::{compare, Slice};
 use crate::tokens::Method;
 use crate::value::time::Time;
 
@@ -69,12 +70,21 @@ pub struct ExpectedBreak {
     pub tokens: u64,
 }
 
-/// The last request beside the next one.
-struct Last<'a> {
+/// The last request, as far as it is known.
+struct LastRequest {
     usage: Usage,
     provider: Option<Provider>,
-    /// The conversation as it was then.
-    context: &'a Context,
+    /// The conversation as it was then, or what is left of that.
+    context: Context,
+    /// Its tokens.
+    tokens: u64,
+    /// The first iteration of what a rewind took back of it.
+    rewound: Option<u64>,
+}
+
+/// The last request beside the next one.
+struct Last<'a> {
+    request: &'a LastRequest,
     bytes: u64,
     same_bytes: u64,
     /// `true` if it is known to have had tools.
@@ -110,20 +120,18 @@ impl Context {
             tokens: self.count_tokens(None),
             ..Forecast::default()
         };
-        let before = self.as_last_asked();
         let entry = self.last_answer().map(|(_, entry)| entry);
-        let reported = entry.and_then(|entry| entry.usage.as_deref());
-        if let (Some(before), Some(entry), Some(reported)) = (&before, entry, reported) {
-            let (earlier, _) = Body::new(before, room, options).lay_out()?;
+        let request = self.last_request(options)?;
+        if let Some(request) = &request {
+            let (mut earlier, _) = Body::new(&request.context, room, options).lay_out()?;
+            let stand_in = room.stand_in().as_bytes();
+            let is_made_up = |slice: &Slice<'_>| slice.shown_bytes() == stand_in;
+            if request.rewound.is_some() && earlier.last().is_some_and(is_made_up) {
+                earlier.pop(); // something else followed
+            }
             let (same_bytes, differs_at) = compare(&earlier, &next);
             let last = Last {
-                usage: reported.last,
-                provider: entry
-                    .message
-                    .reply
-                    .as_deref()
-                    .and_then(|reply| reply.provider),
-                context: before,
+                request,
                 bytes: earlier.iter().map(Slice::len).sum(),
                 same_bytes,
                 has_tools: self.had_tools(),
@@ -142,13 +150,75 @@ impl Context {
             is_marked: !marks.is_empty(),
             least: find_least(options.provider, model),
         };
-        forecast.split(&rules, reported.map(|reported| &reported.last));
+        forecast.split(&rules, request.as_ref().map(|last| &last.usage));
         let rates = entry.and_then(|entry| accounting.rates(entry, at));
         let rates = rates.or_else(|| accounting.find_rates(options.provider, at));
         forecast.cost =
             rates.map(|rates| forecast.price(rates, self.wrote_for_an_hour() == Some(true)));
         Ok(forecast)
     }
+
+    fn last_request(&self, options: &Options<'_>) -> Result<Option<LastRequest>, Error> {
+        if let Some(cut) = self.rewound() {
+            let (context, first) = self.as_cut_off(&cut, options)?;
+            return Ok(Some(LastRequest {
+                usage: cut.usage,
+                provider: cut.provider,
+                tokens: context.count_tokens(None),
+                context,
+                rewound: Some(first),
+            }));
+        }
+        let answer = self.last_answer().map(|(_, entry)| entry);
+        let reported = answer.and_then(|entry| Some((entry, entry.usage.as_deref()?.last)));
+        let asked = reported.zip(self.as_last_asked());
+        Ok(asked.map(|((entry, usage), context)| LastRequest {
+            usage,
+            provider: entry
+                .message
+                .reply
+                .as_deref()
+                .and_then(|reply| reply.provider),
+            context,
+            tokens: usage.input,
+            rewound: None,
+        }))
+    }
+
+    /// Returns the common part of the next request and the one that a rewind cut off, and the first iteration after it.
+    fn as_cut_off(&self, cut: &Rewound<'_>, options: &Options<'_>) -> Result<(Self, u64), Error> {
+        let pieces = self.list_pieces(self.next_number(), options)?;
+        let differing = find_differing(&pieces, &cut.pieces);
+        // All up to the iteration that it was rewound to is the same.
+        let first = cut.number.saturating_add(1);
+        let place = differing.map(|piece| {
+            let of_result = usize::from(piece.call.is_some());
+            (piece.iteration, piece.position.saturating_sub(of_result))
+        });
+        let (number, position) = match place {
+            Some(place) => place.max((first, 0)),
+            None => (self.next_number(), usize::MAX),
+        };
+        let mut log = self.log.clone();
+        if let Some(iteration) = self.log.get_numbered(number) {
+            log = log.rewind(i64::try_from(number).unwrap_or(i64::MAX))?;
+            log.keep_entries(count_before(iteration, position, self.leads(iteration)));
+        }
+        let context = self.shown_as_asked(log, cut.number, self.view.as_ref());
+        Ok((context, number))
+    }
+}
+
+/// How many entries of an iteration stand before a position, if a system prompt leads them.
+fn count_before(iteration: &Iteration, position: usize, leads: bool) -> usize {
+    let mut next = usize::from(leads);
+    let before = iteration.entries().take_while(|entry| {
+        let start = next;
+        let exchange = entry.exchange.as_deref();
+        next += 1 + usize::from(exchange.is_some_and(|exchange| exchange.count_filled() > 0));
+        start < position
+    });
+    before.count()
 }
 
 /// The facts that decide whether a provider caches a request.
@@ -219,10 +289,10 @@ impl Last<'_> {
         at: Time,
         marks: &[u64],
     ) -> (u64, Vec<ExpectedBreak>) {
-        let all = predict(self.provider, &self.usage, u64::MAX);
+        let all = self.request.predict(u64::MAX);
         let is_whole = self.bytes - self.same_bytes <= writer::CLOSE.len() as u64;
         let mut changes = next.changes_of_next();
-        let is_elsewhere = self.provider.is_some_and(|last| last != provider);
+        let is_elsewhere = self.request.provider.is_some_and(|last| last != provider);
         if is_elsewhere && changes.iter().all(|change| change.cause != Cause::Model) {
             let cause = Cause::Model;
             let iteration = None;
@@ -240,7 +310,7 @@ impl Last<'_> {
             });
         }
         let breaks = changes.iter().map(|change| {
-            let kept = predict(self.provider, &self.usage, self.count_before(change));
+            let kept = self.request.predict(self.count_before(change));
             ExpectedBreak {
                 cause: change.cause,
                 iteration: change.iteration,
@@ -248,6 +318,14 @@ impl Last<'_> {
             }
         });
         let mut breaks: Vec<ExpectedBreak> = breaks.collect();
+        let taken = all.saturating_sub(self.request.predict(self.request.tokens));
+        if let (Some(first), 1..) = (self.request.rewound, taken) {
+            breaks.push(ExpectedBreak {
+                cause: Cause::Rewound,
+                iteration: Some(first),
+                tokens: taken,
+            });
+        }
         if needs_mark(provider) && next.count_new_blocks() > LOOKED_BACK {
             // A breakpoint that both requests have is found without looking back.
             let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
@@ -255,7 +333,7 @@ impl Last<'_> {
             breaks.push(ExpectedBreak {
                 cause: Cause::LookBack,
                 iteration: next.last_answer().map(|(last, _)| last.number),
-                tokens: all.saturating_sub(predict(self.provider, &self.usage, kept)),
+                tokens: all.saturating_sub(self.request.predict(kept)),
             });
         }
         if next.has_cold_cache(at) && all > 0 {
@@ -275,19 +353,20 @@ impl Last<'_> {
 
     /// The tokens of the last request before a change.
     fn count_before(&self, change: &Change) -> u64 {
-        let counted = self.context.tokens(Method::Estimate);
+        let counted = self.request.context.tokens(Method::Estimate);
+        let all = self.request.tokens;
         let messages = counted.total();
         match change.cause {
             Cause::Model | Cause::Tools | Cause::Output => 0,
             // The tools stand before it. Anthropic reads them alone only where they have a mark of their own.
-            Cause::SystemPrompt | Cause::Block => match self.provider {
+            Cause::SystemPrompt | Cause::Block => match self.request.provider {
                 Some(Provider::Anthropic | Provider::Bedrock) => 0,
                 _ if !self.has_tools => 0,
-                _ => self.usage.input.saturating_sub(messages),
+                _ => all.saturating_sub(messages),
             },
             Cause::Fields => {
                 let after = messages.saturating_sub(counted.system);
-                self.usage.input.saturating_sub(after)
+                all.saturating_sub(after)
             }
             // Where they are not at hand any more, what they changed is not known.
             Cause::Masked if !self.has_masks => 0,
@@ -297,11 +376,18 @@ impl Last<'_> {
 
     /// The tokens of the last request within so many of its bytes.
     fn count_within(&self, bytes: u64) -> u64 {
-        let messages = self.context.tokens(Method::Estimate).total();
+        let messages = self.request.context.tokens(Method::Estimate).total();
         let after = self.bytes.saturating_sub(bytes);
         let after = u128::from(messages) * u128::from(after) / u128::from(self.bytes.max(1));
         let after = u64::try_from(after).unwrap_or(u64::MAX);
-        self.usage.input.saturating_sub(after)
+        self.request.tokens.saturating_sub(after)
+    }
+}
+
+impl LastRequest {
+    /// How many of its tokens the provider reads from its cache, up to so many.
+    fn predict(&self, most: u64) -> u64 {
+        predict(self.provider, &self.usage, most)
     }
 }
 
@@ -311,37 +397,4 @@ const fn stands_elsewhere(cause: Cause) -> bool {
         cause,
         Cause::Model | Cause::Tools | Cause::Output | Cause::SystemPrompt | Cause::Fields
     )
-}
-
-/// How many bytes two lists share from the first on, and to which iteration the next one belongs.
-pub(super) fn compare(before: &[Slice<'_>], next: &[Slice<'_>]) -> (u64, Option<u64>) {
-    let (mut old, mut new) = (before.iter(), next.iter());
-    let mut left: [&[u8]; 2] = [&[], &[]];
-    let (mut same, mut number) = (0, None);
-    loop {
-        let [a, b] = &mut left;
-        if a.is_empty() {
-            match old.next() {
-                Some(slice) => *a = slice.shown_bytes(),
-                None => return (same, None),
-            }
-        }
-        if b.is_empty() {
-            match new.next() {
-                Some(slice) => (*b, number) = (slice.shown_bytes(), Some(slice.number)),
-                None => return (same, number),
-            }
-        }
-        let len = a.len().min(b.len());
-        let ((old_part, old_rest), (new_part, new_rest)) = (a.split_at(len), b.split_at(len));
-        // The kept values are mostly the same.
-        let is_one = std::ptr::eq(old_part.as_ptr(), new_part.as_ptr());
-        if !is_one && old_part.cmp(new_part) != Ordering::Equal {
-            let pairs = old_part.iter().zip(new_part);
-            let shared = pairs.take_while(|(old, new)| old == new).count();
-            return (same + shared as u64, number);
-        }
-        same += len as u64;
-        (*a, *b) = (old_rest, new_rest);
-    }
 }

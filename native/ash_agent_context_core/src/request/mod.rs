@@ -180,8 +180,12 @@ impl Context {
         said.map_or(0, |last| last + 1)
     }
 
-    /// Returns what is sent of the view.
-    fn list_sent(&self, options: &Options<'_>) -> Sent<'_, impl Iterator<Item = (u64, &Cover)>> {
+    /// Returns what is sent of the view, from an iteration on at which nothing begins before it.
+    fn list_sent(
+        &self,
+        options: &Options<'_>,
+        behind: u64,
+    ) -> Sent<'_, impl Iterator<Item = (u64, &Cover)>> {
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
         let from = self.first_sent(options);
         let pairs = Pairs {
@@ -193,7 +197,7 @@ impl Context {
             closes_uses: provider::room(options.provider).history().closes_uses,
         };
         Sent {
-            steps: self.stretches(from, u64::MAX),
+            steps: self.stretches(from.max(behind), u64::MAX),
             most,
             // Nearly always there are none, and each iteration of each request would ask.
             split: self.log.split_pairs(),

@@ -6,8 +6,9 @@ use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::provider::options::Options;
-use crate::request::fingerprint::{digest, lay_out, SentNote, SentPiece, VERSION};
+use crate::request::fingerprint::{digest, find_differing, lay_out, SentNote, SentPiece, VERSION};
 use crate::value::cost::Cost;
+use crate::value::digest::Digest;
 use crate::view::View;
 
 /// The comparison of a rebuilt request with the one that was sent.
@@ -117,7 +118,7 @@ impl Context {
         };
         let is_same = [&options, &other].into_iter().any(|options| {
             let slices = lay_out(&context, options);
-            slices.is_some_and(|slices| digest(&slices).to_text() == note.whole)
+            slices.is_some_and(|slices| digest(Digest::EMPTY, &slices).to_text() == note.whole)
         });
         if is_same {
             return ReplayOutcome::Same;
@@ -163,13 +164,8 @@ impl Context {
             position: piece.position,
             call: piece.call.clone(),
         };
-        let sent = note.pieces.iter().map(Some).chain(std::iter::repeat(None));
-        let differing = pieces
-            .iter()
-            .zip(sent)
-            .find(|(piece, sent)| sent.is_none_or(|sent| *sent != piece.digest.to_short_text()));
-        match differing {
-            Some((piece, _)) => Some(place(piece)),
+        match find_differing(&pieces, &note.pieces) {
+            Some(piece) => Some(place(piece)),
             // Something that stood at the end is gone.
             None if note.pieces.len() > pieces.len() => pieces.last().map(place),
             None => None,

@@ -1,5 +1,6 @@
 //! Holds what a request is put together from: stretches of elements.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -186,5 +187,38 @@ impl<'a> Slice<'a> {
             SliceBytes::Kept(_, parts) => parts.start,
         };
         self.number + (part - first) as u64
+    }
+}
+
+/// How many bytes two lists share from the first on, and to which iteration the next one belongs.
+pub(super) fn compare(before: &[Slice<'_>], next: &[Slice<'_>]) -> (u64, Option<u64>) {
+    let (mut old, mut new) = (before.iter(), next.iter());
+    let mut left: [&[u8]; 2] = [&[], &[]];
+    let (mut same, mut number) = (0, None);
+    loop {
+        let [a, b] = &mut left;
+        if a.is_empty() {
+            match old.next() {
+                Some(slice) => *a = slice.shown_bytes(),
+                None => return (same, None),
+            }
+        }
+        if b.is_empty() {
+            match new.next() {
+                Some(slice) => (*b, number) = (slice.shown_bytes(), Some(slice.number)),
+                None => return (same, number),
+            }
+        }
+        let len = a.len().min(b.len());
+        let ((old_part, old_rest), (new_part, new_rest)) = (a.split_at(len), b.split_at(len));
+        // The kept values are mostly the same.
+        let is_one = std::ptr::eq(old_part.as_ptr(), new_part.as_ptr());
+        if !is_one && old_part.cmp(new_part) != Ordering::Equal {
+            let pairs = old_part.iter().zip(new_part);
+            let shared = pairs.take_while(|(old, new)| old == new).count();
+            return (same + shared as u64, number);
+        }
+        same += len as u64;
+        (*a, *b) = (old_rest, new_rest);
     }
 }

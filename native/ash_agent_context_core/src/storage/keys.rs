@@ -79,8 +79,16 @@ pub const FINISH_REASON: &str = "finish_reason";
 pub const FINISH_WORD: &str = "finish_word";
 pub const REQUESTED_AT: &str = "requested_at";
 pub const RECEIVED_AT: &str = "received_at";
-/// The fields of a request, its tools, and the digests of its system prompt, of all that was sent, and of its masks.
-pub const REQUEST: [&str; 5] = ["request", "tools", SYSTEM_DIGEST, SENT, MASKS_DIGEST];
+/// The fields of a request, its tools, the digests of its system prompt, of all that was sent, and of its masks, and what a rewind cut off.
+pub const REQUEST: [&str; 6] = [
+    "request",
+    "tools",
+    SYSTEM_DIGEST,
+    SENT,
+    MASKS_DIGEST,
+    REWOUND,
+];
+pub const REWOUND: &str = "rewound";
 pub const MASKS_DIGEST: &str = "masks_digest";
 pub const SENT: &str = "sent";
 pub const SYSTEM_DIGEST: &str = "system_digest";

@@ -57,6 +57,7 @@ const fn why(outlook: Outlook) -> Option<&'static str> {
             Cause::Cleared => "tool results were cleared",
             Cause::Shortened => "tool results may have another length",
             Cause::Masked => "other texts are masked",
+            Cause::Rewound => "a rewind took back part of the request before it",
             Cause::LookBack => "too much was said since the request before it",
             Cause::Other | Cause::Expired => "the request began otherwise than the one before it",
         },

@@ -3,6 +3,7 @@
 mod atif;
 mod cache;
 mod data;
+mod html;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod page;

@@ -1,9 +1,8 @@
 //! One HTML file that a person can look at, with all that it needs in it.
 //!
 //! Nothing of a conversation is ever part of the page's own code: it is data in a script tag that no browser
-//! executes, and text that the template escapes. A strict policy forbids everything else.
+//! executes, and text that is escaped (`html.rs`). A strict policy forbids everything else.
 
-use askama::Template;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
 use sha2::{Digest as _, Sha256};
@@ -12,6 +11,7 @@ use crate::context::Context;
 use crate::log::price_list::Prices;
 use crate::provider::options::Options;
 use crate::trace::data::DataWriter;
+use crate::trace::html::Html;
 use crate::trace::said::{list_said, Passage};
 use crate::trace::told::{Looked, Trace};
 use crate::trace::visible::visible;
@@ -38,6 +38,24 @@ const SCRIPT: &str = concat!(
     "})();\n",
 );
 
+/// The page up to its policy.
+const HEAD: &str = r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content=""#;
+
+/// From there to its title.
+const META: &str = r#"">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="color-scheme" content="light dark">
+<title>"#;
+
+/// A fragment from its title to the page in it.
+const FRAME: &str =
+    r#"" class="ash-agent-trace" sandbox="allow-scripts" width="100%" height="720" srcdoc='"#;
+
 /// Messages that can be read without the script.
 const READABLE: usize = 50;
 
@@ -57,18 +75,6 @@ pub struct PageOptions<'a> {
     pub fragment: bool,
 }
 
-#[derive(Template)]
-#[template(path = "page.html")]
-struct Page<'a> {
-    title: &'a str,
-    policy: String,
-    style: &'static str,
-    script: &'static str,
-    data: String,
-    messages: Vec<Readable>,
-    all: usize,
-}
-
 /// A message that can be read without the script.
 struct Readable {
     anchor: String,
@@ -83,13 +89,6 @@ struct PagePiece {
     is_error: bool,
 }
 
-#[derive(Template)]
-#[template(path = "fragment.html")]
-struct Fragment<'a> {
-    title: &'a str,
-    page: String,
-}
-
 impl Trace<'_> {
     /// The page.
     ///
@@ -101,23 +100,54 @@ impl Trace<'_> {
         let given = active.map_or("Conversation", |told| told.name);
         let title = visible(options.title.unwrap_or(given));
         let context = active.map(|told| told.context);
-        let page = Page {
-            title: &title,
-            policy: policy(),
-            style: STYLE,
-            script: SCRIPT,
-            data: embed(self.data(options)),
-            messages: context.map_or(Vec::new(), |context| self.readable(context)),
-            all: context.map_or(0, Context::count_log),
-        };
-        // Writing to a string does not fail.
-        let page = page.render().unwrap_or_default();
-        if !options.fragment {
-            return page;
+        let mut page = Html::default();
+        page.markup(HEAD).text(&policy()).markup(META).text(&title);
+        page.markup("</title>\n<style>").markup(STYLE);
+        page.markup("</style>\n</head>\n<body>\n<main id=\"readable\">\n<h1>");
+        page.text(&title).markup("</h1>");
+        if let Some(context) = context {
+            self.write_readable(&mut page, context);
         }
-        let page = page.replace('&', "&amp;").replace('\'', "&#39;");
-        let title = &title;
-        Fragment { title, page }.render().unwrap_or_default()
+        page.markup("\n</main>\n<script type=\"application/json\" id=\"data\">");
+        page.json(&self.data(options)).markup("</script>\n<script>");
+        page.markup(SCRIPT).markup("</script>\n</body>\n</html>");
+        if !options.fragment {
+            return page.finish();
+        }
+        let mut fragment = Html::default();
+        fragment.markup("<iframe title=\"").text(&title);
+        fragment.markup(FRAME).document(&page).markup("'></iframe>");
+        fragment.finish()
+    }
+
+    /// Writes the newest messages, for readers without the script.
+    fn write_readable(&self, page: &mut Html, context: &Context) {
+        let messages = self.readable(context);
+        let all = context.count_log();
+        if messages.len() < all {
+            page.markup("\n<p>The newest messages of ")
+                .text(&all.to_string());
+            page.markup(". All of them can be read where the page's script runs.</p>");
+        }
+        for message in messages {
+            let number = message.number.to_string();
+            page.markup("\n<article id=\"").text(&message.anchor);
+            page.markup("\" class=\"message\" aria-label=\"Message of iteration ");
+            page.text(&number).markup("\">");
+            for piece in &message.pieces {
+                page.markup("\n<h2>").text(piece.label);
+                page.markup(" <span class=\"note\">").text(&piece.call);
+                page.markup(" iteration ").text(&number);
+                page.markup("</span></h2>\n<pre dir=\"auto\"");
+                page.markup(if piece.is_error {
+                    " class=\"error\">\n"
+                } else {
+                    ">\n"
+                });
+                page.text(&piece.text).markup("</pre>");
+            }
+            page.markup("\n</article>");
+        }
     }
 
     fn data(&self, options: &PageOptions<'_>) -> Vec<u8> {
@@ -177,7 +207,7 @@ fn piece(said: &Passage<'_>, room: &mut usize) -> PagePiece {
     };
     let mut end = 0;
     for (at, letter) in said.text.char_indices() {
-        // As long as the template's escapes are.
+        // As long as its escape is.
         let length = if "<>&\"'".contains(letter) {
             5
         } else {
@@ -211,24 +241,4 @@ fn policy() -> String {
         hash(SCRIPT),
         hash(STYLE)
     )
-}
-
-/// JSON that can stand in a script tag: nothing in it ends the tag or begins a comment or another one. A
-/// `<` only stands in strings, where `\/` and `\u003c` are other ways to write what they stand for.
-fn embed(json: Vec<u8>) -> String {
-    let mut safe = Vec::with_capacity(json.len() + json.len() / 64);
-    let mut from = 0;
-    for at in memchr::memchr_iter(b'<', &json) {
-        let escape: &[u8] = match json.get(at + 1) {
-            Some(b'/') => b"<\\",
-            Some(b'!' | b's' | b'S' | b'?') => b"\\u003c",
-            _ => continue,
-        };
-        safe.extend_from_slice(json.get(from..at).unwrap_or_default());
-        safe.extend_from_slice(escape);
-        from = at + 1;
-    }
-    safe.extend_from_slice(json.get(from..).unwrap_or_default());
-    // Only UTF-8 was written.
-    String::from_utf8(safe).unwrap_or_default()
 }

@@ -6,11 +6,17 @@ const PRIME: u64 = (1 << 61) - 1;
 /// Where the polynomial whose coefficients are bytes is evaluated.
 const BASE: u64 = 0x1b3a_74c5_9e2d_8f61 % PRIME;
 
-/// Powers of the base, the highest first: a step reads eight bytes.
-const POWERS: [u64; 8] = powers();
+/// Bytes that a step reads.
+const STEP: usize = 8;
 
-/// The base to the power of eight.
-const STRIDE: u64 = times(POWERS[0], BASE);
+/// The number that a byte adds, by its place among those of a step.
+static TERMS: [[u64; 256]; STEP] = terms();
+
+/// The base to the power of a step's bytes.
+const STRIDE: u64 = power(BASE, STEP as u64);
+
+/// The inverse of the base.
+const INVERSE: u64 = power(BASE, PRIME - 2);
 
 /// A digest of a text, with what it takes to put another one after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,24 +38,33 @@ impl Digest {
 
     /// That of a text.
     pub fn of(bytes: &[u8]) -> Self {
-        let (mut hash, mut power) = (0, 1);
-        let mut chunks = bytes.chunks_exact(POWERS.len());
+        let mut hash = 0;
+        let mut chunks = bytes.chunks_exact(STEP);
         for chunk in &mut chunks {
-            let added = chunk.iter().zip(POWERS);
-            let added: u128 = added
-                .map(|(byte, power)| u128::from(coefficient(*byte)) * u128::from(power))
-                .sum();
-            hash = reduce(u128::from(hash) * u128::from(STRIDE) + added);
-            power = times(power, STRIDE);
+            let added = chunk.iter().zip(&TERMS);
+            // Eight numbers below 2^61 are one below 2^64.
+            let added: u64 = added.map(|(byte, terms)| term(terms, *byte)).sum();
+            hash = reduce(u128::from(hash) * u128::from(STRIDE) + u128::from(added));
         }
         for byte in chunks.remainder() {
             hash = reduce(u128::from(hash) * u128::from(BASE) + u128::from(coefficient(*byte)));
-            power = times(power, BASE);
         }
+        let len = bytes.len() as u64;
         Self {
-            len: bytes.len() as u64,
+            len,
             hash,
-            power,
+            power: power(BASE, len),
+        }
+    }
+
+    /// That of this text without its end, which is this other text.
+    #[must_use]
+    pub fn without_end(self, end: Self) -> Self {
+        let shift = power(INVERSE, end.len);
+        Self {
+            len: self.len - end.len,
+            hash: times(self.hash + PRIME - end.hash, shift),
+            power: times(self.power, shift),
         }
     }
 
@@ -79,15 +94,36 @@ const fn coefficient(byte: u8) -> u64 {
     byte as u64 + 1
 }
 
-const fn powers() -> [u64; 8] {
-    let b = BASE;
-    let b2 = times(b, b);
-    let b3 = times(b2, b);
-    let b4 = times(b3, b);
-    let b5 = times(b4, b);
-    let b6 = times(b5, b);
-    let b7 = times(b6, b);
-    [b7, b6, b5, b4, b3, b2, b, 1]
+fn term(terms: &[u64; 256], byte: u8) -> u64 {
+    terms.get(usize::from(byte)).copied().unwrap_or_default()
+}
+
+#[allow(clippy::indexing_slicing)] // reckoned by the compiler, which would say so
+const fn terms() -> [[u64; 256]; STEP] {
+    let mut all = [[0; 256]; STEP];
+    let mut place = 0;
+    while place < STEP {
+        let power = power(BASE, (STEP - 1 - place) as u64);
+        let mut byte = 0;
+        while byte < 256 {
+            all[place][byte] = times(coefficient(byte as u8), power);
+            byte += 1;
+        }
+        place += 1;
+    }
+    all
+}
+
+const fn power(of: u64, mut to: u64) -> u64 {
+    let (mut square, mut power) = (of, 1);
+    while to > 0 {
+        if to % 2 == 1 {
+            power = times(power, square);
+        }
+        square = times(square, square);
+        to /= 2;
+    }
+    power
 }
 
 const fn times(a: u64, b: u64) -> u64 {
@@ -134,6 +170,9 @@ mod tests {
                 _ => Digest::EMPTY,
             });
             prop_assert_eq!(parts.fold(Digest::EMPTY, Digest::then), whole);
+            let cut = cuts.get(1).copied().unwrap_or_default();
+            let (start, end) = bytes.split_at(cut);
+            prop_assert_eq!(whole.without_end(Digest::of(end)), Digest::of(start));
         }
 
         #[test]

@@ -283,6 +283,16 @@ pub(crate) enum Stretch<'a> {
     Cover(u64, u64, Option<&'a Message>, Rendering<'a>),
 }
 
+impl Stretch<'_> {
+    /// The numbers of its first iteration and its last.
+    pub const fn bounds(&self) -> (u64, u64) {
+        match self {
+            Self::Iteration(iteration, _) => (iteration.number, iteration.number),
+            Self::Cover(first, last, ..) => (*first, *last),
+        }
+    }
+}
+
 /// The system prompt and the texts after it, with blank lines between.
 pub(crate) fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str>)]) -> Content {
     let blocks = blocks.iter().map(|(_, text)| &**text);

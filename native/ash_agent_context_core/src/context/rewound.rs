@@ -1,0 +1,136 @@
+//! The last request that a rewind cut off, which the provider still has in its cache.
+
+use crate::context::asked::list_digests;
+use crate::context::looks;
+use crate::context::Context;
+use crate::log::provider::Provider;
+use crate::log::usage::Usage;
+use crate::value::time::{self, Time};
+use crate::value::Value;
+use crate::view::View;
+
+/// Digests of messages that are kept, at most.
+const PIECES: usize = 32;
+
+/// Stands for what is not known.
+const UNKNOWN: &str = "-";
+
+/// The last request that was sent before a rewind.
+#[derive(Debug)]
+pub(crate) struct Rewound<'a> {
+    /// The iteration that the conversation was rewound to.
+    pub number: u64,
+    pub provider: Option<Provider>,
+    /// The tokens of the request: all of them, and those that were read and written.
+    pub usage: Usage,
+    /// When its answer came.
+    pub ended_at: Option<Time>,
+    /// The digest of its view, as the rewind leaves it.
+    pub looks: &'a str,
+    /// The digests of the messages that it had and the request before the rewound iteration's end had not, oldest first.
+    pub pieces: Vec<&'a str>,
+}
+
+impl<'a> Rewound<'a> {
+    fn read(number: u64, note: &'a Value) -> Option<Self> {
+        let mut words = note.as_str()?.split(' ');
+        let provider = Provider::from_name(words.next()?);
+        let mut count = || words.next()?.parse().ok();
+        let usage = Usage {
+            input: count()?,
+            cached: count()?,
+            written: count()?,
+            ..Usage::default()
+        };
+        let ended_at = words.next()?.parse().ok();
+        Some(Self {
+            number,
+            provider,
+            usage,
+            ended_at: ended_at.and_then(time::from_micros),
+            looks: words.next()?,
+            pieces: words.collect(),
+        })
+    }
+
+    fn write(&self) -> Value {
+        let provider = self.provider.map_or(UNKNOWN, |provider| provider.name());
+        let ended_at = self.ended_at.map(|at| at.timestamp_micros().to_string());
+        let ended_at = ended_at.as_deref().unwrap_or(UNKNOWN);
+        let Usage {
+            input,
+            cached,
+            written,
+            ..
+        } = self.usage;
+        let looks = self.looks;
+        let head = format!("{provider} {input} {cached} {written} {ended_at} {looks}");
+        let pieces = self.pieces.iter().take(PIECES).copied();
+        let words: Vec<&str> = [&*head].into_iter().chain(pieces).collect();
+        Value::text(&words.join(" "))
+    }
+}
+
+impl Context {
+    /// The last request, if it was cut off, no other one was sent since, and the view is still the same.
+    pub(crate) fn rewound(&self) -> Option<Rewound<'_>> {
+        let (number, note) = self.asked.rewound()?;
+        let last = self.last_answer().map(|(last, _)| last.number);
+        let rewound = Rewound::read(number, note)?;
+        let is_last = last.is_none_or(|last| last <= number);
+        (is_last && rewound.looks == looks::digest(self.view())).then_some(rewound)
+    }
+
+    /// Keeps the last request if it was cut off: `next` is this conversation after it was rewound.
+    pub(crate) fn keep_rewound(&self, next: &mut Self) {
+        if let Some(note) = self.note_rewound(next) {
+            let number = next.current_iteration();
+            next.asked.note_rewound(number, note);
+            next.weigh_view();
+        }
+    }
+
+    /// Nothing where it is kept already, or no request was cut off; or where that had other things beside its messages than the
+    /// iteration that is left, or hid something that is shown now.
+    fn note_rewound(&self, next: &Self) -> Option<Value> {
+        let to = next.current_iteration();
+        let turn = next.turn();
+        // Covers that go on after it are made shorter by a rewind, or removed.
+        let is_shown_again = |view: &View| view.covers().any(|(_, cover)| cover.last >= turn);
+        let looks = looks::digest(next.view());
+        if let Some(mut rewound) = self.rewound() {
+            let between = self.asked_pieces(to, rewound.number);
+            rewound.pieces = between.chain(rewound.pieces).collect();
+            rewound.looks = &looks;
+            let is_cut = rewound.number > to && !self.view().is_some_and(is_shown_again);
+            return is_cut.then(|| rewound.write());
+        }
+        let (last, entry) = self.last_answer().filter(|(last, _)| last.number > to)?;
+        let reply = entry.message.reply.as_deref()?;
+        reply.requested_at?;
+        let (_, view) = self.asked.of(last.number)?;
+        let is_hidden = view.is_some_and(|view| is_shown_again(view));
+        if is_hidden || !self.asked.is_noted_up_to(to) {
+            return None;
+        }
+        let mut shown = next.clone();
+        shown.view = view.cloned();
+        shown.cut_view();
+        let rewound = Rewound {
+            number: to,
+            provider: reply.provider,
+            usage: entry.usage.as_deref()?.last,
+            ended_at: reply.received_at.or(reply.requested_at),
+            looks: &looks::digest(shown.view()),
+            pieces: self.asked_pieces(to, last.number).collect(),
+        };
+        Some(rewound.write())
+    }
+
+    /// The digests that are noted of the requests after an iteration up to another one.
+    fn asked_pieces(&self, after: u64, to: u64) -> impl Iterator<Item = &str> {
+        let numbers = (after.saturating_add(1)..=to).take(PIECES);
+        let notes = numbers.filter_map(|number| self.asked.sent_at(number));
+        notes.flat_map(list_digests).take(PIECES)
+    }
+}
