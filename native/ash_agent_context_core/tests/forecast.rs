@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use ash_agent_context_core::{
-    time, Accounting, AnswerTimes, Context, Options, Provider, Reading, Response, Stamp, Time,
-    Value,
+    json, read_list, time, Accounting, AnswerTimes, Context, Options, Provider, Reading, Response,
+    Stamp, Time, Value,
 };
 use proptest::prelude::*;
 
@@ -171,4 +171,23 @@ proptest! {
             prop_assert_eq!(forecast.read + forecast.written + forecast.fresh, forecast.tokens);
         }
     }
+}
+
+#[test]
+fn a_request_costs_what_its_tokens_cost() {
+    let prices = r#"[{"provider": "openai_chat", "model": "m", "input": 10, "cache_read": 1, "output": 50}]"#;
+    let prices = read_list(&json::read(prices.as_bytes(), 100).unwrap()).unwrap();
+    let accounting = Accounting {
+        prices: Some(&prices),
+        model: Some("m"),
+        since: 0,
+    };
+    let stamp = Stamp::at(at(0));
+    let context = Context::new("c", Value::text("?"), Value::text("S"), stamp).unwrap();
+    let context = answer(&context, &[]);
+    let options = Options::new(Provider::OpenAiChat);
+    let forecast = context.forecast(&options, &accounting, at(4)).unwrap();
+    assert_eq!(forecast.written, 0);
+    assert!(forecast.read > 0 && forecast.fresh > 0);
+    assert_eq!(forecast.cost, Some(forecast.read + forecast.fresh * 10));
 }

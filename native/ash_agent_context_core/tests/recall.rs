@@ -330,6 +330,26 @@ fn facts_are_found_by_their_shape() {
 }
 
 #[test]
+fn what_is_nearly_a_fact_is_none_or_another() {
+    let text = "ask @example.com or ann@local, 123456789x and 1234567890x, a/b and a/b/c, at 12:30 or 120:30";
+    let context = call(&start(), "c1", "run", "{}", text);
+    let receipt = context.clear_tool_results(0, "-", at(9)).receipt(100);
+    let mut found: Vec<_> = receipt
+        .facts
+        .iter()
+        .map(|fact| (fact.kind, &*fact.text))
+        .collect();
+    found.sort_unstable_by_key(|(_, text)| *text);
+    let of = |kind| {
+        let found = found.iter().filter(|(one, _)| *one == kind);
+        found.map(|(_, text)| *text).collect::<Vec<_>>()
+    };
+    assert!(of(FactKind::Address).is_empty(), "{found:?}");
+    assert_eq!(of(FactKind::Id), ["1234567890x"], "{found:?}");
+    assert_eq!(of(FactKind::Path), ["a/b/c"], "{found:?}");
+}
+
+#[test]
 fn a_word_is_a_name_once_a_later_call_uses_it() {
     let context = call(
         &start(),

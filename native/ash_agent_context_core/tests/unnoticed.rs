@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use ash_agent_context_core::{
-    time, AnswerTimes, CallStatus, Content, Context, Error, Excerpt, Fit, Given, Map, Masks,
-    MessageRef, Output, Response, Stamp, Status, Structs, Time, Trust, Value,
+    json, time, AnswerTimes, CallStatus, Content, Context, Defaults, Error, Excerpt, Fit, Given,
+    Map, Masks, MessageRef, Output, Response, Stamp, Status, Structs, Time, Trust, Value,
 };
 
 fn at(micros: i64) -> Time {
@@ -404,4 +404,24 @@ fn decimals_are_believed_when_all_of_their_fields_are_right() {
             "{told}"
         );
     }
+}
+
+#[test]
+fn a_message_of_results_fills_slots_and_keeps_what_the_application_noted() {
+    let attributes = r#"{"iterations": [{"messages": [
+        {"role": "user", "content": "Go"},
+        {"role": "assistant", "content": null, "tool_calls": [{"id": "a", "name": "f", "arguments": {}}]},
+        {"role": "user", "metadata": {"by": "hand"}, "content": [
+            {"type": "tool_result", "tool_use_id": "a", "content": "done"}]}]}]}"#;
+    let defaults = Defaults { id: "c", at: at(0) };
+    let attributes = json::read(attributes.as_bytes(), 100).unwrap();
+    let context = Context::from_attributes(attributes, defaults).unwrap();
+    let shown = context.messages().last().unwrap();
+    let shown = shown.see();
+    let MessageRef::Results(_, exchange) = shown.message() else {
+        unreachable!("the results are the last message");
+    };
+    assert_eq!(exchange.pending(), 0);
+    let noted = exchange.metadata.as_ref().unwrap();
+    assert_eq!(noted.get_named("by").and_then(Value::as_name), Some("hand"));
 }

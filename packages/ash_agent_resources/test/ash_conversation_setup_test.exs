@@ -91,7 +91,7 @@ defmodule AshAgent.Integration.ConversationSetupTest do
       assert compile_iterations(table, "", []) =~ "add authorizers: [Ash.Policy.Authorizer]"
 
       assert compile_iterations(AshAgent.Integration.Row, "", []) =~
-               "has not the extension AshAgent.Conversation"
+               "expected an Ash resource with AshAgent.Conversation, got: AshAgent.Integration.Row"
 
       writes = "actions do\ndefaults [create: :*]\nend"
       assert compile_iterations(table, writes, policies) =~ "[:create] write iterations"

@@ -367,6 +367,8 @@ defmodule AshAgent.Runtime.PermissionsTest do
       for opts <- [
             [permission_rules: [:x]],
             [allowed_tools: "read"],
+            [allowed_tools: [false]],
+            [permission_rules: [{:deny, false}]],
             [before_tool: 5],
             [before_tool: fn -> :ok end],
             [after_tool: [fn _ -> :ok end]],

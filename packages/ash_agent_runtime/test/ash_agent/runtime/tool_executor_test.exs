@@ -29,6 +29,13 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
     result
   end
 
+  test "leaves the end of other processes to whoever watches them" do
+    ref = make_ref()
+    send(self(), {:DOWN, ref, :process, self(), :killed})
+    assert result(fn _ -> {:ok, 1} end) == {:ok, 1}
+    assert_received {:DOWN, ^ref, :process, _pid, :killed}
+  end
+
   describe "definitions" do
     test "are functions, {module, function}, maps and structs with either, and toolboxes" do
       arguments = %{"x" => 1}
