@@ -9,8 +9,12 @@ defmodule AshAgent.Sessions.NodesTest do
   @moduletag timeout: 300_000
 
   defp group(names, folder, opts \\ [], fun) do
+    {elsewhere, opts} = Keyword.pop(opts, :elsewhere, [])
+
     Nodes.group(names, fn call, nodes ->
       at = &call.(&1, {Agents, &2, &3})
+      # Before anything there asks for it.
+      for name <- elsewhere, do: at.(name, :be_elsewhere, [])
       for name <- names, do: at.(name, :start, [Path.join(folder, "store.db"), opts])
       fun.(at, nodes)
     end)
@@ -76,8 +80,9 @@ defmodule AshAgent.Sessions.NodesTest do
          tmp_dir: folder
        } do
     # Long enough for a busy machine to ask before it is over.
-    group([:a, :b], folder, [lease: 30_000, recover: 200], fn at, %{a: a, b: b} ->
-      at.(:a, :be_elsewhere, [])
+    opts = [lease: 30_000, recover: 200, elsewhere: [:a]]
+
+    group([:a, :b], folder, opts, fn at, %{a: a, b: b} ->
       at.(:a, :start_prompt, ["c", "pay"])
       at.(:a, :await_held, [])
       Nodes.kill(at.(:a, :os_pid, []))
