@@ -48,7 +48,8 @@ nif!(
     context_note_sent_dirty,
     |env, scheduler, context: Handle, given: Of<'a, RequestOptions<'a>>| {
         let options = given.options(scheduler);
-        scheduler.allow(context.get().encode_cost(&options))?;
+        let cost = context.get().encode_cost(&options);
+        scheduler.allow(cost.plus(context.get().asked_view_cost()))?;
         let next = within_work(context.get().note_sent(&options))?;
         Ok(answer(env, next))
     }
@@ -86,7 +87,12 @@ nif!(
      at: At| {
         let options = given.options(scheduler);
         let cost = context.get().encode_cost(&options);
-        scheduler.allow(cost.times(2).plus(context.get().looks_cost()))?;
+        let looks = context.get().looks_cost();
+        scheduler.allow(
+            cost.times(2)
+                .plus(looks)
+                .plus(context.get().asked_view_cost()),
+        )?;
         let context = given.context(context);
         let accounting = Accounting {
             prices: prices.as_ref().map(|prices| prices.get()),

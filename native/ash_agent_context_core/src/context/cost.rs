@@ -18,6 +18,9 @@ const SUMMARY: usize = 16;
 /// How many times as long as copying a text it takes to find its facts.
 const FACTS: usize = 30;
 
+/// How many times as long as copying a view it takes to digest it as often as an operation does.
+const DIGESTS: usize = 30;
+
 impl Context {
     /// Of adding a message or results: filling one slot of an exchange touches all of its slots, and an
     /// error lists those that are empty.
@@ -48,9 +51,16 @@ impl Context {
     pub fn rewind_cost(&self, to: i64) -> Cost {
         let counted = Cost::from(self.rewind_size(to));
         match self.has_view() {
-            true => counted.plus(self.view_cost()),
+            true => counted.plus(self.view_cost()).plus(self.asked_view_cost()),
             false => counted,
         }
+    }
+
+    /// Of digesting the view, as it is noted with a request.
+    #[must_use]
+    pub fn asked_view_cost(&self) -> Cost {
+        let size = self.view().map_or(Size::default(), View::size);
+        Cost::from(size).times(DIGESTS)
     }
 
     /// Of changing what the view covers, which walks its iterations at most, and reads them where what is hidden has

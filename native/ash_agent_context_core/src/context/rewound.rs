@@ -97,8 +97,8 @@ impl Context {
         let turn = next.turn();
         // Covers that go on after it are made shorter by a rewind, or removed.
         let is_shown_again = |view: &View| view.covers().any(|(_, cover)| cover.last >= turn);
-        let looks = looks::digest(next.view());
         if let Some(mut rewound) = self.rewound() {
+            let looks = looks::digest(next.view());
             let between = self.asked_pieces(to, rewound.number);
             rewound.pieces = between.chain(rewound.pieces).collect();
             rewound.looks = &looks;

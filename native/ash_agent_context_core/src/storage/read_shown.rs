@@ -12,9 +12,9 @@ use crate::log::results;
 use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read::read_said;
-use crate::storage::take::{fields, read_text, DocumentFields, Form};
+use crate::storage::take::{check_depth, fields, read_text, DocumentFields, Form};
 use crate::value::fields::Keys;
-use crate::value::{Map, Value, MAX_DEPTH};
+use crate::value::{Map, Value};
 
 /// The key that only maps have.
 const STATE: &str = "state";
@@ -103,14 +103,6 @@ fn read_result(value: Value) -> Result<Outcome, Error> {
             "{:ok, term}, {:error, term} or nil",
         ))
     })
-}
-
-/// A result, like a call, is a container around values that have the full depth.
-fn check_depth(value: &Value) -> Result<(), Error> {
-    match value.is_deeper_than(MAX_DEPTH + 1) {
-        true => Err(Error::TooDeep { limit: MAX_DEPTH }),
-        false => Ok(()),
-    }
 }
 
 fn read_message(

@@ -80,14 +80,13 @@ impl Form {
     }
 
     pub fn read_term(self, node: Node<'_>) -> Result<Value, Error> {
-        let value = match self {
-            Self::Stored(trust) => return node.into_term(trust.structs),
-            Self::Maps(_) => node.into_value(),
-        };
-        // The limit counts from each value of a map, wherever in the document it stands.
-        match value.is_deeper_than(MAX_DEPTH + 1) {
-            true => Err(Error::TooDeep { limit: MAX_DEPTH }),
-            false => Ok(value),
+        match self {
+            Self::Stored(trust) => node.into_term(trust.structs),
+            Self::Maps(_) => {
+                let value = node.into_value();
+                check_depth(&value)?;
+                Ok(value)
+            }
         }
     }
 }
@@ -208,6 +207,15 @@ pub(crate) fn read_name(node: Node<'_>) -> Result<Box<str>, Error> {
 pub(crate) fn read_text(node: Node<'_>) -> Result<Box<str>, Error> {
     let text = node.into_text();
     text.map_err(|_| Error::invalid(Vec::new(), "text"))
+}
+
+/// A value of a map, a call or a result is a container around values that have the full depth, wherever in the document it
+/// stands.
+pub(crate) fn check_depth(value: &Value) -> Result<(), Error> {
+    match value.is_deeper_than(MAX_DEPTH + 1) {
+        true => Err(Error::TooDeep { limit: MAX_DEPTH }),
+        false => Ok(()),
+    }
 }
 
 pub(crate) fn read_number(node: Node<'_>) -> Result<u64, Error> {

@@ -5,7 +5,6 @@ defmodule AshAgent.Runtime.TypedAnswer do
   #
   # With a tool, the call of an answer is settled before the others of the same message. These run, wait or are denied like
   # any other, and when all have a result, the run ends with the answer.
-
   #
   # Where the view is to show the answer alone, each attempt has an iteration of its own.
 
