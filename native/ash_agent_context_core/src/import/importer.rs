@@ -568,10 +568,10 @@ fn note_model(context: &mut Context, model: &Value) {
         return;
     };
     let model = (Value::text("model"), model.clone());
-    context.asked.note_fields(1, Map::new(vec![model]));
+    context.asked_mut().note_fields(1, Map::new(vec![model]));
     if number < context.current_iteration() {
         let after = number.saturating_add(1);
-        context.asked.note_fields(after, Map::default());
+        context.asked_mut().note_fields(after, Map::default());
     }
     context.weigh_view();
 }

@@ -137,9 +137,9 @@ impl IterationBody<'_> {
     pub fn put_on(self, context: &mut Context) -> Result<(), Error> {
         let number = context.current_iteration();
         if let Some(view) = self.view {
-            context.asked.note(number, view.map(Arc::new));
+            context.asked_mut().note(number, view.map(Arc::new));
         }
-        context.asked.note_request(number, self.request);
+        context.asked_mut().note_request(number, self.request);
         if let Form::Maps(_) = self.form {
             return read_shown(context, self.messages, self.outcomes, self.form, self.keys);
         }
