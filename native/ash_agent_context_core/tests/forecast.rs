@@ -192,6 +192,30 @@ fn a_request_costs_what_its_tokens_cost() {
     assert_eq!(forecast.cost, Some(forecast.read + forecast.fresh * 10));
 }
 
+#[test]
+fn a_second_rewind_may_cut_off_the_same_as_the_first() {
+    let options = Options::new(Provider::OpenAiChat);
+    let turn = |context: &Context| answer(&context.note_sent(&options).unwrap(), &[]);
+    let again = |context: &Context, to: i64| {
+        let again = context.rewind(to).unwrap();
+        again
+            .add_user_message(Value::text("Again"), Stamp::at(at(3)))
+            .unwrap()
+    };
+    let first = again(&turn(&turn(&start("S"))), 1);
+    let second = again(&turn(&turn(&first)), 2);
+    for context in [
+        &second,
+        &Context::from_snapshot(&second.to_snapshot()).unwrap(),
+    ] {
+        // All but the last message.
+        let forecast = forecast(context, &options);
+        let last = br#",{"role":"user","content":"Again"}"#.len() as u64;
+        assert_eq!(forecast.same_bytes, forecast.bytes - last);
+        assert_eq!(breaks(&forecast)[0].0, Cause::Rewound);
+    }
+}
+
 /// An answer to a request of so many tokens.
 fn answer_tokens(context: &Context, tokens: u64) -> Context {
     let body = format!(

@@ -52,6 +52,9 @@ pub(crate) struct Beginning {
 /// Kinds of values that are noted of requests.
 pub(crate) const KINDS: usize = 6;
 
+/// The position of what rewinds cut off among them.
+const REWOUND: usize = KINDS - 1;
+
 /// Those that a request has beside its messages and its view, as they are noted.
 pub(crate) type NewNotes = [Option<Value>; KINDS];
 
@@ -104,6 +107,11 @@ impl Noted {
         if self.of(number).is_some_and(|(_, known)| *known == value) {
             return (Size::default(), Size::default());
         }
+        self.put(number, value)
+    }
+
+    /// The same where it stands for its own iteration alone.
+    fn put(&mut self, number: u64, value: Value) -> (Size, Size) {
         let before = self.0.get(&number).map(|value| value.size());
         let size = value.size();
         self.0.insert_mut(number, Arc::new(value));
@@ -295,9 +303,13 @@ impl Asked {
 
     /// Notes what an iteration's request has beside its messages.
     pub fn note_request(&mut self, number: u64, request: NewNotes) {
-        for (noted, value) in self.notes.iter_mut().zip(request) {
+        for (kind, (noted, value)) in self.notes.iter_mut().zip(request).enumerate() {
             if let Some(value) = value {
-                let (more, less) = noted.note(number, value);
+                // Two rewinds, to different iterations, may cut off the same.
+                let (more, less) = match kind {
+                    REWOUND => noted.put(number, value),
+                    _ => noted.note(number, value),
+                };
                 self.size = self.size.minus(less).plus(more);
             }
         }
