@@ -54,7 +54,8 @@ pub struct Context {
     /// Tokens of completed iterations as they are shown.
     pub(crate) tallies: Tallies,
     /// Holds what requests were made from.
-    pub(crate) asked: Asked,
+    /// One pointer: most operations do not change it.
+    pub(crate) asked: Arc<Asked>,
 }
 
 impl Context {
@@ -74,7 +75,7 @@ impl Context {
             log,
             view: None,
             tallies: Tallies::default(),
-            asked: Asked::default(),
+            asked: Arc::default(),
         }
     }
 
@@ -325,7 +326,8 @@ impl Context {
         let mut next = self.with(log);
         if is_cut {
             next.tallies = next.tallies.up_to(done);
-            next.asked.cut(next.current_iteration().saturating_add(1));
+            let from = next.current_iteration().saturating_add(1);
+            next.asked_mut().cut(from);
             next.cut_view();
             self.keep_rewound(&mut next);
         }
@@ -359,7 +361,8 @@ impl Context {
     pub(crate) fn cut(&mut self, index: usize) {
         self.log.cut(index);
         self.tallies = self.tallies.up_to(index);
-        self.asked.cut(self.current_iteration().saturating_add(1));
+        let from = self.current_iteration().saturating_add(1);
+        self.asked_mut().cut(from);
     }
 
     /// The number of the last iteration that two conversations have in common, with all before it.
@@ -525,6 +528,11 @@ impl Context {
     pub(crate) fn weigh_view(&mut self) {
         let view = self.view().map_or(Size::default(), View::size);
         self.log.put_beside(view.plus(self.asked.size()));
+    }
+
+    /// What requests were made from, to note more of it.
+    pub(crate) fn asked_mut(&mut self) -> &mut Asked {
+        Arc::make_mut(&mut self.asked)
     }
 
     /// Whoever changes what a context holds says so here.

@@ -21,10 +21,10 @@ mod value;
 mod view;
 
 pub use answer::answer_type::AnswerType;
-pub use answer::follow::{put_together, Came, Follow, Shown as ShownPart};
+pub use answer::follow::{put_together, Came, Follow, ShownPart};
 pub use answer::issue::{Issue, Mend, MendKind};
 pub use answer::reading::{Answer, ReadingState};
-pub use context::cause::{Cause, Change as RequestChange};
+pub use context::cause::{Cause, RequestChange};
 pub use context::differing::{Look, Unseen};
 pub use context::fit::Fit;
 pub use context::prompt::{Prompt, Unready};

@@ -12,7 +12,7 @@ use crate::encode::{Encoder, FieldTerms};
 use crate::nif::nif;
 use crate::prices::PricesHandle;
 use crate::request::{within_work, RequestOptions};
-use crate::resource::{answer, Handle};
+use crate::resource::{answer, ContextHandle};
 use crate::tokens;
 use crate::words::Word as _;
 
@@ -22,7 +22,7 @@ nif!(
     context_account_dirty,
     |env,
      scheduler,
-     context: Handle,
+     context: ContextHandle,
      prices: Of<'a, Option<PricesHandle>>,
      model: Of<'a, Option<&'a str>>,
      since: Unsigned| {
@@ -46,7 +46,7 @@ nif!(
 nif!(
     context_note_sent_normal,
     context_note_sent_dirty,
-    |env, scheduler, context: Handle, given: Of<'a, RequestOptions<'a>>| {
+    |env, scheduler, context: ContextHandle, given: Of<'a, RequestOptions<'a>>| {
         let options = given.options(scheduler);
         let cost = context.get().encode_cost(&options);
         scheduler.allow(cost.plus(context.get().asked_view_cost()))?;
@@ -59,7 +59,7 @@ nif!(
 nif!(
     context_as_asked_normal,
     context_as_asked_dirty,
-    |env, scheduler, context: Handle, number: Number| {
+    |env, scheduler, context: ContextHandle, number: Number| {
         let context = context.get();
         scheduler.allow(context.rewind_cost(number))?;
         let iteration = context.iteration(number);
@@ -72,7 +72,7 @@ nif!(
 nif!(
     context_response_id_normal,
     context_response_id_dirty,
-    |env, _scheduler, context: Handle| Ok(context.get().last_response_id().encode(env))
+    |env, _scheduler, context: ContextHandle| Ok(context.get().last_response_id().encode(env))
 );
 
 // The forecast for the next request at the cache.
@@ -81,7 +81,7 @@ nif!(
     context_forecast_dirty,
     |env,
      scheduler,
-     context: Handle,
+     context: ContextHandle,
      given: Of<'a, RequestOptions<'a>>,
      prices: Of<'a, Option<PricesHandle>>,
      at: At| {

@@ -7,7 +7,7 @@ use crate::argument::{Any, At, Of};
 use crate::atoms;
 use crate::encode::{Encoder, FieldTerms};
 use crate::nif::{change, nif};
-use crate::resource::Handle;
+use crate::resource::ContextHandle;
 use crate::words;
 
 change!(
@@ -35,7 +35,7 @@ fn find_given(value: Value) -> Option<Value> {
 nif!(
     context_is_approved_normal,
     context_is_approved_dirty,
-    |env, scheduler, context: Handle, id: Of<'a, &'a str>, arguments: Any| {
+    |env, scheduler, context: ContextHandle, id: Of<'a, &'a str>, arguments: Any| {
         scheduler.allow(context.get().digest_cost())?;
         Ok(context.get().is_approved(id, &arguments).encode(env))
     }
@@ -44,7 +44,7 @@ nif!(
 nif!(
     context_undecided_calls_normal,
     context_undecided_calls_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         scheduler.allow(Cost::handing_out(context.get().current().size()))?;
         Ok(Encoder::new_sharing(env, &context).calls_with(context.get().undecided_calls()))
     }
@@ -62,7 +62,7 @@ change!(
 nif!(
     context_call_status_normal,
     context_call_status_dirty,
-    |env, scheduler, context: Handle, id: Of<'a, &'a str>| {
+    |env, scheduler, context: ContextHandle, id: Of<'a, &'a str>| {
         scheduler.allow(context.get().find_call_cost())?;
         let status = context.get().tool_call_status(id);
         Ok(status.map(words::call_status).encode(env))
@@ -72,7 +72,7 @@ nif!(
 nif!(
     context_call_times_normal,
     context_call_times_dirty,
-    |env, scheduler, context: Handle, id: Of<'a, &'a str>| {
+    |env, scheduler, context: ContextHandle, id: Of<'a, &'a str>| {
         scheduler.allow(context.get().find_call_cost())?;
         let Some((started, ended)) = context.get().tool_call_times(id) else {
             return Ok(atoms::nil().to_term(env));
@@ -88,7 +88,7 @@ nif!(
 nif!(
     context_call_decision_normal,
     context_call_decision_dirty,
-    |env, scheduler, context: Handle, id: Of<'a, &'a str>| {
+    |env, scheduler, context: ContextHandle, id: Of<'a, &'a str>| {
         scheduler.allow(context.get().find_call_cost())?;
         let Some(decision) = context.get().tool_call_decision(id) else {
             return Ok(atoms::nil().to_term(env));

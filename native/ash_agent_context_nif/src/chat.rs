@@ -8,11 +8,11 @@ use crate::decode::{self, Around, Number};
 use crate::encode::{self, Encoder};
 use crate::error::NifError;
 use crate::nif::{change, nif};
-use crate::resource::{answer, Handle};
+use crate::resource::{answer, ContextHandle};
 use crate::scheduler::Scheduler;
 
 /// `{name, number, origin | nil, extra, context}`
-type ChatTerms<'a> = (Term<'a>, u64, Option<u64>, Term<'a>, Handle);
+type ChatTerms<'a> = (Term<'a>, u64, Option<u64>, Term<'a>, ContextHandle);
 
 fn map(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Map, NifError> {
     match decode::value(term, around, scheduler)? {

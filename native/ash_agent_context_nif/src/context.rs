@@ -10,7 +10,7 @@ use crate::decode::Number;
 use crate::encode::{Encoder, FieldTerms};
 use crate::error::NifError;
 use crate::nif::{change, nif};
-use crate::resource::{answer, Handle};
+use crate::resource::{answer, ContextHandle};
 use crate::scheduler::Scheduler;
 
 nif!(
@@ -117,7 +117,7 @@ nif!(
 nif!(
     context_system_prompt_normal,
     context_system_prompt_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         let Some(system) = context.get().system() else {
             return Ok(atoms::nil().to_term(env));
         };
@@ -130,7 +130,7 @@ nif!(
 nif!(
     context_last_common_normal,
     context_last_common_dirty,
-    |env, scheduler, a: Handle, b: Handle| {
+    |env, scheduler, a: ContextHandle, b: ContextHandle| {
         scheduler.allow(a.get().whole_cost())?;
         Ok(a.get().last_common(b.get()).encode(env))
     }
@@ -139,7 +139,7 @@ nif!(
 nif!(
     context_equal_normal,
     context_equal_dirty,
-    |env, scheduler, a: Handle, b: Handle| {
+    |env, scheduler, a: ContextHandle, b: ContextHandle| {
         scheduler.allow(a.get().whole_cost())?;
         Ok((a.get() == b.get()).encode(env))
     }
@@ -148,7 +148,7 @@ nif!(
 nif!(
     context_to_messages_normal,
     context_to_messages_dirty,
-    |env, scheduler, context: Handle, log: bool| {
+    |env, scheduler, context: ContextHandle, log: bool| {
         let encoder = Encoder::new_sharing(env, &context);
         if log || !context.get().has_view() {
             scheduler.allow(Cost::handing_out(context.get().size()))?;
@@ -162,7 +162,7 @@ nif!(
 nif!(
     context_iteration_normal,
     context_iteration_dirty,
-    |env, scheduler, context: Handle, number: Number| {
+    |env, scheduler, context: ContextHandle, number: Number| {
         let iteration = allowed_iteration(scheduler, &context, number)?;
         let encoder = Encoder::new_sharing(env, &context);
         Ok(match iteration {
@@ -175,7 +175,7 @@ nif!(
 nif!(
     context_iteration_messages_normal,
     context_iteration_messages_dirty,
-    |env, scheduler, context: Handle, number: Number| {
+    |env, scheduler, context: ContextHandle, number: Number| {
         let iteration = allowed_iteration(scheduler, &context, number)?;
         let messages = iteration
             .into_iter()
@@ -187,7 +187,7 @@ nif!(
 nif!(
     context_message_normal,
     context_message_dirty,
-    |env, scheduler, context: Handle, number: Number, position: Number| {
+    |env, scheduler, context: ContextHandle, number: Number, position: Number| {
         allowed_iteration(scheduler, &context, number)?;
         let place = usize::try_from(position).ok();
         let message = place.and_then(|place| context.get().message(number, place));
@@ -201,7 +201,7 @@ nif!(
 /// An iteration, if there is one and the scheduler allows its size.
 fn allowed_iteration(
     scheduler: Scheduler,
-    context: &Handle,
+    context: &ContextHandle,
     number: i64,
 ) -> Result<Option<&Iteration>, NifError> {
     let iteration = context.get().iteration(number);
@@ -212,7 +212,7 @@ fn allowed_iteration(
 nif!(
     context_iterations_normal,
     context_iterations_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         scheduler.allow(Cost::handing_out(context.get().size()))?;
         Ok(Encoder::new_sharing(env, &context).iterations(context.get()))
     }
@@ -221,7 +221,7 @@ nif!(
 nif!(
     context_tool_calls_normal,
     context_tool_calls_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         let last = context.get().current().last();
         scheduler.allow(context.get().calls_cost())?;
         let calls = last
@@ -234,7 +234,7 @@ nif!(
 nif!(
     context_pending_tool_calls_normal,
     context_pending_tool_calls_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         scheduler.allow(context.get().calls_cost())?;
         Ok(Encoder::new_sharing(env, &context).calls(context.get().current().pending()))
     }
@@ -243,7 +243,7 @@ nif!(
 nif!(
     context_metadata_normal,
     context_metadata_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         let notes = context.get().metadata();
         scheduler.allow(Cost::handing_out(notes.size()))?;
         Ok(Encoder::new_sharing(env, &context).notes(notes))
@@ -253,7 +253,7 @@ nif!(
 nif!(
     context_to_map_normal,
     context_to_map_dirty,
-    |env, scheduler, handle: Handle| {
+    |env, scheduler, handle: ContextHandle| {
         let context = handle.get();
         scheduler.allow(Cost::handing_out(context.size()))?;
         let encoder = Encoder::new_sharing(env, &handle);
@@ -281,7 +281,7 @@ fn origin<'r, 'e>(encoder: &Encoder<'r, 'e>, origin: &'r Origin) -> Term<'e> {
 
 /// Returns what can be told in constant time.
 #[rustler::nif(name = "context_summary_normal")]
-fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
+fn context_summary<'a>(env: Env<'a>, context: ContextHandle) -> Term<'a> {
     let encoder = Encoder::new_sharing(env, &context);
     let context = context.get();
     let keys = [
@@ -310,19 +310,19 @@ fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
 
 /// The number of the first iteration.
 #[rustler::nif(name = "context_first_iteration_normal")]
-fn context_first_iteration(context: Handle) -> u64 {
+fn context_first_iteration(context: ContextHandle) -> u64 {
     context.get().first_number()
 }
 
 /// Number of iterations.
 #[rustler::nif(name = "context_count_iterations_normal")]
-fn context_count_iterations(context: Handle) -> usize {
+fn context_count_iterations(context: ContextHandle) -> usize {
     context.get().count_iterations()
 }
 
 /// Number of messages.
 #[rustler::nif(name = "context_count_messages_normal")]
-fn context_count_messages(context: Handle) -> usize {
+fn context_count_messages(context: ContextHandle) -> usize {
     context.get().count_messages()
 }
 
@@ -330,7 +330,7 @@ fn context_count_messages(context: Handle) -> usize {
 nif!(
     context_find_turn_normal,
     context_find_turn_dirty,
-    |env, scheduler, handle: Handle, name: Of<'a, &'a str>, text: Of<'a, &'a str>| {
+    |env, scheduler, handle: ContextHandle, name: Of<'a, &'a str>, text: Of<'a, &'a str>| {
         let context = handle.get();
         scheduler.allow(context.find_call_cost())?;
         Ok(context.find_turn(name, text).encode(env))
@@ -339,6 +339,6 @@ nif!(
 
 /// The number of the iteration that began the current turn.
 #[rustler::nif(name = "context_turn_normal")]
-fn context_turn(context: Handle) -> u64 {
+fn context_turn(context: ContextHandle) -> u64 {
     context.get().turn()
 }

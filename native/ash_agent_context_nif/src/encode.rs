@@ -23,12 +23,12 @@ pub fn value<'e>(env: Env<'e>, value: &Value) -> Term<'e> {
 
 /// A list, tuple or map whose elements are being encoded.
 struct Open<'r, 'e> {
-    rest: Rest<'r>,
+    rest: Remaining<'r>,
     terms: Vec<Term<'e>>,
 }
 
 /// Says what is left to encode. A map gives keys and values in turn.
-enum Rest<'r> {
+enum Remaining<'r> {
     List(std::slice::Iter<'r, Value>),
     Tuple(std::slice::Iter<'r, Value>),
     Map(std::slice::Iter<'r, (Value, Value)>, Option<&'r Value>),
@@ -37,8 +37,8 @@ enum Rest<'r> {
 impl<'r> Open<'r, '_> {
     fn items(of: &Value, items: &'r [Value]) -> Self {
         let rest = match of {
-            Value::Tuple(_) => Rest::Tuple(items.iter()),
-            _ => Rest::List(items.iter()),
+            Value::Tuple(_) => Remaining::Tuple(items.iter()),
+            _ => Remaining::List(items.iter()),
         };
         Self {
             rest,
@@ -48,15 +48,15 @@ impl<'r> Open<'r, '_> {
 
     fn map(map: &'r Map) -> Self {
         Self {
-            rest: Rest::Map(map.iter(), None),
+            rest: Remaining::Map(map.iter(), None),
             terms: Vec::with_capacity(2 * map.len()),
         }
     }
 
     fn next(&mut self) -> Option<&'r Value> {
         match &mut self.rest {
-            Rest::List(items) | Rest::Tuple(items) => items.next(),
-            Rest::Map(entries, value) => value.take().or_else(|| {
+            Remaining::List(items) | Remaining::Tuple(items) => items.next(),
+            Remaining::Map(entries, value) => value.take().or_else(|| {
                 let (key, of_key) = entries.next()?;
                 *value = Some(of_key);
                 Some(key)
@@ -179,9 +179,9 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     fn close(&self, level: Open<'r, 'e>) -> Term<'e> {
         match level.rest {
-            Rest::List(_) => self.list(level.terms.into_iter()),
-            Rest::Tuple(_) => make_tuple(self.env, &level.terms),
-            Rest::Map(..) => {
+            Remaining::List(_) => self.list(level.terms.into_iter()),
+            Remaining::Tuple(_) => make_tuple(self.env, &level.terms),
+            Remaining::Map(..) => {
                 let mut fields = FieldTerms::new(self.env);
                 let mut terms = level.terms.into_iter();
                 while let (Some(key), Some(value)) = (terms.next(), terms.next()) {

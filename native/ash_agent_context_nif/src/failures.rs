@@ -8,7 +8,7 @@ use crate::atoms;
 use crate::decode::Number;
 use crate::encode::Encoder;
 use crate::nif::{change, nif};
-use crate::resource::Handle;
+use crate::resource::ContextHandle;
 
 change!(
     context_add_failure_normal,
@@ -20,7 +20,7 @@ change!(
 nif!(
     context_failures_normal,
     context_failures_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         scheduler.allow(context.get().whole_cost())?;
         let kept: Vec<_> = context.get().failures().collect();
         let facts: Vec<_> = kept.iter().map(|(_, failure)| failure.facts()).collect();
@@ -59,7 +59,7 @@ change!(
 nif!(
     context_request_note_normal,
     context_request_note_dirty,
-    |env, scheduler, context: Handle, number: Number| {
+    |env, scheduler, context: ContextHandle, number: Number| {
         let context = context.get();
         let iteration = context.iteration(number);
         let noted = iteration.map_or([None; 2], |iteration| context.request_note(iteration));

@@ -66,7 +66,7 @@ macro_rules! change {
         $crate::nif::nif!(
             $normal,
             $dirty,
-            |env, scheduler, handle: $crate::resource::Handle $(, $arg: $type)*| {
+            |env, scheduler, handle: $crate::resource::ContextHandle $(, $arg: $type)*| {
                 let $context = handle.get();
                 scheduler.allow($cost)?;
                 Ok($crate::resource::answer(env, $crate::nif::Changed::get($next)?))

@@ -7,7 +7,7 @@ use crate::argument::{At, Of, Unsigned};
 use crate::atoms;
 use crate::error::NifError;
 use crate::nif::{change, nif};
-use crate::resource::{answer, Handle};
+use crate::resource::{answer, ContextHandle};
 
 /// `{:iteration, number}`, `{:message, number, position}`, `{:result, number, slot}` or `{:fact, text}`
 fn decode_pin(term: Term<'_>) -> Result<Pin, NifError> {
@@ -44,7 +44,7 @@ fn encode_pin<'a>(env: Env<'a>, context: &Context, pin: &Pin) -> Term<'a> {
 nif!(
     context_pin_normal,
     context_pin_dirty,
-    |env, scheduler, context: Handle, pin: Term<'a>, at: At| {
+    |env, scheduler, context: ContextHandle, pin: Term<'a>, at: At| {
         scheduler.allow(context.get().receipt_cost())?;
         let next = context.get().pin(decode_pin(pin)?, at)?;
         Ok(answer(env, next))
@@ -54,7 +54,7 @@ nif!(
 nif!(
     context_unpin_normal,
     context_unpin_dirty,
-    |env, scheduler, context: Handle, pin: Term<'a>, at: At| {
+    |env, scheduler, context: ContextHandle, pin: Term<'a>, at: At| {
         scheduler.allow(context.get().receipt_cost())?;
         Ok(answer(env, context.get().unpin(&decode_pin(pin)?, at)))
     }
@@ -63,7 +63,7 @@ nif!(
 nif!(
     context_pins_normal,
     context_pins_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         // Of a result, its call is looked for.
         if context.get().pins().next().is_some() {
             scheduler.allow(context.get().find_call_cost())?;
@@ -80,7 +80,7 @@ nif!(
 nif!(
     context_place_of_call_normal,
     context_place_of_call_dirty,
-    |env, scheduler, context: Handle, id: Of<'a, &'a str>| {
+    |env, scheduler, context: ContextHandle, id: Of<'a, &'a str>| {
         scheduler.allow(context.get().find_call_cost())?;
         Ok(context.get().place_of_call(id).encode(env))
     }

@@ -7,7 +7,7 @@ use crate::argument::{Any, Of, Unsigned};
 use crate::atoms;
 use crate::clock;
 use crate::nif::nif;
-use crate::resource::Handle;
+use crate::resource::ContextHandle;
 
 /// A list of prices behind a reference.
 pub struct PricesResource(Prices);
@@ -58,7 +58,7 @@ nif!(
     context_spent_dirty,
     |env,
      scheduler,
-     handle: Handle,
+     handle: ContextHandle,
      prices: PricesHandle,
      asked: Of<'a, Option<&'a str>>,
      since: Unsigned| {

@@ -7,7 +7,7 @@ use crate::argument::{At, Of, Unsigned};
 use crate::atoms;
 use crate::encode::{Encoder, FieldTerms};
 use crate::nif::{change, nif};
-use crate::resource::Handle;
+use crate::resource::ContextHandle;
 
 change!(
     context_put_recall_normal,
@@ -18,7 +18,7 @@ change!(
 nif!(
     context_has_recall_normal,
     context_has_recall_dirty,
-    |env, _scheduler, context: Handle| Ok(context.get().has_recall().encode(env))
+    |env, _scheduler, context: ContextHandle| Ok(context.get().has_recall().encode(env))
 );
 
 /// Which piece of a text, see `AshAgent.Context.Recall.recall/3`.
@@ -36,7 +36,7 @@ nif!(
     context_recall_dirty,
     |env,
      scheduler,
-     context: Handle,
+     context: ContextHandle,
      handle: Of<'a, &'a str>,
      asked: Of<'a, ExcerptOptions<'a>>| {
         scheduler.allow(context.get().recall_cost())?;
@@ -55,7 +55,7 @@ nif!(
 nif!(
     context_search_normal,
     context_search_dirty,
-    |env, scheduler, context: Handle, words: Of<'a, &'a str>, most: Unsigned| {
+    |env, scheduler, context: ContextHandle, words: Of<'a, &'a str>, most: Unsigned| {
         scheduler.allow(context.get().recall_cost())?;
         let hits = context.get().search(words, Unsigned(most).size());
         let hit = |hit: Hit| {

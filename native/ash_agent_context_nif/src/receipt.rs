@@ -8,14 +8,14 @@ use crate::atoms;
 use crate::encode::FieldTerms;
 use crate::error::range;
 use crate::nif::nif;
-use crate::resource::Handle;
+use crate::resource::ContextHandle;
 use crate::words::Word as _;
 
 // Of the view as it is, or of the request of an iteration; `nil` if that is not known.
 nif!(
     context_receipt_normal,
     context_receipt_dirty,
-    |env, scheduler, context: Handle, request: Of<'a, Option<Unsigned>>, most: Unsigned| {
+    |env, scheduler, context: ContextHandle, request: Of<'a, Option<Unsigned>>, most: Unsigned| {
         scheduler.allow(context.get().receipt_cost())?;
         let most = Unsigned(most).size();
         let receipt = match request {
@@ -67,7 +67,11 @@ fn encode_fact<'a>(env: Env<'a>, fact: &ReceiptFact) -> Term<'a> {
 nif!(
     context_diff_views_normal,
     context_diff_views_dirty,
-    |env, scheduler, context: Handle, other: Handle, request: Of<'a, Option<Unsigned>>| {
+    |env,
+     scheduler,
+     context: ContextHandle,
+     other: ContextHandle,
+     request: Of<'a, Option<Unsigned>>| {
         let (context, other) = (context.get(), other.get());
         scheduler.allow(context.recall_cost().plus(other.recall_cost()))?;
         let asked = match request {

@@ -7,14 +7,14 @@ use crate::atoms;
 use crate::decode::Number;
 use crate::encode::{Encoder, FieldTerms};
 use crate::nif::nif;
-use crate::resource::{answer, Handle};
+use crate::resource::{answer, ContextHandle};
 use crate::words::Word as _;
 
 // A map for each request, oldest first.
 nif!(
     context_replay_normal,
     context_replay_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         scheduler.allow(context.get().replay_cost())?;
         let rows = context.get().replay();
         let encoder = Encoder::new_copying(env);
@@ -26,7 +26,7 @@ nif!(
 nif!(
     context_as_asked_before_normal,
     context_as_asked_before_dirty,
-    |env, scheduler, context: Handle, number: Number| {
+    |env, scheduler, context: ContextHandle, number: Number| {
         let context = context.get();
         scheduler.allow(context.rewind_cost(number))?;
         let iteration = context.iteration(number);
@@ -39,7 +39,7 @@ nif!(
 nif!(
     context_view_changes_normal,
     context_view_changes_dirty,
-    |env, scheduler, context: Handle, other: Handle| {
+    |env, scheduler, context: ContextHandle, other: ContextHandle| {
         let (context, other) = (context.get(), other.get());
         scheduler.allow(context.view_cost().plus(other.view_cost()))?;
         let changes = context.view_changes(other);

@@ -12,7 +12,7 @@ use crate::decode::{self, Around};
 use crate::encode::{self, Encoder, SHARED};
 use crate::error::NifError;
 use crate::nif::nif;
-use crate::resource::{ContextResource, Handle};
+use crate::resource::{ContextHandle, ContextResource};
 use crate::scheduler::Scheduler;
 use crate::words::Word;
 
@@ -71,7 +71,7 @@ impl RequestOptions<'_> {
     }
 
     /// The context to project, with pending calls interrupted where that is wanted.
-    pub fn context(&self, context: Handle) -> Handle {
+    pub fn context(&self, context: ContextHandle) -> ContextHandle {
         let interrupted = self.interrupt.then(|| context.get().without_pending());
         interrupted.flatten().map_or(context, ContextResource::wrap)
     }
@@ -88,7 +88,7 @@ pub fn within_work<T>(result: Result<T, Error>) -> Result<T, NifError> {
 nif!(
     context_encode_request_normal,
     context_encode_request_dirty,
-    |env, scheduler, context: Handle, given: Of<'a, RequestOptions<'a>>, body: Term<'a>| {
+    |env, scheduler, context: ContextHandle, given: Of<'a, RequestOptions<'a>>, body: Term<'a>| {
         scheduler.allow(context.get().encode_cost(&given.options(scheduler)))?;
         let body = decode::metadata(body, scheduler)?.unwrap_or_default();
         let context = given.context(context);
@@ -132,7 +132,7 @@ impl KeptResource {
 nif!(
     context_request_normal,
     context_request_dirty,
-    |env, scheduler, context: Handle, given: Of<'a, RequestOptions<'a>>| {
+    |env, scheduler, context: ContextHandle, given: Of<'a, RequestOptions<'a>>| {
         scheduler.allow(context.get().request_cost())?;
         let context = given.context(context);
         let options = given.options(scheduler);
@@ -150,7 +150,7 @@ nif!(
 nif!(
     context_request_report_normal,
     context_request_report_dirty,
-    |env, scheduler, context: Handle, given: Of<'a, RequestOptions<'a>>| {
+    |env, scheduler, context: ContextHandle, given: Of<'a, RequestOptions<'a>>| {
         scheduler.allow(context.get().request_cost())?;
         let context = given.context(context);
         let report = within_work(context.get().request_report(&given.options(scheduler)))?;
@@ -182,7 +182,7 @@ fn encode_located<'e>(encoder: &Encoder<'_, 'e>, located: &Located) -> Term<'e> 
 nif!(
     context_to_prompt_normal,
     context_to_prompt_dirty,
-    |env, scheduler, context: Handle, mode: Worded<Prompt>| {
+    |env, scheduler, context: ContextHandle, mode: Worded<Prompt>| {
         scheduler.allow(context.get().request_cost())?;
         let prompt = context.get().to_prompt(mode);
         Ok(NewBinary::from_slice(env, prompt.as_bytes()).into())
@@ -193,7 +193,7 @@ nif!(
 nif!(
     context_unready_normal,
     context_unready_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         scheduler.allow(context.get().unready_cost())?;
         let reasons = context.get().unready();
         let reasons: Vec<Term<'a>> = reasons

@@ -46,11 +46,11 @@ pub struct ContextResource {
 impl Resource for ContextResource {}
 
 /// Holds what NIFs take and give.
-pub type Handle = ResourceArc<ContextResource>;
+pub type ContextHandle = ResourceArc<ContextResource>;
 
 impl ContextResource {
     /// A new handle for a context.
-    pub fn wrap(context: Context) -> Handle {
+    pub fn wrap(context: Context) -> ContextHandle {
         count(1);
         ResourceArc::new(Self { context })
     }

@@ -17,7 +17,7 @@ use crate::decode::{self, Around, Number};
 use crate::encode::Encoder;
 use crate::error::{encode_fault, NifError};
 use crate::nif::nif;
-use crate::resource::{answer, bury, note_freed, Handle};
+use crate::resource::{answer, bury, note_freed, ContextHandle};
 use crate::scheduler::Scheduler;
 use crate::words::Word as _;
 
@@ -336,7 +336,7 @@ nif!(
     context_add_response_dirty,
     |env,
      scheduler,
-     context: Handle,
+     context: ContextHandle,
      response: ResponseHandle,
      metadata: Metadata,
      times: Of<'a, (Term<'a>, Term<'a>)>,

@@ -7,7 +7,7 @@ use crate::argument::{Document, Of, Trusted};
 use crate::decode::Number;
 use crate::encode;
 use crate::nif::{change, nif};
-use crate::resource::{answer, note_freed, Handle};
+use crate::resource::{answer, note_freed, ContextHandle};
 
 /// Text that a binary points into: a snapshot is not copied once more.
 struct SnapshotText(Vec<u8>);
@@ -25,7 +25,7 @@ impl Drop for SnapshotText {
 nif!(
     snapshot_dump_normal,
     snapshot_dump_dirty,
-    |env, scheduler, context: Handle, since: Number| {
+    |env, scheduler, context: ContextHandle, since: Number| {
         let context = context.get();
         scheduler.allow(context.dump_cost(since))?;
         let text = match since {
@@ -40,7 +40,7 @@ nif!(
 nif!(
     snapshot_dump_beside_normal,
     snapshot_dump_beside_dirty,
-    |env, scheduler, context: Handle, base: Handle| {
+    |env, scheduler, context: ContextHandle, base: ContextHandle| {
         // To compare the two may take as long as to write one of them.
         scheduler.allow(context.get().whole_cost())?;
         let text = context.get().delta_beside(base.get());
@@ -69,7 +69,7 @@ change!(
 nif!(
     snapshot_encode_normal,
     snapshot_encode_dirty,
-    |env, scheduler, context: Handle| {
+    |env, scheduler, context: ContextHandle| {
         scheduler.allow(context.get().whole_cost())?;
         let mut text = context.get().to_snapshot();
         // It lives as long as the binary: an estimate that was far too large is not kept.
@@ -98,7 +98,7 @@ nif!(
 nif!(
     snapshot_changes_normal,
     snapshot_changes_dirty,
-    |env, scheduler, context: Handle, base: Of<'a, Option<Handle>>| {
+    |env, scheduler, context: ContextHandle, base: Of<'a, Option<ContextHandle>>| {
         let context = context.get();
         scheduler.allow(context.whole_cost())?;
         let changes = context.changes(base.as_ref().map(|base| base.get()));
@@ -116,7 +116,7 @@ nif!(
 nif!(
     snapshot_changes_from_normal,
     snapshot_changes_from_dirty,
-    |env, scheduler, context: Handle, base: Handle| {
+    |env, scheduler, context: ContextHandle, base: ContextHandle| {
         scheduler.allow(context.get().whole_cost())?;
         Ok(documents(env, &context.get().changes_from(base.get())))
     }

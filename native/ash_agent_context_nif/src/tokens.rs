@@ -8,7 +8,7 @@ use crate::atoms;
 use crate::decode::Number;
 use crate::encode::Encoder;
 use crate::nif::{change, nif};
-use crate::resource::Handle;
+use crate::resource::ContextHandle;
 
 /// How to count; `:auto` is `None`: from the last report on.
 pub struct Counted(pub Option<Method>);
@@ -35,7 +35,7 @@ change!(
 nif!(
     context_count_tokens_normal,
     context_count_tokens_dirty,
-    |env, scheduler, context: Handle, method: Of<'a, Counted>| {
+    |env, scheduler, context: ContextHandle, method: Of<'a, Counted>| {
         let Counted(method) = method;
         scheduler.allow(context.get().count_cost(method)?)?;
         Ok(context.get().count_tokens(method).encode(env))
@@ -45,7 +45,7 @@ nif!(
 nif!(
     context_token_breakdown_normal,
     context_token_breakdown_dirty,
-    |env, scheduler, context: Handle, method: Of<'a, Counted>| {
+    |env, scheduler, context: ContextHandle, method: Of<'a, Counted>| {
         let method = method.0.unwrap_or(Method::Estimate);
         scheduler.allow(context.get().count_cost(Some(method))?)?;
         let tokens = context.get().tokens(method);
@@ -76,13 +76,13 @@ nif!(
 
 /// All that providers reported.
 #[rustler::nif(name = "context_usage_normal")]
-fn context_usage<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
+fn context_usage<'a>(env: Env<'a>, context: ContextHandle) -> Term<'a> {
     encode(env, context.get().usage())
 }
 
 /// The tokens that providers reported in an iteration; `nil` when there is no such iteration.
 #[rustler::nif(name = "context_iteration_usage_normal")]
-fn context_iteration_usage<'a>(env: Env<'a>, context: Handle, number: Number) -> Term<'a> {
+fn context_iteration_usage<'a>(env: Env<'a>, context: ContextHandle, number: Number) -> Term<'a> {
     match context.get().iteration(number.0) {
         Some(iteration) => encode(env, iteration.usage()),
         None => atoms::nil().to_term(env),

@@ -11,11 +11,18 @@ use crate::error::NifError;
 use crate::nif::nif;
 use crate::prices::PricesHandle;
 use crate::request::RequestOptions;
-use crate::resource::Handle;
+use crate::resource::ContextHandle;
 use crate::scheduler::Scheduler;
 
 /// `{name, id, parent | nil, origin | nil, active?, context}`
-type TraceTerms = (String, String, Option<String>, Option<usize>, bool, Handle);
+type TraceTerms = (
+    String,
+    String,
+    Option<String>,
+    Option<usize>,
+    bool,
+    ContextHandle,
+);
 
 /// See `AshAgent.Trace.to_html/2`.
 #[derive(NifMap)]

@@ -11,7 +11,7 @@ use crate::encode::{Encoder, FieldTerms};
 use crate::error::{range, NifError};
 use crate::nif::{change, nif};
 use crate::prices::PricesHandle;
-use crate::resource::{answer, Handle};
+use crate::resource::{answer, ContextHandle};
 use crate::scheduler::Scheduler;
 use crate::tokens::Counted;
 use crate::words::Word as _;
@@ -31,7 +31,7 @@ struct FitOptions {
 nif!(
     context_fit_normal,
     context_fit_dirty,
-    |env, scheduler, context: Handle, options: Of<'a, FitOptions>, at: At| {
+    |env, scheduler, context: ContextHandle, options: Of<'a, FitOptions>, at: At| {
         let Counted(method) = options.method;
         scheduler.allow(context.get().fit_cost(method)?)?;
         let fit = Fit {
@@ -99,7 +99,7 @@ nif!(
     context_summarize_dirty,
     |env,
      scheduler,
-     context: Handle,
+     context: ContextHandle,
      asked: Of<'a, (Unsigned, Unsigned)>,
      text: Of<'a, &'a str>,
      check: Worded<Check>,
@@ -119,7 +119,7 @@ nif!(
 nif!(
     context_forget_normal,
     context_forget_dirty,
-    |env, scheduler, context: Handle, first: Unsigned, last: Unsigned, at: At| {
+    |env, scheduler, context: ContextHandle, first: Unsigned, last: Unsigned, at: At| {
         scheduler.allow(context.get().view_cost())?;
         let (next, fate) = context.get().forget(first, last, at);
         Ok((answer(env, next), fate.atom()).encode(env))
@@ -145,7 +145,7 @@ fn encode_verdict<'a>(env: Env<'a>, verdict: &Verdict) -> Term<'a> {
 nif!(
     context_verdict_normal,
     context_verdict_dirty,
-    |env, scheduler, context: Handle, number: Unsigned| {
+    |env, scheduler, context: ContextHandle, number: Unsigned| {
         let cover = context.get().cover(number);
         let verdict = cover.and_then(|(_, cover)| cover.verdict.as_deref());
         let Some(verdict) = verdict else {
@@ -201,7 +201,7 @@ impl RentOptions<'_> {
 nif!(
     context_clear_when_due_normal,
     context_clear_when_due_dirty,
-    |env, scheduler, context: Handle, options: Of<'a, RentOptions<'a>>, at: At| {
+    |env, scheduler, context: ContextHandle, options: Of<'a, RentOptions<'a>>, at: At| {
         scheduler.allow(context.get().rent_cost())?;
         let (next, due) = context.get().clear_when_due(&options.rent(), at);
         let next = due.map(|_| answer(env, next));
@@ -216,7 +216,7 @@ nif!(
     context_shorten_dirty,
     |env,
      scheduler,
-     context: Handle,
+     context: ContextHandle,
      cause: Worded<Pressure>,
      options: Of<'a, RentOptions<'a>>,
      at: At| {
@@ -266,7 +266,7 @@ change!(
 nif!(
     context_shortenings_normal,
     context_shortenings_dirty,
-    |env, _scheduler, context: Handle| {
+    |env, _scheduler, context: ContextHandle| {
         let steps = context.get().shortenings().iter();
         let steps: Vec<Term<'a>> = steps.map(|step| encode_shortening(env, step)).collect();
         Ok(steps.encode(env))
@@ -304,7 +304,7 @@ change!(
 nif!(
     context_masks_normal,
     context_masks_dirty,
-    |env, scheduler, context: Handle, pairs: Term<'a>, at: At| {
+    |env, scheduler, context: ContextHandle, pairs: Term<'a>, at: At| {
         scheduler.allow(Masks::compile_cost(pairs.list_length()?))?;
         let pairs: Vec<(String, String)> = pairs.decode()?;
         let pairs = pairs
@@ -320,7 +320,7 @@ nif!(
     context_compactable_dirty,
     |env,
      scheduler,
-     context: Handle,
+     context: ContextHandle,
      asked: Of<'a, Option<(Unsigned, Unsigned)>>,
      keep_first: Unsigned,
      keep_last: Unsigned,
@@ -338,7 +338,7 @@ nif!(
 nif!(
     context_messages_between_normal,
     context_messages_between_dirty,
-    |env, scheduler, context: Handle, first: Unsigned, last: Unsigned| {
+    |env, scheduler, context: ContextHandle, first: Unsigned, last: Unsigned| {
         scheduler
             .allow(Cost::handing_out(context.get().size()).plus(context.get().looks_cost()))?;
         let messages = context.get().messages_between(first, last);
@@ -348,7 +348,7 @@ nif!(
 
 /// The summary that stands for an iteration, or `nil`.
 #[rustler::nif(name = "context_summary_of_normal")]
-fn context_summary_of<'a>(env: Env<'a>, context: Handle, number: Unsigned) -> Term<'a> {
+fn context_summary_of<'a>(env: Env<'a>, context: ContextHandle, number: Unsigned) -> Term<'a> {
     match context.get().summary(number.0) {
         Some(text) => Encoder::new_sharing(env, &context).binary(text),
         None => atoms::nil().to_term(env),
@@ -358,14 +358,14 @@ fn context_summary_of<'a>(env: Env<'a>, context: Handle, number: Unsigned) -> Te
 nif!(
     context_view_normal,
     context_view_dirty,
-    |env, scheduler, context: Handle| encode_view(env, scheduler, &context)
+    |env, scheduler, context: ContextHandle| encode_view(env, scheduler, &context)
 );
 
 /// Returns what makes the view other than the log.
 fn encode_view<'a>(
     env: Env<'a>,
     scheduler: Scheduler,
-    context: &Handle,
+    context: &ContextHandle,
 ) -> Result<Term<'a>, NifError> {
     let encoder = Encoder::new_sharing(env, context);
     let nothing = View::default();

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::answer::fit::Fit;
-use crate::answer::issue::Report;
-use crate::answer::node::{without_style, Node, NodeId, Others};
+use crate::answer::fit::FitWalk;
+use crate::answer::issue::Findings;
+use crate::answer::node::{without_style, NodeId, Others, SchemaNode};
 #[cfg(feature = "json_schema")]
 use crate::answer::rest::Rest;
 use crate::answer::schema;
@@ -16,7 +16,7 @@ use crate::value::{Size, Value};
 #[derive(Debug)]
 pub struct AnswerType {
     schema: Value,
-    nodes: Vec<Node>,
+    nodes: Vec<SchemaNode>,
     /// Names of the fields of the answer, without style. An object with none of them is not the answer.
     names: HashSet<Box<str>>,
     /// The checker for keywords that the nodes do not know, if there are any.
@@ -112,7 +112,7 @@ impl AnswerType {
         false
     }
 
-    pub(crate) fn nodes(&self) -> &[Node] {
+    pub(crate) fn nodes(&self) -> &[SchemaNode] {
         &self.nodes
     }
 
@@ -128,15 +128,15 @@ impl AnswerType {
         value: &Value,
         is_lenient: bool,
         path: &Path,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Option<Value> {
         let mut path = path.clone();
-        Fit::new(&self.nodes, is_lenient).fit(id, value, &mut path, report)
+        FitWalk::new(&self.nodes, is_lenient).fit(id, value, &mut path, report)
     }
 
     /// Schemas that hold for the same value repair it each for itself: what came of it has to fit all of them.
-    fn check_repaired(&self, value: Value, repaired: Value, report: &mut Report) -> Value {
-        let mut again = Report::default();
+    fn check_repaired(&self, value: Value, repaired: Value, report: &mut Findings) -> Value {
+        let mut again = Findings::default();
         let changed = self.fit(0, &repaired, false, &Path::new(), &mut again);
         if again.is_clean() && changed.is_none() {
             return repaired;
@@ -150,7 +150,7 @@ impl AnswerType {
     }
 
     /// Fits a whole answer.
-    pub(crate) fn fit_whole(&self, value: Value, is_lenient: bool, report: &mut Report) -> Value {
+    pub(crate) fn fit_whole(&self, value: Value, is_lenient: bool, report: &mut Findings) -> Value {
         let fitted = self.fit(0, &value, is_lenient, &Path::new(), report);
         if !report.fits() {
             return value;
@@ -168,7 +168,7 @@ impl AnswerType {
 }
 
 /// The names of the fields of an answer, or of those of its elements.
-fn names(nodes: &[Node]) -> HashSet<Box<str>> {
+fn names(nodes: &[SchemaNode]) -> HashSet<Box<str>> {
     let mut names = HashSet::new();
     let (mut open, mut seen) = (vec![0], HashSet::new());
     while let Some(id) = open.pop() {

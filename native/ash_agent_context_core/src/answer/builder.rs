@@ -3,13 +3,13 @@
 use std::mem;
 
 use crate::answer::answer_type::AnswerType;
-use crate::answer::issue::{Mend, MendKind, Report};
+use crate::answer::issue::{Findings, Mend, MendKind};
 use crate::answer::lexer::Sink;
 use crate::answer::node::Kinds;
 use crate::error::{index, Path};
 use crate::value::{Map, Value};
 
-enum Frame {
+enum OpenValue {
     List(Vec<Value>),
     Object(Vec<(Value, Value)>, Value),
 }
@@ -17,7 +17,7 @@ enum Frame {
 /// A value that was read.
 pub(crate) struct Candidate {
     pub value: Value,
-    pub report: Report,
+    pub report: Findings,
     /// An object has a key twice.
     pub is_doubled: bool,
 }
@@ -25,10 +25,10 @@ pub(crate) struct Candidate {
 /// The values of a text.
 pub(crate) struct Builder<'t> {
     answer: &'t AnswerType,
-    frames: Vec<Frame>,
+    frames: Vec<OpenValue>,
     text: Option<String>,
     value: Option<Value>,
-    report: Report,
+    report: Findings,
     is_meant: bool,
     is_doubled: bool,
     /// Those that may be the answer.
@@ -44,7 +44,7 @@ impl<'t> Builder<'t> {
             frames: Vec::new(),
             text: None,
             value: None,
-            report: Report::default(),
+            report: Findings::default(),
             is_meant: answer.is_named(""),
             is_doubled: false,
             found: Vec::new(),
@@ -65,9 +65,9 @@ impl<'t> Builder<'t> {
     }
 
     fn path(&self) -> Path {
-        let step = |frame: &Frame| match frame {
-            Frame::List(items) => index(items.len()),
-            Frame::Object(_, key) => key.clone(),
+        let step = |frame: &OpenValue| match frame {
+            OpenValue::List(items) => index(items.len()),
+            OpenValue::Object(_, key) => key.clone(),
         };
         self.frames.iter().map(step).collect()
     }
@@ -76,7 +76,7 @@ impl<'t> Builder<'t> {
         self.frames.clear();
         self.text = None;
         self.value = None;
-        self.report = Report::default();
+        self.report = Findings::default();
         self.is_doubled = false;
         self.is_meant = self.answer.is_named("");
     }
@@ -91,15 +91,15 @@ impl Sink for Builder<'_> {
 
     fn open(&mut self, is_list: bool) {
         self.frames.push(if is_list {
-            Frame::List(Vec::new())
+            OpenValue::List(Vec::new())
         } else {
-            Frame::Object(Vec::new(), Value::Nil)
+            OpenValue::Object(Vec::new(), Value::Nil)
         });
     }
 
     fn key(&mut self, key: &str) {
         self.is_meant |= self.frames.len() <= 2 && self.answer.is_named(key);
-        if let Some(Frame::Object(_, open)) = self.frames.last_mut() {
+        if let Some(OpenValue::Object(_, open)) = self.frames.last_mut() {
             *open = Value::text(key);
         }
     }
@@ -118,8 +118,8 @@ impl Sink for Builder<'_> {
         let scalar = self.value.take();
         let scalar = scalar.or(self.text.take().map(|text| Value::text(&text)));
         let value = scalar.or_else(|| match self.frames.pop()? {
-            Frame::List(items) => Some(Value::List(items.into())),
-            Frame::Object(entries, _) => {
+            OpenValue::List(items) => Some(Value::List(items.into())),
+            OpenValue::Object(entries, _) => {
                 let given = entries.len();
                 let map = Map::new(entries);
                 self.is_doubled |= map.len() != given;
@@ -128,8 +128,8 @@ impl Sink for Builder<'_> {
         });
         let Some(value) = value else { return };
         match self.frames.last_mut() {
-            Some(Frame::List(items)) => items.push(value),
-            Some(Frame::Object(entries, key)) => entries.push((key.clone(), value)),
+            Some(OpenValue::List(items)) => items.push(value),
+            Some(OpenValue::Object(entries, key)) => entries.push((key.clone(), value)),
             None => {
                 if self.is_meant {
                     self.found.push(Candidate {

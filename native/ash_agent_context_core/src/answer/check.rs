@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 
 use num_bigint::BigInt;
 
-use crate::answer::issue::Report;
-use crate::answer::node::{canonical, Node};
+use crate::answer::issue::Findings;
+use crate::answer::node::{canonical, SchemaNode};
 use crate::error::Path;
 use crate::value::{json, Value};
 
 /// Checks what a node says of a value of the right kind, but for what is inside of it.
-pub(crate) fn check(node: &Node, value: &Value, path: &Path, report: &mut Report) {
+pub(crate) fn check(node: &SchemaNode, value: &Value, path: &Path, report: &mut Findings) {
     match value {
         Value::Binary(_) => check_text(node, value.as_str().unwrap_or_default(), path, report),
         Value::Int(_) | Value::BigInt(_) | Value::Float(_) => {
@@ -33,7 +33,7 @@ pub(crate) fn check(node: &Node, value: &Value, path: &Path, report: &mut Report
     }
 }
 
-fn check_text(node: &Node, text: &str, path: &Path, report: &mut Report) {
+fn check_text(node: &SchemaNode, text: &str, path: &Path, report: &mut Findings) {
     if node.text.least.is_some() || node.text.most.is_some() {
         if let Some(words) = node.text.explain(text.chars().count(), "characters") {
             report.issue(path, words);
@@ -54,7 +54,7 @@ fn check_text(node: &Node, text: &str, path: &Path, report: &mut Report) {
 /// A number, how values stand to it, and words for that.
 type Bound<'n> = (&'n Option<Value>, fn(Ordering) -> bool, &'static str);
 
-fn check_number(node: &Node, value: &Value, path: &Path, report: &mut Report) {
+fn check_number(node: &SchemaNode, value: &Value, path: &Path, report: &mut Findings) {
     let bounds: [Bound<'_>; 4] = [
         (&node.minimum, Ordering::is_ge, "at least"),
         (&node.maximum, Ordering::is_le, "at most"),

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::mem;
 
 use crate::answer::check::check;
-use crate::answer::issue::{choices, MendKind, Report};
-use crate::answer::node::{canonical, without_style, Kinds, Node, NodeId, Others, Property};
+use crate::answer::issue::{choices, Findings, MendKind};
+use crate::answer::node::{canonical, without_style, Kinds, NodeId, Others, Property, SchemaNode};
 use crate::error::{index, Path};
 use crate::value::{json, steps, Map, Value};
 
@@ -19,18 +19,18 @@ const OTHER_CHOICE: usize = 100;
 
 /// The alternative that was taken.
 #[derive(Clone, Copy)]
-struct Taken {
+struct TakenBranch {
     branch: NodeId,
     problem: Option<&'static str>,
 }
 
 /// A walk.
-pub(crate) struct Fit<'t> {
-    nodes: &'t [Node],
+pub(crate) struct FitWalk<'t> {
+    nodes: &'t [SchemaNode],
     /// Repairs what is near, besides `null` for what may be left out.
     is_lenient: bool,
     /// Which alternative was taken for a value. Without it, alternatives within alternatives would be tried again and again.
-    taken: HashMap<(NodeId, bool, usize), Taken>,
+    taken: HashMap<(NodeId, bool, usize), TakenBranch>,
     /// The length of a path at which no list is made of a value: one was just made there, or taken apart.
     settled_at: Option<usize>,
 }
@@ -38,8 +38,8 @@ pub(crate) struct Fit<'t> {
 /// The value that a repair made, `None` where nothing had to be repaired.
 type Fitted = Option<Value>;
 
-impl<'t> Fit<'t> {
-    pub fn new(nodes: &'t [Node], is_lenient: bool) -> Self {
+impl<'t> FitWalk<'t> {
+    pub fn new(nodes: &'t [SchemaNode], is_lenient: bool) -> Self {
         Self {
             nodes,
             is_lenient,
@@ -54,7 +54,7 @@ impl<'t> Fit<'t> {
         id: NodeId,
         value: &Value,
         path: &mut Path,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Fitted {
         steps::count(1);
         let node = self.nodes.get(id)?;
@@ -109,7 +109,7 @@ impl<'t> Fit<'t> {
         value: &Value,
         fitted: Fitted,
         path: &mut Path,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Fitted {
         match fitted {
             None => self.fit(id, value, path, report),
@@ -132,10 +132,10 @@ impl<'t> Fit<'t> {
     fn fit_kind(
         &mut self,
         id: NodeId,
-        node: &Node,
+        node: &SchemaNode,
         value: &Value,
         path: &mut Path,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Kind {
         let (Some(kinds), kind) = (node.kinds, Kinds::of(value)) else {
             return Kind::Right;
@@ -168,12 +168,18 @@ impl<'t> Fit<'t> {
     }
 
     /// A list of one in the place of its element.
-    fn try_one(&mut self, id: NodeId, one: &Value, path: &mut Path, report: &mut Report) -> Fitted {
+    fn try_one(
+        &mut self,
+        id: NodeId,
+        one: &Value,
+        path: &mut Path,
+        report: &mut Findings,
+    ) -> Fitted {
         if matches!(one, Value::List(_)) {
             return None;
         }
         let outer = self.settled_at.replace(path.len());
-        let mut tried = Report::default();
+        let mut tried = Findings::default();
         let fitted = self.fit(id, one, path, &mut tried);
         self.settled_at = outer;
         tried.fits().then(|| {
@@ -189,10 +195,10 @@ impl<'t> Fit<'t> {
         id: NodeId,
         value: &Value,
         path: &mut Path,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Fitted {
         let outer = self.settled_at.replace(path.len() + 1);
-        let mut tried = Report::default();
+        let mut tried = Findings::default();
         let list = Value::List(Box::new([value.clone()]));
         let fitted = self.afresh(|fit| fit.fit(id, &list, path, &mut tried));
         self.settled_at = outer;
@@ -205,10 +211,10 @@ impl<'t> Fit<'t> {
 
     fn fit_list(
         &mut self,
-        node: &Node,
+        node: &SchemaNode,
         items: &[Value],
         path: &mut Path,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Fitted {
         let mut made: Option<Vec<Value>> = None;
         for (at, item) in items.iter().enumerate() {
@@ -228,10 +234,10 @@ impl<'t> Fit<'t> {
 
     fn fit_object(
         &mut self,
-        node: &Node,
+        node: &SchemaNode,
         map: &Map,
         path: &mut Path,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Fitted {
         let renamed = self.is_lenient.then(|| rename(node, map, path, report));
         let renamed = renamed.flatten();
@@ -279,7 +285,7 @@ impl<'t> Fit<'t> {
         made.map(kept).or(renamed.map(Value::Map))
     }
 
-    fn check_required(&self, node: &Node, map: &Map, path: &mut Path, report: &mut Report) {
+    fn check_required(&self, node: &SchemaNode, map: &Map, path: &mut Path, report: &mut Findings) {
         let required = node
             .properties
             .iter()
@@ -303,7 +309,7 @@ impl<'t> Fit<'t> {
     }
 
     fn refuses_null(&mut self, id: NodeId, path: &mut Path) -> bool {
-        let mut tried = Report::default();
+        let mut tried = Findings::default();
         self.afresh(|fit| fit.fit(id, &Value::Nil, path, &mut tried));
         !tried.fits()
     }
@@ -316,7 +322,7 @@ impl<'t> Fit<'t> {
         is_one: bool,
         value: &Value,
         path: &mut Path,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Fitted {
         let key = (id, is_one, std::ptr::from_ref(value).addr());
         let taken = match self.taken.get(&key) {
@@ -337,12 +343,12 @@ impl<'t> Fit<'t> {
         is_one: bool,
         value: &Value,
         path: &mut Path,
-    ) -> Option<Taken> {
+    ) -> Option<TakenBranch> {
         let (mut clean, mut repaired): (Vec<NodeId>, Vec<(usize, NodeId, Fitted)>) =
             (Vec::new(), Vec::new());
         let mut nearest: Option<(usize, NodeId)> = None;
         for branch in branches {
-            let mut tried = Report::default();
+            let mut tried = Findings::default();
             let fitted = self.fit(*branch, value, path, &mut tried);
             if tried.is_clean() {
                 clean.push(*branch);
@@ -355,7 +361,7 @@ impl<'t> Fit<'t> {
                 nearest = Some((tried.distance, *branch));
             }
         }
-        let taken = |branch, problem| Some(Taken { branch, problem });
+        let taken = |branch, problem| Some(TakenBranch { branch, problem });
         match (&*clean, &*repaired) {
             ([branch], _) => taken(*branch, None),
             ([branch, ..], _) => taken(
@@ -401,11 +407,11 @@ fn from_text(value: &Value, kinds: Kinds) -> Option<(Value, MendKind)> {
 
 /// Checks that a value is one of the choices, if there are any, and returns the one that was meant.
 fn choose(
-    node: &Node,
+    node: &SchemaNode,
     value: &Value,
     is_lenient: bool,
     path: &Path,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Fitted {
     let known = node.choices.as_deref()?;
     let is_equal = |choice: &&Value| *choice == value || canonical(choice) == canonical(value);
@@ -434,7 +440,7 @@ fn choose(
 }
 
 /// Gives keys of another style the name of the property that is missing. `None` if there are none.
-fn rename(node: &Node, map: &Map, path: &mut Path, report: &mut Report) -> Option<Map> {
+fn rename(node: &SchemaNode, map: &Map, path: &mut Path, report: &mut Findings) -> Option<Map> {
     let mut renamed: HashMap<&str, usize> = HashMap::new();
     let mut found = Vec::new();
     for (at, (key, _)) in map.iter().enumerate() {
@@ -472,7 +478,7 @@ fn is_left_out(property: Option<&Property>, value: &Value) -> bool {
     *value == Value::Nil && property.is_some_and(|property| !property.is_required)
 }
 
-fn unknown_field(node: &Node) -> String {
+fn unknown_field(node: &SchemaNode) -> String {
     let names: Vec<Value> = node
         .properties
         .iter()

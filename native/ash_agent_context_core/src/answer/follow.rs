@@ -5,15 +5,15 @@ use rpds::ListSync;
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::builder::Builder;
-use crate::answer::issue::{MendKind, Report};
+use crate::answer::issue::{Findings, MendKind};
 use crate::answer::lexer::{Lexer, Sink};
-use crate::answer::node::{Kinds, Node, NodeId, Others};
+use crate::answer::node::{Kinds, NodeId, Others, SchemaNode};
 use crate::error::{index, Path};
 use crate::value::{Map, Value};
 
 /// A change of the value that is shown.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shown {
+pub struct ShownPart {
     /// The place.
     pub path: Path,
     /// The change there.
@@ -83,7 +83,12 @@ impl Follow {
     /// # Complexity
     /// O(n) in the piece, besides the levels of the answer and what was held until now.
     #[must_use]
-    pub fn feed(&self, answer: &AnswerType, is_lenient: bool, piece: &str) -> (Self, Vec<Shown>) {
+    pub fn feed(
+        &self,
+        answer: &AnswerType,
+        is_lenient: bool,
+        piece: &str,
+    ) -> (Self, Vec<ShownPart>) {
         let mut next = self.clone();
         if next.is_over {
             return (next, Vec::new());
@@ -110,9 +115,9 @@ impl Follow {
 
 /// The value that is shown after these changes, `None` before the first.
 #[must_use]
-pub fn put_together(shown: &[Shown]) -> Option<Value> {
+pub fn put_together(shown: &[ShownPart]) -> Option<Value> {
     let mut root = None;
-    for Shown { path, came } in shown {
+    for ShownPart { path, came } in shown {
         put(&mut root, path, came);
     }
     root.map(Growing::value)
@@ -200,7 +205,7 @@ struct Following<'t> {
     /// Where in the piece the text begins that is held.
     from: usize,
     state: Follow,
-    shown: Vec<Shown>,
+    shown: Vec<ShownPart>,
 }
 
 impl Following<'_> {
@@ -222,7 +227,7 @@ impl Following<'_> {
         let path = self.path();
         if let (
             Came::Text(more),
-            Some(Shown {
+            Some(ShownPart {
                 path: last,
                 came: Came::Text(text),
             }),
@@ -233,7 +238,7 @@ impl Following<'_> {
                 return;
             }
         }
-        self.shown.push(Shown { path, came });
+        self.shown.push(ShownPart { path, came });
     }
 
     fn hold(&mut self, to: usize) {
@@ -306,7 +311,7 @@ impl Following<'_> {
         true
     }
 
-    fn node(&self, rule: Rule) -> Option<&Node> {
+    fn node(&self, rule: Rule) -> Option<&SchemaNode> {
         match rule {
             Rule::Node(id) => self.answer.nodes().get(id),
             _ => None,
@@ -325,7 +330,7 @@ impl Following<'_> {
             return;
         };
         let Rule::Node(id) = rule else { return };
-        let mut report = Report::default();
+        let mut report = Findings::default();
         let path = self.path();
         let fitted = self
             .answer

@@ -6,7 +6,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 
 /// A format that a schema asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum TextFormat {
     Date,
     DateTime,
     Duration,
@@ -18,7 +18,7 @@ pub(crate) enum Format {
     Ipv6,
 }
 
-impl Format {
+impl TextFormat {
     const NAMED: [(&'static str, Self, &'static str); 9] = [
         ("duration", Self::Duration, "a duration such as P1DT2H"),
         ("date", Self::Date, "a date such as 2026-01-31"),

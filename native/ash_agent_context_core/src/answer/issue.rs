@@ -102,7 +102,7 @@ kinds! {
 
 /// The report on an answer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Report {
+pub(crate) struct Findings {
     pub issues: Vec<Issue>,
     pub mends: Vec<Mend>,
     /// How far the answer is from the schema, to find the alternative that was meant.
@@ -111,7 +111,7 @@ pub(crate) struct Report {
     pub mended: usize,
 }
 
-impl Report {
+impl Findings {
     pub fn is_clean(&self) -> bool {
         self.distance == 0 && self.mended == 0
     }

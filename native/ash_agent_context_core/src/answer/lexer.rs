@@ -31,7 +31,7 @@ pub(crate) trait Sink {
 
 /// Where a value stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ValuePlace {
     /// After a bracket, where the list may end.
     First,
     /// After a comma.
@@ -44,7 +44,7 @@ enum Place {
 enum Mode {
     #[default]
     Prose,
-    Value(Place),
+    Value(ValuePlace),
     /// A key, or the end of the object: the first one, or one after a comma.
     Key(bool),
     KeyText(u8),
@@ -93,9 +93,6 @@ pub(crate) struct Lexer {
     skipped: bool,
     has_root: bool,
 }
-
-/// `Some` if a byte was read, `None` if it is to be read in another mode.
-type Read = Option<()>;
 
 impl Lexer {
     /// Returns whether something began that has not ended.
@@ -181,7 +178,7 @@ impl Lexer {
         self.depth += 1;
         sink.open(is_list);
         self.mode = if is_list {
-            Mode::Value(Place::First)
+            Mode::Value(ValuePlace::First)
         } else {
             Mode::Key(true)
         };
@@ -229,11 +226,11 @@ impl Lexer {
             _ if byte == b'/' => self.comment = Comment::Slash,
             Mode::Value(place) => return self.value(byte, place, at, sink),
             Mode::Key(is_first) => return self.key(byte, is_first, at, sink),
-            Mode::Colon if byte == b':' => self.mode = Mode::Value(Place::Field),
+            Mode::Colon if byte == b':' => self.mode = Mode::Value(ValuePlace::Field),
             Mode::After if byte == b',' => {
                 let in_list = self.is_in_list();
                 self.mode = if in_list {
-                    Mode::Value(Place::Next)
+                    Mode::Value(ValuePlace::Next)
                 } else {
                     Mode::Key(false)
                 };
@@ -249,7 +246,7 @@ impl Lexer {
         true
     }
 
-    fn value(&mut self, byte: u8, place: Place, at: usize, sink: &mut impl Sink) -> bool {
+    fn value(&mut self, byte: u8, place: ValuePlace, at: usize, sink: &mut impl Sink) -> bool {
         match byte {
             b'{' | b'[' => {
                 let is_list = byte == b'[';
@@ -261,8 +258,8 @@ impl Lexer {
                 self.quote(byte, sink);
                 self.mode = Mode::Text(byte);
             }
-            b']' if place != Place::Field => {
-                if place == Place::Next {
+            b']' if place != ValuePlace::Field => {
+                if place == ValuePlace::Next {
                     sink.mend(MendKind::TrailingComma);
                 }
                 self.close(at, sink);
@@ -415,7 +412,7 @@ impl Lexer {
     }
 
     /// Reads a byte of an escape; `None` if there is no such escape.
-    fn escape(&mut self, byte: u8, sink: &mut impl Sink) -> Read {
+    fn escape(&mut self, byte: u8, sink: &mut impl Sink) -> Option<()> {
         let digit = || char::from(byte).to_digit(16);
         match self.escape {
             Escape::None => {}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use regex::Regex;
 
-use crate::answer::formats::Format;
+use crate::answer::formats::TextFormat;
 use crate::value::{Map, Value};
 
 /// The number of a node in its schema.
@@ -106,7 +106,7 @@ pub(crate) struct Lengths {
 
 /// The rules of a place.
 #[derive(Debug, Default)]
-pub(crate) struct Node {
+pub(crate) struct SchemaNode {
     pub kinds: Option<Kinds>,
     pub choices: Option<Box<[Value]>>,
     pub properties: Vec<Property>,
@@ -127,7 +127,7 @@ pub(crate) struct Node {
     pub object: Lengths,
     pub is_unique: bool,
     pub pattern: Option<(Box<str>, Regex)>,
-    pub format: Option<Format>,
+    pub format: Option<TextFormat>,
     pub minimum: Option<Value>,
     pub maximum: Option<Value>,
     pub above: Option<Value>,
@@ -135,7 +135,7 @@ pub(crate) struct Node {
     pub multiple_of: Option<Value>,
 }
 
-impl Node {
+impl SchemaNode {
     /// The property of a name.
     pub fn property(&self, name: &str) -> Option<&Property> {
         self.places

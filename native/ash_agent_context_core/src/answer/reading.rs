@@ -4,7 +4,7 @@ use crate::answer::answer_type::AnswerType;
 use crate::answer::builder::{Builder, Candidate};
 use crate::answer::fit::LEVELS;
 use crate::answer::follow::{put_together, Follow};
-use crate::answer::issue::{Issue, Mend, Report};
+use crate::answer::issue::{Findings, Issue, Mend};
 use crate::answer::lexer::Lexer;
 use crate::error::Path;
 use crate::value::{json, Value};
@@ -65,7 +65,7 @@ impl AnswerType {
     pub fn read(&self, text: &str, strict: bool) -> Answer {
         match json::read_noting(text.trim().as_bytes(), LEVELS) {
             Ok((_, true)) => Answer::misfit(DOUBLED),
-            Ok((value, false)) => self.settle(value, Report::default(), !strict),
+            Ok((value, false)) => self.settle(value, Findings::default(), !strict),
             Err(_) => self.search(text, strict),
         }
     }
@@ -74,7 +74,7 @@ impl AnswerType {
     #[must_use]
     pub fn check(&self, value: &Value, strict: bool) -> Answer {
         match json::read(json::write(value).as_bytes(), LEVELS) {
-            Ok(value) => self.settle(value, Report::default(), !strict),
+            Ok(value) => self.settle(value, Findings::default(), !strict),
             Err(error) => Answer::misfit(&error.to_string()),
         }
     }
@@ -127,7 +127,7 @@ impl AnswerType {
         put_together(&shown)
     }
 
-    fn settle(&self, value: Value, mut report: Report, is_lenient: bool) -> Answer {
+    fn settle(&self, value: Value, mut report: Findings, is_lenient: bool) -> Answer {
         let value = self.fit_whole(value, is_lenient, &mut report);
         Answer {
             state: if report.fits() {

@@ -5,7 +5,7 @@ use std::thread;
 
 use jsonschema::{Draft, ValidationError, Validator};
 
-use crate::answer::issue::{Report, MOST_ISSUES};
+use crate::answer::issue::{Findings, MOST_ISSUES};
 use crate::error::{index, Error, Path};
 use crate::value::{json, Value};
 
@@ -30,7 +30,7 @@ impl Rest {
     }
 
     /// Checks a value that fits otherwise.
-    pub fn check(&self, value: &Value, report: &mut Report) {
+    pub fn check(&self, value: &Value, report: &mut Findings) {
         let find = || {
             let value = to_json(value)?;
             let errors = self.0.iter_errors(&value).take(MOST_ISSUES);

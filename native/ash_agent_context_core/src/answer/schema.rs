@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use num_bigint::BigInt;
 use regex::RegexBuilder;
 
-use crate::answer::formats::Format;
-use crate::answer::node::{without_style, Kinds, Lengths, Node, NodeId, Others, Property};
+use crate::answer::formats::TextFormat;
+use crate::answer::node::{without_style, Kinds, Lengths, NodeId, Others, Property, SchemaNode};
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
@@ -48,7 +48,7 @@ pub(crate) fn read(schema: &Value) -> Result<Value, Error> {
 
 /// Compiles a schema. The first node is that of the whole answer. Returns whether keywords were left out, which they may be if
 /// something else `checks_all`.
-pub(crate) fn compile(schema: &Value, checks_all: bool) -> Result<(Vec<Node>, bool), Error> {
+pub(crate) fn compile(schema: &Value, checks_all: bool) -> Result<(Vec<SchemaNode>, bool), Error> {
     let mut compiler = Compiler {
         root: schema,
         checks_all,
@@ -76,7 +76,7 @@ struct Compiler<'s> {
     has_rest: bool,
     ids: HashMap<String, NodeId>,
     open: Vec<(NodeId, Path, &'s Value)>,
-    nodes: Vec<Node>,
+    nodes: Vec<SchemaNode>,
 }
 
 impl<'s> Compiler<'s> {
@@ -93,7 +93,7 @@ impl<'s> Compiler<'s> {
                 format!("a schema of at most {MOST_NODES} places"),
             ));
         }
-        self.nodes.push(Node::default());
+        self.nodes.push(SchemaNode::default());
         self.ids.insert(key, id);
         self.open.push((id, path, schema));
         Ok(id)
@@ -112,8 +112,8 @@ impl<'s> Compiler<'s> {
             .collect()
     }
 
-    fn node(&mut self, path: &Path, schema: &'s Value) -> Result<Node, Error> {
-        let mut node = Node::default();
+    fn node(&mut self, path: &Path, schema: &'s Value) -> Result<SchemaNode, Error> {
+        let mut node = SchemaNode::default();
         let map = match schema {
             Value::Bool(true) => return Ok(node),
             Value::Bool(false) => {
@@ -138,7 +138,7 @@ impl<'s> Compiler<'s> {
 
     fn keyword(
         &mut self,
-        node: &mut Node,
+        node: &mut SchemaNode,
         name: &str,
         value: &'s Value,
         here: &Path,
@@ -183,7 +183,7 @@ impl<'s> Compiler<'s> {
                 pattern => node.pattern = Some(pattern?),
             },
             "format" => {
-                let known = value.as_str().and_then(Format::from_name);
+                let known = value.as_str().and_then(TextFormat::from_name);
                 let expected = "a format that can be checked: date, date-time, time, duration, uuid, email, uri, ipv4 or ipv6";
                 node.format = Some(known.ok_or_else(|| Error::invalid(here.clone(), expected))?);
             }
@@ -208,7 +208,12 @@ impl<'s> Compiler<'s> {
         Ok(())
     }
 
-    fn properties(&mut self, node: &mut Node, value: &'s Value, here: &Path) -> Result<(), Error> {
+    fn properties(
+        &mut self,
+        node: &mut SchemaNode,
+        value: &'s Value,
+        here: &Path,
+    ) -> Result<(), Error> {
         let Value::Map(map) = value else {
             return Err(Error::invalid(here.clone(), "an object of schemas"));
         };
@@ -275,7 +280,7 @@ fn step(path: &Path, step: Value) -> Path {
 }
 
 /// Marks the properties that must be there.
-fn require(node: &mut Node, map: &Map, path: &Path) -> Result<(), Error> {
+fn require(node: &mut SchemaNode, map: &Map, path: &Path) -> Result<(), Error> {
     let Some(names) = map.get(&Value::text("required")) else {
         return Ok(());
     };
@@ -294,7 +299,7 @@ fn require(node: &mut Node, map: &Map, path: &Path) -> Result<(), Error> {
 }
 
 /// A schema must not lead back to itself without a level of the answer in between.
-fn check_in_place(nodes: &[Node]) -> Result<(), Error> {
+fn check_in_place(nodes: &[SchemaNode]) -> Result<(), Error> {
     let mut heights = vec![0_usize; nodes.len()];
     for _ in 0..=MOST_IN_PLACE {
         let mut grows = false;
@@ -337,7 +342,7 @@ fn kinds(value: &Value, here: &Path) -> Result<Kinds, Error> {
 }
 
 /// With `enum` and `const`, a value has to be in both.
-fn narrow(node: &mut Node, values: &[Value]) {
+fn narrow(node: &mut SchemaNode, values: &[Value]) {
     let values = values.iter();
     node.choices = Some(match &node.choices {
         None => values.cloned().collect(),

@@ -37,7 +37,7 @@ pub(crate) const SEARCHES: usize = 256;
 
 /// How much a block may tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum BlockDetail {
     /// All that the rules of the view say.
     All,
     /// Handle and pins.
@@ -65,7 +65,7 @@ impl Context {
     }
 
     /// Returns what stands in the place of a hidden range.
-    pub(crate) fn block(&self, first: u64, last: u64, told: Told) -> Option<Arc<Message>> {
+    pub(crate) fn block(&self, first: u64, last: u64, told: BlockDetail) -> Option<Arc<Message>> {
         let view = self.view()?;
         let handle = self.handle_over(first, last);
         let pinned = self.pinned_lines(first, last);
@@ -79,14 +79,14 @@ impl Context {
         let recall = handle.map_or_else(String::new, |handle| format!(", {RECALL} {handle}"));
         let mut text = format!("[{range} hidden{recall}]");
         let user = match told {
-            Told::All if handle.is_some() => self.user_lines(first, last, &pinned),
+            BlockDetail::All if handle.is_some() => self.user_lines(first, last, &pinned),
             _ => Vec::new(),
         };
         for line in user.iter().chain(&pinned) {
             text.push('\n');
             text.push_str(line);
         }
-        if view.index > 0 && told == Told::All {
+        if view.index > 0 && told == BlockDetail::All {
             self.add_index(first, last, view.index, &mut text);
         }
         Some(Arc::new(note(first, last, text)))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 
 use crate::context::asked::{digest, digest_masks};
-use crate::context::cause::{Cause, Change, Request};
+use crate::context::cause::{Cause, Request, RequestChange};
 use crate::context::Context;
 use crate::log::bill::{Bill, Count};
 use crate::log::exchange::Entry;
@@ -96,7 +96,7 @@ impl Context {
     }
 
     /// The differences of the next request from the last one; empty if nothing is known of the last one.
-    pub(crate) fn changes_of_next(&self) -> Vec<Change> {
+    pub(crate) fn changes_of_next(&self) -> Vec<RequestChange> {
         let Some((last, entry)) = self.last_answer() else {
             return Vec::new();
         };

@@ -90,7 +90,7 @@ impl Cause {
 
 /// Something that a request has otherwise than the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct RequestChange {
     /// The cause itself.
     pub cause: Cause,
     /// The first iteration that it changes; `None` where it stands before all of them, or that is not known.
@@ -117,7 +117,7 @@ pub(crate) struct Request<'a> {
 impl Context {
     /// The differences of another view of the same conversation.
     #[must_use]
-    pub fn view_changes(&self, other: &Self) -> Vec<Change> {
+    pub fn view_changes(&self, other: &Self) -> Vec<RequestChange> {
         changed_view(self.view(), other.view())
     }
 
@@ -168,8 +168,8 @@ impl Request<'_> {
     }
 
     /// The differences from another request, in order. Facts that are not known of both are left out.
-    pub fn changes_since(&self, before: &Self) -> Vec<Change> {
-        let everywhere = |cause| Change {
+    pub fn changes_since(&self, before: &Self) -> Vec<RequestChange> {
+        let everywhere = |cause| RequestChange {
             cause,
             iteration: None,
         };
@@ -189,7 +189,7 @@ impl Request<'_> {
         if differs(before.system.as_ref(), self.system.as_ref()) {
             causes.push(Cause::SystemPrompt);
         }
-        let mut changes: Vec<Change> = causes.into_iter().map(everywhere).collect();
+        let mut changes: Vec<RequestChange> = causes.into_iter().map(everywhere).collect();
         if let (Some(before), Some(next)) = (before.view, self.view) {
             changes.extend(changed_view(before, next));
         }
@@ -256,12 +256,12 @@ fn field<'v>(of: &'v Value, name: &str) -> Option<&'v Value> {
 }
 
 /// The differences of two views; `None` is the log as it is.
-fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<Change> {
+fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange> {
     let plain = View::default();
     let (before, next) = (before.unwrap_or(&plain), next.unwrap_or(&plain));
     let mut changes = Vec::new();
     if before.blocks != next.blocks {
-        changes.push(Change {
+        changes.push(RequestChange {
             cause: Cause::Block,
             iteration: None,
         });
@@ -279,14 +279,14 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<Change> {
     if old != new {
         let places = [old, new].map(|place| place.map(|(iteration, _, _)| iteration));
         let [old, new] = places;
-        changes.push(Change {
+        changes.push(RequestChange {
             cause: Cause::Cleared,
             // The newly cleared results begin where the old ones ended.
             iteration: old.and_then(|old| Some(old.min(new?))),
         });
     }
     if before.max_result_bytes != next.max_result_bytes {
-        changes.push(Change {
+        changes.push(RequestChange {
             cause: Cause::Shortened,
             iteration: None,
         });
@@ -295,9 +295,9 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<Change> {
 }
 
 /// The first cover that is not the same.
-fn changed_cover(before: &View, next: &View) -> Option<Change> {
+fn changed_cover(before: &View, next: &View) -> Option<RequestChange> {
     let is_same = |(first, own): &(u64, &Cover), (start, other): &(u64, &Cover)| {
-        first == start && own.last == other.last && own.replacement() == other.replacement()
+        first == start && own.looks_as(other)
     };
     let (mut old, mut new) = (before.covers(), next.covers());
     let (old, new) = loop {
@@ -309,7 +309,7 @@ fn changed_cover(before: &View, next: &View) -> Option<Change> {
     };
     let firsts = [old, new].into_iter().flatten().map(|(first, _)| first);
     let is_summary = new.is_some_and(|(_, cover)| cover.summary.is_some());
-    Some(Change {
+    Some(RequestChange {
         cause: match is_summary {
             true => Cause::Summarized,
             false => Cause::Hidden,

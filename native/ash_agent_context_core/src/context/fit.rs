@@ -1,6 +1,6 @@
 //! Keeping a conversation within a budget: what is hidden, and what summaries stand for.
 
-use crate::context::block::Told;
+use crate::context::block::BlockDetail;
 use crate::context::Context;
 use crate::error::Error;
 use crate::tokens::{Method, Tokens};
@@ -126,7 +126,7 @@ impl Context {
         };
         let before = self.range_tokens(start.min(first), cover.last);
         let end = cover.last;
-        cover.note = self.block(start, end, Told::Least);
+        cover.note = self.block(start, end, BlockDetail::Least);
         self.change_view(|view| {
             view.take(start);
             view.put(start, cover);

@@ -43,7 +43,7 @@ impl Context {
             _ => return Err(wrong("tools", "a list of tools")),
         };
         let mut next = self.clone();
-        next.asked
+        next.asked_mut()
             .note_request(self.next_number(), [fields, tools, None, None, None, None]);
         next.weigh_view();
         Ok(next)

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::block::Told;
+use crate::context::block::BlockDetail;
 use crate::context::said::Said;
 use crate::context::Context;
 use crate::error::Error;
@@ -16,7 +16,7 @@ use crate::view::excerpt::Excerpt;
 use crate::view::handle::{Handle, Handled, RECALL};
 use crate::view::masks::Masks;
 use crate::view::rendering::ResultLook;
-use crate::view::search::{Found, Search};
+use crate::view::search::{FoundText, Search};
 use crate::view::texts::output_text;
 use crate::view::{summary, summary_text};
 
@@ -68,7 +68,7 @@ impl Context {
                 let handle = self.handle_over(first, cover.last);
                 cover.summary = Some(Arc::new(summary(first, cover.last, &text, handle)));
             } else if cover.summary.is_none() {
-                cover.note = self.block(first, cover.last, Told::All);
+                cover.note = self.block(first, cover.last, BlockDetail::All);
             }
             self.change_view(|view| {
                 view.take(first);
@@ -84,7 +84,7 @@ impl Context {
         let without = covers.filter(|(_, cover)| cover.replacement().is_none());
         let without: Vec<(u64, u64)> = without.map(|(first, cover)| (first, cover.last)).collect();
         for (first, last) in without {
-            if let Some(note) = self.block(first, last, Told::All) {
+            if let Some(note) = self.block(first, last, BlockDetail::All) {
                 self.put_note(first, last, note);
             }
         }
@@ -191,7 +191,7 @@ impl Context {
             }
         }
         let found = search.rank(most);
-        let hit = |found: Found| {
+        let hit = |found: FoundText| {
             let (place, iteration, said, text) = places.get(found.text)?;
             let handle = match (place, said) {
                 (Some(slot), Said::Result(_, call, outcome)) => {

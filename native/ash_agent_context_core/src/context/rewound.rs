@@ -85,7 +85,7 @@ impl Context {
     pub(crate) fn keep_rewound(&self, next: &mut Self) {
         if let Some(note) = self.note_rewound(next) {
             let number = next.current_iteration();
-            next.asked.note_rewound(number, note);
+            next.asked_mut().note_rewound(number, note);
             next.weigh_view();
         }
     }

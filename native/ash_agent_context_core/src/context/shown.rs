@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use crate::context::block::Told;
+use crate::context::block::BlockDetail;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
@@ -208,7 +208,7 @@ impl Context {
         let hidden = Cover {
             last,
             summary: None,
-            note: self.block(first, last, Told::All),
+            note: self.block(first, last, BlockDetail::All),
             verdict: None,
             messages: messages.sum(),
         };
@@ -237,7 +237,7 @@ impl Context {
         Cover {
             last,
             note: is_hidden
-                .then(|| self.block(first, last, Told::All))
+                .then(|| self.block(first, last, BlockDetail::All))
                 .flatten(),
             summary,
             verdict: None,

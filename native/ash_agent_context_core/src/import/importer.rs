@@ -26,7 +26,7 @@ use crate::import::written::Written;
 use crate::provider;
 use crate::provider::accepts::{Rules, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
-use crate::provider::listener::{Answer, Listen};
+use crate::provider::listener::{Listen, ReadResult};
 
 /// A history that is being read.
 #[derive(Debug)]
@@ -415,7 +415,7 @@ impl Listen for Importer {
     }
 
     /// A message with results and with what else the user says.
-    fn user_turn(&mut self, answers: Vec<Answer>, parts: Vec<Part>) {
+    fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>) {
         let answered = !answers.is_empty();
         if answered && !parts.is_empty() && self.rules.results_stand_alone {
             self.elements.change_element(self.element);
@@ -514,7 +514,7 @@ impl Listen for Importer {
     }
 
     /// A result goes into the slot of its call: the last one before it that has its id.
-    fn answer(&mut self, mut answer: Answer) {
+    fn answer(&mut self, mut answer: ReadResult) {
         let id = answer.id.take().filter(|id| !id.is_empty());
         let known = id.as_ref().is_some_and(|id| self.by_id.contains_key(id));
         let found = match id.as_ref().and_then(|id| self.by_id.get_mut(id)) {
@@ -568,10 +568,10 @@ fn note_model(context: &mut Context, model: &Value) {
         return;
     };
     let model = (Value::text("model"), model.clone());
-    context.asked.note_fields(1, Map::new(vec![model]));
+    context.asked_mut().note_fields(1, Map::new(vec![model]));
     if number < context.current_iteration() {
         let after = number.saturating_add(1);
-        context.asked.note_fields(after, Map::default());
+        context.asked_mut().note_fields(after, Map::default());
     }
     context.weigh_view();
 }

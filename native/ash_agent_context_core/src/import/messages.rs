@@ -9,7 +9,7 @@ use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::chat::read::{self as chat, OPENAI, ROLES_KNOWN};
 use crate::provider::foreign::{call, check_levels, has, name_at, Object, CONTENT};
-use crate::provider::listener::{split_user, Answer, Listener, UserBlock};
+use crate::provider::listener::{split_user, Listener, ReadResult, UserBlock};
 
 pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     history.read_each(messages, |message, history| {
@@ -91,7 +91,7 @@ fn neutral(message: Value, history: &mut Listener) -> Result<(), Error> {
 }
 
 /// Content without the results in it, which come apart.
-fn user_content(message: &mut Object) -> Result<(Vec<Answer>, Content), Error> {
+fn user_content(message: &mut Object) -> Result<(Vec<ReadResult>, Content), Error> {
     let items = match message.take("content") {
         None => return Ok((Vec::new(), Content::None)),
         Some(Value::Binary(text)) => return Ok((Vec::new(), Content::Text(text))),
@@ -151,7 +151,7 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
     Ok(call)
 }
 
-fn read_result(value: Value) -> Result<Answer, Error> {
+fn read_result(value: Value) -> Result<ReadResult, Error> {
     let mut object = Object::read(value, "a tool result, a map")?;
     let id = object.need_text("tool_use_id")?;
     let status = match object.take("is_error") {
@@ -170,9 +170,9 @@ fn read_result(value: Value) -> Result<Answer, Error> {
             Output::Value(value)
         }
     };
-    Ok(Answer {
+    Ok(ReadResult {
         id: Some(id),
         status,
-        ..Answer::ok(output)
+        ..ReadResult::ok(output)
     })
 }

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::log::call::ToolCall;
 use crate::log::message::Role;
 use crate::log::part::{Content, Part};
-use crate::provider::listener::Answer;
+use crate::provider::listener::ReadResult;
 use crate::value::Map;
 
 /// A message of the history.
@@ -32,7 +32,7 @@ pub struct Exchanged {
     pub calls: Vec<ToolCall>,
     /// How often each id was given.
     pub uses: HashMap<Box<str>, usize>,
-    pub slots: Vec<Option<Answer>>,
+    pub slots: Vec<Option<ReadResult>>,
     pub filled: usize,
     /// The element with its first result.
     pub answered: Option<usize>,

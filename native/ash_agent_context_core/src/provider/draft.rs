@@ -356,6 +356,13 @@ impl Draft {
         self.add_note(key, name, value, false);
     }
 
+    /// Keeps a signature, unless it is empty.
+    pub fn sign(&mut self, key: &Key, signature: Option<&str>) {
+        if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
+            self.note(key, "signature", Value::text(signature));
+        }
+    }
+
     /// Several notes.
     pub fn note_all(&mut self, key: &Key, notes: Vec<(&'static str, Value)>) {
         for (name, value) in notes {

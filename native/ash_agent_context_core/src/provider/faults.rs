@@ -48,6 +48,11 @@ impl Fault {
         }
     }
 
+    /// Refuses a document that tells of an error.
+    pub(crate) fn check(node: &Node<'_>) -> Result<(), Self> {
+        Self::of(node).map_or(Ok(()), Err)
+    }
+
     /// A document that is not what was expected: a gateway's words, where it has any.
     pub(crate) fn neither(node: &Node<'_>, expected: &'static str) -> Self {
         match ["message", "detail"]

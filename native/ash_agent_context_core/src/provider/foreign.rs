@@ -198,6 +198,11 @@ pub fn name_at<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     at(value, key)?.as_name()
 }
 
+/// The same, unless it is blank.
+pub fn filled_name_at<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
+    name_at(value, key).filter(|name| !name.trim().is_empty())
+}
+
 /// Metadata that names its provider, with the texts that it wants to see again.
 pub fn metadata(provider: Provider, texts: &[(&str, Option<&str>)]) -> Map {
     let mut entries = vec![(Value::atom("provider"), Value::atom(provider.name()))];
@@ -297,6 +302,35 @@ pub fn call(
         extra: None,
         unknown: None,
         aliases: crate::log::alias::Aliases::default(),
+    }
+}
+
+/// A part of this kind; what has no kind that is known is a block of its provider.
+pub fn part_or_block(
+    kind: Option<PartKind>,
+    provider: Provider,
+    block: Value,
+) -> Result<Part, Error> {
+    match kind {
+        Some(kind) => Ok(part(kind, None)),
+        None => provider_block(provider, block),
+    }
+}
+
+/// An image, or a file, which may have a name.
+pub fn image_or_file(
+    is_image: bool,
+    media_type: Option<Box<str>>,
+    source: Source,
+    filename: Option<Box<str>>,
+) -> PartKind {
+    match is_image {
+        true => PartKind::Image { media_type, source },
+        false => PartKind::File {
+            media_type,
+            source,
+            filename,
+        },
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) trait Listen {
     fn user(&mut self, content: Content, metadata: Option<Map>);
 
     /// A message with results and with what else the user says.
-    fn user_turn(&mut self, answers: Vec<Answer>, parts: Vec<Part>);
+    fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>);
 
     /// A message of the model that these elements make.
     fn assistant_of(
@@ -47,7 +47,7 @@ pub(crate) trait Listen {
     );
 
     /// A result of a call.
-    fn answer(&mut self, answer: Answer);
+    fn answer(&mut self, answer: ReadResult);
 }
 
 /// Whoever listens.
@@ -126,7 +126,7 @@ impl Listener {
 /// A block of a user's message.
 #[derive(Debug)]
 pub enum UserBlock {
-    Answer(Answer),
+    Answer(ReadResult),
     Part(Part),
     /// Nothing of the conversation.
     Mark,
@@ -136,7 +136,7 @@ pub enum UserBlock {
 pub fn split_user(
     blocks: Vec<Value>,
     mut read: impl FnMut(Value) -> Result<UserBlock, Error>,
-) -> Result<(Vec<Answer>, Vec<Part>), Error> {
+) -> Result<(Vec<ReadResult>, Vec<Part>), Error> {
     let (mut answers, mut parts) = (Vec::new(), Vec::new());
     each(blocks, |block| {
         match read(block)? {
@@ -154,7 +154,7 @@ pub fn split_user(
 
 /// A result as it was read.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ReadResult {
     /// The id of its call, where it has one.
     pub id: Option<Box<str>>,
     /// The tool's name, where it has one.
@@ -166,7 +166,7 @@ pub struct Answer {
     pub moved: bool,
 }
 
-impl Answer {
+impl ReadResult {
     pub const fn ok(output: Output) -> Self {
         Self {
             id: None,

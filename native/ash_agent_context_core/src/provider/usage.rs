@@ -42,10 +42,10 @@ impl Report {
 
     /// The same of JSON that is read in place.
     pub(crate) fn of<R: Figured>(report: &R) -> Result<Self, Error> {
-        let mut found = Found::of(report)?;
+        let mut found = FoundFigures::of(report)?;
         let mut whole = report;
         if let Some(inner) = found.inner(FigureKind::Around) {
-            found = Found::of(inner)?;
+            found = FoundFigures::of(inner)?;
             whole = inner;
         }
         let usage = found.usage()?;
@@ -186,14 +186,14 @@ static NAMES: LazyLock<HashMap<&'static str, (FigureKind, usize)>> = LazyLock::n
 
 /// Holds what there is of each figure. A number is taken from the first key that has one, so that a report
 /// which names it in two ways is counted once.
-struct Found<'r, R> {
+struct FoundFigures<'r, R> {
     numbers: [Option<(usize, u64)>; KINDS.len()],
     inner: [Option<(usize, &'r R)>; KINDS.len()],
     /// Something is there that has a price of its own.
     has_more: bool,
 }
 
-impl<'r, R: Figured> Found<'r, R> {
+impl<'r, R: Figured> FoundFigures<'r, R> {
     fn of(report: &'r R) -> Result<Self, Error> {
         let entries = report.entries();
         let entries = entries.ok_or(Error::InvalidUsage { key: Value::Nil })?;
@@ -244,7 +244,7 @@ impl<'r, R: Figured> Found<'r, R> {
         kind: FigureKind,
         details: FigureKind,
     ) -> Result<(Option<u64>, Option<u64>), Error> {
-        let details = self.inner(details).map(Found::of).transpose()?;
+        let details = self.inner(details).map(FoundFigures::of).transpose()?;
         let inner = details.and_then(|details| details.number(kind));
         Ok((self.number(kind), inner))
     }

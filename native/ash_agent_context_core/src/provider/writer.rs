@@ -520,6 +520,15 @@ impl ToolCall {
     }
 }
 
+/// Returns whether a part is thinking that its own provider takes back: it is signed, or in that provider's form.
+pub fn is_own_thinking(part: &Part, out: &Writer<'_>) -> bool {
+    let is_whole = match &part.kind {
+        PartKind::Thinking(_) => part.provider_text("signature").is_some(),
+        kind => kind.is_thinking(),
+    };
+    is_whole && part.is_of(out.options)
+}
+
 /// The texts of content that can only be texts, such as a system prompt.
 pub(crate) fn texts<'a>(content: &'a Content, out: &mut Writer<'_>) -> Vec<Cow<'a, str>> {
     match content {

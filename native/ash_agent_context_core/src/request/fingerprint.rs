@@ -95,9 +95,9 @@ impl Context {
             let _ = write!(note, " {}", piece.digest.to_short_text());
         }
         let mut next = self.clone();
-        next.asked.note_sent(number, &note);
+        next.asked_mut().note_sent(number, &note);
         let beginning = reached.and_then(|reached| self.beginning(reached, options, looks));
-        next.asked.put_beginning(beginning);
+        next.asked_mut().put_beginning(beginning);
         next.weigh_view();
         Ok(next)
     }

@@ -1,7 +1,7 @@
 //! Forecasts how much the next request will read from the provider's cache, by the bytes that it shares with the last one.
 
 use crate::context::cache::predict;
-use crate::context::cause::{Cause, Change};
+use crate::context::cause::{Cause, RequestChange};
 use crate::context::rewound::Rewound;
 use crate::context::Context;
 use crate::error::Error;
@@ -296,7 +296,7 @@ impl Last<'_> {
         if is_elsewhere && changes.iter().all(|change| change.cause != Cause::Model) {
             let cause = Cause::Model;
             let iteration = None;
-            changes.insert(0, Change { cause, iteration });
+            changes.insert(0, RequestChange { cause, iteration });
         }
         // Whatever a view does that changes no byte breaks nothing.
         let is_unsure = |cause| cause == Cause::Masked && !self.has_masks;
@@ -304,7 +304,7 @@ impl Last<'_> {
             !is_whole || stands_elsewhere(change.cause) || is_unsure(change.cause)
         });
         if !is_whole && changes.iter().all(|change| stands_elsewhere(change.cause)) {
-            changes.push(Change {
+            changes.push(RequestChange {
                 cause: Cause::Other,
                 iteration: self.differs_at,
             });
@@ -352,7 +352,7 @@ impl Last<'_> {
     }
 
     /// The tokens of the last request before a change.
-    fn count_before(&self, change: &Change) -> u64 {
+    fn count_before(&self, change: &RequestChange) -> u64 {
         let counted = self.request.context.tokens(Method::Estimate);
         let all = self.request.tokens;
         let messages = counted.total();

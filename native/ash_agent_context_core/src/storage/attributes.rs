@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::error::Error;
 use crate::import::defaults::Defaults;
-use crate::storage::head::Frame;
+use crate::storage::head::DocumentHead;
 use crate::storage::iterations::Opened;
 use crate::storage::keys;
 use crate::storage::node::Node;
@@ -74,7 +74,7 @@ impl Context {
 
 /// Attributes as they were given.
 struct Attributes {
-    frame: Frame,
+    frame: DocumentHead,
     /// A conversation of the iterations that were given.
     iterations: Option<Context>,
     current: Option<u64>,
@@ -90,7 +90,7 @@ impl Attributes {
             _ => form.read_number(&node),
         };
         let attributes = Self {
-            frame: Frame::take(&mut fields)?,
+            frame: DocumentHead::take(&mut fields)?,
             current: fields.read_given(CURRENT_ITERATION, current)?,
             iterations: match fields.take_list(keys::ITERATIONS)? {
                 None => None,

@@ -183,23 +183,23 @@ fn results<'a>(
 }
 
 /// A hash of what is written.
-fn hash(write: impl FnOnce(&mut Sink) -> fmt::Result) -> u64 {
-    let mut sink = Sink(DefaultHasher::new());
+fn hash(write: impl FnOnce(&mut HashWriter) -> fmt::Result) -> u64 {
+    let mut sink = HashWriter(DefaultHasher::new());
     // Writing to a hasher does not fail.
     let _ = write(&mut sink);
     sink.0.finish()
 }
 
-struct Sink(DefaultHasher);
+struct HashWriter(DefaultHasher);
 
-impl Write for Sink {
+impl Write for HashWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.write(text.as_bytes());
         Ok(())
     }
 }
 
-fn write_message(sink: &mut Sink, message: MessageRef<'_>) -> fmt::Result {
+fn write_message(sink: &mut HashWriter, message: MessageRef<'_>) -> fmt::Result {
     match message {
         MessageRef::Added(message) => write_added(sink, message),
         MessageRef::Results(calls, exchange) => {
@@ -209,7 +209,7 @@ fn write_message(sink: &mut Sink, message: MessageRef<'_>) -> fmt::Result {
     }
 }
 
-fn write_added(sink: &mut Sink, message: &Message) -> fmt::Result {
+fn write_added(sink: &mut HashWriter, message: &Message) -> fmt::Result {
     let seen: (&dyn Debug, &dyn Debug, &dyn Debug) =
         (&message.role, &message.content, &message.metadata);
     write!(sink, "{seen:?}")?;
@@ -218,7 +218,7 @@ fn write_added(sink: &mut Sink, message: &Message) -> fmt::Result {
 }
 
 /// Returns what an iteration is beside its messages.
-fn write_head(sink: &mut Sink, iteration: &Iteration) -> fmt::Result {
+fn write_head(sink: &mut HashWriter, iteration: &Iteration) -> fmt::Result {
     let times = (iteration.started_at, iteration.completed_at);
     write!(sink, "{} {times:?}", iteration.number)?;
     let mut notes = iteration.metadata.iter();

@@ -22,7 +22,7 @@ use crate::value::{Map, Value};
 use crate::view::masks::Masks;
 
 /// The fields that both forms have beside the iterations. A stored one has an id and times.
-pub(crate) struct Frame {
+pub(crate) struct DocumentHead {
     pub id: Option<Box<str>>,
     created_at: Option<Time>,
     pub updated_at: Option<Time>,
@@ -30,7 +30,7 @@ pub(crate) struct Frame {
     origin: Option<Origin>,
 }
 
-impl Frame {
+impl DocumentHead {
     pub fn take(fields: &mut DocumentFields<'_>) -> Result<Self, Error> {
         let form = fields.form;
         let time = |node: Node<'_>| form.read_time(&node);
@@ -61,7 +61,7 @@ impl Frame {
 
 /// A stored document whose iterations are still to be read.
 pub(crate) struct Head<'a> {
-    pub frame: Frame,
+    pub frame: DocumentHead,
     pub since: Option<u64>,
     pub shared: usize,
     system: Option<Arc<Message>>,
@@ -79,7 +79,7 @@ impl<'a> Head<'a> {
     ) -> Result<Self, Error> {
         let mut fields = fields(document, "a snapshot: a map with string keys", trust)?;
         check_version(fields.take(keys::VERSION))?;
-        let frame = Frame::take(&mut fields)?;
+        let frame = DocumentHead::take(&mut fields)?;
         let since = fields.read_given(keys::SINCE, read_number)?;
         let shared = fields.read_given(keys::SHARED, read_size)?;
         if shared.is_some() && since.is_none() {

@@ -76,7 +76,7 @@ impl Opened {
 }
 
 /// The messages of an iteration, and what was noted of its request.
-pub(crate) struct Body<'a> {
+pub(crate) struct IterationBody<'a> {
     messages: Vec<Node<'a>>,
     /// The view that its request was made from, where it is another one than before.
     view: Option<Option<View>>,
@@ -93,7 +93,7 @@ pub(crate) fn read_iteration(
     node: Node<'_>,
     due: Option<u64>,
     form: Form,
-) -> Result<(Iteration, Body<'_>), Error> {
+) -> Result<(Iteration, IterationBody<'_>), Error> {
     let mut fields = fields(node, "an iteration, a map", form)?;
     let number = fields.read_due(keys::NUMBER, |node| form.read_number(&node))?;
     let number = number.or(due).unwrap_or(1);
@@ -101,7 +101,7 @@ pub(crate) fn read_iteration(
     let mut iteration = Iteration::new(number, fields.take_time(keys::STARTED_AT)?);
     iteration.completed_at = fields.take_given_time(keys::COMPLETED_AT)?;
     iteration.metadata = fields.take_map(keys::METADATA)?.unwrap_or_default().into();
-    let mut body = Body {
+    let mut body = IterationBody {
         messages: fields.take_list(keys::MESSAGES)?.unwrap_or_default(),
         view: None,
         request: NewNotes::default(),
@@ -132,14 +132,14 @@ pub(crate) fn read_iteration(
     Ok((iteration, body))
 }
 
-impl Body<'_> {
+impl IterationBody<'_> {
     /// Puts everything into the current iteration.
     pub fn put_on(self, context: &mut Context) -> Result<(), Error> {
         let number = context.current_iteration();
         if let Some(view) = self.view {
-            context.asked.note(number, view.map(Arc::new));
+            context.asked_mut().note(number, view.map(Arc::new));
         }
-        context.asked.note_request(number, self.request);
+        context.asked_mut().note_request(number, self.request);
         if let Form::Maps(_) = self.form {
             return read_shown(context, self.messages, self.outcomes, self.form, self.keys);
         }

@@ -48,13 +48,13 @@ pub(crate) fn read_calls(
 }
 
 /// Where a call stands.
-struct ReadingState {
+struct SlotState {
     decision: Option<Decision>,
     asked: Option<Value>,
     outcome: Option<Outcome>,
 }
 
-fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, ReadingState), Error> {
+fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, SlotState), Error> {
     let mut fields = fields(node, "a tool call", trust)?;
     let id = fields.take_name(keys::ID)?;
     let kind = match fields.take_given(keys::KIND) {
@@ -117,7 +117,7 @@ fn read_arguments(
         .ok_or_else(|| wrong(keys::ARGUMENTS_JSON, "the arguments as JSON text"))
 }
 
-fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<ReadingState, Error> {
+fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState, Error> {
     let status = fields.take(keys::STATUS);
     let status = status.as_ref().and_then(Node::as_str).unwrap_or_default();
     let ended = Status::from_name(status);
@@ -150,7 +150,7 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<ReadingSt
         (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
         (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
     };
-    Ok(ReadingState {
+    Ok(SlotState {
         decision,
         asked,
         outcome,

@@ -48,12 +48,19 @@ impl Tokens {
     /// All together.
     #[must_use]
     pub fn total(self) -> u64 {
-        self.fields()
-            .into_iter()
-            .fold(0, |sum, field| sum.saturating_add(*field))
+        self.to_sum().into_iter().fold(0, u64::saturating_add)
     }
 
-    fn fields(&self) -> [&u64; 8] {
+    fn with(self, other: Self, change: impl Fn(u64, u64) -> u64) -> Self {
+        let mut sum = self.to_sum();
+        for (own, other) in sum.iter_mut().zip(other.to_sum()) {
+            *own = change(*own, other);
+        }
+        Self::of_sum(sum)
+    }
+
+    /// The same without names, as the log keeps it.
+    pub(crate) const fn to_sum(self) -> Sum {
         let Self {
             system,
             user,
@@ -74,23 +81,6 @@ impl Tokens {
             media,
             summaries,
         ]
-    }
-
-    fn with(mut self, other: Self, change: impl Fn(u64, u64) -> u64) -> Self {
-        self.system = change(self.system, other.system);
-        self.user = change(self.user, other.user);
-        self.assistant = change(self.assistant, other.assistant);
-        self.thinking = change(self.thinking, other.thinking);
-        self.tool_calls = change(self.tool_calls, other.tool_calls);
-        self.tool_results = change(self.tool_results, other.tool_results);
-        self.media = change(self.media, other.media);
-        self.summaries = change(self.summaries, other.summaries);
-        self
-    }
-
-    /// The same without names, as the log keeps it.
-    pub(crate) fn to_sum(self) -> Sum {
-        self.fields().map(|field| *field)
     }
 
     /// Returns what [`Tokens::to_sum`] gave.

@@ -30,6 +30,11 @@ impl Cover {
         self.summary.as_deref().or(self.note.as_deref())
     }
 
+    /// Returns whether a model sees the same in the place of the same iterations, if both begin with the same one.
+    pub(crate) fn looks_as(&self, other: &Self) -> bool {
+        self.last == other.last && self.replacement() == other.replacement()
+    }
+
     pub(super) fn size(&self) -> Size {
         let verdict = self.verdict.as_deref().map_or(0, Verdict::bytes);
         let own = Size::new(10, verdict);

@@ -36,12 +36,12 @@ pub enum Handled {
 pub struct Handle {
     /// The place.
     pub of: Handled,
-    check: Check,
+    check: Checksum,
 }
 
 impl Handle {
     pub(crate) fn of_result(iteration: u64, slot: usize, call: &ToolCall, of: &Outcome) -> Self {
-        let mut check = Check::default();
+        let mut check = Checksum::default();
         check.add_result(call, of);
         Self {
             of: Handled::Result {
@@ -57,7 +57,7 @@ impl Handle {
         last: u64,
         iterations: impl Iterator<Item = &'a Iteration>,
     ) -> Self {
-        let mut check = Check::default();
+        let mut check = Checksum::default();
         for iteration in iterations {
             check.add_iteration(iteration);
         }
@@ -95,7 +95,7 @@ impl Handle {
         } else {
             Handled::Iterations(number(place)?, number(place)?)
         };
-        let check = Check::read(check)?;
+        let check = Checksum::read(check)?;
         Some(Self { of, check })
     }
 }
@@ -113,9 +113,9 @@ impl fmt::Display for Handle {
 
 /// A hash of texts that is the same in every version and on every machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Check(u64);
+struct Checksum(u64);
 
-impl Check {
+impl Checksum {
     fn read(text: &str) -> Option<Self> {
         let is_check = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
         is_check.then(|| text.parse().ok().map(Self))?

@@ -146,9 +146,7 @@ impl View {
     fn covers_as(&self, other: &Self) -> bool {
         let mut pairs = self.covers().zip(other.covers());
         self.covers.size() == other.covers.size()
-            && pairs.all(|((first, own), (start, other))| {
-                first == start && own.last == other.last && own.replacement() == other.replacement()
-            })
+            && pairs.all(|((first, own), (start, other))| first == start && own.looks_as(other))
     }
 
     /// Returns whether both views say the same about what they do not show.

@@ -319,7 +319,7 @@ impl<'a> Rendering<'a> {
         let masked = masked.map(|output| Outcome::new(outcome.status, output));
         let seen = masked.as_ref().unwrap_or(outcome);
         if seen.longest() > self.most && !self.is_pinned(slot) {
-            let shortening = Shortening {
+            let shortening = TextCut {
                 most: self.most,
                 handle: handle(),
             };
@@ -339,12 +339,12 @@ impl<'a> Rendering<'a> {
 }
 
 /// How a text is cut to a size.
-struct Shortening {
+struct TextCut {
     most: usize,
     handle: Option<Handle>,
 }
 
-impl Shortening {
+impl TextCut {
     fn note(&self, left_out: usize) -> String {
         match self.handle {
             None => format!("\n[... {left_out} bytes left out ...]\n"),

@@ -28,17 +28,17 @@ pub(crate) struct Search {
     words: Words,
     texts: usize,
     length: usize,
-    found: Vec<Candidate>,
+    found: Vec<CountedText>,
 }
 
-struct Candidate {
+struct CountedText {
     counts: Box<[u32]>,
     length: usize,
     is_as_asked: bool,
 }
 
 /// A text that was found, by its number among those that [`Search::read`] took.
-pub(crate) struct Found {
+pub(crate) struct FoundText {
     pub text: usize,
     pub score: f64,
 }
@@ -69,7 +69,7 @@ impl Search {
         let is_as_asked = is_piece || (all && find(text, &self.asked).is_some());
         let has_any = is_as_asked || counts.iter().any(|count| *count > 0);
         if has_any {
-            self.found.push(Candidate {
+            self.found.push(CountedText {
                 counts: counts.into(),
                 length,
                 is_as_asked,
@@ -79,16 +79,16 @@ impl Search {
     }
 
     /// The best, as many at most.
-    pub fn rank(&self, most: usize) -> Vec<Found> {
+    pub fn rank(&self, most: usize) -> Vec<FoundText> {
         let texts = self.texts as f64;
         let average = (self.length as f64 / texts.max(1.0)).max(1.0);
         let weights = (0..self.words.len()).map(|word| {
-            let has = |one: &&Candidate| one.counts.get(word).is_some_and(|count| *count > 0);
+            let has = |one: &&CountedText| one.counts.get(word).is_some_and(|count| *count > 0);
             let having = self.found.iter().filter(has).count() as f64;
             ((texts - having + 0.5) / (having + 0.5)).ln_1p()
         });
         let weights: Vec<f64> = weights.collect();
-        let score = |one: &Candidate| -> f64 {
+        let score = |one: &CountedText| -> f64 {
             let room = K * (1.0 - B + B * one.length as f64 / average);
             let words = one.counts.iter().zip(&weights).map(|(count, weight)| {
                 let count = f64::from(*count);
@@ -97,8 +97,8 @@ impl Search {
             words.sum::<f64>() + if one.is_as_asked { AS_ASKED } else { 0.0 }
         };
         let found = self.found.iter().enumerate();
-        let mut found: Vec<Found> = found
-            .map(|(text, one)| Found {
+        let mut found: Vec<FoundText> = found
+            .map(|(text, one)| FoundText {
                 text,
                 score: score(one),
             })

@@ -3,17 +3,18 @@
 use super::{Room, CALLED};
 use crate::error::{each, Error};
 use crate::log::message::Status;
-use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, inline_image, json_like, json_part, metadata, name_at, part, provider_block,
-    refuse_misplaced, system_part, text_block, Object, CONTENT,
+    at, call, filled_name_at, image_or_file, inline_image, json_like, json_part, metadata, name_at,
+    part, part_or_block, provider_block, refuse_misplaced, system_part, text_block, Object,
+    CONTENT,
 };
-use crate::provider::listener::{Answer, Listener, UserBlock};
+use crate::provider::listener::{Listener, ReadResult, UserBlock};
 
 const PROVIDER: Provider = Provider::Anthropic;
 
@@ -131,10 +132,7 @@ fn read_call_notes(block: &Object) -> Result<Option<Map>, Error> {
 fn user_part(block: Value) -> Result<Part, Error> {
     match name_at(&block, "type") {
         Some("text") => text_block(block, "text"),
-        Some("image" | "document") => match media(&block) {
-            Some(kind) => Ok(part(kind, None)),
-            None => provider_block(PROVIDER, block),
-        },
+        Some("image" | "document") => part_or_block(media(&block), PROVIDER, block),
         Some("tool_use" | "thinking" | "redacted_thinking") => Err(refuse_misplaced(&block)),
         _ => provider_block(PROVIDER, block),
     }
@@ -178,59 +176,28 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
 fn media(block: &Value) -> Option<PartKind> {
     let source = at(block, "source")?;
     let is_image = name_at(block, "type") == Some("image");
-    match (name_at(source, "type")?, is_image) {
-        ("base64", true) => {
-            let media_type = name_at(source, "media_type")?;
-            inline_image(media_type.into(), name_at(source, "data")?.into())
+    let (media_type, source) = match name_at(source, "type")? {
+        "base64" => {
+            let (media_type, data) = (name_at(source, "media_type")?, name_at(source, "data")?);
+            if is_image {
+                return inline_image(media_type.into(), data.into());
+            }
+            let data = is_base64(data).then(|| Source::Data(data.into()))?;
+            (Some(media_type.into()), data)
         }
-        ("base64", false) => {
-            let media_type = name_at(source, "media_type")?;
-            let data = name_at(source, "data")?;
-            crate::log::part::is_base64(data).then(|| PartKind::File {
-                media_type: Some(media_type.into()),
-                source: Source::Data(data.into()),
-                filename: name_at(block, "title").map(Into::into),
-            })
+        "file" => {
+            let id = filled_name_at(source, "file_id")?.into();
+            let provider = PROVIDER;
+            (None, Source::Stored { provider, id })
         }
-        ("file", _) => {
-            let id = name_at(source, "file_id").filter(|id| !id.trim().is_empty())?;
-            let source = Source::Stored {
-                provider: PROVIDER,
-                id: id.into(),
-            };
-            Some(match is_image {
-                true => PartKind::Image {
-                    media_type: None,
-                    source,
-                },
-                false => PartKind::File {
-                    media_type: None,
-                    source,
-                    filename: name_at(block, "title").map(Into::into),
-                },
-            })
-        }
-        ("url", _) => {
-            let url = name_at(source, "url").filter(|url| !url.trim().is_empty())?;
-            let source = Source::Url(url.into());
-            Some(if is_image {
-                PartKind::Image {
-                    media_type: None,
-                    source,
-                }
-            } else {
-                PartKind::File {
-                    media_type: None,
-                    source,
-                    filename: name_at(block, "title").map(Into::into),
-                }
-            })
-        }
-        _ => None,
-    }
+        "url" => (None, Source::Url(filled_name_at(source, "url")?.into())),
+        _ => return None,
+    };
+    let title = name_at(block, "title").map(Into::into);
+    Some(image_or_file(is_image, media_type, source, title))
 }
 
-fn result(block: Value) -> Result<Answer, Error> {
+fn result(block: Value) -> Result<ReadResult, Error> {
     let mut block = Object::read(block, "")?;
     let id = block.need_text("tool_use_id")?;
     let status = match block.take("is_error") {
@@ -238,10 +205,10 @@ fn result(block: Value) -> Result<Answer, Error> {
         _ => Status::Ok,
     };
     let content = block.content("content", result_part)?;
-    Ok(Answer {
+    Ok(ReadResult {
         id: Some(id),
         status,
-        ..Answer::ok(output(content, status))
+        ..ReadResult::ok(output(content, status))
     })
 }
 

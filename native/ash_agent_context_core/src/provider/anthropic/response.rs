@@ -98,7 +98,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
             let text = words(block, "thinking", is_whole)?;
             draft.open_thinking(key.clone());
             draft.thinking(key.clone(), text);
-            sign(draft, &key, node::text(block, "signature"));
+            draft.sign(&key, node::text(block, "signature"));
         }
         "redacted_thinking" => {
             let data = node::text(block, "data").unwrap_or_default();
@@ -158,12 +158,6 @@ fn make_redacted(data: &str) -> Part {
     part(PartKind::RedactedThinking(data.into()), Some(metadata))
 }
 
-fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
-    if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
-        draft.note(key, "signature", Value::text(signature));
-    }
-}
-
 fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {
     let Some(delta) = node::get(event, "delta") else {
         return Ok(());
@@ -173,7 +167,7 @@ fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {
         "text_delta" => draft.text(key.clone(), words("text")?),
         "thinking_delta" => draft.thinking(key.clone(), words("thinking")?),
         "input_json_delta" => draft.arguments(key, words("partial_json")?),
-        "signature_delta" => sign(draft, key, node::text(delta, "signature")),
+        "signature_delta" => draft.sign(key, node::text(delta, "signature")),
         "citations_delta" => {
             if let Some(citation) = node::get(delta, "citation") {
                 draft.note_more(key, "citations", node::to_value(citation)?);

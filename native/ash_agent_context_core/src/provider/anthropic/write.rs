@@ -11,7 +11,7 @@ use crate::log::provider::Provider;
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
 use crate::provider::parts::Parts;
-use crate::provider::writer::{Thought, Writer};
+use crate::provider::writer::{is_own_thinking, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::trim_end;
 use crate::value::Value;
@@ -128,8 +128,8 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                 text_block(&text, out);
             }
         }
-        let said = out.arrange(message, is_thinking, is_served);
-        let spoken = out.find_spoken_end(&said, is_thinking);
+        let said = out.arrange(message, is_own_thinking, is_served);
+        let spoken = out.find_spoken_end(&said, is_own_thinking);
         let is_text = |one: &PartOrCall<'_>| match one {
             PartOrCall::Part(part) => matches!(part.kind, PartKind::Text(_)) && out.says(part),
             PartOrCall::Call(_) => false,
@@ -192,20 +192,9 @@ fn is_served(part: &Part, _out: &Writer<'_>) -> bool {
     part.is_block_of(PROVIDER) && part.half().is_some()
 }
 
-/// Returns whether a part will be sent as thinking.
-fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
-    match &part.kind {
-        PartKind::Thinking(_) => {
-            part.is_of(out.options) && part.provider_text("signature").is_some()
-        }
-        PartKind::RedactedThinking(_) => part.is_of(out.options),
-        _ => false,
-    }
-}
-
 /// Writes thinking, which is sent as such where it leads to something: no message may end with it.
 fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
-    let is_own = leads && is_thinking(part, out);
+    let is_own = leads && is_own_thinking(part, out);
     if let (PartKind::RedactedThinking(data), true) = (&part.kind, is_own) {
         out.json.object(|block| {
             block.field("type", "redacted_thinking").text("data", data);

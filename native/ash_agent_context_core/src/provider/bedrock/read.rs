@@ -15,9 +15,10 @@ use crate::value::{Value, MAX_DEPTH};
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
     at, call, check_levels, has, inline_image, json_like, json_part, metadata, name_at, part,
-    plain_content, provider_block, system_part, text_block, text_part, Object, CONTENT,
+    part_or_block, plain_content, provider_block, system_part, text_block, text_part, Object,
+    CONTENT,
 };
-use crate::provider::listener::{Answer, Listener, UserBlock};
+use crate::provider::listener::{Listener, ReadResult, UserBlock};
 
 const PROVIDER: Provider = Provider::Bedrock;
 
@@ -130,10 +131,7 @@ fn user_part(block: Value) -> Result<Part, Error> {
     if has(&block, "toolUse") || has(&block, "reasoningContent") {
         return Err(Error::invalid(Vec::new(), "a block of a user message"));
     }
-    match media(&block) {
-        Some(kind) => Ok(part(kind, None)),
-        None => provider_block(PROVIDER, block),
-    }
+    part_or_block(media(&block), PROVIDER, block)
 }
 
 /// Returns what a block of the model says, in a request and in an answer.
@@ -234,7 +232,7 @@ fn source(of: &Value) -> Option<Source> {
     is_base64(data).then(|| Source::Data(data.into()))
 }
 
-fn result(mut result: Object) -> Result<Answer, Error> {
+fn result(mut result: Object) -> Result<ReadResult, Error> {
     let id = result.need_text("toolUseId")?;
     let status = match result.text("status")?.as_deref() {
         Some("error") => Status::Error,
@@ -248,10 +246,10 @@ fn result(mut result: Object) -> Result<Answer, Error> {
         }
         Some(_) => return Err(result.wrong("content", CONTENT)),
     };
-    Ok(Answer {
+    Ok(ReadResult {
         id: Some(id),
         status,
-        ..Answer::ok(output)
+        ..ReadResult::ok(output)
     })
 }
 

@@ -150,7 +150,7 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
 fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
     if let Some(signature) = signature {
         draft.open_thinking(key.clone());
-        draft.note(key, "signature", Value::text(signature));
+        draft.sign(key, Some(signature));
     }
 }
 

@@ -10,7 +10,7 @@ use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
-use crate::provider::writer::{BlockForm, Thought, Writer};
+use crate::provider::writer::{is_own_thinking, BlockForm, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
@@ -200,15 +200,9 @@ fn model_part(part: &Part, out: &mut Writer<'_>) {
 }
 
 fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
-    match &part.kind {
-        PartKind::Thinking(_) => {
-            part.is_of(out.options) && part.provider_text("signature").is_some()
-        }
-        PartKind::RedactedThinking(data) => {
-            part.is_of(out.options) && crate::log::part::is_base64(data)
-        }
-        _ => false,
-    }
+    let is_refused = |data: &str| !crate::log::part::is_base64(data);
+    is_own_thinking(part, out)
+        && !matches!(&part.kind, PartKind::RedactedThinking(data) if is_refused(data))
 }
 
 /// Writes reasoning, which is sent as such where it leads to something: no message may end with it.

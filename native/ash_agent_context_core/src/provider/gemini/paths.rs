@@ -21,12 +21,12 @@ enum Tree {
     Text(Vec<u8>),
     Value(Value),
     List(Vec<Tree>),
-    Keys(Keys),
+    Keys(OrderedKeys),
 }
 
 /// Keys in the order in which they came.
 #[derive(Debug, Default)]
-struct Keys {
+struct OrderedKeys {
     entries: Vec<(Box<str>, Tree)>,
     places: HashMap<Box<str>, usize>,
 }
@@ -47,7 +47,7 @@ enum Hop<'a> {
 /// # Complexity
 /// O(n), times the depth of the paths
 pub(super) fn assemble(pieces: &[Arc<ArgumentPiece>]) -> Result<String, Fault> {
-    let mut root = Tree::Keys(Keys::default());
+    let mut root = Tree::Keys(OrderedKeys::default());
     for piece in pieces {
         let mut place = &mut root;
         for step in steps(&piece.path)? {
@@ -63,7 +63,7 @@ impl Tree {
         match step {
             Hop::Key(key) => {
                 if matches!(self, Self::Nothing) {
-                    *self = Self::Keys(Keys::default());
+                    *self = Self::Keys(OrderedKeys::default());
                 }
                 let Self::Keys(object) = self else {
                     return Err(Fault::unreadable("a key of what is not an object"));

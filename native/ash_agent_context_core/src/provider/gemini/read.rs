@@ -10,10 +10,10 @@ use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, check_levels, inline_image, metadata, metadata_of, name_at, order_calls, part,
-    plain_content, provider_block, system_part, text_part, Object,
+    at, call, check_levels, image_or_file, inline_image, metadata, metadata_of, name_at,
+    order_calls, part, plain_content, provider_block, system_part, text_part, Object,
 };
-use crate::provider::listener::{Answer, Listener, UserBlock};
+use crate::provider::listener::{Listener, ReadResult, UserBlock};
 
 const PROVIDER: Provider = Provider::Gemini;
 
@@ -179,18 +179,11 @@ fn media(value: &Value) -> Option<PartKind> {
     let media_type = find_name(file, TYPE).map(Into::into);
     let source = Source::Url(uri.into());
     let is_image = find_name(file, TYPE).is_some_and(|name| name.starts_with("image/"));
-    Some(if is_image {
-        PartKind::Image { media_type, source }
-    } else {
-        PartKind::File {
-            media_type,
-            source,
-            filename: find_name(file, NAME).map(Into::into),
-        }
-    })
+    let filename = find_name(file, NAME).map(Into::into);
+    Some(image_or_file(is_image, media_type, source, filename))
 }
 
-fn response(mut response: Object) -> Result<Answer, Error> {
+fn response(mut response: Object) -> Result<ReadResult, Error> {
     let id = response.text("id")?;
     let name = response.text("name")?;
     let given = response.map("response")?.unwrap_or_default();
@@ -224,11 +217,11 @@ fn response(mut response: Object) -> Result<Answer, Error> {
         parts.extend(media.into_iter().filter(is_media));
         Output::Parts(parts.into_boxed_slice())
     };
-    Ok(Answer {
+    Ok(ReadResult {
         id,
         name,
         status,
-        ..Answer::ok(output)
+        ..ReadResult::ok(output)
     })
 }
 

@@ -64,9 +64,7 @@ impl Responds for Room {
 
 /// Reads an answer or a piece of one.
 fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    if let Some(fault) = Fault::of(node) {
-        return Err(fault);
-    }
+    Fault::check(node)?;
     let candidates = node::list(node, "candidates");
     let feedback = node::get(node, "promptFeedback");
     let usage = node::get(node, "usageMetadata");
@@ -170,7 +168,7 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
         false => draft.open_text(key.clone()),
     }
     draft.text_or_thinking(key.clone(), text, thinks);
-    draft.note(&key, "signature", Value::text(signature));
+    draft.sign(&key, Some(signature));
     // A signature may stand on an empty text.
     draft.show_empty(&key);
     draft.close(&key)
@@ -191,9 +189,7 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Res
     if let Some(name) = name {
         let key = draft.next_key();
         draft.open_call(key.clone(), node::text(call, "id"), Some(name));
-        if let Some(signature) = signature {
-            draft.note(&key, "signature", Value::text(signature));
-        }
+        draft.sign(&key, signature);
         draft.name_also(&key, OPEN);
     }
     if !draft.knows(&OPEN) || draft.is_done(&OPEN) {

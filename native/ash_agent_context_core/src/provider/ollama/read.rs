@@ -11,7 +11,7 @@ use crate::value::{Map, Value};
 use crate::provider::foreign::{
     call, inline_image, metadata, part, provider_block, text_part, Object,
 };
-use crate::provider::listener::{Answer, Listener};
+use crate::provider::listener::{Listener, ReadResult};
 
 const PROVIDER: Provider = Provider::Ollama;
 const ROLES: &str = "\"system\", \"user\", \"assistant\" or \"tool\"";
@@ -69,10 +69,10 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
                 None => message.text("name")?,
             };
             let output = Output::Value(text.map_or(Value::Nil, Value::Binary));
-            history.answer(Answer {
+            history.answer(ReadResult {
                 id: message.text("tool_call_id")?,
                 name,
-                ..Answer::ok(output)
+                ..ReadResult::ok(output)
             });
         }
         _ => return Err(message.wrong("role", ROLES)),

@@ -23,9 +23,7 @@ impl Responds for Room {
 
 /// Reads a line, or a whole answer, which has the same form.
 fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    if let Some(fault) = Fault::of(node) {
-        return Err(fault);
-    }
+    Fault::check(node)?;
     let is_done = node::is_true(node, "done");
     let message = node::get(node, "message");
     if message.is_none() && !is_done {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::calls::Form;
+use super::calls::ItemForm;
 use super::PROVIDER;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
@@ -20,7 +20,7 @@ pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
     let mut run = None;
     for (position, item) in items.iter().enumerate() {
         let kind = name_at(item, "type").unwrap_or_default();
-        let Some(form) = Form::of_output(kind) else {
+        let Some(form) = ItemForm::of_output(kind) else {
             run = None;
             let id = name_at(item, "call_id").or_else(|| name_at(item, "id"));
             known.extend(id);
@@ -40,7 +40,7 @@ pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
     assumed
 }
 
-fn assume_call(form: &Form, id: &str, name: Option<&str>) -> ToolCall {
+fn assume_call(form: &ItemForm, id: &str, name: Option<&str>) -> ToolCall {
     let name = form.kind.tool().or(name).unwrap_or(UNKNOWN);
     let metadata = metadata(PROVIDER, &[]).put(Value::atom("assumed"), Value::Bool(true));
     let arguments = Arguments::of(form.kind, Value::Nil).unwrap_or_default();

@@ -21,7 +21,7 @@ use crate::value::{wording, Map, Value};
 use crate::view::change::ChangeKind;
 
 /// Holds what a kind's items are called and what they are made of.
-pub(crate) struct Form {
+pub(crate) struct ItemForm {
     pub kind: CallKind,
     /// The type of the call's item.
     pub call: &'static str,
@@ -36,8 +36,8 @@ pub(crate) struct Form {
 }
 
 /// By `response_input_item_param.py` of OpenAI's SDK.
-pub(crate) const FORMS: [Form; 8] = [
-    Form {
+pub(crate) const FORMS: [ItemForm; 8] = [
+    ItemForm {
         kind: CallKind::Function,
         call: "function_call",
         output: "function_call_output",
@@ -45,7 +45,7 @@ pub(crate) const FORMS: [Form; 8] = [
         arguments: "arguments",
         kept: &["namespace", "caller", "async", "status"],
     },
-    Form {
+    ItemForm {
         kind: CallKind::Custom,
         call: "custom_tool_call",
         output: "custom_tool_call_output",
@@ -53,7 +53,7 @@ pub(crate) const FORMS: [Form; 8] = [
         arguments: "input",
         kept: &["namespace", "caller", "async"],
     },
-    Form {
+    ItemForm {
         kind: CallKind::Shell,
         call: "shell_call",
         output: "shell_call_output",
@@ -61,7 +61,7 @@ pub(crate) const FORMS: [Form; 8] = [
         arguments: "action",
         kept: &["caller", "environment", "status"],
     },
-    Form {
+    ItemForm {
         kind: CallKind::LocalShell,
         call: "local_shell_call",
         output: "local_shell_call_output",
@@ -69,7 +69,7 @@ pub(crate) const FORMS: [Form; 8] = [
         arguments: "action",
         kept: &["status"],
     },
-    Form {
+    ItemForm {
         kind: CallKind::ApplyPatch,
         call: "apply_patch_call",
         output: "apply_patch_call_output",
@@ -77,7 +77,7 @@ pub(crate) const FORMS: [Form; 8] = [
         arguments: "operation",
         kept: &["caller", "status"],
     },
-    Form {
+    ItemForm {
         kind: CallKind::Computer,
         call: "computer_call",
         output: "computer_call_output",
@@ -85,7 +85,7 @@ pub(crate) const FORMS: [Form; 8] = [
         arguments: "",
         kept: &["pending_safety_checks", "status"],
     },
-    Form {
+    ItemForm {
         kind: CallKind::McpApproval,
         call: "mcp_approval_request",
         output: "mcp_approval_response",
@@ -93,7 +93,7 @@ pub(crate) const FORMS: [Form; 8] = [
         arguments: "arguments",
         kept: &["server_label"],
     },
-    Form {
+    ItemForm {
         kind: CallKind::ToolSearch,
         call: "tool_search_call",
         output: "tool_search_output",
@@ -103,9 +103,9 @@ pub(crate) const FORMS: [Form; 8] = [
     },
 ];
 
-const FUNCTION: &Form = &FORMS[0];
+const FUNCTION: &ItemForm = &FORMS[0];
 
-impl Form {
+impl ItemForm {
     /// The form whose calls have this type.
     pub fn of_call(name: &str) -> Option<&'static Self> {
         FORMS.iter().find(|form| form.call == name)
@@ -126,7 +126,7 @@ impl Form {
 
 /// The fields of a call's item.
 pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_>) -> Vec<u8> {
-    let form = Form::of(call.kind);
+    let form = ItemForm::of(call.kind);
     let id = out.id(call);
     let own = call
         .provider_text(PROVIDER, "id")
@@ -195,7 +195,7 @@ fn write_actions(call: &ToolCall, item: &mut JsonObject<'_>) {
     };
 }
 
-fn write_kept(call: &ToolCall, form: &Form, item: &mut JsonObject<'_>) {
+fn write_kept(call: &ToolCall, form: &ItemForm, item: &mut JsonObject<'_>) {
     let metadata = call
         .provider_metadata
         .as_ref()
@@ -232,7 +232,7 @@ pub(crate) fn write_output<'a>(
     behind: &mut Behind<'a>,
     out: &mut Writer<'_>,
 ) {
-    let form = Form::of(call.kind);
+    let form = ItemForm::of(call.kind);
     let id = out.id(call);
     let mut fields = crate::value::builder::Json::default();
     fields.bare_object(|item| {
@@ -480,14 +480,11 @@ fn approval<'a>(
     item.field("approve", &approve);
     let reason = match said {
         Some((_, reason)) => reason.map(|reason| Cow::Owned(wording::reason(reason))),
-        None => Some(match &outcome.output {
-            Output::Parts(_) => {
-                let (text, media) = out.split_result_unworded(outcome, is_sent);
-                behind.media.extend(media);
-                text
-            }
-            Output::Value(_) => out.result_text(outcome),
-        }),
+        None => {
+            let (text, media) = out.split_result_unworded(outcome, is_sent);
+            behind.media.extend(media);
+            Some(text)
+        }
     };
     if let Some(reason) = reason.filter(|reason| !is_blank(reason) && reason != wording::NO_OUTPUT)
     {

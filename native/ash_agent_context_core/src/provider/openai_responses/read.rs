@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::calls::{self, Form};
+use super::calls::{self, ItemForm};
 use super::read_media::media;
 use super::texts::{self, Notes};
 use super::{assumed, read_calls, Room, PROVIDER};
@@ -137,7 +137,7 @@ impl ItemReader {
             said.parts.push(part);
             return Ok(());
         }
-        if let Some(form) = Form::of_call(&kind).filter(|_| !calls::is_served(&item)) {
+        if let Some(form) = ItemForm::of_call(&kind).filter(|_| !calls::is_served(&item)) {
             if let Some(call) = read_calls::call(form, &item)? {
                 said.elements.push(element);
                 self.served.remove(&call.id);
@@ -146,7 +146,7 @@ impl ItemReader {
                 return Ok(());
             }
         } else if let Some(form) =
-            Form::of_output(&kind).filter(|_| !is_served_output(&self.served, &item))
+            ItemForm::of_output(&kind).filter(|_| !is_served_output(&self.served, &item))
         {
             if let Some(answer) = read_calls::answer(form, &item)? {
                 said.flush(history);
@@ -172,7 +172,7 @@ fn last_outputs(items: &[Value]) -> HashMap<(usize, Box<str>), usize> {
     let mut turn = 0;
     let output = |(position, item): (usize, &Value)| {
         turn += usize::from(is_of_others(item));
-        Form::of_output(name_at(item, "type")?)?;
+        ItemForm::of_output(name_at(item, "type")?)?;
         let id = name_at(item, "call_id")?;
         Some(((turn, id.into()), position))
     };

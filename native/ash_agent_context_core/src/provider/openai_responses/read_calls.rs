@@ -1,6 +1,6 @@
 //! Reading calls of every kind and what answers them.
 
-use super::calls::Form;
+use super::calls::ItemForm;
 use super::read_media::media;
 use super::PROVIDER;
 use crate::error::Error;
@@ -13,14 +13,14 @@ use crate::provider::foreign::{
     at, call as new_call, check_levels, json_like, json_part, metadata, name_at, part, text_block,
     url_image, Object,
 };
-use crate::provider::listener::Answer;
+use crate::provider::listener::ReadResult;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 /// A call; nothing when the item is not what its type says, so that it goes back as it came.
 ///
 /// # Errors
 /// A function is always one.
-pub(super) fn call(form: &Form, item: &Value) -> Result<Option<ToolCall>, Error> {
+pub(super) fn call(form: &ItemForm, item: &Value) -> Result<Option<ToolCall>, Error> {
     if form.kind.is_function() {
         return function(form, item).map(Some);
     }
@@ -42,7 +42,7 @@ pub(super) fn call(form: &Form, item: &Value) -> Result<Option<ToolCall>, Error>
     })
 }
 
-fn function(form: &Form, item: &Value) -> Result<ToolCall, Error> {
+fn function(form: &ItemForm, item: &Value) -> Result<ToolCall, Error> {
     let mut object = Object::read(item.clone(), "")?;
     let own = object.text("id")?;
     let id = object.need_text("call_id")?;
@@ -52,7 +52,7 @@ fn function(form: &Form, item: &Value) -> Result<ToolCall, Error> {
     Ok(new_call(Some(id), name, arguments, metadata))
 }
 
-fn arguments(form: &Form, item: &Value) -> Result<Option<Arguments>, Error> {
+fn arguments(form: &ItemForm, item: &Value) -> Result<Option<Arguments>, Error> {
     let value = match form.kind {
         CallKind::Computer => match (at(item, "action"), at(item, "actions")) {
             (Some(action @ Value::Map(_)), _) => action.clone(),
@@ -69,7 +69,7 @@ fn arguments(form: &Form, item: &Value) -> Result<Option<Arguments>, Error> {
 }
 
 /// Returns what the API wants to see again: the item's id and the fields of its form.
-fn read_kept(form: &Form, item: &Value, own: Option<&str>) -> Result<Option<Map>, Error> {
+fn read_kept(form: &ItemForm, item: &Value, own: Option<&str>) -> Result<Option<Map>, Error> {
     let own = own.filter(|_| form.kind != CallKind::McpApproval);
     let mut metadata = metadata(PROVIDER, &[("id", own)]);
     let mut has_any = own.is_some();
@@ -88,7 +88,7 @@ fn read_kept(form: &Form, item: &Value, own: Option<&str>) -> Result<Option<Map>
 ///
 /// # Errors
 /// A function's output is always one.
-pub(super) fn answer(form: &Form, item: &Value) -> Result<Option<Answer>, Error> {
+pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>, Error> {
     let id = match form.kind {
         CallKind::Function | CallKind::Custom => return text_output(item).map(Some),
         CallKind::McpApproval => name_at(item, "approval_request_id"),
@@ -116,10 +116,10 @@ pub(super) fn answer(form: &Form, item: &Value) -> Result<Option<Answer>, Error>
     if let Output::Value(value) = &output {
         check_levels(value, MAX_DEPTH)?;
     }
-    Ok(Some(Answer {
+    Ok(Some(ReadResult {
         id: Some(id.into()),
         status,
-        ..Answer::ok(output)
+        ..ReadResult::ok(output)
     }))
 }
 
@@ -167,7 +167,7 @@ fn screenshot(item: &Value) -> Result<Option<(Status, Output)>, Error> {
     Ok(Some((Status::Ok, Output::Parts(shot))))
 }
 
-fn text_output(item: &Value) -> Result<Answer, Error> {
+fn text_output(item: &Value) -> Result<ReadResult, Error> {
     let mut item = Object::read(item.clone(), "")?;
     let id = item.need_text("call_id")?;
     let content = item.content("output", |value| {
@@ -177,8 +177,8 @@ fn text_output(item: &Value) -> Result<Answer, Error> {
             _ => json_part(&value),
         }
     })?;
-    Ok(Answer {
+    Ok(ReadResult {
         id: Some(id),
-        ..Answer::ok(output(content, Status::Ok))
+        ..ReadResult::ok(output(content, Status::Ok))
     })
 }

@@ -2,46 +2,27 @@
 
 use super::PROVIDER;
 use crate::log::part::{PartKind, Source};
-use crate::provider::foreign::{inline_file, name_at, url_image};
+use crate::provider::foreign::{filled_name_at, image_or_file, inline_file, name_at, url_image};
 use crate::value::Value;
 
 /// An image or a file, wherever its bytes are.
 pub(super) fn media(value: &Value) -> Option<PartKind> {
-    let stored = |id: &str| Source::Stored {
-        provider: PROVIDER,
-        id: id.into(),
+    let is_image = match name_at(value, "type")? {
+        "input_image" => true,
+        "input_file" => false,
+        _ => return None,
     };
-    let id = name_at(value, "file_id").filter(|id| !id.trim().is_empty());
-    match name_at(value, "type")? {
-        "input_image" => {
-            if let Some(id) = id {
-                return Some(PartKind::Image {
-                    media_type: None,
-                    source: stored(id),
-                });
-            }
-            let url = name_at(value, "image_url").filter(|url| !url.trim().is_empty())?;
-            Some(url_image(url.into()))
-        }
-        "input_file" => {
-            let filename = name_at(value, "filename").map(Into::into);
-            if let Some(id) = id {
-                return Some(PartKind::File {
-                    media_type: None,
-                    source: stored(id),
-                    filename,
-                });
-            }
-            if let Some(data) = name_at(value, "file_data") {
-                return inline_file(data, filename);
-            }
-            let url = name_at(value, "file_url").filter(|url| !url.trim().is_empty())?;
-            Some(PartKind::File {
-                media_type: None,
-                source: Source::Url(url.into()),
-                filename,
-            })
-        }
-        _ => None,
-    }
+    let filename = name_at(value, "filename").map(Into::into);
+    let source = match (filled_name_at(value, "file_id"), is_image) {
+        (Some(id), _) => Source::Stored {
+            provider: PROVIDER,
+            id: id.into(),
+        },
+        (None, true) => return Some(url_image(filled_name_at(value, "image_url")?.into())),
+        (None, false) => match name_at(value, "file_data") {
+            Some(data) => return inline_file(data, filename),
+            None => Source::Url(filled_name_at(value, "file_url")?.into()),
+        },
+    };
+    Some(image_or_file(is_image, None, source, filename))
 }

@@ -3,7 +3,7 @@
 //! An item is complete, and final, when its `output_item.done` comes: ids, texts and encrypted reasoning
 //! may be others than those in the events before it. The closing event repeats all items, or none.
 
-use super::calls::{self, Form};
+use super::calls::{self, ItemForm};
 use super::{read_calls, texts, Room, PROVIDER};
 use crate::fault::Fault;
 use crate::log::call::ToolCall;
@@ -37,9 +37,7 @@ impl Responds for Room {
 /// Reads an event, or a whole response.
 fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     let Some(kind) = node::text(node, "type") else {
-        if let Some(fault) = Fault::of(node) {
-            return Err(fault);
-        }
+        Fault::check(node)?;
         if node::get(node, "output").is_some() || node::text(node, "object") == Some("response") {
             return read_whole(draft, node, None);
         }
@@ -148,9 +146,7 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
     }
     draft.put_tier(node::text(response, "service_tier"));
     draft.keep(response, &["prompt_cache_diagnostics"]);
-    if let Some(fault) = Fault::of(response) {
-        return Err(fault);
-    }
+    Fault::check(response)?;
     let word = node::dig(response, &["incomplete_details", "reason"]).and_then(node::as_text);
     let (reason, word) = match (status, word) {
         ("incomplete", Some("content_filter")) => (Finish::ContentFilter, "content_filter"),
@@ -179,7 +175,7 @@ fn place(index: u64, item: &Node<'_>) -> Key {
 /// a whole has its place from here on: the items after it may be complete before it is.
 fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
     let kind = node::text(item, "type").filter(|_| !draft.knows(&key));
-    let Some(form) = kind.and_then(Form::of_call) else {
+    let Some(form) = kind.and_then(ItemForm::of_call) else {
         match kind {
             None | Some("message") => {}
             Some("reasoning") => {
@@ -199,7 +195,7 @@ fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
 
 /// A call that the application answers, of any kind.
 fn read_call(item: &Node<'_>) -> Result<Option<ToolCall>, Fault> {
-    let Some(form) = node::text(item, "type").and_then(Form::of_call) else {
+    let Some(form) = node::text(item, "type").and_then(ItemForm::of_call) else {
         return Ok(None);
     };
     let item = node::to_value(item)?;

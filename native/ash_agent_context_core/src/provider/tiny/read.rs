@@ -7,7 +7,7 @@ use crate::log::message::Output;
 use crate::log::part::Content;
 use crate::provider::foreign::{call, Object};
 use crate::provider::format::Reads;
-use crate::provider::listener::{Answer, Listener};
+use crate::provider::listener::{Listener, ReadResult};
 use crate::value::Value;
 
 impl Reads for Room {
@@ -24,9 +24,9 @@ fn read_turn(turn: Value, history: &mut Listener) -> Result<(), Error> {
     let mut turn = Object::read(turn, "a turn, an object")?;
     if let Some(id) = turn.text("done")? {
         let output = Output::Value(Value::Binary(turn.need_bytes("says")?));
-        history.answer(Answer {
+        history.answer(ReadResult {
             id: Some(id),
-            ..Answer::ok(output)
+            ..ReadResult::ok(output)
         });
     } else if let Some(text) = turn.text("me")? {
         history.user(Content::Text(text.into_boxed_bytes()), None);

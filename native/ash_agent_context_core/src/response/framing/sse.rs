@@ -33,12 +33,12 @@ struct SseEvent {
 }
 
 /// Data of the current event that was not copied yet.
-type Held<'a> = Option<(Cow<'a, [u8]>, usize)>;
+type HeldData<'a> = Option<(Cow<'a, [u8]>, usize)>;
 
 impl Sse {
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
         let Self { lines, event } = self;
-        let mut held: Held<'_> = None;
+        let mut held: HeldData<'_> = None;
         lines.feed(bytes, budget, &mut |line| {
             event.line(line, &mut held, budget, take)
         })?;
@@ -50,7 +50,7 @@ impl Sse {
     /// half a document is none either way.
     pub fn finish(&mut self, take: Take<'_>) -> Result<(), Fault> {
         let Self { lines, event } = self;
-        let mut held: Held<'_> = None;
+        let mut held: HeldData<'_> = None;
         lines.finish(&mut |line| {
             let line = Cow::Owned(line.into_owned());
             event.line(line, &mut held, usize::MAX, &mut *take)
@@ -64,7 +64,7 @@ impl SseEvent {
     fn line<'a>(
         &mut self,
         mut line: Cow<'a, [u8]>,
-        held: &mut Held<'a>,
+        held: &mut HeldData<'a>,
         budget: usize,
         take: Take<'_>,
     ) -> Result<(), Fault> {
@@ -101,7 +101,7 @@ impl SseEvent {
     }
 
     /// Copies what the bytes that were fed hold of the event.
-    fn keep(&mut self, held: &mut Held<'_>) {
+    fn keep(&mut self, held: &mut HeldData<'_>) {
         if let Some((line, from)) = held.take() {
             self.data.push(line.get(from..).unwrap_or_default());
             self.has_data = true;
@@ -110,7 +110,7 @@ impl SseEvent {
 
     fn dispatch(
         &mut self,
-        held: &mut Held<'_>,
+        held: &mut HeldData<'_>,
         budget: usize,
         take: Take<'_>,
     ) -> Result<(), Fault> {

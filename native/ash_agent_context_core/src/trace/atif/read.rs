@@ -13,7 +13,7 @@ use crate::log::part::{Content, Part, PartKind, Place, Source};
 use crate::provider::foreign::{
     call, check_levels, into_parts, part, text_part, url_image, Object,
 };
-use crate::provider::listener::{Answer, Listener};
+use crate::provider::listener::{Listener, ReadResult};
 use crate::trace::atif::OWN;
 use crate::trace::said::part_text;
 use crate::value::{json, time, Value, MAX_DEPTH};
@@ -186,7 +186,7 @@ fn read_result(result: Value, calls: bool, history: &mut Listener) -> Result<(),
         Content::Parts(parts) if parts.is_empty() => Output::Value(Value::Nil),
         Content::Parts(parts) => Output::Parts(parts),
     };
-    let mut answer = Answer::ok(output);
+    let mut answer = ReadResult::ok(output);
     answer.id = id;
     answer.status = status
         .and_then(|name| Status::from_name(&name))

@@ -10,9 +10,9 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
     at, call, inline_file, into_parts, join_details, json_like, json_part, metadata, name_at, part,
-    provider_block, system_part, text_block, url_image, Object,
+    part_or_block, provider_block, system_part, text_block, url_image, Object,
 };
-use crate::provider::listener::{Answer, Listener};
+use crate::provider::listener::{Listener, ReadResult};
 
 const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
@@ -117,20 +117,9 @@ pub fn user_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("image_url") => image(value),
-        Some("file") => read_known_media(file(&value, dialect.provider), value, dialect),
-        Some("input_audio") => read_known_media(recording(&value), value, dialect),
+        Some("file") => part_or_block(file(&value, dialect.provider), dialect.provider, value),
+        Some("input_audio") => part_or_block(recording(&value), dialect.provider, value),
         _ => provider_block(dialect.provider, value),
-    }
-}
-
-fn read_known_media(
-    kind: Option<PartKind>,
-    value: Value,
-    dialect: &ChatDialect,
-) -> Result<Part, Error> {
-    match kind {
-        Some(kind) => Ok(part(kind, None)),
-        None => provider_block(dialect.provider, value),
     }
 }
 
@@ -322,7 +311,7 @@ fn custom(mut called: Object, id: Option<Box<str>>) -> Result<ToolCall, Error> {
     Ok(call)
 }
 
-fn result(message: &mut Object) -> Result<Answer, Error> {
+fn result(message: &mut Object) -> Result<ReadResult, Error> {
     let id = message.text("tool_call_id")?;
     let name = message.text("name")?;
     let content = message.content("content", |value| match name_at(&value, "type") {
@@ -331,10 +320,10 @@ fn result(message: &mut Object) -> Result<Answer, Error> {
         _ => json_part(&value),
     })?;
     let output = crate::provider::dialect::blocks::output(content, crate::log::message::Status::Ok);
-    Ok(Answer {
+    Ok(ReadResult {
         id,
         name,
-        ..Answer::ok(output)
+        ..ReadResult::ok(output)
     })
 }
 

@@ -98,9 +98,7 @@ const FIGURES: Figures = Figures {
 
 /// Reads a chunk, or a whole completion.
 fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    if let Some(fault) = Fault::of(node) {
-        return Err(fault);
-    }
+    Fault::check(node)?;
     let Some(choices) = node::get(node, "choices").map(node::as_list) else {
         return match node::get(node, "usage") {
             Some(usage) => {
@@ -163,9 +161,7 @@ fn is_whole(draft: &Draft, choice: &Node<'_>) -> bool {
 }
 
 fn read_choice(draft: &mut Draft, choice: &Node<'_>, is_whole: bool) -> Result<(), Fault> {
-    if let Some(fault) = Fault::of(choice) {
-        return Err(fault);
-    }
+    Fault::check(choice)?;
     let place = if is_whole { "message" } else { "delta" };
     if let Some(message) = node::get(choice, place) {
         reasoning(draft, message)?;
