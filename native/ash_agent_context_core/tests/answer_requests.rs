@@ -81,6 +81,59 @@ fn each_provider_has_its_form() {
 }
 
 #[test]
+fn keywords_that_a_provider_does_not_take_are_said_otherwise_or_refused() {
+    use Provider::{Anthropic, Gemini, Mistral, Ollama};
+    let wrap = |field: &str| {
+        format!(
+            r#"{{"additionalProperties":false,"properties":{{"a":{field}}},"required":["a"],"type":"object"}}"#
+        )
+    };
+    let table = [
+        (r#"{"oneOf":[{"type":"string"}]}"#, Gemini, None),
+        (
+            r#"{"oneOf":[{"type":"string"}]}"#,
+            Mistral,
+            Some(r#"{"anyOf":[{"type":"string"}]}"#),
+        ),
+        (r#"{"const":"x"}"#, Gemini, Some(r#"{"enum":["x"]}"#)),
+        (r#"{"const":"x"}"#, Mistral, None),
+        (r#"{"allOf":[{"type":"string"}]}"#, Ollama, None),
+        (
+            r#"{"examples":["x"],"type":"string"}"#,
+            Gemini,
+            Some(r#"{"type":"string"}"#),
+        ),
+    ];
+    for (field, provider, expected) in table {
+        let model = match provider {
+            Gemini => "gemini-2.5-flash",
+            _ => "any",
+        };
+        let sent = fields(&wrap(field), provider, model, false).unwrap();
+        let expected = wrap(expected.unwrap_or(field));
+        assert!(sent.contains(&expected), "{provider:?}: {sent}");
+    }
+    for (field, provider, model) in [
+        (
+            r#"{"allOf":[{"type":"string"}]}"#,
+            Gemini,
+            "gemini-2.5-flash",
+        ),
+        (
+            r#"{"prefixItems":[{"type":"string"}]}"#,
+            Anthropic,
+            "claude-opus-4-5",
+        ),
+    ] {
+        let refused = fields(&wrap(field), provider, model, false);
+        assert!(
+            matches!(refused, Err(Error::Invalid { .. })),
+            "{provider:?}"
+        );
+    }
+}
+
+#[test]
 fn what_is_narrowed_is_a_schema_whose_answers_fit_the_whole_one() {
     let answer = AnswerType::new(&value(CITY)).unwrap();
     let text = r#"{"name":"Ulm","size":null}"#;

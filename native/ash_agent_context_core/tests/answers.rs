@@ -58,7 +58,12 @@ fn lines(answer: &Answer) -> Vec<String> {
 
 #[test]
 fn each_deviation_is_read_and_told() {
-    let table: [(&str, String, &[MendKind]); 14] = [
+    let table: [(&str, String, &[MendKind]); 15] = [
+        (
+            "prose after it",
+            format!("{ORDER} Anything else?"),
+            &[MendKind::Prose],
+        ),
         (
             "fence",
             format!("```json\n{ORDER}\n```"),
@@ -198,6 +203,16 @@ fn issues_are_words_with_places_and_show_nothing_of_the_answer() {
 }
 
 #[test]
+fn texts_are_read_as_json_reads_them() {
+    let answer = order().read(
+        &format!("Sure: {}", ORDER.replace("Ann", r"A \ud83d\ude00 n\u006e")),
+        false,
+    );
+    let value = value(&ORDER.replace("Ann", "A \u{1f600} nn"));
+    assert_eq!((answer.value, answer.mends.len()), (Some(value), 1));
+}
+
+#[test]
 fn what_ends_within_its_value_is_cut_and_never_an_answer() {
     let complete = value(ORDER);
     for end in 1..ORDER.len() {
@@ -245,6 +260,11 @@ fn two_answers_and_ambiguous_repairs_are_refused() {
         assert_eq!(answer.state, ReadingState::Misfits, "{text}");
         assert!(!answer.issues.is_empty(), "{text}");
     }
+    // None of these begins a key.
+    for text in ["{1: 2}", "{-a: 2}", "{@: 2}"] {
+        let answer = answer_type(r#"{"type":"object"}"#).read(text, false);
+        assert_eq!(answer.state, ReadingState::Misfits, "{text}");
+    }
     // The same answer twice is one.
     assert_eq!(
         order().read(&format!("{ORDER} {ORDER}"), false).state,
@@ -270,6 +290,14 @@ fn an_alternative_is_found_by_its_tag_and_told_in_its_own_words() {
         lines.contains(&"/value/name: is missing: expected a string".to_owned()),
         "{lines:#?}"
     );
+    // Of two that are equally near, the first one.
+    let either = r#"{"type":"object","properties":{"value":{"anyOf":[
+        {"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},
+        {"type":"object","properties":{"b":{"type":"integer"}},"required":["b"]}
+    ]}}}"#;
+    let neither = answer_type(either).read(r#"{"value":{}}"#, false);
+    let words = "/value/a: is missing: expected an integer".to_owned();
+    assert_eq!(self::lines(&neither), [words]);
 }
 
 #[test]
@@ -295,6 +323,9 @@ fn a_schema_that_cannot_be_checked_is_an_error_with_its_place() {
         ),
         (r#"{"anyOf":[]}"#, r#"["anyOf"]"#),
         (r#"{"multipleOf":0}"#, r#"["multipleOf"]"#),
+        (r#"{"minLength":1.5}"#, r#"["minLength"]"#),
+        (r#"{"minLength":-1.0}"#, r#"["minLength"]"#),
+        (r#"{"$schema":"https://example.com/"}"#, r#"["$schema"]"#),
     ];
     for (schema, place) in table {
         let Err(Error::Invalid { path, .. }) = AnswerType::new(&value(schema)) else {
@@ -307,7 +338,7 @@ fn a_schema_that_cannot_be_checked_is_an_error_with_its_place() {
 /// Single keywords, beside what JSON Schema says of them.
 #[test]
 fn keywords_mean_what_json_schema_says() {
-    let table: [(&str, &[&str], &[&str]); 23] = [
+    let table: [(&str, &[&str], &[&str]); 24] = [
         (
             r#"{"type":"integer"}"#,
             &["1", "1.0", "100000000000000000000"],
@@ -332,7 +363,16 @@ fn keywords_mean_what_json_schema_says() {
             &["1", "2"],
         ),
         (r#"{"multipleOf":0.1}"#, &["0.3", "2"], &["0.35"]),
-        (r#"{"multipleOf":3}"#, &["9", "-3", "0"], &["10"]),
+        (
+            r#"{"multipleOf":3}"#,
+            &["9", "-3", "0", "100000000000000000002"],
+            &["10", "100000000000000000001"],
+        ),
+        (
+            r#"{"$schema":"https://json-schema.org/draft/2020-12/schema","maxLength":2.0}"#,
+            &[r#""\ud83d\ude00 ""#, r#""ab""#],
+            &[r#""abc""#],
+        ),
         (
             r#"{"minLength":2,"maxLength":3}"#,
             &["\"ää\"", "1"],
@@ -525,6 +565,66 @@ fn what_is_held_is_counted_until_it_is_shown() {
     let (done, shown) = held.feed(&answer, true, "\"x\"}");
     assert_eq!(done.held_bytes(), 0);
     assert_eq!(shown[0].came, Came::Value(value(r#"{"c":"x"}"#)));
+    let parts = follow(&answer, &["{\"a\":{\"c\":", "\"x\"}"]).concat();
+    assert_eq!(put_together(&parts), Some(value(r#"{"a":{"c":"x"}}"#)));
+    // What comes a second time is never shown, and need not be held.
+    let (twice, _) = Follow::default().feed(&order(), true, "{\"tags\":[],\"tags\":[\"x\"");
+    assert_eq!(twice.held_bytes(), 0);
+}
+
+#[test]
+fn a_value_grows_where_it_is_known_what_it_will_be() {
+    let shown = |rules: &str, text: &str| {
+        let schema = format!(r#"{{"type":"object","properties":{{"x":{rules}}}}}"#);
+        let parts = follow(&answer_type(&schema), &[&format!("{{\"x\":{text}")]).concat();
+        put_together(&parts).unwrap()
+    };
+    // Rules beside an alternative may change what comes.
+    for (rules, text) in [
+        (
+            r#"{"properties":{"a":{"type":"integer"}},"anyOf":[{"type":"object"}]}"#,
+            r#"{"a":"1""#,
+        ),
+        (
+            r#"{"additionalProperties":{"type":"integer"},"anyOf":[{"type":"object"}]}"#,
+            r#"{"a":"1""#,
+        ),
+        (
+            r#"{"items":{"type":"integer"},"anyOf":[{"type":"array"}]}"#,
+            r#"["1""#,
+        ),
+        (
+            r#"{"prefixItems":[{"type":"integer"}],"anyOf":[{"type":"array"}]}"#,
+            r#"["1""#,
+        ),
+    ] {
+        assert_eq!(shown(rules, text), value("{}"), "{rules}");
+    }
+    // Words cannot become an object.
+    let rules =
+        r#"{"anyOf":[{"enum":["none"]},{"type":"object","properties":{"a":{"type":"string"}}}]}"#;
+    assert_eq!(shown(rules, r#"{"a":"on"#), value(r#"{"x":{"a":"on"}}"#));
+    // The field that tells that it is the answer may stand in a list.
+    let within = follow(
+        &answer_type(r#"{"properties":{"name":{"type":"string"}}}"#),
+        &[r#"[{"name":"An"#],
+    );
+    assert_eq!(
+        put_together(&within.concat()),
+        Some(value(r#"[{"name":"An"}]"#))
+    );
+}
+
+#[test]
+fn an_answer_may_have_more_fields_than_a_word_has_bits() {
+    let fields = |of: &str| {
+        let fields = (10..80).map(|number| format!("\"f{number}\":{of}"));
+        format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+    };
+    let schema = format!(r#"{{"type":"object","properties":{}}}"#, fields("{}"));
+    let text = fields("1");
+    let shown = follow(&answer_type(&schema), &[&text]).concat();
+    assert_eq!(put_together(&shown), Some(value(&text)));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use ash_agent_context_core::{
-    json, read_list, time, Accounting, AnswerTimes, Context, Options, Provider, Reading, Response,
-    Stamp, Time, Value,
+    json, read_list, time, Accounting, AnswerTimes, Cause, Context, Forecast, Masks, Method,
+    Options, Provider, Reading, Response, Stamp, Time, Value,
 };
 use proptest::prelude::*;
 
@@ -190,4 +190,206 @@ fn a_request_costs_what_its_tokens_cost() {
     assert_eq!(forecast.written, 0);
     assert!(forecast.read > 0 && forecast.fresh > 0);
     assert_eq!(forecast.cost, Some(forecast.read + forecast.fresh * 10));
+}
+
+/// An answer to a request of so many tokens.
+fn answer_tokens(context: &Context, tokens: u64) -> Context {
+    let body = format!(
+        r#"{{"choices": [{{"message": {{"role": "assistant", "content": "Yes"}}, "finish_reason": "stop"}}],
+        "usage": {{"prompt_tokens": {tokens}, "completion_tokens": 1}}}}"#
+    );
+    let response = Response::decode(body.as_bytes(), &Reading::of(Provider::OpenAiChat)).unwrap();
+    add(context, &response)
+}
+
+/// An answer of Anthropic to a request of so many tokens, all of them written to the cache, with so many calls.
+fn answer_written(context: &Context, written: u64, calls: usize) -> Context {
+    let calls = (0..calls).map(|number| {
+        format!(r#", {{"type": "tool_use", "id": "c{number}", "name": "f", "input": {{}}}}"#)
+    });
+    let body = format!(
+        r#"{{"type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+        "content": [{{"type": "text", "text": "Yes"}}{}],
+        "usage": {{"input_tokens": 0, "cache_creation_input_tokens": {written}, "output_tokens": 1}}}}"#,
+        calls.collect::<String>()
+    );
+    let response = Response::decode(body.as_bytes(), &Reading::of(Provider::Anthropic)).unwrap();
+    let times = AnswerTimes {
+        requested_at: Some(at(1)),
+        first_chunk_at: None,
+    };
+    context
+        .add_answer(&response, times, Stamp::at(at(2)))
+        .unwrap()
+}
+
+fn add(context: &Context, response: &Response) -> Context {
+    let times = AnswerTimes {
+        requested_at: Some(at(1)),
+        first_chunk_at: None,
+    };
+    let context = context.add_answer(response, times, Stamp::at(at(2)));
+    let more = Value::text("And?");
+    context
+        .unwrap()
+        .add_user_message(more, Stamp::at(at(2)))
+        .unwrap()
+}
+
+fn start(system: &str) -> Context {
+    let stamp = Stamp::at(at(0));
+    Context::new("c", Value::text("Hello there"), Value::text(system), stamp).unwrap()
+}
+
+fn forecast(context: &Context, options: &Options<'_>) -> Forecast {
+    context
+        .forecast(options, &Accounting::default(), at(4))
+        .unwrap()
+}
+
+/// The causes of a forecast, with the tokens that each takes.
+fn breaks(forecast: &Forecast) -> Vec<(Cause, u64)> {
+    let breaks = forecast.breaks.iter();
+    breaks.map(|one| (one.cause, one.tokens)).collect()
+}
+
+#[test]
+fn openai_caches_1024_tokens_and_no_fewer() {
+    let options = Options::new(Provider::OpenAiChat);
+    let read = |tokens| forecast(&answer_tokens(&start("S"), tokens), &options).read;
+    assert_eq!(
+        (read(1023), read(1024), read(1151), read(1152)),
+        (0, 1024, 1024, 1152)
+    );
+}
+
+#[test]
+fn tools_stand_before_a_system_prompt_that_is_another_one() {
+    let options = Options::new(Provider::OpenAiChat);
+    let list = |items: Vec<Value>| Value::List(items.into());
+    let after = |tools: Vec<Value>| {
+        let noted = start("S")
+            .note_request(json::read(b"{}", 9).unwrap(), list(tools))
+            .unwrap();
+        let next = answer_tokens(&noted, 1920)
+            .put_system_prompt(Value::text("T"), at(3))
+            .unwrap();
+        let forecast = forecast(&next, &options);
+        (forecast.read, breaks(&forecast))
+    };
+    assert_eq!(after(vec![]), (0, vec![(Cause::SystemPrompt, 1920)]));
+    // The block that the messages begin in is lost.
+    let tool = json::read(br#"{"name": "f"}"#, 9).unwrap();
+    assert_eq!(after(vec![tool]), (1792, vec![(Cause::SystemPrompt, 128)]));
+}
+
+#[test]
+fn masks_that_are_not_at_hand_may_have_changed_everything() {
+    let options = Options::new(Provider::OpenAiChat);
+    let masks = |word: &str| Masks::new([(word.into(), "***".into())]).unwrap();
+    let masked = answer_tokens(&start("S").put_masks(masks("one"), at(0)), 1920);
+    let changed = forecast(&masked.put_masks(masks("two"), at(3)), &options);
+    // What no mask is about is sent as before.
+    assert_eq!((changed.read, breaks(&changed)), (1920, vec![]));
+    let loaded = Context::from_snapshot(&masked.to_snapshot()).unwrap();
+    let changed = forecast(&loaded.put_masks(masks("two"), at(3)), &options);
+    assert_eq!(
+        (changed.read, breaks(&changed)),
+        (0, vec![(Cause::Masked, 1920)])
+    );
+}
+
+#[test]
+fn what_anthropic_caches_depends_on_its_model_and_is_looked_for_in_20_blocks() {
+    let options = |model| Options {
+        cache: true,
+        model: Some(model),
+        ..Options::new(Provider::Anthropic)
+    };
+    let next = |calls: usize| {
+        let context = answer_written(&start("S"), 2000, calls);
+        if calls == 0 {
+            return context
+                .add_user_message(Value::text("And?"), Stamp::at(at(2)))
+                .unwrap();
+        }
+        let result = |number| {
+            let text = Value::Tuple([Value::atom("ok"), Value::text("r")].into());
+            Value::Tuple([Value::text(&format!("c{number}")), text].into())
+        };
+        let results = Value::List((0..calls).map(result).collect());
+        context.add_tool_results(results, Stamp::at(at(2))).unwrap()
+    };
+    let small = forecast(&next(0), &options("claude-sonnet-4-5"));
+    assert_eq!((small.read, small.fresh), (2000, 0));
+    assert_eq!(small.written, small.tokens - 2000);
+    let large = forecast(&next(0), &options("claude-opus-4-5"));
+    assert_eq!(
+        (large.read, large.written, large.fresh),
+        (0, 0, large.tokens)
+    );
+
+    let of = |context: &Context| breaks(&forecast(context, &options("claude-sonnet-4-5")));
+    // A text, nine calls and their results are 19 blocks.
+    let said = |context: Context| {
+        context
+            .add_user_message(Value::text("And?"), Stamp::at(at(3)))
+            .unwrap()
+    };
+    assert_eq!(of(&said(next(9))), []);
+    let ten = of(&next(10));
+    assert!(matches!(ten[..], [(Cause::LookBack, _)]), "{ten:?}");
+    let after = of(&said(next(10)));
+    assert!(matches!(after[..], [(Cause::LookBack, _)]), "{after:?}");
+    // What the model did not say leaves the user's message open, and nothing of it is another one.
+    let silent = r#"{"type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 0, "cache_creation_input_tokens": 2000, "output_tokens": 1}}"#;
+    let silent = Response::decode(silent.as_bytes(), &Reading::of(Provider::Anthropic)).unwrap();
+    assert_eq!(of(&add(&start("S"), &silent)), []);
+}
+
+#[test]
+fn fields_of_anthropic_stand_after_the_system_prompt() {
+    let options = Options {
+        cache: true,
+        ..Options::new(Provider::Anthropic)
+    };
+    let fields = |thinking: &str| {
+        let body = format!(r#"{{"body": {{"thinking": {{"type": "{thinking}"}}}}}}"#);
+        json::read(body.as_bytes(), 9).unwrap()
+    };
+    let none = || Value::List(Box::default());
+    let first = start("You are a helpful agent.")
+        .note_request(fields("enabled"), none())
+        .unwrap();
+    let counted = first.tokens(Method::Estimate);
+    let next = answer_written(&first, 2000, 0);
+    let next = next
+        .add_user_message(Value::text("And?"), Stamp::at(at(2)))
+        .unwrap();
+    let next = next.note_request(fields("disabled"), none()).unwrap();
+    let after = counted.total() - counted.system;
+    assert_eq!(breaks(&forecast(&next, &options)), [(Cause::Fields, after)]);
+}
+
+#[test]
+fn what_was_written_for_five_minutes_is_written_so_again() {
+    let prices = r#"[{"model": "m", "input": 10, "cache_read": 1, "cache_write": 12, "cache_write_1h": 20, "output": 50}]"#;
+    let prices = read_list(&json::read(prices.as_bytes(), 100).unwrap()).unwrap();
+    let accounting = Accounting {
+        prices: Some(&prices),
+        model: Some("m"),
+        since: 0,
+    };
+    let options = Options {
+        cache: true,
+        ..Options::new(Provider::Anthropic)
+    };
+    let next = answer_written(&start("S"), 2000, 0);
+    let next = next
+        .add_user_message(Value::text("And?"), Stamp::at(at(2)))
+        .unwrap();
+    let forecast = next.forecast(&options, &accounting, at(4)).unwrap();
+    assert!(forecast.read > 0 && forecast.written > 0);
+    assert_eq!(forecast.cost, Some(forecast.read + forecast.written * 12));
 }

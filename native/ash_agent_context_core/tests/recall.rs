@@ -9,7 +9,7 @@
 
 use ash_agent_context_core::{
     json, time, Check, Content, Context, Error, Excerpt, FactKind, FactState, Fate, Fit, Map,
-    Masks, MessageRef, Method, Pin, Stamp, Time, Value,
+    Masks, MessageRef, Method, Output, PartKind, Pin, Stamp, Time, Value,
 };
 use proptest::prelude::*;
 
@@ -302,7 +302,8 @@ fn check_receipt(context: &Context, text: &str, is_masked: bool) -> Result<(), T
 #[test]
 fn facts_are_found_by_their_shape() {
     let text = "see lib/a/b.ex:17 and mix.exs, mail ann@example.com or https://a.com/x?q=1\n\
-                order QX7R2M took 430 ms, 1,234 rows\n** (KeyError) KeyError: key :a not found\nexited with code 3\nread and/or write";
+                order QX7R2M took 430 ms, 1,234 rows\n** (KeyError) KeyError: key :a not found\nexited with code 3\nread and/or write\n\
+                failed to open\nthere was no error at all\na ValueError is raised\n7\n42\nexit status 137\nmy_app/web v2/users";
     let context = call(&start(), "c1", "run", "{}", text);
     let receipt = context.clear_tool_results(0, "-", at(9)).receipt(100);
     let of = |kind: FactKind| {
@@ -311,7 +312,10 @@ fn facts_are_found_by_their_shape() {
         texts.sort_unstable();
         texts
     };
-    assert_eq!(of(FactKind::Path), ["lib/a/b.ex", "mix.exs"]);
+    assert_eq!(
+        of(FactKind::Path),
+        ["lib/a/b.ex", "mix.exs", "my_app/web", "v2/users"]
+    );
     assert_eq!(
         of(FactKind::Address),
         ["ann@example.com", "https://a.com/x?q=1"]
@@ -319,14 +323,29 @@ fn facts_are_found_by_their_shape() {
     assert_eq!(of(FactKind::Id), ["QX7R2M"]);
     assert_eq!(
         of(FactKind::Number),
-        ["code 3", "lib/a/b.ex:17", "ms, 1,234", "took 430"]
+        [
+            "42",
+            "code 3",
+            "lib/a/b.ex:17",
+            "ms, 1,234",
+            "status 137",
+            "took 430"
+        ]
     );
     assert_eq!(
         of(FactKind::Error),
-        ["** (KeyError) KeyError: key :a not found"]
+        ["** (KeyError) KeyError: key :a not found", "failed to open"]
     );
-    assert_eq!(of(FactKind::ExitCode), ["exited with code 3"]);
+    assert_eq!(
+        of(FactKind::ExitCode),
+        ["exit status 137", "exited with code 3"]
+    );
     assert_eq!(receipt.count(FactState::Gone), receipt.facts.len());
+    // The first word of a text has a line, too.
+    let context = call(&start(), "c1", "run", "{}", "failed to open");
+    let receipt = context.clear_tool_results(0, "-", at(9)).receipt(100);
+    let texts: Vec<_> = receipt.facts.iter().map(|fact| &*fact.text).collect();
+    assert_eq!(texts, ["failed to open"]);
 }
 
 #[test]
@@ -347,6 +366,8 @@ fn what_is_nearly_a_fact_is_none_or_another() {
     assert!(of(FactKind::Address).is_empty(), "{found:?}");
     assert_eq!(of(FactKind::Id), ["1234567890x"], "{found:?}");
     assert_eq!(of(FactKind::Path), ["a/b/c"], "{found:?}");
+    let numbers = ["30", "ann@local, 123456789x", "at 12:30", "or 120"];
+    assert_eq!(of(FactKind::Number), numbers, "{found:?}");
 }
 
 #[test]
@@ -406,7 +427,7 @@ fn told(result: &str) -> Context {
 #[test]
 fn pins_stay_whatever_is_cleared_hidden_summarised_or_shortened() {
     let filler = "and more of the same. ".repeat(40);
-    let context = told(&format!("booking QX7R2M\n{filler}\nend"));
+    let context = told(&format!("booking QX7R2M for Ann\n{filler}\nend"));
     let pinned = |pin: Pin| context.pin(pin, at(6)).unwrap();
     let fact = pinned(Pin::Fact("QX7R2M".into()));
     let result = pinned(Pin::Result(1, 0));
@@ -433,7 +454,10 @@ fn pins_stay_whatever_is_cleared_hidden_summarised_or_shortened() {
     ];
     for (number, view) in views.iter().enumerate() {
         assert!(!shown(&view(&context)).contains("QX7R2M"), "{number}");
-        assert!(shown(&view(&fact)).contains("booking QX7R2M"), "{number}");
+        assert!(
+            shown(&view(&fact)).contains("booking QX7R2M for Ann"),
+            "{number}"
+        );
         let whole = view(&result);
         assert!(shown(&whole).contains(&filler), "{number}");
         let stored = Context::from_snapshot(&whole.to_snapshot()).unwrap();
@@ -455,6 +479,72 @@ fn pins_stay_whatever_is_cleared_hidden_summarised_or_shortened() {
     assert!(context.pin(Pin::Iteration(9), at(7)).is_err());
     let masked = Masks::new([("QX7R2M".into(), "[id]".into())]).unwrap();
     assert!(!shown(&views[2](&result.put_masks(masked, at(8)))).contains("QX7R2M"));
+}
+
+#[test]
+fn a_result_gives_way_to_a_note_that_is_shorter() {
+    for length in 1..120 {
+        let text = "x".repeat(length);
+        let context = call(&start(), "c1", "run", "{}", &text).put_recall(true, at(5));
+        let shown = results(&context.clear_tool_results(0, "-", at(9))).remove(0);
+        assert!(shown == text || shown.len() < length, "{length}: {shown}");
+    }
+    // Of a path that is too long, its last steps.
+    let path = format!("/{}/lib/agent.ex", ["some_folder"; 8].join("/"));
+    let context = call(
+        &start(),
+        "c1",
+        "read",
+        &format!("{{\"path\": \"{path}\"}}"),
+        &"x".repeat(500),
+    );
+    let context = context.put_recall(true, at(5));
+    let note = results(&context.clear_tool_results(0, "-", at(9))).remove(0);
+    let (_, steps) = note.split_once("read ").unwrap();
+    let (steps, _) = steps.split_once(", ").unwrap();
+    assert!(path.ends_with(&format!("/{steps}")), "{note}");
+}
+
+#[test]
+fn parts_lose_their_middle_and_say_so_once() {
+    let parts = ["abcde"; 100].map(|text| {
+        map(vec![
+            ("type", Value::text("text")),
+            ("text", Value::text(text)),
+        ])
+    });
+    let called = map(vec![
+        ("id", Value::text("c1")),
+        ("name", Value::text("run")),
+    ]);
+    let context = start().add_assistant_message(Value::Nil, list(vec![called]), Stamp::at(at(2)));
+    let parts = Value::Tuple(vec![Value::atom("ok"), list(parts.to_vec())].into());
+    let result = map(vec![("id", Value::text("c1")), ("result", parts)]);
+    let context = context
+        .unwrap()
+        .add_tool_results(list(vec![result]), Stamp::at(at(3)))
+        .unwrap();
+    for most in 60..100 {
+        let context = context.put_max_result_bytes(Some(most), at(4));
+        let shown = context.messages().last().unwrap();
+        let seen = shown.see();
+        let MessageRef::Results(_, exchange) = seen.message() else {
+            unreachable!("the results are the last message")
+        };
+        let outcome = exchange.slots().flatten().next().unwrap();
+        let Output::Parts(parts) = &outcome.output else {
+            unreachable!("the result has parts")
+        };
+        let texts = parts.iter().map(|part| match &part.kind {
+            PartKind::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            _ => unreachable!("all parts are texts"),
+        });
+        let texts: Vec<String> = texts.collect();
+        assert!(texts.iter().all(|text| !text.is_empty()), "{most}");
+        let text = texts.concat();
+        assert_eq!(text.matches("left out").count(), 1, "{most}: {text}");
+        assert!(text.len() <= most, "{most}: {text}");
+    }
 }
 
 #[test]

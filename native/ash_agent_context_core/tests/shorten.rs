@@ -100,6 +100,10 @@ fn each_step_is_shorter_than_the_one_before_and_is_kept_with_its_cause() {
         assert_eq!(shorter.shortenings().len(), number + 1);
         assert_eq!(shorter.shortenings().last(), Some(step));
         assert_eq!(stored(shorter), *shorter);
+        if step.kind == Cleared {
+            let size = stored(shorter).view().unwrap().size();
+            assert_eq!(size.terms, 8 * (number + 1));
+        }
         assert_eq!(stored(shorter).shortenings(), shorter.shortenings());
         assert_eq!(shorter.log().count(), context.log().count());
     }

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use ash_agent_context_core::{
-    json, time, AnswerTimes, CallStatus, Content, Context, Defaults, Error, Excerpt, Fit, Given,
-    Map, Masks, MessageRef, Output, Response, Stamp, Status, Structs, Time, Trust, Value,
+    json, time, AnswerTimes, CallStatus, Cause, Content, Context, Defaults, Error, Excerpt, Fit,
+    Given, Map, Masks, MessageRef, Output, Pin, Response, Stamp, Status, Structs, Time, Trust,
+    Value,
 };
 
 fn at(micros: i64) -> Time {
@@ -424,4 +425,37 @@ fn a_message_of_results_fills_slots_and_keeps_what_the_application_noted() {
     assert_eq!(exchange.pending(), 0);
     let noted = exchange.metadata.as_ref().unwrap();
     assert_eq!(noted.get_named("by").and_then(Value::as_name), Some("hand"));
+}
+
+#[test]
+fn the_size_of_a_view_is_all_that_it_has_beside_the_log() {
+    let terms = |context: &Context| context.view().map_or(0, |view| view.size().terms);
+    let context = turns(3);
+    let mask = |word: &str| (word.into(), "***".into());
+    let masked = |masks| terms(&context.put_masks(Masks::new(masks).unwrap(), at(0)));
+    let one = masked(vec![mask("a")]);
+    assert_eq!(masked(vec![mask("a"), mask("b")]) - one, 1_000);
+    assert_eq!(one, 1_000);
+    let block = context.put_prompt_block("b", Some("text"), at(0));
+    let pinned = block.pin(Pin::Fact("words".into()), at(0)).unwrap();
+    assert_eq!(terms(&pinned) - terms(&block), 4);
+}
+
+#[test]
+fn another_view_of_the_same_log_tells_what_it_changed() {
+    let context = turns(3);
+    let causes = |other: &Context| {
+        let changes = context.view_changes(other);
+        changes
+            .iter()
+            .map(|change| (change.cause, change.iteration))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(causes(&context), []);
+    assert_eq!(
+        causes(&context.drop_range(1, 1, at(0))),
+        [(Cause::Hidden, Some(1))]
+    );
+    let summarized = context.summarize(2, 2, "They talked.", at(0)).unwrap();
+    assert_eq!(causes(&summarized), [(Cause::Summarized, Some(2))]);
 }

@@ -184,7 +184,6 @@ impl Context {
         iteration: &Iteration,
     ) -> bool {
         before.request.is_known()
-            && next.is_known()
             && before.request.is_alike_beside(next)
             && self.surely_continues(before.iteration, iteration)
     }

@@ -127,11 +127,19 @@ impl View {
 
     /// How much of it is noted with a request.
     pub(crate) fn noted_size(&self) -> Size {
+        self.covers_size
+            .plus(self.rules_size())
+            .plus(Size::new(8, 0))
+    }
+
+    /// The size of its blocks, pins and shortenings.
+    fn rules_size(&self) -> Size {
         let blocks: usize = self.blocks.iter().map(|(_, text)| text.len()).sum();
-        let pins = self.pins().map_or(0, |pins| pins.iter().count());
-        let bytes = self.pins().map_or(0, Pins::bytes);
-        let terms = 8 + 4 * self.blocks.len() + 4 * pins + STEP * self.shortenings.len();
-        self.covers_size.plus(Size::new(terms, blocks + bytes))
+        let (pins, bytes) = self
+            .pins()
+            .map_or((0, 0), |pins| (pins.iter().count(), pins.bytes()));
+        let terms = 4 * (self.blocks.len() + pins) + STEP * self.shortenings.len();
+        Size::new(terms, blocks + bytes)
     }
 
     /// Returns whether the same is noted of both with a request: all but the masks, and what is reckoned of the log.
@@ -160,17 +168,12 @@ impl View {
 
     pub(crate) fn resize(&mut self) {
         let masks = self.masks().map_or(0, Masks::count);
-        let blocks = self.blocks.iter().map(|(_, text)| text.len()).sum();
         let system = self
             .system
             .as_deref()
             .map_or(Size::default(), Message::size);
-        let pins = self.pins().map_or(Size::default(), |pins| {
-            Size::new(4 * pins.iter().count(), pins.bytes())
-        });
-        let own = Size::new(MASK * masks + 4 * self.blocks.len(), blocks);
-        let steps = Size::new(STEP * self.shortenings.len(), 0);
-        self.other_size = system.plus(own).plus(pins).plus(steps);
+        let own = system.plus(self.rules_size());
+        self.other_size = own.plus(Size::new(MASK * masks, 0));
     }
 
     /// How much it takes to read and copy texts as they look.
