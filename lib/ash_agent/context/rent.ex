@@ -7,9 +7,13 @@ defmodule AshAgent.Context.Rent do
   is written to the cache again, at a higher price. So clearing before every request makes runs more expensive, not cheaper.
 
   `clear_when_due/2` pays rent until buying is cheaper. The rent is the price of reading what could have been cleared, for each
-  request since the last clearing. When it reaches half of what clearing costs (the difference between writing and reading a
-  token, times the tokens after the first of the old results that stay), all old results are cleared at once, and the rent starts
-  again at zero. It clears at once when that costs nothing:
+  request since the last clearing. The price of clearing is the difference between writing and reading a token, times the tokens after the
+  first of the old results that stay. When the rent reaches it, all old results are cleared at once, and the rent starts again at zero.
+  In a conversation in which something was cleared before, less is enough: half of the price, or what of it the newest results
+  alone cost, if that is less, but at least a quarter. The tokens before them are written again only once, whenever results are cleared. With the option
+  `:share`, it is this share of the price each time.
+
+  It clears at once when that costs nothing:
 
     * the provider's cache is cold. Anthropic and Bedrock keep it for five minutes, or an hour where that was asked for; of other
       providers the time is not known
@@ -21,15 +25,16 @@ defmodule AshAgent.Context.Rent do
   ## How far from the best it can be
 
   No forecast is needed. Call the time between two clearings a phase, R its rent, P the price of the clearing at its end, and x the share
-  (a half). The rule pays R + P, and cleared when R had reached x * P. Whoever knows the future and clears the same results either
-  does not clear in this phase, and pays at least R, since at its beginning no more could be cleared; or clears in it, and
-  pays at least the price at that time, if g is how many times as large the largest price in the phase is as the smallest. The
-  rent of the last request aside, the rule so pays at most 1 + 1/x times as much in the first case, which is 3, and (1 + x) * g times as
-  much in the second. That is about the costs that depend on clearing; tokens that are sent either way cost the same.
+  of it that had to be paid: 1 at first, and 1/4 to 1/2 later. The rule pays R + P, and cleared when R had reached x * P. Whoever knows the future and
+  clears the same results either does not clear in this phase, and pays at least R, since at its beginning no more could be cleared; or
+  clears in it, and pays at least the price at that time, if g is how many times as large the largest price in the phase is as the
+  smallest. The rent of the last request aside, the rule so pays at most 1 + 1/x times as much in the first case, which is 2 at first and never more
+  than 5, and (1 + x) * g times as much in the second. That is about the costs that depend on clearing; tokens that are sent either
+  way cost the same.
 
   The guide [Budgets](budgets.html) has the proof, and what recorded runs cost.
 
-  Compared with sending everything, all clearings together cost at most 1/x times the rent, which sending everything pays as well.
+  Compared with sending everything, the first clearing costs at most the rent that was paid before it, which sending everything pays as well.
   So a run that ends right after a clearing costs more than one that never clears. `bench/policies.exs` measures both on recorded
   runs.
 
@@ -75,7 +80,7 @@ defmodule AshAgent.Context.Rent do
 
     rent = %{
       keep: opts[:keep],
-      share: round(opts[:share] * 1_000),
+      share: opts[:share] && round(opts[:share] * 1_000),
       prices: if(opts[:prices] != [], do: Prices.terms(opts[:prices])),
       model: opts[:model],
       window: opts[:window]

@@ -530,7 +530,7 @@ impl Context {
         self.log.put_beside(view.plus(self.asked.size()));
     }
 
-    /// What requests were made from, to note more of it.
+    /// The inputs of past requests, to note more of them.
     pub(crate) fn asked_mut(&mut self) -> &mut Asked {
         Arc::make_mut(&mut self.asked)
     }

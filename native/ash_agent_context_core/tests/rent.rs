@@ -50,7 +50,7 @@ fn step(context: &Context, said: usize, results: &[usize]) -> Context {
 fn rent(keep: usize) -> Rent<'static> {
     Rent {
         keep,
-        share: 500,
+        share: None,
         prices: None,
         model: None,
         window: None,
@@ -77,43 +77,57 @@ fn place(context: &Context) -> (u64, usize) {
     cleared.map_or((0, 0), |cleared| (cleared.iteration, cleared.calls))
 }
 
+/// The iteration and the call of the next result after a place.
+fn next_result(context: &Context, (number, call): (u64, usize)) -> u64 {
+    let iteration = context.iteration(number as i64);
+    let is_done = iteration.is_none_or(|its| its.calls().count() == call);
+    (number + u64::from(is_done)).max(1)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn results_are_cleared_when_the_rent_is_half_of_the_price_and_never_before(
+    fn results_are_cleared_when_the_rent_is_paid_and_never_before(
         steps in prop::collection::vec((0..60_usize, prop::collection::vec(20..400_usize, 1..4)), 1..40),
         keep in 0..5_usize,
+        share in prop::option::of(100..1500_u64),
     ) {
+        let rent = Rent { share, ..rent(keep) };
         let mut context = start();
         // What could have been cleared at each request since the last clearing.
         let mut carried: u64 = 0;
         for (said, results) in steps {
             context = step(&context, said, &results);
             let all = context.clear_tool_results(keep, "[Old tool result cleared]", at(3));
-            let (next, due) = context.clear_when_due(&rent(keep), at(3));
+            let (next, due) = context.clear_when_due(&rent, at(3));
             prop_assert_eq!(next.current(), context.current());
             if place(&all) <= place(&context) {
                 prop_assert_eq!(due, None);
                 continue;
             }
             carried += tokens(&context) - tokens(&all);
-            // The first that could be cleared stands in this iteration.
-            let (first, calls) = place(&context);
-            let is_done = context.iteration(first as i64).is_none_or(|its| its.calls().count() == calls);
-            let first = (first + u64::from(is_done)).max(1);
+            // The first that could be cleared and the first that stays stand in these iterations.
+            let (first, newest) = (next_result(&context, place(&context)), next_result(&all, place(&all)));
             let behind = |from| all.view_tokens(Method::Estimate, from, u64::MAX).total();
-            // Half of what writing them costs more than reading them, in hundredths of the price of a token.
-            let is_paid = |behind: u64| 2 * 10 * carried >= (125 - 10) * behind;
-            prop_assert!(due.is_some() || !is_paid(behind(first)));
-            prop_assert!(due.is_none() || is_paid(behind(first + 1)));
+            // What writing a token costs more than reading it, in hundredths of a price, and shares in thousandths.
+            let is_paid = |behind: u64, newest: u64| {
+                let due = match share {
+                    Some(share) => behind * share,
+                    None if place(&context) == (0, 0) => behind * 1000,
+                    None => (newest * 1000).max(behind * 250).min(behind * 500),
+                };
+                1000 * 10 * carried >= (125 - 10) * due
+            };
+            prop_assert!(due.is_some() || !is_paid(behind(first), behind(newest)));
+            prop_assert!(due.is_none() || is_paid(behind(first + 1), behind(newest + 1)));
             match due {
-                None => prop_assert_eq!(context.clear_when_due(&rent(keep), at(3)).1, None),
+                None => prop_assert_eq!(context.clear_when_due(&rent, at(3)).1, None),
                 Some(due) => {
                     prop_assert_eq!(due, Due::Paid);
                     prop_assert_eq!(place(&next), place(&all));
                     prop_assert_eq!(count_whole(&next), keep);
-                    prop_assert_eq!(next.clear_when_due(&rent(keep), at(3)).1, None);
+                    prop_assert_eq!(next.clear_when_due(&rent, at(3)).1, None);
                     carried = 0;
                     context = next;
                 }
@@ -122,22 +136,39 @@ proptest! {
     }
 }
 
-#[test]
-fn rent_is_due_at_the_request_that_pays_half_of_the_price() {
-    // Results of 400 words are 401 tokens with the words around them and 8 more or less when cleared. With keep 1, each
-    // step carries the older ones, and behind the first are their placeholders, the answers and the last result.
+/// The steps whose requests clear results, of so many with a result of 400 words each.
+fn find_dues(rent: &Rent<'_>, said: usize) -> Vec<usize> {
     let mut context = start();
     let mut dues = Vec::new();
-    for number in 1..=12 {
-        context = step(&context, 0, &[400]);
-        let (next, due) = context.clear_when_due(&rent(1), at(3));
+    for number in 1..=23 {
+        context = step(&context, said, &[400]);
+        let (next, due) = context.clear_when_due(rent, at(3));
         if due.is_some() {
             dues.push(number);
         }
         context = next;
     }
-    // Rent after n steps: 10 * (0 + 1 + 2 + ... + n - 1) results; price: 115 / 2 of about one result and n placeholders.
-    assert_eq!(dues, [5, 9]);
+    dues
+}
+
+#[test]
+fn the_first_clearing_waits_for_the_whole_price_and_later_ones_for_the_newest_results() {
+    // Results of 400 words are 401 tokens with the words around them and 8 more or less when cleared. With keep 1, each
+    // step carries the older ones, and behind the first are their placeholders, the answers and the last result.
+    let of = |share| Rent { share, ..rent(1) };
+    // Rent after n steps: 10 * (0 + 1 + 2 + ... + n - 1) results; price: 115 of about one result and n placeholders.
+    assert_eq!(find_dues(&of(Some(500)), 0), [5, 9, 13, 17, 21]);
+    assert_eq!(find_dues(&of(Some(1000)), 0), [7, 13, 19]);
+    // The newest result is nearly all of what stays: half has to be paid.
+    assert_eq!(find_dues(&rent(1), 0), [7, 11, 15, 19, 23]);
+    // Here it is less than half, and more than a quarter.
+    assert_eq!(find_dues(&of(Some(1000)), 120), [12, 23]);
+    assert_eq!(find_dues(&of(Some(500)), 120), [7, 13, 19]);
+    assert_eq!(find_dues(&of(Some(250)), 120), [5, 9, 13, 17, 21]);
+    assert_eq!(find_dues(&rent(1), 120), [12, 17, 22]);
+    // Answers are nearly all: a quarter has to be paid.
+    assert_eq!(find_dues(&of(Some(250)), 200), [6, 11, 16, 21]);
+    assert_eq!(find_dues(&rent(1), 200), [16, 21]);
     // Without a price of the cache, whatever can be cleared is.
     let free = prices(vec![("input", Value::Int(10)), ("output", Value::Int(10))]);
     let context = step(&step(&start(), 0, &[400]), 0, &[400]);
@@ -150,17 +181,11 @@ fn rent_is_due_at_the_request_that_pays_half_of_the_price() {
         }),
         Some(Due::Paid)
     );
-    assert_eq!(
-        due(&Rent {
-            share: 0,
-            ..rent(1)
-        }),
-        Some(Due::Paid)
-    );
+    assert_eq!(due(&of(Some(0))), Some(Due::Paid));
     // Nothing to clear is never due.
     assert_eq!(
         due(&Rent {
-            share: 0,
+            share: Some(0),
             ..rent(2)
         }),
         None

@@ -12,7 +12,7 @@ fn at() -> Time {
 
 const RENT: Rent<'static> = Rent {
     keep: 3,
-    share: 0,
+    share: Some(0),
     prices: None,
     model: None,
     window: None,

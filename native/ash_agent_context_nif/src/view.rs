@@ -179,7 +179,7 @@ change!(
 #[rustler(decode)]
 struct RentOptions<'a> {
     keep: Unsigned,
-    share: Unsigned,
+    share: Option<Unsigned>,
     prices: Option<PricesHandle>,
     model: Option<&'a str>,
     window: Option<Unsigned>,
@@ -189,7 +189,7 @@ impl RentOptions<'_> {
     fn rent(&self) -> Rent<'_> {
         Rent {
             keep: self.keep.size(),
-            share: self.share.0,
+            share: self.share.as_ref().map(|share| share.0),
             prices: self.prices.as_ref().map(|prices| prices.get()),
             model: self.model,
             window: self.window.as_ref().map(|window| window.0),

@@ -65,7 +65,7 @@ defmodule AshAgent.Context.Options.Kinds do
 
   def text?(text), do: is_nil(text) or name?(text)
   def name?(name), do: is_binary(name) and name != "" and String.valid?(name)
-  def share?(share), do: is_number(share) and share >= 0 and share <= 10
+  def share?(share), do: is_nil(share) or (is_number(share) and share >= 0 and share <= 10)
   def index?(share), do: is_number(share) and share >= 0 and share <= 0.1
   def words?(text), do: is_binary(text) and String.valid?(text) and String.trim(text) != ""
   def kept_id?(id), do: is_nil(id) or words?(id)

@@ -78,10 +78,12 @@ defmodule AshAgent.Context.Options.Views do
         keep: results,
         share: [
           type: {:custom, &Kinds.share?/1},
-          type_doc: "a number from 0 to 10",
-          default: 0.5,
+          type_doc: "a number from 0 to 10, or `nil`",
+          default: nil,
           doc:
-            "the share of the price of clearing that results have to cost before they are cleared. With 0 they are cleared at once."
+            "the share of the price of clearing that results have to cost before they are cleared. With 0 they are cleared at once. " <>
+              "By default, the first clearing waits for the whole price, and later ones for half of it at most, see " <>
+              "`AshAgent.Context.Rent`."
         ],
         prices:
           prices(

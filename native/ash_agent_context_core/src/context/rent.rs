@@ -3,6 +3,10 @@
 //! Whoever clears results pays for everything after them once more, since the provider has to write it to its cache anew.
 //! Whoever leaves them pays for reading them with each request. So they are like skis that are rented or bought, and the rule
 //! is the same: rent until the rent is a share of the price, then buy. The future of the conversation need not be known.
+//!
+//! The first clearing of a conversation waits for the whole price, since most conversations end before they have paid it. Of later
+//! prices, only what the newest results take is paid again with the next clearing; what stands before them is written anew once, whenever
+//! it is. So this is weighed against the rent then, within bounds that hold if it is next to nothing or nearly all.
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
@@ -20,13 +24,17 @@ const PRICES: (u64, u64) = (10, 125);
 /// Tokens of an answer, where none is known that it may have, and the most of the window that they take, as a divisor.
 const ANSWER: (u64, u64) = (8_192, 4);
 
+/// The least and the most of the price that has to be paid by default after the first clearing, in thousandths.
+const LATER: (u128, u128) = (250, 500);
+
 /// When old results are cleared.
 #[derive(Debug, Clone, Copy)]
 pub struct Rent<'a> {
     /// How many of the last results stay.
     pub keep: usize,
-    /// The share of the price of clearing that has to be paid, in thousandths.
-    pub share: u64,
+    /// The share of the price of clearing that has to be paid, in thousandths; `None`: all of it for the first clearing, and then
+    /// the price of the newest results, but no less than a quarter and no more than half of all.
+    pub share: Option<u64>,
     /// Prices of models.
     pub prices: Option<&'a Prices>,
     /// The model that is asked, where answers name none or one without a price.
@@ -54,6 +62,23 @@ struct Owed {
     rent: u128,
     /// The tokens after the first of what could be cleared that stay.
     behind: u64,
+    /// Those of them from the first result on that is not cleared.
+    newest: u64,
+    /// Nothing was cleared before.
+    is_first: bool,
+}
+
+impl Owed {
+    /// The tokens whose price has to be paid, in thousandths.
+    fn count_due(&self, share: Option<u64>) -> u128 {
+        let part = |share| u128::from(self.behind).saturating_mul(share);
+        let (least, most) = LATER;
+        match share {
+            Some(share) => part(share.into()),
+            None if self.is_first => part(1000),
+            None => (u128::from(self.newest) * 1000).clamp(part(least), part(most)),
+        }
+    }
 }
 
 /// The results of the view that are not cleared, oldest first.
@@ -65,6 +90,8 @@ struct Clearable {
     requests: Vec<usize>,
     /// The tokens from the first of them on, when what may be cleared is; `None` before it.
     behind: Option<u64>,
+    /// How many results there are with those of each message, and the tokens from the first on until then.
+    places: Vec<(usize, u64)>,
 }
 
 impl Clearable {
@@ -87,7 +114,8 @@ impl Clearable {
             let savings = savings.into_iter().skip(shown.cleared).flatten();
             self.savings.extend(savings);
             if !self.savings.is_empty() {
-                self.behind.get_or_insert(0);
+                let before = *self.behind.get_or_insert(0);
+                self.places.push((self.savings.len(), before));
             }
             self.stand_behind(|| exchange.tokens(Method::Estimate, calls, next));
             slots += calls.len();
@@ -103,6 +131,15 @@ impl Clearable {
     /// How many of them may be cleared.
     fn count(&self, keep: usize) -> usize {
         self.savings.len().saturating_sub(keep)
+    }
+
+    /// The tokens from the first result on that stays.
+    fn count_newest(&self, keep: usize) -> u64 {
+        let old = self.count(keep);
+        let place = self.places.partition_point(|(count, _)| *count <= old);
+        let behind = self.behind.unwrap_or_default();
+        let before = self.places.get(place).map_or(behind, |(_, before)| *before);
+        behind.saturating_sub(before)
     }
 
     /// Tokens that requests carried which could have been cleared then.
@@ -144,14 +181,13 @@ impl Context {
         let rates = self.current_rates(rent, at);
         let tokens = self.count_tokens(None);
         let (read, write) = rates.map_or(PRICES, |rates| self.cache_prices(rates, tokens));
-        let price = u128::from(write.saturating_sub(read)).saturating_mul(owed.behind.into());
+        let due = owed.count_due(rent.share);
+        let price = u128::from(write.saturating_sub(read)).saturating_mul(due);
         let paid = u128::from(read).saturating_mul(owed.rent);
         match () {
             () if self.has_cold_cache(at) => Some(Due::Cold),
             () if self.begins_anew() => Some(Due::Broken),
-            () if paid.saturating_mul(1000) >= price.saturating_mul(rent.share.into()) => {
-                Some(Due::Paid)
-            }
+            () if paid.saturating_mul(1000) >= price => Some(Due::Paid),
             () if self.is_beyond_window(rent, at) => Some(Due::Window),
             () => None,
         }
@@ -213,6 +249,8 @@ impl Context {
         (saved > 0).then(|| Owed {
             rent: all.sum_rent(keep),
             behind: all.behind.unwrap_or_default(),
+            newest: all.count_newest(keep),
+            is_first: before.is_none(),
         })
     }
 }

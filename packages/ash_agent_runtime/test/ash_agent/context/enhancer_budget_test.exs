@@ -213,10 +213,10 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
     end
 
     test "clears old results without a budget when the rent is paid, and runs again for nothing" do
-      context = Enum.reduce(1..4, Context.new("Go"), &read/2)
+      context = Enum.reduce(1..6, Context.new("Go"), &read/2)
       assert rented(context, keep: 1) == context
-      cleared = read(5, context) |> rented(keep: 1)
-      assert %{cleared: %{iteration: 4, calls: 1}} = Context.view(cleared)
+      cleared = read(7, context) |> rented(keep: 1)
+      assert %{cleared: %{iteration: 6, calls: 1}} = Context.view(cleared)
       assert rented(cleared, keep: 1) == cleared
     end
 

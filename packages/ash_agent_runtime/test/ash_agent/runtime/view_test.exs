@@ -77,7 +77,12 @@ defmodule AshAgent.Runtime.ViewTest do
       {:ok, result} =
         Runtime.run(
           Context.new("Look"),
-          [llm: looks(9), tools: %{look: fn _ -> {:ok, @long} end}, view: :auto] ++ opts
+          [
+            llm: looks(12),
+            tools: %{look: fn _ -> {:ok, @long} end},
+            view: :auto,
+            max_iterations: 20
+          ] ++ opts
         )
 
       result.context
@@ -91,7 +96,7 @@ defmodule AshAgent.Runtime.ViewTest do
 
     # Where clearing costs nothing, all but three are cleared with each request.
     free = [%{model: :any, input: 10, output: 10}]
-    assert %{cleared: %{iteration: 6, calls: 1}} = Context.view(run.(prices: free))
+    assert %{cleared: %{iteration: 9, calls: 1}} = Context.view(run.(prices: free))
     dear = [%{model: :any, input: 10, cache_read: 1, cache_write: 1_000, output: 10}]
     assert Context.view(run.(prices: dear)).cleared == nil
   end
