@@ -364,11 +364,19 @@ fn what_anthropic_caches_depends_on_its_model_and_is_looked_for_in_20_blocks() {
     assert!(matches!(ten[..], [(Cause::LookBack, _)]), "{ten:?}");
     let after = of(&said(next(10)));
     assert!(matches!(after[..], [(Cause::LookBack, _)]), "{after:?}");
-    // What the model did not say leaves the user's message open, and nothing of it is another one.
-    let silent = r#"{"type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": "end_turn",
-        "usage": {"input_tokens": 0, "cache_creation_input_tokens": 2000, "output_tokens": 1}}"#;
-    let silent = Response::decode(silent.as_bytes(), &Reading::of(Provider::Anthropic)).unwrap();
-    assert_eq!(of(&add(&start("S"), &silent)), []);
+}
+
+#[test]
+fn a_message_of_the_user_that_goes_on_changes_nothing_before() {
+    let silent = r#"{"output": {"message": {"role": "assistant", "content": []}}, "stopReason": "end_turn",
+        "usage": {"inputTokens": 0, "outputTokens": 1, "totalTokens": 2001, "cacheWriteInputTokens": 2000}}"#;
+    let silent = Response::decode(silent.as_bytes(), &Reading::of(Provider::Bedrock)).unwrap();
+    let options = Options {
+        cache: true,
+        ..Options::new(Provider::Bedrock)
+    };
+    let forecast = forecast(&add(&start("S"), &silent), &options);
+    assert_eq!((forecast.read, breaks(&forecast)), (2000, vec![]));
 }
 
 #[test]
