@@ -596,7 +596,7 @@ defmodule AshAgent.ContextTest do
     end
 
     test "reads arguments from JSON text" do
-      for {text, arguments} <- AshAgent.TestSupport.Model.json_texts() do
+      for {text, arguments} <- AshAgent.TestSupport.Generators.json_texts() do
         call = %{id: "a", name: :search, arguments: text}
         context = Context.add_assistant_message(hello(), nil, [call])
         assert [%{arguments: actual}] = Context.extract_tool_calls(context)

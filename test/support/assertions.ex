@@ -63,8 +63,6 @@ defmodule AshAgent.TestSupport.Assertions do
 
   @doc """
   Asserts that two terms are equal to the last bit: integers are not floats, `-0.0` is not `0.0`.
-
-  `AshAgent.TestSupport.Model.any_text/0` in the expected term stands for any text.
   """
   def assert_same(expected, actual) do
     case difference(expected, actual, []) do
@@ -81,12 +79,6 @@ defmodule AshAgent.TestSupport.Assertions do
   end
 
   @doc "Where two terms differ: `nil` or `{reversed_path, expected, actual}`."
-  def difference(:"$any_text", actual, path) do
-    if is_binary(actual) and String.valid?(actual),
-      do: nil,
-      else: {path, :"$any_text", actual}
-  end
-
   def difference(left, right, path) when is_map(left) and is_map(right) do
     cond do
       left === right and not has_float?(left) ->

@@ -3,7 +3,6 @@ defmodule AshAgent.TestSupport.Generators do
   # Seeded generators on `:rand`. All draw from the state of the calling process, which `check_all/3` seeds.
 
   alias AshAgent.Context
-  alias AshAgent.TestSupport.Model
 
   @doc """
   Runs `fun.(size)` for `:runs` cases of growing size (1 to `:max_size`).
@@ -258,7 +257,7 @@ defmodule AshAgent.TestSupport.Generators do
   defp arguments(size) do
     weighted([
       {6, fn -> map(size) end},
-      {2, fn -> Model.json_texts() |> Map.keys() |> one_of() end},
+      {2, fn -> json_texts() |> Map.keys() |> one_of() end},
       {1, fn -> nil end}
     ]).()
   end
@@ -283,12 +282,30 @@ defmodule AshAgent.TestSupport.Generators do
     ]).()
   end
 
+  @json_texts %{
+    ~s({"city":"NYC"}) => %{"city" => "NYC"},
+    ~s( {"n": 123456789012345678901234567890, "f": 1.5, "l": [null, true, {}]} ) => %{
+      "n" => 123_456_789_012_345_678_901_234_567_890,
+      "f" => 1.5,
+      "l" => [nil, true, %{}]
+    },
+    ~s({"text":"Gr\\u00fc\\u00dfe \\ud83d\\ude00"}) => %{"text" => "Grüße 😀"},
+    "{}" => %{},
+    "[1,2]" => "[1,2]",
+    "not json" => "not json",
+    ~s({"open":) => ~s({"open":),
+    <<123, 255, 125>> => <<123, 255, 125>>
+  }
+
+  @doc "Arguments a provider may send as JSON text, and what they come back as."
+  def json_texts, do: @json_texts
+
   # Operations, as data: `{fork, function, arguments}`. `fork` counts back from the newest context.
 
-  @doc "An operation that makes sense (mostly) on the model."
-  def operation(%Model{} = model, size) do
+  @doc "An operation that makes sense (mostly) on a context."
+  def operation(%Context{} = context, size) do
     at = [at: instant()]
-    pending = Model.pending_ids(model)
+    pending = for call <- Context.pending_tool_calls(context), do: call.id
     busy = pending != []
 
     weighted([
@@ -297,12 +314,12 @@ defmodule AshAgent.TestSupport.Generators do
       {if(busy, do: 1, else: 8),
        fn -> {:add_assistant_message, [content(), calls(size), message_options(at)]} end},
       {if(busy, do: 12, else: 0), fn -> results(pending, size, message_options(at)) end},
-      {2, fn -> wrong_results(model, pending, size, at) end},
+      {2, fn -> wrong_results(context, pending, size, at) end},
       {if(busy, do: 2, else: 1), fn -> {:interrupt, [ascii(5), at]} end},
       {1, fn -> {:put_metadata, [one_of([:a, "a", :b]), term(size), at]} end},
       {1,
        fn ->
-         number = between(0, Model.current_iteration(model) + 1)
+         number = between(0, context.current_iteration + 1)
          {:put_iteration_metadata, [number, one_of([:a, "a"]), term(size), at]}
        end},
       {1, fn -> {:recreate, []} end},
@@ -360,8 +377,12 @@ defmodule AshAgent.TestSupport.Generators do
     one_of([%{id: id, result: result}, %{"id" => id, "result" => result}, {id, result}])
   end
 
-  defp wrong_results(model, pending, size, options) do
-    known = Model.known_ids(model)
+  defp wrong_results(context, pending, size, options) do
+    known =
+      for iteration <- Context.iterations(context),
+          call <- iteration.tool_calls,
+          uniq: true,
+          do: call.id
 
     ids =
       weighted([
@@ -376,11 +397,8 @@ defmodule AshAgent.TestSupport.Generators do
 
   @doc "The context that all operations of a random conversation lead to; those that are refused change nothing."
   def random_context(size) do
-    {new, operations, _model} = conversation(size)
-
-    Enum.reduce(operations, apply(Context, :new, new), fn {function, arguments}, context ->
-      try_operation(context, function, arguments)
-    end)
+    {_new, _operations, context} = conversation(size)
+    context
   end
 
   @doc "Applies an operation to a context, which stays as it was if that is refused."
@@ -393,22 +411,17 @@ defmodule AshAgent.TestSupport.Generators do
     Context.Error -> context
   end
 
-  @doc "Operations of a whole conversation, with the model they lead to."
+  @doc "Operations of a whole conversation, with the context that they lead to."
   def conversation(size) do
-    [input, options] = new_arguments(size)
-    model = Model.new(input, options)
+    new = new_arguments(size)
 
-    {operations, model} =
-      Enum.map_reduce(1..(size + 1), model, fn _, model ->
-        {function, arguments} = operation = operation(model, size)
-
-        case apply(Model, function, [model | arguments]) do
-          {:ok, next} -> {operation, next}
-          {:error, _} -> {operation, model}
-        end
+    {operations, context} =
+      Enum.map_reduce(1..(size + 1), apply(Context, :new, new), fn _, context ->
+        {function, arguments} = operation = operation(context, size)
+        {operation, try_operation(context, function, arguments)}
       end)
 
-    {[input, options], operations, model}
+    {new, operations, context}
   end
 
   # Junk

@@ -4,11 +4,14 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
-    clippy::expect_used
+    clippy::expect_used,
+    clippy::cast_possible_truncation
 )]
 
 #[path = "../../fuzz/checks/lib.rs"]
 mod checks;
+#[path = "support/log_replay.rs"]
+mod log_replay;
 
 use std::fmt::Debug;
 
@@ -40,6 +43,11 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (any_of(), any_of(), any_of())
             .prop_map(|(whose, yes, reason)| Op::Decide(whose, yes, reason)),
         1 => (0..3i8).prop_map(Op::Rewind),
+        1 => any_of().prop_map(Op::Interrupt),
+        1 => any_of().prop_map(Op::Fork),
+        2 => (any_of(), any_of()).prop_map(|(key, value)| Op::PutMetadata(key, value)),
+        2 => (-1..3i8, any_of(), any_of())
+            .prop_map(|(back, key, value)| Op::PutIterationMetadata(back, key, value)),
     ]
 }
 

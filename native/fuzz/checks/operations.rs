@@ -83,6 +83,66 @@ pub enum Op {
     Fork(u8),
 }
 
+impl Op {
+    /// The function of the package that does the same, with what it takes beside the conversation; `None` where its types do not
+    /// take this.
+    #[must_use]
+    pub fn to_call(&self, context: &Context) -> Option<(&'static str, Vec<Value>)> {
+        let model = Model::of(context);
+        let note = |note: &Option<Note>| Note::map(note).map_or(Value::Nil, Value::Map);
+        let key = |key: &Term| matches!(key.0, Value::Atom(_)) || key.0.as_str().is_some();
+        let back = |back: i8| Value::Int(context.current_iteration() as i64 - i64::from(back));
+        Some(match self {
+            Self::User(content, beside) => {
+                let input = content.value();
+                let is_input = matches!(input, Value::Binary(_) | Value::List(_) | Value::Map(_));
+                is_input.then_some(("add_user_message", vec![input, note(beside)]))?
+            }
+            Self::Assistant(content, calls, beside) => {
+                let calls = list(calls.iter().map(Call::value));
+                let said = content.value();
+                let is_said = matches!(said, Value::Binary(_) | Value::List(_) | Value::Nil);
+                is_said.then_some(("add_assistant_message", vec![said, calls, note(beside)]))?
+            }
+            Self::Results(given, beside) => {
+                let value = |given: &Given| given.value(&given.whose.id(&model));
+                let results = list(given.iter().map(value));
+                ("add_tool_results", vec![results, note(beside)])
+            }
+            Self::AllResults(reason) => {
+                let pending = model.pending();
+                let result = |id| result_value(id, false, reason.0.clone(), false);
+                let results = list(pending.iter().map(|id| result(id)));
+                ("add_tool_results", vec![results, Value::Nil])
+            }
+            Self::Interrupt(reason) => ("interrupt", vec![reason.0.clone()]),
+            Self::Decide(whose, true, why) => {
+                let id = Value::text(&whose.id(&model));
+                ("approve_tool_call", vec![id, why.0.clone()])
+            }
+            Self::Decide(whose, false, why) => {
+                let id = Value::text(&whose.id(&model));
+                ("deny_tool_call", vec![id, why.0.clone()])
+            }
+            Self::PutSystemPrompt(content) => {
+                let prompt = content.value();
+                let is_prompt = matches!(prompt, Value::Binary(_) | Value::List(_) | Value::Nil);
+                is_prompt.then_some(("put_system_prompt", vec![prompt]))?
+            }
+            Self::Rewind(by) => ("rewind", vec![back(*by)]),
+            Self::PutMetadata(name, value) if key(name) => {
+                ("put_metadata", vec![name.0.clone(), value.0.clone()])
+            }
+            Self::PutIterationMetadata(by, name, value) if key(name) => (
+                "put_iteration_metadata",
+                vec![back(*by), name.0.clone(), value.0.clone()],
+            ),
+            Self::Reload => ("reload", Vec::new()),
+            _ => None?,
+        })
+    }
+}
+
 /// A term of the application.
 #[derive(Debug, Clone)]
 pub struct Term(Value);
@@ -693,11 +753,36 @@ const MOST: usize = 40;
 /// Messages beyond these are not multiplied any more.
 const MANY: usize = 1_000;
 
+/// What happened to a conversation, for those who do the same elsewhere.
+pub enum Event<'a> {
+    /// It goes on from the context that was made so many operations after the first one.
+    Fork(usize),
+    /// An operation gave another context, or was refused.
+    Step {
+        /// What was done.
+        op: &'a Op,
+        /// To which context.
+        before: &'a Context,
+        /// The microsecond at which it was done, see [`at`].
+        now: i64,
+        /// What came of it.
+        found: &'a Result<Context, Error>,
+    },
+}
+
 /// Does the operations one by one, and checks what comes of each.
 ///
 /// # Panics
 /// When a context is not what its model is, or an older context has changed.
 pub fn run(ops: &[Op]) {
+    run_and_tell(ops, |_| ());
+}
+
+/// The same, telling what happens.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_and_tell(ops: &[Op], mut tell: impl FnMut(Event<'_>)) {
     let empty = Context::empty("c", at(0));
     let model = Model::of(&empty);
     let mut history = vec![Kept::new(empty, model)];
@@ -705,10 +790,17 @@ pub fn run(ops: &[Op]) {
     for (now, op) in (1..).zip(ops.iter().take(MOST)) {
         if let Op::Fork(n) = op {
             current = usize::from(*n) % history.len();
+            tell(Event::Fork(current));
             continue;
         }
         let before = &history[current];
         let step = take(op, &before.context, &before.model, now);
+        tell(Event::Step {
+            op,
+            before: &before.context,
+            now,
+            found: &step.found,
+        });
         match (step.found, step.expected) {
             (Ok(context), Ok(model)) => {
                 if let Some(since) = step.since {
