@@ -8,13 +8,9 @@ defmodule AshAgent.TestSupport.Recorded do
   alias AshAgent.Context.JSON
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
-  @recorded ["../shared/responses", "../../shared/responses"]
-  # Also from the folder of a package.
-  @folders [
-    Path.expand("../fixtures/answers", __DIR__),
-    "../../../shared/responses",
-    "../../../../shared/responses" | @recorded
-  ]
+  @recorded for up <- ["../../..", "../../../.."],
+                do: Path.expand("#{up}/shared/responses", __DIR__)
+  @folders [Path.expand("../fixtures/answers", __DIR__) | @recorded]
 
   @doc "Streams that were recorded: `%{name:, provider:, type:, body:}`."
   def streams, do: streams(@recorded)
