@@ -135,8 +135,9 @@ defmodule AshAgent.Runtime do
       iex> alias AshAgent.{Context, LLM, Runtime}
       iex> long = fn _ -> {:ok, String.duplicate("All is well. ", 1_000)} end
       iex> call = fn number -> %{tool_calls: [%{id: "call_\#{number}", name: "look"}]} end
-      iex> llm = LLM.Scripted.new(Enum.map(1..9, call) ++ ["All is well."])
-      iex> {:ok, result} = Runtime.run(Context.new("Look around"), llm: llm, tools: %{look: long}, view: :auto)
+      iex> llm = LLM.Scripted.new(Enum.map(1..14, call) ++ ["All is well."])
+      iex> opts = [llm: llm, tools: %{look: long}, view: :auto, max_iterations: 15]
+      iex> {:ok, result} = Runtime.run(Context.new("Look around"), opts)
       iex> Context.view(result.context).cleared != nil
       true
 
