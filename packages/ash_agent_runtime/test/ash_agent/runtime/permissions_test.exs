@@ -55,6 +55,20 @@ defmodule AshAgent.Runtime.PermissionsTest do
     end
   end
 
+  test "what is no call, name or pattern is never let through" do
+    all = Permissions.new()
+
+    for ask <- [
+          fn -> Permissions.new(:all) end,
+          fn -> Permissions.check(all, [:delete]) end,
+          fn -> Permissions.offer?(all, 1) end,
+          fn -> Permissions.matches?("*", 1) end,
+          fn -> Permissions.matches?(1, "1") end
+        ] do
+      assert_raise ArgumentError, ask
+    end
+  end
+
   describe "check/2" do
     test "lets everything through without rules and names" do
       assert Permissions.check(Permissions.new(), call("anything", %{})) == :ok

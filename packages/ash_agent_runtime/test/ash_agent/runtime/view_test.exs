@@ -9,6 +9,14 @@ defmodule AshAgent.Runtime.ViewTest do
   defp look(number), do: %{tool_calls: [%{id: "call_#{number}", name: "look"}]}
   defp looks(count), do: LLM.Scripted.new(Enum.map(1..count, &look/1) ++ ["Done."])
 
+  defp looked_thrice do
+    Enum.reduce(1..3, Context.new("Look"), fn n, context ->
+      context
+      |> Context.add_assistant_message(nil, [%{id: "call_#{n}", name: "look"}])
+      |> Context.add_tool_results([{"call_#{n}", {:ok, @long}}])
+    end)
+  end
+
   defp results(context) do
     for %{content: [%{type: :tool_result, content: text}]} <- Context.to_messages(context),
         do: text
@@ -156,19 +164,25 @@ defmodule AshAgent.Runtime.ViewTest do
       if shown > 1, do: {:error, error}, else: {:ok, %{content: "Done."}}
     end
 
-    context =
-      Enum.reduce(1..3, Context.new("Look"), fn n, context ->
-        context
-        |> Context.add_assistant_message(nil, [%{id: "call_#{n}", name: "look"}])
-        |> Context.add_tool_results([{"call_#{n}", {:ok, @long}}])
-      end)
-
     {:ok, result} =
-      Runtime.run(context, llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
+      Runtime.run(looked_thrice(), llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
 
     assert_received {:shown, 3}
     assert_received {:shown, 1}
     assert [%{kind: :context_overflow}] = Context.failures(result.context)
+  end
+
+  test "what fails for another reason is not" do
+    test = self()
+    error = %LLM.Error{kind: :invalid_request, reason: {:status, 400}}
+    llm = fn _context -> send(test, :asked) && {:error, error} end
+
+    {:error, %{reason: {:llm_error, ^error}, context: context}} =
+      Runtime.run(looked_thrice(), llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
+
+    assert_received :asked
+    refute_received :asked
+    assert Enum.count(results(context), &(&1 == @long)) == 3
   end
 
   test "the view is stored, and the next run of a session goes on with it" do
