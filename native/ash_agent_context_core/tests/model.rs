@@ -10,6 +10,8 @@
 
 #[path = "../../fuzz/checks/lib.rs"]
 mod checks;
+#[path = "support/fixture.rs"]
+mod fixture;
 #[path = "support/log_replay.rs"]
 mod log_replay;
 

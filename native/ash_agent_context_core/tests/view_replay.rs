@@ -7,13 +7,14 @@
     clippy::expect_used
 )]
 
+#[path = "support/fixture.rs"]
+mod fixture;
 #[path = "support/view_model.rs"]
 mod view_model;
 #[path = "support/view_ops.rs"]
 mod view_ops;
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use ash_agent_context_core::{Error, Prompt};
 use proptest::strategy::{Strategy, ValueTree};
@@ -24,10 +25,6 @@ use view_ops::{op, Op, METHODS};
 
 const CONVERSATIONS: usize = 16;
 const OPERATIONS: usize = 60;
-
-fn file() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test/fixtures/view_operations.jsonl")
-}
 
 /// The same with numbers that the functions of the package take.
 fn tame(op: &Op) -> Op {
@@ -134,15 +131,7 @@ fn replay() -> String {
 #[test]
 fn the_operations_that_the_package_replays_are_those_of_the_model() {
     let written = replay();
-    if std::env::var_os("ASH_AGENT_WRITE_FIXTURES").is_some() {
-        std::fs::write(file(), &written).unwrap();
-    }
-    let known = std::fs::read_to_string(file()).unwrap_or_default();
-    assert!(
-        written == known,
-        "{} is not what the model does: write it with ASH_AGENT_WRITE_FIXTURES=1",
-        file().display()
-    );
+    fixture::compare("view_operations.jsonl", &written);
     for refused in [
         "pending_tool_calls",
         "cannot_fit",

@@ -140,20 +140,7 @@ defmodule AshAgent.TestSupport.RequestChecker.OpenAIChat do
 
   ## Parts
 
-  defp only(types) do
-    fn
-      %{"type" => type} = part, path when type in @parts ->
-        if type in types,
-          do: part(part, path),
-          else: [finding(:block_not_allowed, path, "no #{type} part here")]
-
-      %{"type" => type}, path ->
-        [finding(:unknown_block, path, "the part #{show(type)} is unknown")]
-
-      part, path ->
-        object(part, path, %{"type" => &any/2})
-    end
-  end
+  defp only(types), do: only(types, @parts, &part/2)
 
   defp part(%{"type" => "text"} = part, path),
     do: object(part, path, %{"type" => &any/2, "text" => &text/2}, breakpoint())

@@ -82,7 +82,7 @@ defmodule AshAgent.TestSupport.RequestChecker.OpenAIResponses do
   end
 
   defp item(%{"type" => "function_call_output"} = item, path, _body, _opts) do
-    output = text_or(only(["input_text", "input_image", "input_file"], &content/2))
+    output = text_or(only(["input_text", "input_image", "input_file"], @parts, &content/2))
 
     object(
       item,
@@ -119,7 +119,7 @@ defmodule AshAgent.TestSupport.RequestChecker.OpenAIResponses do
   end
 
   defp item(%{"type" => "custom_tool_call_output"} = item, path, _body, _opts) do
-    output = text_or(only(["input_text", "input_image", "input_file"], &content/2))
+    output = text_or(only(["input_text", "input_image", "input_file"], @parts, &content/2))
 
     object(
       item,
@@ -392,7 +392,7 @@ defmodule AshAgent.TestSupport.RequestChecker.OpenAIResponses do
   end
 
   defp message(%{"role" => "assistant"} = item, path) do
-    parts = only(["output_text", "refusal"], &output/2)
+    parts = only(["output_text", "refusal"], @parts, &output/2)
     required = %{"role" => &any/2, "content" => filled(:empty_content, parts)}
 
     # OpenAI takes such a message without its id too, and then without type and status (recorded).
@@ -410,7 +410,7 @@ defmodule AshAgent.TestSupport.RequestChecker.OpenAIResponses do
       path,
       %{
         "role" => one_of(@roles, :bad_role),
-        "content" => text_or(only(parts, &input_part/2))
+        "content" => text_or(only(parts, @parts, &input_part/2))
       },
       %{"type" => &any/2, "status" => one_of(@statuses), "phase" => &phase/2}
     )
@@ -419,21 +419,6 @@ defmodule AshAgent.TestSupport.RequestChecker.OpenAIResponses do
   defp phase(value, path), do: optional(one_of(["commentary", "final_answer"])).(value, path)
 
   ## Parts
-
-  defp only(types, check) do
-    fn
-      %{"type" => type} = part, path when type in @parts ->
-        if type in types,
-          do: check.(part, path),
-          else: [finding(:block_not_allowed, path, "no #{type} part here")]
-
-      %{"type" => type}, path ->
-        [finding(:unknown_block, path, "the part #{show(type)} is unknown")]
-
-      part, path ->
-        object(part, path, %{"type" => &any/2})
-    end
-  end
 
   # A message behind an image is empty, and taken so (recorded).
   defp output(%{"type" => "output_text"} = part, path) do

@@ -39,6 +39,24 @@ defmodule AshAgent.TestSupport.RequestChecker.Shape do
 
   def object(value, path, _required, _optional), do: not_an_object(value, path)
 
+  @doc "A part of one of these `types`, of all that there are, which `check` looks into."
+  @spec only([String.t()], [String.t()], check()) :: check()
+  def only(types, all, check) do
+    fn part, path ->
+      case part do
+        %{"type" => type} ->
+          cond do
+            type in types -> check.(part, path)
+            type in all -> [finding(:block_not_allowed, path, "no #{type} part here")]
+            true -> [finding(:unknown_block, path, "the part #{show(type)} is unknown")]
+          end
+
+        _other ->
+          object(part, path, %{"type" => &any/2})
+      end
+    end
+  end
+
   @doc "An object with exactly one key, which is one of the `members`."
   @spec union(term(), path(), %{String.t() => check()}) :: [finding()]
   def union(value, path, members) when is_map(value) do

@@ -188,7 +188,7 @@ impl Context {
                 return false;
             };
             let (same, _) = compare(&before, &next);
-            is_all(&before, same)
+            is_all(before.iter().map(Slice::len).sum(), same)
         })
     }
 
@@ -321,10 +321,9 @@ pub(super) fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option
     Some(slices)
 }
 
-/// Returns whether so many bytes are all of a request but its end, which goes on.
-pub(super) fn is_all(slices: &[Slice<'_>], same: u64) -> bool {
-    let all: u64 = slices.iter().map(Slice::len).sum();
-    all.saturating_sub(same) <= provider::writer::CLOSE.len() as u64
+/// Returns whether so many of a request's bytes are all but its end, which goes on.
+pub(super) const fn is_all(bytes: u64, same: u64) -> bool {
+    bytes.saturating_sub(same) <= writer::CLOSE.len() as u64
 }
 
 /// The digest of slices after what has this one.

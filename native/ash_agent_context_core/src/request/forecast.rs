@@ -11,10 +11,9 @@ use crate::log::provider::Provider;
 use crate::log::usage::Usage;
 use crate::provider;
 use crate::provider::options::Options;
-use crate::provider::writer;
 use crate::request::account::Accounting;
 use crate::request::body::Body;
-use crate::request::fingerprint::find_differing;
+use crate::request::fingerprint::{find_differing, is_all};
 use crate::request::slice::{compare, Slice};
 use crate::tokens::Method;
 use crate::value::time::Time;
@@ -290,7 +289,7 @@ impl Last<'_> {
         marks: &[u64],
     ) -> (u64, Vec<ExpectedBreak>) {
         let all = self.request.predict(u64::MAX);
-        let is_whole = self.bytes - self.same_bytes <= writer::CLOSE.len() as u64;
+        let is_whole = is_all(self.bytes, self.same_bytes);
         let mut changes = next.changes_of_next();
         let is_elsewhere = self.request.provider.is_some_and(|last| last != provider);
         if is_elsewhere && changes.iter().all(|change| change.cause != Cause::Model) {

@@ -1,7 +1,6 @@
 //! Operations on conversations with what became of each, written for the tests of the package, which replay them through its functions.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use ash_agent_context_core::{Context, Prompt, Value};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
@@ -12,14 +11,11 @@ use serde_json::json;
 
 use crate::checks::at;
 use crate::checks::operations::{self, Event, Op};
+use crate::fixture;
 use crate::op;
 
 const CONVERSATIONS: usize = 16;
 const OPERATIONS: usize = 60;
-
-fn file() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test/fixtures/log_operations.jsonl")
-}
 
 /// Writes a term as the external term format of Erlang does, so that the package reads it without the code it is to test.
 fn write_term(value: &Value, out: &mut Vec<u8>) {
@@ -132,15 +128,7 @@ fn replay() -> String {
 #[test]
 fn the_operations_that_the_package_replays_are_those_of_the_model() {
     let written = replay();
-    if std::env::var_os("ASH_AGENT_WRITE_FIXTURES").is_some() {
-        std::fs::write(file(), &written).unwrap();
-    }
-    let known = std::fs::read_to_string(file()).unwrap_or_default();
-    assert!(
-        written == known,
-        "{} is not what the model does: write it with ASH_AGENT_WRITE_FIXTURES=1",
-        file().display()
-    );
+    fixture::compare("log_operations.jsonl", &written);
     for name in [
         "add_user_message",
         "add_assistant_message",

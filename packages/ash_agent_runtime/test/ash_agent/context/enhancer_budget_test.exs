@@ -36,6 +36,24 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
 
   defp tokens(context), do: Context.count_tokens(context, method: :o200k_base)
 
+  test "holds for each request, though reports are about what was sent" do
+    me = self()
+
+    llm = fn context ->
+      {:ok, context, _report} = Context.enhance(context, [{Budget, budget: 1_000}])
+      sent = Context.estimate_token_count(context)
+      send(me, {:sent, sent})
+      {:ok, %{content: "ok", usage: %{input_tokens: sent, output_tokens: 1}}}
+    end
+
+    for _turn <- 1..3, reduce: turns(20) do
+      context ->
+        {:ok, result} = AshAgent.Runtime.run(context, llm: llm)
+        assert_received {:sent, sent} when sent <= 1_000
+        Context.add_user_message(result.context, "Go on")
+    end
+  end
+
   test "does nothing up to the budget" do
     context = turns(5)
     assert run(context, budget: tokens(context)) == context
