@@ -1,4 +1,4 @@
-//! Values to terms.
+//! Writes values as terms. No atom is made: a name that the VM does not know becomes an `UnknownAtom`.
 
 use std::cell::RefCell;
 

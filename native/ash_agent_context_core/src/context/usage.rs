@@ -1,4 +1,4 @@
-//! Sums up what providers reported of a conversation.
+//! Sums up what providers reported of a conversation and what it cost; an answer without a price is an error.
 
 use crate::context::Context;
 use crate::error::Error;

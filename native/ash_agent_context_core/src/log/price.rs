@@ -1,4 +1,4 @@
-//! Says what models cost.
+//! Counts the cost of an answer by the rates of its model: parts are taken out of wholes, and the sum is rounded once.
 
 use crate::log::bill::{Bill, Count, Term};
 use crate::value::time::Time;

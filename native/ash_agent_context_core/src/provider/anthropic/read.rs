@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Reading requests to Anthropic Messages.
 
 use super::{Room, CALLED};
 use crate::error::{each, Error};

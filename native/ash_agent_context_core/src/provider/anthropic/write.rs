@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Writes messages for Anthropic Messages.
 
 use super::Room;
 use crate::log::call::ToolCall;

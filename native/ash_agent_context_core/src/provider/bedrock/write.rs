@@ -1,4 +1,4 @@
-//! Bedrock Converse.
+//! Writes messages for Bedrock Converse.
 
 use super::formats::{AUDIO, DOCUMENTS, VIDEO};
 use super::Room;

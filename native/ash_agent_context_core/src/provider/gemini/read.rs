@@ -1,4 +1,4 @@
-//! Gemini generateContent. Keys are read in snake case, too, as the servers do.
+//! Reading requests to Gemini generateContent. Keys are read in snake case, too, as the servers do.
 
 use super::Room;
 use crate::error::{each, Error};

@@ -1,4 +1,4 @@
-//! Gemini generateContent.
+//! Writes messages for Gemini generateContent.
 
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;

@@ -1,4 +1,4 @@
-//! Ollama chat.
+//! Reading requests to Ollama chat.
 
 use super::Room;
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions.
+//! Writes messages for OpenAI Chat Completions.
 
 use super::beside::Beside;
 use super::Room;

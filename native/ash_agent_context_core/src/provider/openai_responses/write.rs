@@ -1,4 +1,4 @@
-//! OpenAI Responses.
+//! Writes messages for OpenAI Responses.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.Conversation.Info do
   @moduledoc """
-  Reads the section `conversation` of a resource.
+  Reads the section `conversation` of a resource, and what follows from it: the store, the keys, which turns are due.
   """
 
   use AshAgent.Arguments

@@ -1,7 +1,8 @@
 defmodule AshAgent.Conversation.Row do
   @moduledoc false
 
-  # Calculations that the database makes of the stored row, so that lists can be filtered and sorted by them.
+  # Calculations that the database makes of the stored row, so that lists can be filtered and sorted by them; among them,
+  # which turns are due, as `Info.due?/1` says of other stores.
 
   use Ash.Resource.Calculation
 

@@ -1,8 +1,9 @@
 defmodule AshAgent.MCP.Listing do
   @moduledoc false
 
-  # Reads the tools that a server lists. All of it comes from outside: a tool that a provider could refuse, or that is too
-  # large, is left out, so that one tool of one server never spoils a request.
+  # Reads the tools that a server lists. All of it comes from outside: names are made acceptable, and no server takes those of
+  # another; a tool whose schema a provider could refuse, or that is too large, is left out, so that one tool of one server
+  # never spoils a request.
 
   alias AshAgent.Context.JSON
 
