@@ -10,12 +10,13 @@
 # machine, run it as root under `chrt --fifo 1`, where other processes do not interrupt it (but Linux itself does, for 50 ms in
 # a second).
 #
-# At the end it names every public function of the main modules, and every NIF, that nothing above has called.
+# At the end it fails if nothing above has called some public function of the main modules, or some NIF, and names it.
 
 defmodule AshAgent.Bench.Schedulers do
   @moduledoc false
 
   alias AshAgent.{ChatContext, Context, Prices, Response, Store, Trace}
+  alias AshAgent.Response.Schema
 
   @quick System.get_env("BENCH_QUICK") == "1"
   @megabytes if @quick, do: 1, else: 10
@@ -280,6 +281,8 @@ defmodule AshAgent.Bench.Schedulers do
     noted = Context.put_request(short, %{"words" => long}, [])
     asked = answered(short)
     {:ok, sent} = Context.put_sent(fork, :anthropic)
+    shortened = shorten_all(Context.put_recall(short, true))
+    steps = Context.shortenings(shortened)
 
     [
       {"fit/2", fn -> Context.fit(short, div(total, 2)) end},
@@ -290,6 +293,8 @@ defmodule AshAgent.Bench.Schedulers do
       {"keep_iteration_range/3", fn -> Context.keep_iteration_range(short, 1, 1) end},
       {"hide_iterations/2", fn -> Context.hide_iterations(short, 1) end},
       {"compact/2, drop", fn -> Context.compact(short, :drop) end},
+      {"compact/2, a summary that fails",
+       fn -> Context.compact(short, {:summarize, fn _ -> {:error, :down} end}) end},
       {"compact/2, summarize",
        fn -> Context.compact(short, {:summarize, fn _ -> "short" end}) end},
       {"mark_as_summarized/3",
@@ -308,6 +313,7 @@ defmodule AshAgent.Bench.Schedulers do
       {"receipt/2 of a request", fn -> Context.receipt(noted, iteration: newest) end},
       {"diff_views/2", fn -> Context.diff_views(hidden, short) end},
       {"pin/2", fn -> Context.pin(hidden, {:fact, "found"}) end},
+      {"pin/2 of a call of 10000", fn -> Context.pin(waiting, {:call, "new_9999"}) end},
       {"pins/1, and unpin/2",
        fn ->
          pinned = Context.pin(hidden, {:iteration, newest})
@@ -324,10 +330,17 @@ defmodule AshAgent.Bench.Schedulers do
        fn -> Context.put_request(short, %{"body" => %{"words" => long}}, [], keep: :hashes) end},
       {"put_sent/3", fn -> Context.put_sent(short, :anthropic, pending: :interrupt) end},
       {"fetch_asked/2", fn -> Context.fetch_asked(asked, newest) end},
+      {"fetch_asked_before/2", fn -> Context.Asked.fetch_asked_before(asked, newest) end},
+      {"view_changes/2", fn -> Context.Asked.view_changes(hidden, short) end},
+      {"find_turn/3", fn -> Context.Log.find_turn(context, :key, "none") end},
       {"get_response_id/1", fn -> Context.get_response_id(asked) end},
       {"forecast/3", fn -> Context.forecast(asked, :anthropic, cache: :auto) end},
       {"account/1", fn -> Context.account(asked) end},
       {"clear_when_due/2", fn -> Context.clear_when_due(short, keep: 1) end},
+      {"shorten/3", fn -> Context.shorten(hidden, :context_overflow) end},
+      {"shorten/3 until nothing is left", fn -> shorten_all(hidden) end},
+      {"expand/2 of a step", fn -> Enum.each(steps, &Context.expand(shortened, &1)) end},
+      {"shortenings/1", fn -> Context.shortenings(hidden) end},
       {"add_failure/2", fn -> Context.add_failure(short, %{kind: :closed}) end},
       {"failures/1", fn -> Context.failures(short) end},
       {"put_masks/2", fn -> Context.put_masks(context, masks) end},
@@ -346,6 +359,14 @@ defmodule AshAgent.Bench.Schedulers do
       {"tool_call_status/2", fn -> Context.tool_call_status(waiting, "none") end},
       {"tool_call_decision/2", fn -> Context.tool_call_decision(waiting, "none") end}
     ]
+  end
+
+  # The last step is a summary, where there is something to summarize.
+  defp shorten_all(context) do
+    case Context.shorten(context, :context_overflow, summarize: fn _ -> "short" end) do
+      {same, nil} -> same
+      {shorter, _step} -> shorten_all(shorter)
+    end
   end
 
   # ---- what else there is
@@ -372,6 +393,7 @@ defmodule AshAgent.Bench.Schedulers do
     atif = Trace.to_atif(context)
     trajectory = Context.JSON.decode!(atif)
     {:ok, device} = File.open("/dev/null", [:write, :utf8])
+    prices_file = write_prices()
 
     [
       {"add_response/3", fn -> Context.add_response(short, response) end},
@@ -383,6 +405,7 @@ defmodule AshAgent.Bench.Schedulers do
        fn -> Context.tool_call_approved?(asked, "new_9999", shown) end},
       {"tool_call_times/2", fn -> Context.tool_call_times(waiting, "new_9999") end},
       {"fetch_cost/2", fn -> Context.fetch_cost(answered, prices: prices) end},
+      {"Prices.read/2", fn -> {:ok, _prices} = Prices.read(prices_file) end},
       {"Prices.known?/2", fn -> Prices.known?(Prices.terms(prices), "m") end},
       {"fork/2", fn -> Context.fork(short) end},
       {"turn_start/1", fn -> Context.turn_start(context) end},
@@ -405,6 +428,17 @@ defmodule AshAgent.Bench.Schedulers do
       {"Trace.to_otlp/2", fn -> Trace.to_otlp(short) end},
       {"Trace.request?/1", fn -> Trace.request?([:openai_chat]) end}
     ]
+  end
+
+  defp write_prices do
+    models =
+      for i <- 1..(@megabytes * 1_000) do
+        %{id: "m#{i}", match: %{equals: "m#{i}"}, prices: %{input_mtok: 2.5, output_mtok: 10}}
+      end
+
+    file = Path.join(System.tmp_dir!(), "schedulers-prices.json")
+    File.write!(file, Context.JSON.encode([%{id: "p", models: models}]))
+    file
   end
 
   defp chat_functions(context) do
@@ -495,8 +529,24 @@ defmodule AshAgent.Bench.Schedulers do
     {:ok, failed, _events} = Response.feed(half, ~s(data: {"error":{"message":"no"}}\n\n))
     calls = for i <- 1..10_000, do: call("new_#{i}", 256)
     plain = %{content: text(@megabytes * 1024 * 1024), tool_calls: calls}
+    fields = %{"words" => %{"type" => "string"}}
+    {:ok, schema, data} = Schema.new(%{"type" => "object", "properties" => fields})
+    typed = %{"words" => plain.content}
+    typed_json = Context.JSON.encode(typed)
 
     [
+      {"Schema.new/1", fn -> Schema.new(data) end},
+      {"Schema.read/3", fn -> Schema.read(schema, typed_json, true) end},
+      {"Schema.read/3, lenient", fn -> Schema.read(schema, typed_json, false) end},
+      {"Schema.check/3", fn -> Schema.check(schema, typed, true) end},
+      {"Schema.read_partial/2", fn -> Schema.read_partial(schema, typed_json) end},
+      {"Schema.follow/3", fn -> Schema.follow(schema, Schema.follow(), typed_json) end},
+      {"Schema.constrain/4",
+       fn -> Schema.constrain(schema, :anthropic, "claude-opus-4-5", {false, false}) end},
+      {"Response.push/2",
+       fn -> Response.push(Response.new(nil), [{:text, plain.content}, {:finish, :stop}]) end},
+      {"Response.Error.read_refusal/3",
+       fn -> Response.Error.read_refusal(400, nil, typed_json) end},
       {"Response.new/2", fn -> Response.new(:openai_chat) end},
       {"Response.feed/2, in pieces", fn -> fed(empty, pieces) end},
       {"Response.feed/2 of 10 MB", fn -> Response.feed(empty, stream) end},
@@ -574,9 +624,10 @@ defmodule AshAgent.Bench.Schedulers do
     |> Enum.map_join(", ", fn {module, name, arity} ->
       Exception.format_mfa(module, name, arity)
     end)
-    |> then(
-      &if(&1 == "", do: IO.puts("All functions were called."), else: IO.puts("Not called: #{&1}"))
-    )
+    |> case do
+      "" -> IO.puts("All functions were called.")
+      some -> Mix.raise("not called: #{some}")
+    end
   end
 
   defp functions do
