@@ -46,9 +46,14 @@ defmodule AshAgent.TestSupport.RequestChecker.Shape do
       case part do
         %{"type" => type} ->
           cond do
-            type in types -> check.(part, path)
-            type in all -> [finding(:block_not_allowed, path, "no #{type} part here")]
-            true -> [finding(:unknown_block, path, "the part #{show(type)} is unknown")]
+            type not in all ->
+              [finding(:unknown_block, path, "the part #{show(type)} is unknown")]
+
+            type not in types ->
+              [finding(:block_not_allowed, path, "no #{type} part here")]
+
+            true ->
+              check.(part, path)
           end
 
         _other ->

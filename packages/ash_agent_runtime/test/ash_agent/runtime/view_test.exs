@@ -9,7 +9,7 @@ defmodule AshAgent.Runtime.ViewTest do
   defp look(number), do: %{tool_calls: [%{id: "call_#{number}", name: "look"}]}
   defp looks(count), do: LLM.Scripted.new(Enum.map(1..count, &look/1) ++ ["Done."])
 
-  defp looked_thrice do
+  defp look_thrice do
     Enum.reduce(1..3, Context.new("Look"), fn n, context ->
       context
       |> Context.add_assistant_message(nil, [%{id: "call_#{n}", name: "look"}])
@@ -165,7 +165,7 @@ defmodule AshAgent.Runtime.ViewTest do
     end
 
     {:ok, result} =
-      Runtime.run(looked_thrice(), llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
+      Runtime.run(look_thrice(), llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
 
     assert_received {:shown, 3}
     assert_received {:shown, 1}
@@ -178,7 +178,7 @@ defmodule AshAgent.Runtime.ViewTest do
     llm = fn _context -> send(test, :asked) && {:error, error} end
 
     {:error, %{reason: {:llm_error, ^error}, context: context}} =
-      Runtime.run(looked_thrice(), llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
+      Runtime.run(look_thrice(), llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
 
     assert_received :asked
     refute_received :asked
