@@ -401,6 +401,7 @@ defmodule AshAgent.Bench.Schedulers do
       {"ask_about_tool_call/4 of 10000",
        fn -> Context.ask_about_tool_call(waiting, "new_9999", shown) end},
       {"undecided_tool_calls/1 of 10000", fn -> Context.undecided_tool_calls(waiting) end},
+      {"asked_tool_calls/1 of 10000", fn -> Context.asked_tool_calls(waiting) end},
       {"tool_call_approved?/3 of 10000",
        fn -> Context.tool_call_approved?(asked, "new_9999", shown) end},
       {"tool_call_times/2", fn -> Context.tool_call_times(waiting, "new_9999") end},

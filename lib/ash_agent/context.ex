@@ -373,17 +373,22 @@ defmodule AshAgent.Context do
   def interrupt(%__MODULE__{} = context, reason \\ "interrupted", opts \\ []),
     do: Calls.interrupt(context, reason, opts)
 
-  @doc "Records the arguments that a call would run with, see `AshAgent.Context.Calls.ask_about_tool_call/4`."
+  @doc "Records that somebody is asked about a call, see `AshAgent.Context.Calls.ask_about_tool_call/4`."
   @doc since: "0.1.0", group: "Approve"
-  @spec ask_about_tool_call(t(), String.t(), arguments :: map(), keyword()) :: t()
-  def ask_about_tool_call(%__MODULE__{} = context, id, arguments, opts \\ [])
-      when is_binary(id) and is_map(arguments),
+  @spec ask_about_tool_call(t(), String.t(), arguments :: map() | nil, keyword()) :: t()
+  def ask_about_tool_call(%__MODULE__{} = context, id, arguments \\ nil, opts \\ [])
+      when is_binary(id) and (is_map(arguments) or is_nil(arguments)),
       do: Calls.ask_about_tool_call(context, id, arguments, opts)
 
   @doc "Returns the undecided tool calls of the current iteration, see `AshAgent.Context.Calls.undecided_tool_calls/1`."
   @doc since: "0.1.0", group: "Approve"
   @spec undecided_tool_calls(t()) :: [map()]
   def undecided_tool_calls(%__MODULE__{} = context), do: Calls.undecided_tool_calls(context)
+
+  @doc "Returns the undecided calls that somebody was asked about, see `AshAgent.Context.Calls.asked_tool_calls/1`."
+  @doc since: "0.1.0", group: "Approve"
+  @spec asked_tool_calls(t()) :: [map()]
+  def asked_tool_calls(%__MODULE__{} = context), do: Calls.asked_tool_calls(context)
 
   @doc "Records that a pending tool call may run, see `AshAgent.Context.Calls.approve_tool_call/3`."
   @doc since: "0.1.0", group: "Approve"

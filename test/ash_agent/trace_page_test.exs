@@ -77,6 +77,25 @@ defmodule AshAgent.TracePageTest do
     |> Context.put_metadata(:tool_call_id, "call_3")
   end
 
+  test "says which calls somebody was asked about", context do
+    calls = for id <- ~w(a b c), do: %{id: id, name: :delete, arguments: %{path: id}}
+    pending = Context.new("Clean up", at(0)) |> Context.add_assistant_message(nil, calls, at(1))
+    assert Browser.text(open(Trace.to_html(pending), context), ".top") =~ "waits for results"
+
+    asked =
+      pending
+      |> Context.ask_about_tool_call("a", nil, at(2))
+      |> Context.ask_about_tool_call("b", %{path: "/srv/b"}, at(2))
+
+    browser = open(Trace.to_html(asked), context)
+    assert Browser.text(browser, ".top") =~ "waits for a decision"
+
+    assert Browser.texts(browser, ".decision") == [
+             "Somebody has been asked to decide about this call",
+             "Somebody has been asked to decide about a run with these arguments:"
+           ]
+  end
+
   test "shows a conversation, and complains of nothing", context do
     page =
       Trace.to_html(talk(),

@@ -83,13 +83,16 @@ defmodule AshAgent.Context.Calls do
   end
 
   @doc """
-  Records the arguments that a pending tool call would run with, for the person who decides about it, and returns the new
-  context.
+  Records that somebody is asked to decide about a pending tool call before it runs, and returns the new context.
+
+  `asked_tool_calls/1` lists the call until somebody approves or denies it, or its slot is filled. The record is stored with
+  the conversation: a run without an approval function refuses to continue it, see `AshAgent.Runtime.resume/2`. The call stays
+  `:pending`.
 
   An application may change the arguments that a model wrote before they reach a tool, as the `:before_tool` hooks of
-  `AshAgent.Runtime` do. From then on, `undecided_tool_calls/1` shows the recorded arguments, and `approve_tool_call/3`
-  approves them. The call itself stays as the model wrote it, for providers and for `AshAgent.Context.get_iteration/2`. Recording the
-  call's own arguments removes an earlier record.
+  `AshAgent.Runtime` do. Pass the arguments that the call would run with: from then on, `undecided_tool_calls/1` shows
+  them, and `approve_tool_call/3` approves them. The call itself stays as the model wrote it, for providers and for
+  `AshAgent.Context.get_iteration/2`. Later arguments replace earlier ones; without arguments, these stay as they are.
 
   Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :asked}`
   if the call is already approved or has its result.
@@ -108,9 +111,9 @@ defmodule AshAgent.Context.Calls do
       [%{id: "a", name: :delete, arguments: %{"path" => "x"}}]
   """
   @doc since: "0.1.0"
-  @spec ask_about_tool_call(context, String.t(), arguments :: map(), keyword()) :: context
+  @spec ask_about_tool_call(context, String.t(), arguments :: map() | nil, keyword()) :: context
         when context: Reply.handle()
-  def ask_about_tool_call(%{ref: ref} = context, id, arguments, opts \\ []),
+  def ask_about_tool_call(%{ref: ref} = context, id, arguments \\ nil, opts \\ []),
     do: ref |> Native.context_ask(id, arguments, Options.time!(opts)) |> Reply.put!(context)
 
   @doc """
@@ -126,7 +129,27 @@ defmodule AshAgent.Context.Calls do
   @doc since: "0.1.0"
   @spec undecided_tool_calls(Reply.handle()) :: [map()]
   def undecided_tool_calls(%{ref: ref} = _context),
-    do: ref |> Native.context_undecided_calls() |> Reply.ok!()
+    do: ref |> Native.context_undecided_calls(false) |> Reply.ok!()
+
+  @doc """
+  Returns those of the `undecided_tool_calls/1` that somebody was asked about, see `ask_about_tool_call/4`.
+
+  If there are any, the conversation is paused. A call that is undecided and not among them has not come that far, such as
+  when the machine stopped right after the model's answer; a run without an approval function executes it.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}, %{id: "b", name: :list}])
+      iex> context = AshAgent.Context.ask_about_tool_call(context, "a")
+      iex> AshAgent.Context.asked_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{}}]
+      iex> context |> AshAgent.Context.approve_tool_call("a") |> AshAgent.Context.asked_tool_calls()
+      []
+  """
+  @doc since: "0.1.0"
+  @spec asked_tool_calls(Reply.handle()) :: [map()]
+  def asked_tool_calls(%{ref: ref} = _context),
+    do: ref |> Native.context_undecided_calls(true) |> Reply.ok!()
 
   @doc """
   Records that a pending tool call may run, and returns the new context.

@@ -48,7 +48,7 @@ defmodule AshAgent.Context.Native do
     context_ask: 4,
     context_approve: 5,
     context_is_approved: 3,
-    context_undecided_calls: 1,
+    context_undecided_calls: 2,
     context_deny: 5,
     context_call_status: 2,
     context_call_decision: 2,

@@ -64,7 +64,7 @@ defmodule AshAgent.Context.Storage do
   `:updated_at`, and for a fork its `:origin`, see `AshAgent.Context.fork/2`.
 
   Costs O(n). `create/1` makes a context from it that returns the same map again. The map leaves out what stands
-  beside the conversation (views, pins, failures, notes of requests), the JSON text of arguments that were given as text, and
+  beside the conversation (views, pins, failures, notes of requests, decisions about calls and pauses), the JSON text of arguments that were given as text, and
   whether an error came from `AshAgent.Context.interrupt/2`. `dump/2` keeps everything.
 
   ## Examples

@@ -10,9 +10,9 @@ defmodule AshAgent.Context.Trust do
       type: {:in, [:keep, :drop]},
       default: :keep,
       doc:
-        "`:drop` leaves out all decisions about tool calls. A call that was approved and has no result is pending again. A " <>
-          "denied call keeps its result, since a filled slot is final, and has the status `:error`; calls that ran keep " <>
-          "their result and status."
+        "`:drop` leaves out all decisions about tool calls. A call that was approved and has no result is pending again and " <>
+          "waits for a decision, see `AshAgent.Context.asked_tool_calls/1`. A denied call keeps its result, since a filled " <>
+          "slot is final, and has the status `:error`; calls that ran keep their result and status."
     ],
     structs: [
       type: {:in, [:keep, :known, :drop]},

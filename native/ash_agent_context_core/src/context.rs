@@ -171,11 +171,17 @@ impl Context {
         self.with(self.log.end_pending(Status::Cancelled, reason, stamp))
     }
 
-    /// Metadata the arguments that a pending call would run with, for whoever decides about it.
+    /// Notes that somebody is to decide about a pending call before it runs: with the arguments that are
+    /// given, or else those it was asked about with, or else its own.
     ///
     /// # Errors
     /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
-    pub fn ask_about_tool_call(&self, id: &str, arguments: Value, at: Time) -> Result<Self, Error> {
+    pub fn ask_about_tool_call(
+        &self,
+        id: &str,
+        arguments: Option<Value>,
+        at: Time,
+    ) -> Result<Self, Error> {
         Ok(self.with(self.log.ask_about_tool_call(id, arguments, at)?))
     }
 
@@ -209,9 +215,10 @@ impl Context {
         self.log.has_pending(id)
     }
 
-    /// The calls that wait for a decision, each with the arguments that it would run with.
-    pub fn undecided_calls(&self) -> impl Iterator<Item = (&ToolCall, &Value)> {
-        self.log.undecided_calls()
+    /// The calls that have neither a decision nor a result, each with the arguments that it would run with.
+    /// With `asked`, only those that somebody was asked about.
+    pub fn undecided_calls(&self, asked: bool) -> impl Iterator<Item = (&ToolCall, &Value)> {
+        self.log.undecided_calls(asked)
     }
 
     /// Ends a pending call with an error that tells the model of the denial.
@@ -336,7 +343,8 @@ impl Context {
 
     /// A conversation of its own that goes on from here, under another id.
     ///
-    /// Calls that wait for their results have to be approved again: an approval is for one run.
+    /// Calls that wait for their results have to be approved again: an approval is for one run. Whoever was
+    /// asked about one still is.
     ///
     /// # Complexity
     /// O(calls of the last message)

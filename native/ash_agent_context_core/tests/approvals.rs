@@ -53,25 +53,29 @@ fn edited(context: &Context, from: &str, to: &str) -> Context {
     Context::from_snapshot(text.replacen(from, to, 1).as_bytes()).unwrap()
 }
 
-fn asked(context: &Context) -> Vec<Value> {
-    let calls = context.undecided_calls();
+fn is_asked(context: &Context) -> bool {
+    context.undecided_calls(true).next().is_some()
+}
+
+fn asked_about(context: &Context) -> Vec<Value> {
+    let calls = context.undecided_calls(false);
     calls.map(|(_, arguments)| arguments.clone()).collect()
 }
 
 #[test]
 fn an_approval_holds_for_the_arguments_that_were_asked_about() {
     let context = waiting(&path("x"));
-    assert_eq!(asked(&context), [path("x")]);
+    assert_eq!(asked_about(&context), [path("x")]);
     let context = context
-        .ask_about_tool_call("a", path("/srv/x"), at())
+        .ask_about_tool_call("a", Some(path("/srv/x")), at())
         .unwrap();
     let context = stored(&context);
     assert_eq!(context.tool_call_status("a"), Some(CallStatus::Pending));
-    assert_eq!(asked(&context), [path("/srv/x")]);
+    assert_eq!(asked_about(&context), [path("/srv/x")]);
     assert!(!context.is_approved("a", &path("/srv/x")));
 
     let context = stored(&approve(&context, None));
-    assert_eq!(asked(&context), []);
+    assert_eq!(asked_about(&context), []);
     assert!(context.is_approved("a", &path("/srv/x")));
     assert!(!context.is_approved("a", &path("x")));
     let decision = context.tool_call_decision("a").unwrap();
@@ -81,7 +85,7 @@ fn an_approval_holds_for_the_arguments_that_were_asked_about() {
 #[test]
 fn an_approval_of_what_was_seen_holds_for_that() {
     let context = waiting(&path("x"))
-        .ask_about_tool_call("a", path("y"), at())
+        .ask_about_tool_call("a", Some(path("y")), at())
         .unwrap();
     let context = stored(&approve(&context, Some(path("x"))));
     assert!(context.is_approved("a", &path("x")));
@@ -90,11 +94,86 @@ fn an_approval_of_what_was_seen_holds_for_that() {
 }
 
 #[test]
-fn the_call_s_own_arguments_take_the_note_away() {
+fn somebody_who_was_asked_stays_asked_whatever_the_arguments() {
     let context = waiting(&path("x"));
-    let noted = context.ask_about_tool_call("a", path("y"), at()).unwrap();
-    assert!(noted != context);
-    assert!(noted.ask_about_tool_call("a", path("x"), at()).unwrap() == context);
+    assert!(!is_asked(&context));
+    let own = stored(&context.ask_about_tool_call("a", None, at()).unwrap());
+    assert!(is_asked(&own));
+    assert!(own != context);
+    let other = own.ask_about_tool_call("a", Some(path("y")), at()).unwrap();
+    let other = stored(&other);
+    assert!(is_asked(&other));
+    // Who asks again without arguments asks about the same.
+    assert!(other.ask_about_tool_call("a", None, at()).unwrap() == other);
+    assert!(
+        other
+            .ask_about_tool_call("a", Some(path("x")), at())
+            .unwrap()
+            == own
+    );
+}
+
+/// What ends the wait: a decision, or a result of any kind.
+#[test]
+fn nobody_is_asked_about_what_is_decided_or_has_its_result() {
+    let asked = waiting(&path("x"))
+        .ask_about_tool_call("a", None, at())
+        .unwrap();
+    let denied = asked.deny_tool_call("a", Value::Nil, Value::Nil, at());
+    let done = Value::Tuple([Value::atom("ok"), Value::text("gone")].into());
+    let results = Value::List([Value::Tuple([Value::text("a"), done].into())].into());
+    for context in [
+        approve(&asked, None),
+        denied.unwrap(),
+        asked.interrupt(&Value::text("stop"), Stamp::at(at())),
+        asked.cancel(&Value::text("stop"), Stamp::at(at())),
+        asked.add_tool_results(results, Stamp::at(at())).unwrap(),
+    ] {
+        assert!(!is_asked(&stored(&context)));
+    }
+}
+
+/// An approval is for one conversation, and so is the lack of one: what needed a decision needs one in the fork.
+#[test]
+fn a_fork_asks_about_what_was_asked_about_or_approved() {
+    let asked = waiting(&path("x"))
+        .ask_about_tool_call("a", Some(path("y")), at())
+        .unwrap();
+    for context in [asked.clone(), approve(&asked, None)] {
+        let fork = stored(&context.fork("f", at()));
+        assert!(is_asked(&fork));
+        assert_eq!(asked_about(&fork), [path("y")]);
+    }
+    assert!(!is_asked(&waiting(&path("x")).fork("f", at())));
+}
+
+/// Releases before this one noted other arguments alone, and nothing about the call's own.
+#[test]
+fn older_documents_say_who_was_asked_by_the_arguments() {
+    let asked = |arguments| {
+        let asked = waiting(&path("x")).ask_about_tool_call("a", arguments, at());
+        String::from_utf8(asked.unwrap().to_snapshot()).unwrap()
+    };
+    let [own, other] = [None, Some(path("y"))].map(asked);
+    assert!(
+        own.contains(r#""was_asked":true"#) && !own.contains(r#""asked":{"#),
+        "{own}"
+    );
+    assert!(
+        !other.contains("was_asked") && other.contains(r#""asked":{"path":"y"}"#),
+        "{other}"
+    );
+    assert!(is_asked(&Context::from_snapshot(other.as_bytes()).unwrap()));
+    for (flag, is_waiting) in [
+        ("true", Some(true)),
+        ("false", Some(false)),
+        ("null", Some(false)),
+        ("1", None),
+    ] {
+        let text = own.replace(r#""was_asked":true"#, &format!(r#""was_asked":{flag}"#));
+        let loaded = Context::from_snapshot(text.as_bytes());
+        assert_eq!(loaded.ok().as_ref().map(is_asked), is_waiting, "{flag}");
+    }
 }
 
 #[test]
@@ -178,7 +257,7 @@ fn a_digest_that_nobody_knows_holds_for_nothing() {
 #[test]
 fn a_denial_keeps_what_it_was_asked_about() {
     let context = waiting(&path("x"))
-        .ask_about_tool_call("a", path("y"), at())
+        .ask_about_tool_call("a", Some(path("y")), at())
         .unwrap();
     let denied = context
         .deny_tool_call("a", Value::Nil, Value::Nil, at())
@@ -194,16 +273,18 @@ fn a_denial_keeps_what_it_was_asked_about() {
 #[test]
 fn only_what_waits_can_be_asked_about_or_run() {
     let approved = approve(&waiting(&path("x")), None);
-    let refused = approved.ask_about_tool_call("a", path("y"), at());
+    let refused = approved.ask_about_tool_call("a", Some(path("y")), at());
     let (id, from, to) = ("a".into(), "approved", "asked");
     assert_eq!(refused.err(), Some(Error::IllegalStatus { id, from, to }));
 
     let ended = approved.interrupt(&Value::text("stop"), Stamp::at(at()));
     assert!(!ended.is_approved("a", &path("x")));
-    assert!(ended.ask_about_tool_call("a", path("y"), at()).is_err());
+    assert!(ended
+        .ask_about_tool_call("a", Some(path("y")), at())
+        .is_err());
     assert!(!ended.is_approved("nobody", &path("x")));
     assert!(matches!(
-        ended.ask_about_tool_call("nobody", path("x"), at()),
+        ended.ask_about_tool_call("nobody", Some(path("x")), at()),
         Err(Error::UnknownToolCall { .. })
     ));
 }
@@ -211,18 +292,26 @@ fn only_what_waits_can_be_asked_about_or_run() {
 #[test]
 fn what_a_stranger_says_of_decisions_is_dropped_whole() {
     let asked = waiting(&path("/"))
-        .ask_about_tool_call("a", path("harmless"), at())
+        .ask_about_tool_call("a", Some(path("harmless")), at())
         .unwrap();
-    for context in [approve(&asked, None), asked] {
-        let trust = Trust::from_names("drop", "keep").unwrap();
-        let loaded = Context::from_snapshot_with(&context.to_snapshot(), trust).unwrap();
-        assert!(loaded == waiting(&path("/")));
+    let trust = Trust::from_names("drop", "keep").unwrap();
+    let load = |context: &Context| Context::from_snapshot_with(&context.to_snapshot(), trust);
+    let waits = waiting(&path("/")).ask_about_tool_call("a", None, at());
+    let waits = waits.unwrap();
+    for context in [
+        approve(&waiting(&path("/")), None),
+        approve(&asked, None),
+        asked,
+    ] {
+        // What needed a decision needs one still, and nobody is shown the stranger's arguments.
+        assert!(load(&context).unwrap() == waits);
     }
+    assert!(load(&waiting(&path("/"))).unwrap() == waiting(&path("/")));
 }
 
 #[test]
 fn what_was_shown_is_a_map() {
-    let asked = waiting(&path("x")).ask_about_tool_call("a", path("y"), at());
+    let asked = waiting(&path("x")).ask_about_tool_call("a", Some(path("y")), at());
     let asked = asked.unwrap();
     for (context, key) in [
         (asked.clone(), "asked"),

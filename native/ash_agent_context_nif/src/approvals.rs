@@ -15,7 +15,7 @@ change!(
     context_ask_dirty,
     |context, id: Of<'a, &'a str>, arguments: Any, at: At| (
         context.append_cost().plus(context.decide_cost(id)),
-        context.ask_about_tool_call(id, arguments, at)
+        context.ask_about_tool_call(id, find_given(arguments), at)
     )
 );
 
@@ -44,9 +44,9 @@ nif!(
 nif!(
     context_undecided_calls_normal,
     context_undecided_calls_dirty,
-    |env, scheduler, context: ContextHandle| {
+    |env, scheduler, context: ContextHandle, asked: bool| {
         scheduler.allow(Cost::handing_out(context.get().current().size()))?;
-        Ok(Encoder::new_sharing(env, &context).calls_with(context.get().undecided_calls()))
+        Ok(Encoder::new_sharing(env, &context).calls_with(context.get().undecided_calls(asked)))
     }
 );
 

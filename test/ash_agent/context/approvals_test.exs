@@ -365,6 +365,30 @@ defmodule AshAgent.Context.ApprovalsTest do
                asked_about(%{}),
                Context.ask_about_tool_call(asked_about(%{n: 1}), "a", %{}, at: @at)
              )
+
+      refute Context.equal?(asked_about(%{}), asked())
+      assert Context.equal?(asked_about(nil), asked_about(%{}))
+    end
+
+    test "are asked about until there is a decision or a result, and the call is as before meanwhile" do
+      for context <- copies(asked_about(nil)) ++ [Context.fork(asked_about(nil))] do
+        assert [%{id: "a"}] = Context.asked_tool_calls(context)
+        assert Context.get_iteration(context, 1) == Context.get_iteration(asked(), 1)
+        assert status(context) == :pending
+        assert Context.tool_call_decision(context, "a") == nil
+
+        for ended <- [
+              Context.approve_tool_call(context, "a"),
+              Context.deny_tool_call(context, "a"),
+              Context.interrupt(context),
+              Context.interrupt(context, "stop", status: :cancelled),
+              Context.add_tool_results(context, [{"a", {:ok, 1}}])
+            ],
+            do: assert(Context.asked_tool_calls(ended) == [])
+      end
+
+      assert Context.asked_tool_calls(asked()) == []
+      assert Context.asked_tool_calls(Context.new("Hi")) == []
     end
 
     test "that are changed in a stored document are not what was approved" do
@@ -453,10 +477,22 @@ defmodule AshAgent.Context.ApprovalsTest do
 
       Enum.reduce(1..(size * 3), {asked(ids), model}, fn _, {context, model} ->
         {context, model} = ask_or_approve(context, model, one_of(ids))
-        context = one_of([context, Context.load!(Context.dump(context))])
+        {context, model} = copy(context, model)
 
-        assert for(call <- Context.undecided_tool_calls(context), do: {call.id, call.arguments}) ==
-                 for(id <- ids, {:pending, arguments} <- [model[id]], do: {id, arguments})
+        for {calls, statuses} <- [
+              {Context.undecided_tool_calls(context), [:pending, :asked]},
+              {Context.asked_tool_calls(context), [:asked]}
+            ],
+            do:
+              assert(
+                for(call <- calls, do: {call.id, call.arguments}) ==
+                  for(
+                    id <- ids,
+                    {status, arguments} = model[id],
+                    status in statuses,
+                    do: {id, arguments}
+                  )
+              )
 
         for {id, {status, arguments}} <- model, n <- [nil, 0, 1, 2] do
           given = if n, do: %{n: n}, else: %{}
@@ -469,6 +505,29 @@ defmodule AshAgent.Context.ApprovalsTest do
     end)
   end
 
+  # A document keeps all of it. A fork, and a document that is not trusted, ask again about what was approved.
+  defp copy(context, model) do
+    asked_again =
+      for {id, {status, arguments}} <- model,
+          into: %{},
+          do: {id, {if(status == :approved, do: :asked, else: status), arguments}}
+
+    case between(1, 12) do
+      1 ->
+        {Context.fork(context), asked_again}
+
+      2 ->
+        {Context.load!(Context.dump(context), approvals: :drop),
+         Map.new(asked_again, fn {id, {status, _}} -> {id, {status, %{}}} end)}
+
+      n when n < 7 ->
+        {Context.load!(Context.dump(context)), model}
+
+      _n ->
+        {context, model}
+    end
+  end
+
   defp ask_or_approve(context, model, id) do
     arguments = one_of([%{}, %{n: 0}, %{n: 1}])
 
@@ -479,9 +538,11 @@ defmodule AshAgent.Context.ApprovalsTest do
 
         {context, model}
 
-      {_, :ask} ->
+      {{_, asked}, :ask} ->
+        arguments = one_of([arguments, nil])
+
         {Context.ask_about_tool_call(context, id, arguments),
-         %{model | id => {:pending, arguments}}}
+         %{model | id => {:asked, arguments || asked}}}
 
       {{_, asked}, :approve} ->
         {Context.approve_tool_call(context, id), %{model | id => {:approved, asked}}}

@@ -29,6 +29,7 @@ defmodule AshAgent.Context.HandleTest do
     add_tool_results: [[{"a", {:ok, 1}}]],
     add_user_message: ["Hi!"],
     ask_about_tool_call: ["a", %{}],
+    asked_tool_calls: [],
     approve_tool_call: ["a"],
     budget_utilization: [10],
     clear_tool_results: [[keep: 1]],

@@ -32,14 +32,22 @@ impl Exchange {
 }
 
 impl Log {
-    /// Metadata the arguments that a pending call would run with, for whoever decides about it.
+    /// Notes that somebody is to decide about a pending call before it runs: with the arguments that are
+    /// given, or else those it was asked about with, or else its own.
     ///
     /// # Errors
     /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
-    pub fn ask_about_tool_call(&self, id: &str, arguments: Value, at: Time) -> Result<Self, Error> {
-        let Undecided { slot, call, .. } = self.find_undecided(id, "asked")?;
-        let asked = (call.arguments.value != arguments).then_some(arguments);
-        Ok(self.with_decision(at, |exchange| exchange.ask(slot, asked)))
+    pub fn ask_about_tool_call(
+        &self,
+        id: &str,
+        arguments: Option<Value>,
+        at: Time,
+    ) -> Result<Self, Error> {
+        let Undecided { slot, call, asked } = self.find_undecided(id, "asked")?;
+        let arguments = arguments
+            .or_else(|| asked.cloned())
+            .filter(|shown| *shown != call.arguments.value);
+        Ok(self.with_decision(at, |exchange| exchange.ask(slot, arguments)))
     }
 
     /// Lets a pending call run, with the arguments that are given, or else those it was asked about
@@ -131,22 +139,25 @@ impl Log {
         found.is_some_and(|(slot, _, exchange)| exchange.slot(slot).is_none())
     }
 
-    /// The calls that wait for a decision, each with the arguments that it would run with.
-    pub fn undecided_calls(&self) -> impl Iterator<Item = (&ToolCall, &Value)> {
+    /// The calls that have neither a decision nor a result, each with the arguments that it would run with.
+    /// With `asked`, only those that somebody was asked about: they wait for a decision, and the others may
+    /// run where nobody has to be asked.
+    pub fn undecided_calls(&self, asked: bool) -> impl Iterator<Item = (&ToolCall, &Value)> {
         let entry = self.current.last();
         let calls = entry.and_then(|entry| Some((entry, entry.exchange.as_deref()?)));
-        calls.into_iter().flat_map(|(entry, exchange)| {
+        calls.into_iter().flat_map(move |(entry, exchange)| {
             entry
                 .message
                 .calls
                 .iter()
                 .enumerate()
-                .filter_map(|(slot, call)| {
+                .filter_map(move |(slot, call)| {
+                    let is_wanted = !asked || exchange.is_asked(slot);
                     let is_pending = exchange.status(slot) == CallStatus::Pending;
                     let arguments = exchange
                         .asked_arguments(slot)
                         .unwrap_or(&call.arguments.value);
-                    is_pending.then_some((call, arguments))
+                    (is_pending && is_wanted).then_some((call, arguments))
                 })
         })
     }

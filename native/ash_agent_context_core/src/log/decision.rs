@@ -62,8 +62,8 @@ impl CallStatus {
 /// Says what stands between a call and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stage {
-    /// Somebody is to decide about a run with these arguments.
-    Asked(Value),
+    /// Somebody is to decide about a run with these arguments, or with the call's own.
+    Asked(Option<Value>),
     /// Somebody has decided.
     Decided(Decision),
 }
@@ -71,7 +71,7 @@ enum Stage {
 impl Stage {
     fn size(&self) -> Size {
         match self {
-            Self::Asked(arguments) => arguments.size(),
+            Self::Asked(arguments) => arguments.as_ref().map(Value::size).unwrap_or_default(),
             Self::Decided(decision) => decision.size(),
         }
     }
@@ -93,42 +93,42 @@ impl Decisions {
         }
     }
 
+    pub fn is_asked(&self, slot: usize) -> bool {
+        let step = self.steps.get(&slot);
+        step.is_some_and(|step| matches!(**step, Stage::Asked(_)))
+    }
+
     pub fn asked_arguments(&self, slot: usize) -> Option<&Value> {
         match &**self.steps.get(&slot)? {
-            Stage::Asked(arguments) => Some(arguments),
+            Stage::Asked(arguments) => arguments.as_ref(),
             Stage::Decided(_) => None,
         }
     }
 
     pub fn put(&mut self, slot: usize, decision: Decision) {
-        self.set(slot, Some(Stage::Decided(decision)));
+        self.set(slot, Stage::Decided(decision));
     }
 
-    /// `None` takes back what was asked.
     pub fn ask(&mut self, slot: usize, arguments: Option<Value>) {
-        self.set(slot, arguments.map(Stage::Asked));
+        self.set(slot, Stage::Asked(arguments));
     }
 
-    fn set(&mut self, slot: usize, step: Option<Stage>) {
+    fn set(&mut self, slot: usize, step: Stage) {
         if let Some(before) = self.steps.get(&slot) {
             self.size = self.size.minus(before.size());
         }
-        match step {
-            Some(step) => {
-                self.size = self.size.plus(step.size());
-                self.steps.insert_mut(slot, Arc::new(step));
-            }
-            None => {
-                self.steps.remove_mut(&slot);
-            }
-        }
+        self.size = self.size.plus(step.size());
+        self.steps.insert_mut(slot, Arc::new(step));
     }
 
-    /// Leaves those of some slots, as if the others had never been there.
-    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+    /// Asks again about what was decided in some slots, with the arguments that were decided about: whoever
+    /// needed a decision before does not run without one now.
+    pub fn ask_again(&mut self, of: impl Fn(usize) -> bool) {
         let slots: Vec<usize> = self.steps.keys().copied().collect();
-        for slot in slots.into_iter().filter(|slot| !keep(*slot)) {
-            self.set(slot, None);
+        for slot in slots.into_iter().filter(|slot| of(*slot)) {
+            if let Some(arguments) = self.get(slot).map(|decision| decision.arguments.clone()) {
+                self.ask(slot, arguments);
+            }
         }
     }
 

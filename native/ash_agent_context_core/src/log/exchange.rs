@@ -90,6 +90,12 @@ impl Exchange {
         self.decisions.get(slot)
     }
 
+    /// Returns whether somebody was asked about the call of a slot and has not decided.
+    #[must_use]
+    pub fn is_asked(&self, slot: usize) -> bool {
+        self.decisions.is_asked(slot)
+    }
+
     pub(crate) fn decide(&mut self, slot: usize, decision: Decision) {
         self.decisions.put(slot, decision);
     }
@@ -103,11 +109,11 @@ impl Exchange {
         self.decisions.ask(slot, arguments);
     }
 
-    /// Leaves the decisions about calls that have their result.
-    pub(crate) fn forget_approvals(&mut self) {
+    /// Asks again about the calls that were approved and have no result.
+    pub(crate) fn ask_again(&mut self) {
         let slots = &self.slots;
         self.decisions
-            .retain(|slot| slots.get(slot).is_some_and(Option::is_some));
+            .ask_again(|slot| slots.get(slot).is_some_and(Option::is_none));
     }
 
     pub(crate) fn copy_decisions(&mut self, other: &Self) {

@@ -367,7 +367,8 @@ impl Log {
 
     /// A conversation of its own that goes on from here, under another id.
     ///
-    /// Calls that wait for their results have to be approved again: an approval is for one run.
+    /// Calls that wait for their results have to be approved again: an approval is for one run. Whoever was
+    /// asked about one still is.
     ///
     /// # Complexity
     /// O(calls of the last message)
@@ -383,7 +384,7 @@ impl Log {
         fork.created_at = at;
         fork.updated_at = at;
         if self.current.count_pending() > 0 {
-            fork.update_exchange(Exchange::forget_approvals);
+            fork.update_exchange(Exchange::ask_again);
         }
         fork.grown();
         fork

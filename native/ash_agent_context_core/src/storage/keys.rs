@@ -34,6 +34,7 @@ pub const PARTS: &str = "parts";
 pub const WIRE: &str = "wire";
 pub const DECISION: &str = "decision";
 pub const ASKED: &str = "asked";
+pub const WAS_ASKED: &str = "was_asked";
 pub const DIGEST: &str = "digest";
 pub const APPROVED: &str = "approved";
 pub const BY: &str = "by";

@@ -28,7 +28,8 @@ pub(crate) fn read_calls(
         let (call, state) = read_call(node, trust)?;
         match state.decision {
             Some(decision) => exchange.decide(position, decision),
-            None => exchange.ask(position, state.asked),
+            None if state.is_asked => exchange.ask(position, state.asked),
+            None => {}
         }
         if let Some(outcome) = state.outcome {
             exchange.fill(position, outcome);
@@ -50,6 +51,8 @@ pub(crate) fn read_calls(
 /// Where a call stands.
 struct SlotState {
     decision: Option<Decision>,
+    is_asked: bool,
+    /// The arguments that it was asked about with, where its own are others.
     asked: Option<Value>,
     outcome: Option<Outcome>,
 }
@@ -128,6 +131,12 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState
     }
     let decision = fields.read_given(keys::DECISION, |node| read_decision(node, trust))?;
     let asked = take_seen(fields, keys::ASKED)?;
+    let is_asked = match fields.take_given(keys::WAS_ASKED) {
+        // Arguments that were asked about say so without it.
+        None => asked.is_some(),
+        Some(Node::Value(Value::Bool(was_asked))) => was_asked || asked.is_some(),
+        Some(_) => return Err(wrong(keys::WAS_ASKED, "true or false")),
+    };
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
         (Some(_), None) => status == "approved",
@@ -140,9 +149,13 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState
             "the decision that the status tells of",
         ));
     }
-    let (decision, asked, ended) = match trust.approvals {
-        Approvals::Keep => (decision, asked, ended),
-        Approvals::Drop => (None, None, ended.map(settle_undecided)),
+    let (decision, is_asked, asked, ended) = match trust.approvals {
+        Approvals::Keep => (decision, is_asked, asked, ended),
+        // A stranger cannot let a call run by saying that somebody has approved it: it needs a decision still.
+        Approvals::Drop => {
+            let waits = is_open && (is_asked || decision.is_some());
+            (None, waits, None, ended.map(settle_undecided))
+        }
     };
     let outcome = match (ended, fields.take_given(keys::RESULT)) {
         (None, None) => None,
@@ -152,6 +165,7 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState
     };
     Ok(SlotState {
         decision,
+        is_asked,
         asked,
         outcome,
     })

@@ -20,7 +20,7 @@ pub enum Approvals {
     /// They are kept.
     #[default]
     Keep,
-    /// They are dropped: an approved call is pending, one that was denied ended with an error.
+    /// They are dropped: an approved call waits for a decision again, one that was denied ended with an error.
     Drop,
 }
 

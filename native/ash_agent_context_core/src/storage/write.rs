@@ -226,8 +226,10 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
                 text(json, keys::DIGEST, decision.digest.as_deref());
             });
         }
-        if let Some(arguments) = exchange.asked_arguments(slot) {
-            tagged::value(json.key(keys::ASKED), arguments);
+        match exchange.asked_arguments(slot) {
+            Some(arguments) => tagged::value(json.key(keys::ASKED), arguments),
+            None if exchange.is_asked(slot) => json.key(keys::WAS_ASKED).value(&true),
+            None => {}
         }
         if let Some(outcome) = outcome {
             json.key(keys::RESULT).object(|json| {

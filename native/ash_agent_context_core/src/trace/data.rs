@@ -182,7 +182,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(exchange) = looked.exchange() {
             json.list("calls", |json| {
                 for slot in 0..message.calls.len() {
-                    json.object(|json| self.call(json, message, exchange, entry, slot));
+                    json.object(|json| self.call(json, message, exchange, slot));
                 }
             });
         }
@@ -215,7 +215,6 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         json: &mut JsonObject<'_>,
         message: &Message,
         exchange: &Exchange,
-        entry: &Entry,
         slot: usize,
     ) {
         let Some(call) = message.calls.get(slot) else {
@@ -230,11 +229,10 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(decision) = exchange.decision(slot) {
             json.object("decision", |json| self.decision(json, decision));
         }
-        let asked = entry
-            .exchange
-            .as_deref()
-            .and_then(|of| of.asked_arguments(slot));
-        if let Some(asked) = asked {
+        if exchange.is_asked(slot) {
+            json.field("was_asked", &true);
+        }
+        if let Some(asked) = exchange.asked_arguments(slot) {
             let asked = json::write(&self.trace.mask_value(asked));
             self.text(json, "asked", asked.into());
         }

@@ -79,6 +79,7 @@ function decisionOf(call) {
     return h('div', {}, line, other || '');
   }
   if (call.asked != null) return h('div', {}, h('p', { class: 'decision' }, 'Somebody has been asked to decide about a run with these arguments:'), ...json(text(call.asked)));
+  if (call.was_asked) return h('p', { class: 'decision' }, 'Somebody has been asked to decide about this call');
   return '';
 }
 

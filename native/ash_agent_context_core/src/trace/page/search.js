@@ -8,7 +8,7 @@ const FILTERS = {
   assistant: ['Assistant', item => item.kind === 'message' && item.entry.role === 'assistant'],
   tools: ['Tool calls', item => item.entry && item.entry.calls],
   errors: ['Errors and interruptions', item => item.kind === 'failure' || item.entry && (item.entry.interrupted != null || (item.entry.calls || []).some(call => !['ok', 'pending', 'approved'].includes(call.status)))],
-  decisions: ['Decisions', item => item.entry && (item.entry.calls || []).some(call => call.decision || call.asked != null)],
+  decisions: ['Decisions', item => item.entry && (item.entry.calls || []).some(call => call.decision || call.was_asked)],
   changed: ['What a model sees otherwise', item => item.kind === 'cover' || item.cover || isChanged(item)],
 };
 
