@@ -88,7 +88,8 @@ defmodule AshAgent.Runtime do
   `:approval` decides which calls may run: a function that takes the call and the tool context and returns `:approve`,
   `{:deny, reason}` or `:ask`. It decides about all calls of an answer first, in order. Then the approved ones are
   executed, and if there are calls to ask about, the run ends with `{:paused, %AshAgent.Runtime.Paused{}}`. Record the
-  decisions on the context, at any time and in any process, and continue with `resume/2`.
+  decisions on the context, at any time and in any process, and continue with `resume/2`. The context records which calls were
+  asked about, see `AshAgent.Context.asked_tool_calls/1`: without an approval function, no run goes on while they are undecided.
 
   Decisions are recorded on the context, with `:approval`, `:permissions` or `:before_tool` as the one who decided, see
   `AshAgent.Context.tool_call_decision/2`. With `:auto`, calls run and no decision is recorded. A call that somebody has already
@@ -289,11 +290,14 @@ defmodule AshAgent.Runtime do
   end
 
   @doc false
-  # A conversation that was stored as paused waits for decisions wherever it is opened: without somebody to ask, they are missing.
-  def undecided?(context, %{status: :paused}, approval) when not is_function(approval),
-    do: Context.undecided_tool_calls(context) != []
+  # A paused conversation waits for decisions wherever it is opened: without somebody to ask, they are missing. Its calls say
+  # that somebody was asked about them. Those of conversations that earlier releases stored do not, so the status counts, too.
+  def undecided?(_context, _kept, approval) when is_function(approval), do: false
 
-  def undecided?(_context, _kept, _approval), do: false
+  def undecided?(context, kept, _approval) do
+    Context.asked_tool_calls(context) != [] or
+      (match?(%{status: :paused}, kept) and Context.undecided_tool_calls(context) != [])
+  end
 
   @doc false
   # Emits the event of a run's end. Only the application's function gets contexts: that of the run and those of its
@@ -340,7 +344,9 @@ defmodule AshAgent.Runtime do
 
   It is `run/2` under another name: approved calls are executed, denied ones have their result, and undecided ones are
   asked about again. It takes the same options. None of them is stored with the context, so pass the same `:approval`
-  again: with its default, undecided calls are executed.
+  again. The pause itself is in the conversation: while calls are undecided that somebody was asked about, see
+  `AshAgent.Context.asked_tool_calls/1`, a run without an approval function returns the error `{:missing_option, :approval}` and
+  runs nothing, wherever the conversation was stored.
 
   ## Examples
 

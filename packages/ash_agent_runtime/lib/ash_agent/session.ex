@@ -61,9 +61,9 @@ defmodule AshAgent.Session do
   With `:approval`, a run may end with `{:paused, %AshAgent.Runtime.Paused{}}`. The session is then paused: `status/1`
   lists the undecided calls, `approve/3` and `deny/4` record decisions, and `resume/2` continues. `cancel/1` gives up
   these calls and ends the turn. Until then, new prompts return `{:error, :paused}`, and queued prompts keep waiting. A
-  session with an approval function is also paused if it starts with a context in which calls are pending, and so is every session of
-  a conversation that was stored while it was paused: without `:approval`, `resume/2` returns the error `{:missing_option,
-  :approval}` until all calls are decided.
+  session with an approval function is also paused if it starts with a context in which calls are pending, and so is every session
+  that starts with a paused conversation, from a store or not: without `:approval`, `resume/2` returns the error
+  `{:missing_option, :approval}` until all calls are decided.
 
       iex> alias AshAgent.{LLM, Session}
       iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "clean_up"}]}, "It is clean."])

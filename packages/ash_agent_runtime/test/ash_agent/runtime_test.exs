@@ -360,11 +360,11 @@ defmodule AshAgent.RuntimeTest do
       tools = %{"stop" => fn _ -> {:halt, 1} end, "ask" => fn _ -> 1 end}
       approval = fn call, _ -> if call.name == "ask", do: :ask, else: :approve end
       opts = [llm: llm, tools: tools, approval: approval]
-      # The answer, the approval, the result, what is given up.
+      # The answer, the approval, the question, the result, what is given up.
       assert {:ok, %Result{status: :halted}} =
-               Runtime.run(Context.new("Hi"), opts ++ [on_change: refusing(5)])
+               Runtime.run(Context.new("Hi"), opts ++ [on_change: refusing(6)])
 
-      for number <- 1..4 do
+      for number <- 1..5 do
         assert {:error, %Error{reason: {:on_change_error, {:stale, ^number}}}} =
                  Runtime.run(Context.new("Hi"), opts ++ [on_change: refusing(number)])
       end

@@ -41,7 +41,7 @@ defmodule AshAgent.Runtime.Error do
     * `{:output_cut, error}` - the model reached its token limit before the typed answer was complete; the error has its `value` so far
     * `{:refused, words}` - the model refused to give the typed answer, in its own words
     * `{:missing_option, :output}` - the turn was asked for a typed answer, and there is no `:output`; nothing was run
-    * `{:missing_option, :approval}` - the stored conversation is paused for decisions, and there is no `:approval`; nothing was run
+    * `{:missing_option, :approval}` - the conversation is paused for decisions, and there is no `:approval`; nothing was run
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
     * `{:exit, term}` - the process of the run was killed

@@ -182,8 +182,8 @@ defmodule AshAgent.Runtime.Options do
                 type: {:or, [{:fun, 1}, nil]},
                 type_doc: "a function of arity 1",
                 doc:
-                  "gets every new context before the next step begins, to store it: after each answer of the model, each decision " <>
-                    "about a call and each result of a tool, and during a stream the context as it would be if the stream broke " <>
+                  "gets every new context before the next step begins, to store it: after each answer of the model, each decision and " <>
+                    "question about a call and each result of a tool, and during a stream the context as it would be if the stream broke " <>
                     "off there. If it returns `{:error, reason}`, the run ends with `{:on_change_error, reason}`: running tools " <>
                     "are killed, their calls are interrupted, and it gets no other context. If it fails in another way, that is " <>
                     "logged and the run continues. Defaults to no function."

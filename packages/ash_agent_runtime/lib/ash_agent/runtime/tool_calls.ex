@@ -67,14 +67,28 @@ defmodule AshAgent.Runtime.ToolCalls do
     }
 
     # An approval that was used lets nothing run, and who decides again has to find the call undecided.
-    if Enum.any?(batch.unknown, &(Context.tool_call_status(batch.run.context, &1) == :approved)) do
-      update_context(batch, fn context ->
-        context |> Context.to_snapshot() |> Context.from_snapshot!(approvals: :drop)
-      end)
-    else
-      batch
+    batch =
+      if Enum.any?(batch.unknown, &(Context.tool_call_status(batch.run.context, &1) == :approved)) do
+        update_context(batch, fn context ->
+          context |> Context.to_snapshot() |> Context.from_snapshot!(approvals: :drop)
+        end)
+      else
+        batch
+      end
+
+    asked = list_asked(batch.run.context)
+
+    ask_about =
+      &Enum.reduce(&1, &2, fn id, context -> Context.ask_about_tool_call(context, id) end)
+
+    case Enum.reject(batch.unknown, &(&1 in asked)) do
+      [] -> batch
+      ids -> update_context(batch, &ask_about.(ids, &1))
     end
   end
+
+  defp list_asked(context),
+    do: for(call <- Context.asked_tool_calls(context), into: MapSet.new(), do: call.id)
 
   defp settle(batch, call, nil), do: %{batch | undecided: [call | batch.undecided]}
 
@@ -103,7 +117,9 @@ defmodule AshAgent.Runtime.ToolCalls do
   ## Decisions
 
   defp decide_all(batch) do
-    shown = Map.new(Context.undecided_tool_calls(batch.run.context), &{&1.id, &1.arguments})
+    asked = list_asked(batch.run.context)
+    undecided = Context.undecided_tool_calls(batch.run.context)
+    shown = Map.new(undecided, &{&1.id, {&1.arguments, &1.id in asked}})
 
     batch.undecided
     |> Enum.with_index()
@@ -115,7 +131,8 @@ defmodule AshAgent.Runtime.ToolCalls do
     end)
   end
 
-  # `shown` are the arguments that the context has for an undecided call, or `:error` for an approved one.
+  # `shown` has the arguments that the context has for an undecided call, and whether somebody was asked about it before. It
+  # is `:error` for an approved one.
   defp decide(%{run: run} = batch, %{id: id} = call, index, shown) do
     started = System.monotonic_time()
     approved? = if shown == :error, do: &approved?(run.context, id, &1)
@@ -155,7 +172,12 @@ defmodule AshAgent.Runtime.ToolCalls do
     _ in [Context.Error, ArgumentError] -> false
   end
 
-  defp ask_about(context, _id, arguments, {:ok, arguments}), do: context
+  # The question is in the log, so that the pause is one wherever the conversation goes. Arguments that are not a map, as
+  # those of a tool that takes text, can only be the call's own.
+  defp ask_about(context, _id, arguments, {:ok, {arguments, true}}), do: context
+
+  defp ask_about(context, id, arguments, {:ok, {arguments, false}}),
+    do: Context.ask_about_tool_call(context, id)
 
   defp ask_about(context, id, arguments, _others),
     do: Context.ask_about_tool_call(context, id, arguments)

@@ -164,6 +164,9 @@ defmodule AshAgent.Session.Claim do
     note(claim, status: :parked, note: %{parked: reason})
   end
 
+  @doc "Stores that the conversation waits for decisions. Returns `{:ok, claim}` or an error."
+  def pause(claim), do: note(claim, status: :paused)
+
   defp note(%__MODULE__{kept: kept} = claim, opts) do
     with {:ok, kept} <- Journal.ask(fn -> Store.append(claim.store, kept, kept.value, opts) end),
          do: {:ok, %{claim | kept: kept}}

@@ -67,7 +67,7 @@ defmodule AshAgent.Session.Server do
     {:ok, supervisor} = Task.Supervisor.start_link()
 
     %State{
-      status: first_status(context, claim, opts[:runtime][:approval]),
+      status: first_status(context, claim && claim.kept, opts[:runtime][:approval]),
       context: context,
       shown: {context, nil},
       tag: opts[:tag],
@@ -81,12 +81,13 @@ defmodule AshAgent.Session.Server do
     }
   end
 
-  # Pending calls may need a decision if the session asks for decisions, or if the conversation was paused for one.
-  defp first_status(context, claim, approval) do
-    stored = claim && claim.kept.status
-    asks? = is_function(approval) or stored == :paused
-    waits? = asks? and stored != :running and Context.pending_tool_calls(context) != []
-    if waits?, do: :paused, else: :idle
+  # Pending calls may need a decision if the session asks for decisions, or if the conversation was paused for one. A turn that was
+  # cut short goes on, unless its calls need somebody to ask and there is nobody.
+  defp first_status(context, kept, approval) do
+    stored = kept && kept.status
+    asks? = (is_function(approval) and stored != :running) or stored == :paused
+    waits? = asks? and Context.pending_tool_calls(context) != []
+    if waits? or Runtime.undecided?(context, kept, approval), do: :paused, else: :idle
   end
 
   defp load(opts) do
@@ -241,6 +242,8 @@ defmodule AshAgent.Session.Server do
         session = %{session | queue: queue, steers: steers}
 
         case claim.kept.status do
+          # The next session finds it paused, and no other one is started for its turn.
+          :running when session.status == :paused -> put_claim(session, Claim.pause(claim))
           :running -> go_on(session)
           :parked -> session
           _idle when session.status == :paused -> session
@@ -264,19 +267,20 @@ defmodule AshAgent.Session.Server do
   end
 
   defp park(%{claim: claim} = session, count) do
-    case Claim.park(claim, count) do
-      {:ok, claim} ->
-        Logger.error(
-          "the conversation #{inspect(claim.kept.id)} is parked: #{count} sessions in a row have gone on with its turn and ended " <>
-            "before they could store anything. AshAgent.Session.resume/2 goes on with it"
-        )
+    parked = Claim.park(claim, count)
 
-        %{session | claim: claim}
-
-      {:error, reason} ->
-        Run.lose(session, reason)
+    with {:ok, _claim} <- parked do
+      Logger.error(
+        "the conversation #{inspect(claim.kept.id)} is parked: #{count} sessions in a row have gone on with its turn and ended " <>
+          "before they could store anything. AshAgent.Session.resume/2 goes on with it"
+      )
     end
+
+    put_claim(session, parked)
   end
+
+  defp put_claim(session, {:ok, claim}), do: %{session | claim: claim}
+  defp put_claim(session, {:error, reason}), do: Run.lose(session, reason)
 
   ## Requests, which are answered now or when a run ends
 

@@ -106,7 +106,8 @@ defmodule AshAgent.Test.Branch do
           do: refuse("iteration #{number} has no call #{inspect(id)}; it has #{inspect(ids)}")
 
         results = for call <- said.tool_calls, into: %{}, do: {call.id, call[:result]}
-        base |> add_all(users ++ rest, context) |> add_results(said, Map.put(results, id, result))
+        branch = base |> add_all(users ++ rest, context) |> ask(number, context)
+        add_results(branch, said, Map.put(results, id, result))
 
       {:system_prompt, prompt} ->
         base |> add_all(users, context) |> Context.put_system_prompt(prompt)
@@ -147,6 +148,14 @@ defmodule AshAgent.Test.Branch do
 
   defp add(%{role: :assistant} = message, base, _context),
     do: Context.add_assistant_message(base, message.content, Map.get(message, :tool_calls, []))
+
+  # A pause of the original is one of the branch.
+  defp ask(branch, number, %{current_iteration: number} = context) do
+    asked = for %{id: id} <- Context.asked_tool_calls(context), do: id
+    Enum.reduce(asked, branch, &Context.ask_about_tool_call(&2, &1))
+  end
+
+  defp ask(branch, _number, _context), do: branch
 
   # Calls that are still open stay so.
   defp add_results(context, said, results) do

@@ -217,7 +217,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       assert_received {[:ash_agent, :runtime, :iteration, :stop], %{tool_calls: 2}, _}
     end
 
-    test "gives every step to on_change: answer, decisions, results" do
+    test "gives every step to on_change: answer, decisions, questions, results" do
       test = self()
       calls = [call("a", "yes"), call("b", "no"), call("c", "ask")]
       on_change = &send(test, {:changed, &1})
@@ -226,16 +226,18 @@ defmodule AshAgent.Runtime.ApprovalTest do
         Runtime.run(Context.new("Hi"), opts(calling(calls), on_change: on_change))
 
       statuses =
-        for _ <- 1..4 do
+        for _ <- 1..5 do
           assert_received {:changed, context}
-          for(id <- ~w(a b c), do: Context.tool_call_status(context, id))
+          asked = for call <- Context.asked_tool_calls(context), do: {call.id, :asked}
+          for(id <- ~w(a b c), do: Map.new(asked)[id] || Context.tool_call_status(context, id))
         end
 
       assert statuses == [
                [:pending, :pending, :pending],
                [:approved, :pending, :pending],
                [:approved, :denied, :pending],
-               [:ok, :denied, :pending]
+               [:approved, :denied, :asked],
+               [:ok, :denied, :asked]
              ]
 
       refute_received {:changed, _}
