@@ -7,7 +7,8 @@ defmodule AshAgent.Store.Conformance.Searching do
   check "finds what was said, called and answered", %{store: store} do
     if can?(store, :search, 3) do
       mark = new_id()
-      call = %{id: "a", name: :find_parcel, arguments: %{"street" => "Übersee lane"}}
+      arguments = %{"street" => "Übersee lane", "type" => "registered"}
+      call = %{id: "a", name: :find_parcel, arguments: arguments}
 
       context =
         Context.new("Where is my PARCEL, please?", id: new_id(), metadata: %{mark: mark})
@@ -32,6 +33,7 @@ defmodule AshAgent.Store.Conformance.Searching do
       assert found.id == kept.id
       assert [%{iteration: 1}] = find.("übersee")
       assert [%{iteration: 1}] = find.("LANE where")
+      assert [%{iteration: 1}] = find.("registered")
       assert [%{iteration: 1}, %{iteration: 2}] = Enum.sort_by(find.("warehouse"), & &1.iteration)
       assert [%{snippet: "See the picture"}] = find.("picture")
       assert [] = find.("parcel elephant")

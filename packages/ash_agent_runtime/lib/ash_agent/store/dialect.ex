@@ -100,7 +100,8 @@ defmodule AshAgent.Store.Dialect do
 
     """
     substr(coalesce((select group_concat(w.value, ' ') from json_tree(#{document}, '$.messages') as w
-      where w.type = 'text' and w.key not in ('type', '$blob') and (#{Enum.join(found, " or ")})), ''), 1, #{@longest_text})
+      where w.type = 'text' and w.key <> '$blob' and (w.key <> 'type' or w.fullkey like '%tool_calls%')
+        and (#{Enum.join(found, " or ")})), ''), 1, #{@longest_text})
     """
   end
 
