@@ -25,7 +25,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert migrations(folder) == names
 
       text = File.read!(Path.join([folder, "migrations", ours]))
-      assert text =~ "AshAgent.Store.Postgres.Migrations.up(version: 2)"
+      assert text =~ "AshAgent.Store.Postgres.Migrations.up(version: 3)"
       for table <- ~w(conversations cases), do: assert(text =~ ~s(table: "#{table}"))
 
       assert %{rows: [[true]]} =
@@ -59,7 +59,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       store = Path.join(folder, "migrations/1_store.exs")
       File.mkdir_p!(Path.dirname(store))
 
-      for version <- [1, 2] do
+      for version <- [1, 2, 3] do
         File.write!(store, """
         defmodule MyApp.Chat.Repo.Migrations.Store do
           use Ecto.Migration
@@ -74,8 +74,10 @@ if Code.ensure_loaded?(MyApp.DataCase) do
         assert text =~ ~s(table: "cases")
 
         # From the version that is there to the latest one, and back.
-        if version == 1,
-          do: assert(text =~ ~r/Store.Postgres.Migrations.up\(version: 2\).*down\(version: 2\)/s),
+        upgrade = ~r/Store.Postgres.Migrations.up\(version: 3\).*down\(version: #{version + 1}\)/s
+
+        if version < 3,
+          do: assert(text =~ upgrade),
           else: refute(text =~ "Store.Postgres")
 
         File.rm!(file)

@@ -7,7 +7,8 @@ defmodule AshAgent.Store.Conformance.Searching do
   check "finds what was said, called and answered", %{store: store} do
     if can?(store, :search, 3) do
       mark = new_id()
-      call = %{id: "a", name: :find_parcel, arguments: %{"street" => "Übersee lane"}}
+      arguments = %{"street" => "Übersee lane", "type" => "registered"}
+      call = %{id: "a", name: :find_parcel, arguments: arguments}
 
       context =
         Context.new("Where is my PARCEL, please?", id: new_id(), metadata: %{mark: mark})
@@ -32,6 +33,7 @@ defmodule AshAgent.Store.Conformance.Searching do
       assert found.id == kept.id
       assert [%{iteration: 1}] = find.("übersee")
       assert [%{iteration: 1}] = find.("LANE where")
+      assert [%{iteration: 1}] = find.("registered")
       assert [%{iteration: 1}, %{iteration: 2}] = Enum.sort_by(find.("warehouse"), & &1.iteration)
       assert [%{snippet: "See the picture"}] = find.("picture")
       assert [] = find.("parcel elephant")
@@ -57,6 +59,41 @@ defmodule AshAgent.Store.Conformance.Searching do
     end
   end
 
+  # With the words of each.
+  @said [
+    {"ann.o+bills@mail.example.co.uk", ~w"ann o bills mail example co uk"},
+    {"/var/log/app/error.log", ~w"var log app error"},
+    {"~/src/my_app/user-agent_v2.ex", ~w"src my app user agent v2 ex"},
+    {"C:\\Users\\notes.txt", ~w"C Users notes txt"},
+    {"2024-05-17T10:20:30Z", ~w"2024 05 17T10 20 30Z"},
+    {"17.05.2024", ~w"17 05 2024"},
+    {"-1.5e-10", ~w"1 5e 10"},
+    {"1,234.50", ~w"1 234 50"},
+    {"AshAgent.Store.Postgres", ~w"AshAgent Store Postgres"},
+    {"MyApp.Mailer.deliver_now/2", ~w"MyApp Mailer deliver now 2"},
+    {"pkg@1.20.3-rc.1+build5", ~w"pkg 1 20 3 rc build5"},
+    {"https://example.org:8080/a/b.html?user=7&tab=all#top",
+     ~w"https 8080 a b html user tab top"},
+    {"2001:db8::ff00:42", ~w"2001 db8 ff00 42"},
+    {"67e55044-10b1-426f-9247-bb680e5fe0c8", ~w"67e55044 10b1 426f 9247 bb680e5fe0c8"},
+    {"<div class='card'>Total&nbsp;due</div>", ~w"div class card Total nbsp due"},
+    {"user_id:42", ~w"user id 42"},
+    {"„Straße“…Café—naïve", ~w"straße Café naïve"},
+    {"Мир, «труд» и май", ~w"мир труд май"},
+    {"日本語。テスト", ~w"日本語 テスト"}
+  ]
+
+  check "finds what is written with other characters, whole and by its words", %{store: store} do
+    if can?(store, :search, 3) do
+      for {said, words} <- @said do
+        id = new_id()
+        create!(store, Context.new("(#{said})", id: id))
+        for query <- [said | words], do: assert([_] = find(store, query, id: id), query)
+        for word <- words, do: assert([] = find(store, word <> "x", id: id))
+      end
+    end
+  end
+
   check "holds to the masks of now", %{store: store} do
     if can?(store, :search, 3) do
       id = new_id()
@@ -68,8 +105,15 @@ defmodule AshAgent.Store.Conformance.Searching do
       assert [] = find.("4111")
       assert [] = find.("card tango")
       assert [%{snippet: "My card is [card] and my code is ****"}] = find.("code")
-      append!(store, kept, Context.put_masks(kept.value, []))
+      kept = append!(store, kept, Context.put_masks(kept.value, []))
       assert [_] = find.("tango")
+
+      # Also of a word that is longer than any index has.
+      secret = String.duplicate("x", 40_000) <> "tail"
+      kept = append!(store, kept, Context.add_assistant_message(kept.value, secret))
+      assert [_] = find.(secret)
+      append!(store, kept, Context.put_masks(kept.value, [{"tail", "****"}]))
+      assert [] = find.(secret)
     end
   end
 

@@ -125,8 +125,9 @@ defmodule AshAgent.Store.Archive do
   @doc """
   Finds iterations whose messages contain all words of a query, most recently written first, and returns `{:ok, %{results: results, next: cursor}}`.
 
-  It reads what users and models said, the names, arguments and results of calls, and the first 100,000 characters of an iteration. Case does not
-  matter, order and punctuation do not either, and there are no operators. Pass `next` as the option `:after` to get the next page.
+  It reads what users and models said, the names, arguments and results of calls, and the first 100,000 characters of an iteration. Words
+  are runs of letters and digits: `ann@example.org` is three. Case does not matter, order and punctuation do not either, and there are no
+  operators. Pass `next` as the option `:after` to get the next page.
 
   A conversation's current masks apply: text that they hide is neither found nor shown. Reads the index and the iterations that have
   the words, in all partitions unless `:id` is given. A store of your own supports it with a function `search/3`.

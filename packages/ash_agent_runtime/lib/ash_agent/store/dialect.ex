@@ -4,6 +4,8 @@ defmodule AshAgent.Store.Dialect do
   # The words of which `AshAgent.Store.SQL` makes its statements: those in which the two databases differ, and how both read the
   # parameters.
 
+  alias AshAgent.Store.Words
+
   @type t :: :postgres | :sqlite
 
   ## In what they differ
@@ -66,6 +68,12 @@ defmodule AshAgent.Store.Dialect do
   # Strings of messages, with some that are not shown: a search looks at what it found. PostgreSQL has a limit for words of a row.
   @longest_text 100_000
 
+  # PostgreSQL refuses words of more than 2,046 bytes. The beginning of a longer one finds it.
+  @longest_word 500
+
+  # Kept here, so that other separators are another version of the statements.
+  @separators Words.separators()
+
   # Returns the words that an iteration is found by.
   def words(:postgres, document) do
     paths = ~w"content.** tool_calls[*].name tool_calls[*].arguments.** tool_calls[*].result.**"
@@ -74,9 +82,14 @@ defmodule AshAgent.Store.Dialect do
       for path <- paths,
           do: "select jsonb_path_query(#{document}, '$.messages[*].#{path}') as word"
 
+    text = """
+    left((select string_agg(w.word #>> '{}', ' ')
+      from (#{Enum.join(found, " union all ")}) as w where jsonb_typeof(w.word) = 'string'), #{@longest_text})
     """
-    to_tsvector('simple', left(coalesce((select string_agg(w.word #>> '{}', ' ')
-      from (#{Enum.join(found, " union all ")}) as w where jsonb_typeof(w.word) = 'string'), ''), #{@longest_text}))
+
+    """
+    (select coalesce(array_to_tsvector(array_agg(lower(left(cut.word, #{@longest_word})))), '')
+      from unnest(regexp_split_to_array(#{text}, $$#{@separators}$$)) as cut(word) where cut.word <> '')
     """
   end
 
@@ -87,15 +100,34 @@ defmodule AshAgent.Store.Dialect do
 
     """
     substr(coalesce((select group_concat(w.value, ' ') from json_tree(#{document}, '$.messages') as w
-      where w.type = 'text' and w.key not in ('type', '$blob') and (#{Enum.join(found, " or ")})), ''), 1, #{@longest_text})
+      where w.type = 'text' and w.key <> '$blob' and (w.key <> 'type' or w.fullkey like '%tool_calls%')
+        and (#{Enum.join(found, " or ")})), ''), 1, #{@longest_text})
     """
   end
 
   def match_words(:postgres),
-    do: {"{texts} as t", "t.words @@ to_tsquery('simple', #{field("query")})"}
+    do: {"{texts} as t", "t.words @@ cast(lower(#{field("query")}) as tsquery)"}
 
   def match_words(:sqlite),
     do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.words match #{field("query")}"}
+
+  # What these conditions compare with: a query that has all words.
+  @spec write_query(t(), [String.t()]) :: String.t()
+  def write_query(:postgres, words) do
+    Enum.map_join(words, " & ", fn word ->
+      "(" <> (word |> forms() |> Enum.map_join(" | ", &"'#{&1}'")) <> ")"
+    end)
+  end
+
+  # FTS5's operators are words as others in quotes.
+  def write_query(:sqlite, words), do: Enum.map_join(words, " ", &~s("#{&1}"))
+
+  # PostgreSQL knows the case of letters beyond ASCII only where the database's locale has them.
+  defp forms(word) do
+    for form <- [word, String.downcase(word), String.capitalize(word), String.upcase(word)],
+        uniq: true,
+        do: form |> String.codepoints() |> Enum.take(@longest_word) |> Enum.join()
+  end
 
   def array(:postgres, value), do: "cast(json_agg(#{value}) as text)"
   def array(:sqlite, value), do: "json_group_array(json(#{value}))"

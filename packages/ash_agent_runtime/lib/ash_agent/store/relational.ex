@@ -5,7 +5,7 @@ defmodule AshAgent.Store.Relational do
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.{JSON, Terms}
-  alias AshAgent.Store.{Changes, Conversation, Error, Media, Rows, SQL}
+  alias AshAgent.Store.{Changes, Conversation, Dialect, Error, Media, Rows, SQL}
 
   @type store :: struct()
   @type rows :: [[term()]]
@@ -237,7 +237,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   @doc "Iterations that have all words, as rows of `AshAgent.Store.SQL.search/2`."
-  def search(store, words, quoted, opts) do
+  def search(store, words, opts) do
     {cursor, opts} = Keyword.pop(opts, :after)
 
     after_it =
@@ -254,7 +254,7 @@ defmodule AshAgent.Store.Relational do
         filters(opts) ++ Enum.take(after_it || [], 1)
 
     names = Keyword.keys(given)
-    query = if store.__struct__.dialect() == :sqlite, do: quoted, else: words
+    query = Dialect.write_query(store.__struct__.dialect(), words)
 
     fields =
       given ++

@@ -6,9 +6,9 @@ defmodule AshAgent.Store.Schema do
 
   alias AshAgent.Store.Dialect
 
-  @latest 2
-
-  def latest, do: @latest
+  @spec latest(Dialect.t()) :: pos_integer()
+  def latest(:postgres), do: 3
+  def latest(:sqlite), do: 2
 
   @spec up(Dialect.t(), pos_integer(), partitions :: non_neg_integer()) ::
           [String.t()]
@@ -35,6 +35,9 @@ defmodule AshAgent.Store.Schema do
   defp partition(statement, _count), do: [statement]
 
   @spec down(Dialect.t(), pos_integer()) :: [String.t()]
+  # Version 2 finds these words as well.
+  def down(:postgres, 3), do: []
+
   # The parents that it has filled in stay.
   def down(_dialect, 2), do: for(table <- ~w(texts blobs), do: "drop table if exists {#{table}}")
 
@@ -167,6 +170,18 @@ defmodule AshAgent.Store.Schema do
         where parent_id is null and kind = 'context' and length(metadata ->> ':parent_id') between 1 and 512
         """
       ]
+  end
+
+  # Words as SQLite cuts them. A row that is written while this runs has words that are newer than the document that this reads.
+  defp statements(:postgres, 3) do
+    [
+      """
+      update {texts} as t set words = #{Dialect.words(:postgres, "i.document")}
+      from {texts} as s join {iterations} as i
+        on i.conversation_id = s.conversation_id and i.branch = s.branch and i.number = s.number
+      where t.conversation_id = s.conversation_id and t.branch = s.branch and t.number = s.number and t.at = s.at
+      """
+    ]
   end
 
   # SQLite looks at metadata row by row.

@@ -6,23 +6,23 @@ defmodule AshAgent.Store.Search do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Store.{Blobs, Conversation, Error, Relational}
+  alias AshAgent.Store.{Blobs, Conversation, Error, Relational, Words}
 
-  @most_words 32
   @leading 60
   @trailing 140
+  @longest_pattern 2_500
 
   def search(store, query, opts) do
-    case words(query) do
+    case Words.of_query(query) do
       [] -> {:ok, %{results: [], next: nil}}
-      words -> search(store, words, opts, opts[:limit], [])
+      words -> search(store, {Words.in_index(words), patterns(words)}, opts, opts[:limit], [])
     end
   end
 
   # Rows whose words are hidden are not results, so there may be more rows than results to read.
-  defp search(store, words, opts, left, found) do
-    with {:ok, rows} <- Relational.search(store, query(words), quote_words(words), opts) do
-      results = for row <- rows, result = result(row, words), do: result
+  defp search(store, {words, patterns} = query, opts, left, found) do
+    with {:ok, rows} <- Relational.search(store, words, opts) do
+      results = for row <- rows, result = result(row, patterns), do: result
       {results, rest} = Enum.split(results, left)
       found = found ++ results
       left = left - length(results)
@@ -37,7 +37,7 @@ defmodule AshAgent.Store.Search do
         true ->
           search(
             store,
-            words,
+            query,
             Keyword.put(opts, :after, row_cursor(List.last(rows))),
             left,
             found
@@ -51,26 +51,11 @@ defmodule AshAgent.Store.Search do
 
   defp page(found, next), do: %{results: Enum.map(found, &Map.delete(&1, :row)), next: next}
 
-  # PostgreSQL knows the case of letters beyond ASCII only where the database's locale has them.
-  defp query(words) do
-    Enum.map_join(words, " & ", fn word ->
-      forms = [word, String.downcase(word), String.capitalize(word), String.upcase(word)]
-      "(" <> (forms |> Enum.uniq() |> Enum.map_join(" | ", &"'#{&1}'")) <> ")"
-    end)
-  end
-
-  # FTS5's operators are words as others in quotes.
-  defp quote_words(words), do: Enum.map_join(words, " ", &~s("#{&1}"))
-
-  defp words(query) do
-    if String.valid?(query),
-      do:
-        ~r/[\p{L}\p{N}\p{M}]+/u
-        |> Regex.scan(query)
-        |> List.flatten()
-        |> Enum.uniq()
-        |> Enum.take(@most_words),
-      else: []
+  # A regular expression has at most 64 KB, so a long word is several.
+  defp patterns(words) do
+    for word <- words,
+        piece <- word |> String.codepoints() |> Enum.chunk_every(@longest_pattern),
+        do: piece |> Enum.join() |> Regex.escape() |> Regex.compile!("iu")
   end
 
   defp cursor(result), do: row_cursor(result.row)
@@ -78,9 +63,8 @@ defmodule AshAgent.Store.Search do
   defp row_cursor([id, branch, number, at | _]),
     do: {Conversation.time(at), id, Conversation.number(branch), Conversation.number(number)}
 
-  defp result([id, branch, number, at, label, masks, document], words) do
+  defp result([id, branch, number, at, label, masks, document], patterns) do
     texts = document |> show_messages(masks) |> Enum.filter(&is_binary/1)
-    patterns = for word <- words, do: Regex.compile!(Regex.escape(word), "iu")
 
     if Enum.all?(patterns, fn pattern -> Enum.any?(texts, &(&1 =~ pattern)) end) do
       %{

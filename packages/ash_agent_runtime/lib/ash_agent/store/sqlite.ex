@@ -111,7 +111,7 @@ defmodule AshAgent.Store.SQLite do
   end
 
   defp migrate(store) do
-    latest = Schema.latest()
+    latest = Schema.latest(:sqlite)
 
     with {:ok, [[[version]]]} <- execute(store, :read, ["pragma user_version"], []) do
       cond do

@@ -14,7 +14,7 @@ defmodule AshAgent.Runtime.PostgresKilledTest do
 
   setup do
     store = Store.Postgres.new(PgSQL.pool!())
-    {:ok, 2} = Migrations.migrate(store)
+    {:ok, 3} = Migrations.migrate(store)
     on_exit(fn -> PgServer.control("restart") end)
     {:ok, store: store}
   end

@@ -15,7 +15,7 @@ defmodule AshAgent.Runtime.StoreTest do
 
   defp postgres do
     store = Store.Postgres.new(PgSQL.pool!())
-    {:ok, 2} = Store.Postgres.Migrations.migrate(store)
+    {:ok, 3} = Store.Postgres.Migrations.migrate(store)
     store
   end
 

@@ -11,10 +11,10 @@ defmodule AshAgent.Store.CorpusTest do
   @moduletag :tmp_dir
 
   test "each version has a file" do
-    assert length(Path.wildcard("test/corpus/version_*.db")) == Schema.latest()
+    assert length(Path.wildcard("test/corpus/version_*.db")) == Schema.latest(:sqlite)
   end
 
-  for version <- 1..Schema.latest() do
+  for version <- 1..Schema.latest(:sqlite) do
     test "a file of version #{version} loads, is found and goes on", %{tmp_dir: folder} do
       path = Path.join(folder, "store.db")
       File.cp!("test/corpus/version_#{unquote(version)}.db", path)
@@ -24,7 +24,9 @@ defmodule AshAgent.Store.CorpusTest do
       {:ok, store} = SQLite.open(path)
       assert {:ok, _} = Store.fetch(store, "chat")
     end
+  end
 
+  for version <- 1..Schema.latest(:postgres) do
     @tag :p1_pgsql
     @tag integrations: ["PostgreSQL", "p1_pgsql"]
     test "PostgreSQL's tables of version #{version} are brought up to date" do
@@ -34,10 +36,12 @@ defmodule AshAgent.Store.CorpusTest do
       {:ok, _} = query.("create schema #{schema}", [])
       store = Postgres.new({query, transaction}, prefix: schema)
       {:ok, unquote(version)} = Migrations.migrate(store, version: unquote(version))
-      copy("test/corpus/version_#{unquote(version)}.db", query, schema)
+      # What has changed since is for PostgreSQL alone.
+      file = min(unquote(version), Schema.latest(:sqlite))
+      copy("test/corpus/version_#{file}.db", query, schema)
       if unquote(version) >= 2, do: fill_words(query, schema)
       assert {:ok, latest} = Migrations.migrate(store)
-      assert latest == Schema.latest()
+      assert latest == Schema.latest(:postgres)
       goes_on(store)
     end
   end

@@ -7,13 +7,13 @@ defmodule AshAgent.Store.Postgres.Migrations do
       defmodule MyApp.Repo.Migrations.AddAshAgentStore do
         use Ecto.Migration
 
-        def up, do: AshAgent.Store.Postgres.Migrations.up(version: 2)
+        def up, do: AshAgent.Store.Postgres.Migrations.up(version: 3)
         def down, do: AshAgent.Store.Postgres.Migrations.down(version: 1)
       end
 
   Without Ecto, use `migrate/2` on a store, or `sql/3` to get the statements for other tools:
 
-      {:ok, 2} = AshAgent.Store.Postgres.Migrations.migrate(AshAgent.Store.Postgres.new({Postgrex, connection}))
+      {:ok, 3} = AshAgent.Store.Postgres.Migrations.migrate(AshAgent.Store.Postgres.new({Postgrex, connection}))
 
   A database's version is in the comment of the table `ash_agent_conversations`.
   """
@@ -45,11 +45,11 @@ defmodule AshAgent.Store.Postgres.Migrations do
   ## Examples
 
       iex> AshAgent.Store.Postgres.Migrations.latest()
-      2
+      3
   """
   @doc since: "0.1.0"
   @spec latest() :: pos_integer()
-  def latest, do: Schema.latest()
+  def latest, do: Schema.latest(:postgres)
 
   @doc """
   Creates the tables up to a version, within an Ecto migration.
@@ -60,7 +60,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
 
   ## Examples
 
-      def up, do: AshAgent.Store.Postgres.Migrations.up(version: 2)
+      def up, do: AshAgent.Store.Postgres.Migrations.up(version: 3)
   """
   @doc since: "0.1.0"
   @spec up(keyword()) :: :ok
@@ -105,7 +105,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
   end
 
   @doc """
-  Returns the statements that bring a database from one version to another. 0 means no tables: `sql(0, 2)` creates them, `sql(2, 0)`
+  Returns the statements that bring a database from one version to another. 0 means no tables: `sql(0, 3)` creates them, `sql(3, 0)`
   drops them.
 
   Run them in one transaction. Takes the options `:prefix` and `:partitions` of `up/1`.
@@ -114,8 +114,8 @@ defmodule AshAgent.Store.Postgres.Migrations do
 
       iex> AshAgent.Store.Postgres.Migrations.sql(1, 1)
       []
-      iex> List.last(AshAgent.Store.Postgres.Migrations.sql(0, 2))
-      "comment on table ash_agent_conversations is '2'"
+      iex> List.last(AshAgent.Store.Postgres.Migrations.sql(0, 3))
+      "comment on table ash_agent_conversations is '3'"
   """
   @doc since: "0.1.0"
   @spec sql(non_neg_integer(), non_neg_integer(), keyword()) :: [String.t()]
