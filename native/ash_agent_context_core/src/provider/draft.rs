@@ -150,6 +150,7 @@ impl Draft {
     /// The stream's last word. A call is complete when the stream said so, or why the model stopped.
     pub fn end(&mut self) -> Result<(), Fault> {
         self.ended = true;
+        self.settle_refusal();
         let Some(at) = self.open_blocks().next() else {
             return Ok(());
         };

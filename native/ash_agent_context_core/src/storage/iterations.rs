@@ -6,8 +6,11 @@ use crate::context::asked::NewNotes;
 use crate::context::Context;
 use crate::error::{each, index, Error};
 use crate::log::document::check_number;
+use crate::log::exchange::Exchange;
 use crate::log::failed::{FailedRequest, Failures};
 use crate::log::iteration::Iteration;
+use crate::log::message::{Message, Outcome, Output, Status};
+use crate::log::reply::Finish;
 use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read::read_message;
@@ -16,6 +19,7 @@ use crate::storage::take::{fields, Form};
 use crate::storage::trust::Trust;
 use crate::storage::view::Stored;
 use crate::value::fields::Keys;
+use crate::value::Value;
 use crate::view::View;
 
 /// The conversation of the iterations that were read so far; the head of the document is put on it at last.
@@ -145,7 +149,8 @@ impl IterationBody<'_> {
         }
         let read = each(self.messages, |node| {
             context.log.check_message_answered()?;
-            let (message, exchange, usage) = read_message(node, self.form.trust())?;
+            let (message, mut exchange, usage) = read_message(node, self.form.trust())?;
+            settle(&message, &mut exchange);
             context.log.append_answered(message, exchange);
             if let Some(usage) = usage {
                 context.log.put_reported(usage);
@@ -154,5 +159,22 @@ impl IterationBody<'_> {
         });
         read.map_err(|error| error.within(self.keys.spell(keys::MESSAGES)))?;
         Ok(())
+    }
+}
+
+/// Ends the calls that are not run: versions before this one let those of answers wait that were refused or filtered.
+fn settle(message: &Message, exchange: &mut Exchange) {
+    if exchange.pending() == 0 {
+        return;
+    }
+    let finish = message.reply.as_ref().and_then(|reply| reply.finish);
+    let Some(words) = finish.and_then(Finish::why_not_run) else {
+        return;
+    };
+    for slot in 0..exchange.count_calls() {
+        if exchange.slot(slot).is_none() {
+            let output = Output::Value(Value::text(words));
+            exchange.fill(slot, Outcome::new(Status::Interrupted, output));
+        }
     }
 }

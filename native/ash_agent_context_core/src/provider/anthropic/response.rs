@@ -202,13 +202,20 @@ fn stop_reason(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     let Some(word) = node::filled_text(node, "stop_reason") else {
         return Ok(());
     };
-    let reason = match word {
-        "tool_use" => Finish::ToolCalls,
-        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
-        "refusal" => Finish::Refusal,
-        "pause_turn" | "compaction" => Finish::Pause,
-        _ => Finish::Stop,
-    };
-    draft.finish(reason, word);
+    draft.finish(reason(word), word);
     Ok(())
+}
+
+/// `BetaStopReason` of the vendor's SDK, whose own loop runs no tools after a word that it does not know. Relays pass on words of
+/// chat servers.
+fn reason(word: &str) -> Finish {
+    match word {
+        "end_turn" | "stop_sequence" | "stop" => Finish::Stop,
+        "tool_use" | "tool_calls" => Finish::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" | "length" => Finish::Length,
+        "refusal" => Finish::Refusal,
+        "content_filter" => Finish::ContentFilter,
+        "pause_turn" | "compaction" => Finish::Pause,
+        _ => Finish::Error,
+    }
 }
