@@ -1,4 +1,4 @@
-//! Which calls may run, by how their answer ended: each provider's words, whole and in any cut.
+//! Which calls may run, by how their answer ended: each provider's words, whole and in any cut, and a model that declined in the middle.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,8 +12,8 @@
 mod recorded;
 
 use ash_agent_context_core::{
-    json as terms, time, CallStatus, Context, Event, Finish, Options, Provider, Reading, Response,
-    Stamp, State, Status, Value,
+    json as terms, time, CallStatus, Content, Context, Defaults, Event, Finish, Options, Provider,
+    Reading, Response, Stamp, State, Status, Value, BODY_DEPTH,
 };
 use proptest::prelude::*;
 use recorded::frame;
@@ -556,8 +556,291 @@ fn a_complete_call_before_the_limit_is_what_its_provider_makes_of_it() {
     }
 }
 
+// ---- A model that declined.
+
+/// A block of an answer, and whether it goes back from before the last fallback.
+#[derive(Debug, Clone)]
+struct Block {
+    json: Json,
+    goes_back: bool,
+}
+
+/// A call of the application, a fallback, and everything else, each with ids of its own.
+fn blocks() -> impl Strategy<Value = Vec<Block>> {
+    let kinds = prop::collection::vec(0..9usize, 0..7);
+    let behind = prop::collection::vec(prop::sample::select(vec![0usize, 6]), 0..4);
+    (kinds, behind).prop_map(|(mut kinds, behind)| {
+        kinds.push(7);
+        kinds.extend(behind);
+        let made = kinds.iter().enumerate().flat_map(|(n, kind)| {
+            let id = format!("s{n}");
+            let block = |json, goes_back| Block { json, goes_back };
+            match kind {
+                0 => vec![block(json!({"type": "text", "text": format!("Text {n}")}), true)],
+                1 => vec![block(json!({"type": "thinking", "thinking": "Hm", "signature": "sig"}), false)],
+                2 => vec![block(json!({"type": "redacted_thinking", "data": "xyz"}), false)],
+                3 => vec![block(json!({"type": "connector_text", "connector_text": "So"}), false)],
+                4 => vec![block(json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {"q": "a"}}), false)],
+                5 => vec![
+                    block(json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {"q": "a"}}), true),
+                    block(json!({"type": "web_search_tool_result", "tool_use_id": id, "content": []}), true),
+                ],
+                6 => vec![block(json!({"type": "tool_use", "id": format!("t{n}"), "name": "pay", "input": {"eur": n}}), false)],
+                _ => vec![block(
+                    json!({"type": "fallback", "from": {"model": "a"}, "to": {"model": format!("b{n}")}}),
+                    true,
+                )],
+            }
+        });
+        made.collect()
+    })
+}
+
+fn has_type(block: &Json, kind: &str) -> bool {
+    block["type"] == kind
+}
+
+/// The same as the events of a stream.
+fn events_of(blocks: &[Block], word: &str) -> Vec<Json> {
+    let mut events = vec![json!({"type": "message_start", "message": {"content": []}})];
+    for (index, block) in blocks.iter().enumerate() {
+        let kind = block.json["type"].as_str().unwrap();
+        let mut start = block.json.clone();
+        let delta = match kind {
+            "text" => {
+                start["text"] = json!("");
+                Some(json!({"type": "text_delta", "text": block.json["text"]}))
+            }
+            "tool_use" | "server_tool_use" => {
+                start["input"] = json!({});
+                Some(
+                    json!({"type": "input_json_delta", "partial_json": block.json["input"].to_string()}),
+                )
+            }
+            _ => None,
+        };
+        events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
+        let delta = delta
+            .map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta}));
+        events.extend(delta);
+        events.push(json!({"type": "content_block_stop", "index": index}));
+    }
+    events.push(json!({"type": "message_delta", "delta": {"stop_reason": word}}));
+    events.push(json!({"type": "message_stop"}));
+    events
+}
+
+fn contents(blocks: &[Block]) -> Vec<Json> {
+    blocks.iter().map(|block| block.json.clone()).collect()
+}
+
+fn imported(body: &Json) -> ash_agent_context_core::Imported {
+    let body = terms::read(body.to_string().as_bytes(), BODY_DEPTH).unwrap();
+    let defaults = Defaults {
+        id: "c",
+        at: stamp().at,
+    };
+    Context::from_request(body, Provider::Anthropic, defaults).unwrap()
+}
+
+/// What a request has for the answer, and for its results.
+fn sent_turn(context: &Context) -> (Vec<Json>, Vec<Json>) {
+    let mut context = context.without_pending().unwrap_or_else(|| context.clone());
+    context = context
+        .add_user_message(Value::text("Next"), stamp())
+        .unwrap();
+    let messages = sent(&context, Provider::Anthropic);
+    let messages = messages["messages"].as_array().unwrap();
+    let answer = messages[1]["content"].clone();
+    let answer = match answer {
+        Json::Array(blocks) => blocks,
+        // One text has two forms.
+        text => vec![json!({"type": "text", "text": text})],
+    };
+    let results = messages[2]["content"].as_array().cloned();
+    let results = results.unwrap_or_default().into_iter();
+    let results = results.filter(|block| has_type(block, "tool_result"));
+    (answer, results.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// No call from before the last fallback runs, none has a result, and what goes back is what the vendor's guide says, in its order.
+    #[test]
+    fn what_a_model_began_before_it_declined_is_not_run(blocks in blocks(), places in cuts()) {
+        let last = blocks.iter().rposition(|block| has_type(&block.json, "fallback")).unwrap();
+        let live: Vec<String> = blocks[last..].iter()
+            .filter(|block| has_type(&block.json, "tool_use"))
+            .map(|block| block.json["id"].as_str().unwrap().into())
+            .collect();
+        let goes_back = |(at, block): &(usize, &Block)| *at > last || block.goes_back;
+        let expected: Vec<Json> = blocks.iter().enumerate().filter(goes_back).map(|(_, block)| block.json.clone()).collect();
+
+        let whole = json!({"type": "message", "content": contents(&blocks), "stop_reason": "end_turn"});
+        let whole = decode(Provider::Anthropic, &whole);
+        let (streamed, events) = feed(Provider::Anthropic, &body(Provider::Anthropic, &events_of(&blocks, "end_turn")), &places);
+        let history = json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": contents(&blocks)}]});
+        let history = imported(&history).context;
+        prop_assert_eq!(streamed.message().0, whole.message().0);
+
+        let finish = if live.is_empty() { Finish::Stop } else { Finish::ToolCalls };
+        for response in [&whole, &streamed] {
+            prop_assert_eq!(response.finish_reason(), Some(finish));
+            prop_assert_eq!(response.message().0.calls.len(), live.len());
+        }
+        // Events count parts as the message does.
+        if let Content::Parts(parts) = &streamed.message().0.content {
+            for event in &events {
+                if let Event::Text { part, text } = event {
+                    prop_assert!(format!("{:?}", parts[*part].kind).contains("Text"), "{} {}", part, text);
+                }
+            }
+        }
+        for context in [add(&whole), add(&streamed), history] {
+            prop_assert_eq!(pending(&context), live.clone());
+            prop_assert_eq!(outcomes(&context).len(), live.len());
+            // All that came is kept.
+            let shown = String::from_utf8(context.to_snapshot()).unwrap();
+            for block in &blocks {
+                let is_call = has_type(&block.json, "tool_use") || has_type(&block.json, "server_tool_use");
+                let id = block.json["id"].as_str().filter(|_| is_call);
+                prop_assert!(id.is_none_or(|id| shown.contains(&format!("{id:?}"))), "{shown}");
+            }
+            let again = Context::from_snapshot(&context.to_snapshot()).unwrap();
+            prop_assert_eq!(&again, &context);
+            let (answer, results) = sent_turn(&again);
+            let results: Vec<String> = results.iter().map(|result| result["tool_use_id"].as_str().unwrap().into()).collect();
+            prop_assert_eq!(&answer, &expected);
+            prop_assert_eq!(results, live.clone());
+        }
+    }
+}
+
+fn fallback() -> Json {
+    json!({"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}})
+}
+
+fn declined() -> Json {
+    let call = json!({"type": "tool_use", "id": "t1", "name": "pay", "input": {"eur": 9}});
+    json!([call, fallback(), {"type": "text", "text": "Hm."}])
+}
+
+fn user(content: Json) -> Json {
+    json!({"role": "user", "content": content})
+}
+
+#[test]
+fn an_imported_call_of_a_model_that_declined_keeps_its_result_and_waits_for_none() {
+    let assistant = json!({"role": "assistant", "content": declined()});
+    let result = json!({"type": "tool_result", "tool_use_id": "t1", "content": "paid"});
+    // It has one: it goes back as it came.
+    let answered = json!({"messages": [user(json!("?")), assistant, user(json!([result]))]});
+    let read = imported(&answered);
+    assert_eq!(read.repairs, []);
+    assert_eq!(outcomes(&read.context), [Some((Status::Ok, "paid".into()))]);
+    assert_eq!(sent(&read.context, Provider::Anthropic), answered);
+    // It has none, in the middle of the history and at its end.
+    let left =
+        json!({"role": "assistant", "content": [fallback(), {"type": "text", "text": "Hm."}]});
+    let open = [user(json!("?")), assistant];
+    let sent_open = [user(json!("?")), left];
+    for more in [None, Some(user(json!("Next")))] {
+        let messages: Vec<&Json> = open.iter().chain(&more).collect();
+        let read = imported(&json!({"messages": messages}));
+        assert_eq!(read.repairs, []);
+        assert!(pending(&read.context).is_empty());
+        assert_eq!(outcomes(&read.context), []);
+        let messages: Vec<&Json> = sent_open.iter().chain(&more).collect();
+        assert_eq!(
+            sent(&read.context, Provider::Anthropic),
+            json!({"messages": messages})
+        );
+    }
+    // A neighbour belongs to the same turn.
+    let call = json!({"role": "assistant", "content": [declined()[0]]});
+    let rest =
+        json!({"role": "assistant", "content": [fallback(), {"type": "text", "text": "Hm."}]});
+    let read = imported(&json!({"messages": [user(json!("?")), call, rest]}));
+    assert!(pending(&read.context).is_empty());
+    assert_eq!(
+        sent(&read.context, Provider::Anthropic)["messages"][1]["content"],
+        json!([fallback(), {"type": "text", "text": "Hm."}])
+    );
+}
+
+#[test]
+fn messages_of_nobody_are_read_alike() {
+    let calls = json!([
+        {"id": "t1", "name": "pay", "arguments": {"eur": 9}, "provider_metadata": {"provider": "anthropic", "position": 0}},
+        {"id": "t2", "name": "pay", "arguments": {"eur": 8}, "provider_metadata": {"provider": "anthropic", "position": 1}},
+        {"id": "t3", "name": "pay", "arguments": {"eur": 7}},
+    ]);
+    let parts = json!([{"type": "text", "text": "So"}, {"type": "provider_block", "provider": "anthropic", "data": fallback()}]);
+    let assistant = json!({"role": "assistant", "content": parts, "tool_calls": calls});
+    let result = json!({"type": "tool_result", "tool_use_id": "t1", "content": "paid"});
+    let answer = json!({"role": "user", "content": [result]});
+    let read = |messages: &Json| {
+        let messages = terms::read(messages.to_string().as_bytes(), BODY_DEPTH).unwrap();
+        let defaults = Defaults {
+            id: "c",
+            at: stamp().at,
+        };
+        Context::from_messages(messages, defaults).unwrap()
+    };
+    let open = read(&json!([user(json!("?")), assistant]));
+    assert_eq!(pending(&open.context), ["t3"]);
+    // What has a result stays a call, in its place.
+    let answered = read(&json!([user(json!("?")), assistant, answer]));
+    assert_eq!(pending(&answered.context), ["t3"]);
+    assert_eq!(outcomes(&answered.context).len(), 2);
+    let (sent, results) = sent_turn(&answered.context);
+    let ids: Vec<&Json> = sent
+        .iter()
+        .filter(|block| has_type(block, "tool_use"))
+        .map(|block| &block["id"])
+        .collect();
+    assert_eq!(ids, ["t1", "t3"]);
+    assert_eq!(
+        sent.iter()
+            .map(|block| block["type"].as_str().unwrap())
+            .collect::<Vec<_>>(),
+        ["tool_use", "text", "fallback", "tool_use"]
+    );
+    assert_eq!(results.len(), 2);
+}
+
+/// The application may add such an answer again, as it was shown. A call that nobody declined is none of its blocks.
+#[test]
+fn a_declined_call_may_be_added_before_a_fallback_alone() {
+    let whole = json!({"type": "message", "content": declined(), "stop_reason": "end_turn"});
+    let context = add(&decode(Provider::Anthropic, &whole));
+    let iteration = context.iteration(1).unwrap();
+    let content = iteration.last().unwrap().message.content.clone();
+    let Content::Parts(parts) = &content else {
+        panic!("{content:?}");
+    };
+    let block = |part: &ash_agent_context_core::Part| match &part.kind {
+        ash_agent_context_core::PartKind::ProviderBlock { data, .. } => json!({
+            "type": "provider_block", "provider": "anthropic",
+            "data": serde_json::from_str::<Json>(&terms::write(&Value::Map(data.clone()))).unwrap()
+        }),
+        _ => json!({"type": "text", "text": "Hm."}),
+    };
+    let shown: Vec<Json> = parts.iter().map(block).collect();
+    let again = |parts: &[Json]| {
+        let parts = terms::read(json!(parts).to_string().as_bytes(), BODY_DEPTH).unwrap();
+        question().add_assistant_message(parts, Value::Nil, stamp())
+    };
+    let added = again(&shown).unwrap();
+    assert_eq!(added.current().last().unwrap().message.content, content);
+    assert!(again(&[shown[1].clone(), shown[0].clone()]).is_err());
+    assert!(again(&shown[..1]).is_err());
+}
+
 #[test]
 fn what_an_older_version_let_wait_does_not_wait_after_loading() {
+    // One that was refused.
     let (_, whole) = forms(Provider::Anthropic, &json!("tool_use"));
     let context = add(&decode(Provider::Anthropic, &whole));
     assert_eq!(pending(&context).len(), 2);
@@ -576,5 +859,73 @@ fn what_an_older_version_let_wait_does_not_wait_after_loading() {
                 .len(),
             3
         );
+    }
+    // One of a model that declined.
+    let text = json!({"type": "text", "text": "Hm."});
+    let call = declined()[0].clone();
+    let open = json!({"type": "message", "content": [call, {"type": "fallbacks"}, text], "stop_reason": "tool_use"});
+    let context = add(&decode(Provider::Anthropic, &open));
+    assert_eq!(pending(&context), ["t1"]);
+    let old = String::from_utf8(context.to_snapshot()).unwrap();
+    let old = old.replace("\"fallbacks\"", "\"fallback\"");
+    let read = Context::from_snapshot(old.as_bytes()).unwrap();
+    assert!(pending(&read).is_empty());
+    let words = outcomes(&read).pop().unwrap().unwrap().1;
+    assert!(words.starts_with("Another model answered"), "{words}");
+}
+
+/// A model may decline in the middle of a call: its arguments stay as far as they came.
+#[test]
+fn a_call_that_was_cut_by_a_fallback_is_kept() {
+    let events = [
+        json!({"type": "message_start", "message": {"content": []}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t1", "name": "pay", "input": {}}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "{\"eur\":"}}),
+        json!({"type": "content_block_start", "index": 1, "content_block": fallback()}),
+        json!({"type": "content_block_stop", "index": 1}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+        json!({"type": "message_stop"}),
+    ];
+    for closed in [false, true] {
+        let mut events = events.to_vec();
+        if closed {
+            events.insert(3, json!({"type": "content_block_stop", "index": 0}));
+        }
+        let (response, _) = feed(
+            Provider::Anthropic,
+            &body(Provider::Anthropic, &events),
+            &[],
+        );
+        assert_eq!(response.finish_reason(), Some(Finish::Stop));
+        let (message, half) = response.message();
+        assert_eq!((message.calls.len(), half.len()), (0, 0));
+        let context = add(&response);
+        assert!(pending(&context).is_empty());
+        assert!(context.current().last().unwrap().exchange.is_none());
+        assert!(String::from_utf8(context.to_snapshot())
+            .unwrap()
+            .contains("{\\\"eur\\\":"));
+        // The stream broke off before anybody said that another model goes on: as any call that broke off.
+        let broken = Response::new(&Reading::of(Provider::Anthropic));
+        let cut = body(Provider::Anthropic, &events[..3]);
+        let (broken, _) = broken.feed(&cut, usize::MAX).unwrap();
+        let context = add(&broken.interrupt(Value::Nil));
+        assert!(pending(&context).is_empty());
+        assert_eq!(outcomes(&context).len(), 1);
+    }
+}
+
+/// Other providers get no call of a model that declined, and nothing that tells of one.
+#[test]
+fn other_providers_get_what_was_said() {
+    let whole = json!({"type": "message", "content": declined(), "stop_reason": "end_turn"});
+    let context = add(&decode(Provider::Anthropic, &whole));
+    let context = context
+        .add_user_message(Value::text("Next"), stamp())
+        .unwrap();
+    for provider in Provider::ALL {
+        let body = sent(&context, provider).to_string();
+        assert!(!body.contains("pay"), "{body}");
+        assert!(body.contains("Hm."), "{body}");
     }
 }

@@ -170,7 +170,7 @@ impl Draft {
     pub fn finish(&mut self, reason: Finish, word: &str) {
         let reason = match reason {
             ends if self.head.refused && ends.why_not_run().is_none() => Finish::Refusal,
-            Finish::Stop if self.calls > 0 => Finish::ToolCalls,
+            Finish::Stop if self.calls > self.declined => Finish::ToolCalls,
             other => other,
         };
         if self.head.finish == Some(reason) && self.word() == Some(word) {

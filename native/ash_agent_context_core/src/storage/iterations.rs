@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::context::asked::NewNotes;
 use crate::context::Context;
 use crate::error::{each, index, Error};
+use crate::log::declined::LastFallback;
 use crate::log::document::check_number;
 use crate::log::exchange::Exchange;
 use crate::log::failed::{FailedRequest, Failures};
@@ -162,17 +163,18 @@ impl IterationBody<'_> {
     }
 }
 
-/// Ends the calls that are not run: versions before this one let those of answers wait that were refused or filtered.
+/// Ends the calls that are not run: versions before this one let those of answers wait that were refused or filtered, or that
+/// another model went on with.
 fn settle(message: &Message, exchange: &mut Exchange) {
     if exchange.pending() == 0 {
         return;
     }
     let finish = message.reply.as_ref().and_then(|reply| reply.finish);
-    let Some(words) = finish.and_then(Finish::why_not_run) else {
-        return;
-    };
-    for slot in 0..exchange.count_calls() {
-        if exchange.slot(slot).is_none() {
+    let ended = finish.and_then(Finish::why_not_run);
+    let fallback = LastFallback::of(&message.content);
+    for (slot, call) in message.calls.iter().enumerate() {
+        let words = ended.or_else(|| fallback?.why_not_run(call));
+        if let (Some(words), None) = (words, exchange.slot(slot)) {
             let output = Output::Value(Value::text(words));
             exchange.fill(slot, Outcome::new(Status::Interrupted, output));
         }

@@ -9,7 +9,7 @@ use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
-use crate::provider::foreign::part;
+use crate::provider::foreign::{declined_call, part};
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node, NodeKind};
 use crate::value::{Map, Value};
@@ -128,6 +128,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
         kind => {
             if kind == "fallback" {
+                draft.decline_calls(declined_call)?;
                 let to = node::dig(block, &["to", "model"]).and_then(node::as_text);
                 draft.start(None, to);
             }

@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime.EndedTest do
-  # What a run does with calls of an answer that was refused, filtered or malformed: at each provider, whole and streamed, with a session
-  # and after a reload.
+  # What a run does with calls of an answer that was refused, filtered or malformed, and with those of a model that declined before
+  # another one answered: at each provider, whole and streamed, with a session and after a reload.
   use ExUnit.Case, async: true
 
   alias AshAgent.{Context, Runtime, Session, Store}
@@ -182,6 +182,95 @@ defmodule AshAgent.Runtime.EndedTest do
       assert_taken(:anthropic, again)
     end
 
+    refute_received {:paid, _}
+  end
+
+  ## Fallbacks of Anthropic
+
+  @fallback %{"type" => "fallback", "from" => %{"model" => "a"}, "to" => %{"model" => "b"}}
+
+  defp use_of(name, id),
+    do: %{"type" => "tool_use", "id" => id, "name" => name, "input" => %{"eur" => 9}}
+
+  defp text(words), do: %{"type" => "text", "text" => words}
+
+  defp declining(content, word, false) do
+    body = %{"type" => "message", "role" => "assistant", "content" => content}
+    body = Context.JSON.encode(Map.put(body, "stop_reason", word))
+    {:raw, 200, [{"content-type", "application/json"}], [body]}
+  end
+
+  defp declining(content, word, true) do
+    blocks =
+      for {block, index} <- Enum.with_index(content) do
+        [
+          %{"type" => "content_block_start", "index" => index, "content_block" => block},
+          %{"type" => "content_block_stop", "index" => index}
+        ]
+      end
+
+    start = %{"type" => "message_start", "message" => %{"content" => []}}
+    stop = %{"type" => "message_delta", "delta" => %{"stop_reason" => word}}
+    events = [start, blocks, stop, %{"type" => "message_stop"}]
+    pieces = for event <- List.flatten(events), do: "data: #{Context.JSON.encode(event)}\n\n"
+    {:raw, 200, [{"content-type", "text/event-stream"}], pieces}
+  end
+
+  for stream? <- [false, true] do
+    @stream stream?
+
+    test "#{if stream?, do: "streamed", else: "whole"}: the answer of a fallback ends the run, and what came before it is not run" do
+      content = [use_of("pay", "t1"), @fallback, text("I cannot pay.")]
+      server = serve(:anthropic, [declining(content, "end_turn", @stream), "Done."])
+      assert {:ok, %Result{} = result} = run(:anthropic, server, stream: @stream)
+      assert {result.output, result.finish_reason} == {"I cannot pay.", :stop}
+      assert Context.pending_tool_calls(result.context) == []
+
+      # The run is over, for whoever reads it again as well.
+      {:ok, context} = result.context |> Context.to_snapshot() |> Context.from_snapshot()
+      assert {:ok, %Result{output: "I cannot pay."}} = run(:anthropic, server, context: context)
+      assert length(Server.requests(server)) == 1
+
+      context = Context.add_user_message(context, "And now?")
+      assert {:ok, %Result{output: "Done."}} = run(:anthropic, server, context: context)
+
+      assert [_first, %{body: %{"messages" => [_user, answered, asked]}}] =
+               Server.requests(server)
+
+      assert answered["content"] == [@fallback, text("I cannot pay.")]
+      assert asked == %{"role" => "user", "content" => "And now?"}
+      assert_taken(:anthropic, server)
+      refute_received {:paid, _}
+    end
+
+    test "#{if stream?, do: "streamed", else: "whole"}: the calls of a fallback run" do
+      content = [text("So"), use_of("pay", "t1"), @fallback, use_of("look", "t2")]
+      server = serve(:anthropic, [declining(content, "tool_use", @stream), "Done."])
+      test = self()
+      tools = Map.put(pay(), :look, fn _ -> send(test, :looked) && {:ok, "seen"} end)
+      llm = client(:anthropic, server)
+      opts = [llm: llm, tools: tools, stream: @stream]
+      assert {:ok, %Result{output: "Done."}} = Runtime.run(Context.new("Pay them"), opts)
+      assert_received :looked
+
+      assert [_first, %{body: %{"messages" => [_user, answered, results]}}] =
+               Server.requests(server)
+
+      assert [%{"text" => "So"}, @fallback, %{"id" => "t2"}] = answered["content"]
+      assert [%{"tool_use_id" => "t2"}] = results["content"]
+      assert_taken(:anthropic, server)
+      refute_received {:paid, _}
+    end
+  end
+
+  test "an imported call of a model that declined does not run" do
+    content = [use_of("pay", "t1"), @fallback, text("I cannot pay.")]
+    user = %{"role" => "user", "content" => "Pay them"}
+    body = %{"messages" => [user, %{"role" => "assistant", "content" => content}]}
+    assert {:ok, context, %{repairs: []}} = Context.from_request(body, :anthropic)
+    server = serve(:anthropic, ["Done."])
+    assert {:ok, %Result{output: "I cannot pay."}} = run(:anthropic, server, context: context)
+    assert Server.requests(server) == []
     refute_received {:paid, _}
   end
 end
