@@ -46,8 +46,8 @@ defmodule AshAgent.Response do
   ## Tool calls
 
   A call is complete when the *stream* says so, never because its arguments parse: the beginning of longer arguments may be
-  valid JSON as well. A call that broke off is never pending and never executed. In the conversation, its result is an error that
-  tells the model what happened.
+  valid JSON as well. A call that broke off is never pending and never executed, and neither is a complete one whose answer was refused,
+  filtered or malformed. In the conversation, its result is an error that tells the model what happened.
 
   ## Events
 
@@ -106,7 +106,9 @@ defmodule AshAgent.Response do
     * `:content_filter` - a filter of the provider stopped it
     * `:refusal` - it refuses to answer
     * `:pause` - it continues if you send its answer back
-    * `:error` - something failed on the provider's side, such as a malformed call
+    * `:error` - something failed on the provider's side, such as a malformed call, or its word is not known
+
+  The calls of an answer that ended with `:content_filter`, `:refusal` or `:error` are never pending.
   """
   @type finish_reason ::
           :stop | :tool_calls | :length | :content_filter | :refusal | :pause | :error
@@ -390,7 +392,8 @@ defmodule AshAgent.Response do
   Returns the message as far as it has arrived, in the form of `AshAgent.Context.to_messages/2`.
 
   `:tool_calls` are the complete calls. Incomplete calls are under `:unfinished_tool_calls`, with the part of their arguments that came.
-  A call without an id of its provider gets one on a context. Costs O(n).
+  Which of them may run is known once the response is on a context, see `AshAgent.Context.pending_tool_calls/1`: the calls of a refused
+  answer are complete, too. A call without an id of its provider gets one on a context. Costs O(n).
 
   ## Examples
 

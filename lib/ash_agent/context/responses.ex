@@ -41,7 +41,8 @@ defmodule AshAgent.Context.Responses do
 
   An interrupted response is kept with all its text and `state: :interrupted`. None of its calls is pending: each is
   answered with an error that says so. The same happens to a call that was cut off in an otherwise complete response, for
-  instance by `max_tokens`. If no call is left to run, the iteration is complete.
+  instance by `max_tokens`, and to all calls of one that was refused, filtered or malformed. If no call is left to run, the
+  iteration is complete.
 
   The error is an `AshAgent.Response.Error` if the response failed, is queued or is still open; it says whether a retry may
   help. It is an `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results.

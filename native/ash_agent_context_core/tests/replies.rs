@@ -105,7 +105,7 @@ fn enums_of_gemini_may_be_numbers() {
         (1, Finish::Stop, "STOP"),
         (7, Finish::ContentFilter, "PROHIBITED_CONTENT"),
         (9, Finish::Error, "MALFORMED_FUNCTION_CALL"),
-        (77, Finish::Stop, "77"),
+        (77, Finish::Error, "77"),
     ] {
         let body = gemini(json!([{"text": "x"}]), json!({"finishReason": number}));
         let response = decode(Provider::Gemini, &body).unwrap();

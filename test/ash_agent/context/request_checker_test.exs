@@ -152,6 +152,11 @@ defmodule AshAgent.TestSupport.RequestCheckerTest do
   answered = append(anthropic, ["messages"], %{"role" => "assistant", "content" => "Done."})
   marked = %{"type" => "text", "text" => "x", "cache_control" => %{"type" => "ephemeral"}}
 
+  # A model declined before the text and the calls of another one.
+  fallback = %{"type" => "fallback", "from" => %{"model" => "a"}, "to" => %{"model" => "b"}}
+  declined = insert(answered, ["messages", 4, "content"], 3, fallback)
+  declined = drop(declined, ["messages", 4, "content", 0])
+
   mutations.(:anthropic, anthropic, [
     {"a dropped result", :missing_result, drop(anthropic, ["messages", 2, "content", 1])},
     {"all results dropped", :missing_result, drop(anthropic, ["messages", 5])},
@@ -272,6 +277,15 @@ defmodule AshAgent.TestSupport.RequestCheckerTest do
        "tool_use_id" => "srvtoolu_1",
        "content" => []
      })},
+    {"thinking from before a fallback", :declined,
+     insert(declined, ["messages", 4, "content"], 0, %{
+       "type" => "redacted_thinking",
+       "data" => "b3BhcXVl"
+     })},
+    {"words between calls from before a fallback", :declined,
+     insert(declined, ["messages", 4, "content"], 0, %{"type" => "connector_text"})},
+    {"a use without its result from before a fallback", :declined,
+     drop(declined, ["messages", 4, "content", 1])},
     {"a container with its id alone", :missing_key,
      put(anthropic, ["container"], %{"id" => "container_1"})},
     {"text that is not UTF-8", :invalid_utf8,
@@ -286,6 +300,7 @@ defmodule AshAgent.TestSupport.RequestCheckerTest do
     assert_good(unquote(Macro.escape(put(anthropic, ["container"], "container_1"))), :anthropic)
     assert_good(unquote(Macro.escape(answered)), :anthropic)
     assert_good(unquote(Macro.escape(put(answered, ["messages", 6, "content"], ""))), :anthropic)
+    assert_good(unquote(Macro.escape(declined)), :anthropic, thinking: false)
   end
 
   test "anthropic: its options" do

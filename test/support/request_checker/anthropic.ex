@@ -7,6 +7,9 @@ defmodule AshAgent.TestSupport.RequestChecker.Anthropic do
 
   Calls stand where the model made them, before texts and thinking as well, which was measured with five models. But what
   the vendor answers itself is refused behind a call, unless thinking stands between them.
+
+  From before the last `fallback` of a message, thinking and uses without their results must be left out
+  (beta_fallback_block_param.py and the guide that it names). So must calls; one that was left in and has its result is taken.
   """
 
   import AshAgent.TestSupport.RequestChecker.Shape
@@ -97,8 +100,27 @@ defmodule AshAgent.TestSupport.RequestChecker.Anthropic do
     object(message, path, %{
       "role" => one_of(roles(opts), :bad_role),
       "content" => &content(&1, &2, role, last?)
-    }) ++ thinking_first(message, path, adaptive?) ++ thinking_last(message, path, opts)
+    }) ++
+      thinking_first(message, path, adaptive?) ++
+      thinking_last(message, path, opts) ++ declined(message["content"], path)
   end
+
+  defp declined(blocks, path) when is_list(blocks) do
+    answered = for %{"tool_use_id" => id} <- blocks, do: id
+
+    before =
+      blocks
+      |> Enum.with_index()
+      |> Enum.reverse()
+      |> Enum.drop_while(&(not match?({%{"type" => "fallback"}, _}, &1)))
+
+    for {%{"type" => type} = block, index} <- before,
+        thinking?(block) or type == "connector_text" or
+          (type in ["server_tool_use", "mcp_tool_use"] and block["id"] not in answered),
+        do: finding(:declined, path ++ ["content", index], "#{type} before the last fallback")
+  end
+
+  defp declined(_text, _path), do: []
 
   defp roles(opts) do
     if opts[:mid_conversation_system],

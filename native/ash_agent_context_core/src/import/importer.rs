@@ -196,6 +196,7 @@ impl Importer {
         }
         let mut entries = std::mem::take(&mut self.entries);
         let mut originals = self.originals(&entries);
+        entries.iter_mut().for_each(ReadMessage::set_declined_aside);
         let kept = originals.iter().step_by(2).map(Option::is_some);
         let calls = entries.iter_mut().zip(kept).filter_map(|(entry, is_kept)| {
             let ReadMessage::Assistant(exchanged) = entry else {

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::log::call::ToolCall;
 use crate::log::message::Role;
 use crate::log::part::{Content, Part};
+use crate::provider::foreign::{declined_call, into_parts};
 use crate::provider::listener::ReadResult;
 use crate::value::Map;
 
@@ -69,7 +70,58 @@ pub struct Latest {
     pub in_order: VecDeque<usize>,
 }
 
+impl ReadMessage {
+    /// Calls of a model that declined are not run: those without a result become blocks.
+    pub fn set_declined_aside(&mut self) {
+        if let Self::Assistant(exchanged) = self {
+            exchanged.set_declined_aside();
+        }
+    }
+}
+
 impl Exchanged {
+    fn set_declined_aside(&mut self) {
+        let said: &[Part] = match &self.content {
+            Content::Parts(parts) => parts,
+            _ => &[],
+        };
+        let parts = said.iter().chain(&self.more);
+        let fallbacks = parts.enumerate().filter(|(_, part)| part.is_fallback());
+        let Some((last, _)) = fallbacks.last() else {
+            return;
+        };
+        let mut said = into_parts(std::mem::replace(&mut self.content, Content::None));
+        said.append(&mut self.more);
+        let calls = std::mem::take(&mut self.calls).into_iter();
+        let mut calls = calls.zip(std::mem::take(&mut self.slots)).peekable();
+        let (mut parts, mut aside) = (Vec::with_capacity(said.len()), Vec::new());
+        for (index, part) in said.into_iter().enumerate() {
+            while let Some((mut call, slot)) =
+                calls.next_if(|(call, _)| call.parts_before() <= index)
+            {
+                if slot.is_none() && index <= last {
+                    aside.push(declined_call(call));
+                    continue;
+                }
+                call.put_parts_before(parts.len());
+                self.calls.push(call);
+                self.slots.push(slot);
+            }
+            if part.is_fallback() {
+                parts.append(&mut aside);
+            }
+            parts.push(part);
+        }
+        for (mut call, slot) in calls {
+            if call.parts_before() < usize::MAX {
+                call.put_parts_before(parts.len());
+            }
+            self.calls.push(call);
+            self.slots.push(slot);
+        }
+        self.content = Content::Parts(parts.into_boxed_slice());
+    }
+
     pub fn waits(&self, slot: usize) -> bool {
         self.slots.get(slot).is_some_and(Option::is_none)
     }

@@ -7,6 +7,7 @@ pub mod approval;
 pub mod bill;
 pub mod call;
 pub mod decision;
+pub(crate) mod declined;
 pub mod document;
 pub mod entries;
 pub mod exchange;

@@ -116,15 +116,20 @@ pub enum Place {
 }
 
 impl Place {
-    /// Refuses blocks that their provider would refuse here.
+    /// Refuses blocks that their provider would refuse here. Calls of a model that declined are not sent.
     pub(crate) fn check(self, parts: &[Part]) -> Result<(), Error> {
         let is_refused = |part: &Part| match &part.kind {
             PartKind::ProviderBlock { provider, data } => !self.takes(*provider, data),
             _ => false,
         };
+        let last = parts.iter().rposition(Part::is_fallback);
+        let declined = last.filter(|_| self == Self::Assistant).unwrap_or_default();
+        let is_wrong = |(at, part): &(usize, &Part)| {
+            is_refused(part) && !(*at < declined && part.is_declined_call())
+        };
         let key = Value::atom("data");
-        match parts.iter().position(is_refused) {
-            Some(position) => Err(Error::InvalidPart { position, key }),
+        match parts.iter().enumerate().find(is_wrong) {
+            Some((position, _)) => Err(Error::InvalidPart { position, key }),
             None => Ok(()),
         }
     }

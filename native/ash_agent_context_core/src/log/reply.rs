@@ -1,4 +1,4 @@
-//! Holds what there is to say of a model's message beside its words.
+//! Holds what there is to say of a model's message beside its words, and which ends let its calls run.
 
 use crate::log::provider::Provider;
 use crate::value::time::Time;
@@ -56,6 +56,12 @@ impl Reply {
     }
 }
 
+/// Holds what the model reads of a call in an answer that was refused or filtered.
+const REFUSED: &str = "The answer with this call was refused or filtered. It was not run.";
+
+/// The same where the provider could not make an answer of what the model said.
+const MALFORMED: &str = "The answer with this call was malformed or failed. It was not run.";
+
 /// Why a model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
@@ -109,6 +115,15 @@ impl Finish {
 
     /// Returns whether the model stopped in the middle of something.
     pub(crate) const fn breaks_off(self) -> bool {
-        matches!(self, Self::Length | Self::ContentFilter | Self::Error)
+        matches!(self, Self::Length) || self.why_not_run().is_some()
+    }
+
+    /// Returns what the model reads of a call in an answer that ended so; `None` where a complete call may run.
+    pub(crate) const fn why_not_run(self) -> Option<&'static str> {
+        match self {
+            Self::Stop | Self::ToolCalls | Self::Length | Self::Pause => None,
+            Self::ContentFilter | Self::Refusal => Some(REFUSED),
+            Self::Error => Some(MALFORMED),
+        }
     }
 }

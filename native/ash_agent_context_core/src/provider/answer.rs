@@ -169,8 +169,8 @@ impl Draft {
     /// Why the model stopped. Some servers say "stop" although the model called tools.
     pub fn finish(&mut self, reason: Finish, word: &str) {
         let reason = match reason {
-            Finish::Stop if self.head.refused => Finish::Refusal,
-            Finish::Stop if self.calls > 0 => Finish::ToolCalls,
+            ends if self.head.refused && ends.why_not_run().is_none() => Finish::Refusal,
+            Finish::Stop if self.calls > self.declined => Finish::ToolCalls,
             other => other,
         };
         if self.head.finish == Some(reason) && self.word() == Some(word) {
@@ -180,5 +180,14 @@ impl Draft {
         head.finish = Some(reason);
         head.word = Some(word.chars().take(200).collect::<String>().into());
         self.events.push(Event::Finish(reason));
+    }
+
+    /// The model's words may say that it does not want to answer after its reason to stop, or without one.
+    pub(super) fn settle_refusal(&mut self) {
+        let ended = self.head.finish.and_then(Finish::why_not_run);
+        if self.head.refused && ended.is_none() {
+            Arc::make_mut(&mut self.head).finish = Some(Finish::Refusal);
+            self.events.push(Event::Finish(Finish::Refusal));
+        }
     }
 }

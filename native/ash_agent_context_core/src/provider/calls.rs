@@ -7,7 +7,8 @@ use rpds::ListSync;
 use crate::fault::Fault;
 use crate::log::call::{Arguments, ToolCall};
 use crate::log::kind::CallKind;
-use crate::value::letters;
+use crate::log::part::Part;
+use crate::value::{letters, steps};
 
 use super::block::{ArgumentPiece, Block, BlockKind, Call};
 use super::draft::{Draft, Key};
@@ -179,5 +180,37 @@ impl Draft {
             block.text = Rope::default();
         }
         self.close(key)
+    }
+
+    /// The model that made the calls so far declined, and another one goes on: none of them is run. Each stays as
+    /// the part that `keep` makes of it.
+    pub fn decline_calls(&mut self, keep: impl Fn(ToolCall) -> Part) -> Result<(), Fault> {
+        let is_text = self.has_text_arguments;
+        // Each block is looked at once, however many models decline.
+        for at in std::mem::replace(&mut self.looked, self.blocks.len())..self.blocks.len() {
+            steps::count(1);
+            self.check_budget(&Key::Nth(at))?;
+            let Some(block) = self.blocks.get_mut(at) else {
+                continue;
+            };
+            let BlockKind::Call(call) = &block.kind else {
+                continue;
+            };
+            if call.name.is_empty() {
+                continue;
+            }
+            let mut made = block.call(call);
+            if call.whole.is_none() {
+                made.arguments = block.read_arguments(call, is_text);
+            }
+            let part = keep(made);
+            block.kind = BlockKind::Whole(Arc::new(part.clone()));
+            block.done = true;
+            block.number = None;
+            self.show(at);
+            self.events.push(Event::Part(part));
+        }
+        self.declined = self.calls;
+        Ok(())
     }
 }

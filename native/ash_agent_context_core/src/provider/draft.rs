@@ -75,6 +75,9 @@ pub(crate) struct Draft {
     last: Option<(Key, usize)>,
     pub(super) parts: usize,
     pub(super) calls: usize,
+    /// How many of them are of a model that declined, and how many blocks were there then.
+    pub(super) declined: usize,
+    pub(super) looked: usize,
     /// Where the blocks of the answer begin that is coming in.
     begun: usize,
     /// Says whether the stream said that this is all.
@@ -109,6 +112,8 @@ impl Draft {
             last: None,
             parts: 0,
             calls: 0,
+            declined: 0,
+            looked: 0,
             begun: 0,
             ended: false,
             events: Vec::new(),
@@ -150,6 +155,7 @@ impl Draft {
     /// The stream's last word. A call is complete when the stream said so, or why the model stopped.
     pub fn end(&mut self) -> Result<(), Fault> {
         self.ended = true;
+        self.settle_refusal();
         let Some(at) = self.open_blocks().next() else {
             return Ok(());
         };
@@ -241,7 +247,7 @@ impl Draft {
     }
 
     /// Gives the part under a key its place.
-    fn show(&mut self, at: usize) -> usize {
+    pub(super) fn show(&mut self, at: usize) -> usize {
         let next = self.parts;
         let Some(block) = self.blocks.get_mut(at) else {
             return next;

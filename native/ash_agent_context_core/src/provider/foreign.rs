@@ -1,7 +1,7 @@
 //! Taking foreign objects apart, with the path to what is wrong.
 
 use crate::error::{each, Error};
-use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::call::{Arguments, Name, ToolCall, PARTS_BEFORE};
 use crate::log::kind::CallKind;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
@@ -303,6 +303,27 @@ pub fn call(
         unknown: None,
         aliases: crate::log::alias::Aliases::default(),
     }
+}
+
+/// A call of a model that declined, as the block of Anthropic's that it came as.
+pub fn declined_call(call: ToolCall) -> Part {
+    // Arguments may have the full depth by themselves.
+    let input = json_like(call.arguments.value, MAX_DEPTH - 1).unwrap_or(Value::Nil);
+    let mut data = vec![
+        (Value::text("type"), Value::text("tool_use")),
+        (Value::text("id"), Value::text(&call.id)),
+        (Value::text("name"), Value::text(call.name.as_str())),
+        (Value::text("input"), input),
+    ];
+    let ours = ["provider", "model", PARTS_BEFORE];
+    let notes = call.provider_metadata.unwrap_or_default().into_entries();
+    data.extend(notes.into_iter().filter_map(|(key, value)| {
+        let key = key.as_name().filter(|key| !ours.contains(key))?;
+        Some((Value::text(key), value))
+    }));
+    let provider = Provider::Anthropic;
+    let data = Map::new(data);
+    part(PartKind::ProviderBlock { provider, data }, None)
 }
 
 /// A part of this kind; what has no kind that is known is a block of its provider.

@@ -39,7 +39,7 @@ impl Context {
     /// counted, and where it came from.
     ///
     /// A call that broke off is answered at once with an error that says so, and so is every call of a
-    /// response that was interrupted: none of them ever waits to be run.
+    /// response that was interrupted, refused, filtered or malformed: none of them ever waits to be run.
     ///
     /// # Errors
     /// [`Error::Response`] for one that failed or is still open, [`Error::PendingToolCalls`].
@@ -138,11 +138,14 @@ impl Context {
 impl Response {
     fn why_not_run(&self, done: bool) -> Option<&'static str> {
         let is_complete = *self.state() == State::Complete;
-        match (done, is_complete) {
-            (true, true) => None,
-            (true, false) => Some(NOT_RUN),
-            (false, true) if self.finish_reason() == Some(Finish::Length) => Some(CUT_BY_LENGTH),
-            (false, _) => Some(CUT),
-        }
+        let finish = self.finish_reason().filter(|_| is_complete);
+        finish
+            .and_then(Finish::why_not_run)
+            .or(match (done, is_complete) {
+                (true, true) => None,
+                (true, false) => Some(NOT_RUN),
+                (false, true) if finish == Some(Finish::Length) => Some(CUT_BY_LENGTH),
+                (false, _) => Some(CUT),
+            })
     }
 }

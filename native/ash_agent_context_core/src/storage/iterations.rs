@@ -5,9 +5,13 @@ use std::sync::Arc;
 use crate::context::asked::NewNotes;
 use crate::context::Context;
 use crate::error::{each, index, Error};
+use crate::log::declined::LastFallback;
 use crate::log::document::check_number;
+use crate::log::exchange::Exchange;
 use crate::log::failed::{FailedRequest, Failures};
 use crate::log::iteration::Iteration;
+use crate::log::message::{Message, Outcome, Output, Status};
+use crate::log::reply::Finish;
 use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read::read_message;
@@ -16,6 +20,7 @@ use crate::storage::take::{fields, Form};
 use crate::storage::trust::Trust;
 use crate::storage::view::Stored;
 use crate::value::fields::Keys;
+use crate::value::Value;
 use crate::view::View;
 
 /// The conversation of the iterations that were read so far; the head of the document is put on it at last.
@@ -145,7 +150,8 @@ impl IterationBody<'_> {
         }
         let read = each(self.messages, |node| {
             context.log.check_message_answered()?;
-            let (message, exchange, usage) = read_message(node, self.form.trust())?;
+            let (message, mut exchange, usage) = read_message(node, self.form.trust())?;
+            settle(&message, &mut exchange);
             context.log.append_answered(message, exchange);
             if let Some(usage) = usage {
                 context.log.put_reported(usage);
@@ -154,5 +160,23 @@ impl IterationBody<'_> {
         });
         read.map_err(|error| error.within(self.keys.spell(keys::MESSAGES)))?;
         Ok(())
+    }
+}
+
+/// Ends the calls that are not run: versions before this one let those of answers wait that were refused or filtered, or that
+/// another model went on with.
+fn settle(message: &Message, exchange: &mut Exchange) {
+    if exchange.pending() == 0 {
+        return;
+    }
+    let finish = message.reply.as_ref().and_then(|reply| reply.finish);
+    let ended = finish.and_then(Finish::why_not_run);
+    let fallback = LastFallback::of(&message.content);
+    for (slot, call) in message.calls.iter().enumerate() {
+        let words = ended.or_else(|| fallback?.why_not_run(call));
+        if let (Some(words), None) = (words, exchange.slot(slot)) {
+            let output = Output::Value(Value::text(words));
+            exchange.fill(slot, Outcome::new(Status::Interrupted, output));
+        }
     }
 }

@@ -164,10 +164,12 @@ defmodule AshAgent.Test.Server.Parts do
   end
 
   def responses_body(items, answer) do
-    status = if answer.word == "length", do: "incomplete", else: "completed"
+    reasons = %{"length" => "max_output_tokens", "content_filter" => "content_filter"}
+    reason = reasons[answer.word]
+    status = if reason, do: "incomplete", else: "completed"
 
     %{id: "resp_scripted", object: "response", model: answer.model, status: status, output: items}
-    |> put(:incomplete_details, if(status == "incomplete", do: %{reason: "max_output_tokens"}))
+    |> put(:incomplete_details, if(reason, do: %{reason: reason}))
     |> put(:usage, responses_usage(answer.usage))
   end
 

@@ -2,6 +2,7 @@
 
 use super::{Room, CALLED};
 use crate::error::{each, Error};
+use crate::log::declined::has_declined;
 use crate::log::message::Status;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
@@ -113,6 +114,9 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
         }
         Ok(())
     })?;
+    if has_declined(said.parts()) {
+        history.mark_refused();
+    }
     said.join(PROVIDER, |part| part.half().is_some(), history);
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
-use crate::provider::foreign::part;
+use crate::provider::foreign::{declined_call, part};
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node, NodeKind};
 use crate::value::{Map, Value};
@@ -128,6 +128,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
         kind => {
             if kind == "fallback" {
+                draft.decline_calls(declined_call)?;
                 let to = node::dig(block, &["to", "model"]).and_then(node::as_text);
                 draft.start(None, to);
             }
@@ -202,13 +203,20 @@ fn stop_reason(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     let Some(word) = node::filled_text(node, "stop_reason") else {
         return Ok(());
     };
-    let reason = match word {
-        "tool_use" => Finish::ToolCalls,
-        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
-        "refusal" => Finish::Refusal,
-        "pause_turn" | "compaction" => Finish::Pause,
-        _ => Finish::Stop,
-    };
-    draft.finish(reason, word);
+    draft.finish(reason(word), word);
     Ok(())
+}
+
+/// `BetaStopReason` of the vendor's SDK, whose own loop runs no tools after a word that it does not know. Relays pass on words of
+/// chat servers.
+fn reason(word: &str) -> Finish {
+    match word {
+        "end_turn" | "stop_sequence" | "stop" => Finish::Stop,
+        "tool_use" | "tool_calls" => Finish::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" | "length" => Finish::Length,
+        "refusal" => Finish::Refusal,
+        "content_filter" => Finish::ContentFilter,
+        "pause_turn" | "compaction" => Finish::Pause,
+        _ => Finish::Error,
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::Room;
 use crate::log::call::ToolCall;
+use crate::log::declined::OwnResults;
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
 use crate::log::media::{Class, Location, Media};
@@ -137,8 +138,23 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         // A history must not end in white space; one that goes on keeps its bytes.
         let last_text = said.iter().rposition(is_text);
         let last_text = last_text.filter(|_| message.calls.is_empty());
+        let is_fallback = |one: &PartOrCall<'_>| match one {
+            PartOrCall::Part(part) => part.is_fallback(),
+            PartOrCall::Call(_) => false,
+        };
+        let begun = said.iter().rposition(is_fallback).unwrap_or_default();
+        let results = match &message.content {
+            Content::Parts(parts) if begun > 0 => Some(OwnResults::of(parts)),
+            _ => None,
+        };
         for (index, one) in said.into_iter().enumerate() {
+            let declined = results.as_ref().filter(|_| index < begun);
             match one {
+                PartOrCall::Part(part)
+                    if part.is_declined_call() || declined.is_some_and(|of| !of.keep(part)) =>
+                {
+                    out.drop_part(part);
+                }
                 PartOrCall::Part(part) if part.kind.is_thinking() => {
                     thinking(part, index < spoken, out)
                 }

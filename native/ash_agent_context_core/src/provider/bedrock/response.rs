@@ -198,12 +198,13 @@ fn stop(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     let Some(word) = node::filled_text(node, "stopReason") else {
         return Ok(());
     };
+    // `StopReason` of botocore's model, to which AWS adds failures.
     let reason = match word {
+        "end_turn" | "stop_sequence" => Finish::Stop,
         "tool_use" => Finish::ToolCalls,
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
         "guardrail_intervened" | "content_filtered" => Finish::ContentFilter,
-        "malformed_model_output" | "malformed_tool_use" => Finish::Error,
-        _ => Finish::Stop,
+        _ => Finish::Error,
     };
     draft.finish(reason, word);
     Ok(())

@@ -22,6 +22,10 @@ impl ModelBlocks {
         self.parts.push(part);
     }
 
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
     pub fn call(&mut self, call: ToolCall) {
         self.calls.push((self.parts.len(), call));
     }

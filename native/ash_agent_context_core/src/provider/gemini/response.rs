@@ -114,8 +114,11 @@ fn word<'n>(node: &'n Node<'_>, key: &str, names: &[&'static str]) -> Option<Cow
     }
 }
 
+/// `FinishReason` of the vendor's SDK, which reads it in either case. All that Google adds to it are filters and failures, and of numbers it
+/// has two lists, which agree on 1 and 2.
 fn reason(word: &str) -> Finish {
-    match word {
+    match &*word.to_ascii_uppercase() {
+        "STOP" | "FINISH_REASON_UNSPECIFIED" => Finish::Stop,
         "MAX_TOKENS" | "CONTINUATION" => Finish::Length,
         "SAFETY"
         | "RECITATION"
@@ -129,15 +132,8 @@ fn reason(word: &str) -> Finish {
         | "MODEL_ARMOR"
         | "ESCALATION"
         | "PUP_LIMITED_DISABLED" => Finish::ContentFilter,
-        "MALFORMED_FUNCTION_CALL"
-        | "UNEXPECTED_TOOL_CALL"
-        | "TOO_MANY_TOOL_CALLS"
-        | "MISSING_THOUGHT_SIGNATURE"
-        | "MALFORMED_RESPONSE"
-        | "NO_IMAGE"
-        | "IMAGE_OTHER"
-        | "OTHER" => Finish::Error,
-        _ => Finish::Stop,
+        // Such as MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL and OTHER.
+        _ => Finish::Error,
     }
 }
 

@@ -187,8 +187,7 @@ defmodule AshAgent.Runtime.ModelCall do
     tell_cache(run, context)
     run = Run.put_context(run, context)
 
-    # The model still has to read that calls were cut off.
-    final? = calls == [] and not is_map_key(message, :unfinished_tool_calls)
+    final? = calls == [] and not to_be_read?(message, finish_reason)
 
     # A message that came meanwhile belongs to this turn.
     run = if final?, do: Run.add_messages(run), else: run
@@ -210,6 +209,12 @@ defmodule AshAgent.Runtime.ModelCall do
       end
     end
   end
+
+  # The model still has to read that calls were cut off, or were malformed. Asked again after it refused, it would refuse again.
+  defp to_be_read?(_message, reason) when reason in [:refusal, :content_filter], do: false
+
+  defp to_be_read?(message, _reason),
+    do: is_map_key(message, :tool_calls) or is_map_key(message, :unfinished_tool_calls)
 
   # Where there was something to read, or the provider says something of it.
   defp tell_cache(run, context) do

@@ -37,6 +37,15 @@ defmodule AshAgent.LLM.ScriptedTest do
 
   defp texts(events, kind), do: for({^kind, _, text} <- events, do: text)
 
+  test "an answer ends streamed as it ends whole" do
+    for reason <- [:stop, :length, :content_filter, :refusal, :pause, :error] do
+      answer = %{content: "Hm.", finish_reason: reason}
+      assert {:ok, whole} = LLM.chat(Scripted.new([answer]), Context.new("Hi"))
+      assert {{:ok, streamed}, _events} = collect(Scripted.new([answer]))
+      assert {Response.finish_reason(whole), Response.finish_reason(streamed)} == {reason, reason}
+    end
+  end
+
   test "streams an answer piece by piece" do
     assert {{:ok, response}, events} = collect(Scripted.new([@answer]))
     assert texts(events, :thinking) == ["Hm, ", "let ", "me ", "see."]

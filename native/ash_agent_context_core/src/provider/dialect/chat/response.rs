@@ -185,14 +185,41 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>, is_whole: bool) -> Result<(
     let Some(word) = node::filled_text(choice, "finish_reason") else {
         return Ok(());
     };
-    let reason = match word {
+    draft.finish_all(reason(word), word)
+}
+
+/// OpenAI's words and Mistral's; those of DeepSeek and Z.AI; and those of other vendors that relays pass on. Google's endpoint
+/// says which reason a filter had after a colon, as in `function_call_filter: MALFORMED_FUNCTION_CALL`, or that reason alone.
+fn reason(word: &str) -> Finish {
+    let (filter, _) = word.split_once(':').unwrap_or((word, ""));
+    match &*filter.trim().to_ascii_lowercase() {
         "tool_calls" | "function_call" => Finish::ToolCalls,
-        "length" | "model_length" | "max_tokens" => Finish::Length,
-        "content_filter" => Finish::ContentFilter,
-        "error" | "insufficient_system_resource" => Finish::Error,
+        "length" | "model_length" | "max_tokens" | "model_context_window_exceeded" => {
+            Finish::Length
+        }
+        "content_filter"
+        | "content_filtered"
+        | "guardrail_intervened"
+        | "sensitive"
+        | "safety"
+        | "recitation"
+        | "blocklist"
+        | "prohibited_content"
+        | "spii"
+        | "model_armor" => Finish::ContentFilter,
+        "refusal" => Finish::Refusal,
+        "error"
+        | "insufficient_system_resource"
+        | "network_error"
+        | "abort"
+        | "aborted"
+        | "function_call_filter"
+        | "malformed_function_call"
+        | "unexpected_tool_call"
+        | "malformed_tool_use"
+        | "malformed_model_output" => Finish::Error,
         _ => Finish::Stop,
-    };
-    draft.finish_all(reason, word)
+    }
 }
 
 /// Returns what stands beside the words: one pass, for most chunks have nothing of it.

@@ -6,7 +6,12 @@ defmodule AshAgent.LLM.Scripted.Stream do
   alias AshAgent.Context.JSON
   alias AshAgent.Response
 
-  @words %{"stop" => "end_turn", "length" => "max_tokens", "tool_calls" => "tool_use"}
+  @words %{
+    "stop" => "end_turn",
+    "length" => "max_tokens",
+    "tool_calls" => "tool_use",
+    "pause" => "pause_turn"
+  }
 
   @doc "The stream's bytes, an event a piece."
   def pieces(response) do

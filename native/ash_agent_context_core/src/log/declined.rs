@@ -1,0 +1,85 @@
+//! Models that declined in the middle of an answer, after which another one goes on: Anthropic puts a `fallback` block between them. Calls
+//! before the last of these are not run and get no results, and some blocks do not go back.
+//!
+//! The list of these is in the guide to refusals that anthropic 2.14.0 names (`beta_fallback_block_param.py`).
+
+use std::collections::HashSet;
+
+use crate::log::call::ToolCall;
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+
+/// Holds what the model reads of such a call where it was kept as one that waits.
+const DECLINED: &str =
+    "Another model answered in place of the one that made this call. It was not run.";
+
+impl Part {
+    fn is_of_kind(&self, name: &str) -> bool {
+        match &self.kind {
+            PartKind::ProviderBlock { provider, data } if *provider == Provider::Anthropic => {
+                let kind = data.get_named("type");
+                kind.and_then(|kind| kind.as_name()) == Some(name)
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether the model before this part declined, and another one answers after it.
+    pub(crate) fn is_fallback(&self) -> bool {
+        self.is_of_kind("fallback")
+    }
+
+    /// Returns whether it is a call of a model that declined.
+    pub(crate) fn is_declined_call(&self) -> bool {
+        self.is_of_kind("tool_use")
+    }
+}
+
+/// Where the last `fallback` of a message stands among its parts.
+#[derive(Clone, Copy)]
+pub(crate) struct LastFallback(usize);
+
+impl LastFallback {
+    pub fn of(content: &Content) -> Option<Self> {
+        match content {
+            Content::Parts(parts) => parts.iter().rposition(Part::is_fallback).map(Self),
+            _ => None,
+        }
+    }
+
+    /// Returns what the model reads of a call if it stands before.
+    pub fn why_not_run(self, call: &ToolCall) -> Option<&'static str> {
+        (call.parts_before() <= self.0).then_some(DECLINED)
+    }
+}
+
+/// Returns whether anything stands among parts that does not go back: before their last `fallback`.
+pub(crate) fn has_declined(parts: &[Part]) -> bool {
+    let last = parts.iter().rposition(Part::is_fallback);
+    let mut before = parts.iter().take(last.unwrap_or_default());
+    let results = last.map(|_| OwnResults::of(parts));
+    results.is_some_and(|results| before.any(|part| !results.keep(part)))
+}
+
+/// The results of a message's own uses, for whoever asks what of it goes back.
+pub(crate) struct OwnResults(HashSet<String>);
+
+impl OwnResults {
+    pub fn of(parts: &[Part]) -> Self {
+        let results = parts.iter().filter_map(Part::half);
+        let results = results.filter(|half| half.is_result);
+        Self(results.map(|half| half.key).collect())
+    }
+
+    /// Returns whether a part that stands before the last `fallback` goes back.
+    pub fn keep(&self, part: &Part) -> bool {
+        let lacks_result = |part: &Part| {
+            let half = part.half().filter(|half| !half.is_result);
+            half.is_some_and(|half| !self.0.contains(&half.key))
+        };
+        !part.kind.is_thinking()
+            && !part.is_declined_call()
+            && !part.is_of_kind("connector_text")
+            && !lacks_result(part)
+    }
+}
