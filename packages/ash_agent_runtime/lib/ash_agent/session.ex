@@ -352,9 +352,9 @@ defmodule AshAgent.Session do
   Approves an undecided call, see `AshAgent.Context.approve_tool_call/3`, and returns `:ok` when `:on_change` has stored
   it, however long that takes. `resume/2` executes the call.
 
-  Returns `{:error, :busy}` while the loop runs, `{:error, %AshAgent.Context.Error{}}` if there is no such call or it is
-  already approved, and `{:error, %AshAgent.Runtime.Error{}}` with `{:on_change_error, reason}` if the decision could not
-  be stored; then it is not made.
+  Returns `{:error, :busy}` while the loop runs, `{:error, %AshAgent.Context.Error{}}` if there is no such call, if it is
+  already approved, or if other arguments were shown, and `{:error, %AshAgent.Runtime.Error{}}` with
+  `{:on_change_error, reason}` if the decision could not be stored. After an error, no decision is made.
 
   ## Options
 

@@ -163,7 +163,8 @@ defmodule AshAgent.Session.Options do
                  @metadata ++
                    [
                      doc:
-                       "the arguments that were shown to them. Defaults to those of `status/1`."
+                       "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
+                         "approved. Defaults to those of `status/1`."
                    ]
              ]
 
