@@ -156,11 +156,12 @@ defmodule AshAgent.Context.Calls do
 
   The call stays pending until `AshAgent.Context.add_tool_results/2` answers it. `tool_call_decision/2` returns who approved it and when.
 
-  An approval is for the call's name and the given arguments: a digest of both is kept with it, and
+  An approval is for the call's name and the arguments that `undecided_tool_calls/1` shows: a digest of both is kept with it, and
   `tool_call_approved?/3` compares it with what is about to run.
 
-  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from,
-  :approved}` if the call is already approved or has its result.
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, with `{:illegal_status, id, from,
+  :approved}` if the call is already approved or has its result, or with `{:other_arguments, id, paths}` if the person has seen
+  others: `paths` are the first places that differ, each with its keys and 0-based indexes.
 
   ## Options
 

@@ -26,6 +26,7 @@ defmodule AshAgent.Context.Error do
           | {:unknown_iteration, number :: integer(), Range.t()}
           | {:illegal_status, id :: String.t(), from :: atom(),
              to :: :asked | :approved | :denied}
+          | {:other_arguments, id :: String.t(), paths :: [list()]}
           | {:invalid_usage, key :: term()}
           | {:no_price, model :: String.t() | nil}
           | :no_assistant_message
@@ -125,6 +126,11 @@ defmodule AshAgent.Context.Error do
   defp describe({:illegal_status, id, from, to}) do
     "the tool call #{inspect(id)} is #{inspect(from)} and cannot become #{inspect(to)}: " <>
       "only a pending call can be asked about, approved or denied, and only once. Check tool_call_status/2 first"
+  end
+
+  defp describe({:other_arguments, id, paths}) do
+    "the arguments that were given for the tool call #{inspect(id)} are not those that it would run with, so it was not approved: " <>
+      "they differ#{at_all(paths)}. Show those of undecided_tool_calls/1, and give these, or deny the call"
   end
 
   defp describe({:invalid_usage, nil}) do
@@ -251,4 +257,10 @@ defmodule AshAgent.Context.Error do
 
   defp at([]), do: ""
   defp at(path), do: " at #{inspect(path)}"
+
+  defp at_all([[]]), do: ""
+
+  # A model chose the keys, however long they are.
+  defp at_all(paths),
+    do: " at " <> Enum.map_join(paths, ", ", &inspect(&1, limit: 20, printable_limit: 100))
 end

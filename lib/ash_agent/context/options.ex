@@ -159,7 +159,8 @@ defmodule AshAgent.Context.Options do
       arguments:
         metadata(
           "the arguments that the person who decides has seen. Give them when the context may have changed since they " <>
-            "were shown. Defaults to those that `AshAgent.Context.undecided_tool_calls/1` shows."
+            "were shown: others are an error, and nothing is approved. Defaults to those that " <>
+            "`AshAgent.Context.undecided_tool_calls/1` shows."
         ),
       by: [type: :any, doc: "who decides. Defaults to `nil`."],
       at: time("when. Defaults to now.")

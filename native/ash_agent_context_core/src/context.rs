@@ -185,19 +185,19 @@ impl Context {
         Ok(self.with(self.log.ask_about_tool_call(id, arguments, at)?))
     }
 
-    /// Lets a pending call run, with the arguments that are given, or else those it was asked about
-    /// with, or else its own.
+    /// Lets a pending call run, with the arguments that it was asked about with, or else its own. `shown` are those that
+    /// whoever decides has seen, where they say so.
     ///
     /// # Errors
-    /// As [`Context::ask_about_tool_call`].
+    /// As [`Context::ask_about_tool_call`]; [`Error::OtherArguments`] when others were shown.
     pub fn approve_tool_call(
         &self,
         id: &str,
-        arguments: Option<Value>,
+        shown: Option<&Value>,
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        Ok(self.with(self.log.approve_tool_call(id, arguments, by, at)?))
+        Ok(self.with(self.log.approve_tool_call(id, shown, by, at)?))
     }
 
     /// Returns whether a call waits to run and was approved with these very arguments.

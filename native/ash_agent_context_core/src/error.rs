@@ -122,6 +122,13 @@ pub enum Error {
         /// The status it was to get.
         to: &'static str,
     },
+    /// An approval of arguments that the call would not run with.
+    OtherArguments {
+        /// The id of the call.
+        id: Box<str>,
+        /// Where the two differ: the first places.
+        paths: Vec<Path>,
+    },
     /// A map that is not a report on tokens.
     InvalidUsage {
         /// The key that is wrong; nil when no known key is there.
@@ -242,7 +249,7 @@ impl Error {
     /// The reason that callers match on. That of [`Self::Response`] is the fault's own.
     #[must_use]
     pub fn reason(&self) -> Reason<'_> {
-        use Detail::{Count, Number, Path, Range, Texts, Value, Word};
+        use Detail::{Count, Number, Path, Paths, Range, Texts, Value, Word};
         let range = |(first, last)| Range(first, last);
         let (name, details) = match self {
             Self::UnknownToolCall { id, pending } => {
@@ -281,6 +288,9 @@ impl Error {
                 "illegal_status",
                 vec![Detail::text(id), Word(from), Word(to)],
             ),
+            Self::OtherArguments { id, paths } => {
+                ("other_arguments", vec![Detail::text(id), Paths(paths)])
+            }
             Self::InvalidUsage { key } => ("invalid_usage", vec![Value(key)]),
             Self::NoPrice { model } => {
                 ("no_price", vec![Detail::text_or_nothing(model.as_deref())])

@@ -38,6 +38,8 @@ pub enum Detail<'a> {
     Value(&'a Value),
     /// A list of values.
     Path(&'a [Value]),
+    /// A list of lists of values.
+    Paths(&'a [Vec<Value>]),
     /// A range of iterations.
     Range(u64, u64),
     /// `nil`.
@@ -80,6 +82,7 @@ impl fmt::Display for Detail<'_> {
             Self::Number(number) => write!(f, "{number}"),
             Self::Value(value) => write!(f, "{value:?}"),
             Self::Path(path) => write!(f, "{path:?}"),
+            Self::Paths(paths) => write!(f, "{paths:?}"),
             Self::Range(first, last) => write!(f, "{first} to {last}"),
             Self::Nothing => f.write_str("none"),
         }

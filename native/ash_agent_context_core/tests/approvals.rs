@@ -35,9 +35,12 @@ fn path(text: &str) -> Value {
     map(vec![(Value::text("path"), Value::text(text))])
 }
 
-fn approve(context: &Context, arguments: Option<Value>) -> Context {
-    let by = Value::text("ann");
-    context.approve_tool_call("a", arguments, by, at()).unwrap()
+fn try_approve(context: &Context, shown: Option<&Value>) -> Result<Context, Error> {
+    context.approve_tool_call("a", shown, Value::text("ann"), at())
+}
+
+fn approve(context: &Context, shown: Option<&Value>) -> Context {
+    try_approve(context, shown).unwrap()
 }
 
 fn stored(context: &Context) -> Context {
@@ -83,14 +86,43 @@ fn an_approval_holds_for_the_arguments_that_were_asked_about() {
 }
 
 #[test]
-fn an_approval_of_what_was_seen_holds_for_that() {
-    let context = waiting(&path("x"))
-        .ask_about_tool_call("a", Some(path("y")), at())
-        .unwrap();
-    let context = stored(&approve(&context, Some(path("x"))));
-    assert!(context.is_approved("a", &path("x")));
-    assert!(!context.is_approved("a", &path("y")));
-    assert_eq!(context.tool_call_decision("a").unwrap().arguments, None);
+fn who_was_shown_other_arguments_approves_nothing() {
+    let own = waiting(&path("x"));
+    let asked = own.ask_about_tool_call("a", Some(path("y")), at()).unwrap();
+    for (context, to_run, other) in [(&own, "x", "y"), (&asked, "y", "x")] {
+        let context = stored(context);
+        let refused = Error::OtherArguments {
+            id: "a".into(),
+            paths: vec![vec![Value::text("path")]],
+        };
+        assert_eq!(
+            try_approve(&context, Some(&path(other))).err(),
+            Some(refused)
+        );
+        assert_eq!(context.tool_call_status("a"), Some(CallStatus::Pending));
+
+        let approved = stored(&approve(&context, Some(&path(to_run))));
+        assert!(approved == approve(&context, None));
+        assert!(approved.is_approved("a", &path(to_run)));
+        assert!(!approved.is_approved("a", &path(other)));
+    }
+}
+
+#[test]
+fn an_error_names_the_first_places_that_differ_and_no_values() {
+    let numbered = |range: std::ops::Range<i64>| {
+        let entry = |n| (Value::Int(n), Value::text("SECRET"));
+        map(range.map(entry).collect())
+    };
+    let refused = try_approve(&waiting(&numbered(0..3)), Some(&numbered(2..100)));
+    let Some(Error::OtherArguments { paths, .. }) = refused.err() else {
+        panic!("approved");
+    };
+    let first = [0, 1, 3, 4, 5, 6, 7, 8].map(|n| vec![Value::Int(n)]);
+    assert_eq!(paths, first);
+
+    let whole = try_approve(&waiting(&path("x")), Some(&Value::text("{}")));
+    assert!(matches!(whole, Err(Error::OtherArguments { paths, .. }) if paths == [vec![]]));
 }
 
 #[test]
@@ -353,17 +385,24 @@ fn arguments() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Of all values, an approval holds for the one it was given for, before and after storage.
+    /// Of all values, one can be approved and holds then, before and after storage: the one that would run.
     #[test]
     fn an_approval_holds_for_equal_arguments_only(
-        own in arguments(), seen in proptest::option::of(arguments()), other in arguments()
+        own in arguments(), asked in proptest::option::of(arguments()), other in arguments()
     ) {
-        let approved = approve(&waiting(&own), seen.clone());
-        let bound = seen.as_ref().unwrap_or(&own);
+        let mut context = waiting(&own);
+        if let Some(asked) = &asked {
+            context = context.ask_about_tool_call("a", Some(asked.clone()), at()).unwrap();
+        }
+        let to_run = asked.as_ref().unwrap_or(&own);
+        for shown in [&own, &other, to_run] {
+            prop_assert_eq!(try_approve(&context, Some(shown)).is_ok(), shown == to_run);
+        }
+        let approved = approve(&context, Some(to_run));
         for context in [&approved, &stored(&approved)] {
-            prop_assert!(context.is_approved("a", bound));
+            prop_assert!(context.is_approved("a", to_run));
             for given in [&own, &other] {
-                prop_assert_eq!(context.is_approved("a", given), given == bound);
+                prop_assert_eq!(context.is_approved("a", given), given == to_run);
             }
         }
     }

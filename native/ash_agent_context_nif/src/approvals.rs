@@ -15,7 +15,7 @@ change!(
     context_ask_dirty,
     |context, id: Of<'a, &'a str>, arguments: Any, at: At| (
         context.append_cost().plus(context.decide_cost(id)),
-        context.ask_about_tool_call(id, find_given(arguments), at)
+        context.ask_about_tool_call(id, find_given(&arguments).cloned(), at)
     )
 );
 
@@ -24,12 +24,12 @@ change!(
     context_approve_dirty,
     |context, id: Of<'a, &'a str>, arguments: Any, by: Any, at: At| (
         context.digest_cost().plus(context.decide_cost(id)),
-        context.approve_tool_call(id, find_given(arguments), by, at)
+        context.approve_tool_call(id, find_given(&arguments), by, at)
     )
 );
 
-fn find_given(value: Value) -> Option<Value> {
-    (value != Value::Nil).then_some(value)
+fn find_given(value: &Value) -> Option<&Value> {
+    (*value != Value::Nil).then_some(value)
 }
 
 nif!(

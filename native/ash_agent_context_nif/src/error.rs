@@ -1,6 +1,6 @@
 //! Core errors and faults as reason terms. The core has the table of them, `AshAgent.Context.Error` the words.
 
-use ash_agent_context_core::{Detail, Error, Fault, Reason};
+use ash_agent_context_core::{Detail, Error, Fault, Reason, Value};
 use rustler::types::tuple::make_tuple;
 use rustler::{Atom, Encoder, Env, Term};
 
@@ -83,9 +83,10 @@ fn encode_reason<'a>(env: Env<'a>, reason: &Reason<'_>) -> Term<'a> {
         Detail::Count(count) => count.encode(env),
         Detail::Number(number) => number.encode(env),
         Detail::Value(value) => encode::value(env, value),
-        Detail::Path(path) => path
+        Detail::Path(path) => encode_path(env, path),
+        Detail::Paths(paths) => paths
             .iter()
-            .map(|step| encode::value(env, step))
+            .map(|path| encode_path(env, path))
             .collect::<Vec<_>>()
             .encode(env),
         Detail::Range(first, last) => range(env, *first, *last),
@@ -93,6 +94,11 @@ fn encode_reason<'a>(env: Env<'a>, reason: &Reason<'_>) -> Term<'a> {
     });
     let terms: Vec<Term<'_>> = std::iter::once(name).chain(details).collect();
     make_tuple(env, &terms)
+}
+
+fn encode_path<'a>(env: Env<'a>, path: &[Value]) -> Term<'a> {
+    let steps = path.iter().map(|step| encode::value(env, step));
+    steps.collect::<Vec<_>>().encode(env)
 }
 
 /// `first..last`

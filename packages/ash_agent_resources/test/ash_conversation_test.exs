@@ -244,11 +244,17 @@ for {resource, moduletags, integrations} <- [
     test "an approval is for the arguments that were shown" do
       answers([delete_call()])
       chat = start(%{input: "Delete it"})
-      other = %{"path" => "/etc"}
-      @resource.approve(chat, "1", %{arguments: other}, opts(actor: @mia))
+      approve = &@resource.approve(chat, "1", %{arguments: &1}, opts(actor: @mia))
 
-      assert Context.tool_call_approved?(show(chat, :context), "1", %{"path" => "/tmp/x"}) ==
-               false
+      for other <- [%{"path" => "/etc"}, %{}, %{"path" => "/tmp/x", "deep" => true}] do
+        assert {:error, %{errors: [error]}} = approve.(other)
+        assert %Context.Error{reason: {:other_arguments, "1", [_ | _]}} = error.reason
+        assert AshAgent.Conversation.Error.field(error) == :arguments
+        assert [%{id: "1"}] = show(chat, :pending_tool_calls)
+      end
+
+      assert {:ok, _chat} = approve.(%{"path" => "/tmp/x"})
+      assert Context.tool_call_approved?(show(chat, :context), "1", %{"path" => "/tmp/x"})
     end
 
     test "a denial is read by the model" do

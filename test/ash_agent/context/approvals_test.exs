@@ -340,11 +340,39 @@ defmodule AshAgent.Context.ApprovalsTest do
       end
     end
 
-    test "that somebody has seen are those that the approval holds for" do
-      context = Context.approve_tool_call(asked_about(%{n: 2}), "a", arguments: %{n: 1})
-      assert Context.tool_call_approved?(context, "a", %{n: 1})
-      refute Context.tool_call_approved?(context, "a", %{n: 2})
-      assert %{arguments: %{n: 1}} = Context.tool_call_decision(context, "a")
+    test "that somebody has seen are those that would run, or nothing is approved" do
+      for context <- copies(asked_about(%{"to" => ["ann", "bob"], n: 2})) do
+        approve = &Context.approve_tool_call(context, "a", by: "ann", arguments: &1)
+        assert status(approve.(%{"to" => ["ann", "bob"], n: 2})) == :approved
+
+        # What a form or an old page made of them: another value, type, length, key or kind of key.
+        for {seen, paths} <- [
+              {%{"to" => ["ann", "eve"], n: 2}, [["to", 1]]},
+              {%{"to" => ["ann", "bob"], n: 2.0}, [[:n]]},
+              {%{"to" => ["ann"], n: 2}, [["to", 1]]},
+              {%{"to" => "ann, bob", n: 2}, [["to"]]},
+              {%{"to" => ["ann", "bob"], "n" => 2}, [[:n], ["n"]]},
+              {%{}, [[:n], ["to"]]}
+            ] do
+          assert reason_of(fn -> approve.(seen) end) == {:other_arguments, "a", paths}
+        end
+
+        assert status(context) == :pending
+      end
+    end
+
+    test "that differ are named by their places, without their values" do
+      context = asked_about(%{"to" => "SECRET", "cc" => ["SECRET"]})
+
+      error =
+        assert_raise Context.Error, fn ->
+          Context.approve_tool_call(context, "a", arguments: %{"to" => "HIDDEN", "cc" => []})
+        end
+
+      assert Exception.message(error) ==
+               "the arguments that were given for the tool call \"a\" are not those that it would run with, so it was not " <>
+                 "approved: they differ at [\"cc\", 0], [\"to\"]. Show those of undecided_tool_calls/1, and give these, or " <>
+                 "deny the call"
     end
 
     test "stay with a denial" do
@@ -547,9 +575,17 @@ defmodule AshAgent.Context.ApprovalsTest do
       {{_, asked}, :approve} ->
         {Context.approve_tool_call(context, id), %{model | id => {:approved, asked}}}
 
-      {_, :approve_seen} ->
+      {{_, ^arguments}, :approve_seen} ->
         context = Context.approve_tool_call(context, id, arguments: arguments)
         {context, %{model | id => {:approved, arguments}}}
+
+      {_, :approve_seen} ->
+        assert {:other_arguments, ^id, _} =
+                 reason_of(fn ->
+                   Context.approve_tool_call(context, id, arguments: arguments)
+                 end)
+
+        {context, model}
     end
   end
 

@@ -2,8 +2,8 @@
 //!
 //! An approval holds for one name and one set of arguments. The arguments to run with may differ
 //! from those that the model wrote, so a call can be asked about with those arguments; whoever approves it then approves
-//! these. A digest of them is kept with the decision: what runs is compared with it, so that neither
-//! a changed document nor arguments that were made anew run under an approval of others.
+//! these, and who was shown others approves nothing. A digest of them is kept with the decision: what runs is compared
+//! with it, so that neither a changed document nor arguments that were made anew run under an approval of others.
 
 use sha2::{Digest, Sha256};
 
@@ -14,9 +14,13 @@ use crate::log::exchange::{Entry, Exchange};
 use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::Log;
+use crate::value::difference::find_differences;
 use crate::value::time::Time;
 use crate::value::wording;
 use crate::value::Value;
+
+/// The most places that an error names in which arguments differ.
+const MOST_DIFFERENCES: usize = 8;
 
 impl Exchange {
     /// Where the call of a slot stands.
@@ -50,30 +54,34 @@ impl Log {
         Ok(self.with_decision(at, |exchange| exchange.ask(slot, arguments)))
     }
 
-    /// Lets a pending call run, with the arguments that are given, or else those it was asked about
-    /// with, or else its own.
+    /// Lets a pending call run, with the arguments that it was asked about with, or else its own. `shown` are those that
+    /// whoever decides has seen, where they say so.
     ///
     /// # Errors
-    /// As [`Log::ask_about_tool_call`].
+    /// As [`Log::ask_about_tool_call`]; [`Error::OtherArguments`] when others were shown.
     pub fn approve_tool_call(
         &self,
         id: &str,
-        arguments: Option<Value>,
+        shown: Option<&Value>,
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
         let Undecided { slot, call, asked } = self.find_undecided(id, "approved")?;
         let own = &call.arguments.value;
-        let arguments = arguments
-            .or_else(|| asked.cloned())
-            .filter(|seen| seen != own);
+        let to_run = asked.unwrap_or(own);
+        if let Some(shown) = shown.filter(|shown| *shown != to_run) {
+            return Err(Error::OtherArguments {
+                id: id.into(),
+                paths: find_differences(shown, to_run, MOST_DIFFERENCES),
+            });
+        }
         let decision = Decision {
             approved: true,
             by,
             at,
             reason: Value::Nil,
-            digest: Some(digest(call, arguments.as_ref().unwrap_or(own))),
-            arguments,
+            digest: Some(digest(call, to_run)),
+            arguments: asked.filter(|asked| *asked != own).cloned(),
         };
         // There is nothing to run for a request for approval: the provider waits for the word.
         let is_word = call.kind == CallKind::McpApproval;

@@ -2,6 +2,7 @@
 
 pub mod builder;
 pub mod cost;
+pub(crate) mod difference;
 pub(crate) mod digest;
 pub mod escape;
 pub mod fields;

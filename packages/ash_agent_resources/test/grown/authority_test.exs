@@ -32,6 +32,43 @@ if Code.ensure_loaded?(MyApp.DataCase) do
 
       context = Ash.load!(chat, :context, ann).context
       assert Context.tool_call_decision(context, "1").by == "user:#{mia[:actor].id}"
+
+      # Who went on with it, and nothing of whose rights it had.
+      assert [%{"by" => first}, %{"by" => second}] =
+               Context.get_iteration(context, 1).metadata["runtime_context"]
+
+      assert {first, second} == {"user:#{ann[:actor].id}", "user:#{mia[:actor].id}"}
+    end
+
+    test "so do those of a turn whose model was asked again for a typed answer", %{
+      ann: ann,
+      mia: mia
+    } do
+      typed = fn opts, answers ->
+        model = [output: [n: :integer], output_mode: :text]
+        update_in(with_model(opts, answers)[:context].ash_agent.options, &(&1 ++ model))
+      end
+
+      asked = typed.(ann, ["none", %{tool_calls: [@call]}])
+      chat = Conversation.start!(%{input: "Write it down"}, asked)
+      chat = Conversation.approve!(chat, "1", mia)
+      chat = Conversation.resume!(chat, typed.(mia, [~s({"n": 1})]))
+      assert chat.__metadata__.run.output == %{n: 1}
+      assert [%{author_id: author}] = Ash.read!(Note, tenant: "acme", authorize?: false)
+      assert author == ann[:actor].id
+    end
+
+    test "so do those of a turn that was asked for beside a message without an answer", %{
+      ann: ann,
+      mia: mia
+    } do
+      assert {:error, _} = Conversation.start(%{input: "Hi"}, with_model(ann, []))
+      [chat] = Ash.read!(Conversation, ann)
+      chat = Conversation.say!(chat, "Write it down", with_model(mia, [%{tool_calls: [@call]}]))
+      chat = Conversation.approve!(chat, "1", mia)
+      Conversation.resume!(chat, with_model(ann, ["Done."]))
+      assert [%{author_id: author}] = Ash.read!(Note, tenant: "acme", authorize?: false)
+      assert author == mia[:actor].id
     end
 
     test "so do messages that waited", %{ann: ann, mia: mia} do

@@ -167,6 +167,31 @@ if Code.ensure_loaded?(MyApp.DataCase) do
         stop_supervised!(Sweeper)
       end
 
+      test "a message of somebody else lets it go on first, as who asked", %{ann: ann} do
+        mia = [actor: user("mia", :manager), tenant: "acme"]
+        chat = Conversation.start!(%{}, ann) |> cut_short("Hi", ann)
+        answers = [%{tool_calls: [@call]}, "Noted.", %{tool_calls: [@call]}, "Noted as well."]
+        context = update_in(answers(answers).ash_agent.options, &(&1 ++ [approval: :auto]))
+        Conversation.say!(chat, "And me?", [context: context] ++ mia)
+
+        assert texts(chat, ann) |> Enum.filter(&is_binary/1) ==
+                 ["Hi", "Noted.", "And me?", "Noted as well."]
+
+        notes = Ash.read!(Note, tenant: "acme", authorize?: false)
+        ids = Enum.map([ann, mia], & &1[:actor].id)
+        assert notes |> Enum.map(& &1.author_id) |> Enum.sort() == Enum.sort(ids)
+        assert Enum.find(notes, &(&1.author_id == ann[:actor].id)).locale == "de"
+      end
+
+      test "a message waits where who asked cannot be found" do
+        someone = [actor: %{id: "s1"}]
+        other = [actor: %{id: "s2"}]
+        chat = Case.start!(%{}, someone) |> cut_short("Hi", someone)
+        assert {:error, %{errors: [%{reason: :no_actor}]}} = Case.say(chat, "And me?", other)
+        assert waiting(chat) == ["And me?"]
+        assert texts(chat, []) == ["Hi"]
+      end
+
       test "so does a message whose turn has not begun", %{ann: ann} do
         chat = Conversation.start!(%{}, ann)
         {:ok, _} = Store.enqueue(store(chat), Info.key(chat), "Hi")

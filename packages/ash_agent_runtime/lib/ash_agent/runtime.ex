@@ -96,8 +96,8 @@ defmodule AshAgent.Runtime do
   approved is not asked about again.
 
   A call runs only with the arguments that were shown. The hooks `:before_tool` run before the question, and the calls of a `Paused`
-  have the arguments that the tool would get. An approval covers exactly these. If they have changed after the pause,
-  because a hook returns something else or the stored conversation was edited, the call does not run: its
+  have the arguments that the tool would get. An approval covers exactly these, and approving others is an error. If they have
+  changed after the approval, because a hook returns something else or the stored conversation was edited, the call does not run: its
   result is an error that says so, and the model may call again. So a hook should return the same arguments for the same
   call. Values that differ each time, such as a time or a token, belong in the tool.
 

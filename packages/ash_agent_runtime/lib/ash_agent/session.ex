@@ -34,9 +34,9 @@ defmodule AshAgent.Session do
 
   It claims the conversation, or creates it, and is its only writer until it stops. Its runs write as
   `AshAgent.Runtime.run/2` describes. Waiting prompts, `prompt_async/3` and `steer/3` are stored before they are confirmed.
-  A session that replaces one that died continues the turn that was cut short, and then takes the waiting prompts;
-  only subscribers get their answers. They run with the session's `:runtime_context`, since it is never
-  stored.
+  A session that replaces one that died continues the turn that was cut short, and then takes the waiting prompts; only
+  subscribers get their answers. A turn or prompt that came with a `:runtime_context`, which is never stored, is parked
+  instead: it waits until `resume/2` gives one.
 
   If somebody else has claimed the conversation, which happens to a session that was stopped for longer than its
   `:lease`, it kills its run, all its callers get an error with `{:store_error, {:owned, owner}}`, and it stops with
@@ -288,8 +288,9 @@ defmodule AshAgent.Session do
   Continues without a new message, and returns the same as `prompt/3`: executes pending calls, asks about those that need
   a decision, and asks the model if it has not answered.
 
-  Use it for conversations that were cut short, see "Storing and restarting". If the conversation ends with an answer, it
-  returns that.
+  Use it after decisions, and for conversations that were cut short. Tools run with the runtime context of whoever asked,
+  unless you give another; if that is gone with an earlier session, the error is `{:missing_option, :runtime_context}`. If
+  the conversation ends with an answer, it returns that.
 
   ## Options
 
@@ -333,7 +334,7 @@ defmodule AshAgent.Session do
   end
 
   @doc """
-  Returns the session's status: `:idle`, `:running`, `:parked` (see `:max_resumes` of `start_link/1`), or `{:paused, calls}` with the undecided
+  Returns the session's status: `:idle`, `:running`, `:parked` (see "Stores" and `:max_resumes`), or `{:paused, calls}` with the undecided
   calls of `AshAgent.Context.undecided_tool_calls/1`, which have the arguments that they would run with.
 
   With `{:paused, []}`, everything is decided and `resume/2` continues.
@@ -352,9 +353,9 @@ defmodule AshAgent.Session do
   Approves an undecided call, see `AshAgent.Context.approve_tool_call/3`, and returns `:ok` when `:on_change` has stored
   it, however long that takes. `resume/2` executes the call.
 
-  Returns `{:error, :busy}` while the loop runs, `{:error, %AshAgent.Context.Error{}}` if there is no such call or it is
-  already approved, and `{:error, %AshAgent.Runtime.Error{}}` with `{:on_change_error, reason}` if the decision could not
-  be stored; then it is not made.
+  Returns `{:error, :busy}` while the loop runs, `{:error, %AshAgent.Context.Error{}}` if there is no such call, if it is
+  already approved, or if other arguments were shown, and `{:error, %AshAgent.Runtime.Error{}}` with
+  `{:on_change_error, reason}` if the decision could not be stored. After an error, no decision is made.
 
   ## Options
 

@@ -36,9 +36,20 @@ defmodule AshAgent.Conversation.Asker do
   @doc "The context that the action passes on to other actions."
   def take_shared(changeset), do: Map.drop(changeset.context[:shared] || %{}, [:private])
 
-  @doc "Who asked for the turn of a conversation, or nil."
-  def of(%Context{} = conversation),
-    do: conversation |> messages() |> Enum.find_value(&of_metadata(&1[:metadata] || %{}))
+  @doc "Who asked for the turn of a conversation, or nil: who said the last that a user has said."
+  def of(%Context{current_iteration: last} = conversation) do
+    said =
+      last..1//-1
+      |> Stream.flat_map(&(conversation |> Context.get_iteration_messages(&1) |> Enum.reverse()))
+      |> Enum.find(&said?/1)
+
+    of_metadata(said[:metadata] || %{})
+  end
+
+  defp said?(%{role: :user, content: [%{type: :tool_result} | _]}), do: false
+  # A run asks so for another answer.
+  defp said?(%{role: :user, metadata: %{output_retry: _number}}), do: false
+  defp said?(%{role: role}), do: role == :user
 
   @doc "What users have said in the turn."
   def messages(conversation) do

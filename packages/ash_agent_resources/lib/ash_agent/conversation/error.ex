@@ -48,6 +48,7 @@ defmodule AshAgent.Conversation.Error do
   @doc false
   # Where a form shows it: beside the text, or above all fields.
   def field(%{reason: :no_message}), do: :input
+  def field(%{reason: %AshAgent.Context.Error{reason: {:other_arguments, _, _}}}), do: :arguments
   def field(%{reason: %AshAgent.Context.Error{}}), do: :input
   def field(_error), do: :_form
 end

@@ -10,7 +10,17 @@ defmodule AshAgent.Conversation.Runner do
 
   # Options have keys, and the runtime context has the actor.
   @derive {Inspect, only: [:resource, :id]}
-  @enforce_keys [:resource, :domain, :record, :id, :tenant, :store, :runtime_context, :options]
+  @enforce_keys [
+    :resource,
+    :domain,
+    :record,
+    :id,
+    :tenant,
+    :store,
+    :runtime_context,
+    :options,
+    :by
+  ]
   defstruct @enforce_keys ++ [empty?: false]
 
   @sessions AshAgent.Conversation.Sessions
@@ -32,6 +42,7 @@ defmodule AshAgent.Conversation.Runner do
       tenant: changeset.to_tenant,
       store: Info.store(resource, changeset.tenant),
       options: changeset.context[:ash_agent][:options] || [],
+      by: Asker.identity(context.actor),
       runtime_context: %{
         agent: resource,
         domain: changeset.domain,
@@ -105,6 +116,28 @@ defmodule AshAgent.Conversation.Runner do
 
   defp run(turn, job) do
     case in_session(turn, &ask(&1, turn, job)) do
+      {:error, %Error{reason: {:missing_option, :runtime_context}}} when job != :resume ->
+        conclude(turn, job, run_after(turn, job))
+
+      answer ->
+        conclude(turn, job, answer)
+    end
+  end
+
+  # The turn before the message was cut short. It goes on first, as who asked for it.
+  defp run_after(turn, job) do
+    with {:ok, before} <- as_asker(turn),
+         {_status, %kind{}} when kind in [Result, Paused, Error] <-
+           in_session(before, &ask(&1, before, :resume)) do
+      in_session(turn, &ask(&1, turn, job))
+    else
+      {:error, %Conversation.Error{reason: reason}} -> {:error, reason}
+      {:error, reason} -> {:error, reason}
+    end
+  end
+
+  defp conclude(turn, job, answer) do
+    case answer do
       {_status, %kind{} = ended} when kind in [Result, Paused] -> continue(turn, job, ended)
       {:error, %Error{reason: reason}} -> fail(turn, {:run, reason})
       {:error, :elsewhere} when job == :resume -> refuse(:busy)
@@ -161,7 +194,7 @@ defmodule AshAgent.Conversation.Runner do
 
     answer =
       case job do
-        :resume -> Session.resume_async(session, own)
+        :resume -> Session.resume_async(session, [by: turn.by] ++ own)
         {:prompt, id} -> Session.prompt_stored(session, id, own)
       end
 

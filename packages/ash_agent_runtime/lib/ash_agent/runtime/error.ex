@@ -42,6 +42,8 @@ defmodule AshAgent.Runtime.Error do
     * `{:refused, words}` - the model refused to give the typed answer, in its own words
     * `{:missing_option, :output}` - the turn was asked for a typed answer, and there is no `:output`; nothing was run
     * `{:missing_option, :approval}` - the conversation is paused for decisions, and there is no `:approval`; nothing was run
+    * `{:missing_option, :runtime_context}` - a session's turn was asked with a `:runtime_context` of its own, which is not stored and is gone
+      with an earlier session; nothing was run
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
     * `{:exit, term}` - the process of the run was killed
@@ -62,7 +64,7 @@ defmodule AshAgent.Runtime.Error do
           | {:on_change_error, term()}
           | {:store_error,
              AshAgent.Store.refusal() | AshAgent.Store.Error.t() | {:started, [String.t()]}}
-          | {:missing_option, :approval | :output}
+          | {:missing_option, :approval | :output | :runtime_context}
           | {:invalid_output, AshAgent.Output.Error.t()}
           | {:output_cut, AshAgent.Output.Error.t()}
           | {:refused, String.t()}
@@ -206,6 +208,11 @@ defmodule AshAgent.Runtime.Error do
   defp describe({:missing_option, :approval}) do
     "the conversation is paused until its calls are decided, so none was run. Pass :approval, or decide about each call first: " <>
       "AshAgent.Context.undecided_tool_calls/1 lists them"
+  end
+
+  defp describe({:missing_option, :runtime_context}) do
+    "the turn was asked with a :runtime_context of its own, which is not stored and is gone with the session that had it, so " <>
+      "nothing was run with the rights of somebody else. Resume with the :runtime_context of whoever asked"
   end
 
   defp describe(:cancelled), do: "the run was cancelled; run the context again to continue"

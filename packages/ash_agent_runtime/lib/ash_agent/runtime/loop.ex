@@ -83,6 +83,9 @@ defmodule AshAgent.Runtime.Loop do
     end
   end
 
+  @doc "Returns whether a run with these options may ask or start anything: one whose conversation is answered only returns that."
+  def acts?(context, opts), do: opts[:output] != nil or not answered?(context)
+
   defp answered?(context) do
     case Run.last_message(context) do
       %{role: :assistant} = message ->

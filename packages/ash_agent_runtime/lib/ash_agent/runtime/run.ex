@@ -7,8 +7,8 @@ defmodule AshAgent.Runtime.Run do
   # `{:halted, term}`, `{:paused, ids}` or `{:failed, reason}`.
 
   alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Bounds, Error, Events, Gate, Journal, Options, Output, Paused, Recall}
-  alias AshAgent.Runtime.{Result, Shape, Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Gate, Journal, Options, Output}
+  alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Tool, ToolExecutor}
 
   # The settings, which stay the same:
   #
@@ -210,7 +210,7 @@ defmodule AshAgent.Runtime.Run do
       messages ->
         context =
           Enum.reduce(messages, run.context, fn message, context ->
-            Context.add_user_message(context, message.input, metadata: message.metadata)
+            Authority.add_message(context, message.input, metadata: message.metadata)
           end)
 
         ids = for %{id: id} <- messages, do: id

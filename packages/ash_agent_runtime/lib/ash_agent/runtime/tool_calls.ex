@@ -140,7 +140,9 @@ defmodule AshAgent.Runtime.ToolCalls do
 
     case Gate.decide(run.gate, call, env) do
       {:approve, %{arguments: arguments} = call} ->
-        approve = &Context.approve_tool_call(&1, id, by: :approval, arguments: arguments)
+        approve =
+          &(&1 |> ask_about(id, arguments, shown) |> Context.approve_tool_call(id, by: :approval))
+
         record(batch, call, {:approved, started}, approve, &enqueue(&1, call, index, :called))
 
       {:ask, %{arguments: arguments} = call} ->

@@ -9,7 +9,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
   # Where the view is to show the answer alone, each attempt has an iteration of its own.
 
   alias AshAgent.{Context, Output, Response, Runtime}
-  alias AshAgent.Runtime.{Events, Run}
+  alias AshAgent.Runtime.{Authority, Events, Run}
 
   @tool Output.tool_name()
 
@@ -103,7 +103,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
       "Your answer does not fit its schema.\n" <> words(error) <> "\n" <> how(run.output.mode)
 
     metadata = %{output_retry: run.output.retries}
-    Run.put_context(run, Context.add_user_message(run.context, words, metadata: metadata))
+    Run.put_context(run, Authority.add_message(run.context, words, metadata: metadata))
   end
 
   defp how(:tool), do: "Call #{@tool} with the whole answer."

@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Claim do
   # has `nil` for a claim: then nothing is stored, and nothing fails.
 
   alias AshAgent.{Context, Store}
-  alias AshAgent.Runtime.Journal
+  alias AshAgent.Runtime.{Authority, Journal}
   alias AshAgent.Session.{Owner, Renewer}
   alias AshAgent.Store.Conversation
 
@@ -156,19 +156,23 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc "Notes in the history that one more session goes on with the turn. Returns `{:ok, claim}` or an error."
-  def note_resume(claim, count), do: note(claim, note: %{resumed: count})
+  def note_resume(claim, count), do: note(claim, claim.kept.value, note: %{resumed: count})
 
   @doc "Gives up a turn: the conversation waits until somebody resumes it. The history says why. Returns `{:ok, claim}` or an error."
-  def park(claim, count) do
-    reason = %{reason: :died_without_progress, resumes: count}
-    note(claim, status: :parked, note: %{parked: reason})
+  def park(nil, _context, _reason), do: {:ok, nil}
+
+  def park(%__MODULE__{} = claim, context, reason) do
+    with {:ok, claim} <- refresh(claim),
+         {:ok, claim} <-
+           note(claim, context, status: :parked, taken: claim.taken, note: %{parked: reason}),
+         do: {:ok, %{claim | taken: []}}
   end
 
   @doc "Stores that the conversation waits for decisions. Returns `{:ok, claim}` or an error."
-  def pause(claim), do: note(claim, status: :paused)
+  def pause(claim), do: note(claim, claim.kept.value, status: :paused)
 
-  defp note(%__MODULE__{kept: kept} = claim, opts) do
-    with {:ok, kept} <- Journal.ask(fn -> Store.append(claim.store, kept, kept.value, opts) end),
+  defp note(%__MODULE__{kept: kept} = claim, context, opts) do
+    with {:ok, kept} <- Journal.ask(fn -> Store.append(claim.store, kept, context, opts) end),
          do: {:ok, %{claim | kept: kept}}
   end
 
@@ -199,19 +203,23 @@ defmodule AshAgent.Session.Claim do
   defp fetch_started(claim, _ended),
     do: Journal.ask(fn -> Store.calls(claim.store, claim.kept.id, state: :started) end)
 
-  @doc "Stores a message for later, where the next owner finds it as well. Returns `{:ok, id}` or an error."
-  def enqueue(nil, _kind, _input, _metadata), do: {:ok, nil}
+  @doc """
+  Stores a message for later, where the next owner finds it as well, but not the runtime context that it came with. Returns
+  `{:ok, id}` or an error.
+  """
+  def enqueue(nil, _kind, _input, _metadata, _authority), do: {:ok, nil}
 
-  def enqueue(%__MODULE__{} = claim, kind, input, metadata) do
-    Journal.ask(fn ->
-      Store.enqueue(claim.store, claim.kept, input, kind: kind, metadata: metadata)
-    end)
+  def enqueue(%__MODULE__{} = claim, kind, input, metadata, authority) do
+    opts = [kind: kind, metadata: Authority.mark(metadata, authority)]
+    Journal.ask(fn -> Store.enqueue(claim.store, claim.kept, input, opts) end)
   end
 
   @doc "Returns `{:ok, {steers, prompts}}` with the messages that wait, or an error."
   def fetch_waiting(%__MODULE__{} = claim) do
     with {:ok, messages} <- Journal.ask(fn -> Store.waiting(claim.store, claim.kept.id) end),
-         do: {:ok, Enum.split_with(messages, &(&1.kind == :steer))}
+         do:
+           {:ok,
+            messages |> Enum.map(&Authority.unmark/1) |> Enum.split_with(&(&1.kind == :steer))}
   end
 
   @doc "Returns whether a message is in the store after an error: `false`, or `:unknown`."

@@ -4,6 +4,7 @@ defmodule AshAgent.Session.Job do
   # The reason to start a run: a prompt, or to continue the turn (`:resume`).
 
   alias AshAgent.Context
+  alias AshAgent.Runtime.{Authority, Loop}
 
   #   * `input`, `opts` - the message, and the options of the function that was called
   #   * `client` - an `AshAgent.Session.Client`, or `nil`
@@ -12,28 +13,40 @@ defmodule AshAgent.Session.Job do
   defstruct [:kind, :input, :client, :id, opts: []]
 
   @doc "Returns the job of a message that waits in the store, or that came too late for its turn."
-  def from_message(%{id: id, input: input, metadata: metadata}, opts \\ [], client \\ nil) do
-    opts = [metadata: metadata] ++ opts
+  def from_message(
+        %{id: id, input: input, metadata: metadata} = message,
+        opts \\ [],
+        client \\ nil
+      ) do
+    opts =
+      [metadata: metadata] ++ Authority.restore(Map.get(message, :authority, []), opts) ++ opts
+
     %__MODULE__{kind: :prompt, input: input, opts: opts, id: id, client: client}
   end
 
   @doc """
-  Adds a prompt's message to the context.
+  Adds a prompt's message to the context, and notes who gave the run a runtime context of its own.
 
-  Returns `{:ok, context, opts}` with the job's own options for the run, or `{:error, exception}`: options that come by a
-  message may be anything.
+  Returns `{:ok, context}` or `{:error, exception}`: options that come by a message may be anything.
   """
-  def prepare(%__MODULE__{opts: opts} = job, context) do
-    context = add_input(context, job)
-    {:ok, context, for({:runtime_context, %{} = map} <- opts, do: {:runtime_context, map})}
+  def prepare(%__MODULE__{} = job, context, runtime) do
+    {:ok, add_input(context, job, runtime)}
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
   end
 
-  defp add_input(context, %{kind: :resume}), do: context
+  defp add_input(context, %{kind: :resume, opts: opts}, runtime) do
+    if Authority.take(opts) != [] and Loop.acts?(context, runtime),
+      do: Authority.note_resume(context, opts[:by]),
+      else: context
+  end
 
-  defp add_input(context, %{input: input, opts: opts}) do
+  defp add_input(context, %{input: input, opts: opts}, _runtime) do
     message = if opts[:metadata], do: [metadata: opts[:metadata]], else: []
-    context |> Context.interrupt() |> Context.add_user_message(input, message)
+
+    context
+    |> Context.interrupt()
+    |> Context.add_user_message(input, message)
+    |> Authority.note_prompt(Authority.take(opts))
   end
 end

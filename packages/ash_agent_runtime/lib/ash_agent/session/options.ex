@@ -139,7 +139,12 @@ defmodule AshAgent.Session.Options do
   ]
   @runtime_context [
     runtime_context:
-      @metadata ++ [doc: "replaces the session's for this run. Defaults to the session's."]
+      @metadata ++
+        [
+          doc:
+            "replaces the session's for this turn, whoever approves and resumes. It is never stored; the log says that there was " <>
+              "one. Defaults to the session's."
+        ]
   ]
   @key [
     key: [
@@ -154,7 +159,22 @@ defmodule AshAgent.Session.Options do
                   metadata: @metadata ++ [doc: "kept with the message. Defaults to no metadata."]
                 ] ++ @key ++ @runtime_context
   @prompt @prompt_async ++ [await: @await]
-  @resume @runtime_context ++ [await: @await]
+  @resume_async [
+    runtime_context:
+      @metadata ++
+        [
+          doc:
+            "replaces the turn's for this run, and the log says that whoever resumed gave it. Defaults to the turn's: that of its " <>
+              "prompt, or else the session's."
+        ],
+    by: [
+      type: {:custom, &__MODULE__.who?/1},
+      type_doc: "a term, but not a function",
+      doc:
+        "who resumes, which the log keeps if they give a `:runtime_context`. Defaults to `nil`."
+    ]
+  ]
+  @resume @resume_async ++ [await: @await]
 
   @deny [by: [type: :any, doc: "who decides. Defaults to `nil`."]]
   @approve @deny ++
@@ -163,7 +183,8 @@ defmodule AshAgent.Session.Options do
                  @metadata ++
                    [
                      doc:
-                       "the arguments that were shown to them. Defaults to those of `status/1`."
+                       "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
+                         "approved. Defaults to those of `status/1`."
                    ]
              ]
 
@@ -183,7 +204,7 @@ defmodule AshAgent.Session.Options do
     prompt_stored: @runtime_context,
     steer: @steering,
     resume: @resume,
-    resume_async: @runtime_context,
+    resume_async: @resume_async,
     approve: @approve,
     deny: @deny,
     subscribe: @subscription
@@ -191,6 +212,10 @@ defmodule AshAgent.Session.Options do
 
   @doc false
   def key?(key), do: is_binary(key) and byte_size(key) in 1..200 and String.valid?(key)
+
+  @doc false
+  # It is kept, so it has to be data.
+  def who?(by), do: not is_function(by)
 
   @doc "All options of a session."
   def schema, do: @own_schema ++ @runtime_schema

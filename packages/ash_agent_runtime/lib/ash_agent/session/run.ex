@@ -5,9 +5,11 @@ defmodule AshAgent.Session.Run do
   # next one.
 
   alias AshAgent.{Context, Response, Runtime}
-  alias AshAgent.Runtime.{Bounds, Error, Events, Paused, Repeat, Result, Sealed}
+  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Paused, Repeat, Result, Sealed}
   alias AshAgent.Session.{Claim, Client, Job, State}
   alias AshAgent.Trace.Caller
+
+  require Logger
 
   #   * `task` - the process that runs the loop
   #   * `token` - what its messages are known by, so that late ones of earlier runs are not taken for its own
@@ -15,9 +17,9 @@ defmodule AshAgent.Session.Run do
   #   * `first` - the number of the iteration with which the turn began
   #   * `started` - when it started, in native time units
   #   * `given` - the messages that it was given for its turn
-  #   * `before` - the conversation without the message of its job
+  #   * `before`, `asked_before` - the conversation without the message of its job, and the authority of its turn
   #   * `stored?` - the message of its job is in the store
-  @enforce_keys [:task, :token, :client, :first, :started, :before, :stored?]
+  @enforce_keys [:task, :token, :client, :first, :started, :before, :asked_before, :stored?]
   defstruct @enforce_keys ++ [given: []]
 
   # How many milliseconds until the store is asked again whether a message was stored.
@@ -28,23 +30,13 @@ defmodule AshAgent.Session.Run do
   @doc "Starts a job. One that is not valid is answered with its error, and the next one starts."
   def start(%State{} = session, %Job{client: client} = job) do
     with {:ok, before} <- settle_started(session, job),
-         {:ok, context, opts} <- Job.prepare(job, before) do
+         {:ok, context} <- Job.prepare(job, before, session.runtime) do
       session = State.add_taken(session, List.wrap(job.id))
-      token = make_ref()
+      authority = find_authority(session, job)
 
-      run = %__MODULE__{
-        task: start_task(session, job, context, opts, token),
-        token: token,
-        client: client,
-        first: Context.turn_start(context),
-        started: System.monotonic_time(),
-        before: session.context,
-        stored?: job.kind == :resume or job.id != nil
-      }
-
-      stop = session.stop_when_idle != false
-      session = %{session | status: :running, run: run, stop_when_idle: stop}
-      State.put_context(session, context)
+      if authority == Authority.gone(),
+        do: refuse(session, job, context),
+        else: start(session, job, context, authority)
     else
       {:error, {:store_error, _} = reason} ->
         Client.reply(client, end_error(session, reason, job.id != nil))
@@ -54,6 +46,84 @@ defmodule AshAgent.Session.Run do
         Client.reply(client, {:error, error})
         start_next(session)
     end
+  end
+
+  # A turn that goes on has the rights of whoever asked, unless somebody gives it others for this run.
+  defp find_authority(session, %{kind: kind, opts: opts}) do
+    case Authority.take(opts) do
+      [] when kind == :resume ->
+        if State.lacks_authority?(session), do: Authority.gone(), else: known_authority(session)
+
+      given ->
+        given
+    end
+  end
+
+  # An answer that is only returned needs none.
+  defp known_authority(session) do
+    authority = State.turn_authority(session)
+    if authority == Authority.gone(), do: [], else: authority
+  end
+
+  defp start(session, %{client: client, kind: kind} = job, context, authority) do
+    token = make_ref()
+
+    run = %__MODULE__{
+      task: start_task(session, job, context, authority, token),
+      token: token,
+      client: client,
+      first: Context.turn_start(context),
+      started: System.monotonic_time(),
+      before: session.context,
+      asked_before: session.asked,
+      stored?: kind == :resume or job.id != nil
+    }
+
+    asked = if kind == :prompt, do: authority, else: session.asked
+    stop = session.stop_when_idle != false
+    session = %{session | status: :running, run: run, stop_when_idle: stop}
+    State.put_context(%{session | asked: asked, withdrawn: nil}, context)
+  end
+
+  # Whoever resumes is told, and the conversation stays as it is.
+  defp refuse(session, %{kind: :resume, client: client}, _context) when client != nil do
+    Client.reply(client, end_error(session, {:missing_option, :runtime_context}, true))
+    if session.status == :running, do: start_next(session), else: session
+  end
+
+  # Nobody who could give one waits.
+  defp refuse(session, %{client: client}, context) do
+    session = %{session | asked: Authority.gone()}
+    session = park(session, context, %{reason: :missing_runtime_context})
+    Client.reply(client, end_error(session, {:missing_option, :runtime_context}, true))
+    session
+  end
+
+  @doc "Gives up a turn, for a reason that the history of the conversation gets: it waits until somebody resumes it."
+  def park(%State{} = session, context, reason) do
+    case Claim.park(session.claim, context, reason) do
+      {:ok, claim} ->
+        log_parked(context, reason)
+        if context != session.context, do: tell_change(session, context)
+        State.put_context(%{session | claim: claim, status: :idle, run: nil}, context)
+
+      {:error, reason} ->
+        lose(session, reason)
+    end
+  end
+
+  defp log_parked(context, reason) do
+    Logger.error(
+      "the conversation #{inspect(context[:id])} is parked: #{describe(reason)}. AshAgent.Session.resume/2 goes on with it"
+    )
+  end
+
+  defp describe(%{reason: :died_without_progress, resumes: count}) do
+    "#{count} sessions in a row have gone on with its turn and ended before they could store anything"
+  end
+
+  defp describe(%{reason: :missing_runtime_context}) do
+    "its turn was asked with a :runtime_context of its own, which is not stored and has to be given again"
   end
 
   # A message ends the turn before it. Its calls that were started may have been carried out.
@@ -72,9 +142,9 @@ defmodule AshAgent.Session.Run do
   @doc """
   Answers with what a turn that is over has led to. The last turn may have no answer yet: then the run goes on with it.
   """
-  def answer(%State{context: context} = session, {_first, last}, client) do
+  def answer(%State{context: context} = session, {_first, last}, %{client: client, opts: opts}) do
     if last == context.current_iteration do
-      start(session, %Job{kind: :resume, client: client})
+      start(session, %Job{kind: :resume, client: client, opts: Authority.take(opts)})
     else
       message = context |> Context.get_iteration_messages(last) |> List.last()
       output = if message.role == :assistant, do: Response.text(message)
@@ -87,8 +157,11 @@ defmodule AshAgent.Session.Run do
   def start_next(%State{status: status} = session) when status in [:draining, :lost],
     do: %{session | run: nil}
 
-  def start_next(%State{steers: [steer | steers]} = session),
-    do: start(%{session | steers: steers, run: nil}, Job.from_message(steer))
+  # It was said to a turn, and has no other rights than that.
+  def start_next(%State{steers: [steer | steers]} = session) do
+    job = Job.from_message(steer, State.turn_authority(session))
+    start(%{session | steers: steers, run: nil}, job)
+  end
 
   def start_next(%State{} = session) do
     case :queue.out(session.queue) do
@@ -243,8 +316,12 @@ defmodule AshAgent.Session.Run do
   # starts until the store has said so.
   defp withdraw(%{run: %{stored?: true}} = session, _reason), do: {session, true}
 
-  defp withdraw(%{run: run} = session, reason),
-    do: {State.put_context(session, run.before), Claim.tell_stored(reason)}
+  defp withdraw(%{run: run} = session, reason) do
+    stored = Claim.tell_stored(reason)
+    withdrawn = if stored == :unknown, do: session.asked
+    session = %{session | asked: run.asked_before, withdrawn: withdrawn}
+    {State.put_context(session, run.before), stored}
+  end
 
   defp go_on(session, :unknown), do: check_later(%{session | status: :idle, run: nil})
   defp go_on(session, _known), do: start_next(session)
@@ -281,10 +358,11 @@ defmodule AshAgent.Session.Run do
   defp adopt(%{run: nil, claim: %{kept: known} = claim} = session) do
     with {:ok, %{kept: kept} = claim} <- Claim.refresh(claim) do
       if kept.revision > known.revision do
-        session = %{session | claim: %{claim | taken: []}}
+        asked = session.withdrawn || session.asked
+        session = %{session | claim: %{claim | taken: []}, asked: asked, withdrawn: nil}
         {:ok, State.put_context(session, kept.value), true}
       else
-        {:ok, %{session | claim: claim}, false}
+        {:ok, %{session | claim: claim, withdrawn: nil}, false}
       end
     end
   end
@@ -437,12 +515,14 @@ defmodule AshAgent.Session.Run do
   # Returns the session, and what the store has said.
   defp end_turn(session, context, ended) do
     {session, written} = write_turn(session, context, ended)
-    on_change = session.runtime[:on_change]
-
-    with {:error, {:on_change_error, reason}} <- Events.store(on_change, context),
-         do: Events.log(:error, reason, [], ":on_change")
-
+    tell_change(session, context)
     {State.put_context(session, context), written}
+  end
+
+  defp tell_change(session, context) do
+    with {:error, {:on_change_error, reason}} <-
+           Events.store(session.runtime[:on_change], context),
+         do: Events.log(:error, reason, [], ":on_change")
   end
 
   defp write_turn(session, context, ended) do

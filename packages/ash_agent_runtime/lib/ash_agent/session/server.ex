@@ -29,10 +29,8 @@ defmodule AshAgent.Session.Server do
 
   use GenServer
 
-  require Logger
-
   alias AshAgent.{Context, Runtime}
-  alias AshAgent.Runtime.{Error, Sealed}
+  alias AshAgent.Runtime.{Authority, Error, Sealed}
   alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers}
 
   # How many milliseconds a session with `:stop_when_idle` waits to be asked for anything.
@@ -261,22 +259,12 @@ defmodule AshAgent.Session.Server do
          {:ok, claim} <- Claim.note_resume(claim, count + 1) do
       Run.start(%{session | claim: claim}, %Job{kind: :resume})
     else
-      {:ok, count} -> park(session, count)
-      {:error, reason} -> Run.lose(session, reason)
+      {:ok, count} ->
+        Run.park(session, session.context, %{reason: :died_without_progress, resumes: count})
+
+      {:error, reason} ->
+        Run.lose(session, reason)
     end
-  end
-
-  defp park(%{claim: claim} = session, count) do
-    parked = Claim.park(claim, count)
-
-    with {:ok, _claim} <- parked do
-      Logger.error(
-        "the conversation #{inspect(claim.kept.id)} is parked: #{count} sessions in a row have gone on with its turn and ended " <>
-          "before they could store anything. AshAgent.Session.resume/2 goes on with it"
-      )
-    end
-
-    put_claim(session, parked)
   end
 
   defp put_claim(session, {:ok, claim}), do: %{session | claim: claim}
@@ -368,27 +356,27 @@ defmodule AshAgent.Session.Server do
         start_or_enqueue(job, session)
 
       {:queued, waiting} ->
-        join(waiting.client, client, session, &State.join_job(&1, waiting, client))
+        join(waiting.client, client, session, &State.join_job(&1, waiting, job))
 
       {:turn, first, last} ->
-        accept_again({first, last}, client, session)
+        accept_again({first, last}, job, session)
 
       _running ->
         join_run(client, session)
     end
   end
 
-  defp accept_again(_turn, _client, %{status: :paused} = session),
+  defp accept_again(_turn, _job, %{status: :paused} = session),
     do: {:reply, {:error, :paused}, session}
 
   # The last turn has no answer, and others run.
-  defp accept_again({_first, last}, client, %{run: %Run{}, context: context} = session)
+  defp accept_again({_first, last}, job, %{run: %Run{}, context: context} = session)
        when last == context.current_iteration,
-       do: join_run(client, session)
+       do: join_run(job.client, session)
 
-  defp accept_again(turn, client, session) do
-    Client.confirm(client)
-    {:noreply, Run.answer(session, turn, client)}
+  defp accept_again(turn, job, session) do
+    Client.confirm(job.client)
+    {:noreply, Run.answer(session, turn, job)}
   end
 
   defp join_run(client, %{run: run} = session) do
@@ -438,7 +426,7 @@ defmodule AshAgent.Session.Server do
   defp store_job(%{kind: kind}, claim) when kind == :resume or claim == nil, do: {:ok, nil}
 
   defp store_job(%{kind: :prompt, input: input, opts: opts}, claim),
-    do: Claim.enqueue(claim, :prompt, input, opts[:metadata] || %{})
+    do: Claim.enqueue(claim, :prompt, input, opts[:metadata] || %{}, Authority.take(opts))
 
   defp begin_job(job, session) do
     Client.confirm(job.client)
@@ -451,10 +439,7 @@ defmodule AshAgent.Session.Server do
   defp accept_stored(id, opts, client, session) do
     case find_stored_prompt(id, session) do
       {:ok, prompt} ->
-        session =
-          if cut_short?(session), do: Run.start(session, %Job{kind: :resume}), else: session
-
-        {:noreply, begin_job(Job.from_message(prompt, opts, client), session)}
+        begin_stored(Job.from_message(prompt, opts, client), cut_short?(session), session)
 
       :error ->
         {:reply, {:error, :taken}, session}
@@ -465,6 +450,14 @@ defmodule AshAgent.Session.Server do
   end
 
   # What was said first is answered first, although its owner died.
+  defp begin_stored(job, true, session) do
+    if State.lacks_authority?(session),
+      do: refuse(session, {:missing_option, :runtime_context}),
+      else: {:noreply, begin_job(job, Run.start(session, %Job{kind: :resume}))}
+  end
+
+  defp begin_stored(job, false, session), do: {:noreply, begin_job(job, session)}
+
   defp cut_short?(%{run: run, claim: claim}), do: run == nil and claim.kept.status == :running
 
   defp find_stored_prompt(id, %{claim: claim} = session) do
@@ -494,7 +487,8 @@ defmodule AshAgent.Session.Server do
     with false <- State.too_large?(session, {input, metadata}) && {:error, :too_large},
          false <- State.steers_full?(session, input) && {:error, :full},
          :ok <- check_message(input, metadata),
-         {:ok, id} <- Claim.enqueue(session.claim, :steer, input, metadata) do
+         authority = State.turn_authority(session),
+         {:ok, id} <- Claim.enqueue(session.claim, :steer, input, metadata, authority) do
       steer = %{id: id, input: input, metadata: metadata}
       {:reply, :ok, %{session | steers: session.steers ++ [steer]}}
     else

@@ -4,11 +4,14 @@ defmodule AshAgent.Session.State do
   # The state of a session. `AshAgent.Session.Server` has the table of its states.
 
   alias AshAgent.Context
+  alias AshAgent.Runtime.{Authority, Loop}
   alias AshAgent.Session.{Client, Job, Subscribers}
 
   #   * `status` - `:idle`, `:running`, `:paused`, `:draining` or `:lost`
   #   * `run` - the `AshAgent.Session.Run` of a session that runs or drains. A session that drains stops when it is `nil`
   #   * `context` - the conversation
+  #   * `asked` - with which `AshAgent.Runtime.Authority` its turn was asked, or `nil` if that was before this session
+  #   * `withdrawn` - the same of a message that was withdrawn and may be in the store, or `nil`
   #   * `response` - the current answer, an `AshAgent.Response`, or `nil`
   #   * `shown` - the context and the response that others see: with a store, what is stored, and the pieces of an answer
   #   * `number` - how many changes there were
@@ -29,6 +32,8 @@ defmodule AshAgent.Session.State do
   @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime, :max_resumes]
   @nothing [
     :run,
+    :asked,
+    :withdrawn,
     :response,
     :shown,
     :idle_timer,
@@ -48,6 +53,14 @@ defmodule AshAgent.Session.State do
   def public_status(%__MODULE__{status: :idle, claim: %{kept: %{status: :parked}}}), do: :parked
   def public_status(%__MODULE__{status: :idle}), do: :idle
   def public_status(%__MODULE__{}), do: :running
+
+  @doc "Returns the `AshAgent.Runtime.Authority` of whoever asked for the turn."
+  def turn_authority(%__MODULE__{asked: nil, context: context}), do: Authority.read(context)
+  def turn_authority(%__MODULE__{asked: asked}), do: asked
+
+  @doc "Returns true if the turn cannot go on, since the runtime context that it was asked with is gone."
+  def lacks_authority?(%__MODULE__{} = state),
+    do: Loop.acts?(state.context, state.runtime) and turn_authority(state) == Authority.gone()
 
   @doc "Returns true if a prompt may not wait."
   def full?(%__MODULE__{when_busy: when_busy, limits: limits, queue: queue} = state, input) do
@@ -98,10 +111,13 @@ defmodule AshAgent.Session.State do
   def key(%{idempotency_key: key}) when is_binary(key), do: key
   def key(_metadata), do: nil
 
-  @doc "Adds a client to a job of the queue."
-  def join_job(%__MODULE__{queue: queue} = state, job, client) do
+  @doc "Adds the client of a message that was sent again to the job of the queue that has it."
+  def join_job(%__MODULE__{queue: queue} = state, job, again) do
+    client = Client.join(job.client, again.client)
+    joined = %{job | client: client, opts: Authority.restore(job.opts, again.opts)}
+
     join = fn
-      ^job -> [%{job | client: Client.join(job.client, client)}]
+      ^job -> [joined]
       other -> [other]
     end
 

@@ -524,23 +524,25 @@ defmodule AshAgent.Runtime.ApprovalTest do
       assert_received {:ran, "ask", %{"path" => "x"}}
     end
 
-    test "who says what was seen approves that, whatever would run by now", %{
-      paused: paused,
-      opts: opts
-    } do
+    test "who has seen other arguments approves nothing, and may approve what would run by now",
+         %{
+           paused: paused,
+           opts: opts
+         } do
       # Somebody has gone on meanwhile, and a hook has made something else of it.
-      {:paused, later} =
-        Runtime.resume(paused.context, Keyword.put(opts, :before_tool, below("/etc/")))
-
-      assert [%{arguments: %{"path" => "/etc/x"}}] = later.calls
-
+      opts = Keyword.put(opts, :before_tool, below("/etc/"))
+      {:paused, later} = Runtime.resume(paused.context, opts)
       [%{id: id, arguments: seen}] = paused.calls
-      context = Context.approve_tool_call(later.context, id, by: "ann", arguments: seen)
-      {:ok, result} = Runtime.resume(context, Keyword.put(opts, :before_tool, below("/etc/")))
-      refute_received {:ran, _, _}
+      assert [%{arguments: %{"path" => "/etc/x"} = shown}] = later.calls
 
-      assert [error: "denied: the arguments differ from the approved" <> _] =
-               results(result.context)
+      approve = &Context.approve_tool_call(later.context, id, by: "ann", arguments: &1)
+      error = assert_raise Context.Error, fn -> approve.(seen) end
+      assert error.reason == {:other_arguments, id, [["path"]]}
+
+      {:ok, _result} =
+        Runtime.resume(approve.(shown), Keyword.put(opts, :llm, Scripted.new(["Done"])))
+
+      assert_received {:ran, "ask", ^shown}
     end
 
     test "what the approval function approved is kept with the decision" do

@@ -62,16 +62,25 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert [%{id: "a", arguments: %{"path" => "/srv/x"} = shown}, _] = calls
 
       :ok = Session.approve(session, "a", by: "ann", arguments: shown)
-      :ok = Session.approve(session, "b", arguments: %{"path" => "/else"})
-      assert_raise ArgumentError, fn -> Session.approve(session, "a", arguments: "{}") end
+      assert_raise ArgumentError, fn -> Session.approve(session, "b", arguments: "{}") end
+
+      # An old page, or what somebody changed in a form.
+      for other <- [%{"path" => "/else"}, %{}, %{path: "/srv/x"}] do
+        assert {:error, %Context.Error{reason: {:other_arguments, "b", [_ | _]}} = error} =
+                 Session.approve(session, "b", by: "ann", arguments: other)
+
+        assert Exception.message(error) =~ "path"
+        refute Exception.message(error) =~ "/else"
+        assert {:paused, [%{id: "b", arguments: ^shown}]} = Session.status(session)
+      end
+
+      :ok = Session.deny(session, "b", "not there")
       assert {:ok, %{context: context}} = Session.resume(session)
       assert_received {:ran, %{"path" => "/srv/x"}}
       refute_received {:ran, _}
 
-      assert [
-               %{result: {:ok, "ran"}},
-               %{result: {:error, "denied: the arguments differ from the approved" <> _}}
-             ] = Context.get_iteration(context, 1).tool_calls
+      assert [%{result: {:ok, "ran"}}, %{result: {:error, "denied: not there"}}] =
+               Context.get_iteration(context, 1).tool_calls
     end
 
     test "waits for a slow store, and does not decide what is not kept" do

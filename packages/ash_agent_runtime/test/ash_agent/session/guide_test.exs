@@ -63,6 +63,21 @@ defmodule AshAgent.Session.GuideTest do
       assert [{:ok, "cleaned 1"}, {:error, _}] = results(session)
     end
 
+    test "tells whoever approves on an old page that the call would run with something else", %{
+      live: live
+    } do
+      tools = %{mail: fn _arguments -> {:ok, "sent"} end}
+      call = %{id: "1", name: "mail", arguments: %{"to" => "everybody"}}
+      llm = LLM.Scripted.new([%{tool_calls: [call]}])
+      {:ok, session} = Session.start_link(llm: llm, tools: tools, approval: fn _, _ -> :ask end)
+
+      socket = live |> mount(session) |> then(&click(live, &1, "send", %{"text" => "Tell them"}))
+      socket = watch(live, socket, &(length(&1.waiting) == 1))
+      old = put_in(socket.assigns.waiting, [%{call | arguments: %{"to" => "the board"}}])
+      assert click(live, old, "approve", %{"id" => "1"}).assigns.error =~ ~s(differ at ["to"])
+      assert {:paused, [%{arguments: %{"to" => "everybody"}}]} = Session.status(session)
+    end
+
     test "stops a turn", %{live: live} do
       {:ok, session} = Session.start_link(llm: fn _context -> Process.sleep(:infinity) end)
       socket = live |> mount(session) |> then(&click(live, &1, "send", %{"text" => "Think"}))
