@@ -61,6 +61,8 @@ defmodule AshAgentResources.MixProject do
           {:igniter, "~> 0.6", optional: true},
           {:ash_archival, "~> 2.0", only: :test},
           {:ash_oban, "~> 0.5", only: :test},
+          # The tests have policies.
+          {:simple_sat, "~> 0.1", only: :test},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}
         ]
       else
