@@ -9,6 +9,7 @@ defmodule Tarballs do
 
   def main([root, scratch, from | command]) do
     packages = Enum.map(Path.wildcard(Path.join(scratch, "registry/tarballs/*.tar")), &read/1)
+    pack_libraries(Path.join(scratch, "registry/tarballs"))
     make_registry(scratch)
     address = serve(Path.join(scratch, "registry"))
 
@@ -17,6 +18,9 @@ defmodule Tarballs do
       {"HEX_UNSAFE_REGISTRY", "1"},
       {"HEX_HOME", Path.join(scratch, "hex")},
       {"RUSTLER_PRECOMPILED_GLOBAL_CACHE_PATH", Path.join(scratch, "libraries")},
+      {"TARBALLS_SOURCE", Path.join(scratch, "source")},
+      # Mix does not look for a distribution's.
+      {"MIX_REBAR3", System.get_env("MIX_REBAR3") || System.find_executable("rebar3")},
       {"MIX_ENV", nil},
       {"CARGO_TARGET_DIR", nil}
     ]
@@ -29,9 +33,8 @@ defmodule Tarballs do
       ["--check"] ->
         check_files(packages, File.read!(Path.join(scratch, "files")))
         check_crates(packages, root, scratch)
-        without = check_resources(packages, scratch, env)
         check_application(scratch, env)
-        IO.puts("tarballs: checked #{Enum.map_join(packages, ", ", & &1.name)}#{without}")
+        IO.puts("tarballs: checked #{Enum.map_join(packages, ", ", & &1.name)}")
 
       _ ->
         raise "bin/tarballs --check, or --registry COMMAND..."
@@ -139,105 +142,8 @@ defmodule Tarballs do
     expect(status != 0 and words =~ "install Rust from https://rustup.rs", words)
   end
 
-  # The registry has no Ash. An application takes it from the libraries of bin/integration, and the packages unpacked beside each
-  # other. Returns what the last line says where there is none.
-  defp check_resources(packages, scratch, env) do
-    case System.get_env("TARBALLS_LIBRARIES", "") do
-      "" -> "; ash_agent_resources was not compiled, which needs Ash: see bin/integration"
-      libraries -> check_resources(packages, scratch, env, libraries)
-    end
-  end
-
-  defp check_resources(packages, scratch, env, libraries) do
-    unpacked = Path.join(scratch, "unpacked")
-    folder = Path.join(scratch, "ash_application")
-
-    for package <- packages, {file, bytes} <- package.files do
-      path = Path.join([unpacked, folder(package.name), file])
-      File.mkdir_p!(Path.dirname(path))
-      File.write!(path, bytes)
-    end
-
-    write_files(folder, ash_application(unpacked))
-
-    more = [
-      {"PATH", hide_rust(scratch)},
-      {"HOME", Path.join(scratch, "home")},
-      {"ERL_LIBS", libraries},
-      {"MIX_ENV", "integration"}
-    ]
-
-    options = [cd: folder, env: List.keydelete(env, "MIX_ENV", 0) ++ more]
-
-    words =
-      time("compile with Ash", fn -> run("mix", ~w(compile --warnings-as-errors), options) end)
-
-    expect(words =~ "Generated ash_agent_resources app", words)
-    expect(words =~ "ash_agent_context: using the precompiled library", words)
-
-    run = fn -> run("mix", ["run", "-e", "IO.inspect(Sample.answer())"], options) end
-    words = time("run with Ash", run)
-    expect(words =~ ~s({"It is open.", ["The printer is broken"]}), words)
-    ""
-  end
-
-  defp folder("ash_agent_context"), do: ""
-  defp folder(name), do: "packages/#{name}"
-
-  defp ash_application(unpacked) do
-    deps =
-      for name <- ~w(ash_agent_resources ash_agent_runtime ash_agent_context)a do
-        path = Path.join(unpacked, folder("#{name}"))
-        {name, path: path, env: :integration, override: name != :ash_agent_resources}
-      end
-
-    %{
-      "mix.exs" => """
-      defmodule Sample.MixProject do
-        use Mix.Project
-        def project, do: [app: :sample, version: "0.1.0", prune_code_paths: false, deps: #{inspect(deps)}]
-        def application, do: [extra_applications: [:logger]]
-      end
-      """,
-      "lib/sample.ex" => """
-      defmodule Sample.Ticket do
-        use Ash.Resource, domain: Sample.Desk, data_layer: Ash.DataLayer.Ets
-
-        attributes do
-          uuid_primary_key :id
-          attribute :title, :string, public?: true
-        end
-
-        actions do
-          defaults [:read, create: [:title]]
-        end
-      end
-
-      defmodule Sample.Desk do
-        use Ash.Domain, validate_config_inclusion?: false
-
-        resources do
-          resource Sample.Ticket
-        end
-      end
-
-      defmodule Sample do
-        alias AshAgent.{Context, LLM, Runtime, Tools}
-
-        def answer do
-          call = %{id: "call_1", name: "ticket_create", arguments: %{"title" => "The printer is broken"}}
-          llm = LLM.Scripted.new([%{tool_calls: [call]}, "It is open."])
-          tools = Tools.actions(Sample.Ticket, [:create])
-          {:ok, result} = Runtime.run(Context.new("Open a ticket"), llm: llm, tools: tools)
-          {result.output, Enum.map(Ash.read!(Sample.Ticket), & &1.title)}
-        end
-      end
-      """
-    }
-  end
-
   defp write_application(folder) do
-    write_files(folder, %{
+    files = %{
       "mix.exs" => """
       defmodule Sample.MixProject do
         use Mix.Project
@@ -264,10 +170,8 @@ defmodule Tarballs do
         end
       end
       """
-    })
-  end
+    }
 
-  defp write_files(folder, files) do
     for {file, text} <- files do
       File.mkdir_p!(Path.dirname(Path.join(folder, file)))
       File.write!(Path.join(folder, file), text)
@@ -286,6 +190,76 @@ defmodule Tarballs do
         do: File.ln_s(Path.join(directory, name), Path.join(folder, name))
 
     folder
+  end
+
+  ## The libraries of an application as packages, so that Ash is in the registry
+
+  # Where no application is named: enough for Mix to find what ash_agent_resources depends on, and nothing to compile it with.
+  @stand_ins [ash: "3.7.6", spark: "2.3.12", splode: "0.2.9"]
+
+  # Packages say which versions they work with. These are known to work with each other.
+  defp pack_libraries(folder) do
+    libraries =
+      for app <-
+            Path.wildcard(Path.join(System.get_env("TARBALLS_LIBRARIES", ""), "*/ebin/*.app")),
+          {:ok, [{:application, name, properties}]} = :file.consult(app),
+          source = find_source(app, name),
+          into: %{},
+          do: {name, {properties, source}}
+
+    for {name, {properties, source}} <- libraries do
+      optional = Keyword.get(properties, :optional_applications, [])
+
+      requirements =
+        for app <- properties[:applications], is_map_key(libraries, app), into: %{} do
+          {"#{app}",
+           %{"app" => "#{app}", "requirement" => ">= 0.0.0", "optional" => app in optional}}
+        end
+
+      files =
+        for path <- Path.wildcard(Path.join(source, "**")),
+            file = Path.relative_to(path, source),
+            hd(Path.split(file)) not in ~w(_build bench deps node_modules test),
+            File.regular?(path),
+            do: {String.to_charlist(file), File.read!(path)}
+
+      pack(folder, name, to_string(properties[:vsn]), requirements, files)
+    end
+
+    for {name, version} <- @stand_ins, not is_map_key(libraries, :ash) do
+      mix = """
+      defmodule #{Macro.camelize("#{name}")}.MixProject do
+        use Mix.Project
+        def project, do: [app: :#{name}, version: "#{version}"]
+      end
+      """
+
+      pack(folder, name, version, %{}, [{~c"mix.exs", mix}])
+    end
+  end
+
+  # Of libraries, an application has what was compiled in _build/ENV/lib, and the source in deps.
+  defp find_source(app, name) do
+    with {:ok, library} <- app |> Path.dirname() |> Path.dirname() |> File.read_link(),
+         source = Path.expand("../../../../deps/#{name}", library),
+         true <- File.dir?(source),
+         do: source,
+         else: (_ -> nil)
+  end
+
+  defp pack(folder, name, version, requirements, files) do
+    has? = fn file -> List.keymember?(files, file, 0) end
+
+    metadata = %{
+      "name" => "#{name}",
+      "app" => "#{name}",
+      "version" => version,
+      "build_tools" => [if(has?.(~c"mix.exs"), do: "mix", else: "rebar3")],
+      "requirements" => requirements
+    }
+
+    {:ok, %{tarball: tarball}} = :mix_hex_tarball.create(metadata, files)
+    File.write!(Path.join(folder, "#{name}-#{version}.tar"), tarball)
   end
 
   ## A registry as Hex's, on loopback. Nobody knows its key, so applications do not check its signature.

@@ -17,11 +17,19 @@ defmodule AshAgent.PackageTest do
         do: assert(notice =~ words)
   end
 
+  # And the path to the package below it, if it depends on one.
+  @packages [
+    {".", []},
+    {"packages/ash_agent_runtime", ["../.."]},
+    {"packages/ash_agent_resources", ["../ash_agent_runtime"]}
+  ]
+
   @tag :tmp_dir
-  test "each package can be read by Mix without the repository around it", %{tmp_dir: dir} do
-    for folder <- [".", "packages/ash_agent_runtime", "packages/ash_agent_resources"] do
+  test "Mix can read each package without the repository around it, and asks Hex for the one below",
+       %{tmp_dir: dir} do
+    for {folder, below} <- @packages do
       # What a package has of the files that its mix.exs may read.
-      alone = Path.join(dir, Path.basename(Path.expand(folder)))
+      alone = Path.join([dir, Path.basename(Path.expand(folder)), "alone"])
       File.mkdir_p!(Path.join(alone, "native"))
       File.cp!(Path.join(folder, "mix.exs"), Path.join(alone, "mix.exs"))
       precompiled = Path.join(folder, "native/precompiled.exs")
@@ -29,10 +37,35 @@ defmodule AshAgent.PackageTest do
       if File.exists?(precompiled),
         do: File.cp!(precompiled, Path.join(alone, "native/precompiled.exs"))
 
-      project = "Code.require_file(\"mix.exs\"); IO.puts(Mix.Project.config()[:version])"
-      options = [cd: alone, stderr_to_stdout: true, env: [{"MIX_ENV", "prod"}]]
-      {words, status} = System.cmd("elixir", ["-e", "Mix.start(); " <> project], options)
-      assert {folder, status, words} == {folder, 0, Mix.Project.config()[:version] <> "\n"}
+      assert {folder, read(alone)} ==
+               {folder, {Mix.Project.config()[:version], for(_ <- below, do: [])}}
     end
+  end
+
+  # With a name in `:hex`, Hex would ask its registry what the folder depends on. Without the key, `mix hex.build` would leave the
+  # package below out of the requirements.
+  test "in the repository, a package depends on the folder of the one below" do
+    for {folder, below} <- @packages do
+      {_version, options} = read(folder)
+
+      assert {folder, options} ==
+               {folder, for(path <- below, do: [path: path, hex: false, env: :prod])}
+    end
+  end
+
+  # The version, and the options of dependencies on packages of the repository, where Hex is missing.
+  defp read(folder) do
+    script = """
+    Mix.start()
+    Code.require_file("mix.exs")
+    config = Mix.Project.config()
+    own = for {app, "~> " <> _, options} <- config[:deps], String.starts_with?("\#{app}", "ash_agent_"), do: options
+    IO.inspect({config[:version], own})
+    """
+
+    options = [cd: folder, stderr_to_stdout: true, env: [{"MIX_ENV", "prod"}]]
+    {words, status} = System.cmd("elixir", ["-e", script], options)
+    assert {folder, status} == {folder, 0}, words
+    words |> Code.eval_string() |> elem(0)
   end
 end

@@ -48,10 +48,7 @@ defmodule AshAgentResources.MixProject do
   defp elixirc_paths(_env), do: ["lib"]
 
   defp deps do
-    [
-      {:ash_agent_runtime, "~> 0.1",
-       path: "../ash_agent_runtime", hex: :ash_agent_runtime, env: Mix.env()}
-    ] ++
+    [{:ash_agent_runtime, "~> 0.1", runtime()}] ++
       if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
         [
           {:ash, "~> 3.0"},
@@ -64,11 +61,20 @@ defmodule AshAgentResources.MixProject do
           {:igniter, "~> 0.6", optional: true},
           {:ash_archival, "~> 2.0", only: :test},
           {:ash_oban, "~> 0.5", only: :test},
+          # The tests have policies.
+          {:simple_sat, "~> 0.1", only: :test},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}
         ]
       else
         []
       end
+  end
+
+  # See mix.exs of ash_agent_runtime.
+  defp runtime do
+    if File.exists?(Path.expand("../ash_agent_runtime/mix.exs", __DIR__)),
+      do: [path: "../ash_agent_runtime", hex: false, env: Mix.env()],
+      else: []
   end
 
   # `mix spark.cheat_sheets` needs Igniter. Without it, bin/cheat-sheets writes the same pages.

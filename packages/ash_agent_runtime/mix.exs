@@ -66,11 +66,21 @@ defmodule AshAgentRuntime.MixProject do
     Mix.Task.run("compile.cargo", args)
   end
 
-  defp context_path, do: Map.fetch!(Mix.Project.deps_paths(), :ash_agent_context)
+  defp context_path do
+    case Mix.Project.deps_paths() do
+      %{ash_agent_context: path} ->
+        path
+
+      _ ->
+        Mix.raise(
+          "ash_agent_runtime is compiled with ash_agent_context, which Mix did not find: run 'mix deps.get'."
+        )
+    end
+  end
 
   # All but the context are optional: where Hex is out of reach, everything but the integrations works without them.
   defp deps do
-    [{:ash_agent_context, "~> 0.1", path: "../..", hex: :ash_agent_context, env: Mix.env()}] ++
+    [{:ash_agent_context, "~> 0.1", context()}] ++
       if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
         [
           {:finch, "~> 0.18", optional: true},
@@ -83,6 +93,15 @@ defmodule AshAgentRuntime.MixProject do
       else
         []
       end
+  end
+
+  # In the repository, also as a dependency by path or from git, this is the context of the same commit. The package from Hex has no
+  # repository around it and asks Hex. With `hex: false`, `mix hex.build` writes the requirement into the package. With a name there,
+  # Hex would look in its registry for what the folder depends on.
+  defp context do
+    if File.exists?(Path.expand("../../lib/ash_agent/context.ex", __DIR__)),
+      do: [path: "../..", hex: false, env: Mix.env()],
+      else: []
   end
 
   defp description do

@@ -1,0 +1,212 @@
+# The steps of bin/installation, inside of bin/tarballs --registry.
+
+defmodule Installation do
+  @moduledoc false
+
+  @source System.fetch_env!("TARBALLS_SOURCE")
+  @answer "IO.inspect(Sample.answer())"
+  @packages ~w(ash_agent_context ash_agent_runtime ash_agent_resources)
+
+  def main do
+    make_repository()
+    File.cd!(make_application())
+
+    for {name, deps} <- cases() do
+      IO.puts("--- #{name}: #{deps}")
+      check(deps)
+    end
+
+    without =
+      if not ash?(),
+        do: "; ash_agent_resources was not compiled, which needs Ash: see bin/integration"
+
+    IO.puts("installation: checked #{length(cases())} ways to install the packages#{without}")
+  end
+
+  # The registry has an empty package in its place, if it has to.
+  defp ash?, do: File.dir?("deps/ash/lib")
+
+  @pages ~w(README.md packages/ash_agent_runtime/README.md packages/ash_agent_resources/README.md)
+
+  # Names and dependencies, with the copy in the place of the address that a page has.
+  defp cases do
+    [_, runtime, resources] = typed = Enum.map(@pages, &read_deps/1)
+
+    Enum.uniq_by(Enum.zip(@pages, typed), fn {_page, deps} -> deps end) ++
+      [
+        {"from a folder", from_folder(resources)},
+        {"from Hex", from_hex(resources)},
+        # The pages advise against it, and say how.
+        {"two from git", join(String.replace(runtime, "}", ", override: true}"), resources)},
+        {"two from a folder", join(from_folder(runtime), from_folder(resources))}
+      ]
+  end
+
+  defp read_deps(page) do
+    text = File.read!(Path.join(@source, page))
+    [_, deps] = Regex.run(~r/^## Installation.*?^def deps do\n(.*?)^end$/ms, text)
+    deps = String.replace(deps, ~r/\s+/, " ")
+
+    if not (deps =~ "https://…/ash_agent_context"), do: raise("#{page} names no address: #{deps}")
+    String.replace(deps, "https://…/ash_agent_context", "file://" <> @source)
+  end
+
+  @git ~r/git: "[^"]*", subdir: "([^"]*)"/
+
+  defp from_folder(deps), do: Regex.replace(@git, deps, ~s(path: "#{@source}/\\1"))
+  defp from_hex(deps), do: Regex.replace(@git, deps, ~s("~> 0.1"))
+
+  defp join(deps, more),
+    do: String.replace(deps, ~r/\]\s*$/, ",") <> String.replace(more, ~r/^\s*\[/, "")
+
+  defp check(deps) do
+    # Ash is compiled once.
+    for app <- @packages,
+        folder <- ~w(deps _build/dev/lib),
+        do: File.rm_rf!(Path.join(folder, app))
+
+    File.rm("mix.lock")
+    write_mix(deps)
+    mix(~w(deps.get))
+    lock = File.read("mix.lock")
+
+    resources? = deps =~ "ash_agent_resources"
+    write_sample(if resources? and ash?(), do: ash_tools(), else: tools())
+    whole? = ash?() or not resources?
+    run(whole?)
+    mix(~w(deps.get))
+    unchanged!(lock)
+    mix(~w(deps.update --all))
+    unchanged!(lock)
+    run(whole?)
+  end
+
+  defp run(whole?) do
+    words =
+      if whole? do
+        mix(["run", "-e", @answer])
+      else
+        # Applications that were not compiled cannot start.
+        mix(~w(deps.compile ash_agent_context ash_agent_runtime))
+        start = "{:ok, _} = Application.ensure_all_started(:ash_agent_runtime); "
+        unchecked = ~w(run --no-compile --no-deps-check --no-start -r lib/sample.ex -e)
+        mix(unchecked ++ [start <> @answer])
+      end
+
+    if not (words =~ ~s({"It is open.", ["The printer is broken"]})),
+      do: raise("the agent said:\n\n" <> words)
+  end
+
+  defp unchanged!(lock) do
+    if File.read("mix.lock") != lock,
+      do: raise("mix.lock changed from #{inspect(lock)} to #{inspect(File.read("mix.lock"))}")
+  end
+
+  defp write_mix(deps) do
+    File.write!("mix.exs", """
+    defmodule Sample.MixProject do
+      use Mix.Project
+      def project, do: [app: :sample, version: "0.1.0", deps: deps()]
+      def application, do: [extra_applications: [:logger]]
+      defp deps do
+        #{deps}
+      end
+    end
+    """)
+  end
+
+  defp write_sample(tools) do
+    File.mkdir_p!("lib")
+
+    File.write!("lib/sample.ex", """
+    defmodule Sample do
+      alias AshAgent.{Context, LLM, Runtime}
+
+      def answer do
+        call = %{id: "call_1", name: "ticket_create", arguments: %{"title" => "The printer is broken"}}
+        llm = LLM.Scripted.new([%{tool_calls: [call]}, "It is open."])
+        {:ok, result} = Runtime.run(Context.new("Open a ticket"), llm: llm, tools: tools())
+        {result.output, tickets()}
+      end
+
+      #{tools}
+    end
+    """)
+  end
+
+  defp tools do
+    """
+    def tools do
+      open = fn %{"title" => title} -> {:persistent_term.put(:tickets, [title]), title} end
+      %{ticket_create: %{function: open, description: "Opens a ticket", parameters: %{}}}
+    end
+
+    def tickets, do: :persistent_term.get(:tickets)
+    """
+  end
+
+  defp ash_tools do
+    """
+    def tools, do: AshAgent.Tools.actions(Sample.Ticket, [:create])
+    def tickets, do: Enum.map(Ash.read!(Sample.Ticket), & &1.title)
+
+    defmodule Desk do
+      use Ash.Domain, validate_config_inclusion?: false
+
+      resources do
+        resource Sample.Ticket
+      end
+    end
+
+    defmodule Ticket do
+      use Ash.Resource, domain: Sample.Desk, data_layer: Ash.DataLayer.Ets
+
+      attributes do
+        uuid_primary_key :id
+        attribute :title, :string, public?: true
+      end
+
+      actions do
+        defaults [:read, create: [:title]]
+      end
+    end
+    """
+  end
+
+  # The checksums of libraries, which come with a release, are ignored by git.
+  defp make_repository do
+    git =
+      &run!("git", [
+        "-C",
+        @source,
+        "-c",
+        "user.name=Sample",
+        "-c",
+        "user.email=sample@example.com" | &1
+      ])
+
+    git.(~w(init --quiet))
+    git.(~w(add --all --force))
+    git.(~w(commit --quiet --message=Sample))
+  end
+
+  defp make_application do
+    folder = Path.expand("../application", @source)
+    File.mkdir_p!(folder)
+    folder
+  end
+
+  defp mix(args), do: run!("mix", args)
+
+  defp run!(program, args) do
+    case System.cmd(program, args, stderr_to_stdout: true) do
+      {words, 0} ->
+        words
+
+      {words, status} ->
+        raise "#{program} #{Enum.join(args, " ")} ended with #{status}\n\n#{words}"
+    end
+  end
+end
+
+Installation.main()
