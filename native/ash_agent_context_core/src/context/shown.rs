@@ -170,6 +170,8 @@ impl Context {
             view.index = rules.index;
             view.user_bytes = rules.user_bytes;
             view.blocks = rules.blocks.clone();
+            let facts = rules.pins().map(|pins| pins.up_to(0));
+            view.pins = facts.filter(|pins| !pins.is_empty()).map(Arc::new);
         });
         self.show_system();
     }
