@@ -139,7 +139,8 @@ defmodule AshAgent.Context.Asked do
   Returns `{:ok, context}`, the conversation as it was when the last request of an iteration was made, or `:error` if no request is known.
 
   It has the view of that time, under the current system prompt, and under the current masks if the old ones are no longer known. Encoded the same way,
-  it is the request that the provider got; the digest of `put_sent/3` says whether it really is. Costs O(log n).
+  it is the request that the provider got; the digest of `put_sent/3` says whether it really is. Costs O(log n), or O(n) if current masks
+  apply to notes and summaries that were made under others.
 
   ## Examples
 

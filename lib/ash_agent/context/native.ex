@@ -94,6 +94,7 @@ defmodule AshAgent.Context.Native do
     context_messages_between: 3,
     context_drop_range: 4,
     context_summarize: 5,
+    context_summary_of: 2,
     context_verdict: 2,
     context_forget: 4,
     context_expand: 4,
@@ -208,7 +209,6 @@ defmodule AshAgent.Context.Native do
     context_turn: 1,
     context_usage: 1,
     context_iteration_usage: 2,
-    context_summary_of: 2,
     response_new: 1,
     answer_follow_new: 0
   ]

@@ -378,7 +378,7 @@ defmodule AshAgent.Context.View do
   end
 
   @doc """
-  Returns the summary that the view shows instead of the iteration with this number, or `nil`.
+  Returns the summary that the view shows instead of the iteration with this number, masked as the view is, or `nil`.
 
   ## Examples
 
@@ -387,7 +387,8 @@ defmodule AshAgent.Context.View do
   """
   @doc since: "0.1.0"
   @spec summary(Reply.handle(), integer()) :: String.t() | nil
-  def summary(%{ref: ref} = _context, number), do: Native.context_summary_of(ref, number)
+  def summary(%{ref: ref} = _context, number),
+    do: ref |> Native.context_summary_of(number) |> Reply.ok!()
 
   @doc """
   Returns what the check said of the summary that the view shows instead of the iteration with this number, or `nil`.
@@ -552,7 +553,9 @@ defmodule AshAgent.Context.View do
   results, names and addresses of files, and files that are text. The log does not change. A provider's own block that
   matches is left out, thinking that matches loses its signature and so is not sent again, and an image or a file whose
   address matches becomes text. Masks do not apply to what the application chose (names of tools, ids and further keys of
-  calls, metadata), nor to the contents of images and other files.
+  calls, metadata), nor to the contents of images and other files. Notes in place of hidden iterations are made again from masked
+  text. Summaries lose pieces of at least six letters, and facts of at least four, that the conversation has only in masked text, and
+  have them back with other masks; `[masked]` stands in their place. If iterations are hidden or summarised, this costs O(n).
 
   Takes the option `:at` as `AshAgent.Context.put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:invalid_pattern, pattern,
   problem}`.

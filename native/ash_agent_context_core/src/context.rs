@@ -10,6 +10,7 @@ pub mod differing;
 pub(crate) mod facts;
 pub mod fit;
 pub(crate) mod looks;
+pub(crate) mod masked;
 mod note;
 pub mod pins;
 pub mod prompt;

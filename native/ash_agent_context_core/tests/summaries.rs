@@ -117,7 +117,7 @@ fn a_pinned_line_is_added_to_a_summary_once() {
         .pin(Pin::Fact("QX7R2M".into()), at(5))
         .unwrap();
     let summary =
-        |context: &Context| String::from_utf8_lossy(context.summary(1).unwrap()).into_owned();
+        |context: &Context| String::from_utf8_lossy(&context.summary(1).unwrap()).into_owned();
     let summarized = context.summarize(1, 1, "They booked.", at(6)).unwrap();
     let text = "They booked.\nassistant: the booking is QX7R2M";
     assert_eq!(summary(&summarized), text);

@@ -61,7 +61,7 @@ nif!(
     context_as_asked_dirty,
     |env, scheduler, context: ContextHandle, number: Number| {
         let context = context.get();
-        scheduler.allow(context.rewind_cost(number))?;
+        scheduler.allow(context.as_asked_cost(number))?;
         let iteration = context.iteration(number);
         let asked = iteration.and_then(|iteration| context.as_asked(iteration));
         Ok(asked.map(|asked| answer(env, asked)).encode(env))

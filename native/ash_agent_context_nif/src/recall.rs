@@ -12,7 +12,10 @@ use crate::resource::ContextHandle;
 change!(
     context_put_recall_normal,
     context_put_recall_dirty,
-    |context, recall: bool, at: At| (context.recall_cost(), context.put_recall(recall, at))
+    |context, recall: bool, at: At| (
+        context.recall_cost().plus(context.masks_cost()),
+        context.put_recall(recall, at)
+    )
 );
 
 nif!(

@@ -1,5 +1,7 @@
 //! The NIFs of the view.
 
+use std::borrow::Cow;
+
 use ash_agent_context_core::{
     Check, Cost, Fit, Masks, Pressure, Rent, Shortened, Shortening, ShorteningKind, Verdict, View,
 };
@@ -305,7 +307,8 @@ nif!(
     context_masks_normal,
     context_masks_dirty,
     |env, scheduler, context: ContextHandle, pairs: Term<'a>, at: At| {
-        scheduler.allow(Masks::compile_cost(pairs.list_length()?))?;
+        let cost = Masks::compile_cost(pairs.list_length()?);
+        scheduler.allow(cost.plus(context.get().masks_cost()))?;
         let pairs: Vec<(String, String)> = pairs.decode()?;
         let pairs = pairs
             .into_iter()
@@ -346,14 +349,19 @@ nif!(
     }
 );
 
-/// The summary that stands for an iteration, or `nil`.
-#[rustler::nif(name = "context_summary_of_normal")]
-fn context_summary_of<'a>(env: Env<'a>, context: ContextHandle, number: Unsigned) -> Term<'a> {
-    match context.get().summary(number.0) {
-        Some(text) => Encoder::new_sharing(env, &context).binary(text),
-        None => atoms::nil().to_term(env),
+// The summary that stands for an iteration, or `nil`.
+nif!(
+    context_summary_of_normal,
+    context_summary_of_dirty,
+    |env, scheduler, context: ContextHandle, number: Unsigned| {
+        scheduler.allow(context.get().summary_cost(number))?;
+        Ok(match context.get().summary(number) {
+            Some(Cow::Borrowed(text)) => Encoder::new_sharing(env, &context).binary(text),
+            Some(Cow::Owned(text)) => Encoder::new_copying(env).binary(&text),
+            None => atoms::nil().to_term(env),
+        })
     }
-}
+);
 
 nif!(
     context_view_normal,

@@ -19,7 +19,7 @@ defmodule AshAgent.Context.CorpusTest do
     test "#{path} loads, and is written as it was" do
       text = File.read!(unquote(path))
       assert {:ok, context} = Context.from_snapshot(text)
-      assert Context.dump(context) == JSON.decode!(text)
+      assert Context.dump(context) == text |> JSON.decode!() |> put_digest()
       again = context |> Context.to_snapshot() |> Context.from_snapshot!()
       assert Context.equal?(again, context)
       # It goes on.
@@ -28,6 +28,17 @@ defmodule AshAgent.Context.CorpusTest do
       assert [_ | _] = Context.to_messages(goes_on)
     end
   end
+
+  # A form without it was masked when it was loaded.
+  defp put_digest(%{"view" => %{"masks" => [_ | _], "covers" => [_ | _]} = view} = document) do
+    assert %{"masks_digest" => digest} =
+             document |> Context.load!() |> Context.dump() |> Map.get("view")
+
+    assert view["masks_digest"] in [nil, digest]
+    put_in(document, ["view", "masks_digest"], digest)
+  end
+
+  defp put_digest(document), do: document
 
   for path <- @chats do
     test "#{path} loads, and is written as it was" do

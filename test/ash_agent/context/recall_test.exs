@@ -367,6 +367,89 @@ defmodule AshAgent.Context.RecallTest do
       %{context: context}
     end
 
+    # A secret that nothing gives away once it stands alone, and 2 KB of other words.
+    @secret "hunter2horse9"
+    @masks [{"password: \\S+", "[x]"}]
+
+    defp secret do
+      text = "password: #{@secret}\n" <> String.duplicate("lib/a.ex is fine. ", 120)
+      Context.new("Look") |> call("c", :look, %{}, text) |> Context.add_assistant_message("Done.")
+    end
+
+    defp hide(context) do
+      context |> Context.add_user_message("And?") |> Context.keep_last_iterations(1)
+    end
+
+    defp append(context) do
+      context = Context.add_user_message(context, "And?")
+      summarize = fn _messages -> {:ok, "They looked."} end
+
+      {:ok, context, %{verdict: %{appended: appended}}} =
+        Context.compact(context, {:summarize, summarize}, check: :append)
+
+      assert appended > 0
+      context
+    end
+
+    test "hold for what was cut before they were put" do
+      for {name, context} <- [
+            index: secret() |> Context.put_recall(true, index: 0.1) |> hide(),
+            append: append(secret()),
+            pin: secret() |> Context.pin({:fact, @secret}) |> hide(),
+            pin_in_summary: secret() |> Context.pin({:fact, @secret}) |> append()
+          ] do
+        before = Context.to_messages(context)
+        assert inspect(before) =~ @secret, "#{name}"
+        masked = Context.put_masks(context, @masks)
+
+        for shown <- [masked, masked |> Context.dump() |> Context.load!(), Context.fork(masked)] do
+          refute inspect(Context.to_messages(shown)) =~ @secret, "#{name}"
+          refute inspect(Context.receipt(shown)) =~ @secret, "#{name}"
+          refute inspect(Context.verdict(shown, 1)) =~ @secret, "#{name}"
+          refute "#{Context.summary(shown, 1)}" =~ @secret, "#{name}"
+          refute AshAgent.Trace.to_html(shown) =~ @secret, "#{name}"
+          refute AshAgent.Trace.to_atif(shown) =~ @secret, "#{name}"
+        end
+
+        # Nothing is lost.
+        assert masked |> Context.put_masks([]) |> Context.to_messages() == before, "#{name}"
+        # A mask that meets nothing changes nothing.
+        other = Context.put_masks(context, [{"nowhere", "[x]"}])
+        assert Context.to_messages(other) == before, "#{name}"
+      end
+    end
+
+    test "hold for documents of a version that did not look at what was there" do
+      for context <- [
+            secret() |> Context.put_recall(true, index: 0.1) |> hide(),
+            append(secret())
+          ] do
+        masks = for {pattern, text} <- @masks, do: %{"pattern" => pattern, "replacement" => text}
+        document = context |> Context.dump() |> put_in(["view", "masks"], masks)
+        refute document |> Context.load!() |> Context.to_messages() |> inspect() =~ @secret
+      end
+    end
+
+    test "hold for summaries that are put later" do
+      context = secret() |> Context.add_user_message("And?") |> Context.put_masks(@masks)
+
+      for {said, shown} <- [
+            {"It is #{@secret} of lib/a.ex.", "It is [masked] of lib/a.ex."},
+            {"It is password: #{@secret} of lib/a.ex.", "It is [x] of lib/a.ex."}
+          ] do
+        summarized = Context.mark_as_summarized(context, 1..2, said)
+        assert Context.summary(summarized, 1) == shown
+        refute inspect(Context.verdict(summarized, 1)) =~ @secret
+        summarize = fn _messages -> {:ok, said} end
+
+        for check <- [nil, :append, :refuse] do
+          {:ok, compact, info} = Context.compact(context, {:summarize, summarize}, check: check)
+
+          refute inspect([Context.to_messages(compact), info]) =~ @secret
+        end
+      end
+    end
+
     test "hold for handles, recall and search", %{context: context} do
       cleared = Context.clear_tool_results(context, keep: 0)
       [note] = results(cleared)

@@ -153,6 +153,11 @@ impl Asked {
         Some((*since, view.as_ref()))
     }
 
+    /// All views that requests were made from, each once.
+    pub fn views(&self) -> impl Iterator<Item = &View> {
+        self.since.values().flatten().map(|view| &**view)
+    }
+
     /// The view that is noted with an iteration, where it is another one than before.
     pub fn at(&self, number: u64) -> Option<Option<&View>> {
         Some(self.since.get(&number)?.as_deref())

@@ -154,7 +154,7 @@ impl Context {
     /// today, and the masks of today unless those of the last request are still at hand.
     ///
     /// # Complexity
-    /// O(log n)
+    /// O(log n), or O(the log) where the masks of today hold for notes and summaries that were made under others
     #[must_use]
     pub fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
         let (_, view) = self.asked.of(iteration.number)?;
@@ -193,7 +193,14 @@ impl Context {
             None => today.cloned(),
         };
         if next.view.is_some() || masks.is_some() {
+            let before = next.view().and_then(|view| view.masks.clone());
+            let digest = masks.as_deref().map(digest_masks);
+            // Notes and summaries may have been made under others.
+            let is_masked = before == masks || digest.as_ref() == self.asked.masks_of(number);
             next.change_view(|view| view.masks = masks);
+            if !is_masked {
+                next.mask_covers(before.as_deref());
+            }
             next.show_system();
         }
         next

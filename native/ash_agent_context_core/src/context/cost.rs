@@ -87,6 +87,40 @@ impl Context {
         self.recall_cost().times(FACTS)
     }
 
+    /// Of [`Context::put_masks`] with masks at hand: what stands in the place of iterations is compared with all texts.
+    #[must_use]
+    pub fn masks_cost(&self) -> Cost {
+        match self.view().map_or(0, View::count_covers) {
+            0 => Cost::default(),
+            _ => self.receipt_cost(),
+        }
+    }
+
+    /// Of [`Context::as_asked`]: a view of before may have to be masked otherwise.
+    #[must_use]
+    pub fn as_asked_cost(&self, to: i64) -> Cost {
+        let is_covered = self.asked.views().any(|view| view.count_covers() > 0);
+        match self.masks().is_some() && is_covered {
+            true => self.rewind_cost(to).plus(self.receipt_cost()),
+            false => self.rewind_cost(to),
+        }
+    }
+
+    /// Of [`Context::summary`]: masks read its text.
+    #[must_use]
+    pub fn summary_cost(&self, number: u64) -> Cost {
+        let summary = self
+            .cover(number)
+            .and_then(|(_, cover)| cover.summary.as_deref());
+        let masked = self
+            .view()
+            .filter(|view| view.masks().is_some())
+            .zip(summary);
+        masked.map_or(Cost::default(), |(view, summary)| {
+            view.cost(summary.size()).into()
+        })
+    }
+
     /// Of [`Context::put_system_prompt`]: the texts that stand after it are put there anew.
     #[must_use]
     pub fn system_prompt_cost(&self) -> Cost {

@@ -9,6 +9,7 @@ use crate::log::message::Status;
 use crate::value::Value;
 use crate::view::facts::{each, of_line, tokens, FactKind, Found};
 use crate::view::handle::RECALL;
+use crate::view::masks::Masks;
 
 /// Bytes of a name that a call used.
 const NAME: usize = 64;
@@ -32,7 +33,7 @@ pub(crate) struct Fact {
     pub uses: u32,
     /// `true` if a user named it.
     pub is_named: bool,
-    /// `true` if every text that has it masks it.
+    /// `true` if every text that has it masks it; then it has no words.
     pub is_masked: bool,
     /// The number of the last text that has it, of those that were read.
     last: usize,
@@ -126,13 +127,15 @@ impl<'u> Facts<'u> {
         }
     }
 
-    /// Reads a text, with what models may read of it.
-    pub fn read(&mut self, said: &Said<'_>, at: At, masks: Option<&crate::view::masks::Masks>) {
+    /// Reads a text as models may read it. Facts that a mask hides are counted, and their words are not kept.
+    pub fn read(&mut self, said: &Said<'_>, at: At, masks: Option<&Masks>) {
         self.texts += 1;
-        let text = said.text(None);
-        let seen = masks.map(|masks| said.text(Some(masks)));
-        let seen = seen.filter(|seen| *seen != text).map(|seen| keys(&seen));
-        self.read_text(said, &text, at, seen.as_ref());
+        let seen = said.text(masks);
+        self.read_text(said, &seen, at, None);
+        let text = masks.map(|_| said.text(None));
+        if let Some(text) = text.filter(|text| *text != seen) {
+            self.read_text(said, &text, at, Some(&keys(&seen)));
+        }
     }
 
     fn read_text(&mut self, said: &Said<'_>, text: &str, at: At, seen: Option<&HashSet<u64>>) {
@@ -151,8 +154,9 @@ impl<'u> Facts<'u> {
         each(text, add);
     }
 
+    /// With what models see of the text: only what they do not.
     fn add(&mut self, found: Found<'_>, at: At, seen: Option<&HashSet<u64>>) {
-        if found.text.is_empty() {
+        if found.text.is_empty() || seen.is_some_and(|seen| seen.contains(&found.key)) {
             return;
         }
         let used = self
@@ -164,21 +168,24 @@ impl<'u> Facts<'u> {
         let Some(kind) = found.kind.or(later.map(|_| FactKind::Name)) else {
             return;
         };
-        let is_masked = seen.is_some_and(|seen| !seen.contains(&found.key));
+        let is_masked = seen.is_some();
         let (uses, texts) = (used.map_or(0, |(uses, _)| *uses), self.texts);
         let fact = self.known.entry(found.key).or_insert_with(|| Fact {
             kind,
-            text: found.text.into(),
-            piece: found.piece.into(),
+            text: Box::default(),
+            piece: Box::default(),
             key: found.key,
             at,
             texts: 0,
             uses,
             is_named: self.used.by_users.contains(&found.key),
-            is_masked,
+            is_masked: true,
             last: 0,
         });
-        fact.is_masked &= is_masked;
+        if fact.is_masked && !is_masked {
+            (fact.text, fact.piece) = (found.text.into(), found.piece.into());
+            fact.is_masked = false;
+        }
         if !is_masked && fact.last < texts {
             fact.texts = fact.texts.saturating_add(1);
             (fact.last, fact.at) = (texts, at);

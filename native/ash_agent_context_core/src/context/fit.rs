@@ -1,5 +1,7 @@
 //! Keeping a conversation within a budget: what is hidden, and what summaries stand for.
 
+use std::borrow::Cow;
+
 use crate::context::block::BlockDetail;
 use crate::context::Context;
 use crate::error::Error;
@@ -360,11 +362,15 @@ impl Context {
         next
     }
 
-    /// The summary that stands for an iteration.
+    /// The summary that stands for an iteration, as the view shows it.
     #[must_use]
-    pub fn summary(&self, number: u64) -> Option<&[u8]> {
+    pub fn summary(&self, number: u64) -> Option<Cow<'_, [u8]>> {
         let (_, cover) = self.cover(number)?;
-        view::summary_text(cover.summary.as_deref()?)
+        let text = view::summary_text(cover.summary.as_deref()?)?;
+        Some(match self.masks() {
+            None => text.into(),
+            Some(masks) => masks.bytes(text).into_vec().into(),
+        })
     }
 
     /// Tokens of the view by kind, by the method that [`Context::count_tokens`] falls back to.

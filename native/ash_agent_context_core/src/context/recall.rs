@@ -57,10 +57,12 @@ impl Context {
     /// Makes the notes of hidden iterations, and the first lines of summaries, anew.
     pub(crate) fn note_anew(&mut self) {
         let covers = self.view().into_iter().flat_map(|view| view.covers());
-        let covers: Vec<_> = covers
+        let mut covers: Vec<_> = covers
             .map(|(first, cover)| (first, cover.clone()))
             .collect();
-        for (first, mut cover) in covers {
+        for (first, cover) in &mut covers {
+            let first = *first;
+            cover.unmask();
             let text = cover.summary.as_deref().and_then(summary_text);
             if let Some(text) = text {
                 let mut text = letters::utf8(text).into_owned();
@@ -70,11 +72,9 @@ impl Context {
             } else if cover.summary.is_none() {
                 cover.note = self.block(first, cover.last, BlockDetail::All);
             }
-            self.change_view(|view| {
-                view.take(first);
-                view.put(first, cover);
-            });
         }
+        self.put_covers(covers);
+        self.mask_summaries();
         self.tallies = Default::default();
     }
 
@@ -109,10 +109,7 @@ impl Context {
             return;
         };
         cover.note = Some(note);
-        self.change_view(|view| {
-            view.take(first);
-            view.put(first, cover);
-        });
+        self.put_covers(vec![(first, cover)]);
     }
 
     /// Reads what a handle is of, as models may read it.

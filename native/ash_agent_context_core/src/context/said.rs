@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
 use crate::log::exchange::Entry;
-use crate::log::message::{Message, Outcome, Role};
-use crate::value::{json, wording};
+use crate::log::media::words_of;
+use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::part::{Content, Part, PartKind};
+use crate::value::{json, letters, wording, Value};
 use crate::view::masks::Masks;
 use crate::view::texts::{content_text, output_text};
 
@@ -49,6 +51,21 @@ impl<'a> Said<'a> {
         }
     }
 
+    /// Gives its texts one by one, as masks read them.
+    ///
+    /// Goes down at most [`crate::MAX_DEPTH`] levels.
+    pub fn each(&self, mut take: impl FnMut(&str)) {
+        match self {
+            Self::Message(message) => each_text(&message.content, take),
+            Self::Call(call) => each_value(&call.arguments.value, take),
+            Self::Decision(_, decision) => each_value(&decision.reason, take),
+            Self::Result(_, _, outcome) => match &outcome.output {
+                Output::Parts(parts) => each_part(parts, take),
+                Output::Value(_) => take(&letters::utf8(outcome.text().unwrap_or_default())),
+            },
+        }
+    }
+
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Message(message) => match message.role {
@@ -65,6 +82,37 @@ impl<'a> Said<'a> {
     /// Returns whether these are the user's words.
     pub fn is_of_user(&self) -> bool {
         matches!(self, Self::Message(message) if message.role == Role::User)
+    }
+}
+
+fn each_text(content: &Content, mut take: impl FnMut(&str)) {
+    match content {
+        Content::None => {}
+        Content::Text(text) => take(&letters::utf8(text)),
+        Content::Parts(parts) => each_part(parts, take),
+    }
+}
+
+fn each_part(parts: &[Part], mut take: impl FnMut(&str)) {
+    for part in parts {
+        match &part.kind {
+            PartKind::Text(text) => take(&letters::utf8(text)),
+            kind => words_of(kind).iter().for_each(|words| take(words)),
+        }
+    }
+}
+
+fn each_value(value: &Value, mut take: impl FnMut(&str)) {
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Map(map) => rest.extend(map.iter().flat_map(|(key, value)| [key, value])),
+            Value::List(items) | Value::Tuple(items) => rest.extend(items.iter()),
+            Value::Nil | Value::Bool(_) => {}
+            Value::Binary(bytes) => take(&letters::utf8(bytes)),
+            Value::Atom(name) => take(name),
+            Value::Int(_) | Value::BigInt(_) | Value::Float(_) => take(&json::write(value)),
+        }
     }
 }
 

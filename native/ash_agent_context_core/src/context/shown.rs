@@ -10,7 +10,6 @@ use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::value::time::Time;
 use crate::view::cover::Cover;
-use crate::view::masks::Masks;
 use crate::view::rendering::{Rendering, Shown};
 use crate::view::shortening;
 use crate::view::{with_blocks, Cleared, Stretch, View};
@@ -171,6 +170,8 @@ impl Context {
             view.index = rules.index;
             view.user_bytes = rules.user_bytes;
             view.blocks = rules.blocks.clone();
+            let facts = rules.pins().map(|pins| pins.up_to(0));
+            view.pins = facts.filter(|pins| !pins.is_empty()).map(Arc::new);
         });
         self.show_system();
     }
@@ -210,6 +211,7 @@ impl Context {
             summary: None,
             note: self.block(first, last, BlockDetail::All),
             verdict: None,
+            unmasked: None,
             messages: messages.sum(),
         };
         self.replace_covers(first, last, [(first, hidden)]);
@@ -241,6 +243,7 @@ impl Context {
                 .flatten(),
             summary,
             verdict: None,
+            unmasked: None,
             messages: iterations.map(Iteration::count_messages).sum(),
         }
     }
@@ -427,20 +430,6 @@ impl Context {
     pub fn put_max_result_bytes(&self, most: Option<usize>, at: Time) -> Self {
         let mut next = self.clone();
         next.change_view(|view| view.max_result_bytes = most);
-        next.tallies = Default::default();
-        next.log.updated_at = at;
-        next
-    }
-
-    /// Masks what patterns match in all texts of the view, in the place of earlier masks.
-    #[must_use]
-    pub fn put_masks(&self, masks: Masks, at: Time) -> Self {
-        let mut next = self.clone();
-        let masks = (!masks.is_empty()).then(|| Arc::new(masks));
-        next.change_view(|view| {
-            view.masks = masks;
-            view.resize();
-        });
         next.tallies = Default::default();
         next.log.updated_at = at;
         next

@@ -95,6 +95,7 @@ impl Context {
                 allowed: self.compactable(None, 0, 0)?,
             });
         };
+        let text = &*self.mask_text(first, last, text);
         let tokens = self.summary_tokens(first, last, text);
         let replaced = self.view_tokens(Method::Estimate, first, last).total();
         // One that is taken as it is has to be shorter, and nothing else.
@@ -105,7 +106,9 @@ impl Context {
         if is_too_long {
             return Err(Error::SummaryTooLong { tokens, replaced });
         }
-        let (mut verdict, missing) = self.check(first, last, text);
+        // Words that a mask hides are neither claimed nor named.
+        let seen = self.masks().map(|masks| masks.words(text));
+        let (mut verdict, missing) = self.check(first, last, seen.as_deref().unwrap_or(text));
         let is_refused = !verdict.wrong.is_empty() || lacks_most(&missing, &verdict);
         let context = match check {
             Check::Refuse if is_refused => {
@@ -173,10 +176,7 @@ impl Context {
             return;
         };
         cover.verdict = verdict;
-        self.change_view(|view| {
-            view.take(first);
-            view.put(first, cover);
-        });
+        self.put_covers(vec![(first, cover)]);
     }
 
     /// Goes without a summary: clears the results of iterations and of all before them, or hides the iterations if there

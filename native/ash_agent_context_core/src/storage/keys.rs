@@ -114,6 +114,7 @@ pub const SLOT: &str = "slot";
 pub const INDEX: &str = "index";
 pub const USER_BYTES: &str = "user_bytes";
 pub const VERDICT: &str = "verdict";
+pub const UNMASKED: &str = "unmasked";
 pub const FACTS: &str = "facts";
 pub const KEPT: &str = "kept";
 pub const MISSING: &str = "missing";

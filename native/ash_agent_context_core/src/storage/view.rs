@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use crate::context::asked::digest_masks;
 use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
 use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read::read_message_as;
-use crate::storage::take::{at, fields, read_number, read_size, wrong, DocumentFields};
+use crate::storage::take::{at, fields, read_number, read_size, read_text, wrong, DocumentFields};
 use crate::storage::trust::Trust;
 use crate::storage::write::{message, text};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::{Size, Value};
-use crate::view::cover::Cover;
+use crate::view::cover::{Cover, Unmasked};
 use crate::view::masks::Masks;
 use crate::view::pins::{Pin, Pins};
 use crate::view::shortening::{Pressure, Shortening, ShorteningKind};
@@ -35,7 +36,9 @@ pub(crate) fn write_asked(json: &mut JsonObject<'_>, view: Option<&View>) {
 }
 
 fn write_fields(json: &mut JsonObject<'_>, view: &View, masks: Option<&Masks>) {
-    json.key(keys::COVERS).list(view.covers(), cover);
+    json.key(keys::COVERS).list(view.covers(), |json, one| {
+        cover(json, one, masks.is_some());
+    });
     if let Some(cleared) = view.cleared() {
         json.key(keys::CLEARED).object(|json| {
             json.key(keys::ITERATION).value(&cleared.iteration);
@@ -71,6 +74,12 @@ fn write_fields(json: &mut JsonObject<'_>, view: &View, masks: Option<&Masks>) {
                     text(json, keys::REPLACEMENT, Some(replacement));
                 });
             });
+        if view
+            .covers()
+            .any(|(_, cover)| cover.replacement().is_some())
+        {
+            text(json, keys::MASKS_DIGEST, digest_masks(masks).as_str());
+        }
     }
     if !view.blocks().is_empty() {
         json.key(keys::BLOCKS)
@@ -132,7 +141,8 @@ fn verdict(json: &mut JsonObject<'_>, verdict: &Verdict) {
     }
 }
 
-fn cover(json: &mut Json, (first, cover): (u64, &Cover)) {
+/// With masks: also what they took out of it.
+fn cover(json: &mut Json, (first, cover): (u64, &Cover), masks: bool) {
     json.object(|json| {
         json.key(keys::FIRST).value(&first);
         json.key(keys::LAST).value(&cover.last);
@@ -145,12 +155,22 @@ fn cover(json: &mut Json, (first, cover): (u64, &Cover)) {
         if let Some(of) = &cover.verdict {
             json.key(keys::VERDICT).object(|json| verdict(json, of));
         }
+        if let Some(of) = cover.unmasked.as_deref().filter(|_| masks) {
+            json.key(keys::UNMASKED).object(|json| {
+                if let Some(summary) = &of.summary {
+                    message(json.key(keys::SUMMARY), summary, None);
+                }
+                if let Some(of) = &of.verdict {
+                    json.key(keys::VERDICT).object(|json| verdict(json, of));
+                }
+            });
+        }
     });
 }
 
 /// How much a view is to walk and to write.
 pub(crate) fn size(view: &View) -> Size {
-    let summary = |cover: &Cover| cover.replacement().map_or(Size::new(4, 40), Message::size);
+    let summary = |cover: &Cover| cover.size().plus(Size::new(4, 40));
     let covers = view
         .covers()
         .fold(Size::new(10, 0), |sum, (_, one)| sum.plus(summary(one)));
@@ -165,6 +185,8 @@ pub(crate) struct Stored {
     cleared: Option<Cleared>,
     max_result_bytes: Option<usize>,
     masks: Option<Arc<Masks>>,
+    /// The digest of those under which the covers were made.
+    masks_digest: Option<Box<str>>,
     recall: bool,
     index: usize,
     user_bytes: Option<usize>,
@@ -179,6 +201,7 @@ struct Covered {
     summary: Option<Arc<Message>>,
     note: Option<Arc<Message>>,
     verdict: Option<Arc<Verdict>>,
+    unmasked: Option<Arc<Unmasked>>,
 }
 
 impl Stored {
@@ -200,6 +223,7 @@ impl Stored {
             cleared: fields.read_given(keys::CLEARED, read_cleared)?,
             max_result_bytes: fields.read_given(keys::MAX_RESULT_BYTES, read_size)?,
             masks: None,
+            masks_digest: fields.read_given(keys::MASKS_DIGEST, read_text)?,
             recall: fields.take_given(keys::RECALL).is_some(),
             index: fields.read_given(keys::INDEX, read_size)?.unwrap_or(0),
             user_bytes: fields.read_given(keys::USER_BYTES, read_size)?,
@@ -234,6 +258,7 @@ impl Stored {
                 summary,
                 note,
                 verdict,
+                unmasked: _,
             } = covered;
             if first < behind || last < first {
                 return Err(refuse_misplaced(
@@ -249,6 +274,7 @@ impl Stored {
                     summary,
                     note,
                     verdict,
+                    unmasked: None,
                     messages,
                 },
             );
@@ -273,6 +299,7 @@ impl Stored {
                 summary,
                 note,
                 verdict,
+                unmasked,
             } = cover;
             if !may_cover(context, first.max(behind), last) || first < behind {
                 let expected =
@@ -289,6 +316,9 @@ impl Stored {
             if verdict.is_some() {
                 context.put_verdict(first, verdict);
             }
+            if unmasked.is_some() {
+                context.put_unmasked(first, unmasked);
+            }
             behind = last.saturating_add(1);
         }
         // Only now: what the covers tell is stored, and is not made anew.
@@ -300,6 +330,11 @@ impl Stored {
             view.shortenings = self.shortenings;
             view.resize();
         });
+        let masks = context.view().and_then(View::masks).map(digest_masks);
+        if masks.as_ref().and_then(Value::as_str) != self.masks_digest.as_deref() {
+            // They were made under others: an older version did not look at them.
+            context.mask_covers(None);
+        }
         context.note_missing();
         Ok(())
     }
@@ -327,7 +362,18 @@ fn read_cover(node: Node<'_>, trust: Trust) -> Result<Covered, Error> {
         })?,
         note: fields.read_given(keys::NOTE, |node| read_message_as(node, Role::User, trust))?,
         verdict: fields.read_given(keys::VERDICT, read_verdict)?,
+        unmasked: fields.read_given(keys::UNMASKED, |node| read_unmasked(node, trust))?,
     })
+}
+
+fn read_unmasked(node: Node<'_>, trust: Trust) -> Result<Arc<Unmasked>, Error> {
+    let mut fields = fields(node, "a summary and a verdict", trust)?;
+    Ok(Arc::new(Unmasked {
+        summary: fields.read_given(keys::SUMMARY, |node| {
+            read_message_as(node, Role::User, trust)
+        })?,
+        verdict: fields.read_given(keys::VERDICT, read_verdict)?,
+    }))
 }
 
 fn read_verdict(node: Node<'_>) -> Result<Arc<Verdict>, Error> {

@@ -23,6 +23,7 @@ use crate::value::letters;
 use crate::value::time::Time;
 use crate::value::{json, wording, Value};
 use crate::view::rendering::Rendering;
+use crate::view::veil::Veil;
 use crate::view::{with_blocks, View};
 
 /// Images that a browser shows and that hold no program.
@@ -37,6 +38,8 @@ pub(super) struct DataWriter<'t, 'a> {
     prices: &'t Prices,
     /// That of the conversation that is being written.
     account: CacheAccount,
+    /// The pieces that its notes and summaries must not tell.
+    veil: Veil,
     pub texts: Texts,
 }
 
@@ -46,6 +49,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             trace,
             prices,
             account: CacheAccount::default(),
+            veil: Veil::default(),
             texts: Texts::default(),
         }
     }
@@ -69,6 +73,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     ) {
         let context = told.context;
         self.account = CacheAccount::since(0, context, Some(self.prices));
+        self.veil = context.veil(self.trace.masks.as_deref());
         json.text("name", told.name).text("id", context.id());
         json.field("active", &told.is_active);
         json.field("created", &millis(context.created_at()));
@@ -344,12 +349,13 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     /// The view as it is now, and the newest ones that requests were made from.
     fn views(&mut self, json: &mut JsonObject<'_>, context: &Context) {
         let asked = list_request_views(context);
+        let masked = self.trace.mask(context);
         // How long a result may be changes texts, and texts of views that agree in it are told once.
         let mut told = Vec::new();
         if let Some(view) = context.view() {
             json.object("view", |json| {
                 self.view(json, context, view);
-                self.trace.write_receipt(json, &context.receipt(NAMED));
+                self.trace.write_receipt(json, &masked.receipt(NAMED));
                 told.push(view.max_result_bytes());
                 let cleared = asked.is_empty();
                 json.object("seen", |json| self.write_seen(json, context, view, cleared));
@@ -370,7 +376,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                     json.field("from", &first).field("to", &last);
                     self.view(json, context, view);
                     let receipt =
-                        (position >= with_receipt).then(|| context.receipt_of_request(last, NAMED));
+                        (position >= with_receipt).then(|| masked.receipt_of_request(last, NAMED));
                     if let Some(receipt) = receipt.flatten() {
                         self.trace.write_receipt(json, &receipt);
                     }
@@ -397,10 +403,12 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                     if let Some(summary) = cover.replacement() {
                         let shown = look.message(summary);
                         let shown = shown.as_ref().unwrap_or(summary);
+                        let veiled = self.veil.message(shown);
+                        let shown = veiled.as_ref().unwrap_or(shown);
                         json.object("summary", |json| self.content(json, &shown.content));
                     }
                     if let Some(verdict) = &cover.verdict {
-                        self.trace.write_verdict(json, verdict);
+                        self.trace.write_verdict(json, verdict, &self.veil);
                     }
                 });
             }
@@ -418,7 +426,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(masks) = view.masks() {
             json.field("masks", &masks.count());
         }
-        self.trace.write_pins(json, view);
+        self.trace.write_pins(json, view, &self.veil);
         self.trace.write_shortenings(json, view);
         json.list("blocks", |json| {
             for (name, _) in view.blocks() {

@@ -5,6 +5,7 @@ use crate::context::receipt::{FactState, Receipt};
 use crate::trace::told::Trace;
 use crate::value::builder::JsonObject;
 use crate::view::pins::{Pin, Pins};
+use crate::view::veil::Veil;
 use crate::view::verdict::Verdict;
 use crate::view::View;
 
@@ -38,7 +39,13 @@ impl Trace<'_> {
         });
     }
 
-    pub(super) fn write_pins(&self, json: &mut JsonObject<'_>, view: &View) {
+    /// The same of words that were made of what was said.
+    fn veil_words(&self, words: &str, veil: &Veil) -> Box<str> {
+        let words = self.mask_words(words);
+        veil.cut(&words).map_or(words, Into::into)
+    }
+
+    pub(super) fn write_pins(&self, json: &mut JsonObject<'_>, view: &View, veil: &Veil) {
         let pins = view.pins().into_iter().flat_map(Pins::iter);
         let names: Vec<Box<str>> = pins.map(Pin::name).collect();
         if names.is_empty() {
@@ -47,7 +54,7 @@ impl Trace<'_> {
         json.list("pins", |json| {
             for name in &names {
                 json.separate();
-                json.text(&self.mask_words(name));
+                json.text(&self.veil_words(name, veil));
             }
         });
     }
@@ -70,14 +77,14 @@ impl Trace<'_> {
         });
     }
 
-    pub(super) fn write_verdict(&self, json: &mut JsonObject<'_>, verdict: &Verdict) {
+    pub(super) fn write_verdict(&self, json: &mut JsonObject<'_>, verdict: &Verdict, veil: &Veil) {
         json.object("verdict", |json| {
             json.field("facts", &verdict.facts)
                 .field("kept", &verdict.kept);
             json.list("wrong", |json| {
                 for words in &verdict.wrong {
                     json.separate();
-                    json.text(&self.mask_words(words));
+                    json.text(&self.veil_words(words, veil));
                 }
             });
         });

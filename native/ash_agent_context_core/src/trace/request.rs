@@ -37,11 +37,10 @@ impl Trace<'_> {
     }
 
     /// The conversation with all masks of the trace.
-    fn mask(&self, context: &Context) -> Context {
+    pub(super) fn mask(&self, context: &Context) -> Context {
         let mut context = context.clone();
-        let own = context.view().and_then(|view| view.masks.as_ref());
-        if self.masks.is_some() && own != self.masks.as_ref() {
-            context.change_view(|view| view.masks.clone_from(&self.masks));
+        if self.masks.is_some() {
+            context.change_masks(self.masks.clone());
         }
         context
     }

@@ -70,8 +70,11 @@ impl<'a> Trace<'a> {
         let sum = contexts.iter().map(cost).fold(Cost::default(), Cost::plus);
         // Masks of several views become those of all.
         let views = contexts.iter().filter_map(|context| context.view());
-        match views.filter(|view| view.masks().is_some()).count() {
-            0 | 1 => sum,
+        let masked = views.filter(|view| view.masks().is_some()).count();
+        let covered = contexts.iter().map(|context| context.masks_cost());
+        match masked {
+            0 => sum,
+            1 => covered.fold(sum, Cost::plus),
             several => sum.plus(Masks::compile_cost(several)),
         }
     }

@@ -19,8 +19,17 @@ pub struct Cover {
     pub note: Option<Arc<Message>>,
     /// The verdict of a check on the summary.
     pub verdict: Option<Arc<Verdict>>,
+    /// The summary and the verdict as they were without the masks of the view, if these take something out of them.
+    pub(crate) unmasked: Option<Arc<Unmasked>>,
     /// Their messages in the log.
     pub(crate) messages: usize,
+}
+
+/// A summary and its verdict before they were masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unmasked {
+    pub summary: Option<Arc<Message>>,
+    pub verdict: Option<Arc<Verdict>>,
 }
 
 impl Cover {
@@ -35,11 +44,25 @@ impl Cover {
         self.last == other.last && self.replacement() == other.replacement()
     }
 
-    pub(super) fn size(&self) -> Size {
-        let verdict = self.verdict.as_deref().map_or(0, Verdict::bytes);
-        let own = Size::new(10, verdict);
-        self.replacement()
-            .map_or(own, |shown| shown.size().plus(own))
+    /// Puts back what masks took out.
+    pub(crate) fn unmask(&mut self) {
+        if let Some(unmasked) = self.unmasked.take() {
+            self.summary.clone_from(&unmasked.summary);
+            self.verdict.clone_from(&unmasked.verdict);
+        }
+    }
+
+    pub(crate) fn size(&self) -> Size {
+        let unmasked = self.unmasked.as_deref();
+        let verdicts = [Some(&self.verdict), unmasked.map(|of| &of.verdict)];
+        let messages = [
+            self.replacement(),
+            unmasked.and_then(|of| of.summary.as_deref()),
+        ];
+        let verdicts = verdicts.into_iter().flatten().flatten();
+        let own = Size::new(10, verdicts.map(|verdict| verdict.bytes()).sum());
+        let messages = messages.into_iter().flatten();
+        messages.fold(own, |sum, message| sum.plus(message.size()))
     }
 }
 

@@ -127,10 +127,24 @@ impl Masks {
         changed.then(|| text.into_owned())
     }
 
-    fn bytes(&self, bytes: &[u8]) -> Box<[u8]> {
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Box<[u8]> {
         match self.text(bytes) {
             Some(text) => text.into_bytes().into(),
             None => bytes.into(),
+        }
+    }
+
+    /// Gives what is hidden of a text.
+    pub(crate) fn each(&self, text: &str, mut take: impl FnMut(&str)) {
+        let mut text = Cow::Borrowed(text);
+        for mask in &self.masks {
+            mask.pattern
+                .find_iter(&text)
+                .for_each(|found| take(found.as_str()));
+            let replacement = NoExpand(&mask.replacement);
+            if let Cow::Owned(masked) = mask.pattern.replace_all(&text, replacement) {
+                text = Cow::Owned(masked);
+            }
         }
     }
 
@@ -249,6 +263,11 @@ impl Masks {
     fn base64(&self, data: &str) -> Option<String> {
         let bytes = BASE64.decode(data).ok()?;
         self.text(&bytes).map(|text| BASE64.encode(text))
+    }
+
+    pub(crate) fn words<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let masked = self.text(text.as_bytes());
+        masked.map_or(text.into(), Cow::Owned)
     }
 
     pub(crate) fn name(&self, name: &mut Box<str>) {

@@ -17,6 +17,7 @@ pub mod rendering;
 pub(crate) mod search;
 pub mod shortening;
 pub(crate) mod texts;
+pub(crate) mod veil;
 pub mod verdict;
 mod words;
 

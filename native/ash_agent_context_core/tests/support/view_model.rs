@@ -262,7 +262,8 @@ impl Pair {
                             assert!(matches!(self.flag(number), Flag::Summary(..)));
                         }
                         self.set(from, cover.last, Flag::Summary(from, cover.last));
-                        assert_eq!(next.summary(*first), Some(text.as_bytes()));
+                        let shown = self.mask(&text);
+                        assert_eq!(next.summary(*first).as_deref(), Some(shown.as_bytes()));
                         let estimate = Some(Method::Estimate);
                         assert!(next.count_tokens(estimate) < context.count_tokens(estimate));
                         next

@@ -208,8 +208,8 @@ defmodule AshAgent.Test do
   Runs a conversation again from an iteration with one thing changed, and returns an `AshAgent.Test.Branch`.
 
   Change a tool's result, and the model continues after it; change the user's message or the system prompt, and the model answers
-  again in this iteration; or change none of them, and pass another model or other tools. The branch is a fork, so the
-  conversation stays as it is. The model may be scripted, recorded or real. Tools that the branch calls are really run, so pass
+  again in this iteration; or change none of them, and pass another model or other tools. The branch is a fork with the
+  conversation's masks, prompt blocks, limits and metadata, and the conversation stays as it is. The model may be scripted, recorded or real. Tools that the branch calls are really run, so pass
   tools that may run.
 
   ## Options

@@ -18,6 +18,7 @@ use crate::value::builder::{Json, JsonObject};
 use crate::value::json::AsJson;
 use crate::value::letters;
 use crate::value::{time, wording, Value};
+use crate::view::veil::Veil;
 
 /// Holds what is not in a conversation and yet in a trajectory.
 #[derive(Debug)]
@@ -78,6 +79,7 @@ impl TrajectoryWriter<'_, '_> {
         let mut steps = StepWriter {
             writer: self,
             children: &children,
+            veil: context.veil(self.trace.masks.as_deref()),
             count: 0,
         };
         json.list("steps", |json| steps.write(json, told));
@@ -161,6 +163,8 @@ fn model(iteration: &Iteration) -> Option<&str> {
 struct StepWriter<'w, 't, 'a> {
     writer: &'w TrajectoryWriter<'t, 'a>,
     children: &'w [(usize, Option<&'w str>)],
+    /// The pieces that its summaries must not tell.
+    veil: Veil,
     count: usize,
 }
 
@@ -205,6 +209,8 @@ impl StepWriter<'_, '_, '_> {
     fn summary(&self, json: &mut JsonObject<'_>, first: u64, last: u64, summary: &Message) {
         let look = self.writer.trace.look().message(summary);
         let summary = look.as_ref().unwrap_or(summary);
+        let veiled = self.veil.message(summary);
+        let summary = veiled.as_ref().unwrap_or(summary);
         json.text("source", "system");
         content(json.key("message"), &summary.content);
         json.object("extra", |json| {

@@ -53,7 +53,7 @@ impl<'a> SpanWriter<'_, 'a> {
         }
         if self.options.messages {
             let read = unread.before(iteration);
-            attributes.text("gen_ai.input.messages", self.input(&read));
+            attributes.text("gen_ai.input.messages", self.input(of, &read));
             attributes.text("gen_ai.output.messages", messages::output(message));
             self.put_setting(of, &mut attributes, tools.map(|(_, tools)| tools));
         }

@@ -167,8 +167,8 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         attributes
     }
 
-    pub fn input(&self, read: &[Read<'_>]) -> String {
-        messages::input(self.trace, self.options.conventions, read)
+    pub fn input(&self, of: &Conversation<'_, '_>, read: &[Read<'_>]) -> String {
+        messages::input(self.trace, of.context, self.options.conventions, read)
     }
 
     /// Puts what a model has in all its answers.

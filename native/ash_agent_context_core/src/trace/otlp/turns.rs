@@ -171,7 +171,7 @@ impl<'a> SpanWriter<'_, 'a> {
         if self.options.messages {
             let asked = entries.iter().take_while(|entry| !entry.is_model());
             let asked: Vec<Read<'_>> = asked.map(|entry| Read::Message(entry)).collect();
-            attributes.text("gen_ai.input.messages", self.input(&asked));
+            attributes.text("gen_ai.input.messages", self.input(of, &asked));
             // Lists of viewers show these two.
             let asked = entries.iter().take_while(|entry| !entry.is_model());
             attributes.add_known("input.value", self.plain(asked.copied()));

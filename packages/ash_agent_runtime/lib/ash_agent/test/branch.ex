@@ -97,7 +97,7 @@ defmodule AshAgent.Test.Branch do
               "iteration #{number} does not begin with a user's message, so there are no words to change"
             )
 
-        add_all(base, List.replace_at(users, -1, %{List.last(users) | content: words}), context)
+        add_all(base, List.replace_at(users, -1, %{List.last(users) | content: words}))
 
       {:tool_result, {id, result}} ->
         ids = for call <- said.tool_calls, do: call.id
@@ -106,14 +106,14 @@ defmodule AshAgent.Test.Branch do
           do: refuse("iteration #{number} has no call #{inspect(id)}; it has #{inspect(ids)}")
 
         results = for call <- said.tool_calls, into: %{}, do: {call.id, call[:result]}
-        branch = base |> add_all(users ++ rest, context) |> ask(number, context)
+        branch = base |> add_all(users ++ rest) |> ask(number, context)
         add_results(branch, said, Map.put(results, id, result))
 
       {:system_prompt, prompt} ->
-        base |> add_all(users, context) |> Context.put_system_prompt(prompt)
+        base |> add_all(users) |> Context.put_system_prompt(prompt)
 
       nil ->
-        add_all(base, users, context)
+        add_all(base, users)
     end
   end
 
@@ -130,24 +130,30 @@ defmodule AshAgent.Test.Branch do
   @spec refuse(String.t()) :: no_return()
   defp refuse(words), do: AshAgent.Caller.refuse!(words)
 
-  # Nothing is before the first iteration.
   defp base(context, number) do
     if number > context.current_iteration - Context.count_iterations(context) + 1,
-      do: context |> Context.rewind(to: number - 1) |> Context.fork()
+      do: context |> Context.rewind(to: number - 1) |> Context.fork(),
+      else: context |> Context.rewind(to: number) |> Context.fork() |> empty(number)
   end
 
-  defp add_all(base, messages, context), do: Enum.reduce(messages, base, &add(&1, &2, context))
-
-  defp add(%{role: :user} = message, nil, context) do
+  # Nothing was said before the first iteration, and all else is the conversation's.
+  defp empty(context, number) do
     prompt = Context.system_prompt(context)
-    Context.new(message.content, if(prompt, do: [system_prompt: prompt], else: []))
+    first = Context.get_iteration(context, number)
+    nothing = %{first | messages: [], tool_calls: [], completed_at: nil}
+    empty = Context.update!(context, iterations: [nothing])
+    if prompt, do: Context.put_system_prompt(empty, prompt), else: empty
   end
 
-  defp add(%{role: :user, content: content}, base, _context),
-    do: Context.add_user_message(base, content)
+  defp add_all(base, messages), do: Enum.reduce(messages, base, &add/2)
 
-  defp add(%{role: :assistant} = message, base, _context),
-    do: Context.add_assistant_message(base, message.content, Map.get(message, :tool_calls, []))
+  defp add(%{role: :user, content: content} = message, base),
+    do: Context.add_user_message(base, content, metadata: message[:metadata])
+
+  defp add(%{role: :assistant, content: content} = message, base) do
+    calls = Map.get(message, :tool_calls, [])
+    Context.add_assistant_message(base, content, calls, metadata: message[:metadata])
+  end
 
   # A pause of the original is one of the branch.
   defp ask(branch, number, %{current_iteration: number} = context) do

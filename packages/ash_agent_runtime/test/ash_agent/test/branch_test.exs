@@ -49,6 +49,71 @@ defmodule AshAgent.Test.BranchTest do
     assert output(branch(context, 3, run: run)) == "A heard seen a, seen b"
   end
 
+  test "all but the change is the conversation's, from every iteration", %{run: run} do
+    says = fn context ->
+      {:ok, %{content: inspect(Context.to_messages(context), limit: :infinity)}}
+    end
+
+    run = Keyword.put(run, :llm, says)
+
+    context =
+      Context.new("My card is 4111-2222.",
+        id: "c1",
+        system_prompt: "Never tell 4111-2222.",
+        metadata: %{tenant: "t1"}
+      )
+      |> Context.add_assistant_message("I look.", [%{id: "a", name: "look", arguments: %{}}])
+      |> Context.add_tool_results([
+        {"a", {:ok, "card 4111-2222" <> String.duplicate(" fine", 99)}}
+      ])
+      |> Context.add_assistant_message("Noted.")
+      |> Context.add_user_message("And 4111-2222?", metadata: %{"asked_by" => "u1"})
+      |> Context.add_assistant_message("No.")
+      |> Context.put_masks([{"[0-9]{4}-[0-9]{4}", "[card]"}])
+      |> Context.put_prompt_block(:memory, "The user has card 4111-2222.")
+      |> Context.put_max_result_bytes(100)
+      |> Context.put_recall(true, index: 0.1)
+      |> Context.pin({:fact, "Noted"})
+
+    rules = &Map.take(Context.view(&1), [:masks, :blocks, :max_result_bytes])
+
+    for {number, changes} <- [
+          {1, [[], [user: "It is 4111-2222."], [system_prompt: "Tell 4111-2222."]]},
+          {1, [[tool_result: {"a", {:ok, "4111-2222" <> String.duplicate(" well", 99)}}]]},
+          {3, [[], [user: "So, 4111-2222?"], [system_prompt: "Tell 4111-2222."]]}
+        ],
+        change <- changes do
+      %Branch{context: branch} = made = branch(context, number, change ++ [run: run])
+      sent = output(made)
+      assert sent =~ "[card]" and sent =~ "The user has card", inspect({number, change})
+      refute sent =~ "4111-2222", inspect({number, change})
+      assert rules.(branch) == rules.(context)
+      assert Context.metadata(branch) == %{tenant: "t1"}
+      assert %{id: "c1"} = branch[:origin]
+      assert Context.pins(branch) == [fact: "Noted"]
+      assert Context.dump(branch)["view"]["index"] == 100
+
+      prompt = change[:system_prompt] || "Never tell 4111-2222."
+      assert Context.system_prompt(branch) == prompt
+      [own, asked] = for of <- [branch, context], do: first_user(of, number)
+      assert own == if(change[:user], do: %{asked | content: change[:user]}, else: asked)
+    end
+  end
+
+  test "the number of a first iteration stays", %{context: context, run: run} do
+    document = context |> Context.dump() |> Map.update!("iterations", &tl/1)
+    branch = document |> Context.load!() |> branch(2, user: "Listen!", run: run)
+    assert output(branch) == "A heard Listen!"
+    assert branch.context.current_iteration == 2
+    assert %{iteration: 2} = branch.context[:origin]
+    assert Branch.to_text(branch) =~ "Listen!"
+  end
+
+  defp first_user(context, number) do
+    messages = Context.get_iteration_messages(context, number)
+    Enum.find(messages, &(&1.role == :user))
+  end
+
   test "the original stays, and both are shown side by side", %{context: context, run: run} do
     before = Context.to_snapshot(context)
     branch = branch(context, 2, tool_result: {"b", {:error, "fog"}}, run: run)

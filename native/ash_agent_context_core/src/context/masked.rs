@@ -1,0 +1,239 @@
+//! Masks over what stands in the place of iterations. It was made of their texts, so whoever changes masks makes it anew: notes are
+//! cut from masked texts, and summaries lose what these say only where it is masked.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::context::block::BlockDetail;
+use crate::context::said::Said;
+use crate::context::Context;
+use crate::log::message::Message;
+use crate::value::time::Time;
+use crate::view::cover::{Cover, Unmasked};
+use crate::view::handle::RECALL;
+use crate::view::masks::Masks;
+use crate::view::pins::{Pin, Pins};
+use crate::view::texts::content_text;
+use crate::view::veil::Veil;
+use crate::view::verdict::Verdict;
+use crate::view::View;
+
+/// The words that notes and summaries have of their own, which hide nothing.
+const OWN: &str = "[Summary of iteration iterations 1 to 2 of this conversation, recall \n[Iteration 1 is hidden, recall \n\
+                   [Iterations 1 to 2 are hidden, recall \nfacts: \nAlso: \nNot in the conversation: \nsystem: \nuser: \n\
+                   assistant: \ncall: \ndecision: \nresult: ";
+
+impl Context {
+    /// Masks what patterns match in all texts of the view, in the place of earlier masks.
+    ///
+    /// # Complexity
+    /// O(the log) if iterations are hidden or summarised
+    #[must_use]
+    pub fn put_masks(&self, masks: Masks, at: Time) -> Self {
+        let mut next = self.clone();
+        next.change_masks((!masks.is_empty()).then(|| Arc::new(masks)));
+        next.log.updated_at = at;
+        next
+    }
+
+    pub(crate) fn change_masks(&mut self, masks: Option<Arc<Masks>>) {
+        let before = self.view().and_then(|view| view.masks.clone());
+        if masks == before {
+            return;
+        }
+        self.change_view(|view| {
+            view.masks = masks;
+            view.resize();
+        });
+        self.mask_covers(before.as_deref());
+        self.tallies = Default::default();
+    }
+
+    /// Makes anew what stands in the place of iterations of which the masks hide something else than those of before.
+    pub(crate) fn mask_covers(&mut self, before: Option<&Masks>) {
+        let covers = self.view().into_iter().flat_map(View::covers);
+        let notes = covers.filter(|(_, cover)| cover.summary.is_none());
+        let notes = notes.filter(|(first, cover)| self.looks_otherwise(*first, cover.last, before));
+        let anew = notes.map(|(first, cover)| {
+            let mut cover = cover.clone();
+            cover.note = self.block(first, cover.last, BlockDetail::All);
+            (first, cover)
+        });
+        self.put_covers(anew.collect());
+        self.mask_summaries();
+    }
+
+    /// Takes out of summaries what their iterations say only where it is masked, and puts back what is not masked any more.
+    pub(crate) fn mask_summaries(&mut self) {
+        let covers = self.view().into_iter().flat_map(View::covers);
+        let summaries = covers.filter(|(_, cover)| cover.summary.is_some());
+        let mut summaries: Vec<(u64, Cover)> = summaries
+            .map(|(first, cover)| (first, cover.clone()))
+            .collect();
+        summaries.iter_mut().for_each(|(_, cover)| cover.unmask());
+        if let Some(masks) = self.masks() {
+            let texts: Vec<Cow<'_, str>> = summaries
+                .iter()
+                .flat_map(|(_, cover)| texts_of(cover))
+                .collect();
+            let masked = self.masked_pieces(masks, &texts);
+            for (first, cover) in &mut summaries {
+                let veil = self.shown_beside(masks, masked.clone(), *first, cover.last);
+                mask_summary(cover, masks, &veil);
+            }
+        }
+        self.put_covers(summaries);
+    }
+
+    /// A summary of iterations without what they say only where it is masked.
+    pub(crate) fn mask_text<'t>(&self, first: u64, last: u64, text: &'t str) -> Cow<'t, str> {
+        let Some(masks) = self.masks() else {
+            return text.into();
+        };
+        let masked = self.masked_pieces(masks, &[text.into()]);
+        let veil = self.shown_beside(masks, masked, first, last);
+        let cut = veil.cut(&masks.words(text));
+        cut.map_or(text.into(), Cow::Owned)
+    }
+
+    /// The pieces that texts made of the conversation must not tell under masks, in this view and in those of earlier
+    /// requests.
+    ///
+    /// # Complexity
+    /// O(the log)
+    pub(crate) fn veil(&self, masks: Option<&Masks>) -> Veil {
+        let Some(masks) = masks else {
+            return Veil::default();
+        };
+        let views = self.view().into_iter().chain(self.asked.views());
+        let texts: Vec<Cow<'_, str>> = views
+            .flat_map(|view| {
+                let pins = view.pins().into_iter().flat_map(Pins::iter);
+                let facts = pins.filter_map(|pin| match pin {
+                    Pin::Fact(words) => Some(Cow::Borrowed(&**words)),
+                    _ => None,
+                });
+                let covers = view.covers();
+                facts.chain(covers.flat_map(|(_, cover)| texts_of(cover)))
+            })
+            .collect();
+        let masked = self.masked_pieces(masks, &texts);
+        self.shown_beside(masks, masked, 0, u64::MAX)
+    }
+
+    /// The pieces of texts that the log has within what is masked.
+    fn masked_pieces(&self, masks: &Masks, texts: &[Cow<'_, str>]) -> Veil {
+        let pieces = Veil::of(texts.iter().map(|text| &**text));
+        let mut masked = Veil::default();
+        if !pieces.is_empty() {
+            let mut add = |found: &str| masked.add_common(&pieces, found);
+            let system = self.system().map(Said::Message).into_iter();
+            for said in system.chain(self.said_between(0, u64::MAX)) {
+                said.each(|text| masks.each(text, &mut add));
+            }
+        }
+        masked
+    }
+
+    /// Of masked pieces those that iterations do not say where everybody sees them.
+    fn shown_beside(&self, masks: &Masks, mut masked: Veil, first: u64, last: u64) -> Veil {
+        masked.lift(OWN);
+        // Recalled texts are pieces of others, and a mask may not find what it hides there.
+        let is_recalled = |said: &Said<'_>| match said {
+            Said::Result(_, call, _) | Said::Call(call) => call.name.as_str() == RECALL,
+            _ => false,
+        };
+        let said = self.said_between(first, last);
+        let said = said.filter(|said| !is_recalled(said));
+        for said in self.system().map(Said::Message).into_iter().chain(said) {
+            if masked.is_empty() {
+                break;
+            }
+            masked.lift(&said.text(Some(masks)));
+        }
+        masked
+    }
+
+    /// All that was said in iterations.
+    fn said_between(&self, first: u64, last: u64) -> impl Iterator<Item = Said<'_>> {
+        let first = first.max(self.first_number());
+        let last = last.min(self.current_iteration());
+        let iterations = (first..=last).filter_map(|number| self.log.get_numbered(number));
+        let entries = iterations.flat_map(|iteration| iteration.entries());
+        entries.flat_map(Said::of)
+    }
+
+    /// Returns whether iterations look otherwise than under other masks.
+    fn looks_otherwise(&self, first: u64, last: u64, other: Option<&Masks>) -> bool {
+        self.said_between(first, last)
+            .any(|said| said.text(self.masks()) != said.text(other))
+    }
+
+    /// Keeps what a summary was before it was masked.
+    pub(crate) fn put_unmasked(&mut self, first: u64, unmasked: Option<Arc<Unmasked>>) {
+        let cover = self.cover(first).filter(|(start, _)| *start == first);
+        if let Some((_, cover)) = cover {
+            let cover = Cover {
+                unmasked,
+                ..cover.clone()
+            };
+            self.put_covers(vec![(first, cover)]);
+        }
+    }
+
+    /// Puts covers in the place of those of the same iterations.
+    pub(crate) fn put_covers(&mut self, covers: Vec<(u64, Cover)>) {
+        if !covers.is_empty() {
+            self.change_view(|view| {
+                for (first, cover) in covers {
+                    view.take(first);
+                    view.put(first, cover);
+                }
+            });
+        }
+    }
+}
+
+fn mask_summary(cover: &mut Cover, masks: &Masks, veil: &Veil) {
+    let summary = cover.summary.as_deref().and_then(|summary| {
+        let masked = masks.content(&summary.content);
+        let masked = Message::new(
+            summary.role,
+            masked,
+            Box::default(),
+            summary.metadata.clone(),
+        );
+        veil.message(&masked).map(Arc::new)
+    });
+    let verdict = cover.verdict.as_deref().and_then(|verdict| {
+        let masked = |words: &[Box<str>]| -> Vec<Box<str>> {
+            let stays = |words: &str| {
+                matches!(masks.words(words), Cow::Borrowed(_)) && veil.cut(words).is_none()
+            };
+            words.iter().filter(|words| stays(words)).cloned().collect()
+        };
+        let masked = Verdict {
+            missing: masked(&verdict.missing),
+            wrong: masked(&verdict.wrong),
+            ..verdict.clone()
+        };
+        (masked != *verdict).then(|| Arc::new(masked))
+    });
+    if summary.is_some() || verdict.is_some() {
+        cover.unmasked = Some(Arc::new(Unmasked {
+            summary: cover.summary.clone(),
+            verdict: cover.verdict.clone(),
+        }));
+        cover.summary = summary.or(cover.summary.take());
+        cover.verdict = verdict.or(cover.verdict.take());
+    }
+}
+
+/// The texts that were made of the iterations of a cover.
+fn texts_of(cover: &Cover) -> impl Iterator<Item = Cow<'_, str>> {
+    let message = cover.replacement().into_iter();
+    let message = message.map(|message| content_text(&message.content, None));
+    let verdict = cover.verdict.as_deref().into_iter();
+    let words = verdict.flat_map(|verdict| verdict.missing.iter().chain(&verdict.wrong));
+    message.chain(words.map(|words| Cow::Borrowed(&**words)))
+}
