@@ -117,10 +117,8 @@ defmodule AshAgent.TraceTest do
             %{id: "c3", name: "use", arguments: %{}}
           ]
         )
-        |> Context.approve_tool_call("c1",
-          by: "who knows #{secret}",
-          arguments: %{"key" => secret <> "!"}
-        )
+        |> Context.ask_about_tool_call("c1", %{"key" => secret <> "!"})
+        |> Context.approve_tool_call("c1", by: "who knows #{secret}")
         |> Context.ask_about_tool_call("c2", %{"other" => secret})
         |> Context.deny_tool_call("c3", "because of #{secret}")
 
