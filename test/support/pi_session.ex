@@ -12,7 +12,7 @@ defmodule AshAgent.TestSupport.PiSession do
     Enum.find(folders, &File.exists?(Path.join(&1, "pi-1.jsonl")))
   end
 
-  @doc "The conversation, and what each of its answers cost, in 10^-12 US dollars."
+  @doc "The conversation, whose times are those of the session, and what each of its answers cost, in 10^-12 US dollars."
   def read(path) do
     lines = for line <- File.stream!(path), do: JSON.decode!(line)
     state = %{context: nil, thinking: "off", costs: []}
@@ -23,24 +23,27 @@ defmodule AshAgent.TestSupport.PiSession do
   defp step(%{"type" => "thinking_level_change", "thinkingLevel" => level}, state),
     do: %{state | thinking: level}
 
-  defp step(%{"type" => "compaction"}, state) do
-    {:ok, context, _} = Context.compact(state.context, {:summarize, fn _ -> "S" end}, check: nil)
-
+  defp step(%{"type" => "compaction", "timestamp" => at}, state) do
+    opts = [check: nil, at: time(at)]
+    {:ok, context, _} = Context.compact(state.context, {:summarize, fn _ -> "S" end}, opts)
     %{state | context: context}
   end
 
-  defp step(%{"type" => "message", "timestamp" => at, "message" => message}, state) do
-    {:ok, at, 0} = DateTime.from_iso8601(at)
-    message(message, at, state)
-  end
+  defp step(%{"type" => "message", "timestamp" => at, "message" => message}, state),
+    do: message(message, time(at), state)
 
   defp step(_other, state), do: state
 
+  defp time(text) do
+    {:ok, at, 0} = DateTime.from_iso8601(text)
+    at
+  end
+
   defp message(%{"role" => "user"} = message, at, %{context: nil} = state),
-    do: %{state | context: Context.new(text(message), at: at)}
+    do: %{state | context: Context.new(text(message), id: "pi", at: at)}
 
   defp message(%{"role" => "user"} = message, at, state) do
-    context = Context.interrupt(state.context)
+    context = Context.interrupt(state.context, "interrupted", at: at)
     %{state | context: Context.add_user_message(context, text(message), at: at)}
   end
 
@@ -80,7 +83,7 @@ defmodule AshAgent.TestSupport.PiSession do
 
       {:ok, context} =
         state.context
-        |> Context.interrupt()
+        |> Context.interrupt("interrupted", at: at)
         |> Context.put_request(fields, nil)
         |> Context.add_response(response, requested_at: asked, at: at)
 

@@ -348,6 +348,22 @@ fn facts_are_found_by_their_shape() {
     assert_eq!(texts, ["failed to open"]);
 }
 
+/// Which is not that of a hash map, also where one text is an error and a number.
+#[test]
+fn facts_have_one_order() {
+    let context = call(&start(), "c1", "run", "{}", "error: 500");
+    let context = context.clear_tool_results(0, "-", at(9));
+    let kinds = || -> Vec<FactKind> {
+        let facts = context.receipt(100).facts;
+        facts.iter().map(|fact| fact.kind).collect()
+    };
+    let first = kinds();
+    assert!(first.contains(&FactKind::Error) && first.contains(&FactKind::Number));
+    for _ in 0..20 {
+        assert_eq!(kinds(), first);
+    }
+}
+
 #[test]
 fn what_is_nearly_a_fact_is_none_or_another() {
     let text = "ask @example.com or ann@local, 123456789x and 1234567890x, a/b and a/b/c, at 12:30 or 120:30";

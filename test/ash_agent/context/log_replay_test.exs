@@ -6,42 +6,37 @@ defmodule AshAgent.Context.LogReplayTest do
   import AshAgent.TestSupport.Assertions
 
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, JSON}
+  alias AshAgent.TestSupport.Replayed
 
-  @start 1_767_225_600_000_000
-
-  defp conversations do
-    for text <- "test/fixtures/log_operations.jsonl" |> File.read!() |> String.split("\n\n"),
-        text = String.trim(text),
-        text != "",
-        do: for(line <- String.split(text, "\n"), do: JSON.decode!(line))
-  end
+  defp conversations, do: Replayed.read("test/fixtures/log_operations.jsonl")
 
   test "the functions do to conversations what the core's model does, and never change an older one" do
     conversations = conversations()
     assert length(conversations) == 16
 
-    for [empty | lines] <- conversations do
-      {last, history} = Enum.reduce(lines, start(empty), &replay/2)
-      assert_stored(last)
+    for [start | lines] <- conversations do
+      [{first, nil} | steps] = Replayed.play(:log, [start | lines])
+      assert Context.to_snapshot(first) == Base.decode64!(start)
 
-      for {context, snapshot} <- history do
-        assert {context, Context.to_snapshot(context)} == {context, snapshot}
+      # All of them were made before the first is looked at.
+      for {context, %{call: call, reason: reason, expected: {refused, expected}}} <- steps do
+        assert {call, reason} == {call, refused}
+        assert {call, state(context)} == {call, expected}
+        if reason == nil, do: compare_reads(context)
       end
+
+      steps |> List.last() |> elem(0) |> assert_stored()
     end
   end
 
   test "the same operations in many processes at once lead to equal contexts" do
-    for [empty | lines] <- conversations() do
-      {first, _history} = start = start(empty)
+    for [start | lines] <- conversations() do
+      first = start |> Base.decode64!() |> Context.from_snapshot!()
       before = Context.to_map(first)
+      play = fn -> :log |> Replayed.play([start | lines]) |> List.last() |> elem(0) end
 
       [one | others] =
-        1..4
-        |> Enum.map(fn _ ->
-          Task.async(fn -> lines |> Enum.reduce(start, &replay/2) |> elem(0) end)
-        end)
-        |> Task.await_many(:infinity)
+        1..4 |> Enum.map(fn _ -> Task.async(play) end) |> Task.await_many(:infinity)
 
       for other <- others do
         assert Context.equal?(one, other)
@@ -52,78 +47,6 @@ defmodule AshAgent.Context.LogReplayTest do
       assert_same(before, Context.to_map(first))
     end
   end
-
-  defp start(empty) do
-    snapshot = Base.decode64!(empty)
-    context = Context.from_snapshot!(snapshot)
-    {context, [{context, snapshot}]}
-  end
-
-  # The context that is gone on from, and all before it, the newest first.
-  defp replay([_now, "fork", index], {_context, history}) do
-    {context, _snapshot} = history |> Enum.reverse() |> Enum.at(index)
-    {context, history}
-  end
-
-  defp replay([now, function, terms, refused, expected], {context, history}) do
-    arguments = terms |> Base.decode64!() |> :erlang.binary_to_term()
-    at = DateTime.from_unix!(@start + now, :microsecond)
-    {next, reason} = run(function, context, arguments, at)
-    call = {function, arguments}
-    assert {call, reason} == {call, refused}
-    assert {call, state(next)} == {call, expected}
-
-    if reason do
-      {context, history}
-    else
-      compare_reads(next)
-      {next, [{next, Context.to_snapshot(next)} | history]}
-    end
-  end
-
-  defp run(function, context, arguments, at) do
-    {apply_to(function, context, arguments, at), nil}
-  rescue
-    error in Error -> {context, name(error.reason)}
-  end
-
-  defp name(reason) when is_tuple(reason), do: reason |> elem(0) |> name()
-  defp name(reason), do: Atom.to_string(reason)
-
-  defp apply_to("rewind", context, [to], _at), do: Context.rewind(context, to: to)
-
-  defp apply_to("reload", context, [], _at),
-    do: context |> Context.to_snapshot() |> Context.from_snapshot!()
-
-  defp apply_to("interrupt", context, [reason], at),
-    do: Context.interrupt(context, reason, at: at)
-
-  defp apply_to("approve_tool_call", context, [id, by], at),
-    do: Context.approve_tool_call(context, id, by: by, at: at)
-
-  defp apply_to("deny_tool_call", context, [id, reason], at),
-    do: Context.deny_tool_call(context, id, reason, at: at)
-
-  defp apply_to("put_system_prompt", context, [prompt], at),
-    do: Context.put_system_prompt(context, prompt, at: at)
-
-  defp apply_to("put_metadata", context, [key, value], at),
-    do: Context.put_metadata(context, key, value, at: at)
-
-  defp apply_to("put_iteration_metadata", context, [number, key, value], at),
-    do: Context.put_iteration_metadata(context, number, key, value, at: at)
-
-  defp apply_to("add_user_message", context, [input, note], at),
-    do: Context.add_user_message(context, input, stamp(note, at))
-
-  defp apply_to("add_assistant_message", context, [content, calls, note], at),
-    do: Context.add_assistant_message(context, content, calls, stamp(note, at))
-
-  defp apply_to("add_tool_results", context, [results, note], at),
-    do: Context.add_tool_results(context, results, stamp(note, at))
-
-  defp stamp(nil, at), do: [at: at]
-  defp stamp(note, at), do: [at: at, metadata: note]
 
   defp state(context) do
     [

@@ -211,6 +211,7 @@ impl<'u> Facts<'u> {
             scores
                 .then(other.last.cmp(&one.last))
                 .then(one.text.cmp(&other.text))
+                .then(one.key.cmp(&other.key))
         });
         facts.into_iter().map(|(_, fact)| fact).collect()
     }

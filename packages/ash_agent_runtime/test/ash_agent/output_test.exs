@@ -146,6 +146,12 @@ defmodule AshAgent.OutputTest do
     assert Output.read_partial(list, ~s({"val)) == :none
   end
 
+  test "an answer that was cut before its type could be told is an error" do
+    for type <- [[city: :string], {:list, [name: :string]}],
+        text <- ["[", ~s({"value": [nu), ~s([{"name": "a"), ~s({"city": nu)],
+        do: assert({:error, %Output.Error{lines: [_]}} = Output.read(Output.new(type), text))
+  end
+
   test "a stream tells the places of what came" do
     output = Output.new({:list, :string})
     {follow, []} = Output.follow(output, Output.follow(), "Well: {\"value\"")

@@ -149,6 +149,10 @@ defmodule AshAgent.Output.Cast do
   def cast_partial({:list, type}, items) when is_list(items),
     do: Enum.map(items, &cast_partial(type, &1))
 
+  # What has come is not one, or nothing has.
+  def cast_partial({:object, _fields, _into}, _other), do: nil
+  def cast_partial({:list, _type}, _other), do: nil
+
   def cast_partial({:nullable, type}, value), do: cast_partial(type, value)
   def cast_partial({:wrapped, type}, %{"value" => value}), do: cast_partial(type, value)
   def cast_partial({:wrapped, _type}, _nothing), do: nil
