@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use crate::answer::fit::FitWalk;
-use crate::answer::issue::Findings;
-use crate::answer::node::{without_style, NodeId, Others, SchemaNode};
+use crate::answer::issue::{Findings, Mend, MendKind};
+use crate::answer::node::{without_style, NodeId, Others, Property, SchemaNode};
 #[cfg(feature = "json_schema")]
 use crate::answer::rest::Rest;
 use crate::answer::schema;
 use crate::error::{Error, Path};
 use crate::value::cost::Cost;
-use crate::value::{Size, Value};
+use crate::value::{Map, Size, Value};
 
 /// A type that answers may have.
 #[derive(Debug)]
@@ -19,6 +19,12 @@ pub struct AnswerType {
     nodes: Vec<SchemaNode>,
     /// Names of the fields of the answer, without style. An object with none of them is not the answer.
     names: HashSet<Box<str>>,
+    /// Names of fields at any place, without style.
+    fields: HashSet<Box<str>>,
+    /// Those of them, as they are written, that have an object or a list.
+    inner: HashSet<Box<str>>,
+    /// Some object may have fields of any name.
+    is_open: bool,
     /// The checker for keywords that the nodes do not know, if there are any.
     #[cfg(feature = "json_schema")]
     rest: Option<Rest>,
@@ -46,8 +52,16 @@ impl AnswerType {
     fn compile(schema: &Value, checks_all: bool) -> Result<Self, Error> {
         let schema = schema::read(schema)?;
         let (nodes, _has_rest) = schema::compile(&schema, checks_all)?;
+        let properties = || nodes.iter().flat_map(|node| &node.properties);
+        let has_inside = |of: &&Property| nodes.get(of.node).is_some_and(SchemaNode::has_inside);
+        let inner = properties().filter(has_inside).map(|of| of.name.clone());
         Ok(Self {
             names: names(&nodes),
+            fields: properties()
+                .map(|of| without_style(&of.name).into_boxed_str())
+                .collect(),
+            inner: inner.collect(),
+            is_open: nodes.iter().any(SchemaNode::is_open),
             #[cfg(feature = "json_schema")]
             rest: _has_rest.then(|| Rest::new(&schema)).transpose()?,
             schema,
@@ -121,6 +135,38 @@ impl AnswerType {
         self.names.is_empty() || self.names.contains(&*without_style(name))
     }
 
+    /// Returns whether a field of the answer has a name that begins like this.
+    pub(crate) fn has_name_from(&self, word: &str) -> bool {
+        let word = without_style(word);
+        self.names.iter().any(|name| name.starts_with(&word))
+    }
+
+    /// Returns whether some object of the answer may have fields of any name.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Returns whether some object of the answer may have a field of this name.
+    pub(crate) fn may_have(&self, name: &str) -> bool {
+        self.is_open || self.fields.contains(&*without_style(name))
+    }
+
+    /// Returns whether a field of just this name has an object or a list.
+    pub(crate) fn has_inside(&self, name: &str) -> bool {
+        self.inner.contains(name)
+    }
+
+    /// Returns whether a value fits a field of just this name.
+    pub(crate) fn takes(&self, name: &str, value: &Value) -> bool {
+        let mut fields = self.nodes.iter().filter_map(|node| node.property(name));
+        fields.any(|property| {
+            let mut report = Findings::default();
+            self.fit(property.node, value, true, &Path::new(), &mut report);
+            let is_other = |mend: &Mend| mend.path.is_empty() && mend.kind != MendKind::KeyStyle;
+            report.fits() && !report.mends.iter().any(is_other)
+        })
+    }
+
     /// Fits a value to a place.
     pub(crate) fn fit(
         &self,
@@ -147,6 +193,37 @@ impl AnswerType {
             report.issue(&Path::new(), words);
         }
         value
+    }
+
+    /// Fits the value of a field that came without its object, if there is one field alone that it may be. A text is only taken
+    /// for one of several choices, or of a format: it may be words instead of an answer.
+    pub(crate) fn fit_bare(&self, value: &Value) -> Option<(Value, Findings)> {
+        let root = self.nodes.first()?;
+        let is_alone = root.properties.len() == 1;
+        let may_be = |property: &&Property| {
+            let node = self.nodes.get(property.node);
+            node.is_some_and(|node| match value {
+                Value::List(_) => node.has_inside(),
+                Value::Binary(_) => is_alone && (node.choices.is_some() || node.format.is_some()),
+                _ => is_alone,
+            })
+        };
+        let fit = |property: &Property| {
+            let key = Value::text(&property.name);
+            let mut report = Findings::default();
+            let path = vec![key.clone()];
+            report.mend(&path, MendKind::MissingObject);
+            let unwrapped = Mend {
+                path,
+                kind: MendKind::Unwrapped,
+            };
+            let object = Value::Map(Map::new(vec![(key, value.clone())]));
+            let object = self.fit_whole(object, true, &mut report);
+            let is_right = !report.mends.contains(&unwrapped) && report.fits();
+            is_right.then_some((object, report))
+        };
+        let mut found = root.properties.iter().filter(may_be).filter_map(fit);
+        found.next().filter(|_| found.next().is_none())
     }
 
     /// Fits a whole answer.

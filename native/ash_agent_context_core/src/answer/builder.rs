@@ -1,6 +1,7 @@
 //! Values made of what a lexer reads: each of them that may be an answer, and what was repaired in it.
 
 use std::mem;
+use std::ops::Range;
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::issue::{Findings, Mend, MendKind};
@@ -9,9 +10,13 @@ use crate::answer::node::Kinds;
 use crate::error::{index, Path};
 use crate::value::{Map, Value};
 
+/// Ends within an answer that are kept: to read it without one of them costs as much again.
+pub(crate) const MOST_ENDS: usize = 8;
+
 enum OpenValue {
     List(Vec<Value>),
-    Object(Vec<(Value, Value)>, Value),
+    /// Its fields, the key of the next one, and where the last one ended.
+    Object(Vec<(Value, Value)>, Value, usize),
 }
 
 /// A value that was read.
@@ -20,6 +25,11 @@ pub(crate) struct Candidate {
     pub report: Findings,
     /// An object has a key twice.
     pub is_doubled: bool,
+    /// The field whose name and colon are before it.
+    pub field: Option<String>,
+    pub place: Range<usize>,
+    /// Where the first objects in it end that have more fields after them.
+    pub ends: Vec<usize>,
 }
 
 /// The values of a text.
@@ -30,11 +40,13 @@ pub(crate) struct Builder<'t> {
     value: Option<Value>,
     report: Findings,
     is_meant: bool,
+    field: Option<String>,
+    takes_all: bool,
     is_doubled: bool,
+    start: usize,
+    ends: Vec<usize>,
     /// Those that may be the answer.
     pub found: Vec<Candidate>,
-    /// Something began that may have been the answer, and is not JSON.
-    pub is_broken: bool,
 }
 
 impl<'t> Builder<'t> {
@@ -45,31 +57,31 @@ impl<'t> Builder<'t> {
             text: None,
             value: None,
             report: Findings::default(),
-            is_meant: answer.is_named(""),
+            is_meant: false,
+            field: None,
+            takes_all: false,
             is_doubled: false,
+            start: 0,
+            ends: Vec::new(),
             found: Vec::new(),
-            is_broken: false,
         }
     }
 
     /// Takes every value for the answer.
     pub fn of_all(answer: &'t AnswerType) -> Self {
         let mut builder = Self::new(answer);
-        builder.is_meant = true;
+        builder.takes_all = true;
         builder
-    }
-
-    /// Returns whether what is open may be the answer.
-    pub fn is_meant(&self) -> bool {
-        self.is_meant
     }
 
     fn path(&self) -> Path {
         let step = |frame: &OpenValue| match frame {
-            OpenValue::List(items) => index(items.len()),
-            OpenValue::Object(_, key) => key.clone(),
+            OpenValue::List(items) => Some(index(items.len())),
+            // Before its first key, an object has no place inside.
+            OpenValue::Object(_, Value::Nil, _) => None,
+            OpenValue::Object(_, key, _) => Some(key.clone()),
         };
-        self.frames.iter().map(step).collect()
+        self.frames.iter().filter_map(step).collect()
     }
 
     fn begin_candidate(&mut self) {
@@ -78,12 +90,25 @@ impl<'t> Builder<'t> {
         self.value = None;
         self.report = Findings::default();
         self.is_doubled = false;
-        self.is_meant = self.answer.is_named("");
+        self.ends.clear();
+        self.is_meant = false;
     }
 }
 
 impl Sink for Builder<'_> {
-    fn begin(&mut self, kind: Kinds, _at: usize) {
+    fn answer(&self) -> Option<&AnswerType> {
+        (!self.takes_all).then_some(self.answer)
+    }
+
+    fn mean(&mut self, field: Option<&str>) {
+        self.is_meant = true;
+        self.field = field.map(str::to_owned);
+    }
+
+    fn begin(&mut self, kind: Kinds, at: usize) {
+        if self.frames.is_empty() {
+            self.start = at;
+        }
         if kind == Kinds::STRING {
             self.text = Some(String::new());
         }
@@ -93,14 +118,17 @@ impl Sink for Builder<'_> {
         self.frames.push(if is_list {
             OpenValue::List(Vec::new())
         } else {
-            OpenValue::Object(Vec::new(), Value::Nil)
+            OpenValue::Object(Vec::new(), Value::Nil, 0)
         });
     }
 
     fn key(&mut self, key: &str) {
-        self.is_meant |= self.frames.len() <= 2 && self.answer.is_named(key);
-        if let Some(OpenValue::Object(_, open)) = self.frames.last_mut() {
+        if let Some(OpenValue::Object(entries, open, end)) = self.frames.last_mut() {
             *open = Value::text(key);
+            let is_object = matches!(entries.last(), Some((_, Value::Map(_))));
+            if is_object && self.ends.len() < MOST_ENDS {
+                self.ends.push(*end);
+            }
         }
     }
 
@@ -114,12 +142,12 @@ impl Sink for Builder<'_> {
         self.value = Some(value);
     }
 
-    fn end(&mut self, _at: usize) {
+    fn end(&mut self, at: usize) {
         let scalar = self.value.take();
         let scalar = scalar.or(self.text.take().map(|text| Value::text(&text)));
         let value = scalar.or_else(|| match self.frames.pop()? {
             OpenValue::List(items) => Some(Value::List(items.into())),
-            OpenValue::Object(entries, _) => {
+            OpenValue::Object(entries, ..) => {
                 let given = entries.len();
                 let map = Map::new(entries);
                 self.is_doubled |= map.len() != given;
@@ -129,13 +157,19 @@ impl Sink for Builder<'_> {
         let Some(value) = value else { return };
         match self.frames.last_mut() {
             Some(OpenValue::List(items)) => items.push(value),
-            Some(OpenValue::Object(entries, key)) => entries.push((key.clone(), value)),
+            Some(OpenValue::Object(entries, key, end)) => {
+                entries.push((key.clone(), value));
+                *end = at;
+            }
             None => {
                 if self.is_meant {
                     self.found.push(Candidate {
                         value,
                         report: mem::take(&mut self.report),
                         is_doubled: self.is_doubled,
+                        field: self.field.take(),
+                        place: self.start..at,
+                        ends: mem::take(&mut self.ends),
                     });
                 }
                 self.begin_candidate();
@@ -162,7 +196,6 @@ impl Sink for Builder<'_> {
     }
 
     fn abandon(&mut self) {
-        self.is_broken |= self.is_meant && !self.frames.is_empty();
         self.begin_candidate();
     }
 }

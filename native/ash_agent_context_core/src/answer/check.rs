@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use num_bigint::BigInt;
 
 use crate::answer::issue::Findings;
-use crate::answer::node::{canonical, SchemaNode};
+use crate::answer::node::{canonical, Kinds, SchemaNode};
 use crate::error::Path;
 use crate::value::{json, Value};
 
@@ -54,7 +54,19 @@ fn check_text(node: &SchemaNode, text: &str, path: &Path, report: &mut Findings)
 /// A number, how values stand to it, and words for that.
 type Bound<'n> = (&'n Option<Value>, fn(Ordering) -> bool, &'static str);
 
+/// The first whole number that a float may stand for although another one was written: 2 to the power of 53.
+const INEXACT: f64 = 9_007_199_254_740_992.0;
+
 fn check_number(node: &SchemaNode, value: &Value, path: &Path, report: &mut Findings) {
+    let is_integer = |kinds: Kinds| !kinds.has(Kinds::FRACTION);
+    if let (Value::Float(float), true) = (value, node.kinds.is_some_and(is_integer)) {
+        if float.abs() >= INEXACT {
+            report.issue(
+                path,
+                "expected an integer with all of its digits, without a point or an exponent",
+            );
+        }
+    }
     let bounds: [Bound<'_>; 4] = [
         (&node.minimum, Ordering::is_ge, "at least"),
         (&node.maximum, Ordering::is_le, "at most"),

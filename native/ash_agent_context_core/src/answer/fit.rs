@@ -156,7 +156,8 @@ impl<'t> FitWalk<'t> {
                 return Kind::Settled(Some(fitted));
             }
             let is_settled = self.settled_at == Some(path.len());
-            if kinds.has(Kinds::ARRAY) && kind != Kinds::NULL && !is_settled {
+            let is_single = kind != Kinds::NULL && !says_list(value);
+            if kinds.has(Kinds::ARRAY) && is_single && !is_settled {
                 if let Some(fitted) = self.try_list(id, value, path, report) {
                     return Kind::Settled(Some(fitted));
                 }
@@ -386,9 +387,22 @@ enum Kind {
     Settled(Fitted),
 }
 
-/// A number or a boolean that was written as a text.
+/// Returns whether a text is a list as JSON has it, or nearly, so that it is not the element of one.
+fn says_list(value: &Value) -> bool {
+    let text = value.as_str().map_or("", str::trim);
+    let inside = text.strip_prefix('[').map(str::trim_start);
+    let is_list = |inside: &str| inside.ends_with(']') || inside.starts_with(['"', '\'', '{', '[']);
+    text == "null" || inside.is_some_and(is_list)
+}
+
+/// Reads a value that JSON has no quotes around and that was written as a text.
 fn from_text(value: &Value, kinds: Kinds) -> Option<(Value, MendKind)> {
     let text = value.as_str()?.trim();
+    if text == "null" || text.starts_with(['[', '{']) {
+        let (read, is_doubled) = json::read_noting(text.as_bytes(), LEVELS).ok()?;
+        let is_right = kinds.has(Kinds::of(&read)) && !is_doubled;
+        return is_right.then_some((read, MendKind::JsonFromText));
+    }
     if kinds.has(Kinds::BOOLEAN) {
         for (word, flag) in [("true", true), ("false", false)] {
             if text.eq_ignore_ascii_case(word) {

@@ -67,7 +67,11 @@ pub struct Follow {
     held: Option<Held>,
     is_text: bool,
     has_shown: bool,
+    /// A field told that what is open is the answer. It is shown from the next one on that is not hidden.
+    is_told: bool,
     is_meant: bool,
+    /// The open value may be the value of a field.
+    is_part: bool,
     is_over: bool,
 }
 
@@ -318,6 +322,16 @@ impl Following<'_> {
         }
     }
 
+    /// Shows the lists and objects around the first field that tells that this is the answer.
+    fn show_levels(&mut self) {
+        self.state.is_meant = true;
+        let levels = std::mem::take(&mut self.state.levels);
+        for level in levels {
+            self.show(empty(level.is_list));
+            self.state.levels.push(level);
+        }
+    }
+
     /// Shows what was held, if it fits.
     fn release(&mut self, rule: Rule) {
         let Some(held) = self.state.held.take() else {
@@ -356,20 +370,39 @@ fn read_value(answer: &AnswerType, text: &str) -> Option<Value> {
 }
 
 impl Follow {
+    fn forget_meaning(&mut self) {
+        self.is_told = false;
+        self.is_meant = false;
+        self.is_part = false;
+    }
+
     // A whole answer that fits is meant, whatever its fields are.
     fn is_meant_at(&self, path: &Path) -> bool {
-        self.is_meant || path.is_empty()
+        (self.is_meant || path.is_empty()) && !self.is_part
     }
 }
 
 impl Sink for Following<'_> {
+    fn answer(&self) -> Option<&AnswerType> {
+        Some(self.answer)
+    }
+
+    // The value of a field is not shown as the answer, which it may be: only what comes after it tells.
+    fn mean(&mut self, field: Option<&str>) {
+        if field.is_some() {
+            self.state.is_part = true;
+            return;
+        }
+        self.state.is_told = true;
+        if self.state.hidden.is_none() {
+            self.show_levels();
+        }
+    }
+
     fn begin(&mut self, kind: Kinds, at: usize) {
         if let Some((depth, _)) = &mut self.state.hidden {
             *depth += 1;
             return;
-        }
-        if self.state.levels.is_empty() {
-            self.state.is_meant = self.answer.is_named("");
         }
         let rule = self.rule();
         let resolved = self.resolve(rule, kind);
@@ -420,8 +453,9 @@ impl Sink for Following<'_> {
         if self.state.hidden.is_some() {
             return;
         }
-        let was_meant = self.state.is_meant;
-        self.state.is_meant |= self.state.levels.len() <= 2 && self.answer.is_named(key);
+        if self.state.is_told && !self.state.is_meant {
+            self.show_levels();
+        }
         let Some(rule) = self.state.levels.last().map(|level| level.rule) else {
             return;
         };
@@ -439,14 +473,6 @@ impl Sink for Following<'_> {
             } else {
                 next
             };
-        }
-        // The lists and objects around the first field that tells that this is the answer.
-        if self.state.is_meant && !was_meant {
-            let levels = std::mem::take(&mut self.state.levels);
-            for level in levels {
-                self.show(empty(level.is_list));
-                self.state.levels.push(level);
-            }
         }
     }
 
@@ -486,6 +512,7 @@ impl Sink for Following<'_> {
             .map(|level| (level.count + 1, level.rule))
         else {
             self.state.is_over = self.state.has_shown || !self.shown.is_empty();
+            self.state.forget_meaning();
             return;
         };
         let next = self.element_rule(rule, count);
@@ -505,7 +532,7 @@ impl Sink for Following<'_> {
         self.state.hidden = None;
         self.state.held = None;
         self.state.is_text = false;
-        self.state.is_meant = false;
+        self.state.forget_meaning();
         self.from = 0;
     }
 }

@@ -88,6 +88,10 @@ kinds! {
     NumberFromText = "number_from_text",
     /// `true` or `false` was written as a text.
     BooleanFromText = "boolean_from_text",
+    /// A list, an object or `null` was written as a text.
+    JsonFromText = "json_from_text",
+    /// The value of a field stood for the object with this field alone.
+    MissingObject = "missing_object",
     /// One value stood for a list of one.
     Wrapped = "wrapped",
     /// A list of one stood for its value.

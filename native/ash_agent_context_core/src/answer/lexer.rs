@@ -1,9 +1,16 @@
 //! JSON as models write it, read in any pieces: with prose and fences around it, comments, trailing commas, single quotes and
 //! keys without quotes. It reads JSON as JSON, and reports each deviation.
+//!
+//! A brace begins something if a quote, a key with a colon or the other brace comes after it. If that is not JSON, it is given up
+//! as a whole. If it had a field of the answer, so is the text.
 
+use crate::answer::answer_type::AnswerType;
+use crate::answer::comment::Comment;
+use crate::answer::escape::Escape;
 use crate::answer::fit::LEVELS;
 use crate::answer::issue::MendKind;
 use crate::answer::node::Kinds;
+use crate::answer::prose::{quoted, After, GivenUp, Prose, Quotes};
 use crate::value::{json, Value};
 
 /// Bytes that a key or a number may have.
@@ -11,6 +18,10 @@ const MOST_WORD: usize = 4_400;
 
 /// The events of a text. Positions are bytes of the piece that is being read.
 pub(crate) trait Sink {
+    /// The type whose fields tell the answer from prose; `None` if everything counts.
+    fn answer(&self) -> Option<&AnswerType>;
+    /// The value that is open, or begins next, is the answer, or the value of a field whose name and colon are before it.
+    fn mean(&mut self, field: Option<&str>);
     /// A value of this kind begins.
     fn begin(&mut self, kind: Kinds, at: usize);
     /// The value that began is a list or an object.
@@ -40,6 +51,15 @@ enum ValuePlace {
     Field,
 }
 
+/// A key before its colon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyKind {
+    Bare,
+    Quoted,
+    /// With a colon in it. It may have lost its own quote, and then this one begins the text after it.
+    Long(u8),
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
     #[default]
@@ -49,35 +69,13 @@ enum Mode {
     Key(bool),
     KeyText(u8),
     KeyBare,
-    Colon,
+    Colon(KeyKind),
     Text(u8),
     Literal,
     After,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Comment {
-    #[default]
-    None,
-    /// A slash that may begin one.
-    Slash,
-    Line,
-    Block,
-    /// A star that may end it.
-    Star,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Escape {
-    #[default]
-    None,
-    Backslash,
-    /// Digits that came, and their number.
-    Unicode(u8, u32),
-    /// The first half of a pair, and how much of `\u` came after it.
-    Half(u32, u8),
-    /// The first half of a pair, and the digits of the second.
-    Pair(u32, u8, u32),
+    GivenUp(GivenUp),
+    /// The answer itself was given up. Nothing more is read.
+    Broken,
 }
 
 /// The state between two pieces. It is small, however long the text is.
@@ -92,12 +90,35 @@ pub(crate) struct Lexer {
     depth: usize,
     skipped: bool,
     has_root: bool,
+    prose: Prose,
+    /// The open value has more than its first brace.
+    is_opened: bool,
+    /// The open value is the answer, as far as its fields tell.
+    is_meant: bool,
+    /// The field whose name is before what is open.
+    field: Option<String>,
+    /// The last letter of the piece before.
+    last: Option<char>,
+    /// Deviations in a key that has not ended.
+    in_key: Vec<MendKind>,
 }
 
 impl Lexer {
-    /// Returns whether something began that has not ended.
-    pub fn is_open(&self) -> bool {
-        self.mode != Mode::Prose
+    /// Returns whether the text has the beginning of an answer that is not JSON, or the rest of one.
+    pub fn is_broken(&self) -> bool {
+        self.mode == Mode::Broken
+    }
+
+    /// Returns whether the text ends within an answer: the first one, or another one.
+    pub fn is_cut(&self, answer: &AnswerType, has_found: bool) -> bool {
+        match self.mode {
+            Mode::Prose | Mode::Broken => false,
+            Mode::GivenUp(given_up) => has_found && !given_up.may_have_ended,
+            Mode::Key(true) if !self.is_opened => !self.prose.is_in_word(),
+            _ if !has_found || self.is_opened => true,
+            Mode::KeyBare | Mode::Colon(_) => answer.has_name_from(&self.word),
+            _ => self.is_meant,
+        }
     }
 
     /// Reads a piece.
@@ -109,8 +130,7 @@ impl Lexer {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             if self.comment != Comment::None {
-                at += 1;
-                self.comment(*byte, sink);
+                at += usize::from(self.comment(*byte, sink));
                 continue;
             }
             let rest = piece.get(at..).unwrap_or_default();
@@ -122,19 +142,36 @@ impl Lexer {
                 Mode::KeyText(quote) if self.escape == Escape::None => {
                     at += self.key_run(rest, quote, sink);
                 }
-                Mode::Text(_) | Mode::KeyText(_) => {
-                    at += 1;
-                    if self.escape(*byte, sink).is_none() {
-                        self.abandon(sink);
+                Mode::Text(_) | Mode::KeyText(_) => match self.escape(*byte, sink) {
+                    Some(()) => at += 1,
+                    None => self.abandon(sink),
+                },
+                Mode::GivenUp(mut given_up) => match given_up.feed(rest, self.before(piece, at)) {
+                    Some(end) => {
+                        at += end;
+                        self.mode = Mode::Prose;
+                        self.prose.begin(After::GivenUp);
                     }
-                }
+                    None => {
+                        self.mode = Mode::GivenUp(given_up);
+                        at = bytes.len();
+                    }
+                },
+                Mode::Broken => return,
                 _ => {
-                    if self.byte(*byte, at, sink) {
+                    if self.byte(rest, at, sink) {
                         at += 1;
                     }
                 }
             }
         }
+        self.last = piece.chars().next_back().or(self.last);
+    }
+
+    /// The letter before a position.
+    fn before(&self, piece: &str, at: usize) -> Option<char> {
+        let before = piece.get(..at).unwrap_or_default();
+        before.chars().next_back().or(self.last)
     }
 
     fn prose(&mut self, rest: &str, at: usize, sink: &mut impl Sink) -> usize {
@@ -148,12 +185,30 @@ impl Lexer {
                 self.skipped = false;
             }
         }
+        let is_rest = |answer| self.prose.feed(prose, answer);
+        if sink.answer().is_some_and(is_rest) {
+            self.fail(sink);
+            return rest.len();
+        }
         let Some(found) = found else {
             return rest.len();
         };
         let is_list = rest.as_bytes().get(found) == Some(&b'[');
         self.lists = 0;
         self.depth = 0;
+        let answer = sink.answer();
+        self.field = answer
+            .and_then(|answer| self.prose.field(answer))
+            .map(str::to_owned);
+        self.is_opened = false;
+        self.is_meant = false;
+        if answer.is_some() && self.prose.is_inside() {
+            self.fail(sink);
+            return rest.len();
+        }
+        if answer.is_none_or(|answer| answer.is_named("")) {
+            self.mean(sink);
+        }
         let kind = if is_list { Kinds::ARRAY } else { Kinds::OBJECT };
         sink.begin(kind, at + found);
         if self.skipped {
@@ -164,10 +219,19 @@ impl Lexer {
         found + 1
     }
 
-    fn open(&mut self, is_list: bool, sink: &mut impl Sink) {
+    /// Notes that the open value has a field of the answer.
+    fn mean(&mut self, sink: &mut impl Sink) {
+        if !self.is_meant {
+            self.is_meant = true;
+            sink.mean(self.field.as_deref());
+        }
+    }
+
+    /// Opens a level; `false` if there are too many, and the bracket is to be read again as part of what was given up.
+    fn open(&mut self, is_list: bool, sink: &mut impl Sink) -> bool {
         if self.depth >= LEVELS {
             self.abandon(sink);
-            return;
+            return false;
         }
         let bit = 1_u64 << self.depth;
         self.lists = if is_list {
@@ -182,51 +246,91 @@ impl Lexer {
         } else {
             Mode::Key(true)
         };
+        true
     }
 
     fn is_in_list(&self) -> bool {
         self.depth > 0 && self.lists & (1_u64 << (self.depth - 1)) != 0
     }
 
-    fn abandon(&mut self, sink: &mut impl Sink) {
+    fn fail(&mut self, sink: &mut impl Sink) {
         sink.abandon();
         *self = Self {
-            skipped: true,
-            has_root: self.has_root,
+            mode: Mode::Broken,
             ..Self::default()
         };
     }
 
-    fn comment(&mut self, byte: u8, sink: &mut impl Sink) {
-        self.comment = match (self.comment, byte) {
-            (Comment::Slash, b'/') => Comment::Line,
-            (Comment::Slash, b'*') => Comment::Block,
-            (Comment::Slash, _) => return self.abandon(sink),
-            (Comment::Line, b'\n') | (Comment::Star, b'/') => {
-                sink.mend(MendKind::Comment);
-                Comment::None
-            }
-            (Comment::Line, _) => Comment::Line,
-            (_, b'*') => Comment::Star,
-            _ => Comment::Block,
+    fn abandon(&mut self, sink: &mut impl Sink) {
+        if self.is_opened && self.is_meant {
+            return self.fail(sink);
+        }
+        sink.abandon();
+        let mut prose = std::mem::take(&mut self.prose);
+        let mode = if self.is_opened {
+            let quotes = match self.mode {
+                Mode::Text(quote) | Mode::KeyText(quote) | Mode::Colon(KeyKind::Long(quote)) => {
+                    Quotes::opened_by(char::from(quote))
+                }
+                _ => None,
+            };
+            Mode::GivenUp(GivenUp::new(self.lists, self.depth, quotes))
+        } else {
+            prose.begin(After::Bracket);
+            Mode::Prose
+        };
+        *self = Self {
+            mode,
+            prose,
+            skipped: true,
+            has_root: self.has_root,
+            last: self.last,
+            ..Self::default()
         };
     }
 
+    /// Reads a byte of a comment; `false` if it is to be read again, since there is none.
+    fn comment(&mut self, byte: u8, sink: &mut impl Sink) -> bool {
+        let Some(next) = self.comment.feed(byte) else {
+            self.abandon(sink);
+            return false;
+        };
+        self.comment = next;
+        if next == Comment::None {
+            sink.mend(MendKind::Comment);
+        }
+        true
+    }
+
     /// Reads a byte between texts; `false` if it is to be read again in the mode that came of it.
-    fn byte(&mut self, byte: u8, at: usize, sink: &mut impl Sink) -> bool {
+    fn byte(&mut self, rest: &str, at: usize, sink: &mut impl Sink) -> bool {
+        let byte = first(rest);
         match self.mode {
             Mode::Literal => return self.literal(byte, at, sink),
             Mode::KeyBare if is_bare(byte) => self.push(byte, sink),
             Mode::KeyBare => {
-                sink.mend(MendKind::UnquotedKey);
-                self.end_key(sink);
+                self.mode = Mode::Colon(KeyKind::Bare);
                 return false;
             }
             _ if byte.is_ascii_whitespace() => {}
             _ if byte == b'/' => self.comment = Comment::Slash,
-            Mode::Value(place) => return self.value(byte, place, at, sink),
-            Mode::Key(is_first) => return self.key(byte, is_first, at, sink),
-            Mode::Colon if byte == b':' => self.mode = Mode::Value(ValuePlace::Field),
+            Mode::Value(place) => return self.value(rest, place, at, sink),
+            Mode::Key(is_first) => return self.key(rest, is_first, at, sink),
+            Mode::Colon(kind) if byte == b':' => {
+                self.is_opened = true;
+                if kind == KeyKind::Bare {
+                    self.in_key.push(MendKind::UnquotedKey);
+                    self.tell_key(sink);
+                }
+                self.mode = Mode::Value(ValuePlace::Field);
+            }
+            // A key that has lost a quote, or its colon.
+            Mode::Colon(KeyKind::Bare) if is_quote(rest) => {
+                self.is_opened = true;
+                self.tell_key(sink);
+                self.abandon(sink);
+                return false;
+            }
             Mode::After if byte == b',' => {
                 let in_list = self.is_in_list();
                 self.mode = if in_list {
@@ -246,16 +350,20 @@ impl Lexer {
         true
     }
 
-    fn value(&mut self, byte: u8, place: ValuePlace, at: usize, sink: &mut impl Sink) -> bool {
+    fn value(&mut self, rest: &str, place: ValuePlace, at: usize, sink: &mut impl Sink) -> bool {
+        let byte = first(rest);
+        self.is_opened |= is_quote(rest);
         match byte {
             b'{' | b'[' => {
                 let is_list = byte == b'[';
                 sink.begin(if is_list { Kinds::ARRAY } else { Kinds::OBJECT }, at);
-                self.open(is_list, sink);
+                return self.open(is_list, sink);
             }
             b'"' | b'\'' => {
                 sink.begin(Kinds::STRING, at);
-                self.quote(byte, sink);
+                if byte == b'\'' {
+                    sink.mend(MendKind::SingleQuotes);
+                }
                 self.mode = Mode::Text(byte);
             }
             b']' if place != ValuePlace::Field => {
@@ -275,11 +383,16 @@ impl Lexer {
         true
     }
 
-    fn key(&mut self, byte: u8, is_first: bool, at: usize, sink: &mut impl Sink) -> bool {
+    fn key(&mut self, rest: &str, is_first: bool, at: usize, sink: &mut impl Sink) -> bool {
+        let byte = first(rest);
         self.word.clear();
+        self.in_key.clear();
+        self.is_opened |= byte == b'}' || is_quote(rest);
         match byte {
             b'"' | b'\'' => {
-                self.quote(byte, sink);
+                if byte == b'\'' {
+                    self.in_key.push(MendKind::SingleQuotes);
+                }
                 self.mode = Mode::KeyText(byte);
             }
             b'}' => {
@@ -293,17 +406,16 @@ impl Lexer {
                 self.push(byte, sink);
             }
             _ => {
+                // Another answer with quotes that are not those of JSON.
+                let is_named = |of: &AnswerType| quoted(rest).is_some_and(|key| of.is_named(key));
+                if self.has_root && sink.answer().is_some_and(is_named) {
+                    self.mean(sink);
+                }
                 self.abandon(sink);
                 return false;
             }
         }
         true
-    }
-
-    fn quote(&mut self, quote: u8, sink: &mut impl Sink) {
-        if quote == b'\'' {
-            sink.mend(MendKind::SingleQuotes);
-        }
     }
 
     fn push(&mut self, byte: u8, sink: &mut impl Sink) {
@@ -336,6 +448,7 @@ impl Lexer {
             word => (json::read(word.as_bytes(), 1).ok(), false),
         };
         let Some(value) = value else {
+            self.is_opened |= byte == b',';
             self.abandon(sink);
             return false;
         };
@@ -359,14 +472,23 @@ impl Lexer {
         } else {
             Mode::After
         };
-        self.has_root |= self.depth == 0;
         sink.end(at);
+        if self.depth == 0 {
+            self.has_root = true;
+            self.prose.begin(After::Value);
+        }
     }
 
-    fn end_key(&mut self, sink: &mut impl Sink) {
+    fn tell_key(&mut self, sink: &mut impl Sink) {
+        let is_named = |answer: &AnswerType| answer.is_named(&self.word);
+        if self.depth <= 2 && sink.answer().is_some_and(is_named) {
+            self.mean(sink);
+        }
         sink.key(&self.word);
         self.word.clear();
-        self.mode = Mode::Colon;
+        for kind in self.in_key.drain(..) {
+            sink.mend(kind);
+        }
     }
 
     /// Reads a text up to its end, or up to what is not itself.
@@ -398,70 +520,40 @@ impl Lexer {
         let end = run(rest, quote);
         let (plain, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
         self.word.push_str(plain);
+        self.bound(sink);
         match after.bytes().next() {
+            _ if self.mode != Mode::KeyText(quote) => return end,
             None => {}
             Some(b'\\') => self.escape = Escape::Backslash,
-            Some(byte) if byte == quote => self.end_key(sink),
+            Some(byte) if byte == quote => {
+                let is_long = self.word.contains(':');
+                self.mode = Mode::Colon(if is_long {
+                    KeyKind::Long(quote)
+                } else {
+                    KeyKind::Quoted
+                });
+                self.tell_key(sink);
+            }
             Some(_) => {
-                sink.mend(MendKind::ControlCharacter);
+                self.in_key.push(MendKind::ControlCharacter);
                 self.word.push_str(after.get(..1).unwrap_or_default());
             }
         }
-        self.bound(sink);
         rest.len().min(end + 1)
     }
 
     /// Reads a byte of an escape; `None` if there is no such escape.
     fn escape(&mut self, byte: u8, sink: &mut impl Sink) -> Option<()> {
-        let digit = || char::from(byte).to_digit(16);
-        match self.escape {
-            Escape::None => {}
-            Escape::Backslash => {
-                self.escape = Escape::None;
-                let letter = match byte {
-                    b'"' | b'\\' | b'/' => char::from(byte),
-                    b'\'' => {
-                        sink.mend(MendKind::SingleQuotes);
-                        '\''
-                    }
-                    b'b' => '\u{8}',
-                    b'f' => '\u{c}',
-                    b'n' => '\n',
-                    b'r' => '\r',
-                    b't' => '\t',
-                    b'u' => {
-                        self.escape = Escape::Unicode(0, 0);
-                        return Some(());
-                    }
-                    _ => return None,
-                };
-                self.letter(letter, sink);
+        if self.escape == Escape::Backslash && byte == b'\'' {
+            match self.mode {
+                Mode::KeyText(_) => self.in_key.push(MendKind::SingleQuotes),
+                _ => sink.mend(MendKind::SingleQuotes),
             }
-            Escape::Unicode(came, number) => {
-                let number = number * 16 + digit()?;
-                self.escape = match (came, number) {
-                    (0..=2, _) => Escape::Unicode(came + 1, number),
-                    (_, 0xD800..=0xDBFF) => Escape::Half(number, 0),
-                    _ => {
-                        self.letter(char::from_u32(number)?, sink);
-                        Escape::None
-                    }
-                };
-            }
-            Escape::Half(half, 0) if byte == b'\\' => self.escape = Escape::Half(half, 1),
-            Escape::Half(half, 1) if byte == b'u' => self.escape = Escape::Pair(half, 0, 0),
-            Escape::Half(..) => return None,
-            Escape::Pair(half, came, number) => {
-                let number = number * 16 + digit()?;
-                self.escape = if came < 3 {
-                    Escape::Pair(half, came + 1, number)
-                } else {
-                    let low = number.checked_sub(0xDC00).filter(|low| *low < 0x400)?;
-                    let letter = char::from_u32(0x10000 + ((half - 0xD800) << 10) + low)?;
-                    self.letter(letter, sink);
-                    Escape::None
-                };
-            }
+        }
+        let (next, letter) = self.escape.feed(byte)?;
+        self.escape = next;
+        if let Some(letter) = letter {
+            self.letter(letter, sink);
         }
         Some(())
     }
@@ -479,6 +571,14 @@ impl Lexer {
 fn run(rest: &str, quote: u8) -> usize {
     let ends = |byte: u8| byte == quote || byte == b'\\' || byte < b' ';
     rest.bytes().position(ends).unwrap_or(rest.len())
+}
+
+fn first(rest: &str) -> u8 {
+    rest.as_bytes().first().copied().unwrap_or_default()
+}
+
+fn is_quote(rest: &str) -> bool {
+    rest.chars().next().and_then(Quotes::opened_by).is_some()
 }
 
 fn is_bare(byte: u8) -> bool {

@@ -3,12 +3,15 @@
 pub mod answer_type;
 pub mod builder;
 pub mod check;
+pub mod comment;
+pub mod escape;
 pub mod fit;
 pub mod follow;
 pub mod formats;
 pub mod issue;
 pub mod lexer;
 pub mod node;
+pub mod prose;
 pub mod reading;
 #[cfg(feature = "json_schema")]
 pub mod rest;

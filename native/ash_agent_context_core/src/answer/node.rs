@@ -20,6 +20,8 @@ impl Kinds {
     pub const INTEGER: Self = Self(4);
     /// Every integer is a number.
     pub const NUMBER: Self = Self(4 | 8);
+    /// Numbers that are not integers.
+    pub const FRACTION: Self = Self(8);
     pub const STRING: Self = Self(16);
     pub const ARRAY: Self = Self(32);
     pub const OBJECT: Self = Self(64);
@@ -48,7 +50,7 @@ impl Kinds {
             Value::Bool(_) => Self::BOOLEAN,
             Value::Int(_) | Value::BigInt(_) => Self::INTEGER,
             Value::Float(float) if float.fract() == 0.0 => Self::INTEGER,
-            Value::Float(_) => Self(8),
+            Value::Float(_) => Self::FRACTION,
             Value::List(_) | Value::Tuple(_) => Self::ARRAY,
             Value::Map(_) => Self::OBJECT,
             Value::Binary(_) | Value::Atom(_) => Self::STRING,
@@ -153,6 +155,19 @@ impl SchemaNode {
     pub fn in_place(&self) -> impl Iterator<Item = NodeId> + '_ {
         let all = self.all_of.iter().chain(&self.any_of).chain(&self.one_of);
         all.copied()
+    }
+
+    /// Returns whether an object or a list may stand here.
+    pub fn has_inside(&self) -> bool {
+        let inside = Kinds::OBJECT.with(Kinds::ARRAY);
+        self.kinds.is_none_or(|kinds| kinds.has(inside)) && self.choices.is_none()
+    }
+
+    /// Returns whether an object with a field of any name may stand here.
+    pub fn is_open(&self) -> bool {
+        let may_be_object = self.kinds.is_none_or(|kinds| kinds.has(Kinds::OBJECT));
+        let is_alone = self.in_place().next().is_none() && self.choices.is_none();
+        may_be_object && is_alone && self.others != Others::Refused
     }
 
     /// The schema of the element at a position.

@@ -1,7 +1,7 @@
 //! The text of a model, read by a type: a value that fits, what is wrong with it, or how far it came before it was cut.
 
 use crate::answer::answer_type::AnswerType;
-use crate::answer::builder::{Builder, Candidate};
+use crate::answer::builder::{Builder, Candidate, MOST_ENDS};
 use crate::answer::fit::LEVELS;
 use crate::answer::follow::{put_together, Follow};
 use crate::answer::issue::{Findings, Issue, Mend};
@@ -52,6 +52,8 @@ const NOTHING: &str =
 const BROKEN: &str =
     "is not valid JSON: write one JSON object that fits the schema, and nothing else";
 const SEVERAL: &str = "contains several different JSON values: write one of them, and nothing else";
+const UNBALANCED: &str =
+    "has more braces that close than braces that open: write one JSON object that fits the schema, and nothing else";
 const DOUBLED: &str = "has a field twice in one object: write each field once";
 
 impl AnswerType {
@@ -60,7 +62,8 @@ impl AnswerType {
     /// A text that is JSON and fits is never changed. A text that ends within its value is cut, and never repaired.
     ///
     /// # Complexity
-    /// O(n) in the text, and as much again for each alternative of the schema that a value may be.
+    /// O(n) in the text, and as much again for each alternative of the schema that a value may be. If a brace comes after an
+    /// answer, up to eight times as much again.
     #[must_use]
     pub fn read(&self, text: &str, strict: bool) -> Answer {
         match json::read_noting(text.trim().as_bytes(), LEVELS) {
@@ -82,11 +85,11 @@ impl AnswerType {
     fn search(&self, text: &str, strict: bool) -> Answer {
         let (mut lexer, mut builder) = (Lexer::default(), Builder::new(self));
         lexer.feed(text, &mut builder);
-        let is_cut = lexer.is_open() && (builder.is_meant() || builder.found.is_empty());
-        let found = std::mem::take(&mut builder.found);
-        if builder.is_broken {
+        let found = builder.found;
+        if lexer.is_broken() {
             return Answer::misfit(BROKEN);
         }
+        let is_cut = lexer.is_cut(self, !found.is_empty());
         let differ = |found: &[Candidate]| {
             found
                 .windows(2)
@@ -94,6 +97,12 @@ impl AnswerType {
         };
         if differ(&found) {
             return Answer::misfit(SEVERAL);
+        }
+        if found.iter().any(|found| self.is_part(found)) {
+            return Answer::misfit(BROKEN);
+        }
+        if found.iter().any(|found| self.has_other_end(text, found)) {
+            return Answer::misfit(UNBALANCED);
         }
         match found.into_iter().next() {
             _ if is_cut => self.cut(text, strict),
@@ -106,6 +115,38 @@ impl AnswerType {
             Some(found) if found.is_doubled => Answer::misfit(DOUBLED),
             Some(found) => self.settle(found.value, found.report, true),
         }
+    }
+
+    /// Returns whether what has the name of a field before it is that field's value.
+    fn is_part(&self, found: &Candidate) -> bool {
+        let field = found.field.as_deref();
+        field.is_some_and(|name| self.is_open() || self.takes(name, &found.value))
+    }
+
+    /// Returns whether a brace comes after an answer that reads as another one if one of its own braces is the one too many.
+    fn has_other_end(&self, text: &str, found: &Candidate) -> bool {
+        let after = text.get(found.place.end..).unwrap_or_default();
+        let whole = text.get(found.place.clone()).unwrap_or_default();
+        let fits_without = |at: &usize| {
+            let at = at - found.place.start;
+            let (before, rest) = whole.split_at_checked(at).unwrap_or_default();
+            let before = before.strip_suffix('}').unwrap_or_default();
+            let (mut lexer, mut builder) = (Lexer::default(), Builder::new(self));
+            for part in [before, rest, "}"] {
+                lexer.feed(part, &mut builder);
+            }
+            let other = builder.found.into_iter().next();
+            other.is_some_and(|other| {
+                let is_other = other.value != found.value && !other.is_doubled;
+                let report = other.report;
+                is_other && self.settle(other.value, report, true).state == ReadingState::Fits
+            })
+        };
+        let is_known = found.ends.len() < MOST_ENDS;
+        let before = text.get(..found.place.start).unwrap_or_default();
+        let is_one_too_many =
+            after.trim_start().starts_with('}') && !before.trim_end().ends_with('{');
+        is_one_too_many && (!is_known || found.ends.iter().any(fits_without))
     }
 
     fn cut(&self, text: &str, strict: bool) -> Answer {
@@ -128,7 +169,12 @@ impl AnswerType {
     }
 
     fn settle(&self, value: Value, mut report: Findings, is_lenient: bool) -> Answer {
-        let value = self.fit_whole(value, is_lenient, &mut report);
+        let mut value = self.fit_whole(value, is_lenient, &mut report);
+        if is_lenient && !report.fits() && !matches!(value, Value::Map(_)) {
+            if let Some((object, found)) = self.fit_bare(&value) {
+                (value, report) = (object, found);
+            }
+        }
         Answer {
             state: if report.fits() {
                 ReadingState::Fits

@@ -36,9 +36,10 @@ defmodule AshAgent.Output do
   ## Reading
 
   `read/3` accepts the JSON that models really write: with prose and fences around it, trailing commas, comments, single quotes, unquoted keys,
-  numbers as text, a single value for a list of one and vice versa, choices in another case, and keys in another
+  numbers, lists and objects as text, a single value for a list of one and vice versa, choices in another case, and keys in another
   style. It reports each repair. A text that is valid JSON and fits is never changed, one that could be read in several ways is refused, and
-  one that ends within its value counts as cut off: it is never repaired into an answer.
+  one that ends within its value, or within a second one, counts as cut off: it is never repaired into an answer. A part is never
+  taken for the whole: within something that cannot be read, nothing is the answer.
   """
 
   alias AshAgent.{Context, Options, Response}
@@ -194,7 +195,11 @@ defmodule AshAgent.Output do
 
   defp settle({:ok, {:cut, value, _issues, _mends}}, output) do
     lines = ["the answer: ends before it is complete"]
-    {:error, %Error{reason: :cut, lines: lines, value: cast_partial(value, output)}}
+
+    case show(value, output) do
+      {:ok, value} -> {:error, %Error{reason: :cut, lines: lines, value: value}}
+      :none -> {:error, %Error{reason: :cut, lines: lines}}
+    end
   end
 
   defp settle({:error, reason}, _output) do
@@ -206,7 +211,7 @@ defmodule AshAgent.Output do
   defp unwrap(value, _output), do: value
 
   @kinds ~w(prose trailing_comma comment single_quotes unquoted_key control_character literal number_from_text boolean_from_text
-            wrapped unwrapped choice key_style dropped_null)a
+            json_from_text missing_object wrapped unwrapped choice key_style dropped_null)a
   @names Map.new(@kinds, &{Atom.to_string(&1), &1})
 
   defp repairs(mends, output) do
@@ -252,14 +257,17 @@ defmodule AshAgent.Output do
 
   def read_partial(%__MODULE__{} = output, text) when is_binary(text) do
     case Schema.read_partial(output.ref, text) do
-      {:ok, :none} -> :none
-      {:ok, value} when output.wrapped? and not is_map_key(value, "value") -> :none
-      {:ok, value} -> {:ok, cast_partial(value, output)}
+      {:ok, value} -> show(value, output)
       {:error, _not_utf8} -> :none
     end
   end
 
-  defp cast_partial(value, output), do: Cast.cast_partial(output.type, unwrap(value, output))
+  # Before anything is shown, there is no value of any type.
+  defp show(none, _output) when none in [nil, :none], do: :none
+  defp show(object, %{wrapped?: true}) when not is_map_key(object, "value"), do: :none
+
+  defp show(value, output),
+    do: {:ok, Cast.cast_partial(output.type, unwrap(value, output))}
 
   @doc false
   # The tool whose arguments are an answer, where the provider has no field for it.

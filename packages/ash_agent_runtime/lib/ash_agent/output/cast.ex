@@ -116,7 +116,12 @@ defmodule AshAgent.Output.Cast do
     do:
       text |> String.replace(~r/(Z|[+-]\d\d:\d\d)\z/i, "") |> Time.from_iso8601() |> drop_reason()
 
-  defp parse(:naive_datetime, text), do: drop_reason(NaiveDateTime.from_iso8601(text))
+  # Providers that hold a model to the format write "Z". Another offset would be lost.
+  defp parse(:naive_datetime, text) do
+    if text =~ ~r/[+-]\d\d:\d\d\z/,
+      do: :error,
+      else: text |> NaiveDateTime.from_iso8601() |> drop_reason()
+  end
 
   defp parse(:datetime, text) do
     case DateTime.from_iso8601(text) do
@@ -132,12 +137,14 @@ defmodule AshAgent.Output.Cast do
     do: "expected a date and time with its offset, such as 2026-01-31T09:30:00Z"
 
   defp describe_expected(:naive_datetime),
-    do: "expected a date and time such as 2026-01-31T09:30:00"
+    do: "expected a date and time without an offset, such as 2026-01-31T09:30:00"
 
   defp describe_expected(kind), do: "expected a #{kind} that exists"
 
   @doc "Returns a part of a value, with maps for what will be a struct, and without what cannot be cast yet."
   @spec cast_partial(term(), term()) :: term()
+  def cast_partial({:nullable, _type}, nil), do: nil
+
   def cast_partial({:object, fields, _into}, %{} = object) do
     for {name, value} <- object,
         field = fields[name],
@@ -148,10 +155,6 @@ defmodule AshAgent.Output.Cast do
 
   def cast_partial({:list, type}, items) when is_list(items),
     do: Enum.map(items, &cast_partial(type, &1))
-
-  # What has come is not one, or nothing has.
-  def cast_partial({:object, _fields, _into}, _other), do: nil
-  def cast_partial({:list, _type}, _other), do: nil
 
   def cast_partial({:nullable, type}, value), do: cast_partial(type, value)
   def cast_partial({:wrapped, type}, %{"value" => value}), do: cast_partial(type, value)
