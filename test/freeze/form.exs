@@ -149,12 +149,14 @@ defmodule AshAgent.Freeze.Form do
   def form(other) when is_pid(other) or is_reference(other) or is_port(other), do: :handle
   def form(other), do: other
 
+  # Damage and masks make something else of times.
   defp hide_now(text) do
-    {:ok, at, 0} = DateTime.from_iso8601(text)
-    if now?(at), do: "now", else: text
+    case DateTime.from_iso8601(text) do
+      {:ok, at, 0} -> if now?(at), do: "now", else: text
+      _ -> text
+    end
   end
 
-  # A mask may have made something else of a time.
   defp now?(%DateTime{year: year} = at) when year in [@started.year, @started.year + 1],
     do: DateTime.diff(at, @started) in -1..86_400
 
