@@ -513,7 +513,7 @@ const KINDS: &Kinds = &[
             .dice
             .pick(&[" Wait: ", "\n", "", "\n```json\n", " Or [", " I mean: "]);
         let whole = format!("{}{words}{}", it.text, it.other);
-        // A brace alone directly after an answer is one too many.
+        // A brace alone directly behind an answer is one too many.
         let least = it.text.len() + words.len() + if words.is_empty() { 2 } else { 1 };
         Some(it.cut(&whole, least))
     }),

@@ -739,8 +739,11 @@ defmodule AshAgent.Integration.AgentTest do
       delete = calls([{"1", "delete", %{"path" => "/tmp/x"}}])
       {:ok, paused} = Guarded.run("Hi", plays([delete], actor: @ann))
 
-      # The call that waits there is none of this agent's.
-      assert {:ok, result} = Helper.resume(paused.context, plays(["I cannot"]))
+      # The call that waits there for a decision is none of this agent's, which has nobody to ask.
+      error = error(Helper.resume(paused.context, plays(["no"])))
+      assert Exception.message(error) =~ "the conversation is paused until its calls are decided"
+      approved = Context.approve_tool_call(paused.context, "1", by: "mia")
+      assert {:ok, result} = Helper.resume(approved, plays(["I cannot"]))
       assert [{"1", {:error, words}}] = results(result.context)
       assert words =~ ~s(unknown tool "delete")
 

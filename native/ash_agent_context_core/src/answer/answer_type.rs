@@ -156,14 +156,13 @@ impl AnswerType {
         self.inner.contains(name)
     }
 
-    /// Returns whether a value fits a field of just this name.
+    /// Returns whether a value fits a field of just this name as it is, but for what is inside of it.
     pub(crate) fn takes(&self, name: &str, value: &Value) -> bool {
         let mut fields = self.nodes.iter().filter_map(|node| node.property(name));
         fields.any(|property| {
             let mut report = Findings::default();
             self.fit(property.node, value, true, &Path::new(), &mut report);
-            let is_other = |mend: &Mend| mend.path.is_empty() && mend.kind != MendKind::KeyStyle;
-            report.fits() && !report.mends.iter().any(is_other)
+            report.fits() && !report.mends.iter().any(|mend| mend.path.is_empty())
         })
     }
 

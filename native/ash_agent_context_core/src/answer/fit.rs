@@ -395,7 +395,7 @@ fn says_list(value: &Value) -> bool {
     text == "null" || inside.is_some_and(is_list)
 }
 
-/// Reads a value that JSON has no quotes around and that was written as a text.
+/// A value that JSON writes without quotes, written as a text.
 fn from_text(value: &Value, kinds: Kinds) -> Option<(Value, MendKind)> {
     let text = value.as_str()?.trim();
     if text == "null" || text.starts_with(['[', '{']) {

@@ -70,7 +70,7 @@ pub struct Follow {
     /// A field told that what is open is the answer. It is shown from the next one on that is not hidden.
     is_told: bool,
     is_meant: bool,
-    /// The open value may be the value of a field.
+    /// The open value may be that of a field.
     is_part: bool,
     is_over: bool,
 }

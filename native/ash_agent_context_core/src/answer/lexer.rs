@@ -20,7 +20,7 @@ const MOST_WORD: usize = 4_400;
 pub(crate) trait Sink {
     /// The type whose fields tell the answer from prose; `None` if everything counts.
     fn answer(&self) -> Option<&AnswerType>;
-    /// The value that is open, or begins next, is the answer, or the value of a field whose name and colon are before it.
+    /// The open value, or the one that begins next, is the answer, or that of a field whose name and colon are before it.
     fn mean(&mut self, field: Option<&str>);
     /// A value of this kind begins.
     fn begin(&mut self, kind: Kinds, at: usize);
@@ -95,7 +95,7 @@ pub(crate) struct Lexer {
     is_opened: bool,
     /// The open value is the answer, as far as its fields tell.
     is_meant: bool,
-    /// The field whose name is before what is open.
+    /// The field whose name is before the open value.
     field: Option<String>,
     /// The last letter of the piece before.
     last: Option<char>,
@@ -219,7 +219,7 @@ impl Lexer {
         found + 1
     }
 
-    /// Notes that the open value has a field of the answer.
+    /// The open value has a field of the answer.
     fn mean(&mut self, sink: &mut impl Sink) {
         if !self.is_meant {
             self.is_meant = true;

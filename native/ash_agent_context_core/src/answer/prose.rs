@@ -82,19 +82,22 @@ impl GivenUp {
     }
 
     /// Reads on, after a letter. Returns the bytes up to its end, `None` if it goes on.
-    pub fn feed(&mut self, rest: &str, before: Option<char>) -> Option<usize> {
+    pub fn feed(&mut self, rest: &str, behind: Option<char>) -> Option<usize> {
         let (open, close) = if self.is_list { ('[', ']') } else { ('{', '}') };
-        let mut before = before;
+        let mut behind = behind;
         for (at, letter) in rest.char_indices() {
             let is_outside = self.quotes.is_none();
-            if std::mem::take(&mut self.is_escaped) {
-            } else if let Some(quotes) = self.quotes {
-                self.is_escaped = letter == '\\';
-                self.quotes = Some(quotes).filter(|quotes| !quotes.has_end(letter));
-            } else if !(begins_none(before) && is_quote(letter)) {
-                self.quotes = Quotes::opened_by(letter);
+            let is_escaped = std::mem::take(&mut self.is_escaped);
+            match self.quotes {
+                Some(_) if is_escaped => {}
+                Some(quotes) => {
+                    self.is_escaped = letter == '\\';
+                    self.quotes = Some(quotes).filter(|quotes| !quotes.has_end(letter));
+                }
+                None if begins_none(behind) && is_quote(letter) => {}
+                None => self.quotes = Quotes::opened_by(letter),
             }
-            before = Some(letter);
+            behind = Some(letter);
             if letter == open {
                 self.all += 1;
                 self.outside += usize::from(is_outside);
@@ -117,8 +120,8 @@ fn is_quote(letter: char) -> bool {
 }
 
 /// Returns whether a quote after this letter begins no text: it is an apostrophe, or the end of a text whose beginning is lost.
-fn begins_none(before: Option<char>) -> bool {
-    before.is_some_and(|letter| letter.is_alphanumeric() || is_quote(letter))
+fn begins_none(behind: Option<char>) -> bool {
+    behind.is_some_and(|letter| letter.is_alphanumeric() || is_quote(letter))
 }
 
 fn is_of_word(letter: char) -> bool {
@@ -140,7 +143,7 @@ enum Place {
     Told(bool),
 }
 
-/// The place after which prose begins.
+/// That which prose comes after.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum After {
     #[default]
@@ -234,8 +237,8 @@ impl Prose {
             return false;
         }
         let has_text = self.has_told || self.mark.is_some_and(is_quote);
-        let is_after = self.last.is_none_or(|last| last == '}' || last == ']');
-        let is_lone_quote = letter == '"' && is_after && !self.has_begun && !self.was_quoted;
+        let is_behind = self.last.is_none_or(|last| last == '}' || last == ']');
+        let is_lone_quote = letter == '"' && is_behind && !self.has_begun && !self.was_quoted;
         (is_lone_quote && self.after == After::Value) || (is_close && has_text && self.has_value)
     }
 

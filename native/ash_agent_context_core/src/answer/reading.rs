@@ -120,7 +120,8 @@ impl AnswerType {
     /// Returns whether what has the name of a field before it is that field's value.
     fn is_part(&self, found: &Candidate) -> bool {
         let field = found.field.as_deref();
-        field.is_some_and(|name| self.is_open() || self.takes(name, &found.value))
+        // A name that the schema does not know may be that of any field.
+        field.is_some_and(|name| !self.has_inside(name) || self.takes(name, &found.value))
     }
 
     /// Returns whether a brace comes after an answer that reads as another one if one of its own braces is the one too many.

@@ -36,10 +36,16 @@ defmodule AshAgent.Output do
   ## Reading
 
   `read/3` accepts the JSON that models really write: with prose and fences around it, trailing commas, comments, single quotes, unquoted keys,
-  numbers, lists and objects as text, a single value for a list of one and vice versa, choices in another case, and keys in another
-  style. It reports each repair. A text that is valid JSON and fits is never changed, one that could be read in several ways is refused, and
-  one that ends within its value, or within a second one, counts as cut off: it is never repaired into an answer. A part is never
-  taken for the whole: within something that cannot be read, nothing is the answer.
+  numbers, lists and objects as text, a single value for a list of one and vice versa, a list without the object around it, choices in
+  another case, and keys in another style. It reports each repair, with the path of the key that it is about.
+
+    * A text that is valid JSON and fits is never changed, and one that could be read in several ways is refused.
+    * A part is never taken for the whole. An object begins with a brace and a quote, a key with a colon, or the other brace; all other
+      braces are prose. If it is not JSON, for example because of typographic quotes or `NaN`, nothing inside it is read, and if it has a
+      field of the answer, the text is refused. So is an object without its first brace.
+    * A text that ends within its answer, or within a second one, counts as cut off: it is never repaired into an answer.
+    * A text that says a list, such as `"[1]"`, is read as that list or refused, never as a list of one text. So is `"null"`.
+    * An integer is exact: one with a point or an exponent is refused from 2 to the power of 53 on, where floats have gaps.
   """
 
   alias AshAgent.{Context, Options, Response}

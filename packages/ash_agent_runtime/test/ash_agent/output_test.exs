@@ -106,6 +106,101 @@ defmodule AshAgent.OutputTest do
     refute inspect(error) =~ "2026"
   end
 
+  describe "what is read in part" do
+    @order [
+      name: :string,
+      note: [type: :string, required: false],
+      customer: [type: [name: :string], required: false]
+    ]
+
+    test "is never the whole" do
+      output = Output.new(@order)
+      broken = ~s({“name”: "order 7", "note": "x", "customer": {"name": "Ann"}})
+      assert {:error, %{reason: :invalid, lines: [line]}} = Output.read(output, broken)
+      assert line =~ "is not valid JSON"
+      assert Output.read_partial(output, broken) == :none
+
+      # Prose is prose.
+      assert {:ok, %{name: "order 7"}, _repairs} =
+               Output.read(output, ~s(if (x\) { return {1} } :-{ {"name": "order 7"}))
+    end
+
+    test "is cut if it ends within a second answer" do
+      output = Output.new(city: :string)
+      text = ~s({"city": "Rome"} Wait: {"city)
+      assert {:error, %{reason: :cut, value: %{city: "Rome"}}} = Output.read(output, text)
+    end
+
+    test "is no value before anything came" do
+      for spec <- [
+            [city: :string],
+            :integer,
+            {:list, :string},
+            {:one_of, [a: :string]},
+            {[name: :string], into: City},
+            {%{type: "object"}, cast: &{:ok, &1}, partial: & &1["n"]}
+          ],
+          output = Output.new(spec),
+          begun <- ["{", ~s({"), ~s({"val), ~s({"value": 12)] do
+        assert {:error, %{reason: :cut, lines: ["the answer: ends" <> _]} = error} =
+                 Output.read(output, begun)
+
+        assert {error.value, begun, spec} == {shown(output, begun), begun, spec}
+      end
+    end
+
+    defp shown(output, text) do
+      case Output.read_partial(output, text) do
+        {:ok, value} -> value
+        :none -> nil
+      end
+    end
+
+    test "is shown where null stands for an object or a list" do
+      spec = [city: {:nullable, [name: :string]}, tags: {:nullable, {:list, :string}}, at: :date]
+      begun = ~s({"city": null, "tags": null, "at)
+      shown = {:ok, %{city: nil, tags: nil}}
+      assert Output.read_partial(Output.new(spec), begun) == shown
+    end
+  end
+
+  test "JSON that came as a text, and a value without its object, are told with their place" do
+    output = Output.new(tags: {:list, :string}, city: {:nullable, [name: :string]})
+    text = JSON.encode(%{tags: ~s(["red", "blue"]), city: ~s({"name": "Ulm"})})
+
+    assert {:ok, %{tags: ["red", "blue"], city: %{name: "Ulm"}}, repairs} =
+             Output.read(output, text)
+
+    assert Enum.sort(repairs) ==
+             for(field <- ["city", "tags"], do: %{path: [field], kind: :json_from_text})
+
+    assert {:ok, %{tags: [], city: nil}, _repairs} =
+             Output.check(output, %{"tags" => "[]", "city" => "null"})
+
+    assert {:error, %{lines: ["/tags: expected a list, got a string"]}} =
+             Output.check(output, %{"tags" => "null", "city" => nil})
+
+    assert {:ok, :high, [%{path: [], kind: :missing_object}]} =
+             Output.read(Output.new({:in, [:low, :high]}), ~s("high"))
+
+    assert {:ok, ["a"], [%{path: [], kind: :missing_object}]} =
+             Output.read(Output.new({:list, :string}), ~s(["a"]))
+  end
+
+  test "numbers and times are exact or refused" do
+    for {spec, json, words} <- [
+          {:integer, "1234567890123456789.0", "with all of its digits"},
+          {:integer, "1e23", "with all of its digits"},
+          {:naive_datetime, ~s("2026-01-31T09:30:00+02:00"), "without an offset"}
+        ] do
+      assert {:error, %{lines: [line]}} = Output.read(Output.new(x: spec), ~s({"x": #{json}}))
+      assert line =~ words
+    end
+
+    assert {:ok, %{x: ~N[2026-01-31 09:30:00]}, []} =
+             Output.read(Output.new(x: :naive_datetime), ~s({"x": "2026-01-31T09:30:00Z"}))
+  end
+
   test "what is not a type is refused without what it holds" do
     secret = "sk-secret"
 

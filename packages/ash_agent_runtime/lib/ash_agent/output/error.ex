@@ -4,7 +4,8 @@ defmodule AshAgent.Output.Error do
 
     * `reason` - `:invalid`, or `:cut` for an answer that ends before it is complete
     * `lines` - what is wrong, with the place of each, in words that a model can act on
-    * `value` - the answer as far as it could be read, or `nil`: JSON data if it is invalid, a partial value of the type if it was cut
+    * `value` - the answer as far as it could be read, or `nil`: JSON data if it is invalid, a partial value of the type if it was cut.
+      Of a text that ends within a second answer, it is the first one
   """
 
   @type t :: %__MODULE__{reason: :invalid | :cut, lines: [String.t()], value: term()}

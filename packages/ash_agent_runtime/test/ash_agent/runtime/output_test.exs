@@ -15,7 +15,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
   defp run(answers, opts) do
     llm = Scripted.new(answers)
-    reply = Runtime.run(Context.new("Where?"), [llm: llm, output: @output] ++ opts)
+    reply = Runtime.run(Context.new("Where?"), Keyword.merge([llm: llm, output: @output], opts))
     {reply, Scripted.requests(llm)}
   end
 
@@ -136,6 +136,32 @@ defmodule AshAgent.Runtime.OutputTest do
       refused = %{content: "I will not say.", finish_reason: :refusal}
       {{:error, error}, [_]} = run([refused], output_mode: :text)
       assert error.reason == {:refused, "I will not say."}
+    end
+
+    test "where a second answer is cut, which the first one is not instead of" do
+      text = ~s({"city": "Bonn", "people": 1} Wait: {"city": "Ulm", "peo)
+      call = %{tool_calls: [submit(text)]}
+
+      for {begun, mode} <- [{%{content: text}, :text}, {call, :tool}] do
+        cut = Map.put(begun, :finish_reason, :length)
+        {{:error, error}, [_]} = run([cut, @text], output_mode: mode)
+        assert {:output_cut, %Output.Error{reason: :cut}} = error.reason
+
+        {{:ok, result}, [_, _]} = run([begun, @text], output_mode: mode)
+        assert result.output == @ulm
+      end
+    end
+
+    test "where a part of what is not JSON would fit" do
+      spec = [name: :string, customer: [type: [name: :string], required: false]]
+      broken = ~s({“name”: "order 7", "customer": {"name": "Ann"}})
+      whole = ~s({"name": "order 7", "customer": {"name": "Ann"}})
+      call = %{tool_calls: [submit(broken)]}
+
+      for {begun, mode} <- [{broken, :text}, {call, :tool}] do
+        {{:ok, result}, [_, _]} = run([begun, whole], output: spec, output_mode: mode)
+        assert result.output == %{name: "order 7", customer: %{name: "Ann"}}
+      end
     end
 
     test "by a call that the token limit cut is not made again" do
