@@ -11,7 +11,7 @@ use ash_agent_context_core::{
 const PLACES: usize = 25;
 
 /// Those of them that are read.
-const LEAST: usize = 3_392;
+const LEAST: usize = 3_400;
 
 /// Numbers that are the same in every run, so that figures can be compared.
 struct Dice(u64);

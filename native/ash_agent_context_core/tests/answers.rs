@@ -227,6 +227,7 @@ fn a_part_is_never_taken_for_the_whole() {
         r#""name": "order 7", "customer": {"name": "Ann"}}"#,
         r#"("name": "} {'name': 'Bob'}"}"#,
         r#"Order(name="order 7", customer={"name": "Ann"})"#,
+        r#"So: "name": "order 7", "note": "{}", "customer": {"name": "Ann"}}"#,
         "name: order 7\ncustomer: {\"name\": \"Ann\"}",
         r#"{"name": "order 7"}, "note": "x"}"#,
         r#"{"name": "order 7",} "note": "x"}"#,
@@ -246,8 +247,16 @@ fn a_part_is_never_taken_for_the_whole() {
         );
         assert!(!answer.issues.is_empty(), "{text}");
     }
+    let list = answer_type(r#"{"type":"array","items":{"type":"array"}}"#);
+    for text in ["[x, [1]]", "[[1], x, [[2]]]", "[1, NaN, [2]]"] {
+        assert_eq!(
+            list.read(text, false).state,
+            ReadingState::Misfits,
+            "{text}"
+        );
+    }
     // A stream does not show it either.
-    for text in &table[..14] {
+    for text in &table[..15] {
         assert_eq!(small_order().read_partial(text, true), None, "{text}");
     }
 }
@@ -309,6 +318,12 @@ fn braces_in_prose_are_prose_and_what_is_behind_them_is_read() {
             "{text}: {:?}",
             lines(&answer)
         );
+    }
+    // A list is not an object of any fields.
+    let any = answer_type(r#"{"type":"object"}"#);
+    for prose in ["[INFO]", "[1]", "[see {it}]", "Here {it} is:", ":-{"] {
+        let answer = any.read(&format!("{prose} {{\"a\": 1}}"), false);
+        assert_eq!(answer.value, Some(value(r#"{"a":1}"#)), "{prose}");
     }
     // Quotes around it are no rest of it.
     let quoted = city.read(r#"'"{"city": "Rome"}", she said"#, false);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::answer::fit::FitWalk;
 use crate::answer::issue::{Findings, Mend, MendKind};
-use crate::answer::node::{without_style, NodeId, Others, Property, SchemaNode};
+use crate::answer::node::{without_style, Kinds, NodeId, Others, Property, SchemaNode};
 #[cfg(feature = "json_schema")]
 use crate::answer::rest::Rest;
 use crate::answer::schema;
@@ -133,6 +133,12 @@ impl AnswerType {
     /// Returns whether a field of this name belongs to the answer.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.contains(&*without_style(name))
+    }
+
+    /// Returns whether every list or every object may be the answer, whatever its fields are.
+    pub(crate) fn takes_all(&self, kind: Kinds) -> bool {
+        let kinds = self.nodes.first().and_then(|root| root.kinds);
+        self.names.is_empty() && kinds.is_none_or(|kinds| kinds.has(kind))
     }
 
     /// Returns whether a field of the answer has a name that begins like this.

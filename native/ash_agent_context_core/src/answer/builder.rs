@@ -27,6 +27,7 @@ pub(crate) struct Candidate {
     pub is_doubled: bool,
     /// The field whose name and colon are before it.
     pub field: Option<String>,
+    /// Where it is in the text.
     pub place: Range<usize>,
     /// Where the first objects in it end that have more fields after them.
     pub ends: Vec<usize>,

@@ -206,10 +206,10 @@ impl Lexer {
             self.fail(sink);
             return rest.len();
         }
-        if answer.is_none_or(|answer| answer.is_named("")) {
+        let kind = if is_list { Kinds::ARRAY } else { Kinds::OBJECT };
+        if answer.is_none_or(|answer| answer.takes_all(kind)) {
             self.mean(sink);
         }
-        let kind = if is_list { Kinds::ARRAY } else { Kinds::OBJECT };
         sink.begin(kind, at + found);
         if self.skipped {
             sink.mend(MendKind::Prose);
@@ -262,7 +262,8 @@ impl Lexer {
     }
 
     fn abandon(&mut self, sink: &mut impl Sink) {
-        if self.is_opened && self.is_meant {
+        let is_list = self.lists & 1 == 1;
+        if self.is_meant && (self.is_opened || is_list) {
             return self.fail(sink);
         }
         sink.abandon();

@@ -273,6 +273,8 @@ impl Prose {
             Place::Named if letter == ':' => self.tell(answer),
             Place::Named if letter == '=' => self.place = Place::Told(true),
             Place::Word if ":=>".contains(letter) => self.place = Place::Told(false),
+            // Its first quote was taken for the end of something else.
+            Place::Word if is_quote(letter) => self.place = Place::Named,
             Place::Told(_) if "=>*".contains(letter) => {}
             Place::Word if letter == '*' => {}
             Place::Word if is_more && self.name.len() <= MOST_NAME => self.name.push(letter),

@@ -139,7 +139,7 @@ defmodule AshAgent.Runtime.OutputTest do
     end
 
     test "where a second answer is cut, which the first one is not instead of" do
-      text = ~s({"city": "Bonn", "people": 1} Wait: {"city": "Ulm", "peo)
+      text = ~s({"city": "Bonn", "people": 1} Wait: {"ci)
       call = %{tool_calls: [submit(text)]}
 
       for {begun, mode} <- [{%{content: text}, :text}, {call, :tool}] do
