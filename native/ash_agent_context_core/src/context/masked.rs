@@ -74,11 +74,16 @@ impl Context {
         if let Some(masks) = self.masks() {
             let texts: Vec<Cow<'_, str>> = summaries
                 .iter()
-                .flat_map(|(_, cover)| texts_of(cover))
+                .flat_map(|(_, cover)| texts_of(cover, None))
                 .collect();
             let masked = self.masked_pieces(masks, &texts);
             for (first, cover) in &mut summaries {
-                let veil = self.shown_beside(masks, masked.clone(), *first, cover.last);
+                // Its own pieces alone: all of them for each summary would take time with the square of their number.
+                let mut own = Veil::default();
+                for text in texts_of(cover, Some(masks)) {
+                    own.add_common(&masked, &text);
+                }
+                let veil = self.shown_beside(masks, own, *first, cover.last);
                 mask_summary(cover, masks, &veil);
             }
         }
@@ -114,7 +119,7 @@ impl Context {
                     _ => None,
                 });
                 let covers = view.covers();
-                facts.chain(covers.flat_map(|(_, cover)| texts_of(cover)))
+                facts.chain(covers.flat_map(|(_, cover)| texts_of(cover, None)))
             })
             .collect();
         let masked = self.masked_pieces(masks, &texts);
@@ -229,10 +234,11 @@ fn mask_summary(cover: &mut Cover, masks: &Masks, veil: &Veil) {
     }
 }
 
-/// The texts that were made of the iterations of a cover.
-fn texts_of(cover: &Cover) -> impl Iterator<Item = Cow<'_, str>> {
-    let message = cover.replacement().into_iter();
-    let message = message.map(|message| content_text(&message.content, None));
+/// The texts that were made of the iterations of a cover, its message under masks.
+fn texts_of<'c>(cover: &'c Cover, masks: Option<&Masks>) -> impl Iterator<Item = Cow<'c, str>> {
+    let message = cover.replacement();
+    let message = message.map(|message| content_text(&message.content, masks));
+    let message = message.into_iter();
     let verdict = cover.verdict.as_deref().into_iter();
     let words = verdict.flat_map(|verdict| verdict.missing.iter().chain(&verdict.wrong));
     message.chain(words.map(|words| Cow::Borrowed(&**words)))

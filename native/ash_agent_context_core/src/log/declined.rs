@@ -9,7 +9,7 @@ use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 
-/// Holds what the model reads of such a call where it was kept as one that waits.
+/// The model reads it of such a call that was kept as one that waits.
 const DECLINED: &str =
     "Another model answered in place of the one that made this call. It was not run.";
 
@@ -29,6 +29,11 @@ impl Part {
         self.is_of_kind("fallback")
     }
 
+    /// Where the last one stands among parts.
+    pub(crate) fn last_fallback(parts: &[Self]) -> Option<usize> {
+        parts.iter().rposition(Self::is_fallback)
+    }
+
     /// Returns whether it is a call of a model that declined.
     pub(crate) fn is_declined_call(&self) -> bool {
         self.is_of_kind("tool_use")
@@ -42,7 +47,7 @@ pub(crate) struct LastFallback(usize);
 impl LastFallback {
     pub fn of(content: &Content) -> Option<Self> {
         match content {
-            Content::Parts(parts) => parts.iter().rposition(Part::is_fallback).map(Self),
+            Content::Parts(parts) => Part::last_fallback(parts).map(Self),
             _ => None,
         }
     }
@@ -55,7 +60,7 @@ impl LastFallback {
 
 /// Returns whether anything stands among parts that does not go back: before their last `fallback`.
 pub(crate) fn has_declined(parts: &[Part]) -> bool {
-    let last = parts.iter().rposition(Part::is_fallback);
+    let last = Part::last_fallback(parts);
     let mut before = parts.iter().take(last.unwrap_or_default());
     let results = last.map(|_| OwnResults::of(parts));
     results.is_some_and(|results| before.any(|part| !results.keep(part)))

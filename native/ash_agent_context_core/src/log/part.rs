@@ -122,8 +122,9 @@ impl Place {
             PartKind::ProviderBlock { provider, data } => !self.takes(*provider, data),
             _ => false,
         };
-        let last = parts.iter().rposition(Part::is_fallback);
-        let declined = last.filter(|_| self == Self::Assistant).unwrap_or_default();
+        let declined = Part::last_fallback(parts)
+            .filter(|_| self == Self::Assistant)
+            .unwrap_or_default();
         let is_wrong = |(at, part): &(usize, &Part)| {
             is_refused(part) && !(*at < declined && part.is_declined_call())
         };

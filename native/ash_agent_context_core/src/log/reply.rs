@@ -1,4 +1,4 @@
-//! Holds what there is to say of a model's message beside its words, and which ends let its calls run.
+//! A model's message beside its words: where it came from, why it ended, and which ends let its calls run.
 
 use crate::log::provider::Provider;
 use crate::value::time::Time;
@@ -56,7 +56,7 @@ impl Reply {
     }
 }
 
-/// Holds what the model reads of a call in an answer that was refused or filtered.
+/// The model reads it of a call in an answer that was refused or filtered.
 const REFUSED: &str = "The answer with this call was refused or filtered. It was not run.";
 
 /// The same where the provider could not make an answer of what the model said.

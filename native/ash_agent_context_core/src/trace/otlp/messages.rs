@@ -1,6 +1,5 @@
 //! Messages as the conventions' JSON schemas have them.
 
-use crate::context::Context;
 use crate::log::call::ToolCall;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
@@ -14,23 +13,22 @@ use crate::value::builder::{Json, JsonObject};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters;
 use crate::value::{Map, Value};
+use crate::view::veil::Veil;
 
-/// Returns what was said before an answer.
-pub(super) fn input(
+/// Returns what was said before an answer. `veil` has the pieces that summaries must not tell.
+pub(super) fn input<'v>(
     trace: &Trace<'_>,
-    context: &Context,
     conventions: Conventions,
     read: &[Read<'_>],
+    veil: impl Fn() -> &'v Veil,
 ) -> String {
-    let mut veil = None;
     list(|json| {
         for one in read {
             match one {
                 Read::Summary(summary) => {
                     let shown = trace.look().message(summary);
                     let shown = shown.as_ref().unwrap_or(summary);
-                    let veil = veil.get_or_insert_with(|| context.veil(trace.masks.as_deref()));
-                    let veiled = veil.message(shown);
+                    let veiled = veil().message(shown);
                     let shown = veiled.as_ref().unwrap_or(shown);
                     message(json, shown.role.name(), |json| match conventions {
                         Conventions::V1_41 => parts(json, shown),

@@ -1,5 +1,6 @@
 //! The spans of a conversation: turns, and in them answers and calls beside each other.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use prost::Message as _;
@@ -17,6 +18,7 @@ use crate::trace::otlp::unread::{Read, Unread};
 use crate::trace::told::Trace;
 use crate::value::time::Time;
 use crate::value::Value;
+use crate::view::veil::Veil;
 
 /// The trace and the span that another span is within.
 #[derive(Clone, Copy)]
@@ -50,6 +52,8 @@ pub(super) struct Conversation<'c, 'a> {
     pub compacted: Option<u64>,
     /// How its requests fared at the prompt cache.
     pub account: CacheAccount,
+    /// The pieces that its summaries must not tell, once one of them is written: they cost a walk over the log.
+    pub veil: OnceCell<Veil>,
 }
 
 impl Conversation<'_, '_> {
@@ -139,6 +143,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
                 .map(|(_, cover)| cover.last)
                 .min(),
             account: CacheAccount::since(numbers.0, context, self.options.prices),
+            veil: OnceCell::new(),
         };
         let mut turn: Vec<&Iteration> = Vec::new();
         let mut unread = None;
@@ -168,7 +173,9 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
     }
 
     pub fn input(&self, of: &Conversation<'_, '_>, read: &[Read<'_>]) -> String {
-        messages::input(self.trace, of.context, self.options.conventions, read)
+        let veil = || of.context.veil(self.trace.masks.as_deref());
+        let veil = || of.veil.get_or_init(veil);
+        messages::input(self.trace, self.options.conventions, read, veil)
     }
 
     /// Puts what a model has in all its answers.
