@@ -66,26 +66,32 @@ defmodule AshAgent.Runtime.ToolCalls do
         unknown: Enum.reverse(batch.unknown)
     }
 
-    # An approval that was used lets nothing run, and who decides again has to find the call undecided.
+    ask_about_unknown(batch)
+  end
+
+  # A person decides about these. An approval that was used lets nothing run, and who decides again has to find the call undecided.
+  defp ask_about_unknown(%{unknown: []} = batch), do: batch
+
+  defp ask_about_unknown(%{unknown: ids} = batch) do
+    approved? = &(Context.tool_call_status(batch.run.context, &1) == :approved)
+
     batch =
-      if Enum.any?(batch.unknown, &(Context.tool_call_status(batch.run.context, &1) == :approved)) do
-        update_context(batch, fn context ->
-          context |> Context.to_snapshot() |> Context.from_snapshot!(approvals: :drop)
-        end)
-      else
-        batch
-      end
+      if Enum.any?(ids, approved?), do: update_context(batch, &drop_approvals/1), else: batch
 
     asked = list_asked(batch.run.context)
 
-    ask_about =
-      &Enum.reduce(&1, &2, fn id, context -> Context.ask_about_tool_call(context, id) end)
+    case Enum.reject(ids, &(&1 in asked)) do
+      [] ->
+        batch
 
-    case Enum.reject(batch.unknown, &(&1 in asked)) do
-      [] -> batch
-      ids -> update_context(batch, &ask_about.(ids, &1))
+      ids ->
+        ask = fn id, context -> Context.ask_about_tool_call(context, id) end
+        update_context(batch, &Enum.reduce(ids, &1, ask))
     end
   end
+
+  defp drop_approvals(context),
+    do: context |> Context.to_snapshot() |> Context.from_snapshot!(approvals: :drop)
 
   defp list_asked(context),
     do: for(call <- Context.asked_tool_calls(context), into: MapSet.new(), do: call.id)
