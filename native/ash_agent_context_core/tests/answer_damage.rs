@@ -3,9 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+#[path = "support/part.rs"]
+mod part;
+
 use ash_agent_context_core::{
     json, put_together, AnswerType, Follow, ReadingState, ShownPart, Value,
 };
+use part::is_part;
 
 /// Damages of each kind that each type gets.
 const PLACES: usize = 25;
@@ -681,20 +685,6 @@ struct Tally {
     refused: usize,
     cut: usize,
     wrong: Vec<String>,
-}
-
-/// Returns whether a value can become another by growing alone.
-fn is_part(part: &Value, whole: &Value) -> bool {
-    match (part, whole) {
-        (Value::Map(part), Value::Map(whole)) => part
-            .iter()
-            .all(|(key, value)| whole.get(key).is_some_and(|of| is_part(value, of))),
-        (Value::List(part), Value::List(whole)) => {
-            part.len() <= whole.len() && part.iter().zip(whole.iter()).all(|(a, b)| is_part(a, b))
-        }
-        (Value::Binary(part), Value::Binary(whole)) => whole.starts_with(part),
-        (part, whole) => part == whole,
-    }
 }
 
 /// What a stream of this text shows, after each of its pieces.

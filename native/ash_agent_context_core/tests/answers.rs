@@ -3,10 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+#[path = "support/part.rs"]
+mod part;
+
 use ash_agent_context_core::{
     json, put_together, steps, Answer, AnswerType, Came, Error, Follow, Map, MendKind,
     ReadingState, ShownPart, Value,
 };
+use part::is_part;
 use proptest::prelude::*;
 
 fn value(text: &str) -> Value {
@@ -642,20 +646,6 @@ fn what_ends_within_its_value_is_cut_and_never_an_answer() {
                 assert!(is_part(&partial, &complete), "{text}: {partial:?}");
             }
         }
-    }
-}
-
-/// Returns whether a value can become another by growing alone.
-fn is_part(part: &Value, whole: &Value) -> bool {
-    match (part, whole) {
-        (Value::Map(part), Value::Map(whole)) => part
-            .iter()
-            .all(|(key, value)| whole.get(key).is_some_and(|of| is_part(value, of))),
-        (Value::List(part), Value::List(whole)) => {
-            part.len() <= whole.len() && part.iter().zip(whole.iter()).all(|(a, b)| is_part(a, b))
-        }
-        (Value::Binary(part), Value::Binary(whole)) => whole.starts_with(part),
-        (part, whole) => part == whole,
     }
 }
 

@@ -23,7 +23,6 @@ const CHAT: Provider = Provider::OpenAiChat;
 /// Documents, framed as their provider does.
 fn stream(provider: Provider, lines: &[Json]) -> (Response, Vec<Event>) {
     let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let fresh = Response::new(&Reading::of(provider));
     let (response, mut events) = fresh.feed(&frame(provider, &lines), usize::MAX).unwrap();
     let (response, more) = response.finish(usize::MAX).unwrap();

@@ -37,7 +37,6 @@ fn decode(provider: Provider, whole: &Json) -> Response {
 
 fn body(provider: Provider, events: &[Json]) -> Vec<u8> {
     let lines: Vec<String> = events.iter().map(Json::to_string).collect();
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     frame(provider, &lines)
 }
 

@@ -58,7 +58,6 @@ fn feed(answer: &Json, left_out: usize) -> Response {
     events.push(json!({"type": "response.completed", "response": answer}));
     events.truncate(events.len() - left_out);
     let lines: Vec<String> = events.iter().map(Json::to_string).collect();
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let response = Response::new(&reading(None));
     response
         .feed(&frame(PROVIDER, &lines), usize::MAX)

@@ -207,7 +207,6 @@ fn streamed(provider: Provider, pieces: &[Json]) -> Response {
 
 fn fed(provider: Provider, lines: &[Json]) -> Response {
     let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let response = Response::new(&Reading::of(provider));
     response
         .feed(&frame(provider, &lines), usize::MAX)

@@ -37,7 +37,6 @@ fn decode(provider: Provider, body: &Json) -> Result<Response, Fault> {
 /// A stream of these documents, to its end.
 fn stream(provider: Provider, lines: &[Json]) -> Result<Response, Fault> {
     let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let response = Response::new(&Reading::of(provider));
     let (response, _) = response.feed(&frame(provider, &lines), usize::MAX)?;
     response.finish(usize::MAX).map(|(response, _)| response)

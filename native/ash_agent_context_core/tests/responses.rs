@@ -44,7 +44,6 @@ fn read<'p>(
 /// The same of documents, framed as their provider does.
 fn stream(provider: Provider, lines: &[Json]) -> (Response, Vec<Event>) {
     let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     read(provider, [&*frame(provider, &lines)]).unwrap()
 }
 
@@ -511,7 +510,6 @@ fn bodies() -> impl Strategy<Value = (Provider, Vec<u8>)> {
         .prop_map(|(provider, saying, changes)| {
             let (events, _) = forms(provider, &saying);
             let lines: Vec<String> = events.iter().map(Json::to_string).collect();
-            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             let mut body = frame(provider, &lines);
             for (place, byte) in changes {
                 let place = place.index(body.len());
@@ -532,7 +530,6 @@ proptest! {
     ) {
         let (events, whole) = forms(provider, &saying);
         let lines: Vec<String> = events.iter().map(Json::to_string).collect();
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let body = frame(provider, &lines);
         let (streamed, _) = read(provider, cut(&body, &places)).unwrap();
         let whole = Response::decode(whole.to_string().as_bytes(), &Reading::of(provider)).unwrap();
@@ -608,7 +605,6 @@ proptest! {
         let body = |saying: &Saying| {
             let (events, _) = forms(provider, saying);
             let lines: Vec<String> = events.iter().map(Json::to_string).collect();
-            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             frame(provider, &lines)
         };
         let (a, b) = (body(&a), body(&b));
@@ -1622,7 +1618,6 @@ fn calls_of_every_kind_are_calls() {
     assert_eq!(whole.message().0.calls, message.calls);
     // Half of one is text, and never waits.
     let half: Vec<String> = lines.iter().take(2).map(Json::to_string).collect();
-    let half: Vec<&str> = half.iter().map(String::as_str).collect();
     let body = frame(Provider::OpenAiResponses, &half);
     let (open, _) = Response::new(&Reading::of(Provider::OpenAiResponses))
         .feed(&body, usize::MAX)

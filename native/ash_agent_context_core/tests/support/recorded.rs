@@ -86,9 +86,9 @@ fn split(provider: Provider, text: &str) -> Vec<Vec<&str>> {
 }
 
 /// A body around documents, one a line.
-pub fn frame(provider: Provider, lines: &[&str]) -> Vec<u8> {
+pub fn frame(provider: Provider, lines: &[impl AsRef<str>]) -> Vec<u8> {
     let mut body = Vec::new();
-    for line in lines {
+    for line in lines.iter().map(AsRef::as_ref) {
         match provider {
             Provider::Anthropic | Provider::OpenAiResponses => {
                 let name = field(line, "type");
