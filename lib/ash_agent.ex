@@ -15,7 +15,7 @@ defmodule AshAgent do
   | know what answers cost | `AshAgent.Prices` |
   | keep it in a column of Ecto | `AshAgent.Context.EctoType`, `AshAgent.ChatContext.EctoType` |
   | read and write JSON | `AshAgent.Context.JSON` |
-  | look at it: a page, a trajectory, OpenTelemetry's spans | `AshAgent.Trace` |
+  | look at it: a page, OpenTelemetry's spans | `AshAgent.Trace` |
   | match on what went wrong | `AshAgent.Context.Error`, `AshAgent.Response.Error` |
 
   ## ash_agent_runtime: the agent loop
