@@ -13,42 +13,29 @@ defmodule AshAgent.Test.Server.Format do
 
   @type event :: {:open | :content | :close, binary()}
 
+  @paths [
+    {~r{:streamGenerateContent$}, :gemini, :stream},
+    {~r{:generateContent$}, :gemini, :chat},
+    {~r{/converse-stream$}, :bedrock, :stream},
+    {~r{/converse$}, :bedrock, :chat},
+    {~r{/api/chat$}, :ollama, {:unless, false}},
+    {~r{/messages$}, :anthropic, {:if, true}},
+    {~r{/chat/completions$}, :openai_chat, {:if, true}},
+    {~r{/responses$}, :openai_responses, {:if, true}}
+  ]
+
   @doc "Returns the provider of a request, by its path, and whether it asks for a stream."
   def read_path(path, body) do
     path = path |> String.split("?") |> hd()
 
-    cond do
-      path =~ ~r{:streamGenerateContent$} ->
-        {:ok, :gemini, :stream}
-
-      path =~ ~r{:generateContent$} ->
-        {:ok, :gemini, :chat}
-
-      path =~ ~r{/converse-stream$} ->
-        {:ok, :bedrock, :stream}
-
-      path =~ ~r{/converse$} ->
-        {:ok, :bedrock, :chat}
-
-      path =~ ~r{/api/chat$} ->
-        {:ok, :ollama, if(body["stream"] == false, do: :chat, else: :stream)}
-
-      path =~ ~r{/messages$} ->
-        {:ok, :anthropic, mode(body)}
-
-      path =~ ~r{/chat/completions$} ->
-        {:ok, :openai_chat, mode(body)}
-
-      path =~ ~r{/responses$} ->
-        {:ok, :openai_responses, mode(body)}
-
-      true ->
-        :error
-    end
+    Enum.find_value(@paths, :error, fn {pattern, provider, mode} ->
+      if path =~ pattern, do: {:ok, provider, mode(mode, body["stream"])}
+    end)
   end
 
-  defp mode(%{"stream" => true}), do: :stream
-  defp mode(_body), do: :chat
+  defp mode({:if, value}, asked), do: if(asked == value, do: :stream, else: :chat)
+  defp mode({:unless, value}, asked), do: if(asked == value, do: :chat, else: :stream)
+  defp mode(mode, _asked), do: mode
 
   @doc "Returns the content type of an answer."
   def content_type(_provider, :chat), do: "application/json"
@@ -63,22 +50,20 @@ defmodule AshAgent.Test.Server.Format do
   @spec events(atom(), Response.t()) :: [event()]
   def events(:anthropic, response) do
     for piece <- Scripted.Stream.pieces(response) do
-      [_, name] = Regex.run(~r/\Aevent: (\w+)/, piece)
-
-      kind =
-        case name do
-          "message_start" -> :open
-          "content_" <> _ -> :content
-          _end -> :close
-        end
-
-      {kind, piece}
+      case Regex.run(~r/\Aevent: (\w+)/, piece) do
+        [_, "message_start"] -> {:open, piece}
+        [_, "content_" <> _] -> {:content, piece}
+        _end -> {:close, piece}
+      end
     end
     |> join_starts([])
   end
 
   def events(provider, response) do
-    for {kind, event} <- provider |> stream(read(response)) |> List.flatten(),
+    {opening, content, closing} = stream(provider, read(response))
+
+    for {kind, events} <- [open: opening, content: content, close: closing],
+        event <- List.flatten(events),
         do: {kind, frame(provider, event)}
   end
 
@@ -95,28 +80,21 @@ defmodule AshAgent.Test.Server.Format do
   ## Whole answers
 
   defp body(:anthropic, answer) do
-    content =
-      Enum.map(answer.parts, &anthropic_part/1) ++
-        for {call, index} <- answer.calls do
-          %{
-            type: "tool_use",
-            id: id(call, index),
-            name: to_string(call.name),
-            input: object(call, :anthropic)
-          }
-        end
-
-    words = %{"stop" => "end_turn", "length" => "max_tokens", "tool_calls" => "tool_use"}
+    calls =
+      for {call, index} <- answer.calls do
+        input = object(call, :anthropic)
+        %{type: "tool_use", id: id(call, index), name: to_string(call.name), input: input}
+      end
 
     %{
       type: "message",
       role: "assistant",
       id: "msg_scripted",
       model: answer.model,
-      content: content,
-      stop_reason: Map.get(words, answer.word, answer.word)
+      content: Enum.map(answer.parts, &anthropic_part/1) ++ calls,
+      stop_reason: stop_reason(answer)
     }
-    |> put(:usage, anthropic_usage(answer.usage))
+    |> put(:usage, usage(:anthropic, answer))
   end
 
   defp body(provider, answer) when provider in [:openai_chat, :mistral] do
@@ -127,25 +105,17 @@ defmodule AshAgent.Test.Server.Format do
       Map.put(chat_content(provider, answer), :role, "assistant")
       |> put(:tool_calls, if(calls != [], do: calls))
 
-    %{
-      id: "chatcmpl-scripted",
-      object: "chat.completion",
-      model: answer.model,
-      choices: [%{index: 0, message: message, finish_reason: answer.word}]
-    }
-    |> put(:usage, chat_usage(answer.usage))
+    answer
+    |> chat("chat.completion", %{index: 0, message: message, finish_reason: answer.word})
+    |> put(:usage, usage(:openai_chat, answer))
   end
 
   defp body(:openai_responses, answer), do: answer |> items() |> responses_body(answer)
 
   defp body(:gemini, answer) do
     check(answer, :gemini, [:text, :thinking])
-
-    parts =
-      Enum.map(answer.parts, &gemini_part/1) ++
-        for {call, index} <- answer.calls, do: gemini_call(call, index)
-
-    gemini_body(parts, answer)
+    calls = for {call, index} <- answer.calls, do: gemini_call(call, index)
+    gemini_body(Enum.map(answer.parts, &gemini_part/1) ++ calls, answer)
   end
 
   defp body(:bedrock, answer) do
@@ -153,31 +123,20 @@ defmodule AshAgent.Test.Server.Format do
 
     content =
       for part <- answer.parts do
-        case part do
-          %{type: :text, text: text} ->
-            %{text: text}
-
-          %{text: text} ->
-            %{reasoningContent: %{reasoningText: put(%{text: text}, :signature, signature(part))}}
-        end
+        if part.type == :text,
+          do: %{text: part.text},
+          else: thought(put(%{text: part.text}, :signature, signature(part)))
       end
 
     calls =
-      for {call, index} <- answer.calls do
-        %{
-          toolUse: %{
-            toolUseId: id(call, index),
-            name: to_string(call.name),
-            input: object(call, :bedrock)
-          }
-        }
-      end
+      for {call, index} <- answer.calls,
+          do: %{toolUse: Map.put(tool_use(call, index), :input, object(call, :bedrock))}
 
     %{
       output: %{message: %{role: "assistant", content: content ++ calls}},
-      stopReason: bedrock_word(answer.word)
+      stopReason: stop_reason(answer)
     }
-    |> put(:usage, bedrock_usage(answer.usage))
+    |> put(:usage, usage(:bedrock, answer))
   end
 
   defp body(:ollama, answer) do
@@ -191,65 +150,60 @@ defmodule AshAgent.Test.Server.Format do
     ollama_end(answer, message)
   end
 
-  ## Streams
+  defp chat(answer, object, choice),
+    do: %{id: "chatcmpl-scripted", object: object, model: answer.model, choices: [choice]}
+
+  defp thought(text), do: %{reasoningContent: %{reasoningText: text}}
+  defp tool_use(call, index), do: %{toolUseId: id(call, index), name: to_string(call.name)}
+
+  ## Streams: the events before the first words, words and calls, and the events after them
 
   defp stream(provider, answer) when provider in [:openai_chat, :mistral] do
     check(answer, provider, [:text, :thinking])
 
     chunk = fn delta, more ->
-      choice = Map.merge(%{index: 0, delta: delta}, more)
-
-      %{
-        id: "chatcmpl-scripted",
-        object: "chat.completion.chunk",
-        model: answer.model,
-        choices: [choice]
-      }
+      chat(answer, "chat.completion.chunk", Map.merge(%{index: 0, delta: delta}, more))
     end
 
     said =
-      for part <- answer.parts, word <- words(part.text) do
-        {:content, chunk.(chat_content(provider, %{parts: [%{part | text: word}]}), %{})}
-      end
+      for part <- answer.parts,
+          word <- words(part.text),
+          do: chunk.(chat_content(provider, %{parts: [%{part | text: word}]}), %{})
 
     called =
       for {call, index} <- answer.calls do
         start = put_in(chat_call(call, index), [:function, :arguments], "")
 
-        [{:content, chunk.(%{tool_calls: [Map.put(start, :index, index)]}, %{})}] ++
-          for piece <- cut(json_text(call)) do
-            {:content,
-             chunk.(%{tool_calls: [%{index: index, function: %{arguments: piece}}]}, %{})}
-          end
+        for delta <- [
+              start | for(piece <- cut(json_text(call)), do: %{function: %{arguments: piece}})
+            ],
+            do: chunk.(%{tool_calls: [Map.put(delta, :index, index)]}, %{})
       end
 
     usage =
-      if answer.usage,
-        do: [{:close, %{id: "chatcmpl-scripted", choices: [], usage: chat_usage(answer.usage)}}],
-        else: []
+      for usage <- List.wrap(usage(:openai_chat, answer)),
+          do: %{id: "chatcmpl-scripted", choices: [], usage: usage}
 
-    [{:open, chunk.(%{role: "assistant", content: ""}, %{})}, said, called] ++
-      [{:close, chunk.(%{}, %{finish_reason: answer.word})}, usage, {:close, :done}]
+    {[chunk.(%{role: "assistant", content: ""}, %{})], [said, called],
+     [chunk.(%{}, %{finish_reason: answer.word}), usage, :done]}
   end
 
   defp stream(:openai_responses, answer) do
     items = items(answer)
+    body = responses_body(items, answer)
+    start = %{id: body.id, model: body.model, status: "in_progress", output: []}
 
     events =
       for {item, index} <- Enum.with_index(items) do
         [
-          {:content,
-           %{type: "response.output_item.added", output_index: index, item: empty(item)}}
-        ] ++
-          deltas(item, index) ++
-          [{:content, %{type: "response.output_item.done", output_index: index, item: item}}]
+          %{type: "response.output_item.added", output_index: index, item: empty(item)},
+          deltas(item, index),
+          %{type: "response.output_item.done", output_index: index, item: item}
+        ]
       end
 
-    body = responses_body(items, answer)
-    start = %{id: body.id, model: body.model, status: "in_progress", output: []}
-
-    [{:open, %{type: "response.created", response: start}}, events] ++
-      [{:close, %{type: "response.#{body.status}", response: body}}]
+    {[%{type: "response.created", response: start}], events,
+     [%{type: "response.#{body.status}", response: body}]}
   end
 
   defp stream(:gemini, answer) do
@@ -257,34 +211,18 @@ defmodule AshAgent.Test.Server.Format do
 
     said =
       for part <- answer.parts,
-          {word, signed} <- signed_last(words(part.text), signature(part)) do
-        {:content,
-         %{
-           candidates: [
-             %{
-               content: %{
-                 role: "model",
-                 parts: [
-                   gemini_part(%{part | text: word} |> Map.delete(:provider_metadata))
-                   |> put(:thoughtSignature, signed)
-                 ]
-               }
-             }
-           ],
-           modelVersion: answer.model
-         }}
-      end
+          {word, signed} <- signed_last(words(part.text), signature(part)),
+          part = Map.delete(%{part | text: word}, :provider_metadata),
+          do: part |> gemini_part() |> put(:thoughtSignature, signed)
 
-    called =
-      for {call, index} <- answer.calls,
-          do:
-            {:content,
-             %{
-               candidates: [%{content: %{role: "model", parts: [gemini_call(call, index)]}}],
-               modelVersion: answer.model
-             }}
+    called = for {call, index} <- answer.calls, do: gemini_call(call, index)
 
-    [said, called, {:close, gemini_body([], answer)}]
+    content =
+      for part <- said ++ called,
+          candidate = %{content: %{role: "model", parts: [part]}},
+          do: %{candidates: [candidate], modelVersion: answer.model}
+
+    {[], content, [gemini_body([], answer)]}
   end
 
   defp stream(:bedrock, answer) do
@@ -293,72 +231,52 @@ defmodule AshAgent.Test.Server.Format do
 
     said =
       for {part, index} <- Enum.with_index(answer.parts) do
-        deltas =
-          if part.type == :text,
-            do: for(word <- words(part.text), do: %{text: word}),
-            else:
-              for(word <- words(part.text), do: %{reasoningContent: %{text: word}}) ++
-                bedrock_signature(part)
-
-        for(
-          delta <- deltas,
-          do: {:content, %{contentBlockDelta: %{contentBlockIndex: index, delta: delta}}}
-        ) ++
-          [{:content, %{contentBlockStop: %{contentBlockIndex: index}}}]
+        texts = for word <- words(part.text), do: %{text: word}
+        signed = for signature <- List.wrap(signature(part)), do: %{signature: signature}
+        thoughts = for thought <- texts ++ signed, do: %{reasoningContent: thought}
+        bedrock_block(index, if(part.type == :text, do: texts, else: thoughts))
       end
 
     called =
       for {call, at} <- answer.calls do
-        start = %{toolUse: %{toolUseId: id(call, at), name: to_string(call.name)}}
+        start = %{toolUse: tool_use(call, at)}
+        pieces = for piece <- cut(json_text(call)), do: %{toolUse: %{input: piece}}
         index = count + at
 
-        [{:content, %{contentBlockStart: %{contentBlockIndex: index, start: start}}}] ++
-          for(
-            piece <- cut(json_text(call)),
-            do:
-              {:content,
-               %{
-                 contentBlockDelta: %{
-                   contentBlockIndex: index,
-                   delta: %{toolUse: %{input: piece}}
-                 }
-               }}
-          ) ++
-          [{:content, %{contentBlockStop: %{contentBlockIndex: index}}}]
+        [
+          %{contentBlockStart: %{contentBlockIndex: index, start: start}},
+          bedrock_block(index, pieces)
+        ]
       end
 
-    usage =
-      if answer.usage,
-        do: [{:close, %{metadata: %{usage: bedrock_usage(answer.usage)}}}],
-        else: []
+    usage = for usage <- List.wrap(usage(:bedrock, answer)), do: %{metadata: %{usage: usage}}
 
-    [{:open, %{messageStart: %{role: "assistant"}}}, said, called] ++
-      [{:close, %{messageStop: %{stopReason: bedrock_word(answer.word)}}}, usage]
+    {[%{messageStart: %{role: "assistant"}}], [said, called],
+     [%{messageStop: %{stopReason: stop_reason(answer)}}, usage]}
   end
 
   defp stream(:ollama, answer) do
     check(answer, :ollama, [:text, :thinking])
 
     said =
-      for part <- answer.parts, word <- words(part.text) do
-        fields = if part.type == :text, do: %{content: word}, else: %{content: "", thinking: word}
-
-        {:content,
-         %{model: answer.model, message: Map.put(fields, :role, "assistant"), done: false}}
-      end
+      for part <- answer.parts,
+          word <- words(part.text),
+          do: if(part.type == :text, do: %{content: word}, else: %{content: "", thinking: word})
 
     called =
-      with [_ | _] = calls <- ollama_calls(answer) || [],
-           do: [
-             {:content,
-              %{
-                model: answer.model,
-                message: %{role: "assistant", content: "", tool_calls: calls},
-                done: false
-              }}
-           ]
+      for calls when calls != nil <- [ollama_calls(answer)], do: %{content: "", tool_calls: calls}
 
-    [said, called, {:close, ollama_end(answer, %{role: "assistant", content: ""})}]
+    content =
+      for fields <- said ++ called,
+          message = Map.put(fields, :role, "assistant"),
+          do: %{model: answer.model, message: message, done: false}
+
+    {[], content, [ollama_end(answer, %{role: "assistant", content: ""})]}
+  end
+
+  defp bedrock_block(index, deltas) do
+    for(delta <- deltas, do: %{contentBlockDelta: %{contentBlockIndex: index, delta: delta}}) ++
+      [%{contentBlockStop: %{contentBlockIndex: index}}]
   end
 
   ## Frames
@@ -371,15 +289,8 @@ defmodule AshAgent.Test.Server.Format do
 
   defp frame(:bedrock, event) do
     [{type, payload}] = Map.to_list(event)
-
-    aws_frame(
-      [
-        {":event-type", to_string(type)},
-        {":content-type", "application/json"},
-        {":message-type", "event"}
-      ],
-      JSON.encode(payload)
-    )
+    headers = [{":event-type", "#{type}"}, {":content-type", "application/json"}]
+    aws_frame(headers ++ [{":message-type", "event"}], JSON.encode(payload))
   end
 
   defp frame(_provider, event), do: "data: #{JSON.encode(event)}\n\n"
