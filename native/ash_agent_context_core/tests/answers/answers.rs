@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-#[path = "support/part.rs"]
-mod part;
+use crate::part;
 
 use ash_agent_context_core::{
     json, put_together, steps, Answer, AnswerType, Came, Error, Follow, Map, MendKind,

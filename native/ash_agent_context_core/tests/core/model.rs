@@ -8,12 +8,7 @@
     clippy::cast_possible_truncation
 )]
 
-#[path = "../../fuzz/checks/lib.rs"]
-mod checks;
-#[path = "support/fixture.rs"]
-mod fixture;
-#[path = "support/log_replay.rs"]
-mod log_replay;
+use crate::checks;
 
 use std::fmt::Debug;
 
@@ -33,7 +28,7 @@ proptest! {
 }
 
 /// An operation, most of the time one that a conversation is made of.
-fn op() -> impl Strategy<Value = Op> {
+pub(crate) fn op() -> impl Strategy<Value = Op> {
     let calls = prop::collection::vec(any_of(), 0..4);
     let results = prop::collection::vec(any_of(), 1..4);
     prop_oneof![

@@ -7,12 +7,9 @@
     clippy::expect_used
 )]
 
-#[path = "support/fixture.rs"]
-mod fixture;
-#[path = "support/view_model.rs"]
-mod view_model;
-#[path = "support/view_ops.rs"]
-mod view_ops;
+use crate::fixture;
+use crate::view_model;
+use crate::view_ops;
 
 use std::fmt::Write as _;
 

@@ -4,8 +4,7 @@
 
 use ash_agent_context_core::{json, Context, Map, Stamp, Value, MAX_DEPTH};
 
-#[path = "support/stack.rs"]
-mod stack;
+use crate::stack;
 use stack::on_small_stack;
 
 fn wrap(kind: usize, inner: Value) -> Value {

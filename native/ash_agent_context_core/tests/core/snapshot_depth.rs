@@ -8,8 +8,7 @@
 
 use ash_agent_context_core::{json, time, Context, Map, Stamp, Value, MAX_DEPTH, NESTING};
 
-#[path = "support/stack.rs"]
-mod stack;
+use crate::stack;
 use stack::on_small_stack;
 
 type Wrap = fn(Value) -> Value;

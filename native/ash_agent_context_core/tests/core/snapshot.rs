@@ -11,7 +11,7 @@ use ash_agent_context_core::{
 };
 use proptest::prelude::*;
 
-const GOLDEN: &str = include_str!("../../../test/fixtures/snapshot_v1.json");
+const GOLDEN: &str = include_str!("../../../../test/fixtures/snapshot_v1.json");
 
 fn stamp(second: i64) -> Stamp {
     Stamp::at(time::from_micros(1_767_225_600_000_000 + second * 1_000_000).unwrap())

@@ -8,8 +8,7 @@
     clippy::expect_used
 )]
 
-#[path = "support/recorded.rs"]
-mod recorded;
+use crate::recorded;
 
 use ash_agent_context_core::{
     time, Content, Context, Defaults, Event, Message, Options, PartKind, Reading, Response, Stamp,

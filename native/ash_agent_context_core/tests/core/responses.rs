@@ -7,9 +7,7 @@
     clippy::expect_used
 )]
 
-#[path = "support/recorded.rs"]
-#[allow(dead_code)]
-mod recorded;
+use crate::recorded;
 
 use ash_agent_context_core::{
     steps, time, CallKind, Content, Context, Error, Event, FailureKind, Fault, Finish, Framing,

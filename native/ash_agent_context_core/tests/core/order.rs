@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-#[path = "support/recorded.rs"]
-#[allow(dead_code)]
-mod recorded;
+use crate::recorded;
 
 use ash_agent_context_core::{
     json, time, ChangeKind, Context, Defaults, Masks, Options, Provider, Reading, Response, Stamp,

@@ -8,10 +8,8 @@
     clippy::expect_used
 )]
 
-#[path = "support/view_model.rs"]
-mod view_model;
-#[path = "support/view_ops.rs"]
-mod view_ops;
+use crate::view_model;
+use crate::view_ops;
 
 use ash_agent_context_core::{
     steps, Content, Context, Error, Masks, MessageRef, Output, Stamp, Value,

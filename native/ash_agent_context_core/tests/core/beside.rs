@@ -7,9 +7,7 @@
     clippy::expect_used
 )]
 
-#[path = "support/recorded.rs"]
-#[allow(dead_code)]
-mod recorded;
+use crate::recorded;
 
 use ash_agent_context_core::{
     time, Content, Context, Defaults, Dialect, Event, Fault, Framing, Map, Masks, Options, Part,
