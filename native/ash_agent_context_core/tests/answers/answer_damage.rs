@@ -1,8 +1,6 @@
 //! Answers that are damaged as models damage them, in any place: each reads as the answer that it was, or is refused or cut.
 //! Nothing of it is taken for the whole, and a stream shows nothing else.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use crate::part;
 
 use ash_agent_context_core::{

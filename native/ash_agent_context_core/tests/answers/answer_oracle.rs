@@ -1,8 +1,6 @@
 //! What fits a schema, beside what the crate `jsonschema` says: on schemas and values that are drawn, and on the
 //! JSON-Schema-Test-Suite where it is. A keyword that is not checked is an error, so nothing that is taken is ignored.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! The fields of requests that hold answers to a schema, for each provider: its form, its subset, and the models that do it.
 
-#![allow(clippy::unwrap_used)]
-
 use ash_agent_context_core::{constrain, json, AnswerType, Error, Provider, Value};
 
 fn value(text: &str) -> Value {

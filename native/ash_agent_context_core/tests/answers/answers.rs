@@ -1,8 +1,6 @@
 //! Answers of a type: what fits is never changed, what is damaged comes back equal or is refused, and nothing that a stream has
 //! shown is taken back.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use crate::part;
 
 use ash_agent_context_core::{

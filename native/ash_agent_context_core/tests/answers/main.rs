@@ -1,6 +1,6 @@
 //! Answers of a type, in a binary of their own, since the oracle brings a validator of schemas.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod answer_damage;
 mod answer_oracle;

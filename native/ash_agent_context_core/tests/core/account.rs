@@ -1,7 +1,5 @@
 //! How requests fared at the provider's cache, each rule with the smallest conversation in which it decides something.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use ash_agent_context_core::{
     json, read_list, time, AccountRow, Accounting, AnswerTimes, Context, Options, Outlook,
     Provider, Reading, Response, Stamp, Time, Value,

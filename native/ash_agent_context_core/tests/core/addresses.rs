@@ -1,7 +1,5 @@
 //! Addresses of media: none that a provider must not be told to fetch goes to one.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use ash_agent_context_core::{
     json, time, ChangeKind, Context, Defaults, Error, Options, Provider, Reading, Response, Stamp,
     Value,

@@ -1,7 +1,5 @@
 //! What was approved is what runs.
 
-#![allow(clippy::unwrap_used)]
-
 use ash_agent_context_core::{time, CallStatus, Context, Error, Stamp, Time, Trust, Value};
 use proptest::prelude::*;
 

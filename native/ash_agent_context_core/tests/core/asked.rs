@@ -1,7 +1,5 @@
 //! Views that requests were made from: each is known later, as it was, whatever happened to the view since.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use ash_agent_context_core::{time, AnswerTimes, Context, Given, Response, Stamp, Time, Value};
 use proptest::prelude::*;
 

@@ -1,12 +1,5 @@
 //! What providers say beside the words of an answer, and answers that do not say why they end.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use crate::recorded;
 
 use ash_agent_context_core::{

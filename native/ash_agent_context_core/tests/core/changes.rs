@@ -1,7 +1,5 @@
 //! What is kept of one state and the changes to another one are that other one, whichever way they came from each other.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::collections::BTreeMap;
 
 use ash_agent_context_core::{json, time, Context, Stamp, Value};

@@ -1,7 +1,5 @@
 //! What an operation costs does not grow with the conversation, but with what the operation has to look at.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use ash_agent_context_core::{
     steps, time, Context, Fit, Method, Options, Pin, Provider, Stamp, Time, Value,
 };

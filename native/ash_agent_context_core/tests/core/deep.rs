@@ -1,7 +1,5 @@
 //! Values of the greatest depth, on the small stack of a scheduler thread.
 
-#![allow(clippy::unwrap_used)]
-
 use ash_agent_context_core::{json, Context, Map, Stamp, Value, MAX_DEPTH};
 
 use crate::stack;

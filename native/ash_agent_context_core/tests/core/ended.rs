@@ -1,12 +1,5 @@
 //! Which calls may run, by how their answer ended: each provider's words, whole and in any cut, and a model that declined in the middle.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use crate::recorded;
 
 use ash_agent_context_core::{

@@ -1,7 +1,5 @@
 //! Failed requests are kept, counted and bounded.
 
-#![allow(clippy::unwrap_used)]
-
 use ash_agent_context_core::{time, Context, Error, FailureKind, Map, Masks, Stamp, Time, Value};
 use proptest::prelude::*;
 

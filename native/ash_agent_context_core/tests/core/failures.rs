@@ -1,7 +1,5 @@
 //! What providers, gateways and servers answer when a request fails, as they were recorded in issues, SDKs and documentation,
 //! and the kind of failure that each is.
-#![allow(clippy::unwrap_used)]
-
 use ash_agent_context_core::FailureKind::{
     self, ContextOverflow, InvalidRequest, Overloaded, Quota, RateLimited, Refused, ServerError,
     Timeout, Unauthorized,

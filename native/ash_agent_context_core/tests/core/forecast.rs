@@ -1,7 +1,5 @@
 //! What a forecast says of bytes is what the two requests share, whatever happened to the view between them.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use ash_agent_context_core::{
     json, read_list, time, Accounting, AnswerTimes, Cause, Context, Forecast, Masks, Method,
     Options, Provider, Reading, Response, Stamp, Time, Value,

@@ -1,7 +1,5 @@
 //! What fuzzing found.
 
-#![allow(clippy::unwrap_used)]
-
 use ash_agent_context_core::{
     json, time, Context, Defaults, Error, Options, Provider, RepairKind, Stamp, Value, NESTING,
 };

@@ -1,7 +1,5 @@
 //! Foreign histories: what becomes of them, and that they come back.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
 use ash_agent_context_core::{
     json, time, Context, Defaults, Error, Imported, MessageRef, Options, Output, Provider, Repair,
     RepairKind, Role, Status, Value, BODY_DEPTH,

@@ -1,13 +1,6 @@
 //! Encodings of old iterations become larger pieces. Whatever is appended, cut, forked, hidden or asked for on the way,
 //! a request has the bytes that a conversation without any encodings makes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use ash_agent_context_core::{time, Context, Map, Options, Provider, Segment, Stamp, Value};
 use proptest::prelude::*;
 

@@ -1,6 +1,12 @@
 //! The core by its public functions, in one binary: each of these files would otherwise be linked with all of it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
 
 mod account;
 mod addresses;

@@ -1,7 +1,5 @@
 //! What a mask hides is told nowhere: neither by what was cut from the texts before it was put, nor in pieces.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::collections::HashSet;
 
 use ash_agent_context_core::{

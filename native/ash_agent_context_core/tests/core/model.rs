@@ -1,13 +1,5 @@
 //! Random operations and the plain model that the fuzzer has, and what holds of a context's weight.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used,
-    clippy::cast_possible_truncation
-)]
-
 use crate::checks;
 
 use std::fmt::Debug;

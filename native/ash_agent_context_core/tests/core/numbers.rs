@@ -1,7 +1,5 @@
 //! Numbers that no float can hold: contexts keep them, and JSON readers refuse them.
 
-#![allow(clippy::unwrap_used)]
-
 use ash_agent_context_core::{
     json, time, Context, Defaults, Error, Map, Options, Provider, Stamp, Value,
 };

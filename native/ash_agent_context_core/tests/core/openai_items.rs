@@ -1,12 +1,5 @@
 //! The items of OpenAI Responses go back as they came, whether an answer or an imported request had them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use crate::recorded;
 
 use ash_agent_context_core::{

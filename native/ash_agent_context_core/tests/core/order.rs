@@ -1,7 +1,5 @@
 //! The order in which a model spoke and called: what came is sent back in it, whichever way it was read.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
 use crate::recorded;
 
 use ash_agent_context_core::{

@@ -1,13 +1,6 @@
 //! What a provider answers itself: the use of its tool and the result are sent both, or none of them,
 //! wherever the halves stand and whatever is hidden, masked or left to an earlier request.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use ash_agent_context_core::{

@@ -1,7 +1,5 @@
 //! What models cost: reckoned in whole numbers, by the price that was valid, as files of prices and providers mean it.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::fs;
 use std::path::Path;
 

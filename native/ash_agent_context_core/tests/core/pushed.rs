@@ -1,7 +1,5 @@
 //! A response that is pushed has what was pushed, names no provider, and has only those calls whose arguments came.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
 use ash_agent_context_core::{
     Content, Delta, Event, Fault, Finish, PartKind, Provider, Reading, Response, State, Value,
 };

@@ -1,12 +1,5 @@
 //! Recall: what a view shortens is read and found again, whatever the view.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use ash_agent_context_core::{
     json, time, Check, Content, Context, Error, Excerpt, FactKind, FactState, Fate, Fit, Map,
     Masks, MessageRef, Method, Output, PartKind, Pin, Stamp, Time, Value,

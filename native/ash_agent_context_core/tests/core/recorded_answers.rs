@@ -1,13 +1,6 @@
 //! Every recorded response of a provider, in any cut. The recordings lie beside the repository; without
 //! them there is nothing to test here.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use crate::recorded;
 
 use ash_agent_context_core::{

@@ -1,7 +1,5 @@
 //! When old results are cleared: never the newest, never for nothing, and never for more than the rent that was paid.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
 use ash_agent_context_core::{
     read_list, time, AnswerTimes, Context, Due, Map, Method, Prices, Provider, Reading, Rent,
     Response, Stamp, Time, Value,

@@ -1,12 +1,5 @@
 //! What providers say of their answers beside the words, and what their next request has to name of it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use crate::recorded;
 
 use ash_agent_context_core::{

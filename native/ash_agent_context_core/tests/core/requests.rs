@@ -1,12 +1,5 @@
 //! Requests: their exact bytes, and that these stay as they are while a conversation grows and forks.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ash_agent_context_core::{

@@ -1,12 +1,5 @@
 //! What providers send back: laws of reading it, and what servers do that no document says.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use crate::recorded;
 
 use ash_agent_context_core::{

@@ -1,7 +1,5 @@
 //! A rewound conversation is as if what came later had never been.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use ash_agent_context_core::{
     json, time, Context, Defaults, Options, Provider, Stamp, Time, Value,
 };

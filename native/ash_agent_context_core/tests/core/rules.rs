@@ -1,8 +1,6 @@
 //! Rules that nothing else of the core would miss: what a request reports, which names go out, what masks reach, what an
 //! answer costs.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
 use ash_agent_context_core::{
     json, read_list, time, CallStatus, ChangeKind, Context, Defaults, Error, Map, Masks,
     MessageRef, Method, Options, Prices, Provider, Stamp, Status, Time, Value,

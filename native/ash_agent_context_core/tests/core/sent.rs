@@ -1,8 +1,6 @@
 //! The note of a request is the same whether its beginning was noted before or not: whatever was appended, shown otherwise, cut or
 //! put into another conversation on the way.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use ash_agent_context_core::{
     json, time, Context, Defaults, Dialect, Known, Map, Masks, Options, Pin, Provider, Stamp,
     Thinking, Value,

@@ -1,7 +1,5 @@
 //! A request that is too long: the view becomes shorter step by step, knows why, and is undone.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use ash_agent_context_core::{
     time, Context, Map, Pressure, Rent, Shortened, Shortening, ShorteningKind, Stamp, Time, Value,
 };

@@ -1,11 +1,5 @@
 //! Laws of snapshots: reading gives back what was written, and reads or refuses anything else.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests"
-)]
-
 use ash_agent_context_core::{
     json, time, Approvals, Context, Error, Map, Stamp, Structs, Trust, Value, NESTING,
 };

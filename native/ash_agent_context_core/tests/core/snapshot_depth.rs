@@ -1,11 +1,5 @@
 //! Snapshots of the deepest values, on the small stack of a scheduler thread.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests"
-)]
-
 use ash_agent_context_core::{json, time, Context, Map, Stamp, Value, MAX_DEPTH, NESTING};
 
 use crate::stack;

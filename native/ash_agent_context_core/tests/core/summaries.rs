@@ -1,7 +1,5 @@
 //! Checks of summaries: what is not so is found wherever it stands, and what is so is not doubted.
 
-#![allow(clippy::unwrap_used)]
-
 use ash_agent_context_core::{time, Check, Context, Pin, Stamp, Time, Value};
 
 fn at(micros: i64) -> Time {

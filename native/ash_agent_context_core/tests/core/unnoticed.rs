@@ -1,7 +1,5 @@
 //! Rules of the log, the view and storage, each with the smallest conversation in which it decides something.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use ash_agent_context_core::{
     json, time, AnswerTimes, CallStatus, Cause, Content, Context, Defaults, Error, Excerpt, Fit,
     Given, Map, Masks, MessageRef, Output, Pin, Response, Stamp, Status, Structs, Time, Trust,

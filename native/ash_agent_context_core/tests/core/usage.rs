@@ -1,12 +1,5 @@
 //! What providers report of tokens: read once, summed for ever.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use ash_agent_context_core::{time, Context, Error, Map, Report, Stamp, Time, Usage, Value};
 use proptest::prelude::*;
 

@@ -1,13 +1,6 @@
 //! Views: random operations on a context and on a list of flags, which must agree after each step, and views
 //! from anywhere.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use crate::view_model;
 use crate::view_ops;
 

@@ -1,12 +1,5 @@
 //! Operations on views with what became of each, written for the tests of the package, which replay them through its functions.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::expect_used
-)]
-
 use crate::fixture;
 use crate::view_model;
 use crate::view_ops;

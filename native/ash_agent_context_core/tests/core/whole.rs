@@ -1,8 +1,6 @@
 //! Whatever of an imported history is written anew, because it is masked, hidden, shortened, marked for a cache or sent in
 //! part: every call that is shown is sent once, with its result, and so is every text.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
 use std::collections::BTreeMap;
 
 use ash_agent_context_core::{
