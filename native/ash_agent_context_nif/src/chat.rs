@@ -1,18 +1,40 @@
-//! The NIFs of chats.
+//! Chats.
 
-use ash_agent_context_core::{Branch, Chat, Cost, LoadedBranch, LoadedChat, Map, Value};
-use rustler::{Encoder as _, NewBinary, Term};
+use ash_agent_context_core::{
+    Branch, Chat, Context, Cost, Error, LoadedBranch, LoadedChat, Map, Time, Trust, Value,
+};
+use rustler::{Env, Term};
 
-use crate::argument::{At, Id, Of, Trusted};
-use crate::decode::{self, Around, Number};
-use crate::encode::{self, Encoder};
+use crate::argument::{arguments, Argument, Id};
+use crate::decode::{self, Around};
 use crate::error::NifError;
-use crate::nif::{change, nif};
-use crate::resource::{answer, ContextHandle};
 use crate::scheduler::Scheduler;
+use crate::to_term::{Bytes, Made, Returned, ToTerm};
 
-/// `{name, number, origin | nil, extra, context}`
-type ChatTerms<'a> = (Term<'a>, u64, Option<u64>, Term<'a>, ContextHandle);
+/// What `ChatContext` keeps of a chat.
+pub struct Head(Map);
+
+/// Fields that other versions wrote.
+pub struct Extra(Map);
+
+/// Branches, each `{name, number, origin | nil, extra, context}`.
+pub struct Branches<'a>(Vec<Branch<'a>>);
+
+arguments! {
+    Head = |term, scheduler| map(term, Around::Attributes, scheduler).map(Self);
+    Extra = |term, scheduler| map(term, Around::Document, scheduler).map(Self);
+    Branches<'a> = |term, scheduler| {
+        type Given<'a> = (Value, u64, Option<u64>, Extra, &'a Context);
+        let branches: Vec<Given<'a>> = Argument::read(term, scheduler)?;
+        // Comparing two may take as long as writing one of them.
+        let sizes = branches.iter().map(|(.., context)| Cost::from(context.size()));
+        scheduler.allow(sizes.fold(Cost::default(), Cost::plus))?;
+        let branches = branches.into_iter().map(|(name, number, origin, Extra(extra), context)| {
+            Branch { name, number, origin, extra, context }
+        });
+        Ok(Self(branches.collect()))
+    };
+}
 
 fn map(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Map, NifError> {
     match decode::value(term, around, scheduler)? {
@@ -21,94 +43,72 @@ fn map(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Map, NifE
     }
 }
 
-/// Returns what a chat gives, from what Elixir holds of it.
-fn with_chat<'a, T>(
-    scheduler: Scheduler,
-    (head, extra, config_extra): (Term<'a>, Term<'a>, Term<'a>),
-    branches: Term<'a>,
-    give: impl FnOnce(&Chat<'_>) -> T,
-) -> Result<T, NifError> {
-    let branches: Vec<ChatTerms<'a>> = branches.decode()?;
-    // Comparing two may take as long as writing one of them.
-    let costs = branches.iter().map(|branch| branch.4.get().whole_cost());
-    scheduler.allow(costs.fold(Cost::default(), Cost::plus))?;
-    let chat = Chat {
-        head: map(head, Around::Attributes, scheduler)?,
-        extra: map(extra, Around::Document, scheduler)?,
-        config_extra: map(config_extra, Around::Document, scheduler)?,
-        branches: branches
-            .iter()
-            .map(|(name, number, origin, extra, context)| {
-                Ok(Branch {
-                    name: decode::value(*name, Around::Nothing, scheduler)?,
-                    number: *number,
-                    origin: *origin,
-                    extra: map(*extra, Around::Document, scheduler)?,
-                    context: context.get(),
-                })
-            })
-            .collect::<Result<_, NifError>>()?,
-    };
-    Ok(give(&chat))
+fn chat<'a>(
+    Head(head): Head,
+    Extra(extra): Extra,
+    Extra(config_extra): Extra,
+    Branches(branches): Branches<'a>,
+) -> Chat<'a> {
+    Chat {
+        head,
+        extra,
+        config_extra,
+        branches,
+    }
 }
 
-nif!(
-    chat_dump_normal,
-    chat_dump_dirty,
-    |env,
-     scheduler,
-     head: Term<'a>,
-     extra: Term<'a>,
-     config_extra: Term<'a>,
-     branches: Term<'a>| {
-        let parts = (head, extra, config_extra);
-        let document = with_chat(scheduler, parts, branches, |chat| chat.dump())??;
-        Ok(encode::value(env, &document))
-    }
-);
+pub fn dump(
+    head: Head,
+    extra: Extra,
+    config: Extra,
+    branches: Branches<'_>,
+) -> Result<Value, Error> {
+    chat(head, extra, config, branches).dump()
+}
 
-nif!(
-    chat_encode_normal,
-    chat_encode_dirty,
-    |env,
-     scheduler,
-     head: Term<'a>,
-     extra: Term<'a>,
-     config_extra: Term<'a>,
-     branches: Term<'a>| {
-        let parts = (head, extra, config_extra);
-        let text = with_chat(scheduler, parts, branches, |chat| chat.to_snapshot())??;
-        Ok(NewBinary::from_slice(env, &text).into())
-    }
-);
+pub fn encode(
+    head: Head,
+    extra: Extra,
+    config: Extra,
+    branches: Branches<'_>,
+) -> Result<Bytes, Error> {
+    chat(head, extra, config, branches).to_snapshot().map(Bytes)
+}
 
-// `{head, extra, config_extra, [{name, base | nil, context, extra}]}`
-nif!(
-    chat_load_normal,
-    chat_load_dirty,
-    |env, scheduler, document: Term<'a>, config_keys: Of<'a, Vec<&'a str>>, trust: Trusted| {
-        // Its branches may have patterns, which take milliseconds to compile.
-        scheduler.allow(Cost::LONG)?;
-        let document = decode::value(document, Around::Chat, scheduler)?;
-        let chat = LoadedChat::read(document, &config_keys, trust)?;
-        let encoder = Encoder::new_copying(env);
+/// `{head, extra, config_extra, [{name, base | nil, context, extra}]}`
+pub fn load(document: Nested, config_keys: Vec<&str>, trust: Trust) -> Result<LoadedChat, Error> {
+    LoadedChat::read(document.0, &config_keys, trust)
+}
+
+/// A dumped chat.
+pub struct Nested(Value);
+
+arguments! {
+    Nested = |term, scheduler| decode::value(term, Around::Chat, scheduler).map(Self);
+}
+
+impl Returned for LoadedChat {
+    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
         let branch = |branch: LoadedBranch| {
-            let name = encode::value(env, &Value::text(&branch.name));
-            let extra = encode::value(env, &Value::Map(branch.extra));
-            (name, branch.base, answer(env, branch.context), extra).encode(env)
+            (
+                branch.name,
+                branch.base,
+                Made::from(branch.context),
+                branch.extra,
+            )
+                .to_term(env)
         };
-        let branches = encoder.list(chat.branches.into_iter().map(branch));
-        let map = |map: Map| encode::value(env, &Value::Map(map));
-        let (head, extra) = (map(chat.head), map(chat.extra));
-        Ok((head, extra, map(chat.config_extra), branches).encode(env))
+        let branches: Vec<_> = self.branches.into_iter().map(branch).collect();
+        Ok((self.head, self.extra, self.config_extra, branches).to_term(env))
     }
-);
+}
 
-change!(
-    chat_seed_normal,
-    chat_seed_dirty,
-    |parent, first: Number, last: Number, id: Id, at: At| (
-        parent.whole_cost(),
-        parent.seed(first, last, &id, at)
-    )
-);
+pub fn seed(
+    parent: &Context,
+    first: i64,
+    last: i64,
+    Id(id): Id,
+    at: Time,
+) -> Result<Context, Error> {
+    parent.seed(first, last, &id, at)
+}

@@ -13,7 +13,7 @@ use crate::scheduler::Scheduler;
 /// The given `DateTime` or microseconds since 1970, or when the call began when it is `nil`.
 pub fn at(term: Term<'_>, scheduler: Scheduler) -> Result<Time, NifError> {
     if term == atoms::nil().to_term(term.get_env()) {
-        return time::from_micros(micros(scheduler.now())).ok_or(NifError::BadTime);
+        return at_system_time(scheduler.now());
     }
     if let Ok(micros) = term.decode() {
         return time::from_micros(micros).ok_or(NifError::BadTime);
@@ -23,6 +23,13 @@ pub fn at(term: Term<'_>, scheduler: Scheduler) -> Result<Time, NifError> {
     }
     let value = decode::value(term, Around::Nothing, scheduler)?;
     time::from_value(&value).ok_or(NifError::BadTime)
+}
+
+/// The time of the system's clock.
+pub fn at_system_time(time: SystemTime) -> Result<Time, NifError> {
+    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let micros = i64::try_from(elapsed.as_micros()).unwrap_or_default();
+    time::from_micros(micros).ok_or(NifError::BadTime)
 }
 
 /// A `DateTime` as they mostly are, read in a tenth of the time that its value takes.
@@ -45,17 +52,12 @@ fn of_struct(term: Term<'_>) -> Option<Time> {
         .flatten()
 }
 
-fn micros(time: SystemTime) -> i64 {
-    time.duration_since(UNIX_EPOCH)
-        .ok()
-        .and_then(|elapsed| i64::try_from(elapsed.as_micros()).ok())
-        .unwrap_or_default()
-}
-
 /// The given id, or a UUID v4 when it is `nil`.
 pub fn id(term: Term<'_>) -> Result<String, NifError> {
-    match term.decode::<Option<String>>()? {
-        Some(id) => Ok(id),
-        None => Ok(uuid::Uuid::new_v4().to_string()),
-    }
+    Ok(term.decode::<Option<String>>()?.unwrap_or_else(new_id))
+}
+
+/// A UUID v4.
+pub fn new_id() -> String {
+    uuid::Uuid::new_v4().to_string()
 }

@@ -83,17 +83,13 @@ pub fn metadata(term: Term<'_>, scheduler: Scheduler) -> Result<Option<Map>, Nif
 
 /// An integer; one beyond 64 bits is as good as the largest or the smallest of them, because no
 /// conversation has so many of anything.
-pub struct Number(pub i64);
-
-impl<'a> rustler::Decoder<'a> for Number {
-    fn decode(term: Term<'a>) -> rustler::NifResult<Self> {
-        if let Ok(small) = term.decode::<i64>() {
-            return Ok(Self(small));
-        }
-        let sign = big::decode(term).ok_or(rustler::Error::BadArg)?.sign();
-        let positive = sign == num_bigint::Sign::Plus;
-        Ok(Self(if positive { i64::MAX } else { i64::MIN }))
+pub fn number(term: Term<'_>) -> Option<i64> {
+    if let Ok(small) = term.decode::<i64>() {
+        return Some(small);
     }
+    let sign = big::decode(term)?.sign();
+    let positive = sign == num_bigint::Sign::Plus;
+    Some(if positive { i64::MAX } else { i64::MIN })
 }
 
 /// An error on the way. Its size counts: every scalar comes with the place for one.

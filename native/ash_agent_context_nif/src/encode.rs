@@ -21,6 +21,20 @@ pub fn value<'e>(env: Env<'e>, value: &Value) -> Term<'e> {
     Encoder::new_copying(env).value(value)
 }
 
+/// A word of the core's own, which no one from outside can make up.
+pub fn word<'a>(env: Env<'a>, word: &'static str) -> Term<'a> {
+    Atom::from_str(env, word).map_or_else(|_| atoms::error().encode(env), |atom| atom.encode(env))
+}
+
+/// A map with so many entries more.
+pub fn with<'a, K: rustler::Encoder>(
+    map: Term<'a>,
+    entries: impl Iterator<Item = (K, Term<'a>)>,
+) -> Term<'a> {
+    let put = |map: Term<'a>, (key, value): (K, Term<'a>)| map.map_put(key, value).unwrap_or(map);
+    entries.fold(map, put)
+}
+
 /// A list, tuple or map whose elements are being encoded.
 struct Open<'r, 'e> {
     rest: Remaining<'r>,

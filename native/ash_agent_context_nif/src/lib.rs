@@ -16,7 +16,7 @@ mod failures;
 mod import;
 mod json;
 mod messages;
-mod nif;
+mod nifs;
 mod otlp;
 mod pins;
 mod prices;
@@ -28,6 +28,7 @@ mod resource;
 mod response;
 mod scheduler;
 mod snapshot;
+mod to_term;
 mod tokens;
 mod trace;
 mod view;
@@ -65,6 +66,9 @@ mod atoms {
         address, append, appended, call, counts, fact, hide, kept, missing, nothing, refuse, wrong, exit_code, facts, gone, kinds, look, masked, path, recall, shortened, summarized,
         uses, visible, was, whole,
         unknown, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
+        budget, reserve, keep_first, keep_last, keep, share, prices, lines, pattern, max_bytes, limit, width, color,
+        mark, title, request, fragment, method, agent, next, turns, resource, attributes, caller, conversation,
+        dialect, previous_response_id, system_role, interrupt, since, cache, framing, content_type, unready,
         // Keys of provider metadata that responses bring, which may be the first to use these words.
         #[allow(dead_code)] annotations,
         #[allow(dead_code)] audio_data,

@@ -1,13 +1,12 @@
-//! The NIFs of storage.
+//! Storage.
 
-use ash_agent_context_core::{json, Context, NESTING};
-use rustler::{Binary, Encoder as _, Env, NewBinary, Resource, ResourceArc, Term};
+use ash_agent_context_core::{json, Changes, Context, Error, Trust, Value, NESTING};
+use rustler::{Encoder as _, Env, Resource, ResourceArc, Term};
 
-use crate::argument::{Document, Of, Trusted};
-use crate::decode::Number;
-use crate::encode;
-use crate::nif::{change, nif};
-use crate::resource::{answer, note_freed, ContextHandle};
+use crate::argument::{arguments, Document, Json, Lender};
+use crate::error::NifError;
+use crate::resource::note_freed;
+use crate::to_term::{Bytes, Returned, ToTerm};
 
 /// Text that a binary points into: a snapshot is not copied once more.
 struct SnapshotText(Vec<u8>);
@@ -21,114 +20,86 @@ impl Drop for SnapshotText {
     }
 }
 
-// The document as a term; whole since iteration 0.
-nif!(
-    snapshot_dump_normal,
-    snapshot_dump_dirty,
-    |env, scheduler, context: ContextHandle, since: Number| {
-        let context = context.get();
-        scheduler.allow(context.dump_cost(since))?;
-        let text = match since {
-            0 => context.to_snapshot(),
-            since => context.delta(since)?,
-        };
-        Ok(encode::value(env, &json::read(&text, NESTING)?))
-    }
-);
-
-// Returns what a context has beyond another one.
-nif!(
-    snapshot_dump_beside_normal,
-    snapshot_dump_beside_dirty,
-    |env, scheduler, context: ContextHandle, base: ContextHandle| {
-        // To compare the two may take as long as to write one of them.
-        scheduler.allow(context.get().whole_cost())?;
-        let text = context.get().delta_beside(base.get());
-        Ok(encode::value(env, &json::read(&text, NESTING)?))
-    }
-);
-
-nif!(
-    snapshot_load_normal,
-    snapshot_load_dirty,
-    |env, scheduler, document: Document, trust: Trusted| {
-        scheduler.allow(Context::load_cost(&document))?;
-        Ok(answer(env, Context::load_with(document, trust)?))
-    }
-);
-
-change!(
-    snapshot_load_delta_normal,
-    snapshot_load_delta_dirty,
-    |context, delta: Document, trust: Trusted| (
-        context.load_delta_cost(&delta),
-        context.load_delta_with(delta, trust)
-    )
-);
-
-nif!(
-    snapshot_encode_normal,
-    snapshot_encode_dirty,
-    |env, scheduler, context: ContextHandle| {
-        scheduler.allow(context.get().whole_cost())?;
-        let mut text = context.get().to_snapshot();
-        // It lives as long as the binary: an estimate that was far too large is not kept.
-        if text.capacity() > text.len() / 4 * 5 {
-            text.shrink_to_fit();
-        }
-        let owner = ResourceArc::new(SnapshotText(text));
-        Ok(owner.make_binary(env, |owner| &owner.0).to_term(env))
-    }
-);
-
-nif!(
-    snapshot_decode_normal,
-    snapshot_decode_dirty,
-    |env, scheduler, text: Binary<'a>, trust: Trusted| {
-        scheduler.allow(Context::from_snapshot_cost(&text))?;
-        Ok(answer(
-            env,
-            Context::from_snapshot_with(text.as_slice(), trust)?,
-        ))
-    }
-);
-
-// `{head | nil, updated_at, [{number, document}]}`: what a store has to write that keeps the other context, or
-// nothing yet.
-nif!(
-    snapshot_changes_normal,
-    snapshot_changes_dirty,
-    |env, scheduler, context: ContextHandle, base: Of<'a, Option<ContextHandle>>| {
-        let context = context.get();
-        scheduler.allow(context.whole_cost())?;
-        let changes = context.changes(base.as_ref().map(|base| base.get()));
-        let head = changes.head.map(|head| binary(env, &head));
-        Ok((
-            head,
-            changes.updated_at,
-            documents(env, &changes.iterations),
-        )
-            .encode(env))
-    }
-);
-
-// `[{number, document}]`: all iterations from the first one on that the other context has not.
-nif!(
-    snapshot_changes_from_normal,
-    snapshot_changes_from_dirty,
-    |env, scheduler, context: ContextHandle, base: ContextHandle| {
-        scheduler.allow(context.get().whole_cost())?;
-        Ok(documents(env, &context.get().changes_from(base.get())))
-    }
-);
-
-fn documents<'a>(env: Env<'a>, iterations: &[(u64, Vec<u8>)]) -> Term<'a> {
-    let documents = iterations
-        .iter()
-        .map(|(number, text)| (*number, binary(env, text)));
-    documents.collect::<Vec<_>>().encode(env)
+/// The document as a term; whole since iteration 0.
+pub fn dump(context: Lender<'_>, since: i64) -> Result<Value, NifError> {
+    context.scheduler.allow(context.dump_cost(since))?;
+    let text = match since {
+        0 => context.to_snapshot(),
+        since => context.delta(since)?,
+    };
+    Ok(json::read(&text, NESTING)?)
 }
 
-fn binary<'a>(env: Env<'a>, text: &[u8]) -> Term<'a> {
-    NewBinary::from_slice(env, text).into()
+/// What a context has beyond another one.
+pub fn dump_beside(context: &Context, other: &Context) -> Result<Value, Error> {
+    json::read(&context.delta_beside(other), NESTING)
+}
+
+pub fn load(Document(document): Document, trust: Trust) -> Result<Context, Error> {
+    Context::load_with(document, trust)
+}
+
+pub fn load_delta(
+    context: Lender<'_>,
+    Document(delta): Document,
+    trust: Trust,
+) -> Result<Context, NifError> {
+    context.scheduler.allow(context.load_delta_size(&delta))?;
+    Ok(context.load_delta_with(delta, trust)?)
+}
+
+pub fn encode(context: Lender<'_>) -> Term<'_> {
+    let mut text = context.to_snapshot();
+    // It lives as long as the binary: an estimate that was far too large is not kept.
+    if text.capacity() > text.len() / 4 * 5 {
+        text.shrink_to_fit();
+    }
+    let owner = ResourceArc::new(SnapshotText(text));
+    owner
+        .make_binary(context.env, |owner| &owner.0)
+        .encode(context.env)
+}
+
+/// A snapshot.
+pub struct Snapshot<'a>(&'a [u8]);
+
+arguments! {
+    Snapshot<'a> = |term, scheduler| {
+        let Json(text) = Json::read(term, scheduler)?;
+        scheduler.allow(Context::from_snapshot_cost(text))?;
+        Ok(Self(text))
+    };
+}
+
+pub fn decode(Snapshot(text): Snapshot<'_>, trust: Trust) -> Result<Context, Error> {
+    Context::from_snapshot_with(text, trust)
+}
+
+/// What a store has to write that keeps the other context, or nothing yet.
+pub fn changes(context: &Context, base: Option<&Context>) -> Changes {
+    context.changes(base)
+}
+
+/// All iterations from the first one on that the other context has not.
+pub fn changes_from(context: &Context, other: &Context) -> Vec<(u64, Bytes)> {
+    documents(context.changes_from(other))
+}
+
+fn documents(iterations: Vec<(u64, Vec<u8>)>) -> Vec<(u64, Bytes)> {
+    let documents = iterations
+        .into_iter()
+        .map(|(number, text)| (number, Bytes(text)));
+    documents.collect()
+}
+
+impl Returned for Changes {
+    // `{head | nil, updated_at, [{number, document}]}`
+    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
+        Ok((
+            self.head.map(Bytes),
+            self.updated_at,
+            documents(self.iterations),
+        )
+            .to_term(env))
+    }
 }

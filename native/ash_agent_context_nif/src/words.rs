@@ -9,6 +9,7 @@ use rustler::Atom;
 
 use crate::atoms;
 use crate::error::NifError;
+use crate::to_term::terms;
 
 /// A word with an atom for each of its values.
 pub trait Word: Sized + Copy + 'static {
@@ -35,6 +36,10 @@ macro_rules! words {
                     $(Self::$value => atoms::$atom(),)*
                 }
             }
+        }
+
+        terms! {
+            $word = |of, env| of.atom().to_term(env);
         })*
     };
 }

@@ -11,17 +11,11 @@ const WALKS: usize = 3;
 const BYTES_PER_TERM: usize = 8;
 
 impl Context {
-    /// Of [`Context::from_request`], whose body may be text.
+    /// Of [`Context::from_request`], whose body may be text, and of [`Context::from_messages`].
     #[must_use]
-    pub fn from_request_cost(body: &Value) -> Cost {
+    pub fn import_cost(body: &Value) -> Cost {
         let size = body.size();
         let terms = size.terms.max(size.bytes / BYTES_PER_TERM);
         Cost::from(Size::new(terms, size.bytes)).times(WALKS)
-    }
-
-    /// Of [`Context::from_messages`].
-    #[must_use]
-    pub fn from_messages_cost(messages: &Value) -> Cost {
-        Cost::from(messages.size()).times(WALKS)
     }
 }
