@@ -42,6 +42,14 @@ fn rewinding_costs_the_same_of_any_conversation() {
 }
 
 #[test]
+fn rewinding_counts_the_texts_of_the_view_that_it_digests() {
+    let block = "B".repeat(100_000);
+    let context = turns(10, "A").put_prompt_block("b", Some(&block), at());
+    assert!(context.rewind_cost(5).work.bytes > 10 * block.len());
+    assert!(turns(10, "A").rewind_cost(5).work.bytes < 10_000);
+}
+
+#[test]
 fn counting_tokens_reads_what_is_new() {
     let context = turns(2_000, &"some words in a sentence ".repeat(20));
     let count_steps = |context: &Context| {

@@ -199,7 +199,7 @@ fn iterations_that_began_at_other_times_are_others() {
 #[test]
 fn a_rewind_recounts_what_came_after_the_last_checkpoint() {
     let context = turns(60);
-    let walked = |to| context.rewind_size(to).terms;
+    let walked = |to| context.rewind_cost(to).work.terms;
     // At most 33 iterations of two messages.
     assert_eq!(walked(50), 66);
     assert_eq!(walked(2), 4);

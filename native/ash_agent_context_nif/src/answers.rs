@@ -1,15 +1,14 @@
 //! Typed answers.
 
 use ash_agent_context_core::{
-    constrain as constrain_request, Answer, AnswerType, Came, Error, Follow, Issue, Mend, Provider,
-    ReadingState, ShownPart, Size, Value,
+    Answer, AnswerType, Came, Error, Follow, Issue, Mend, ReadingState, ShownPart, Size, Value,
 };
 use rustler::{Resource, ResourceArc};
 
-use crate::argument::arguments;
+use crate::argument::{arguments, handle, On};
 use crate::atoms;
 use crate::error::NifError;
-use crate::scheduler::Scheduler;
+
 use crate::to_term::terms;
 
 /// A type of answers behind a reference.
@@ -24,21 +23,12 @@ pub struct FollowResource(Follow);
 #[rustler::resource_impl]
 impl Resource for FollowResource {}
 
-/// A type, and where the call runs.
-pub struct Given<'a>(&'a AnswerType, Scheduler);
-
 /// A text, which is read.
 pub struct Text<'a>(&'a str);
 
 arguments! {
-    Given<'a> = |term, scheduler| {
-        let handle: &AnswerTypeResource = term.decode().map_err(|_| NifError::Raise)?;
-        Ok(Self(&handle.0, scheduler))
-    };
-    &'a Follow = |term, _scheduler| {
-        let handle: &FollowResource = term.decode().map_err(|_| NifError::Raise)?;
-        Ok(&handle.0)
-    };
+    &'a AnswerType = |term, _scheduler| Ok(&handle::<AnswerTypeResource>(term)?.0);
+    &'a Follow = |term, _scheduler| Ok(&handle::<FollowResource>(term)?.0);
     Text<'a> = |term, scheduler| {
         let bytes = <&[u8]>::read(term, scheduler)?;
         scheduler.allow(cost(bytes.len()))?;
@@ -60,25 +50,23 @@ pub fn new_type(schema: Value) -> Result<ResourceArc<AnswerTypeResource>, Error>
 }
 
 pub fn read(
-    Given(answer, scheduler): Given<'_>,
+    answer: On<'_, AnswerType>,
     Text(text): Text<'_>,
     strict: bool,
 ) -> Result<Answer, NifError> {
-    scheduler.allow(answer.reading_cost(cost(text.len())))?;
+    answer
+        .scheduler
+        .allow(answer.reading_cost(cost(text.len())))?;
     Ok(answer.read(text, strict))
 }
 
-pub fn check(
-    Given(answer, scheduler): Given<'_>,
-    value: Value,
-    strict: bool,
-) -> Result<Answer, NifError> {
-    scheduler.allow(answer.reading_cost(value.size()))?;
+pub fn check(answer: On<'_, AnswerType>, value: Value, strict: bool) -> Result<Answer, NifError> {
+    answer.scheduler.allow(answer.reading_cost(value.size()))?;
     Ok(answer.check(&value, strict))
 }
 
 /// The value as far as a text has come, and `:none` before anything is shown.
-pub fn partial(Given(answer, _): Given<'_>, Text(text): Text<'_>, strict: bool) -> Shown {
+pub fn partial(answer: &AnswerType, Text(text): Text<'_>, strict: bool) -> Shown {
     Shown(answer.read_partial(text, !strict))
 }
 
@@ -90,38 +78,16 @@ pub fn follow_new() -> ResourceArc<FollowResource> {
 
 pub fn follow(
     follow: &Follow,
-    Given(answer, scheduler): Given<'_>,
+    answer: On<'_, AnswerType>,
     Text(piece): Text<'_>,
     strict: bool,
 ) -> Result<(ResourceArc<FollowResource>, Vec<ShownPart>), NifError> {
     // The buffered text is read again by the piece that ends it.
-    scheduler.allow(cost(piece.len() + follow.held_bytes()))?;
-    let (next, shown) = follow.feed(answer, !strict, piece);
+    answer
+        .scheduler
+        .allow(cost(piece.len() + follow.held_bytes()))?;
+    let (next, shown) = follow.feed(&answer, !strict, piece);
     Ok((ResourceArc::new(FollowResource(next)), shown))
-}
-
-/// The fields of a request that hold its answer to a type: `asked` is `{beside tools, whatever the model}`.
-pub fn constrain(
-    Given(answer, scheduler): Given<'_>,
-    provider: Provider,
-    model: &str,
-    name: &str,
-    (beside_tools, forced): (bool, bool),
-) -> Result<Value, NifError> {
-    scheduler.allow(answer.schema().size())?;
-    Ok(constrain_request(
-        answer,
-        provider,
-        model,
-        name,
-        beside_tools,
-        forced,
-    )?)
-}
-
-pub fn schema(Given(answer, scheduler): Given<'_>) -> Result<&Value, NifError> {
-    scheduler.allow(answer.schema().size())?;
-    Ok(answer.schema())
 }
 
 terms! {

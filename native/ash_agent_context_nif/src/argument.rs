@@ -3,12 +3,15 @@
 
 use std::ops::Deref;
 
-use ash_agent_context_core::{has_masks, text_cost, Context, Cost, Map, Size, Time, Trust, Value};
+use ash_agent_context_core::{
+    has_masks, text_cost, Context, Cost, Map, Size, Time, Trust, Value, BODY_DEPTH, MAX_DEPTH,
+    NESTING,
+};
 use rustler::{Atom, Env, Resource, ResourceArc, Term};
 
 use crate::atoms;
 use crate::clock;
-use crate::decode::{self, Around};
+use crate::decode;
 use crate::encode::Encoder;
 use crate::error::NifError;
 use crate::resource::{ContextHandle, ContextResource};
@@ -36,6 +39,11 @@ pub fn field<'a, T: Argument<'a>>(
     scheduler: Scheduler,
 ) -> Result<T, NifError> {
     part(options.map_get(key)?, scheduler)
+}
+
+/// What is behind a handle.
+pub fn handle<'a, T: Resource>(term: Term<'a>) -> Result<&'a T, NifError> {
+    term.decode().map_err(|_| NifError::Raise)
 }
 
 /// Types of arguments, each with how one is read.
@@ -125,13 +133,13 @@ arguments! {
     };
     Time = |term, scheduler| clock::at(term, scheduler);
     Id = |term, _scheduler| clock::id(term).map(Self);
-    Value = |term, scheduler| decode::value(term, Around::Nothing, scheduler);
-    Items = |term, scheduler| decode::value(term, Around::Items, scheduler).map(Self);
-    Results = |term, scheduler| decode::value(term, Around::Results, scheduler).map(Self);
-    Attributes = |term, scheduler| decode::value(term, Around::Attributes, scheduler).map(Self);
+    Value = |term, scheduler| decode::value(term, MAX_DEPTH, scheduler);
+    Items = |term, scheduler| decode::value(term, decode::ITEMS, scheduler).map(Self);
+    Results = |term, scheduler| decode::value(term, decode::RESULTS, scheduler).map(Self);
+    Attributes = |term, scheduler| decode::value(term, decode::ATTRIBUTES, scheduler).map(Self);
     Metadata = |term, scheduler| decode::metadata(term, scheduler).map(Self);
     Document = |term, scheduler| {
-        let document = decode::value(term, Around::Document, scheduler)?;
+        let document = decode::json(term, NESTING, scheduler)?;
         // Patterns take milliseconds to compile.
         if has_masks(&document) {
             scheduler.allow(Cost::LONG)?;
@@ -139,8 +147,11 @@ arguments! {
         Ok(Self(document))
     };
     Body = |term, scheduler| {
-        let body = decode::value(term, Around::Body, scheduler)?;
-        scheduler.allow(Context::import_cost(&body))?;
+        let body = decode::value(term, BODY_DEPTH, scheduler)?;
+        // It may be text, and is decoded, written as it is kept and taken apart.
+        let size = body.size();
+        let terms = size.terms.max(size.bytes / 8);
+        scheduler.allow(Cost::from(Size::new(terms, size.bytes)).times(3))?;
         Ok(Self(body))
     };
     Trust = |term, scheduler| {
@@ -148,10 +159,7 @@ arguments! {
         let name = |atom: Atom| atom.to_term(term.get_env()).atom_to_string();
         Self::from_names(&name(approvals)?, &name(structs)?).ok_or(NifError::BadArg)
     };
-    &'a Context = |term, _scheduler| {
-        let handle: &ContextResource = term.decode().map_err(|_| NifError::Raise)?;
-        Ok(handle.get())
-    };
+    &'a Context = |term, _scheduler| Ok(handle::<ContextResource>(term)?.get());
 }
 
 impl<'a, T: Word> Argument<'a> for T {
@@ -208,6 +216,31 @@ tuples! {
     A, B, C;
     A, B, C, D, E;
     A, B, C, D, E, F;
+}
+
+/// What is behind a handle, and where the call runs.
+pub struct On<'a, T> {
+    pub of: &'a T,
+    pub env: Env<'a>,
+    pub scheduler: Scheduler,
+}
+
+impl<'a, T> Argument<'a> for On<'a, T>
+where
+    &'a T: Argument<'a>,
+{
+    fn read(term: Term<'a>, scheduler: Scheduler) -> Result<Self, NifError> {
+        let (of, env) = (Argument::read(term, scheduler)?, term.get_env());
+        Ok(Self { of, env, scheduler })
+    }
+}
+
+impl<T> Deref for On<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.of
+    }
 }
 
 /// A context with its handle, of which long texts leave as binaries that point into it, and where the call runs.

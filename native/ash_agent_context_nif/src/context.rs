@@ -1,16 +1,14 @@
-//! What a conversation is told, and what it tells.
+//! What a conversation is told, and what it tells; decisions about its calls.
 
 use ash_agent_context_core::{
     Context, Cost, Defaults, Error, Iteration, Origin, Stamp, Time, Value,
 };
-use rustler::{Encoder as _, Term};
+use rustler::Term;
 
 use crate::argument::{Attributes, Id, Items, Lender, Metadata, Results};
-use crate::atoms;
 use crate::clock;
-use crate::encode::FieldTerms;
 use crate::error::NifError;
-use crate::to_term::{maps, ToTerm};
+use crate::to_term::{maps, Maybe};
 
 type Next = Result<Context, Error>;
 
@@ -88,6 +86,11 @@ pub fn fork(context: &Context, Id(id): Id, at: Time) -> Context {
     context.fork(&id, at)
 }
 
+pub fn rewind(context: Lender<'_>, to: i64) -> Result<Context, NifError> {
+    context.scheduler.allow(context.rewind_cost(to))?;
+    Ok(context.rewind(to)?)
+}
+
 pub fn put_system_prompt(context: &Context, Items(prompt): Items, at: Time) -> Next {
     context.put_system_prompt(prompt, at)
 }
@@ -155,20 +158,11 @@ pub fn metadata(context: Lender<'_>) -> Term<'_> {
     context.encoder().notes(context.metadata())
 }
 
-pub fn to_map(context: Lender<'_>) -> Term<'_> {
-    let (env, encoder) = (context.env, context.encoder());
-    let mut fields = FieldTerms::new(env);
-    fields.put(atoms::id(), encoder.text(context.id()));
-    fields.put(atoms::iterations(), encoder.iterations(&context));
-    let current = context.current_iteration().encode(env);
-    fields.put(atoms::current_iteration(), current);
-    fields.put(atoms::metadata(), encoder.notes(context.metadata()));
-    fields.put(atoms::created_at(), encoder.time(context.created_at()));
-    fields.put(atoms::updated_at(), encoder.time(context.updated_at()));
-    if let Some(origin) = context.origin() {
-        fields.put(atoms::origin(), origin.to_term(env));
-    }
-    fields.end()
+/// What `to_map/1` gives.
+pub struct Whole<'a>(Lender<'a>);
+
+pub const fn to_map(context: Lender<'_>) -> Whole<'_> {
+    Whole(context)
 }
 
 /// What can be told in constant time.
@@ -179,9 +173,44 @@ pub const fn summary(context: &Context) -> Summary<'_> {
 }
 
 maps! {
+    Whole<'_> = |of| {
+        id: of.0.id(), iterations: of.0.encoder().iterations(&of.0), current_iteration: of.0.current_iteration(),
+        metadata: of.0.encoder().notes(of.0.metadata()), created_at: of.0.created_at(), updated_at: of.0.updated_at(),
+        origin: Maybe(of.0.origin()),
+    }
     Summary<'_> = |of| {
         id: of.0.id(), messages: of.0.count_messages(), hidden: of.0.has_view(), pending: of.0.current().count_pending(),
         origin: of.0.origin(), created_at: of.0.created_at(), updated_at: of.0.updated_at(),
     }
     Origin = |of| { id, iteration }
+}
+
+pub fn approve(
+    context: &Context,
+    id: &str,
+    shown: Option<Value>,
+    by: Value,
+    at: Time,
+) -> Result<Context, Error> {
+    context.approve_tool_call(id, shown.as_ref(), by, at)
+}
+
+pub fn is_approved(context: &Context, id: &str, arguments: Value) -> bool {
+    context.is_approved(id, &arguments)
+}
+
+pub fn undecided_calls(context: Lender<'_>, asked: bool) -> Term<'_> {
+    context.encoder().calls_with(context.undecided_calls(asked))
+}
+
+/// When a call started and ended.
+pub struct Times(Time, Time);
+
+pub fn times(context: &Context, id: &str) -> Option<Times> {
+    let (started, ended) = context.tool_call_times(id)?;
+    Some(Times(started, ended))
+}
+
+maps! {
+    Times = |of| { started_at: of.0, ended_at: of.1 }
 }

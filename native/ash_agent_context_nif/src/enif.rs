@@ -10,7 +10,6 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::time::SystemTime;
 
 use rustler::codegen_runtime::{c_char, c_int, c_uint, handle_nif_result};
 use rustler::sys::{
@@ -18,25 +17,13 @@ use rustler::sys::{
     enif_map_iterator_destroy, enif_map_iterator_get_pair, enif_map_iterator_next, ErlNifEnv,
     ErlNifMapIterator, ErlNifMapIteratorEntry, ErlNifTerm,
 };
-use rustler::{Atom, Encoder, Env, SchedulerFlags, Term};
+use rustler::{Atom, Env, NifResult, SchedulerFlags, Term};
 use smallvec::SmallVec;
 
-use crate::atoms;
-use crate::error::NifError;
-use crate::resource::note_freed;
-use crate::scheduler::{charge, Scheduler, Weight};
-
-/// A line of the table, see `nifs.rs`.
+/// A NIF, as the VM calls it.
 pub trait Nif {
-    /// What its work grows with.
-    const WEIGHT: Weight;
-
-    /// Does the work.
-    fn work<'a>(
-        env: Env<'a>,
-        arguments: &[Term<'a>],
-        scheduler: Scheduler,
-    ) -> Result<Term<'a>, NifError>;
+    /// Does its work, on a normal scheduler or on a dirty one.
+    fn call<'a>(env: Env<'a>, arguments: &[Term<'a>], is_normal: bool) -> NifResult<Term<'a>>;
 }
 
 /// A NIF under a name that ends with a zero byte.
@@ -54,65 +41,31 @@ pub const fn define(
     }
 }
 
-/// Runs a NIF on a normal scheduler: what is too much for it is answered with `{:error, :dirty}`.
+/// Runs a NIF.
 ///
 /// # Safety
 /// For the VM alone, which gives its environment and so many terms of it.
-pub unsafe extern "C" fn run_normal<N: Nif>(
+pub unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
     env: *mut ErlNifEnv,
     count: c_int,
     terms: *const ErlNifTerm,
-) -> ErlNifTerm {
-    let started = SystemTime::now();
-    // SAFETY: the arguments are the VM's.
-    unsafe { run::<N>(env, count, terms, Scheduler::Normal(started)) }
-}
-
-/// Runs a NIF on a dirty scheduler.
-///
-/// # Safety
-/// As [`run_normal`].
-pub unsafe extern "C" fn run_dirty<N: Nif>(
-    env: *mut ErlNifEnv,
-    count: c_int,
-    terms: *const ErlNifTerm,
-) -> ErlNifTerm {
-    // SAFETY: the arguments are the VM's.
-    unsafe { run::<N>(env, count, terms, Scheduler::Dirty) }
-}
-
-unsafe fn run<N: Nif>(
-    env: *mut ErlNifEnv,
-    count: c_int,
-    terms: *const ErlNifTerm,
-    scheduler: Scheduler,
 ) -> ErlNifTerm {
     let lifetime = ();
-    // SAFETY: the caller's arguments are the VM's, and the environment lives until the call ends, as `lifetime` does.
-    let env = unsafe { Env::new(&lifetime, env) };
-    let terms = unsafe { std::slice::from_raw_parts(terms, usize::try_from(count).unwrap_or(0)) };
-    let terms = terms.iter().map(|term| unsafe { Term::new(env, *term) });
-    let arguments: SmallVec<[Term<'_>; 6]> = terms.collect();
-    let reply = catch_unwind(AssertUnwindSafe(|| {
-        let weighed = scheduler.weigh(N::WEIGHT, arguments.first());
-        match weighed.and_then(|()| N::work(env, &arguments, scheduler)) {
-            Ok(term) => Ok((atoms::ok(), term).encode(env)),
-            Err(NifError::Raise) => Err(rustler::Error::BadArg),
-            Err(error) => Ok((atoms::error(), error).encode(env)),
-        }
-    }));
-    match scheduler {
-        Scheduler::Normal(started) => charge(env, started),
-        Scheduler::Dirty => note_freed(),
+    // SAFETY: the arguments are the VM's, and the environment lives until the call ends, as `lifetime` does.
+    unsafe {
+        let env = Env::new(&lifetime, env);
+        let terms = std::slice::from_raw_parts(terms, usize::try_from(count).unwrap_or(0));
+        let terms = terms.iter().map(|term| Term::new(env, *term));
+        let arguments: SmallVec<[Term<'_>; 6]> = terms.collect();
+        let call = AssertUnwindSafe(|| N::call(env, &arguments, IS_NORMAL));
+        handle_nif_result(catch_unwind(call), env).apply(env)
     }
-    // SAFETY: the term is of this environment.
-    unsafe { handle_nif_result(reply, env).apply(env) }
 }
 
 /// Terms of one environment.
 pub struct Terms<'e> {
     env: Env<'e>,
-    raw: SmallVec<[ErlNifTerm; 8]>,
+    raw: SmallVec<[ErlNifTerm; 16]>,
 }
 
 impl<'e> Terms<'e> {

@@ -1,37 +1,28 @@
 //! NIFs over `ash_agent_context_core`: terms in, core calls, terms out.
 
-mod account;
 mod answers;
-mod approvals;
 mod argument;
 mod big;
-mod chat;
 mod clock;
 mod context;
 mod decode;
 mod encode;
 mod enif;
 mod error;
-mod failures;
-mod import;
-mod json;
 mod messages;
 mod nifs;
 mod otlp;
-mod pins;
 mod prices;
-mod recall;
-mod receipt;
-mod replay;
 mod request;
 mod resource;
 mod response;
 mod scheduler;
-mod snapshot;
+mod storage;
 mod to_term;
 mod tokens;
 mod trace;
 mod view;
+mod weight;
 mod words;
 
 mod atoms {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use ash_agent_context_core::{read_file, read_list, Error, PriceFile, Prices, Value};
 use rustler::{Env, Resource, ResourceArc, Term};
 
-use crate::argument::arguments;
+use crate::argument::{arguments, handle};
 use crate::clock;
 use crate::error::NifError;
 use crate::to_term::{terms, Returned, ToTerm};
@@ -17,10 +17,7 @@ pub struct PricesResource(Prices);
 impl Resource for PricesResource {}
 
 arguments! {
-    &'a Prices = |term, _scheduler| {
-        let handle: &PricesResource = term.decode().map_err(|_| NifError::Raise)?;
-        Ok(&handle.0)
-    };
+    &'a Prices = |term, _scheduler| Ok(&handle::<PricesResource>(term)?.0);
 }
 
 pub fn list(list: Value) -> Result<ResourceArc<PricesResource>, Error> {

@@ -1,19 +1,20 @@
-//! Requests.
+//! Requests, what became of them, and the same requests again.
 
 use ash_agent_context_core::{
-    json, Dialect, Error, KeptBytes, Known, Located, Options, Provider, Segment, SystemRole,
-    Thinking, Unready, Value,
+    json, AccountRow, Accounting, Context, Deviation, DeviationCause, Dialect, Error, Forecast,
+    KeptBytes, Known, Located, Options, Prices, Provider, ReplayOutcome, ReplayRow, RequestChange,
+    Segment, SentPlace, SystemRole, Thinking, Time, Unready, Value, NESTING,
 };
 use rustler::{Encoder as _, NewBinary, Resource, ResourceArc, Term};
 
 use crate::argument::{arguments, options, Lender, Metadata};
 use crate::atoms;
-use crate::decode::Around;
+use crate::encode;
 use crate::encode::SHARED;
 use crate::error::NifError;
 use crate::resource::{ContextHandle, ContextResource};
 use crate::scheduler::Scheduler;
-use crate::to_term::terms;
+use crate::to_term::{maps, terms, Made, Maybe, ToTerm};
 
 /// Bytes that a normal scheduler encodes in well under a millisecond.
 const ENCODED: usize = 128 * 1024;
@@ -141,7 +142,7 @@ pub fn request(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Value, 
     let segments = within_work(context.encode_request(&options, &Default::default()))?;
     let bytes = segments.iter().flat_map(|segment| segment.bytes());
     let text: Vec<u8> = bytes.copied().collect();
-    Ok(json::read(&text, Around::Document.limit())?)
+    Ok(json::read(&text, NESTING)?)
 }
 
 pub fn report(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Vec<Located>, NifError> {
@@ -156,4 +157,145 @@ terms! {
         Self::LastMessageFromAssistant => atoms::assistant_last().to_term(env),
         Self::PendingToolCalls(ids) => (atoms::pending_tool_calls(), ids).to_term(env),
     };
+}
+
+pub fn account(
+    context: Lender<'_>,
+    prices: Option<&Prices>,
+    model: Option<&str>,
+    since: u64,
+) -> Result<Vec<AccountRow>, NifError> {
+    // A row without a cause may make two requests again.
+    let again = context.encode_cost(&Options::new(Provider::Anthropic));
+    let cost = context.find_call_cost().plus(again.times(2));
+    context.scheduler.allow(cost)?;
+    Ok(context.account(&Accounting {
+        prices,
+        model,
+        since,
+    }))
+}
+
+/// The context with the digest of its next request.
+pub fn note_sent(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Context, NifError> {
+    let options = given.options(context.scheduler);
+    let cost = context.encode_cost(&options);
+    context
+        .scheduler
+        .allow(cost.plus(context.asked_view_cost()))?;
+    within_work(context.note_sent(&options))
+}
+
+/// The conversation as it was when an iteration's last request was made.
+pub fn as_asked(context: &Context, number: i64) -> Option<Made> {
+    let asked = context.as_asked(context.iteration(number)?)?;
+    Some(asked.into())
+}
+
+pub fn forecast(
+    context: Lender<'_>,
+    given: RequestOptions<'_>,
+    prices: Option<&Prices>,
+    at: Time,
+) -> Result<Forecast, NifError> {
+    let options = given.options(context.scheduler);
+    let cost = context.encode_cost(&options).times(2);
+    let view = context.looks_cost().plus(context.asked_view_cost());
+    context.scheduler.allow(cost.plus(view))?;
+    let context = given.context(context.handle);
+    let accounting = Accounting {
+        prices,
+        model: options.model,
+        since: 0,
+    };
+    within_work(context.get().forecast(&options, &accounting, at))
+}
+
+pub fn add_failure(context: &Context, failure: Value, at: Time) -> Result<Context, Error> {
+    context.add_failure(&failure, at)
+}
+
+/// Maps with what is known of each, oldest first.
+pub fn failures(context: Lender<'_>) -> Vec<Term<'_>> {
+    let env = context.env;
+    let failures = context.failures().map(|(iteration, failure)| {
+        let asked = failure
+            .requested_at
+            .map(|at| (atoms::requested_at(), at.to_term(env)));
+        let more = [
+            (atoms::iteration(), iteration.to_term(env)),
+            (atoms::at(), failure.at.to_term(env)),
+        ];
+        encode::with(failure.facts().to_term(env), more.into_iter().chain(asked))
+    });
+    failures.collect()
+}
+
+pub fn note_request(
+    context: &Context,
+    fields: Value,
+    tools: Value,
+    hashed: bool,
+) -> Result<Context, Error> {
+    match hashed {
+        true => context.note_request_hashes(fields, tools),
+        false => context.note_request(fields, tools),
+    }
+}
+
+/// The fields, the tools and the digest of an iteration's request.
+pub fn request_note(
+    context: &Context,
+    number: i64,
+) -> (Option<&Value>, Option<&Value>, Option<&str>) {
+    let iteration = context.iteration(number);
+    let noted = iteration.map_or([None; 2], |iteration| context.request_note(iteration));
+    let [fields, tools] = noted.map(|noted| noted.map(|(_, value)| value));
+    let sent = iteration.and_then(|iteration| context.sent_note(iteration));
+    (fields, tools, sent)
+}
+
+/// The conversation as an iteration's last request was made from it, but under the view of the request before.
+pub fn as_asked_before(context: &Context, number: i64) -> Option<Made> {
+    let asked = context.as_asked_under_last(context.iteration(number)?)?;
+    Some(asked.into())
+}
+
+/// The differences of another context's view, each with its cause and the first iteration.
+pub fn view_changes(context: Lender<'_>, other: &Context) -> Result<Vec<RequestChange>, NifError> {
+    context
+        .scheduler
+        .allow(context.view_cost().plus(other.view_cost()))?;
+    Ok(context.view_changes(other))
+}
+
+maps! {
+    ReplayRow = |of| {
+        iteration, outcome: &of.outcome, cause: Maybe(find_deviation(of).map(|deviation| &deviation.cause)),
+        place: Maybe(find_deviation(of).map(|deviation| &deviation.place)),
+    }
+}
+
+const fn find_deviation(row: &ReplayRow) -> Option<&Deviation> {
+    match &row.outcome {
+        ReplayOutcome::Different(deviation) => Some(deviation),
+        _ => None,
+    }
+}
+
+terms! {
+    ReplayOutcome = |of, env| match of {
+        Self::Same => atoms::same(),
+        Self::Unnoted => atoms::unnoted(),
+        Self::OtherPrompt => atoms::other_prompt(),
+        Self::OtherMasks => atoms::other_masks(),
+        Self::Follows => atoms::follows(),
+        Self::Different(_) => atoms::different(),
+    }.to_term(env);
+    DeviationCause = |of, env| match of {
+        Self::View => atoms::view().to_term(env),
+        Self::Version(version) => (atoms::version(), version).to_term(env),
+        Self::Log => atoms::log().to_term(env),
+    };
+    SentPlace = |of, env| (of.iteration, of.position, &of.call).to_term(env);
 }

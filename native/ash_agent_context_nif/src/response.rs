@@ -3,21 +3,19 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    AnswerTimes, Context, Delta, Error, Event, Fault, Finish, Framing, Given, Map, MessageRef,
-    Provider, Reading, Reply, Response, Size, State, Time, Value,
+    AnswerTimes, Context, Delta, Error, Event, Fault, Finish, Framing, Given, MessageRef, Provider,
+    Reading, Reply, Response, Size, State, Time, Value, MAX_DEPTH,
 };
 use rustler::{Atom, Env, NifTaggedEnum, Resource, ResourceArc, Term};
 
-use crate::argument::{arguments, field, options, Argument, Items, Metadata};
+use crate::argument::{arguments, field, handle, options, Items, Metadata, On};
 use crate::atoms;
 use crate::context::stamp;
-use crate::decode::{self, Around};
+use crate::decode;
 use crate::encode::{self, Encoder};
 use crate::error::NifError;
 use crate::resource::{bury, note_freed};
-use crate::scheduler::{Scheduler, Weight};
-use crate::to_term::{terms, Returned, ToTerm};
-use crate::words::Word as _;
+use crate::to_term::{maps, terms, Maybe, Returned, ToTerm};
 
 /// Bytes that a normal scheduler reads in well under a millisecond: real streams take 5 to 10 ns a byte,
 /// the worst ones (an event in ten bytes) 20.
@@ -68,19 +66,11 @@ pub fn count() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
-impl ResponseResource {
-    /// How much there is to put together.
-    pub fn received(&self) -> Result<Size, NifError> {
-        let bytes = self.get()?.count_received();
-        Ok(Size::new(bytes / 64, bytes))
-    }
+/// How much of a response there is to put together.
+pub fn received(response: &Response) -> Size {
+    let bytes = response.count_received();
+    Size::new(bytes / 64, bytes)
 }
-
-/// A response, and where the call runs.
-pub struct At<'a>(&'a Response, Scheduler);
-
-/// A response that is put together.
-pub struct Whole<'a>(&'a Response);
 
 /// Bytes from a provider.
 pub struct Fed<'a>(&'a [u8]);
@@ -89,15 +79,7 @@ pub struct Fed<'a>(&'a [u8]);
 pub struct Reported(Value);
 
 arguments! {
-    &'a Response = |term, _scheduler| {
-        let handle: &ResponseResource = term.decode().map_err(|_| NifError::Raise)?;
-        handle.get()
-    };
-    Whole<'a> = |term, scheduler| {
-        scheduler.weigh(Weight::Received, Some(&term))?;
-        Ok(Self(Argument::read(term, scheduler)?))
-    };
-    At<'a> = |term, scheduler| Ok(Self(Argument::read(term, scheduler)?, scheduler));
+    &'a Response = |term, _scheduler| handle::<ResponseResource>(term)?.get();
     Fed<'a> = |term, scheduler| {
         let bytes = <&[u8]>::read(term, scheduler)?;
         match bytes.len() > scheduler.limit(FED) {
@@ -106,7 +88,7 @@ arguments! {
         }
     };
     // One that cannot be kept is not a reason to lose an answer.
-    Reported = |term, scheduler| match decode::value(term, Around::Nothing, scheduler) {
+    Reported = |term, scheduler| match decode::value(term, MAX_DEPTH, scheduler) {
         Err(NifError::Dirty) => Err(NifError::Dirty),
         report => Ok(Self(report.unwrap_or(Value::Nil))),
     };
@@ -160,9 +142,9 @@ pub fn new(options: ReadingOptions<'_>) -> ResponseHandle {
     })
 }
 
-pub fn feed(At(response, scheduler): At<'_>, Fed(bytes): Fed<'_>) -> Result<News, Fault> {
+pub fn feed(response: On<'_, Response>, Fed(bytes): Fed<'_>) -> Result<News, Fault> {
     response
-        .feed(bytes, scheduler.limit(PARSED))
+        .feed(bytes, response.scheduler.limit(PARSED))
         .map(News::from)
 }
 
@@ -189,14 +171,18 @@ arguments! {
     });
 }
 
-pub fn push(At(response, scheduler): At<'_>, deltas: Vec<Delta<'_>>) -> Result<News, NifError> {
+pub fn push(response: On<'_, Response>, deltas: Vec<Delta<'_>>) -> Result<News, NifError> {
     let bytes = deltas.iter().map(Delta::len).sum();
-    scheduler.allow(Size::new(deltas.len(), bytes))?;
-    Ok(response.push(&deltas, scheduler.limit(PARSED))?.into())
+    response.scheduler.allow(Size::new(deltas.len(), bytes))?;
+    Ok(response
+        .push(&deltas, response.scheduler.limit(PARSED))?
+        .into())
 }
 
-pub fn finish(At(response, scheduler): At<'_>) -> Result<News, Fault> {
-    response.finish(scheduler.limit(PARSED)).map(News::from)
+pub fn finish(response: On<'_, Response>) -> Result<News, Fault> {
+    response
+        .finish(response.scheduler.limit(PARSED))
+        .map(News::from)
 }
 
 pub fn interrupt(response: &Response, reason: Value) -> News {
@@ -281,130 +267,86 @@ pub fn finish_atom(finish: Finish) -> Atom {
     }
 }
 
-pub fn message(response: &Response) -> Message<'_> {
-    Message(response)
-}
-
-/// The message of a response.
-pub struct Message<'a>(&'a Response);
-
-terms! {
-    Message<'_> = |of, env| {
-        let (message, half) = of.0.message();
-        let shown = Encoder::new_copying(env).message(MessageRef::Added(&message));
-        let half = (!half.is_empty()).then(|| {
-            (atoms::unfinished_tool_calls(), Encoder::new_copying(env).calls(half.iter()))
-        });
-        encode::with(shown, half.into_iter())
-    };
-    // `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
-    Facts<'_> = |of, env| {
-        let finish = of.0.finish_reason().map(finish_atom);
-        (of.0.id(), of.0.model(), of.0.report(), finish, of.0.finish_word(), of.0.count_received()).to_term(env)
-    };
+pub fn message(response: On<'_, Response>) -> Term<'_> {
+    let (message, half) = response.of.message();
+    let shown = Encoder::new_copying(response.env).message(MessageRef::Added(&message));
+    let half = (!half.is_empty()).then(|| {
+        let half = Encoder::new_copying(response.env).calls(half.iter());
+        (atoms::unfinished_tool_calls(), half)
+    });
+    encode::with(shown, half.into_iter())
 }
 
 pub fn add_to(
     context: &Context,
-    Whole(response): Whole<'_>,
+    response: On<'_, Response>,
     metadata: Metadata,
     (requested_at, first_chunk_at): (Option<Time>, Option<Time>),
     at: Time,
 ) -> Result<Context, NifError> {
+    response.scheduler.allow(received(&response))?;
     let times = AnswerTimes {
         requested_at,
         first_chunk_at,
     };
-    Ok(context.add_answer(response, times, stamp(at, metadata))?)
+    Ok(context.add_answer(&response, times, stamp(at, metadata))?)
 }
 
-/// What is known of a response as a whole.
-pub struct Facts<'a>(&'a Response);
-
-pub fn facts(At(response, scheduler): At<'_>) -> Result<Facts<'_>, NifError> {
+/// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
+pub fn facts(response: On<'_, Response>) -> Result<Term<'_>, NifError> {
+    let (id, model, word) = (
+        response.of.id(),
+        response.of.model(),
+        response.of.finish_word(),
+    );
     // A provider may write megabytes where others write a name.
-    let texts = [response.id(), response.model(), response.finish_word()];
-    let bytes = texts.into_iter().flatten().map(str::len).sum();
-    scheduler.allow(Size::new(texts.len(), bytes))?;
-    Ok(Facts(response))
-}
-
-/// What else the provider says of its answer, if it says anything.
-pub fn details(response: &Response) -> Option<Map> {
-    response.details()
+    let bytes = [id, model, word].into_iter().flatten().map(str::len).sum();
+    response.scheduler.allow(Size::new(3, bytes))?;
+    let finish = response.finish_reason().map(finish_atom);
+    let facts = (
+        id,
+        model,
+        response.report(),
+        finish,
+        word,
+        response.count_received(),
+    );
+    Ok(facts.to_term(response.env))
 }
 
 /// Why a response failed or was interrupted.
-pub enum Why<'a> {
-    Failed(&'a Fault),
-    Interrupted(&'a Value),
-}
-
-pub fn reason(At(response, scheduler): At<'_>) -> Result<Option<Why<'_>>, NifError> {
+pub fn reason(response: On<'_, Response>) -> Result<Option<Term<'_>>, NifError> {
     Ok(match response.state() {
         // Its words are few, whatever the provider wrote.
-        State::Failed(fault) => Some(Why::Failed(fault)),
+        State::Failed(fault) => Some(fault.to_term(response.env)),
         State::Interrupted(reason) => {
-            scheduler.allow(reason.size())?;
-            Some(Why::Interrupted(reason))
+            response.scheduler.allow(reason.size())?;
+            Some(reason.to_term(response.env))
         }
         _ => None,
     })
 }
 
-terms! {
-    Why<'_> = |of, env| match of {
-        Self::Failed(fault) => fault.to_term(env),
-        Self::Interrupted(reason) => reason.to_term(env),
-    };
-}
-
 impl<'r, 'e> Encoder<'r, 'e> {
     /// Where a message of the model came from.
     pub fn reply(&self, reply: &'r Reply) -> Term<'e> {
-        let env = self.env();
-        let nothing = || atoms::nil().to_term(env);
-        let text =
-            |text: &'r Option<Box<str>>| text.as_deref().map_or_else(nothing, |of| self.text(of));
-        let provider = reply.provider.map(|provider| provider.atom().to_term(env));
-        let finish = reply.finish.map(|finish| finish_atom(finish).to_term(env));
-        let state = match &reply.interrupted {
+        let reason = self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil));
+        let details = reply
+            .details
+            .as_ref()
+            .map(|details| (atoms::details(), self.map(details)));
+        let more = [(atoms::reason(), reason)].into_iter().chain(details);
+        encode::with(reply.to_term(self.env()), more)
+    }
+}
+
+maps! {
+    Reply = |of| {
+        provider, model, id, finish_reason: of.finish.map(finish_atom), finish_word: of.word,
+        state: match of.interrupted {
             Some(_) => atoms::interrupted(),
             None => atoms::complete(),
-        };
-        let keys = [
-            atoms::provider(),
-            atoms::model(),
-            atoms::id(),
-            atoms::finish_reason(),
-            atoms::finish_word(),
-            atoms::state(),
-            atoms::reason(),
-        ];
-        let values = [
-            provider.unwrap_or_else(nothing),
-            text(&reply.model),
-            text(&reply.id),
-            finish.unwrap_or_else(nothing),
-            text(&reply.word),
-            state.to_term(env),
-            self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil)),
-        ];
-        let shown = self.fields(&keys, &values);
-        let shown = match &reply.details {
-            Some(details) => shown
-                .map_put(atoms::details(), self.map(details))
-                .unwrap_or(shown),
-            None => shown,
-        };
-        let times = [
-            (atoms::requested_at(), reply.requested_at),
-            (atoms::first_chunk_at(), reply.first_chunk_at),
-            (atoms::received_at(), reply.received_at),
-        ];
-        times.into_iter().fold(shown, |shown, (key, at)| match at {
-            Some(at) => shown.map_put(key, self.time(at)).unwrap_or(shown),
-            None => shown,
-        })
+        },
+        requested_at: Maybe(of.requested_at), first_chunk_at: Maybe(of.first_chunk_at), received_at: Maybe(of.received_at),
     }
 }

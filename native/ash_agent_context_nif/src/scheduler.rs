@@ -3,18 +3,16 @@
 //! A call on a normal scheduler must end within a millisecond; an empty call on a dirty one costs
 //! 11 us, on a normal one 0.05 us. So every NIF whose work grows with its data exists twice. The
 //! normal one does as much as fits, else it answers `{:error, :dirty}` and `Native` calls the other.
-//! What the work grows with stands in the table (`nifs.rs`), as one of the weights below; how much is too much stands here.
+//! What the work grows with stands in the table (`nifs.rs`); how much is too much stands here.
 
 use std::cell::Cell;
 use std::time::SystemTime;
 
 use ash_agent_context_core::{Cost, Size};
 use rustler::schedule::consume_timeslice;
-use rustler::{Env, Term};
+use rustler::Env;
 
 use crate::error::NifError;
-use crate::resource::ContextResource;
-use crate::response::ResponseResource;
 
 /// Terms and bytes that a normal scheduler walks in well under a millisecond: a term costs up to
 /// 100 ns to build or to copy, a byte up to 1 ns to copy, to scan or to encode.
@@ -23,69 +21,6 @@ const NORMAL: Size = Size::new(2_000, 128 * 1024);
 /// Terms that a normal scheduler makes in well under a millisecond: 10 to 30 ns each. Long texts
 /// are pointed to and cost no more than other terms.
 const READ: usize = 20_000;
-
-/// What the work of a NIF grows with. Arguments are not told: they are counted as they are read, see `argument.rs`.
-#[derive(Debug, Clone, Copy)]
-pub enum Weight {
-    /// Nothing. `Native` returns the bare fact, for it cannot be refused.
-    Constant,
-    /// Nothing but its arguments.
-    Arguments,
-    /// What only its function can tell, which weighs it by [`Scheduler::allow`].
-    Own,
-    /// It takes long or is rare, and never runs on a normal scheduler.
-    Long,
-    /// The bytes that a response received.
-    Received,
-    /// The calls of the last message.
-    Calls,
-    /// The current iteration.
-    Iteration,
-    /// The log, in which something is looked for.
-    Log,
-    /// The iterations that a view covers.
-    View,
-    /// The system prompt and what the view puts after it.
-    Prompt,
-    /// The metadata.
-    Metadata,
-    /// All data, which is copied or compared.
-    Whole,
-    /// The messages that are handed out.
-    Messages,
-    /// All texts as the view shows them.
-    Texts,
-    /// The facts that are found in all texts.
-    Facts,
-}
-
-impl Weight {
-    /// What it comes to, for the NIF's first argument.
-    fn cost(self, handle: Option<&Term<'_>>) -> Result<Cost, NifError> {
-        let context = || {
-            let handle: Option<&ContextResource> = handle.and_then(|term| term.decode().ok());
-            handle.map(ContextResource::get).ok_or(NifError::Raise)
-        };
-        Ok(match self {
-            Self::Constant | Self::Arguments | Self::Own => Cost::default(),
-            Self::Long => Cost::LONG,
-            Self::Received => {
-                let handle: Option<&ResponseResource> = handle.and_then(|term| term.decode().ok());
-                handle.ok_or(NifError::Raise)?.received()?.into()
-            }
-            Self::Calls => context()?.append_cost(),
-            Self::Iteration => context()?.current().size().into(),
-            Self::Log => context()?.find_call_cost(),
-            Self::View => context()?.view_cost(),
-            Self::Prompt => context()?.system_prompt_cost(),
-            Self::Metadata => Cost::handing_out(context()?.metadata().size()),
-            Self::Whole => context()?.size().into(),
-            Self::Messages => context()?.messages_cost(),
-            Self::Texts => context()?.recall_cost(),
-            Self::Facts => context()?.receipt_cost(),
-        })
-    }
-}
 
 /// Where a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,14 +55,6 @@ impl Scheduler {
         match self {
             Self::Normal(_) if !fits => Err(NifError::Dirty),
             _ => Ok(()),
-        }
-    }
-
-    /// The same for the weight of a NIF with this first argument.
-    pub fn weigh(self, weight: Weight, handle: Option<&Term<'_>>) -> Result<(), NifError> {
-        match self {
-            Self::Normal(_) => self.allow(weight.cost(handle)?),
-            Self::Dirty => Ok(()),
         }
     }
 }

@@ -1,14 +1,17 @@
-//! How what functions return becomes terms: each type once.
+//! How what functions return becomes terms: each type once. The core has the table of errors, `AshAgent.Context.Error` the words.
 
 use ash_agent_context_core::{
-    AccountRow, Context, Diagnosis, ExpectedBreak, Forecast, Hit, Located, Map, Outlook,
-    ReceiptFact, RequestChange, Shortening, Time, Tokens, Unseen, Usage, Value, Verdict,
+    AccountRow, CallStatus, Context, Decision, Detail, Diagnosis, Error, ExpectedBreak, Fault,
+    Forecast, Hit, Located, Map, Outlook, Reason, ReceiptFact, Repair, RequestChange, Shortening,
+    Time, Tokens, Unseen, Usage, Value, Verdict,
 };
+use chrono::{Datelike, Timelike};
 use rustler::types::tuple::make_tuple;
 use rustler::{Atom, Encoder as _, Env, NewBinary, Resource, ResourceArc, Term};
 
 use crate::atoms;
-use crate::encode::{self, Encoder};
+pub use crate::encode::ToTerm;
+use crate::encode::{self, Encoder, FieldTerms};
 use crate::error::NifError;
 use crate::resource::{ContextHandle, ContextResource};
 
@@ -43,10 +46,19 @@ impl<T: ToTerm> Returned for (Context, T) {
     }
 }
 
-/// What becomes a term.
-pub trait ToTerm {
-    /// The term.
-    fn to_term<'a>(&self, env: Env<'a>) -> Term<'a>;
+/// A field that a map has only where there is something.
+pub struct Maybe<T>(pub Option<T>);
+
+impl<T: ToTerm> ToTerm for Maybe<T> {
+    fn to_term<'a>(&self, env: Env<'a>) -> Term<'a> {
+        self.0.to_term(env)
+    }
+
+    fn put(&self, key: Atom, fields: &mut FieldTerms<'_>) {
+        if let Some(value) = &self.0 {
+            fields.put(key, value);
+        }
+    }
 }
 
 /// A new context: its handle and its current iteration.
@@ -85,10 +97,9 @@ macro_rules! maps {
             fn to_term<'a>(&self, env: rustler::Env<'a>) -> rustler::Term<'a> {
                 let $of = self;
                 let mut fields = $crate::encode::FieldTerms::new(env);
-                $({
-                    let term = $crate::to_term::ToTerm::to_term(&$crate::to_term::value!($of $key $($value)?), env);
-                    fields.put($crate::atoms::$key(), term);
-                })*
+                $($crate::to_term::ToTerm::put(
+                    &$crate::to_term::value!($of $key $($value)?), $crate::atoms::$key(), &mut fields,
+                );)*
                 fields.end()
             }
         })*
@@ -109,6 +120,7 @@ pub(crate) use value;
 
 terms! {
     bool = |of, env| of.encode(env);
+    i32 = |of, env| of.encode(env);
     u32 = |of, env| of.encode(env);
     u64 = |of, env| of.encode(env);
     i64 = |of, env| of.encode(env);
@@ -121,16 +133,10 @@ terms! {
     String = |of, env| of.encode(env);
     Box<str> = |of, env| (**of).encode(env);
     Bytes = |of, env| NewBinary::from_slice(env, &of.0).into();
-    Range = |of, env| {
-        let keys = [atoms::struct_(), atoms::first(), atoms::last(), atoms::step()];
-        let range = atoms::range().to_term(env);
-        let values = [range, of.0.to_term(env), of.1.to_term(env), 1_u64.to_term(env)];
-        Encoder::new_copying(env).fields(&keys, &values)
-    };
     Made = |of, env| (&of.0, of.1).encode(env);
     Value = |of, env| encode::value(env, of);
     Map = |of, env| Encoder::new_copying(env).map(of);
-    Time = |of, env| Encoder::new_copying(env).time(*of);
+    CallStatus = |of, env| encode::word(env, of.name());
     RequestChange = |of, env| (of.cause, of.iteration).to_term(env);
     Outlook = |of, env| {
         // Each word is the core's own.
@@ -193,6 +199,20 @@ tuples! {
 }
 
 maps! {
+    Time = |of| {
+        struct_: atoms::date_time(), calendar: atoms::calendar_iso(), year: of.year(), month: of.month(), day: of.day(),
+        hour: of.hour(), minute: of.minute(), second: of.second(), microsecond: (of.nanosecond() / 1000, 6_u32),
+        time_zone: "Etc/UTC", zone_abbr: "UTC", utc_offset: 0_u32, std_offset: 0_u32,
+    }
+    Range = |of| { struct_: atoms::range(), first: of.0, last: of.1, step: 1_u64 }
+    Decision = |of| {
+        decision: match of.approved {
+            true => atoms::approved(),
+            false => atoms::denied(),
+        },
+        by, at, reason, arguments: Maybe(of.arguments.as_ref()),
+    }
+    Repair = |of| { repair: of.kind, message, id: Maybe(of.id.as_ref()), to: Maybe(of.to.as_ref()) }
     AccountRow = |of| {
         iteration, provider, model, requested_at, idle: of.since.map(|since| since.num_milliseconds()), usage, predicted,
         verdict: of.outlook, diagnosis, cost, avoidable,
@@ -211,4 +231,42 @@ maps! {
         input_tokens: of.input, output_tokens: of.output, total_tokens: of.total, cached_tokens: of.cached,
         cache_write_tokens: of.written, reasoning_tokens: of.reasoning,
     }
+}
+
+terms! {
+    NifError = |of, env| match of {
+        Self::Core(Error::Response(fault)) => (atoms::response(), fault).to_term(env),
+        Self::Core(error) => encode_reason(env, &error.reason()),
+        Self::Dirty => atoms::dirty().to_term(env),
+        Self::BadTime => atoms::bad_time().to_term(env),
+        Self::BadArg | Self::Raise => (atoms::invalid(), &[] as &[u64], "another type").to_term(env),
+    };
+    // `{reason, kind, the provider's words | nil, whether asking again helps, milliseconds to wait | nil}`
+    Fault = |of, env| {
+        let reason = encode_reason(env, &of.reason());
+        let kind = encode::word(env, of.kind().name());
+        (reason, kind, of.message(), of.again(), of.after()).to_term(env)
+    };
+}
+
+/// The atom, or a tuple of the atom and the details.
+fn encode_reason<'a>(env: Env<'a>, reason: &Reason<'_>) -> Term<'a> {
+    let name = encode::word(env, reason.name);
+    if reason.details.is_empty() {
+        return name;
+    }
+    let details = reason.details.iter().map(|detail| match detail {
+        Detail::Text(text) => text.to_term(env),
+        Detail::Texts(texts) => texts.to_term(env),
+        Detail::Word(name) => encode::word(env, name),
+        Detail::Count(count) => count.to_term(env),
+        Detail::Number(number) => number.to_term(env),
+        Detail::Value(value) => value.to_term(env),
+        Detail::Path(path) => path.to_term(env),
+        Detail::Paths(paths) => paths.to_term(env),
+        Detail::Range(first, last) => Range(*first, *last).to_term(env),
+        Detail::Nothing => atoms::nil().to_term(env),
+    });
+    let terms: Vec<Term<'_>> = std::iter::once(name).chain(details).collect();
+    make_tuple(env, &terms)
 }

@@ -2,8 +2,7 @@
 
 use ash_agent_context_core::{Context, Error, PageOptions, Prices, Printed, Told, Trace};
 
-use crate::argument::{arguments, field, options, Argument};
-use crate::atoms;
+use crate::argument::{arguments, options, Argument};
 use crate::request::RequestOptions;
 use crate::scheduler::Scheduler;
 
@@ -21,13 +20,6 @@ arguments! {
         });
         Ok(Self(told.collect()))
     };
-    // See `AshAgent.Context.print/2`.
-    Printed = |term, scheduler| Ok(Self {
-        most: field(term, atoms::limit(), scheduler)?,
-        width: field(term, atoms::width(), scheduler)?,
-        color: field(term, atoms::color(), scheduler)?,
-        mark: field(term, atoms::mark(), scheduler)?,
-    });
 }
 
 impl<'a> Conversations<'a> {
@@ -46,6 +38,8 @@ pub struct HtmlOptions<'a> {
 }
 
 options! {
+    // See `AshAgent.Context.print/2`.
+    Printed { most: limit, width, color, mark }
     HtmlOptions<'a> { title, request, prices, fragment }
 }
 

@@ -1,19 +1,20 @@
-//! The view.
+//! The view, and what it does not show.
 
 use std::borrow::Cow;
 
 use ash_agent_context_core::{
-    Check, Cleared, Context, Due, Error, Fate, Fit, Masks, Pressure, Rent, Shortened,
-    ShorteningKind, Time, Verdict, View,
+    Cleared, Context, Due, Error, Excerpt, FactKind, FactState, Fit, Masks, Pin, Pressure, Receipt,
+    Rent, Shortened, Summarized, Time, Unseen, Verdict, View,
 };
-use rustler::{Env, Term};
+use rustler::{Atom, Env, Term};
 
 use crate::argument::{arguments, field, options, Argument, Lender};
 use crate::atoms;
-use crate::encode::Encoder;
+use crate::encode::{Encoder, FieldTerms};
 use crate::error::NifError;
-use crate::to_term::{maps, Made, Range, Returned, ToTerm};
+use crate::to_term::{maps, terms, Made, Range, Returned, ToTerm};
 use crate::tokens::Counted;
+use crate::words::Word as _;
 
 arguments! {
     // See `AshAgent.Context.View.fit/3`.
@@ -47,20 +48,11 @@ pub fn fit(context: Lender<'_>, fit: Fit, at: Time) -> Result<(Context, Option<R
     Ok((next, hidden.map(|(first, last)| Range(first, last))))
 }
 
-/// `{context, fate, verdict}`
-pub fn summarize(
-    context: &Context,
-    (first, last): (u64, u64),
-    text: &str,
-    check: Check,
-    at: Time,
-) -> Result<(Made, Fate, Verdict), Error> {
-    let summarized = context.summarize_checked(first, last, text, check, at)?;
-    Ok((
-        summarized.context.into(),
-        summarized.fate,
-        summarized.verdict,
-    ))
+impl Returned for Summarized {
+    // `{context, fate, verdict}`
+    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
+        Ok((Made::from(self.context), self.fate, self.verdict).to_term(env))
+    }
 }
 
 /// The verdict on the summary that stands for an iteration.
@@ -87,24 +79,6 @@ impl Returned for Shortened {
             Self::Shorter(next, step) => (Made::from(*next), step).to_term(env),
         })
     }
-}
-
-pub fn undo(
-    context: &Context,
-    kind: ShorteningKind,
-    (first, last): (u64, u64),
-    at: Time,
-) -> Context {
-    context.undo(kind, first, last, at)
-}
-
-pub fn note_summarized(
-    context: &Context,
-    (first, last): (u64, u64),
-    cause: Pressure,
-    at: Time,
-) -> Context {
-    context.note_summarized(first, last, cause, at)
 }
 
 /// `{first, last}`, if there is anything to compact.
@@ -158,4 +132,107 @@ fn ranges(view: &View, with_summary: bool) -> Vec<Range> {
     covers
         .map(|(first, cover)| Range(first, cover.last))
         .collect()
+}
+
+arguments! {
+    // See `AshAgent.Context.Recall.recall/3`.
+    Excerpt<'a> = |term, scheduler| {
+        let lines: Option<usize> = field(term, atoms::lines(), scheduler)?;
+        Ok(Self {
+            from: field(term, atoms::from(), scheduler)?,
+            lines: lines.unwrap_or(usize::MAX),
+            pattern: field(term, atoms::pattern(), scheduler)?,
+            most: field(term, atoms::max_bytes(), scheduler)?,
+        })
+    };
+}
+
+pub fn recall(context: &Context, handle: &str, excerpt: Excerpt<'_>) -> Result<String, Error> {
+    context.recall(handle, &excerpt)
+}
+
+/// Of the view as it is, or of the request of an iteration; `None` if that is not known.
+pub fn receipt(context: &Context, request: Option<u64>, most: usize) -> Option<Receipt> {
+    match request {
+        None => Some(context.receipt(most)),
+        Some(number) => context.receipt_of_request(number, most),
+    }
+}
+
+terms! {
+    Receipt = |of, env| {
+        let counts = |count: &dyn Fn(FactState) -> usize| {
+            let mut fields = FieldTerms::new(env);
+            for state in FactState::ALL {
+                fields.put(state.atom(), count(state).to_term(env));
+            }
+            fields.end()
+        };
+        let mut kinds = FieldTerms::new(env);
+        for kind in FactKind::ALL {
+            let of_kind = |state| of.count_of(kind, state);
+            if FactState::ALL.into_iter().any(|state| of_kind(state) > 0) {
+                kinds.put(kind.atom(), counts(&of_kind));
+            }
+        }
+        let mut fields = FieldTerms::new(env);
+        fields.put(atoms::counts(), counts(&|state| of.count(state)));
+        fields.put(atoms::kinds(), kinds.end());
+        fields.put(atoms::facts(), of.facts.to_term(env));
+        fields.end()
+    };
+}
+
+/// What a view no longer shows and shows again, beside another one, or beside that of an iteration's request; `None` if
+/// that is not known.
+pub fn diff_views(
+    context: Lender<'_>,
+    other: &Context,
+    request: Option<u64>,
+) -> Result<Option<(Vec<Unseen>, Vec<Unseen>)>, NifError> {
+    let cost = context.recall_cost().plus(other.recall_cost());
+    context.scheduler.allow(cost)?;
+    let asked = match request {
+        None => Some(other.clone()),
+        Some(number) => other.asked_view_of(number),
+    };
+    Ok(asked.map(|asked| (context.unseen_beside(&asked), asked.unseen_beside(&context))))
+}
+
+arguments! {
+    // `{:iteration, number}`, `{:message, number, position}`, `{:result, number, slot}` or `{:fact, text}`
+    Pin = |term, scheduler| {
+        if let Ok((kind, number)) = <(Atom, u64)>::read(term, scheduler) {
+            let is_iteration = kind == atoms::iteration();
+            return is_iteration.then_some(Self::Iteration(number)).ok_or(NifError::BadArg);
+        }
+        if let Ok((_, text)) = <(Atom, String)>::read(term, scheduler) {
+            return Ok(Self::Fact(text.into()));
+        }
+        let (kind, number, place) = <(Atom, u64, usize)>::read(term, scheduler)?;
+        Ok(match kind == atoms::message() {
+            true => Self::Message(number, place),
+            false => Self::Result(number, place),
+        })
+    };
+}
+
+pub fn unpin(context: &Context, pin: Pin, at: Time) -> Context {
+    context.unpin(&pin, at)
+}
+
+pub fn pins(context: Lender<'_>) -> Vec<Term<'_>> {
+    let env = context.env;
+    let pins = context.pins().map(|pin| match pin {
+        Pin::Iteration(number) => (atoms::iteration(), number).to_term(env),
+        Pin::Message(number, position) => (atoms::message(), number, position).to_term(env),
+        Pin::Result(number, slot) => {
+            let iteration = i64::try_from(*number).ok();
+            let iteration = iteration.and_then(|number| context.iteration(number));
+            let call = iteration.and_then(|iteration| iteration.calls().nth(*slot));
+            (atoms::call(), call.map(|(call, _)| &*call.id)).to_term(env)
+        }
+        Pin::Fact(words) => (atoms::fact(), words).to_term(env),
+    });
+    pins.collect()
 }

@@ -27,6 +27,16 @@ impl Context {
         Cost::steps(last.map_or(0, |entry| entry.message.calls.len()))
     }
 
+    /// Of [`Context::rewind`].
+    #[must_use]
+    pub fn rewind_cost(&self, to: i64) -> Cost {
+        let counted = Cost::from(self.rewind_size(to));
+        match self.has_view() {
+            true => counted.plus(self.view_cost()).plus(self.asked_view_cost()),
+            false => counted,
+        }
+    }
+
     /// Of digesting the view, as it is noted with a request.
     #[must_use]
     pub fn asked_view_cost(&self) -> Cost {
