@@ -59,7 +59,7 @@ mod atoms {
         unknown, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
         budget, reserve, keep_first, keep_last, keep, share, prices, lines, pattern, max_bytes, limit, width, color,
         mark, title, request, fragment, method, agent, next, turns, resource, attributes, caller, conversation,
-        dialect, previous_response_id, system_role, interrupt, since, cache, framing, content_type, unready,
+        dialect, previous_response_id, system_role, interrupt, since, cache, framing, content_type,
         // Keys of provider metadata that responses bring, which may be the first to use these words.
         #[allow(dead_code)] annotations,
         #[allow(dead_code)] audio_data,
