@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ash_agent_context_core::{
     Cleared, Context, Due, Error, Excerpt, FactKind, FactState, Fit, Masks, Pin, Pressure, Receipt,
-    Rent, Shortened, Summarized, Time, Unseen, Verdict, View,
+    Rent, Shortened, Summarized, Time, Verdict, View,
 };
 use rustler::{Atom, Env, Term};
 
@@ -189,7 +189,7 @@ pub fn diff_views(
     context: Lender<'_>,
     other: &Context,
     request: Option<u64>,
-) -> Result<Option<(Vec<Unseen>, Vec<Unseen>)>, NifError> {
+) -> Result<Option<impl ToTerm>, NifError> {
     let cost = context.recall_cost().plus(other.recall_cost());
     context.scheduler.allow(cost)?;
     let asked = match request {
