@@ -7,7 +7,6 @@
 //! own provider gets those back; every other provider gets what the neutral form says.
 
 mod aliases;
-mod cost;
 pub mod defaults;
 mod elements;
 mod fits;
