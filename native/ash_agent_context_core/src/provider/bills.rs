@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use crate::log::bill::{Bill, Count, Report, Term};
 use crate::log::provider::Provider;
-use crate::log::usage::Usage;
+use crate::prices::bill::{Bill, Count, Report, Term};
+use crate::prices::usage::Usage;
 use crate::provider::figures::{Billed, Figures};
 use crate::provider::room;
 use crate::value::{Map, Value};
@@ -17,7 +17,7 @@ const PARTS: usize = 100;
 static NAMES: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let mut names = HashSet::new();
     for figures in all() {
-        names.extend(figures.billed.iter().map(|billed| billed.under));
+        names.extend(figures.billed.iter().flat_map(|billed| billed.under));
         names.extend(figures.terms.iter().map(|(name, _)| *name));
         names.extend(figures.parts);
     }
@@ -76,7 +76,11 @@ fn read_bill(usage: Usage, report: &Map) -> Bill {
     let mut bill = Bill::plain(usage);
     for figures in all() {
         for billed in figures.billed {
-            if let Some(given) = report.get_named(billed.under) {
+            for given in billed
+                .under
+                .iter()
+                .filter_map(|name| report.get_named(name))
+            {
                 bill.add(billed.count, number(billed, given));
             }
         }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use rpds::{HashTrieMapSync, ListSync, VectorSync};
 
 use crate::fault::Fault;
-use crate::log::bill::Report;
 use crate::log::call::{Name, ToolCall};
 use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
+use crate::prices::bill::Report;
 use crate::value::{steps, Map, Value};
 
 use super::block::{Block, BlockKind, Call, Note, Opaque};

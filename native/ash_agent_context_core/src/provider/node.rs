@@ -8,7 +8,6 @@ use serde::{Serialize, Serializer};
 
 use crate::fault::Fault;
 use crate::value::letters;
-use crate::value::node::Named;
 use crate::value::scan::Scan;
 use crate::value::steps;
 use crate::value::{Map, Value};
@@ -195,22 +194,8 @@ pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
 /// # Errors
 /// [`Fault::Unreadable`] for a number that does not fit into a float.
 pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
-    Ok(match node.kind() {
-        NodeKind::Nil | NodeKind::Other => Value::Nil,
-        NodeKind::Bool(flag) => Value::Bool(flag),
-        NodeKind::Int(number) => Value::Int(number),
-        NodeKind::BigInt(number) => Value::integer(number.clone()),
-        NodeKind::Float(float) if float.is_finite() => Value::Float(float),
-        NodeKind::Float(_) => {
-            return Err(Fault::unreadable("a number that does not fit into a float"))
-        }
-        NodeKind::Text(text) => Value::text(text),
-        NodeKind::List(items) => {
-            let items: Result<Vec<_>, Fault> = items.iter().map(to_value).collect();
-            Value::List(items?.into_boxed_slice())
-        }
-        NodeKind::Object(_) => Value::Map(to_map(node)?),
-    })
+    let value = node.to_value();
+    value.ok_or_else(|| Fault::unreadable("a number that does not fit into a float"))
 }
 
 /// An object as the conversation keeps it; anything else is empty.
@@ -218,12 +203,13 @@ pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
 /// # Errors
 /// As [`to_value`].
 pub(crate) fn to_map(node: &Node<'_>) -> Result<Map, Fault> {
-    let Node::Object(entries) = node else {
-        return Ok(Map::default());
-    };
-    let read = |(key, value): &Named<'_>| Ok((Value::text(key), to_value(value)?));
-    let entries: Result<Vec<_>, Fault> = entries.iter().map(read).collect();
-    Ok(Map::new(entries?))
+    match node {
+        Node::Object(_) => match to_value(node)? {
+            Value::Map(map) => Ok(map),
+            _ => Ok(Map::default()),
+        },
+        _ => Ok(Map::default()),
+    }
 }
 
 /// The value as JSON text without white space, keys in their order.

@@ -1,7 +1,7 @@
 //! A response that somebody else reads: what it says is pushed, not fed as bytes.
 
 use crate::fault::Fault;
-use crate::log::bill::Report;
+use crate::prices::bill::Report;
 use crate::provider::draft::{Draft, Key};
 use crate::provider::event::Event;
 use crate::value::Value;

@@ -88,6 +88,23 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The same of a node that stays; `None` where a number does not fit into a float.
+    pub fn to_value(&self) -> Option<Value> {
+        Some(match self {
+            Self::Text(text) => Value::Binary((*text).into()),
+            Self::List(items) => {
+                Value::List(items.iter().map(Self::to_value).collect::<Option<_>>()?)
+            }
+            Self::Object(entries) => {
+                let entry = |(key, node): &Named<'_>| Some((Value::text(key), node.to_value()?));
+                Value::Map(Map::new(entries.iter().map(entry).collect::<Option<_>>()?))
+            }
+            Self::Value(Value::Float(float)) if !float.is_finite() => return None,
+            Self::Value(value) => value.clone(),
+            Self::Taken => Value::Nil,
+        })
+    }
+
     /// Returns what it is, to be looked at.
     pub fn kind(&self) -> NodeKind<'_, 'a> {
         match self {

@@ -4,15 +4,15 @@
 //! twice, repeat ids and names in each chunk, or send the whole arguments again.
 
 use crate::fault::Fault;
-use crate::log::bill::Count;
 use crate::log::kind::CallKind;
 use crate::log::part::{PartKind, AUDIO_ID};
 use crate::log::reply::Finish;
+use crate::prices::bill::Count;
 use crate::provider::block::arguments;
 use crate::provider::dialect::chat::read::{self, EXTRA, IS_REFUSAL};
 use crate::provider::dialect::chat::thought::{reference, REFERENCES};
 use crate::provider::draft::{Draft, Key};
-use crate::provider::figures::{Billed, Figures};
+use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign::{self, provider_block};
 use crate::provider::format::{Reports, Responds};
 use crate::provider::node::{self, Node, NodeKind};
@@ -53,48 +53,66 @@ impl<Room: Completions> Reports for Room {
 
 /// OpenAI's keys, and what DeepSeek and Mistral call the hits of their caches.
 const FIGURES: Figures = Figures {
-    around: &["usage"],
-    whole_input: &["prompt_tokens"],
-    output: &["completion_tokens"],
-    total: &["total_tokens"],
-    cached: &[
-        "cached_tokens",
-        "num_cached_tokens",
-        "prompt_cache_hit_tokens",
+    keys: &[
+        (Around, &["usage"]),
+        (WholeInput, &["prompt_tokens"]),
+        (Output, &["completion_tokens"]),
+        (Total, &["total_tokens"]),
+        (
+            Cached,
+            &[
+                "cached_tokens",
+                "num_cached_tokens",
+                "prompt_cache_hit_tokens",
+            ],
+        ),
+        (Written, &["cache_write_tokens"]),
+        (Reasoning, &["reasoning_tokens"]),
+        (InputDetails, &["prompt_tokens_details"]),
+        (OutputDetails, &["completion_tokens_details"]),
     ],
-    written: &["cache_write_tokens"],
-    reasoning: &["reasoning_tokens"],
-    input_details: &["prompt_tokens_details"],
-    output_details: &["completion_tokens_details"],
     billed: &[
-        Billed::in_object(
-            "prompt_tokens_details",
+        modal(
+            &["prompt_tokens_details"],
             &["audio_tokens"],
             Count::InputAudio,
         ),
-        Billed::in_object(
-            "prompt_tokens_details",
+        modal(
+            &["prompt_tokens_details"],
             &["image_tokens"],
             Count::InputImage,
         ),
-        Billed::in_object(
-            "prompt_tokens_details",
+        modal(
+            &["prompt_tokens_details"],
             &["video_tokens"],
             Count::InputVideo,
         ),
-        Billed::in_object(
-            "completion_tokens_details",
+        modal(
+            &["completion_tokens_details"],
             &["audio_tokens"],
             Count::OutputAudio,
         ),
-        Billed::in_object(
-            "completion_tokens_details",
+        modal(
+            &["completion_tokens_details"],
             &["image_tokens"],
             Count::OutputImage,
         ),
     ],
     ..Figures::NONE
 };
+
+const fn modal(
+    under: &'static [&'static str],
+    number: &'static [&'static str],
+    count: Count,
+) -> Billed {
+    Billed {
+        under,
+        of: None,
+        number,
+        count,
+    }
+}
 
 /// Reads a chunk, or a whole completion.
 fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
