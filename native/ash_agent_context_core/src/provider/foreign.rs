@@ -11,15 +11,10 @@ use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 /// Holds what a role's content may be.
 pub const CONTENT: &str = "content: text or a list of parts";
 
-/// An object of a foreign history, its keys atoms or strings.
-pub struct Object {
-    fields: Fields,
-}
-
-impl Object {
+/// What readers of foreign histories take out of an object, whose keys are atoms or strings.
+impl Fields {
     pub fn read(value: Value, expected: &'static str) -> Result<Self, Error> {
-        let fields = Fields::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))?;
-        Ok(Self { fields })
+        Self::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))
     }
 
     /// An error at one of its keys.
@@ -27,19 +22,9 @@ impl Object {
         Error::invalid(vec![self.key(name)], expected)
     }
 
-    /// A known key as the object spells its keys.
-    pub fn key(&self, name: &str) -> Value {
-        self.fields.key(name)
-    }
-
-    /// Takes the value of a key; `nil` is none.
-    pub fn take(&mut self, name: &str) -> Option<Value> {
-        self.fields.take_given(name)
-    }
-
     /// Takes UTF-8 text; an atom is text too.
     pub fn text(&mut self, name: &str) -> Result<Option<Box<str>>, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             None => Ok(None),
             Some(Value::Atom(atom)) => Ok(Some((*atom).into())),
             Some(value) => match utf8(value) {
@@ -57,7 +42,7 @@ impl Object {
 
     /// Takes text that must be there, whatever its bytes.
     pub fn need_bytes(&mut self, name: &str) -> Result<Bytes, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             Some(Value::Binary(bytes)) => Ok(bytes),
             _ => Err(self.wrong(name, "text")),
         }
@@ -65,7 +50,7 @@ impl Object {
 
     /// Takes the name of a tool.
     pub fn need_name(&mut self, name: &str) -> Result<Name, Error> {
-        let read = match self.take(name) {
+        let read = match self.take_given(name) {
             Some(Value::Atom(atom)) => Some(Name::Atom(atom)),
             Some(value) => utf8(value).ok().map(Name::Text),
             None => None,
@@ -75,7 +60,7 @@ impl Object {
 
     /// Takes a list that must be there.
     pub fn need_list(&mut self, name: &str, expected: &'static str) -> Result<Vec<Value>, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             Some(Value::List(items)) => Ok(items.into_vec()),
             _ => Err(self.wrong(name, expected)),
         }
@@ -88,7 +73,7 @@ impl Object {
         expected: &'static str,
         read: impl FnMut(Value) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             None => Ok(Vec::new()),
             Some(Value::List(items)) => {
                 each(items, read).map_err(|error| error.within(self.key(name)))
@@ -104,15 +89,15 @@ impl Object {
         expected: &'static str,
         read: impl FnOnce(Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        match self.take(name).and_then(Fields::of) {
-            Some(fields) => read(Self { fields }).map_err(|error| error.within(self.key(name))),
+        match self.take_given(name).and_then(Self::of) {
+            Some(fields) => read(fields).map_err(|error| error.within(self.key(name))),
             None => Err(self.wrong(name, expected)),
         }
     }
 
     /// Takes arguments: an object or its JSON text, which may be left out.
     pub fn arguments(&mut self, name: &str) -> Result<Arguments, Error> {
-        let value = self.take(name).unwrap_or(Value::Nil);
+        let value = self.take_given(name).unwrap_or(Value::Nil);
         check_levels(&value, MAX_DEPTH)?;
         Arguments::from_value(value)
             .ok_or_else(|| self.wrong(name, "arguments: an object or its JSON text"))
@@ -120,20 +105,19 @@ impl Object {
 
     /// Takes the kind of a call; what is none stays.
     pub fn kind(&mut self) -> CallKind {
-        let kind = self.fields.take_known("kind", CallKind::of);
-        kind.unwrap_or_default()
+        self.take_known("kind", CallKind::of).unwrap_or_default()
     }
 
     /// Takes the arguments of a call of this kind, which may be left out.
     pub fn arguments_of(&mut self, kind: CallKind, name: &str) -> Result<Arguments, Error> {
-        let value = self.take(name).unwrap_or(Value::Nil);
+        let value = self.take_given(name).unwrap_or(Value::Nil);
         check_levels(&value, MAX_DEPTH)?;
         Arguments::of(kind, value).ok_or_else(|| self.wrong(name, "the arguments of its kind"))
     }
 
     /// Takes a map that may be left out.
     pub fn map(&mut self, name: &str) -> Result<Option<Map>, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             None => Ok(None),
             Some(Value::Map(map)) => Ok(Some(map)),
             Some(_) => Err(self.wrong(name, "a map")),
@@ -146,7 +130,7 @@ impl Object {
         name: &str,
         read: impl FnMut(Value) -> Result<Part, Error>,
     ) -> Result<Content, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             None => Ok(Content::None),
             Some(Value::Binary(text)) => Ok(Content::Text(text)),
             Some(Value::List(parts)) => {
@@ -158,25 +142,10 @@ impl Object {
         }
     }
 
-    /// The value of a key, which stays.
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        self.fields.get(name)
-    }
-
-    /// Returns whether there is something under a key.
-    pub fn has(&self, name: &str) -> bool {
-        self.fields.has(name)
-    }
-
     /// The object with a field that was taken.
     pub fn put_back(self, name: &str, value: Value) -> Map {
         let key = self.key(name);
-        self.fields.rest().unwrap_or_default().put(key, value)
-    }
-
-    /// Returns what nobody took.
-    pub fn rest(self) -> Option<Map> {
-        self.fields.rest()
+        self.rest().unwrap_or_default().put(key, value)
     }
 }
 
@@ -244,7 +213,7 @@ pub fn text_part(text: Bytes) -> Part {
 
 /// A block with its text under this key.
 pub fn text_block(block: Value, key: &str) -> Result<Part, Error> {
-    let mut block = Object::read(block, BLOCK)?;
+    let mut block = Fields::read(block, BLOCK)?;
     block.need_bytes(key).map(text_part)
 }
 

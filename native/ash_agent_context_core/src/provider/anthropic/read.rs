@@ -12,15 +12,15 @@ use crate::value::{Map, Value, MAX_DEPTH};
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
     at, call, filled_name_at, image_or_file, inline_image, json_like, json_part, metadata, name_at,
-    part, part_or_block, provider_block, refuse_misplaced, system_part, text_block, Object,
-    CONTENT,
+    part, part_or_block, provider_block, refuse_misplaced, system_part, text_block, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
+use crate::value::fields::Fields;
 
 const PROVIDER: Provider = Provider::Anthropic;
 
 impl Reads for Room {
-    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         history.read_prompt(body, "system", system_content)?;
         history.read_list(body, "messages", "a list of messages", read_message)
     }
@@ -35,9 +35,9 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
         history.whole(provider_block(PROVIDER, message)?, false);
         return Ok(());
     }
-    let mut message = Object::read(message, "a message, an object")?;
+    let mut message = Fields::read(message, "a message, an object")?;
     let role = message.need_text("role")?;
-    let content = message.take("content").unwrap_or(Value::Nil);
+    let content = message.take_given("content").unwrap_or(Value::Nil);
     let read = match &*role {
         "user" => user(content, history),
         "assistant" => assistant(content, history),
@@ -104,7 +104,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
     let mut said = ModelBlocks::default();
     each(blocks, |block| {
         if name_at(&block, "type") == Some("tool_use") {
-            let mut block = Object::read(block, "")?;
+            let mut block = Fields::read(block, "")?;
             let id = block.text("id")?;
             let name = block.need_name("name")?;
             let metadata = read_call_notes(&block)?;
@@ -122,7 +122,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
 }
 
 /// Returns what a call says beside its arguments.
-fn read_call_notes(block: &Object) -> Result<Option<Map>, Error> {
+fn read_call_notes(block: &Fields) -> Result<Option<Map>, Error> {
     let mut metadata = metadata(PROVIDER, &[]);
     for key in CALLED {
         if let Some(value) = block.get(key) {
@@ -157,7 +157,7 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
             Ok(part)
         }
         Some("thinking") => {
-            let mut block = Object::read(block, "")?;
+            let mut block = Fields::read(block, "")?;
             let text = block.need_bytes("thinking")?;
             let signature = block.text("signature")?;
             let signature = signature
@@ -167,7 +167,7 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
             Ok(part(PartKind::Thinking(text), Some(metadata)))
         }
         Some("redacted_thinking") => {
-            let data = Object::read(block, "")?.need_text("data")?;
+            let data = Fields::read(block, "")?.need_text("data")?;
             let metadata = metadata(PROVIDER, &[]);
             Ok(part(PartKind::RedactedThinking(data), Some(metadata)))
         }
@@ -202,9 +202,9 @@ fn media(block: &Value) -> Option<PartKind> {
 }
 
 fn result(block: Value) -> Result<ReadResult, Error> {
-    let mut block = Object::read(block, "")?;
+    let mut block = Fields::read(block, "")?;
     let id = block.need_text("tool_use_id")?;
-    let status = match block.take("is_error") {
+    let status = match block.take_given("is_error") {
         Some(Value::Bool(true)) => Status::Error,
         _ => Status::Ok,
     };

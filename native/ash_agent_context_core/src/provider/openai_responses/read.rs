@@ -11,20 +11,20 @@ use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
     into_parts, metadata, name_at, order_calls, part, provider_block, system_part, text_block,
-    Object,
 };
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
+use crate::value::fields::Fields;
 use crate::value::{Map, Value};
 
 impl Reads for Room {
-    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         history.read_prompt(body, "instructions", |instructions| match instructions {
             Value::Binary(text) => Ok(Content::Text(text)),
             _ => Err(Error::invalid(Vec::new(), "text")),
         })?;
         let key = body.key("input");
-        let items = match body.take("input") {
+        let items = match body.take_given("input") {
             Some(Value::Binary(text)) => {
                 history.user(Content::Text(text), None);
                 return Ok(());
@@ -189,7 +189,7 @@ fn is_served_output(served: &HashSet<Box<str>>, item: &Value) -> bool {
 
 fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> Result<(), Error> {
     let of_message = texts::message_notes(&item);
-    let mut item = Object::read(item, "an item, an object")?;
+    let mut item = Fields::read(item, "an item, an object")?;
     let role = item.need_text("role")?;
     match &*role {
         "user" => {

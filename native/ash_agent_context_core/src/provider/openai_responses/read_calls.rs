@@ -11,9 +11,10 @@ use crate::log::part::{PartKind, Source};
 use crate::provider::dialect::blocks::output;
 use crate::provider::foreign::{
     at, call as new_call, check_levels, json_like, json_part, metadata, name_at, part, text_block,
-    url_image, Object,
+    url_image,
 };
 use crate::provider::listener::ReadResult;
+use crate::value::fields::Fields;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 /// A call; nothing when the item is not what its type says, so that it goes back as it came.
@@ -43,7 +44,7 @@ pub(super) fn call(form: &ItemForm, item: &Value) -> Result<Option<ToolCall>, Er
 }
 
 fn function(form: &ItemForm, item: &Value) -> Result<ToolCall, Error> {
-    let mut object = Object::read(item.clone(), "")?;
+    let mut object = Fields::read(item.clone(), "")?;
     let own = object.text("id")?;
     let id = object.need_text("call_id")?;
     let name = object.need_name("name")?;
@@ -168,7 +169,7 @@ fn screenshot(item: &Value) -> Result<Option<(Status, Output)>, Error> {
 }
 
 fn text_output(item: &Value) -> Result<ReadResult, Error> {
-    let mut item = Object::read(item.clone(), "")?;
+    let mut item = Fields::read(item.clone(), "")?;
     let id = item.need_text("call_id")?;
     let content = item.content("output", |value| {
         match (name_at(&value, "type"), media(&value)) {

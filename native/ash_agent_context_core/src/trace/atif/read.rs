@@ -10,12 +10,11 @@ use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part, PartKind, Place, Source};
-use crate::provider::foreign::{
-    call, check_levels, into_parts, part, text_part, url_image, Object,
-};
+use crate::provider::foreign::{call, check_levels, into_parts, part, text_part, url_image};
 use crate::provider::listener::{Listener, ReadResult};
 use crate::trace::atif::OWN;
 use crate::trace::said::part_text;
+use crate::value::fields::Fields;
 use crate::value::{json, time, Value, MAX_DEPTH};
 
 const TRAJECTORY: &str = "a trajectory in ATIF 1.0 to 1.8, a map or its JSON text";
@@ -32,7 +31,7 @@ impl Context {
             Value::Binary(text) => json::read(&text, BODY_DEPTH)?,
             document => document,
         };
-        let mut document = Object::read(document, TRAJECTORY)?;
+        let mut document = Fields::read(document, TRAJECTORY)?;
         let version = document.text("schema_version")?;
         if !version.as_deref().is_some_and(is_known) {
             return Err(document.wrong("schema_version", "\"ATIF-v1.0\" to \"ATIF-v1.8\""));
@@ -59,14 +58,14 @@ fn is_known(version: &str) -> bool {
 }
 
 /// Returns what is ours in an object's `extra`, which others may have filled with anything.
-fn own(object: &mut Object) -> Option<Object> {
-    let extra = object.take("extra")?;
-    let mut extra = Object::read(extra, "").ok()?;
-    Object::read(extra.take(OWN)?, "").ok()
+fn own(object: &mut Fields) -> Option<Fields> {
+    let extra = object.take_given("extra")?;
+    let mut extra = Fields::read(extra, "").ok()?;
+    Fields::read(extra.take_given(OWN)?, "").ok()
 }
 
 fn read_step(step: Value, history: &mut Listener) -> Result<(), Error> {
-    let mut step = Object::read(step, STEP)?;
+    let mut step = Fields::read(step, STEP)?;
     let source = step.need_text("source")?;
     if is_summary(&step) {
         return Ok(()); // it stands for steps that are there
@@ -79,7 +78,7 @@ fn read_step(step: Value, history: &mut Listener) -> Result<(), Error> {
         _ => return Err(step.wrong("source", "\"system\", \"user\" or \"agent\"")),
     };
     let content = read_content(&mut step, "message", own.as_mut(), place)?;
-    let observation = step.take("observation");
+    let observation = step.take_given("observation");
     let calls = place == Place::Assistant && step.has("tool_calls");
     match place {
         Place::Assistant => read_agent(&mut step, content, history)?,
@@ -93,11 +92,11 @@ fn read_step(step: Value, history: &mut Listener) -> Result<(), Error> {
     }
 }
 
-fn is_summary(step: &Object) -> bool {
+fn is_summary(step: &Fields) -> bool {
     matches!(step.get("extra"), Some(Value::Map(extra)) if extra.get_named("context_management").is_some())
 }
 
-fn read_agent(step: &mut Object, content: Content, history: &mut Listener) -> Result<(), Error> {
+fn read_agent(step: &mut Fields, content: Content, history: &mut Listener) -> Result<(), Error> {
     let thoughts = step.text("reasoning_content")?;
     let has_thoughts = |part: &Part| matches!(part.kind, PartKind::Thinking(_));
     let content = match (thoughts, content) {
@@ -109,7 +108,7 @@ fn read_agent(step: &mut Object, content: Content, history: &mut Listener) -> Re
             Content::Parts(std::iter::once(thoughts).chain(said).collect())
         }
     };
-    let calls = match step.take("tool_calls") {
+    let calls = match step.take_given("tool_calls") {
         None => Vec::new(),
         Some(Value::List(calls)) => each(calls.into_vec(), read_call)
             .map_err(|error| error.within(step.key("tool_calls")))?,
@@ -120,7 +119,7 @@ fn read_agent(step: &mut Object, content: Content, history: &mut Listener) -> Re
 }
 
 fn read_call(value: Value) -> Result<ToolCall, Error> {
-    let mut object = Object::read(value, "a tool call, a map")?;
+    let mut object = Fields::read(value, "a tool call, a map")?;
     let mut own = own(&mut object);
     let id = object.text("tool_call_id")?;
     let name = object.need_name("function_name")?;
@@ -153,8 +152,8 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
 }
 
 fn read_observation(observation: Value, calls: bool, history: &mut Listener) -> Result<(), Error> {
-    let mut observation = Object::read(observation, "an observation, a map")?;
-    let results = match observation.take("results") {
+    let mut observation = Fields::read(observation, "an observation, a map")?;
+    let results = match observation.take_given("results") {
         None => Vec::new(),
         Some(Value::List(results)) => results.into_vec(),
         Some(_) => return Err(observation.wrong("results", "a list of results")),
@@ -166,7 +165,7 @@ fn read_observation(observation: Value, calls: bool, history: &mut Listener) -> 
 
 /// A result without an id is that of the next call, where the step has any.
 fn read_result(result: Value, calls: bool, history: &mut Listener) -> Result<(), Error> {
-    let mut result = Object::read(result, RESULT)?;
+    let mut result = Fields::read(result, RESULT)?;
     let mut own = own(&mut result);
     let id = result.text("source_call_id")?;
     let refers = result.has("subagent_trajectory_ref");
@@ -197,12 +196,12 @@ fn read_result(result: Value, calls: bool, history: &mut Listener) -> Result<(),
 
 /// Content: ours where it is there and well made, else the format's own.
 fn read_content(
-    object: &mut Object,
+    object: &mut Fields,
     key: &str,
-    own: Option<&mut Object>,
+    own: Option<&mut Fields>,
     place: Place,
 ) -> Result<Content, Error> {
-    let own = own.and_then(|own| match own.take("content") {
+    let own = own.and_then(|own| match own.take_given("content") {
         Some(Value::List(parts)) => read_own(parts.into_vec(), place),
         _ => None,
     });
@@ -228,7 +227,7 @@ fn read_own(parts: Vec<Value>, place: Place) -> Option<Content> {
 }
 
 fn read_part(value: Value, place: Place) -> Result<Part, Error> {
-    let mut object = Object::read(value, "a part, a map")?;
+    let mut object = Fields::read(value, "a part, a map")?;
     let kind = object.need_text("type")?;
     let read = match &*kind {
         "text" => text_part(object.need_bytes("text")?),

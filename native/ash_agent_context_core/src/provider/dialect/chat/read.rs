@@ -10,9 +10,10 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
     at, call, inline_file, into_parts, join_details, json_like, json_part, metadata, name_at, part,
-    part_or_block, provider_block, system_part, text_block, url_image, Object,
+    part_or_block, provider_block, system_part, text_block, url_image,
 };
 use crate::provider::listener::{Listener, ReadResult};
+use crate::value::fields::Fields;
 
 const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
@@ -50,7 +51,7 @@ pub(crate) const OPENAI: ChatDialect = ChatDialect {
 };
 
 /// Takes the conversation out of a request's body.
-pub fn read(body: &mut Object, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
+pub fn read(body: &mut Fields, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
     let mut messages = body.need_list("messages", "a list of messages")?;
     for (position, message) in messages.iter_mut().enumerate() {
         if leftovers::take_away(message, dialect.provider) {
@@ -73,7 +74,7 @@ pub fn read_message(
         history.whole(provider_block(dialect.provider, message)?, false);
         return Ok(());
     }
-    let mut message = Object::read(message, "a message, an object")?;
+    let mut message = Fields::read(message, "a message, an object")?;
     match &*message.need_text("role")? {
         "system" | "developer" => {
             let content = message.content("content", |part| system_part(dialect.provider, part))?;
@@ -88,7 +89,7 @@ pub fn read_message(
             let content = read_spoken(&mut message, content, dialect)?;
             let content = refusal(&mut message, content, dialect)?;
             let content = reasoning(&mut message, content, dialect)?;
-            let calls = match message.take("tool_calls") {
+            let calls = match message.take_given("tool_calls") {
                 Some(Value::List(none)) if none.is_empty() && !dialect.empty_calls => {
                     history.mark_refused();
                     Vec::new()
@@ -142,7 +143,7 @@ pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("refusal") => {
-            let text = Object::read(value, "")?.need_bytes("refusal")?;
+            let text = Fields::read(value, "")?.need_bytes("refusal")?;
             Ok(refusal_part(text, dialect))
         }
         Some("thinking") => thought::read(value, dialect.provider),
@@ -152,7 +153,7 @@ pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error
 
 /// A refusal is what the model says, and that it is one stands with it.
 fn refusal(
-    message: &mut Object,
+    message: &mut Fields,
     content: Content,
     dialect: &ChatDialect,
 ) -> Result<Content, Error> {
@@ -172,11 +173,11 @@ fn refusal_part(text: Box<[u8]>, dialect: &ChatDialect) -> Part {
 
 /// A recording that the server has: its words are a text, where they are told.
 fn read_spoken(
-    message: &mut Object,
+    message: &mut Fields,
     content: Content,
     dialect: &ChatDialect,
 ) -> Result<Content, Error> {
-    let Some(audio @ Value::Map(_)) = message.take("audio") else {
+    let Some(audio @ Value::Map(_)) = message.take_given("audio") else {
         return Ok(content);
     };
     let Some(id) = name_at(&audio, "id").filter(|id| !id.is_empty()) else {
@@ -196,16 +197,16 @@ fn behind(content: Content, part: Part) -> Content {
 
 /// Reasoning beside the content, as DeepSeek, OpenRouter and others have it.
 fn reasoning(
-    message: &mut Object,
+    message: &mut Fields,
     content: Content,
     dialect: &ChatDialect,
 ) -> Result<Content, Error> {
     let told = message.text("reasoning_content")?;
-    let plain = match message.take("reasoning") {
+    let plain = match message.take_given("reasoning") {
         Some(Value::Binary(text)) => Some(text),
         _ => None,
     };
-    let details = match message.take("reasoning_details") {
+    let details = match message.take_given("reasoning_details") {
         Some(details @ Value::List(_)) => Some(json_like(details, MAX_DEPTH - 1)?),
         _ => None,
     };
@@ -234,7 +235,7 @@ fn reasoning(
 }
 
 fn calls(
-    message: &mut Object,
+    message: &mut Fields,
     given: Option<Value>,
     provider: Provider,
 ) -> Result<Vec<ToolCall>, Error> {
@@ -242,10 +243,10 @@ fn calls(
     // Some servers have an empty one beside everything.
     let is_called = |older: &Value| name_at(older, "name") != Some("");
     let has_calls = matches!(&given, Some(Value::List(calls)) if !calls.is_empty());
-    let older = message.take("function_call").filter(is_called);
+    let older = message.take_given("function_call").filter(is_called);
     if let Some(older) = older.filter(|_| !has_calls) {
         // The form that tool_calls took the place of.
-        let call = function(Object::read(older, "the function that is called")?, None);
+        let call = function(Fields::read(older, "the function that is called")?, None);
         return call
             .map(|call| vec![call])
             .map_err(|error| error.within(key));
@@ -260,11 +261,11 @@ fn calls(
 
 /// Reads one call.
 pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
-    let mut object = Object::read(value, "a tool call, an object")?;
+    let mut object = Fields::read(value, "a tool call, an object")?;
     let kind = object.text("type")?;
     let id = object.text("id")?;
     let extra = match object.get(EXTRA) {
-        Some(Value::Map(_)) => object.take(EXTRA),
+        Some(Value::Map(_)) => object.take_given(EXTRA),
         _ => None,
     };
     let extra = extra
@@ -296,14 +297,14 @@ pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
     }
 }
 
-fn function(mut called: Object, id: Option<Box<str>>) -> Result<ToolCall, Error> {
+fn function(mut called: Fields, id: Option<Box<str>>) -> Result<ToolCall, Error> {
     let name = called.need_name("name")?;
     Ok(call(id, name, called.arguments("arguments")?, None))
 }
 
-fn custom(mut called: Object, id: Option<Box<str>>) -> Result<ToolCall, Error> {
+fn custom(mut called: Fields, id: Option<Box<str>>) -> Result<ToolCall, Error> {
     let name = called.need_name("name")?;
-    let input = called.take("input").unwrap_or(Value::Nil);
+    let input = called.take_given("input").unwrap_or(Value::Nil);
     let arguments = Arguments::of(CallKind::Custom, input);
     let arguments = arguments.ok_or_else(|| called.wrong("input", "text"))?;
     let mut call = call(id, name, arguments, None);
@@ -311,7 +312,7 @@ fn custom(mut called: Object, id: Option<Box<str>>) -> Result<ToolCall, Error> {
     Ok(call)
 }
 
-fn result(message: &mut Object) -> Result<ReadResult, Error> {
+fn result(message: &mut Fields) -> Result<ReadResult, Error> {
     let id = message.text("tool_call_id")?;
     let name = message.text("name")?;
     let content = message.content("content", |value| match name_at(&value, "type") {
@@ -329,12 +330,12 @@ fn result(message: &mut Object) -> Result<ReadResult, Error> {
 
 /// An image by its URL, which stands in an object or alone.
 pub(super) fn image(value: Value) -> Result<Part, Error> {
-    let mut object = Object::read(value, "")?;
+    let mut object = Fields::read(value, "")?;
     let key = object.key("image_url");
     let expected = "an image's url";
-    let url = match object.take("image_url") {
+    let url = match object.take_given("image_url") {
         Some(image @ Value::Map(_)) => {
-            let mut image = Object::read(image, expected)?;
+            let mut image = Fields::read(image, expected)?;
             image.need_text("url").map_err(|error| error.within(key))?
         }
         Some(Value::Binary(url)) => match String::from_utf8(url.into_vec()) {
