@@ -2,7 +2,7 @@
 
 use crate::error::{each, Error};
 use crate::log::call::{Name, ToolCall};
-use crate::log::message::{Output, Role, Status};
+use crate::log::message::{Output, Role};
 use crate::log::part::{Content, Part, Place};
 use crate::log::provider::Provider;
 use crate::value::{Value, MAX_DEPTH};
@@ -146,19 +146,15 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
     };
     let arguments = object.arguments_of(kind, "arguments")?;
     let provider_metadata = object.map("provider_metadata")?;
-    let mut call = call(id, name, arguments, provider_metadata);
-    call.kind = kind;
-    call.extra = object.rest();
-    Ok(call)
+    let extra = object.rest();
+    let call = call(id, name, arguments, provider_metadata).of_kind(kind);
+    Ok(ToolCall { extra, ..call })
 }
 
 fn read_result(value: Value) -> Result<ReadResult, Error> {
     let mut object = Fields::read(value, "a tool result, a map")?;
     let id = object.need_text("tool_use_id")?;
-    let status = match object.take_given("is_error") {
-        Some(Value::Bool(true)) => Status::Error,
-        _ => Status::Ok,
-    };
+    let status = object.status();
     let output = match object.take_given("content") {
         Some(Value::List(items)) if !items.is_empty() => {
             let parts = each(items.into_vec(), |item| read_part(item, Place::Result))
@@ -171,9 +167,5 @@ fn read_result(value: Value) -> Result<ReadResult, Error> {
             Output::Value(value)
         }
     };
-    Ok(ReadResult {
-        id: Some(id),
-        status,
-        ..ReadResult::ok(output)
-    })
+    Ok(ReadResult::new(Some(id), status, output))
 }

@@ -512,16 +512,10 @@ impl Draft {
                 self.events.push(Event::Call(whole));
             }
             BlockKind::Call(call) => {
-                let whole = ToolCall {
-                    id: call.id.clone(),
-                    kind: call.kind,
-                    name: Name::Text(call.name.clone()),
-                    arguments: block.read_arguments(call, is_text),
-                    provider_metadata: block.metadata(Some(provider), asked.as_deref(), false),
-                    extra: None,
-                    unknown: None,
-                    aliases: crate::log::alias::Aliases::default(),
-                };
+                let (id, name) = (call.id.clone(), Name::Text(call.name.clone()));
+                let arguments = block.read_arguments(call, is_text);
+                let metadata = block.metadata(Some(provider), asked.as_deref(), false);
+                let whole = foreign::call(Some(id), name, arguments, metadata).of_kind(call.kind);
                 block.done = true;
                 if let BlockKind::Call(call) = &mut block.kind {
                     call.whole = Some(Arc::new(whole.clone()));

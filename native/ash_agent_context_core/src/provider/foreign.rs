@@ -3,6 +3,7 @@
 use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall, PARTS_BEFORE};
 use crate::log::kind::CallKind;
+use crate::log::message::Status;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::value::fields::{utf8, Fields};
@@ -115,6 +116,14 @@ impl Fields {
         Arguments::of(kind, value).ok_or_else(|| self.wrong(name, "the arguments of its kind"))
     }
 
+    /// Takes whether a result is an error.
+    pub fn status(&mut self) -> Status {
+        match self.take_given("is_error") {
+            Some(Value::Bool(true)) => Status::Error,
+            _ => Status::Ok,
+        }
+    }
+
     /// Takes a map that may be left out.
     pub fn map(&mut self, name: &str) -> Result<Option<Map>, Error> {
         match self.take_given(name) {
@@ -174,11 +183,22 @@ pub fn filled_name_at<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
 
 /// Metadata that names its provider, with the texts that it wants to see again.
 pub fn metadata(provider: Provider, texts: &[(&str, Option<&str>)]) -> Map {
-    let mut entries = vec![(Value::atom("provider"), Value::atom(provider.name()))];
-    for (key, text) in texts {
-        entries.extend(text.map(|text| (Value::atom(key), Value::text(text))));
-    }
-    Map::new(entries)
+    let texts = texts.iter();
+    metadata_with(
+        provider,
+        texts.filter_map(|(key, text)| Some((*key, Value::text((*text)?)))),
+    )
+}
+
+/// The same with values of any kind.
+pub fn metadata_with<'k>(
+    provider: Provider,
+    notes: impl IntoIterator<Item = (&'k str, Value)>,
+) -> Map {
+    let provider = (Value::atom("provider"), Value::atom(provider.name()));
+    let notes = notes.into_iter();
+    let notes = notes.map(|(key, value)| (Value::atom(key), value));
+    Map::new(std::iter::once(provider).chain(notes).collect())
 }
 
 /// The same when there is a text, else none.
@@ -229,10 +249,15 @@ pub fn system_part(provider: Provider, block: Value) -> Result<Part, Error> {
 
 const BLOCK: &str = "a content block, an object";
 
+/// A block of the provider's own.
+pub fn own_block(provider: Provider, data: Map) -> Part {
+    part(PartKind::ProviderBlock { provider, data }, None)
+}
+
 /// A block that has no neutral form.
 pub fn provider_block(provider: Provider, block: Value) -> Result<Part, Error> {
     match json_like(block, MAX_DEPTH)? {
-        Value::Map(data) => Ok(part(PartKind::ProviderBlock { provider, data }, None)),
+        Value::Map(data) => Ok(own_block(provider, data)),
         _ => Err(Error::invalid(Vec::new(), BLOCK)),
     }
 }
@@ -240,12 +265,14 @@ pub fn provider_block(provider: Provider, block: Value) -> Result<Part, Error> {
 /// A block that has no neutral form, where a model gets text: its JSON.
 pub fn json_part(block: &Value) -> Result<Part, Error> {
     match block {
-        Value::Map(_) => {
-            let json = crate::value::json::write(block);
-            Ok(text_part(json.into_bytes().into_boxed_slice()))
-        }
+        Value::Map(_) => Ok(json_text(block)),
         _ => Err(Error::invalid(Vec::new(), BLOCK)),
     }
+}
+
+/// A value where a model gets text: its JSON.
+pub fn json_text(value: &Value) -> Part {
+    text_part(crate::value::json::write(value).into_bytes().into())
 }
 
 /// A block that the message around it cannot have.
@@ -290,9 +317,7 @@ pub fn declined_call(call: ToolCall) -> Part {
         let key = key.as_name().filter(|key| !ours.contains(key))?;
         Some((Value::text(key), value))
     }));
-    let provider = Provider::Anthropic;
-    let data = Map::new(data);
-    part(PartKind::ProviderBlock { provider, data }, None)
+    own_block(Provider::Anthropic, Map::new(data))
 }
 
 /// A part of this kind; what has no kind that is known is a block of its provider.

@@ -167,11 +167,11 @@ pub struct ReadResult {
 }
 
 impl ReadResult {
-    pub const fn ok(output: Output) -> Self {
+    pub const fn new(id: Option<Box<str>>, status: Status, output: Output) -> Self {
         Self {
-            id: None,
+            id,
             name: None,
-            status: Status::Ok,
+            status,
             output,
             metadata: None,
             moved: false,

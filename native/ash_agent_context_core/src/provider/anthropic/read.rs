@@ -3,7 +3,6 @@
 use super::{Room, CALLED};
 use crate::error::{each, Error};
 use crate::log::declined::has_declined;
-use crate::log::message::Status;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::provider::format::Reads;
@@ -204,16 +203,9 @@ fn media(block: &Value) -> Option<PartKind> {
 fn result(block: Value) -> Result<ReadResult, Error> {
     let mut block = Fields::read(block, "")?;
     let id = block.need_text("tool_use_id")?;
-    let status = match block.take_given("is_error") {
-        Some(Value::Bool(true)) => Status::Error,
-        _ => Status::Ok,
-    };
+    let status = block.status();
     let content = block.content("content", result_part)?;
-    Ok(ReadResult {
-        id: Some(id),
-        status,
-        ..ReadResult::ok(output(content, status))
-    })
+    Ok(ReadResult::new(Some(id), status, output(content, status)))
 }
 
 fn result_part(block: Value) -> Result<Part, Error> {

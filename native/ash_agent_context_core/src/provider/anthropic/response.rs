@@ -4,15 +4,14 @@ use super::{Room, CALLED};
 use std::sync::Arc;
 
 use crate::fault::Fault;
-use crate::log::part::{Part, PartKind};
+use crate::log::part::PartKind;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
-use crate::provider::foreign::{declined_call, part};
+use crate::provider::foreign::{declined_call, metadata, part};
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node, NodeKind};
-use crate::value::{Map, Value};
 
 impl Responds for Room {
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
@@ -102,7 +101,8 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
         "redacted_thinking" => {
             let data = node::text(block, "data").unwrap_or_default();
-            draft.put_part(key, make_redacted(data));
+            let kind = PartKind::RedactedThinking(data.into());
+            draft.put_part(key, part(kind, Some(metadata(Provider::Anthropic, &[]))));
         }
         "tool_use" => {
             if node::filled_text(block, "name").is_none() {
@@ -151,12 +151,6 @@ fn words<'n>(node: &'n Node<'_>, name: &'static str, needed: bool) -> Result<&'n
         None if !needed => Ok(""),
         _ => Err(Fault::unreadable(format!("{name} that is not text"))),
     }
-}
-
-fn make_redacted(data: &str) -> Part {
-    let provider = Value::atom(Provider::Anthropic.name());
-    let metadata = Map::new(vec![(Value::atom("provider"), provider)]);
-    part(PartKind::RedactedThinking(data.into()), Some(metadata))
 }
 
 fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {

@@ -14,8 +14,8 @@ use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, check_levels, has, inline_image, json_like, json_part, metadata, name_at, part,
-    part_or_block, plain_content, provider_block, system_part, text_block, text_part, CONTENT,
+    at, call, check_levels, has, inline_image, json_like, json_part, json_text, metadata, name_at,
+    part, part_or_block, plain_content, provider_block, system_part, text_block, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -246,11 +246,7 @@ fn result(mut result: Fields) -> Result<ReadResult, Error> {
         }
         Some(_) => return Err(result.wrong("content", CONTENT)),
     };
-    Ok(ReadResult {
-        id: Some(id),
-        status,
-        ..ReadResult::ok(output)
-    })
+    Ok(ReadResult::new(Some(id), status, output))
 }
 
 /// One text is text, one object a map; else there are parts.
@@ -267,10 +263,7 @@ fn result_output(blocks: Vec<Value>, status: Status) -> Result<Output, Error> {
         }
         match (media(&block), at(&block, "json")) {
             (Some(kind), _) => Ok(part(kind, None)),
-            (None, Some(json)) => {
-                let text = crate::value::json::write(json).into_bytes();
-                Ok(text_part(text.into_boxed_slice()))
-            }
+            (None, Some(json)) => Ok(json_text(json)),
             (None, None) => json_part(&block),
         }
     })?;

@@ -10,7 +10,7 @@ use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, check_levels, image_or_file, inline_image, metadata, metadata_of, name_at,
+    at, call, check_levels, image_or_file, inline_image, json_text, metadata, metadata_of, name_at,
     order_calls, part, plain_content, provider_block, system_part, text_part,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
@@ -203,10 +203,8 @@ fn response(mut response: Fields) -> Result<ReadResult, Error> {
         Output::Value(value)
     } else {
         let words = match value {
-            Value::Binary(text) => text,
-            other => crate::value::json::write(&other)
-                .into_bytes()
-                .into_boxed_slice(),
+            Value::Binary(text) => text_part(text),
+            other => json_text(&other),
         };
         let is_media = |part: &Part| {
             matches!(
@@ -214,15 +212,13 @@ fn response(mut response: Fields) -> Result<ReadResult, Error> {
                 PartKind::Text(_) | PartKind::Image { .. } | PartKind::File { .. }
             )
         };
-        let mut parts = vec![text_part(words)];
+        let mut parts = vec![words];
         parts.extend(media.into_iter().filter(is_media));
         Output::Parts(parts.into_boxed_slice())
     };
     Ok(ReadResult {
-        id,
         name,
-        status,
-        ..ReadResult::ok(output)
+        ..ReadResult::new(id, status, output)
     })
 }
 

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 use super::Room;
 use crate::fault::Fault;
 use crate::log::call::Arguments;
-use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::provider::block::{arguments, ArgumentPiece};
@@ -145,7 +144,7 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
     let Some(text) = node::text(part, "text") else {
         let part = match super::read::model_part(node::to_value(part)?) {
             Ok(part) => part,
-            Err(_) => opaque(part)?,
+            Err(_) => foreign::own_block(Provider::Gemini, node::to_map(part)?),
         };
         draft.put_part(draft.next_key(), part);
         return Ok(());
@@ -168,14 +167,6 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
     // A signature may stand on an empty text.
     draft.show_empty(&key);
     draft.close(&key)
-}
-
-fn opaque(part: &Node<'_>) -> Result<Part, Fault> {
-    let kind = PartKind::ProviderBlock {
-        provider: Provider::Gemini,
-        data: node::to_map(part)?,
-    };
-    Ok(foreign::part(kind, None))
 }
 
 /// A call with all its arguments, the first piece of one, or a further piece.

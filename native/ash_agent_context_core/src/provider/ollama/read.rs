@@ -2,7 +2,7 @@
 
 use super::Room;
 use crate::error::Error;
-use crate::log::message::Output;
+use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Reads;
@@ -21,18 +21,13 @@ impl Reads for Room {
     }
 
     fn is_row(&self, element: &Map) -> bool {
-        is_row(element)
+        let role = element.get_named("role").and_then(Value::as_name);
+        role.is_some_and(|role| !["system", "user", "assistant", "tool"].contains(&role))
     }
 }
 
-/// Returns whether a message has a role that we do not know.
-fn is_row(message: &Map) -> bool {
-    let role = message.get_named("role").and_then(Value::as_name);
-    role.is_some_and(|role| !["system", "user", "assistant", "tool"].contains(&role))
-}
-
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
-    if matches!(&message, Value::Map(map) if is_row(map)) {
+    if matches!(&message, Value::Map(map) if Room.is_row(map)) {
         history.whole(provider_block(PROVIDER, message)?, false);
         return Ok(());
     }
@@ -68,10 +63,10 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
                 None => message.text("name")?,
             };
             let output = Output::Value(text.map_or(Value::Nil, Value::Binary));
+            let id = message.text("tool_call_id")?;
             history.answer(ReadResult {
-                id: message.text("tool_call_id")?,
                 name,
-                ..ReadResult::ok(output)
+                ..ReadResult::new(id, Status::Ok, output)
             });
         }
         _ => return Err(message.wrong("role", ROLES)),

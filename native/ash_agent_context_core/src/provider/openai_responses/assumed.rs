@@ -6,7 +6,7 @@ use super::calls::ItemForm;
 use super::PROVIDER;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
-use crate::provider::foreign::{call, metadata, name_at};
+use crate::provider::foreign::{call, metadata_with, name_at};
 use crate::value::Value;
 
 /// The name of a tool that an output does not tell.
@@ -42,14 +42,8 @@ pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
 
 fn assume_call(form: &ItemForm, id: &str, name: Option<&str>) -> ToolCall {
     let name = form.kind.tool().or(name).unwrap_or(UNKNOWN);
-    let metadata = metadata(PROVIDER, &[]).put(Value::atom("assumed"), Value::Bool(true));
+    let metadata = metadata_with(PROVIDER, [("assumed", Value::Bool(true))]);
     let arguments = Arguments::of(form.kind, Value::Nil).unwrap_or_default();
-    let mut call = call(
-        Some(id.into()),
-        Name::Text(name.into()),
-        arguments,
-        Some(metadata),
-    );
-    call.kind = form.kind;
-    call
+    let name = Name::Text(name.into());
+    call(Some(id.into()), name, arguments, Some(metadata)).of_kind(form.kind)
 }

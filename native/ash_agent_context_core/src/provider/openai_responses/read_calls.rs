@@ -35,9 +35,7 @@ pub(super) fn call(form: &ItemForm, item: &Value) -> Result<Option<ToolCall>, Er
         (Some(id), Some(name), Some(arguments)) => {
             let metadata = read_kept(form, item, name_at(item, "id"))?;
             let name = Name::Text(name.into());
-            let mut call = new_call(Some(id.into()), name, arguments, metadata);
-            call.kind = form.kind;
-            Some(call)
+            Some(new_call(Some(id.into()), name, arguments, metadata).of_kind(form.kind))
         }
         _ => None,
     })
@@ -117,11 +115,7 @@ pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>
     if let Output::Value(value) = &output {
         check_levels(value, MAX_DEPTH)?;
     }
-    Ok(Some(ReadResult {
-        id: Some(id.into()),
-        status,
-        ..ReadResult::ok(output)
-    }))
+    Ok(Some(ReadResult::new(Some(id.into()), status, output)))
 }
 
 fn ok(value: Value) -> (Status, Output) {
@@ -178,8 +172,6 @@ fn text_output(item: &Value) -> Result<ReadResult, Error> {
             _ => json_part(&value),
         }
     })?;
-    Ok(ReadResult {
-        id: Some(id),
-        ..ReadResult::ok(output(content, Status::Ok))
-    })
+    let output = output(content, Status::Ok);
+    Ok(ReadResult::new(Some(id), Status::Ok, output))
 }

@@ -8,7 +8,6 @@ use super::{read_calls, texts, Room, PROVIDER};
 use crate::fault::Fault;
 use crate::log::call::ToolCall;
 use crate::log::kind::CallKind;
-use crate::log::part::PartKind;
 use crate::log::reply::Finish;
 use crate::provider::block::Opaque;
 use crate::provider::draft::{Draft, Key};
@@ -231,11 +230,8 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
                 draft.mark(seen);
                 return Ok(());
             }
-            let part = PartKind::ProviderBlock {
-                provider: PROVIDER,
-                data: node::to_map(item)?,
-            };
-            draft.put_part(key.clone(), foreign::part(part, None));
+            let part = foreign::own_block(PROVIDER, node::to_map(item)?);
+            draft.put_part(key.clone(), part);
         }
         None => {}
     }

@@ -3,7 +3,7 @@
 use super::Room;
 use crate::error::{each, Error};
 use crate::log::call::ToolCall;
-use crate::log::message::Output;
+use crate::log::message::{Output, Status};
 use crate::log::part::Content;
 use crate::provider::foreign::call;
 use crate::provider::format::Reads;
@@ -25,10 +25,7 @@ fn read_turn(turn: Value, history: &mut Listener) -> Result<(), Error> {
     let mut turn = Fields::read(turn, "a turn, an object")?;
     if let Some(id) = turn.text("done")? {
         let output = Output::Value(Value::Binary(turn.need_bytes("says")?));
-        history.answer(ReadResult {
-            id: Some(id),
-            ..ReadResult::ok(output)
-        });
+        history.answer(ReadResult::new(Some(id), Status::Ok, output));
     } else if let Some(text) = turn.text("me")? {
         history.user(Content::Text(text.into_boxed_bytes()), None);
     } else {

@@ -185,7 +185,7 @@ fn read_result(result: Value, calls: bool, history: &mut Listener) -> Result<(),
         Content::Parts(parts) if parts.is_empty() => Output::Value(Value::Nil),
         Content::Parts(parts) => Output::Parts(parts),
     };
-    let mut answer = ReadResult::ok(output);
+    let mut answer = ReadResult::new(None, crate::log::message::Status::Ok, output);
     answer.id = id;
     answer.status = status
         .and_then(|name| Status::from_name(&name))

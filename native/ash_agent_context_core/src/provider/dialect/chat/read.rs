@@ -3,8 +3,10 @@
 use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
+use crate::log::message::Status;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::provider::Provider;
+use crate::provider::dialect::blocks::output;
 use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Map, Value, MAX_DEPTH};
 
@@ -307,9 +309,7 @@ fn custom(mut called: Fields, id: Option<Box<str>>) -> Result<ToolCall, Error> {
     let input = called.take_given("input").unwrap_or(Value::Nil);
     let arguments = Arguments::of(CallKind::Custom, input);
     let arguments = arguments.ok_or_else(|| called.wrong("input", "text"))?;
-    let mut call = call(id, name, arguments, None);
-    call.kind = CallKind::Custom;
-    Ok(call)
+    Ok(call(id, name, arguments, None).of_kind(CallKind::Custom))
 }
 
 fn result(message: &mut Fields) -> Result<ReadResult, Error> {
@@ -320,11 +320,9 @@ fn result(message: &mut Fields) -> Result<ReadResult, Error> {
         Some("image_url") => image(value),
         _ => json_part(&value),
     })?;
-    let output = crate::provider::dialect::blocks::output(content, crate::log::message::Status::Ok);
     Ok(ReadResult {
-        id,
         name,
-        ..ReadResult::ok(output)
+        ..ReadResult::new(id, Status::Ok, output(content, Status::Ok))
     })
 }
 

@@ -5,7 +5,7 @@
 
 use crate::fault::Fault;
 use crate::log::kind::CallKind;
-use crate::log::part::{PartKind, AUDIO_ID};
+use crate::log::part::AUDIO_ID;
 use crate::log::reply::Finish;
 use crate::prices::bill::Count;
 use crate::provider::block::arguments;
@@ -347,11 +347,7 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
             return Ok(());
         }
         _ => {
-            let part = PartKind::ProviderBlock {
-                provider: draft.provider,
-                data: node::to_map(item)?,
-            };
-            let part = foreign::part(part, None);
+            let part = foreign::own_block(draft.provider, node::to_map(item)?);
             draft.put_part(draft.next_key(), part);
             return Ok(());
         }
