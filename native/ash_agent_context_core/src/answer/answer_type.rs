@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::answer::fit::FitWalk;
+use crate::answer::fit::{FitWalk, SEVERAL_REPAIRS};
 use crate::answer::issue::{Findings, Mend, MendKind};
 use crate::answer::node::{without_style, Kinds, NodeId, Others, Property, SchemaNode};
 #[cfg(feature = "json_schema")]
@@ -181,8 +181,10 @@ impl AnswerType {
         path: &Path,
         report: &mut Findings,
     ) -> Option<Value> {
-        let mut path = path.clone();
-        FitWalk::new(&self.nodes, is_lenient).fit(id, value, &mut path, report)
+        let mut walk = FitWalk::new(&self.nodes, is_lenient, path.clone());
+        let fitted = walk.fit(id, value);
+        report.add(walk.report);
+        fitted
     }
 
     /// Schemas that hold for the same value repair it each for itself: what came of it has to fit all of them.
@@ -194,8 +196,7 @@ impl AnswerType {
         }
         report.add(again);
         if report.fits() {
-            let words = "could be repaired in more than one way: write it as the schema says";
-            report.issue(&Path::new(), words);
+            report.issue(&Path::new(), SEVERAL_REPAIRS);
         }
         value
     }

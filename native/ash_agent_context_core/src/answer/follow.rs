@@ -5,7 +5,7 @@ use rpds::ListSync;
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::builder::Builder;
-use crate::answer::issue::{Findings, MendKind};
+use crate::answer::issue::Findings;
 use crate::answer::lexer::{Lexer, Sink};
 use crate::answer::node::{Kinds, NodeId, Others, SchemaNode};
 use crate::error::{index, Path};
@@ -340,7 +340,7 @@ impl Following<'_> {
         let mut pieces: Vec<&str> = held.pieces.iter().map(|piece| &**piece).collect();
         pieces.reverse();
         let text = pieces.concat();
-        let Some(value) = read_value(self.answer, &text) else {
+        let Some(value) = read_value(&text) else {
             return;
         };
         let Rule::Node(id) = rule else { return };
@@ -356,8 +356,8 @@ impl Following<'_> {
 }
 
 /// A value alone, as the lexer reads it.
-fn read_value(answer: &AnswerType, text: &str) -> Option<Value> {
-    let mut builder = Builder::of_all(answer);
+fn read_value(text: &str) -> Option<Value> {
+    let mut builder = Builder::new(None);
     // A list around it, for the lexer looks for one.
     let mut lexer = Lexer::default();
     for part in ["[", text, "]"] {
@@ -447,8 +447,6 @@ impl Sink for Following<'_> {
         });
     }
 
-    fn open(&mut self, _is_list: bool) {}
-
     fn key(&mut self, key: &str) {
         if self.state.hidden.is_some() {
             return;
@@ -523,8 +521,6 @@ impl Sink for Following<'_> {
             }
         }
     }
-
-    fn mend(&mut self, _kind: MendKind) {}
 
     fn abandon(&mut self) {
         self.state.is_over = self.state.has_shown || !self.shown.is_empty();

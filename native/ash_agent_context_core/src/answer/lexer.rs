@@ -25,7 +25,7 @@ pub(crate) trait Sink {
     /// A value of this kind begins.
     fn begin(&mut self, kind: Kinds, at: usize);
     /// The value that began is a list or an object.
-    fn open(&mut self, is_list: bool);
+    fn open(&mut self, _is_list: bool) {}
     /// The next value is the one of this key.
     fn key(&mut self, key: &str);
     /// A part of the text that began.
@@ -35,7 +35,7 @@ pub(crate) trait Sink {
     /// The value that began last, and has not ended, ends.
     fn end(&mut self, at: usize);
     /// Something was not as JSON has it.
-    fn mend(&mut self, kind: MendKind);
+    fn mend(&mut self, _kind: MendKind) {}
     /// The text so far is not JSON, and counts as prose.
     fn abandon(&mut self);
 }

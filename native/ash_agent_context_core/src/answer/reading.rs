@@ -83,7 +83,7 @@ impl AnswerType {
     }
 
     fn search(&self, text: &str, strict: bool) -> Answer {
-        let (mut lexer, mut builder) = (Lexer::default(), Builder::new(self));
+        let (mut lexer, mut builder) = (Lexer::default(), Builder::new(Some(self)));
         lexer.feed(text, &mut builder);
         let found = builder.found;
         if lexer.is_broken() {
@@ -132,7 +132,7 @@ impl AnswerType {
             let at = at - found.place.start;
             let (before, rest) = whole.split_at_checked(at).unwrap_or_default();
             let before = before.strip_suffix('}').unwrap_or_default();
-            let (mut lexer, mut builder) = (Lexer::default(), Builder::new(self));
+            let (mut lexer, mut builder) = (Lexer::default(), Builder::new(Some(self)));
             for part in [before, rest, "}"] {
                 lexer.feed(part, &mut builder);
             }

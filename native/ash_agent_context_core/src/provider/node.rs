@@ -1,12 +1,10 @@
 //! JSON that a provider sends, read in place.
 
-use std::borrow::Cow;
-
-use jiter::{JsonErrorType, JsonValue};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use crate::fault::Fault;
+use crate::value::json::{self, ParseFault};
 use crate::value::letters;
 use crate::value::scan::Scan;
 use crate::value::steps;
@@ -14,7 +12,7 @@ use crate::value::{Map, Value};
 
 pub(crate) use crate::value::node::{Node, NodeKind};
 
-/// Levels of nesting that are read; [`jiter`]'s own limit.
+/// Levels of nesting that are read.
 pub(crate) const DEPTH: usize = 200;
 
 /// Reads one document.
@@ -33,41 +31,20 @@ pub(crate) fn read<T>(
         return then(&node);
     }
     // Rare or invalid input.
-    let error = match JsonValue::parse(bytes, false) {
-        Ok(value) => return then(&of_value(&value)),
-        Err(error) => error,
-    };
-    if error.error_type == JsonErrorType::RecursionLimitExceeded {
-        return Err(Fault::TooDeep { limit: DEPTH });
-    }
-    let wrong = || Fault::NotJson {
-        problem: error.error_type.to_string().into(),
-        byte: error.index,
+    let wrong = match json::read_tree::<Node<'_>>(bytes, DEPTH) {
+        Ok((node, _)) => return then(&node),
+        Err(ParseFault::TooDeep(limit)) => return Err(Fault::TooDeep { limit }),
+        Err(fault) => fault.into_problem(),
     };
     // Servers cut texts in the middle of a character, as bytes or as one of its two escapes.
-    let repaired = replace_halves(&letters::utf8(bytes)).ok_or_else(wrong)?;
-    let value = JsonValue::parse(repaired.as_bytes(), false).map_err(|_| wrong())?;
-    then(&of_value(&value))
-}
-
-/// Recurses no deeper than [`DEPTH`].
-fn of_value<'a>(value: &JsonValue<'a>) -> Node<'a> {
-    match value {
-        JsonValue::Null => Node::Value(Value::Nil),
-        JsonValue::Bool(flag) => Node::Value(Value::Bool(*flag)),
-        JsonValue::Int(number) => Node::Value(Value::Int(*number)),
-        JsonValue::BigInt(number) => Node::Value(Value::integer(number.clone())),
-        JsonValue::Float(number) => Node::Value(Value::Float(*number)),
-        JsonValue::Str(Cow::Borrowed(text)) => Node::Text(text.as_bytes()),
-        JsonValue::Str(Cow::Owned(text)) => Node::Value(Value::text(text)),
-        JsonValue::Array(items) => Node::List(items.iter().map(of_value).collect()),
-        JsonValue::Object(entries) => {
-            let entries = entries.iter();
-            Node::Object(
-                entries
-                    .map(|(key, of)| (key.clone(), of_value(of)))
-                    .collect(),
-            )
+    let repaired = replace_halves(&letters::utf8(bytes));
+    let read = repaired.map(|text| json::read_tree::<Node<'_>>(text.as_bytes(), DEPTH));
+    match read {
+        Some(Ok((node, _))) => then(&node),
+        _ => {
+            let (problem, byte) = wrong;
+            let problem = problem.into();
+            Err(Fault::NotJson { problem, byte })
         }
     }
 }
@@ -254,9 +231,7 @@ impl Serialize for AsText<'_, '_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use jiter::JsonValue;
-
-    use super::{of_value, read, text, to_text, to_value, Fault, DEPTH};
+    use super::{json, read, text, to_text, to_value, Fault, Node, DEPTH};
 
     /// Most documents are read by our own scanner, what is rare by jiter.
     #[test]
@@ -269,13 +244,12 @@ mod tests {
             "[9223372036854775807,9223372036854775808,-9223372036854775808]",
             &deep,
         ] {
-            let value = JsonValue::parse(json.as_bytes(), false).unwrap();
-            let slow = of_value(&value);
+            let slow = json::read_tree::<Node<'_>>(json.as_bytes(), DEPTH);
+            let (slow, _) = slow.ok().unwrap();
             let fast = read(json.as_bytes(), |node| Ok((to_text(node), to_value(node))));
             assert_eq!(fast, Ok((to_text(&slow), to_value(&slow))), "{json}");
         }
         for json in ["", "01", "[1,]", "{\"a\":1", "tru", "\"\n\"", "1 2", "'a'"] {
-            assert!(JsonValue::parse(json.as_bytes(), false).is_err(), "{json}");
             assert!(read(json.as_bytes(), |_| Ok(())).is_err(), "{json}");
         }
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use num_bigint::BigInt;
 
 use crate::value::fields::{self, NotThat};
+use crate::value::json::Tree;
 use crate::value::time::{self, Time};
 use crate::value::{Map, Value};
 
@@ -137,6 +138,26 @@ pub(crate) enum NodeKind<'n, 'a> {
     Object(&'n [Named<'a>]),
     /// A term, or nothing.
     Other,
+}
+
+impl Tree for Node<'_> {
+    const IS_STRICT: bool = false;
+
+    fn scalar(value: Value) -> Self {
+        Self::Value(value)
+    }
+
+    fn list(items: Vec<Self>) -> Self {
+        Self::List(items.into_boxed_slice())
+    }
+
+    fn object(entries: Vec<(Box<str>, Self)>) -> (Self, bool) {
+        let entry = |(key, node): (Box<str>, Self)| (Cow::Owned(key.into_string()), node);
+        (
+            Self::Object(entries.into_iter().map(entry).collect()),
+            false,
+        )
+    }
 }
 
 /// The map of an object's entries; of several with one key the last one counts.
