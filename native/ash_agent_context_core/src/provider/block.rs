@@ -11,7 +11,7 @@ use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::{Map, Value};
 
-use super::node::{self, Node, NodeKind};
+use super::node::{self, Node};
 use super::rope::Rope;
 use crate::provider::foreign;
 use crate::value::letters;
@@ -263,12 +263,14 @@ pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
 /// The arguments of a call, if there are any. Whatever is not an object is refused: a tool must not run
 /// without the arguments that it was called with.
 pub(crate) fn arguments(given: Option<&Node<'_>>) -> Result<Option<Arguments>, Fault> {
-    let read = match given.map(Node::kind) {
-        None | Some(NodeKind::Nil) => return Ok(None),
+    let Some(given) = given.filter(|given| !given.is_nil()) else {
+        return Ok(None);
+    };
+    let read = match given.as_str() {
         // Their JSON text, as requests may have it, too.
-        Some(NodeKind::Text(text)) => Some(Arguments::from_json(text.as_bytes().into()))
+        Some(text) => Some(Arguments::from_json(text.as_bytes().into()))
             .filter(|read| matches!(read.value, Value::Map(_))),
-        _ => given.and_then(object),
+        None => object(given),
     };
     let wrong = || Fault::unreadable("a tool call whose arguments are not an object");
     read.map(Some).ok_or_else(wrong)

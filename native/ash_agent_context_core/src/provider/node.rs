@@ -1,16 +1,15 @@
 //! JSON that a provider sends, read in place.
 
-use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use crate::fault::Fault;
-use crate::value::json::{self, ParseFault};
+use crate::value::json::{self, AsJson, ParseFault};
 use crate::value::letters;
 use crate::value::scan::Scan;
 use crate::value::steps;
 use crate::value::{Map, Value};
 
-pub(crate) use crate::value::node::{Node, NodeKind};
+pub(crate) use crate::value::node::Node;
 
 /// Levels of nesting that are read.
 pub(crate) const DEPTH: usize = 200;
@@ -123,8 +122,8 @@ pub(crate) fn as_text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
 
 /// The number under a key, when it is not negative.
 pub(crate) fn number(node: &Node<'_>, key: &str) -> Option<u64> {
-    match get(node, key)?.kind() {
-        NodeKind::Int(number) => u64::try_from(number).ok(),
+    match get(node, key)? {
+        Node::Value(Value::Int(number)) => u64::try_from(*number).ok(),
         _ => None,
     }
 }
@@ -148,12 +147,10 @@ pub(crate) fn as_list<'n, 'a>(node: &'n Node<'a>) -> &'n [Node<'a>] {
 
 /// Returns whether a value says anything, or is an empty one of its kind or an object of such.
 pub(crate) fn says(node: &Node<'_>) -> bool {
-    let is_empty = |node: &Node<'_>| match node.kind() {
-        NodeKind::Nil => true,
-        NodeKind::Text(text) => text.is_empty(),
-        NodeKind::List(items) => items.is_empty(),
-        NodeKind::Object(entries) => entries.is_empty(),
-        _ => false,
+    let is_empty = |node: &Node<'_>| match node {
+        Node::List(items) => items.is_empty(),
+        Node::Object(entries) => entries.is_empty(),
+        node => node.is_nil() || node.as_str() == Some(""),
     };
     match node {
         Node::Object(entries) => !entries.iter().all(|(_, value)| is_empty(value)),
@@ -198,32 +195,15 @@ struct AsText<'n, 'a>(&'n Node<'a>);
 
 impl Serialize for AsText<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.kind() {
-            NodeKind::Nil | NodeKind::Other => serializer.serialize_unit(),
-            NodeKind::Bool(flag) => serializer.serialize_bool(flag),
-            NodeKind::Int(number) => serializer.serialize_i64(number),
-            NodeKind::Float(float) => serializer.serialize_f64(float),
-            NodeKind::Text(text) => serializer.serialize_str(text),
-            NodeKind::BigInt(number) => {
-                match serde_json::value::RawValue::from_string(number.to_string()) {
-                    Ok(raw) => raw.serialize(serializer),
-                    Err(_) => serializer.serialize_str(&number.to_string()),
-                }
+        match self.0 {
+            Node::Text(text) => serializer.serialize_str(&letters::utf8(text)),
+            Node::List(items) => serializer.collect_seq(items.iter().map(AsText)),
+            Node::Object(entries) => {
+                serializer.collect_map(entries.iter().map(|(key, node)| (key, AsText(node))))
             }
-            NodeKind::List(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    seq.serialize_element(&AsText(item))?;
-                }
-                seq.end()
-            }
-            NodeKind::Object(entries) => {
-                let mut map = serializer.serialize_map(Some(entries.len()))?;
-                for (key, value) in entries {
-                    map.serialize_entry(key, &AsText(value))?;
-                }
-                map.end()
-            }
+            Node::Value(Value::BigInt(number)) => json::serialize_digits(number, serializer),
+            Node::Value(value) => AsJson(value).serialize(serializer),
+            Node::Taken => serializer.serialize_unit(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use jiter::{Jiter, JiterErrorType, JsonErrorType, NumberAny, NumberInt, Peek};
 use num_bigint::BigInt;
-use serde::ser::{SerializeMap, SerializeSeq};
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::error::Error;
@@ -290,7 +290,7 @@ impl Serialize for AsJson<'_> {
             Value::Float(float) => serializer.serialize_f64(*float),
             Value::Atom(name) => serializer.serialize_str(name),
             Value::Binary(bytes) => serializer.serialize_str(&letters::utf8(bytes)),
-            Value::Tuple(items) => serialize_items(items, serializer),
+            Value::Tuple(items) => serializer.collect_seq(items.iter().map(AsJson)),
             Value::List(items) if is_keyword(items) => {
                 let entries = items.iter().filter_map(|item| match item {
                     Value::Tuple(pair) => match &**pair {
@@ -299,9 +299,9 @@ impl Serialize for AsJson<'_> {
                     },
                     _ => None,
                 });
-                serialize_keyword(entries, serializer)
+                serialize_entries(entries, true, serializer)
             }
-            Value::List(items) => serialize_items(items, serializer),
+            Value::List(items) => serializer.collect_seq(items.iter().map(AsJson)),
             Value::Map(map) => {
                 if let Some(ready) = structs::fragment(map).and_then(structs::ready) {
                     return ready.serialize(serializer);
@@ -325,29 +325,26 @@ impl Serialize for AsObject<'_> {
     }
 }
 
-fn serialize_items<S: Serializer>(items: &[Value], serializer: S) -> Result<S::Ok, S::Error> {
-    let mut seq = serializer.serialize_seq(Some(items.len()))?;
-    for item in items {
-        seq.serialize_element(&AsJson(item))?;
-    }
-    seq.end()
+fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
+    let is_name = |key: &Value| matches!(key, Value::Atom(name) if &**name == "__struct__");
+    let entries = map.iter().map(|(key, value)| (key, value));
+    let entries = entries.filter(|(key, _)| !is_name(key));
+    serialize_entries(entries, !differ_as_text(map), serializer)
 }
 
-fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
+/// Of keys that have the same text the first counts.
+fn serialize_entries<'a, S: Serializer>(
+    entries: impl Iterator<Item = (&'a Value, &'a Value)>,
+    may_repeat: bool,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut seen = HashSet::new();
     let mut object = serializer.serialize_map(None)?;
-    // Of keys that have the same text the first counts.
-    let mut seen = (!differ_as_text(map)).then(HashSet::new);
-    for (key, value) in map.iter() {
-        if matches!(key, Value::Atom(name) if &**name == "__struct__") {
-            continue;
-        }
+    for (key, value) in entries {
         let key = key_text(key);
-        if let Some(seen) = &mut seen {
-            if !seen.insert(key.clone()) {
-                continue;
-            }
+        if !may_repeat || seen.insert(key.clone()) {
+            object.serialize_entry(&*key, &AsJson(value))?;
         }
-        object.serialize_entry(&*key, &AsJson(value))?;
     }
     object.end()
 }
@@ -378,25 +375,18 @@ fn is_keyword(items: &[Value]) -> bool {
         })
 }
 
-fn serialize_keyword<'a, S: Serializer>(
-    entries: impl Iterator<Item = (&'a Value, &'a Value)>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let mut seen = HashSet::new();
-    let mut object = serializer.serialize_map(None)?;
-    for (key, value) in entries {
-        let key = key_text(key);
-        if seen.insert(key.clone()) {
-            object.serialize_entry(&*key, &AsJson(value))?;
-        }
-    }
-    object.end()
-}
-
 fn serialize_big<S: Serializer>(integer: &BigInt, serializer: S) -> Result<S::Ok, S::Error> {
     if integer.bits() > MAX_BITS {
         return serializer.serialize_str(&format!("{integer:#x}"));
     }
+    serialize_digits(integer, serializer)
+}
+
+/// All digits of an integer, however many there are.
+pub(crate) fn serialize_digits<S: Serializer>(
+    integer: &BigInt,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match serde_json::value::RawValue::from_string(integer.to_string()) {
         Ok(raw) => raw.serialize(serializer),
         Err(_) => serializer.serialize_str(&integer.to_string()),

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use num_bigint::BigInt;
-
 use crate::value::fields::{self, NotThat};
 use crate::value::json::Tree;
 use crate::value::time::{self, Time};
@@ -22,9 +20,6 @@ pub(crate) enum Node<'a> {
     /// Stands for what was taken out of an object.
     Taken,
 }
-
-/// A key and what stands under it.
-pub(crate) type Named<'a> = (Cow<'a, str>, Node<'a>);
 
 impl<'a> Node<'a> {
     #[inline]
@@ -105,40 +100,10 @@ impl<'a> Node<'a> {
             Self::Taken => Value::Nil,
         })
     }
-
-    /// Returns what it is, to be looked at.
-    pub fn kind(&self) -> NodeKind<'_, 'a> {
-        match self {
-            Self::Text(text) => std::str::from_utf8(text).map_or(NodeKind::Other, NodeKind::Text),
-            Self::List(items) => NodeKind::List(items),
-            Self::Object(entries) => NodeKind::Object(entries),
-            Self::Value(Value::Nil) => NodeKind::Nil,
-            Self::Value(Value::Bool(flag)) => NodeKind::Bool(*flag),
-            Self::Value(Value::Int(number)) => NodeKind::Int(*number),
-            Self::Value(Value::BigInt(number)) => NodeKind::BigInt(number),
-            Self::Value(Value::Float(number)) => NodeKind::Float(*number),
-            Self::Value(value @ Value::Binary(_)) => {
-                value.as_str().map_or(NodeKind::Other, NodeKind::Text)
-            }
-            Self::Value(_) | Self::Taken => NodeKind::Other,
-        }
-    }
 }
 
-/// Says what a node is that was read from a text.
-#[derive(Clone, Copy)]
-pub(crate) enum NodeKind<'n, 'a> {
-    Nil,
-    Bool(bool),
-    Int(i64),
-    BigInt(&'n BigInt),
-    Float(f64),
-    Text(&'n str),
-    List(&'n [Node<'a>]),
-    Object(&'n [Named<'a>]),
-    /// A term, or nothing.
-    Other,
-}
+/// A key and what stands under it.
+pub(crate) type Named<'a> = (Cow<'a, str>, Node<'a>);
 
 impl Tree for Node<'_> {
     const IS_STRICT: bool = false;

@@ -11,7 +11,7 @@ use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::foreign::{declined_call, metadata, part};
 use crate::provider::format::Responds;
-use crate::provider::node::{self, Node, NodeKind};
+use crate::provider::node::{self, Node};
 
 impl Responds for Room {
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
@@ -146,11 +146,11 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
 
 /// The words of a block or of more of it. Servers leave out those that are empty where more are to come.
 fn words<'n>(node: &'n Node<'_>, name: &'static str, needed: bool) -> Result<&'n str, Fault> {
-    match node::get(node, name).map(Node::kind) {
-        Some(NodeKind::Text(words)) => Ok(words),
-        None if !needed => Ok(""),
-        _ => Err(Fault::unreadable(format!("{name} that is not text"))),
-    }
+    let words = match node::get(node, name) {
+        None => (!needed).then_some(""),
+        Some(words) => words.as_str(),
+    };
+    words.ok_or_else(|| Fault::unreadable(format!("{name} that is not text")))
 }
 
 fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use crate::fault::Fault;
@@ -150,19 +149,9 @@ impl Serialize for Tree {
             Self::Nothing => serializer.serialize_unit(),
             Self::Text(text) => serializer.serialize_str(&letters::utf8(text)),
             Self::Value(value) => AsJson(value).serialize(serializer),
-            Self::List(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    seq.serialize_element(item)?;
-                }
-                seq.end()
-            }
+            Self::List(items) => serializer.collect_seq(items),
             Self::Keys(object) => {
-                let mut map = serializer.serialize_map(Some(object.entries.len()))?;
-                for (key, value) in &object.entries {
-                    map.serialize_entry(key, value)?;
-                }
-                map.end()
+                serializer.collect_map(object.entries.iter().map(|(key, value)| (key, value)))
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign::{self, provider_block};
 use crate::provider::format::{Reports, Responds};
-use crate::provider::node::{self, Node, NodeKind};
+use crate::provider::node::{self, Node};
 use crate::value::Value;
 
 const CONTENT: Key = Key::Only("content");
@@ -320,17 +320,14 @@ fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
 
 /// A text, or a list of texts and thoughts in their order, as Mistral has it.
 fn content(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
-    match node::get(message, "content").map(Node::kind) {
-        Some(NodeKind::Text(text)) => match draft.last_text(false) {
+    if let Some(text) = node::text(message, "content") {
+        match draft.last_text(false) {
             Some(last) if draft.knows(&Key::Only("list")) => draft.text(last, text),
             _ => draft.text(CONTENT, text),
-        },
-        Some(NodeKind::List(items)) => {
-            for item in items {
-                read_item(draft, item)?;
-            }
         }
-        _ => {}
+    }
+    for item in node::list(message, "content") {
+        read_item(draft, item)?;
     }
     Ok(())
 }
