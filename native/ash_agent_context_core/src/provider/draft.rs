@@ -269,7 +269,8 @@ impl Draft {
         self.say(key, text, true);
     }
 
-    fn say(&mut self, key: Key, text: &str, thinks: bool) {
+    /// More of one or the other.
+    pub fn say(&mut self, key: Key, text: &str, thinks: bool) {
         let at = match self.find(&key) {
             Some(at) => at,
             None if text.is_empty() => return,
@@ -287,22 +288,19 @@ impl Draft {
         });
     }
 
-    /// More of one or the other.
-    pub fn text_or_thinking(&mut self, key: Key, text: &str, thinks: bool) {
-        self.say(key, text, thinks);
-    }
-
     /// Opens a text that may stay without words.
-    pub fn open_text(&mut self, key: Key) {
-        if self.find(&key).is_none() {
-            self.open(key, BlockKind::Text);
-        }
+    pub fn open_text(&mut self, key: &Key) {
+        self.open_words(key, BlockKind::Text);
     }
 
     /// Opens a block of reasoning that may stay without words.
-    pub fn open_thinking(&mut self, key: Key) {
-        if self.find(&key).is_none() {
-            self.open(key, BlockKind::Thinking);
+    pub fn open_thinking(&mut self, key: &Key) {
+        self.open_words(key, BlockKind::Thinking);
+    }
+
+    fn open_words(&mut self, key: &Key, kind: BlockKind) {
+        if self.find(key).is_none() {
+            self.open(key.clone(), kind);
         }
     }
 

@@ -39,7 +39,7 @@ impl Fault {
         let told = node::get(node, "error");
         let flat = matches!(node::text(node, "type"), Some("error"))
             || matches!(node::text(node, "object"), Some("error"));
-        match (told, told.and_then(node::as_text)) {
+        match (told, told.and_then(Node::as_str)) {
             (_, Some(message)) => Some(Self::provider(None, Some(message))),
             (Some(error @ Node::Object(_)), _) => Some(Self::read(error)),
             _ => flat.then(|| Self::read(node)),
@@ -79,7 +79,7 @@ impl Fault {
             // Gemini's streams refuse with a list.
             let node = node::as_list(node).first().unwrap_or(node);
             let told = node::get(node, "error");
-            Ok(match told.and_then(node::as_text) {
+            Ok(match told.and_then(Node::as_str) {
                 Some(message) => say(Some(message)),
                 None => {
                     let told = told.filter(|told| matches!(told, Node::Object(_)));

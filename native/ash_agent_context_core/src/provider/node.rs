@@ -108,16 +108,12 @@ pub(crate) fn dig<'n, 'a>(node: &'n Node<'a>, path: &[&str]) -> Option<&'n Node<
 
 /// The text under a key.
 pub(crate) fn text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
-    as_text(get(node, key)?)
+    get(node, key)?.as_str()
 }
 
 /// The same, where a text without letters counts as missing.
 pub(crate) fn filled_text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
     text(node, key).filter(|text| !text.is_empty())
-}
-
-pub(crate) fn as_text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
-    node.as_str()
 }
 
 /// The number under a key, when it is not negative.

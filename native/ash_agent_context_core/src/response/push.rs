@@ -103,6 +103,6 @@ impl Draft {
 
     fn push_text(&mut self, text: &str, thinks: bool) {
         let key = self.last_text(thinks).unwrap_or_else(|| self.next_key());
-        self.text_or_thinking(key, text, thinks);
+        self.say(key, text, thinks);
     }
 }

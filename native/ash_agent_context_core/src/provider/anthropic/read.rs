@@ -73,35 +73,33 @@ fn system_content(content: Value) -> Result<Content, Error> {
     }
 }
 
+fn blocks(content: Value) -> Result<Vec<Value>, Error> {
+    match content {
+        Value::Nil => Ok(Vec::new()),
+        Value::List(blocks) => Ok(blocks.into_vec()),
+        _ => Err(Error::invalid(Vec::new(), CONTENT)),
+    }
+}
+
 /// The results of the message, then what else it says.
 fn user(content: Value, history: &mut Listener) -> Result<(), Error> {
-    let blocks = match content {
-        Value::Nil => Vec::new(),
-        Value::Binary(text) => {
-            history.user(Content::Text(text), None);
-            return Ok(());
-        }
-        Value::List(blocks) => blocks.into_vec(),
-        _ => return Err(Error::invalid(Vec::new(), CONTENT)),
-    };
-    history.read_user(blocks, |block| match name_at(&block, "type") {
+    if let Value::Binary(text) = content {
+        history.user(Content::Text(text), None);
+        return Ok(());
+    }
+    history.read_user(blocks(content)?, |block| match name_at(&block, "type") {
         Some("tool_result") => result(block).map(UserBlock::Answer),
         _ => user_part(block).map(UserBlock::Part),
     })
 }
 
 fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
-    let blocks = match content {
-        Value::Nil => Vec::new(),
-        Value::Binary(text) => {
-            history.assistant(Content::Text(text), Vec::new(), None);
-            return Ok(());
-        }
-        Value::List(blocks) => blocks.into_vec(),
-        _ => return Err(Error::invalid(Vec::new(), CONTENT)),
-    };
+    if let Value::Binary(text) = content {
+        history.assistant(Content::Text(text), Vec::new(), None);
+        return Ok(());
+    }
     let mut said = ModelBlocks::default();
-    each(blocks, |block| {
+    each(blocks(content)?, |block| {
         if name_at(&block, "type") == Some("tool_use") {
             let mut block = Fields::read(block, "")?;
             let id = block.text("id")?;

@@ -14,50 +14,40 @@ use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 
 impl Responds for Room {
+    /// Reads an event, or a whole message.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-        read(draft, node)
-    }
-}
-
-/// Reads an event, or a whole message.
-fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    let index = Key::Index(node::number(node, "index").unwrap_or(0));
-    match node::text(node, "type") {
-        Some("content_block_delta") => delta(draft, &index, node),
-        Some("content_block_start") => match node::get(node, "content_block") {
-            Some(block) => start_block(draft, index, block),
-            None => Ok(()),
-        },
-        Some("content_block_stop") => draft.close(&index),
-        Some("message_start") => match node::get(node, "message") {
-            Some(message) => start(draft, message),
-            None => Ok(()),
-        },
-        Some("message_delta") => {
-            if let Some(usage) = node::get(node, "usage") {
-                draft.count_more_tokens(usage);
+        let index = Key::Index(node::number(node, "index").unwrap_or(0));
+        match node::text(node, "type") {
+            Some("content_block_delta") => delta(draft, &index, node),
+            Some("content_block_start") => node::get(node, "content_block")
+                .map_or(Ok(()), |inner| start_block(draft, index, inner)),
+            Some("content_block_stop") => draft.close(&index),
+            Some("message_start") => {
+                node::get(node, "message").map_or(Ok(()), |inner| start(draft, inner))
             }
-            draft.keep(node, &DETAILS);
-            draft.keep_object(node, DIAGNOSTICS);
-            match node::get(node, "delta") {
-                Some(delta) => stop_reason(draft, delta),
-                None => Ok(()),
+            Some("message_delta") => {
+                if let Some(usage) = node::get(node, "usage") {
+                    draft.count_more_tokens(usage);
+                }
+                draft.keep(node, &DETAILS);
+                draft.keep_object(node, DIAGNOSTICS);
+                node::get(node, "delta").map_or(Ok(()), |delta| stop_reason(draft, delta))
             }
+            Some("message_stop") => draft.end(),
+            Some("message") => {
+                start(draft, node)?;
+                draft.end()
+            }
+            _ => match Fault::of(node) {
+                Some(fault) => Err(fault),
+                // `ping`, and what is to come.
+                None if node::text(node, "type").is_some() => Ok(()),
+                None => Err(Fault::neither(
+                    node,
+                    "neither a message nor an event of one",
+                )),
+            },
         }
-        Some("message_stop") => draft.end(),
-        Some("message") => {
-            start(draft, node)?;
-            draft.end()
-        }
-        _ => match Fault::of(node) {
-            Some(fault) => Err(fault),
-            // `ping`, and what is to come.
-            None if node::text(node, "type").is_some() => Ok(()),
-            None => Err(Fault::neither(
-                node,
-                "neither a message nor an event of one",
-            )),
-        },
     }
 }
 
@@ -87,7 +77,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
     match kind {
         "text" => {
             let text = words(block, "text", is_whole)?;
-            draft.open_text(key.clone());
+            draft.open_text(&key);
             for citation in node::list(block, "citations") {
                 draft.note_more(&key, "citations", node::to_value(citation)?);
             }
@@ -95,7 +85,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
         "thinking" => {
             let text = words(block, "thinking", is_whole)?;
-            draft.open_thinking(key.clone());
+            draft.open_thinking(&key);
             draft.thinking(key.clone(), text);
             draft.sign(&key, node::text(block, "signature"));
         }
@@ -129,7 +119,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         kind => {
             if kind == "fallback" {
                 draft.decline_calls(declined_call)?;
-                let to = node::dig(block, &["to", "model"]).and_then(node::as_text);
+                let to = node::dig(block, &["to", "model"]).and_then(Node::as_str);
                 draft.start(None, to);
             }
             let has_input = matches!(node::get(block, "input"), Some(Node::Object(_)));

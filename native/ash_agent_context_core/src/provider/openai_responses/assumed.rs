@@ -3,9 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::calls::ItemForm;
-use super::PROVIDER;
+use super::{read_calls, PROVIDER};
 use crate::log::call::{Arguments, Name, ToolCall};
-use crate::log::kind::CallKind;
 use crate::provider::foreign::{call, metadata_with, name_at};
 use crate::value::Value;
 
@@ -26,11 +25,7 @@ pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
             known.extend(id);
             continue;
         };
-        let id = match form.kind {
-            CallKind::McpApproval => name_at(item, "approval_request_id"),
-            CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
-            _ => name_at(item, "call_id"),
-        };
+        let id = read_calls::answered_id(form, item);
         if let Some(id) = id.filter(|id| !id.is_empty() && known.insert(id)) {
             let first = *run.get_or_insert(position);
             let calls = assumed.entry(first).or_default();

@@ -88,15 +88,9 @@ fn read_kept(form: &ItemForm, item: &Value, own: Option<&str>) -> Result<Option<
 /// # Errors
 /// A function's output is always one.
 pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>, Error> {
-    let id = match form.kind {
-        CallKind::Function | CallKind::Custom => return text_output(item).map(Some),
-        CallKind::McpApproval => name_at(item, "approval_request_id"),
-        CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
-        _ => name_at(item, "call_id"),
-    };
     let answered = match form.kind {
-        CallKind::LocalShell => at(item, "output").cloned().map(ok),
-        CallKind::Shell => at(item, "output").cloned().map(ok),
+        CallKind::Function | CallKind::Custom => return text_output(item).map(Some),
+        CallKind::LocalShell | CallKind::Shell => at(item, "output").cloned().map(ok),
         CallKind::ToolSearch => at(item, "tools").cloned().map(ok),
         CallKind::ApplyPatch => {
             let status = match name_at(item, "status") {
@@ -109,13 +103,22 @@ pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>
         CallKind::McpApproval => approval(item),
         _ => screenshot(item)?,
     };
-    let (Some(id), Some((status, output))) = (id, answered) else {
+    let (Some(id), Some((status, output))) = (answered_id(form, item), answered) else {
         return Ok(None);
     };
     if let Output::Value(value) = &output {
         check_levels(value, MAX_DEPTH)?;
     }
     Ok(Some(ReadResult::new(Some(id.into()), status, output)))
+}
+
+/// The id of the call that an item answers.
+pub(super) fn answered_id<'v>(form: &ItemForm, item: &'v Value) -> Option<&'v str> {
+    match form.kind {
+        CallKind::McpApproval => name_at(item, "approval_request_id"),
+        CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
+        _ => name_at(item, "call_id"),
+    }
 }
 
 fn ok(value: Value) -> (Status, Output) {

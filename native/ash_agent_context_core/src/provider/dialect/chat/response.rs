@@ -281,7 +281,7 @@ fn refusal(draft: &mut Draft, said: &Node<'_>) {
 /// Returns what the model says aloud: its words are a text, and the recording stands with them.
 fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
     if let Some(id) = node::filled_text(audio, "id") {
-        draft.open_text(AUDIO);
+        draft.open_text(&AUDIO);
         draft.note(&AUDIO, AUDIO_ID, Value::text(id));
         draft.show_empty(&AUDIO);
     }
@@ -361,13 +361,13 @@ fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
     let whole = node::get(item, "thinking");
     draft.thinking(
         key.clone(),
-        whole.and_then(node::as_text).unwrap_or_default(),
+        whole.and_then(Node::as_str).unwrap_or_default(),
     );
     for piece in whole.map_or(&[][..], node::as_list) {
         match node::text(piece, "text") {
             Some(text) => draft.thinking(key.clone(), text),
             None => {
-                draft.open_thinking(key.clone());
+                draft.open_thinking(&key);
                 let reference = reference(draft.length(&key), node::to_value(piece)?);
                 draft.note_more(&key, REFERENCES, reference);
             }
@@ -464,7 +464,7 @@ fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) -> Result<()
     }
     // The input of a custom tool is text.
     let given = node::get(function, "arguments").or_else(|| node::get(function, "input"));
-    if let Some(json) = given.and_then(node::as_text) {
+    if let Some(json) = given.and_then(Node::as_str) {
         draft.arguments(key, json);
     } else if let Some(seed) = arguments(given)? {
         draft.seed_arguments(key, seed);
