@@ -10,8 +10,9 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, filled_name_at, image_or_file, inline_image, json_like, json_part, metadata, name_at,
-    part, part_or_block, provider_block, refuse_misplaced, system_part, text_block, CONTENT,
+    at, call, filled_name_at, image_or_file, inline_image, json_like, json_part, metadata,
+    metadata_with, name_at, part, part_or_block, provider_block, refuse_misplaced, system_part,
+    text_block, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -147,9 +148,7 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
             let citations = citations.map(|of| json_like(of.clone(), MAX_DEPTH - 1));
             let mut part = text_block(block, "text")?;
             if let Some(citations) = citations {
-                let metadata = metadata(PROVIDER, &[]);
-                let citations = metadata.put(Value::atom("citations"), citations?);
-                part.provider_metadata = Some(citations);
+                part.provider_metadata = Some(metadata_with(PROVIDER, [("citations", citations?)]));
             }
             Ok(part)
         }

@@ -14,8 +14,9 @@ use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, check_levels, has, inline_image, json_like, json_part, json_text, metadata, name_at,
-    part, part_or_block, plain_content, provider_block, system_part, text_block, CONTENT,
+    at, call, check_levels, has, inline_image, json_like, json_part, json_text, metadata,
+    metadata_with, name_at, part, part_or_block, plain_content, provider_block, system_part,
+    text_block, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -180,7 +181,7 @@ fn read_cited(block: &Value) -> Option<Part> {
         return None;
     }
     let citations = json_like(citations.clone(), MAX_DEPTH - 1).ok()?;
-    let metadata = metadata(PROVIDER, &[]).put(Value::atom("citations"), citations);
+    let metadata = metadata_with(PROVIDER, [("citations", citations)]);
     Some(part(PartKind::Text(text), Some(metadata)))
 }
 

@@ -11,8 +11,8 @@ use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, inline_file, into_parts, join_details, json_like, json_part, metadata, name_at, part,
-    part_or_block, provider_block, system_part, text_block, url_image,
+    at, call, inline_file, into_parts, join_details, json_like, json_part, metadata, metadata_with,
+    name_at, part, part_or_block, provider_block, system_part, text_block, url_image,
 };
 use crate::provider::listener::{Listener, ReadResult};
 use crate::value::fields::Fields;
@@ -88,9 +88,7 @@ pub fn read_message(
         }
         "assistant" => {
             let content = message.content("content", |part| assistant_part(part, dialect))?;
-            let content = read_spoken(&mut message, content, dialect)?;
-            let content = refusal(&mut message, content, dialect)?;
-            let content = reasoning(&mut message, content, dialect)?;
+            let content = read_beside(&mut message, content, dialect)?;
             let calls = match message.take_given("tool_calls") {
                 Some(Value::List(none)) if none.is_empty() && !dialect.empty_calls => {
                     history.mark_refused();
@@ -154,55 +152,46 @@ pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error
 }
 
 /// A refusal is what the model says, and that it is one stands with it.
-fn refusal(
-    message: &mut Fields,
-    content: Content,
-    dialect: &ChatDialect,
-) -> Result<Content, Error> {
-    let Some(text) = message.text("refusal")?.filter(|text| !text.is_empty()) else {
-        return Ok(content);
-    };
-    Ok(behind(
-        content,
-        refusal_part(text.into_boxed_bytes(), dialect),
-    ))
-}
-
 fn refusal_part(text: Box<[u8]>, dialect: &ChatDialect) -> Part {
-    let metadata = metadata(dialect.provider, &[]).put(Value::atom(IS_REFUSAL), Value::Bool(true));
+    let metadata = metadata_with(dialect.provider, [(IS_REFUSAL, Value::Bool(true))]);
     part(PartKind::Text(text), Some(metadata))
 }
 
-/// A recording that the server has: its words are a text, where they are told.
-fn read_spoken(
+/// The content with what servers have beside it: a recording, a refusal and reasoning.
+fn read_beside(
     message: &mut Fields,
     content: Content,
     dialect: &ChatDialect,
 ) -> Result<Content, Error> {
-    let Some(audio @ Value::Map(_)) = message.take_given("audio") else {
+    let spoken = message.take_given("audio");
+    let spoken = spoken.and_then(|audio| spoken_part(&audio, dialect));
+    let refusal = message.text("refusal")?.filter(|text| !text.is_empty());
+    let refusal = refusal.map(|text| refusal_part(text.into_boxed_bytes(), dialect));
+    let thought = read_reasoning(message, dialect)?;
+    if spoken.is_none() && refusal.is_none() && thought.is_none() {
         return Ok(content);
-    };
-    let Some(id) = name_at(&audio, "id").filter(|id| !id.is_empty()) else {
-        return Ok(content);
-    };
-    let words = name_at(&audio, "transcript").unwrap_or_default();
-    let metadata = metadata(dialect.provider, &[(AUDIO_ID, Some(id))]);
-    let text = PartKind::Text(words.as_bytes().into());
-    Ok(behind(content, part(text, Some(metadata))))
+    }
+    let mut parts = into_parts(content);
+    parts.extend(spoken.into_iter().chain(refusal));
+    if let Some(thought) = thought {
+        // An empty content beside it says nothing.
+        parts.retain(|part| !matches!(&part.kind, PartKind::Text(text) if text.is_empty()));
+        parts.insert(0, thought);
+    }
+    Ok(Content::Parts(parts.into_boxed_slice()))
 }
 
-fn behind(content: Content, part: Part) -> Content {
-    let mut parts = into_parts(content);
-    parts.push(part);
-    Content::Parts(parts.into_boxed_slice())
+/// A recording that the server has: its words are a text, where they are told.
+fn spoken_part(audio: &Value, dialect: &ChatDialect) -> Option<Part> {
+    let id = name_at(audio, "id").filter(|id| !id.is_empty())?;
+    let words = name_at(audio, "transcript").unwrap_or_default();
+    let metadata = metadata(dialect.provider, &[(AUDIO_ID, Some(id))]);
+    let text = PartKind::Text(words.as_bytes().into());
+    Some(part(text, Some(metadata)))
 }
 
 /// Reasoning beside the content, as DeepSeek, OpenRouter and others have it.
-fn reasoning(
-    message: &mut Fields,
-    content: Content,
-    dialect: &ChatDialect,
-) -> Result<Content, Error> {
+fn read_reasoning(message: &mut Fields, dialect: &ChatDialect) -> Result<Option<Part>, Error> {
     let told = message.text("reasoning_content")?;
     let plain = match message.take_given("reasoning") {
         Some(Value::Binary(text)) => Some(text),
@@ -212,28 +201,14 @@ fn reasoning(
         Some(details @ Value::List(_)) => Some(json_like(details, MAX_DEPTH - 1)?),
         _ => None,
     };
-    let text = match (told, plain, &details) {
-        (Some(text), ..) => Some(text.into_boxed_bytes()),
-        (None, Some(text), _) => Some(text),
-        (None, None, Some(details)) => Some(join_details(details).into_bytes().into()),
-        (None, None, None) => None,
+    let told = told.map(|text| text.into_boxed_bytes()).or(plain);
+    let joined = || Some(join_details(details.as_ref()?).into_bytes().into());
+    let Some(text) = told.or_else(joined) else {
+        return Ok(None);
     };
-    let Some(text) = text else {
-        return Ok(content);
-    };
-    let mut metadata = metadata(dialect.provider, &[]);
-    if let Some(details) = details {
-        metadata = metadata.put(Value::atom("reasoning_details"), details);
-    }
-    let mut parts = vec![part(PartKind::Thinking(text), Some(metadata))];
-    // An empty content beside it says nothing.
-    let is_empty = |part: &Part| matches!(&part.kind, PartKind::Text(text) if text.is_empty());
-    parts.extend(
-        into_parts(content)
-            .into_iter()
-            .filter(|part| !is_empty(part)),
-    );
-    Ok(Content::Parts(parts.into_boxed_slice()))
+    let details = details.map(|details| ("reasoning_details", details));
+    let metadata = metadata_with(dialect.provider, details);
+    Ok(Some(part(PartKind::Thinking(text), Some(metadata))))
 }
 
 fn calls(
@@ -274,8 +249,7 @@ pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
         .map(|extra| json_like(extra, MAX_DEPTH - 1))
         .transpose()?;
     let signed = |call: ToolCall| ToolCall {
-        provider_metadata: extra
-            .map(|extra| metadata(provider, &[]).put(Value::atom(EXTRA), extra)),
+        provider_metadata: extra.map(|extra| metadata_with(provider, [(EXTRA, extra)])),
         ..call
     };
     match kind.as_deref() {
