@@ -5,7 +5,6 @@ use rpds::ListSync;
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::builder::Builder;
-use crate::answer::issue::Findings;
 use crate::answer::lexer::{Lexer, Sink};
 use crate::answer::node::{Kinds, NodeId, Others, SchemaNode};
 use crate::error::{index, Path};
@@ -271,7 +270,7 @@ impl Following<'_> {
             Rule::Node(id) => id,
         };
         loop {
-            let node = self.answer.nodes().get(id)?;
+            let node = self.answer.nodes.get(id)?;
             if node.kinds.is_some_and(|kinds| !kinds.has(kind)) {
                 return None;
             }
@@ -302,7 +301,7 @@ impl Following<'_> {
     /// Returns whether a value of this kind may fit as it is.
     fn may_be(&self, id: NodeId, kind: Kinds) -> bool {
         let mut open = vec![id];
-        while let Some(node) = open.pop().and_then(|id| self.answer.nodes().get(id)) {
+        while let Some(node) = open.pop().and_then(|id| self.answer.nodes.get(id)) {
             if node.kinds.is_some_and(|kinds| !kinds.has(kind)) {
                 return false;
             }
@@ -317,7 +316,7 @@ impl Following<'_> {
 
     fn node(&self, rule: Rule) -> Option<&SchemaNode> {
         match rule {
-            Rule::Node(id) => self.answer.nodes().get(id),
+            Rule::Node(id) => self.answer.nodes.get(id),
             _ => None,
         }
     }
@@ -344,11 +343,9 @@ impl Following<'_> {
             return;
         };
         let Rule::Node(id) = rule else { return };
-        let mut report = Findings::default();
         let path = self.path();
-        let fitted = self
-            .answer
-            .fit(id, &value, self.is_lenient, &path, &mut report);
+        let is_lenient = self.is_lenient;
+        let (fitted, report) = self.answer.fit(id, &value, is_lenient, path.clone());
         if report.fits() && self.state.is_meant_at(&path) {
             self.show(Came::Value(fitted.unwrap_or(value)));
         }

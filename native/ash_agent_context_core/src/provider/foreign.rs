@@ -392,65 +392,41 @@ fn data_url(url: &str) -> Option<(&str, &str)> {
     (plain && is_base64(data)).then_some((media_type, data))
 }
 
-/// Foreign data as JSON has it: keys and atoms are text. Recursion ends where the levels do.
+/// Foreign data as JSON has it: keys and atoms are text.
 ///
 /// # Errors
 /// [`Error::TooDeep`]
 pub fn json_like(value: Value, levels: usize) -> Result<Value, Error> {
-    let inner = || levels.checked_sub(1).ok_or(TOO_DEEP);
-    let all = |items: Box<[Value]>| -> Result<Box<[Value]>, Error> {
-        let inner = inner()?;
-        let items = items.into_vec().into_iter();
-        items.map(|item| json_like(item, inner)).collect()
-    };
-    Ok(match value {
-        Value::Atom(name) => Value::text(&name),
-        Value::List(items) => Value::List(all(items)?),
-        // A date or the like: it is written as its text.
-        Value::Map(map) if map.get_atom("__struct__").is_some() => {
-            let value = Value::Map(map);
-            check_levels(&value, levels)?;
-            value
-        }
-        Value::Map(map) => {
-            let inner = inner()?;
-            let entries = map.into_entries().into_iter();
-            let entries: Result<Vec<_>, Error> = entries
-                .map(|(key, value)| {
-                    let name = key.as_name().map(Value::text);
-                    Ok((name.unwrap_or(key), json_like(value, inner)?))
-                })
-                .collect();
-            Value::Map(Map::new(entries?))
-        }
-        other => {
-            check_levels(&other, levels)?;
-            other
-        }
-    })
+    check_levels(&value, levels)?;
+    Ok(as_json(value))
 }
 
-const TOO_DEEP: Error = Error::TooDeep { limit: MAX_DEPTH };
+fn as_json(value: Value) -> Value {
+    match value {
+        Value::Atom(name) => Value::text(&name),
+        Value::List(items) => Value::List(items.into_vec().into_iter().map(as_json).collect()),
+        // A date or the like is written as its text.
+        Value::Map(map) if map.get_atom("__struct__").is_none() => {
+            let entry = |(key, value): (Value, Value)| {
+                let name = key.as_name().map(Value::text);
+                (name.unwrap_or(key), as_json(value))
+            };
+            Value::Map(Map::new(
+                map.into_entries().into_iter().map(entry).collect(),
+            ))
+        }
+        other => other,
+    }
+}
 
 /// Refuses a value with more levels than these.
 ///
 /// # Errors
 /// [`Error::TooDeep`]
 pub fn check_levels(value: &Value, levels: usize) -> Result<(), Error> {
-    let inner = || levels.checked_sub(1).ok_or(TOO_DEEP);
-    match value {
-        Value::List(items) | Value::Tuple(items) => {
-            let inner = inner()?;
-            items.iter().try_for_each(|item| check_levels(item, inner))
-        }
-        Value::Map(map) => {
-            let inner = inner()?;
-            map.iter().try_for_each(|(key, value)| {
-                check_levels(key, inner)?;
-                check_levels(value, inner)
-            })
-        }
-        _ => Ok(()),
+    match value.is_deeper_than(levels) {
+        true => Err(Error::TooDeep { limit: MAX_DEPTH }),
+        false => Ok(()),
     }
 }
 
