@@ -78,6 +78,17 @@ enum Mode {
     Broken,
 }
 
+impl Mode {
+    /// What comes in a list or an object: the first of it, or after a comma.
+    const fn inside(is_list: bool, is_first: bool) -> Self {
+        match (is_list, is_first) {
+            (true, true) => Self::Value(ValuePlace::First),
+            (true, false) => Self::Value(ValuePlace::Next),
+            (false, is_first) => Self::Key(is_first),
+        }
+    }
+}
+
 /// The state between two pieces. It is small, however long the text is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lexer {
@@ -197,9 +208,8 @@ impl Lexer {
         self.lists = 0;
         self.depth = 0;
         let answer = sink.answer();
-        self.field = answer
-            .and_then(|answer| self.prose.field(answer))
-            .map(str::to_owned);
+        let field = answer.and_then(|answer| self.prose.field(answer));
+        self.field = field.map(str::to_owned);
         self.is_opened = false;
         self.is_meant = false;
         if answer.is_some() && self.prose.is_inside() {
@@ -234,18 +244,10 @@ impl Lexer {
             return false;
         }
         let bit = 1_u64 << self.depth;
-        self.lists = if is_list {
-            self.lists | bit
-        } else {
-            self.lists & !bit
-        };
+        self.lists = (self.lists & !bit) | (u64::from(is_list) << self.depth);
         self.depth += 1;
         sink.open(is_list);
-        self.mode = if is_list {
-            Mode::Value(ValuePlace::First)
-        } else {
-            Mode::Key(true)
-        };
+        self.mode = Mode::inside(is_list, true);
         true
     }
 
@@ -333,12 +335,7 @@ impl Lexer {
                 return false;
             }
             Mode::After if byte == b',' => {
-                let in_list = self.is_in_list();
-                self.mode = if in_list {
-                    Mode::Value(ValuePlace::Next)
-                } else {
-                    Mode::Key(false)
-                };
+                self.mode = Mode::inside(self.is_in_list(), false);
             }
             Mode::After if byte == if self.is_in_list() { b']' } else { b'}' } => {
                 self.close(at, sink);
@@ -468,13 +465,10 @@ impl Lexer {
 
     fn end(&mut self, at: usize, sink: &mut impl Sink) {
         self.word.clear();
-        self.mode = if self.depth == 0 {
-            Mode::Prose
-        } else {
-            Mode::After
-        };
+        self.mode = Mode::After;
         sink.end(at);
         if self.depth == 0 {
+            self.mode = Mode::Prose;
             self.has_root = true;
             self.prose.begin(After::Value);
         }

@@ -90,12 +90,8 @@ impl AnswerType {
             return Answer::misfit(BROKEN);
         }
         let is_cut = lexer.is_cut(self, !found.is_empty());
-        let differ = |found: &[Candidate]| {
-            found
-                .windows(2)
-                .any(|pair| matches!(pair, [a, b] if a.value != b.value))
-        };
-        if differ(&found) {
+        let mut pairs = found.windows(2);
+        if pairs.any(|pair| matches!(pair, [a, b] if a.value != b.value)) {
             return Answer::misfit(SEVERAL);
         }
         if found.iter().any(|found| self.is_part(found)) {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{index, Error};
 use crate::prices::list::{Model, Names, Offer, Prices};
 use crate::prices::rates::{Rate, Rates, Unit};
-use crate::prices::read::{whole, MOST};
+use crate::prices::read::MOST;
 use crate::value::time::{self, Time};
 use crate::value::{json, Map, Value};
 
@@ -70,7 +70,7 @@ pub fn read_file(text: &[u8], provider: Option<&str>) -> Result<PriceFile, Error
 impl PriceFile {
     /// The models of a provider; the key under which something else is expected, where it is none.
     fn read_offer(&mut self, given: &Value) -> Result<Offer, (&'static str, &'static str)> {
-        let map = map(given).ok_or(("id", "a map"))?;
+        let map = given.as_map().ok_or(("id", "a map"))?;
         let id = text(map, "id").ok_or(("id", "a provider's name"))?;
         let models = list(map, "models").ok_or(("models", "a list of models"))?;
         let mut names = |key: &str| {
@@ -91,7 +91,7 @@ impl PriceFile {
         let others = others.iter().filter_map(Value::as_str);
         offer.fallback = others.map(Into::into).collect();
         for given in models {
-            let model = self::map(given).and_then(|model| text(model, "id"));
+            let model = given.as_map().and_then(|model| text(model, "id"));
             let model = model.unwrap_or("?");
             let mut note = |unit: &str| {
                 self.rounded.push([id.into(), model.into(), unit.into()]);
@@ -105,18 +105,8 @@ impl PriceFile {
     }
 }
 
-fn map(value: &Value) -> Option<&Map> {
-    match value {
-        Value::Map(map) => Some(map),
-        _ => None,
-    }
-}
-
 fn list<'v>(map: &'v Map, key: &str) -> Option<&'v [Value]> {
-    match map.get_named(key)? {
-        Value::List(items) => Some(items),
-        _ => None,
-    }
+    map.get_named(key)?.as_list()
 }
 
 fn text<'v>(map: &'v Map, key: &str) -> Option<&'v str> {
@@ -124,7 +114,7 @@ fn text<'v>(map: &'v Map, key: &str) -> Option<&'v str> {
 }
 
 fn read_names(given: &Value) -> Option<Names> {
-    let [(key, value)] = map(given)?.iter().as_slice() else {
+    let [(key, value)] = given.as_map()?.iter().as_slice() else {
         return None;
     };
     let small = || Some(value.as_str()?.to_lowercase().into_boxed_str());
@@ -151,10 +141,10 @@ fn read_names(given: &Value) -> Option<Names> {
 
 /// A model with its prices, or what of it is not understood.
 fn read_model(given: &Value, note: &mut impl FnMut(&str)) -> Result<Model, String> {
-    let model = map(given).ok_or("no map")?;
+    let model = given.as_map().ok_or("no map")?;
     let names = model.get_named("match").and_then(read_names);
     let names = names.ok_or("match")?;
-    let context_window = model.get_named("context_window").and_then(whole);
+    let context_window = model.get_named("context_window").and_then(Value::as_count);
     let mut of = |prices: &Map, valid_from| {
         Ok::<_, String>(Rates {
             valid_from,
@@ -166,7 +156,7 @@ fn read_model(given: &Value, note: &mut impl FnMut(&str)) -> Result<Model, Strin
     let rates = match list(model, "prices") {
         Some(several) => {
             let since = |conditional: &Value| {
-                let conditional = map(conditional).ok_or("prices")?;
+                let conditional = conditional.as_map().ok_or("prices")?;
                 let prices = prices_of(conditional)?;
                 of(prices, read_start(conditional.get_named("constraint"))?)
             };
@@ -178,7 +168,9 @@ fn read_model(given: &Value, note: &mut impl FnMut(&str)) -> Result<Model, Strin
 }
 
 fn prices_of(of: &Map) -> Result<&Map, &'static str> {
-    of.get_named("prices").and_then(map).ok_or("prices")
+    of.get_named("prices")
+        .and_then(Value::as_map)
+        .ok_or("prices")
 }
 
 /// From which day on.
@@ -186,7 +178,7 @@ fn read_start(constraint: Option<&Value>) -> Result<Option<Time>, String> {
     let Some(constraint) = constraint.filter(|given| **given != Value::Nil) else {
         return Ok(None);
     };
-    let map = map(constraint).ok_or("constraint")?;
+    let map = constraint.as_map().ok_or("constraint")?;
     let [(key, value)] = map.iter().as_slice() else {
         let keys: Vec<&str> = map.iter().filter_map(|(key, _)| key.as_str()).collect();
         return Err(keys.join(", "));
@@ -239,8 +231,11 @@ fn read_rates(prices: &Map, note: &mut impl FnMut(&str)) -> Result<Vec<Rate>, St
             Value::Map(tiers) => {
                 let base = amount(tiers.get_named("base").unwrap_or(&Value::Nil))?;
                 let tier = |tier: &Value| {
-                    let tier = map(tier).ok_or(name)?;
-                    let start = tier.get_named("start").and_then(whole).ok_or(name)?;
+                    let tier = tier.as_map().ok_or(name)?;
+                    let start = tier
+                        .get_named("start")
+                        .and_then(Value::as_count)
+                        .ok_or(name)?;
                     let price = tier.get_named("price").unwrap_or(&Value::Nil);
                     Ok((start, amount(price)?))
                 };

@@ -106,7 +106,7 @@ fn read_price(price: &Value) -> Result<(Option<Box<str>>, Names, Rates), Error> 
                 rates.valid_from = time.or(rates.valid_from);
             }
             CONTEXT_WINDOW => {
-                let tokens = given(name, value, TOKENS, whole)?;
+                let tokens = given(name, value, TOKENS, Value::as_count)?;
                 rates.context_window = tokens.or(rates.context_window);
             }
             FACTORS => {
@@ -149,15 +149,8 @@ fn unit_named(name: &str) -> Option<Unit> {
         .map(|(unit, _)| unit)
 }
 
-pub fn whole(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).ok(),
-        _ => None,
-    }
-}
-
 fn read_rate(value: &Value) -> Option<u64> {
-    whole(value).filter(|rate| *rate <= MOST)
+    value.as_count().filter(|rate| *rate <= MOST)
 }
 
 /// `[%{above: 200_000, input: 6_000_000}]`: what requests with more tokens cost, all of their tokens.
@@ -167,13 +160,9 @@ fn read_steps(given: &Value, rates: &mut [Rate]) -> Result<(), Error> {
         return Err(Error::invalid(Vec::new(), expected));
     };
     each(steps, |step| {
-        let above = match step {
-            Value::Map(map) => map
-                .get_named(ABOVE)
-                .and_then(whole)
-                .map(|above| (map, above)),
-            _ => None,
-        };
+        let above = step
+            .as_map()
+            .and_then(|map| Some((map, map.get_named(ABOVE)?.as_count()?)));
         let (map, above) = above.ok_or_else(|| wrong(ABOVE, TOKENS))?;
         for (key, value) in map.iter() {
             let name = key.as_name().unwrap_or_default();

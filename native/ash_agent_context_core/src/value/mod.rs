@@ -109,6 +109,28 @@ impl Value {
         }
     }
 
+    pub(crate) fn as_map(&self) -> Option<&Map> {
+        match self {
+            Self::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_list(&self) -> Option<&[Value]> {
+        match self {
+            Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// An integer of 64 bits that is not negative.
+    pub(crate) fn as_count(&self) -> Option<u64> {
+        match self {
+            Self::Int(number) => u64::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+
     /// How much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {

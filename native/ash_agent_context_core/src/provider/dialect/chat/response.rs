@@ -68,44 +68,26 @@ const FIGURES: Figures = Figures {
         ),
         (Written, &["cache_write_tokens"]),
         (Reasoning, &["reasoning_tokens"]),
-        (InputDetails, &["prompt_tokens_details"]),
-        (OutputDetails, &["completion_tokens_details"]),
+        (InputDetails, REQUEST),
+        (OutputDetails, ANSWER),
     ],
     billed: &[
-        modal(
-            &["prompt_tokens_details"],
-            &["audio_tokens"],
-            Count::InputAudio,
-        ),
-        modal(
-            &["prompt_tokens_details"],
-            &["image_tokens"],
-            Count::InputImage,
-        ),
-        modal(
-            &["prompt_tokens_details"],
-            &["video_tokens"],
-            Count::InputVideo,
-        ),
-        modal(
-            &["completion_tokens_details"],
-            &["audio_tokens"],
-            Count::OutputAudio,
-        ),
-        modal(
-            &["completion_tokens_details"],
-            &["image_tokens"],
-            Count::OutputImage,
-        ),
+        billed(REQUEST, &["audio_tokens"], Count::InputAudio),
+        billed(REQUEST, &["image_tokens"], Count::InputImage),
+        billed(REQUEST, &["video_tokens"], Count::InputVideo),
+        billed(ANSWER, &["audio_tokens"], Count::OutputAudio),
+        billed(ANSWER, &["image_tokens"], Count::OutputImage),
     ],
     ..Figures::NONE
 };
 
-const fn modal(
-    under: &'static [&'static str],
-    number: &'static [&'static str],
-    count: Count,
-) -> Billed {
+/// Where the details of the request and those of the answer stand.
+const REQUEST: Names = &["prompt_tokens_details"];
+const ANSWER: Names = &["completion_tokens_details"];
+
+type Names = &'static [&'static str];
+
+const fn billed(under: Names, number: Names, count: Count) -> Billed {
     Billed {
         under,
         of: None,
