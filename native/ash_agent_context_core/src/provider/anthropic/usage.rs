@@ -24,7 +24,6 @@ impl Reports for Room {
                 ("inference_geo", Term::Geo),
             ],
             parts: &["iterations"],
-            ..Figures::NONE
         }
     }
 }

@@ -132,7 +132,7 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
             draft.note_more(key, "content", node::to_value(result)?);
         }
     } else if let Some(citation) = node::get(delta, "citation") {
-        draft.open_text(&key);
+        draft.open_text(key);
         draft.note_more(key, "citations", node::to_value(citation)?);
         draft.show_empty(key);
     } else if let Some(source) = node::dig(delta, &["image", "source"]) {
@@ -143,7 +143,7 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
 
 fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
     if let Some(signature) = signature {
-        draft.open_thinking(&key);
+        draft.open_thinking(key);
         draft.sign(key, Some(signature));
     }
 }
@@ -172,11 +172,11 @@ fn put_part(draft: &mut Draft, key: &Key, part: Part) {
     let notes = [noted("citations"), noted("signature")];
     match &part.kind {
         PartKind::Text(text) => {
-            draft.open_text(&key);
+            draft.open_text(key);
             draft.text(key.clone(), &utf8(text));
         }
         PartKind::Thinking(text) => {
-            draft.open_thinking(&key);
+            draft.open_thinking(key);
             draft.thinking(key.clone(), &utf8(text));
         }
         _ => return draft.put_part(key.clone(), part),

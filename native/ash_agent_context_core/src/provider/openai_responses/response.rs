@@ -266,7 +266,7 @@ fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fa
 fn read_reasoning(draft: &mut Draft, key: &Key, item: &Node<'_>) -> Result<(), Fault> {
     let item = node::to_value(item)?;
     let (words, notes) = texts::reasoning(&item, draft.knows(&STORED)).unwrap_or_default();
-    draft.open_thinking(&key);
+    draft.open_thinking(key);
     draft.put_text(key.clone(), &utf8(&words), true);
     draft.note_all(key, notes);
     draft.close(key)
