@@ -6,11 +6,12 @@
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::comment::Comment;
-use crate::answer::escape::Escape;
+
 use crate::answer::fit::LEVELS;
 use crate::answer::issue::MendKind;
 use crate::answer::node::Kinds;
 use crate::answer::prose::{quoted, After, GivenUp, Prose, Quotes};
+use crate::value::unescape::Escape;
 use crate::value::{json, Value};
 
 /// Bytes that a key or a number may have.

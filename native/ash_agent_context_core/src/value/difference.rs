@@ -50,8 +50,6 @@ fn compare(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::value::Map;
 
@@ -100,31 +98,5 @@ mod tests {
         };
         let paths = find_differences(&deep(1), &deep(2), 9);
         assert_eq!(paths, [vec![Value::Int(0); crate::MAX_DEPTH]]);
-    }
-
-    fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            (0..2_i64).prop_map(Value::Int),
-            Just(Value::Float(1.0)),
-            Just(text("a")),
-            Just(Value::atom("a")),
-        ];
-        leaf.prop_recursive(4, 24, 3, |inner| {
-            let list = prop::collection::vec(inner.clone(), 0..3);
-            let entries = prop::collection::vec((inner.clone(), inner), 0..3);
-            prop_oneof![
-                list.clone().prop_map(|items| Value::List(items.into())),
-                list.prop_map(|items| Value::Tuple(items.into())),
-                entries.prop_map(|entries| Value::Map(Map::new(entries))),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn nothing_differs_in_equal_values_only(one in value(), other in value()) {
-            let found = find_differences(&one, &other, usize::MAX);
-            prop_assert_eq!(found.is_empty(), one == other);
-        }
     }
 }

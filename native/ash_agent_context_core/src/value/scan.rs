@@ -11,6 +11,7 @@ use crate::value::escape;
 use crate::value::json;
 use crate::value::node::{Named, Node};
 use crate::value::steps;
+use crate::value::unescape::Escape;
 use crate::value::Value;
 
 /// Levels of nesting that are read here; each takes some of a scheduler's stack.
@@ -211,49 +212,24 @@ impl<'a> Scan<'a> {
     }
 
     fn escape(&mut self) -> Option<()> {
-        let [b'\\', code, rest @ ..] = self.rest else {
-            return None;
-        };
-        self.rest = rest;
-        let byte = match code {
-            b'"' | b'\\' | b'/' => *code,
-            b'n' => b'\n',
-            b't' => b'\t',
-            b'r' => b'\r',
-            b'b' => 8,
-            b'f' => 12,
-            b'u' => {
-                let letter = self.letter()?;
+        self.skip(b"\\")?;
+        let mut escape = Escape::Backslash;
+        loop {
+            let (byte, rest) = self.rest.split_first()?;
+            // Models escape it, and JSON does not.
+            if *byte == b'\'' {
+                return None;
+            }
+            self.rest = rest;
+            let (next, letter) = escape.feed(*byte)?;
+            escape = next;
+            if let Some(letter) = letter {
+                let mut bytes = [0; 4];
                 self.plain
-                    .extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                    .extend_from_slice(letter.encode_utf8(&mut bytes).as_bytes());
                 return Some(());
             }
-            _ => return None,
-        };
-        self.plain.push(byte);
-        Some(())
-    }
-
-    /// The letter of an escape, or of two of them.
-    fn letter(&mut self) -> Option<char> {
-        let unit = self.unit()?;
-        if !(0xd800..0xdc00).contains(&unit) {
-            return char::from_u32(unit);
         }
-        self.skip(b"\\u")?;
-        let low = self
-            .unit()?
-            .checked_sub(0xdc00)
-            .filter(|low| *low < 0x400)?;
-        char::from_u32(0x1_0000 + ((unit - 0xd800) << 10) + low)
-    }
-
-    fn unit(&mut self) -> Option<u32> {
-        let (digits, rest) = self.rest.split_first_chunk::<4>()?;
-        self.rest = rest;
-        digits.iter().try_fold(0, |unit, digit| {
-            Some(unit * 16 + char::from(*digit).to_digit(16)?)
-        })
     }
 
     fn number(&mut self) -> Option<Value> {
