@@ -52,9 +52,9 @@ defmodule AshAgent.Options do
   Raises `ArgumentError` for unknown, repeated, missing and wrong options. It names what is allowed.
   """
   @spec validate!(keyword(), schema() | compiled()) :: keyword()
-  def validate!(opts, schema) when is_list(schema), do: validate!(opts, compile(schema))
+  def validate!(opts, schema) do
+    {schema, required, defaults} = if is_list(schema), do: compile(schema), else: schema
 
-  def validate!(opts, {schema, required, defaults}) do
     unless right?(opts, schema) and Enum.all?(required, &:lists.keymember(&1, 1, opts)),
       do: explain!(opts, schema)
 

@@ -240,6 +240,13 @@ defmodule AshAgent.Context.Log do
     found
   end
 
+  @doc false
+  # What a run has to know before it begins, in one call. `pending` is how many calls wait for a result.
+  def outline(%{ref: ref} = _context) do
+    {id, turn_start, tokens, pending, recall?} = Native.context_outline(ref)
+    %{id: id, turn_start: turn_start, tokens: tokens, pending: pending, recall?: recall?}
+  end
+
   @doc """
   Returns `{:ok, message}` for the message at a 0-based position of an iteration, or `:error`.
 
@@ -283,7 +290,9 @@ defmodule AshAgent.Context.Log do
   def fetch(context, :iterations), do: {:ok, iterations(context)}
   def fetch(context, :metadata), do: {:ok, metadata(context)}
 
-  def fetch(%{ref: ref} = _context, key) when key in [:id, :origin, :created_at, :updated_at],
+  def fetch(%{ref: ref} = _context, :id), do: {:ok, Native.context_id(ref)}
+
+  def fetch(%{ref: ref} = _context, key) when key in [:origin, :created_at, :updated_at],
     do: Map.fetch(Native.context_summary(ref), key)
 
   def fetch(context, key) do

@@ -203,6 +203,8 @@ defmodule AshAgent.Context.Native do
 
   constant = [
     context_summary: 1,
+    context_id: 1,
+    context_outline: 1,
     context_first_iteration: 1,
     context_count_iterations: 1,
     context_count_messages: 1,

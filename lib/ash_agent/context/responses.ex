@@ -79,11 +79,16 @@ defmodule AshAgent.Context.Responses do
   @spec add_response(context, AshAgent.Response.t(), keyword()) ::
           {:ok, context} | {:error, AshAgent.Response.Error.t() | Error.t()}
         when context: Reply.handle()
-  def add_response(%{ref: ref} = context, %{ref: response}, opts \\ []) do
+  def add_response(%{ref: _} = context, %{ref: _} = response, opts \\ []) do
     opts = Options.validate!(opts, :add_response)
     times = {opts[:requested_at], opts[:first_chunk_at]}
+    put_response(context, response, times, opts[:metadata], opts[:at])
+  end
 
-    case Native.context_add_response(ref, response, opts[:metadata], times, opts[:at]) do
+  @doc false
+  # With options that were checked. `times` are when the response was requested and when its first piece came.
+  def put_response(%{ref: ref} = context, %{ref: response}, times, metadata \\ nil, at \\ nil) do
+    case Native.context_add_response(ref, response, metadata, times, at) do
       {:error, {:response, fault}} -> {:error, AshAgent.Response.Error.new(fault)}
       reply -> Reply.put_at(reply, context)
     end

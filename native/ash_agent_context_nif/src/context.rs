@@ -308,6 +308,22 @@ fn context_summary<'a>(env: Env<'a>, context: ContextHandle) -> Term<'a> {
     encoder.fields(&keys, &values)
 }
 
+/// The conversation's id.
+#[rustler::nif(name = "context_id_normal")]
+fn context_id<'a>(env: Env<'a>, context: ContextHandle) -> Term<'a> {
+    Encoder::new_sharing(env, &context).text(context.get().id())
+}
+
+/// What a run has to know before it begins: `{id, first iteration of the turn, reported tokens, pending calls, recall?}`.
+#[rustler::nif(name = "context_outline_normal")]
+fn context_outline<'a>(env: Env<'a>, context: ContextHandle) -> Term<'a> {
+    let id = Encoder::new_sharing(env, &context).text(context.get().id());
+    let context = context.get();
+    let tokens = context.usage().total;
+    let pending = context.current().count_pending();
+    (id, context.turn(), tokens, pending, context.has_recall()).encode(env)
+}
+
 /// The number of the first iteration.
 #[rustler::nif(name = "context_first_iteration_normal")]
 fn context_first_iteration(context: ContextHandle) -> u64 {

@@ -309,6 +309,7 @@ fn encode_event<'r, 'e>(encoder: &Encoder<'r, 'e>, event: &'r Event) -> Term<'e>
     }
 }
 
+// The message, with the facts of `response_facts`.
 nif!(
     response_message_normal,
     response_message_dirty,
@@ -317,12 +318,12 @@ nif!(
         scheduler.allow(cost(response))?;
         let (message, half) = response.message();
         let encoder = Encoder::new_copying(env);
-        let shown = encoder.message(MessageRef::Added(&message));
-        if half.is_empty() {
-            return Ok(shown);
+        let mut shown = encoder.message(MessageRef::Added(&message));
+        if !half.is_empty() {
+            let half = encoder.calls(half.iter());
+            shown = shown.map_put(atoms::unfinished_tool_calls(), half)?;
         }
-        let half = encoder.calls(half.iter());
-        Ok(shown.map_put(atoms::unfinished_tool_calls(), half)?)
+        Ok((shown, facts(env, response)).encode(env))
     }
 );
 
@@ -368,20 +369,24 @@ nif!(
         let texts = [response.id(), response.model(), response.finish_word()];
         let bytes = texts.into_iter().flatten().map(str::len).sum();
         scheduler.allow(Size::new(texts.len(), bytes))?;
-        let report = response.report();
-        let usage = report.map(|report| crate::tokens::encode_report(env, &report));
-        let finish = response.finish_reason().map(finish_atom);
-        let facts = (
-            response.id(),
-            response.model(),
-            usage,
-            finish,
-            response.finish_word(),
-            response.count_received(),
-        );
-        Ok(facts.encode(env))
+        Ok(facts(env, response))
     }
 );
+
+fn facts<'a>(env: Env<'a>, response: &Response) -> Term<'a> {
+    let report = response.report();
+    let usage = report.map(|report| crate::tokens::encode_report(env, &report));
+    let finish = response.finish_reason().map(finish_atom);
+    let facts = (
+        response.id(),
+        response.model(),
+        usage,
+        finish,
+        response.finish_word(),
+        response.count_received(),
+    );
+    facts.encode(env)
+}
 
 // Returns what else the provider says of its answer, `nil` when it says nothing.
 nif!(

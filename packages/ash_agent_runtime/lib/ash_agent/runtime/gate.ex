@@ -18,7 +18,7 @@ defmodule AshAgent.Runtime.Gate do
   The gate for these options. It also has the permissions of the runs that this one is within, the outermost first.
   """
   def new(opts, above \\ []) do
-    own = opts |> Keyword.take([:allowed_tools, :permission_rules]) |> Permissions.new()
+    own = Permissions.index(opts)
 
     %__MODULE__{
       permissions: above ++ [own],

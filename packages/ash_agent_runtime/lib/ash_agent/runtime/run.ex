@@ -40,6 +40,10 @@ defmodule AshAgent.Runtime.Run do
   #   * `call_notes` - notes on finished calls for the next write, the newest first
   #   * `noted?` - whether the context has what requests ask for beside messages
   #   * `requested_at` - when the model was asked, in microseconds since 1970
+  #   * `last` - the last message of the iteration that the run began with, or `nil`
+  #   * `pending` - the calls that wait for results when an iteration's tools begin to run
+  #   * `fresh?` - whether they are those of an answer of this run, so that nobody has decided about them or was asked
+  #   * `tokens` - how many tokens were reported of the conversation
   #   * `called` - how many calls the iteration has dealt with
   #   * `iterations`, `usage`, `cost`, `finish_reason`, `sub_agents` - see `AshAgent.Runtime.Result`
   @enforce_keys [:context, :llm, :gate, :bounds, :events, :supervisor]
@@ -76,6 +80,10 @@ defmodule AshAgent.Runtime.Run do
                 :cost,
                 :finish_reason,
                 :output,
+                :last,
+                :tokens,
+                pending: [],
+                fresh?: false,
                 noted?: false,
                 earlier: %{},
                 call_notes: [],
@@ -85,18 +93,25 @@ defmodule AshAgent.Runtime.Run do
                 sub_agents: []
               ]
 
+  @doc "What a run has to know of its context before it begins."
+  def open(context) do
+    outline = Context.Log.outline(context)
+    pending = if outline.pending == 0, do: [], else: Context.pending_tool_calls(context)
+    Map.merge(outline, %{pending: pending, last: last_message(context)})
+  end
+
   @doc "Begins a run with prepared options. `within` describes the runs around it, see `AshAgent.Runtime.Bounds.outermost/0`."
-  def new(context, opts, supervisor, within) do
+  def new(context, opening, events, opts, supervisor, within) do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
     {tools, output, offered} = offer(opts, gate)
-    context = Recall.put_handles(context, tools)
+    context = Recall.put_handles(context, opening.recall?, tools)
 
     scope = %{
       depth: within.depth,
       permissions: gate.permissions,
       bounds: bounds,
-      context_id: context[:id],
+      context_id: opening.id,
       inherited: Keyword.take(opts, Options.list_inherited())
     }
 
@@ -117,7 +132,8 @@ defmodule AshAgent.Runtime.Run do
       gate: gate,
       bounds: bounds,
       outermost?: within.bounds == nil,
-      first_iteration: first_iteration(context, opts[:max_iterations]),
+      # The exact number does not matter if it is too far back to continue.
+      first_iteration: max(opening.turn_start, context.current_iteration - opts[:max_iterations]),
       max_iterations: opts[:max_iterations],
       timeout: opts[:timeout],
       deadline: ToolExecutor.deadline(opts[:timeout]),
@@ -132,11 +148,11 @@ defmodule AshAgent.Runtime.Run do
       summarize: opts[:summarize],
       request_notes: opts[:request_notes],
       next_messages: within[:steered] || fn -> [] end,
-      journal: Journal.new(opts, context, within[:taken] || []),
-      events:
-        opts[:on_event]
-        |> Events.new(%{context_id: context[:id]})
-        |> Events.with_watch(within[:watch]),
+      journal: Journal.new(opts, opening.id, within[:taken] || []),
+      events: events,
+      last: opening.last,
+      pending: opening.pending,
+      tokens: opening.tokens,
       cost: if(bounds.prices, do: 0)
     }
   end
@@ -154,10 +170,6 @@ defmodule AshAgent.Runtime.Run do
 
   defp load_tools(function) when is_function(function, 0), do: Tool.new(function.())
   defp load_tools(tools), do: tools
-
-  # The exact number does not matter if it is too far back to continue.
-  defp first_iteration(context, max),
-    do: max(Context.turn_start(context), context.current_iteration - max)
 
   @doc "Returns the settings for `AshAgent.Runtime.ToolExecutor`, which the checks of a call use as well."
   def tool_settings(%__MODULE__{} = run) do
@@ -247,20 +259,12 @@ defmodule AshAgent.Runtime.Run do
     put_context(%{run | journal: journal}, Context.interrupt(run.context, words))
   end
 
-  @doc "Adds the usage of an answer, and its cost if that is known."
-  def count_answer(run, usage, cost) do
-    usage = Map.merge(run.usage, usage, fn _key, a, b -> a + b end)
-    add_cost(%{run | usage: usage}, cost || 0)
-  end
-
   @doc "Adds what something cost, in a run with prices."
   def add_cost(run, cost), do: %{run | cost: run.cost && run.cost + cost}
 
   @doc "Adds a response that is over to a context. None of its calls runs."
-  def add_broken_response(context, response, words, opts) do
-    {requested, opts} = Keyword.split(opts, [:requested_at, :first_chunk_at])
-
-    with {:ok, context} <- Context.add_response(context, response, requested),
+  def add_broken_response(context, response, words, opts, times \\ {nil, nil}) do
+    with {:ok, context} <- Context.Responses.put_response(context, response, times),
          do: {:ok, Context.interrupt(context, words, opts)}
   end
 

@@ -14,8 +14,7 @@ defmodule AshAgent.Runtime.Shape do
   def check!(view) do
     {enhancers, opts} = split(view)
     Enhancer.check!(enhancers)
-    # An empty list of enhancers leaves the options to be checked.
-    {:ok, _context, _report} = Enhancer.run(Context.new("Hi"), [], opts)
+    Context.Options.validate!(opts, :enhance)
     :ok
   end
 

@@ -17,16 +17,13 @@ defmodule AshAgent.Runtime.TypedAnswer do
   Returns whether a turn was asked for a typed answer. An answer in text may be one that did not fit: whoever asked was
   killed before the model was asked again.
   """
-  def expected?(context) do
-    last = Run.last_message(context)
+  def expected?(context, %{last: last, pending: pending, turn_start: turn_start}) do
     number = if last == nil, do: context.current_iteration - 1, else: context.current_iteration
 
-    unfinished? =
-      Context.pending_tool_calls(context) != [] or last == nil or
-        match?(%{role: :assistant}, last)
+    unfinished? = pending != [] or last == nil or match?(%{role: :assistant}, last)
 
     retry?(last) or
-      (unfinished? and number >= Context.turn_start(context) and
+      (unfinished? and number >= turn_start and
          match?(%{metadata: %{"output" => _mode}}, Context.get_iteration(context, number)))
   end
 
@@ -116,14 +113,14 @@ defmodule AshAgent.Runtime.TypedAnswer do
   @doc "Gives the calls of an answer that are pending their results."
   # Models call it by habit, too: an earlier run of the conversation may have offered it.
   def settle_calls(%{output: %{}} = run) do
-    results =
-      for call <- Context.pending_tool_calls(run.context),
-          answer?(call),
-          do: %{id: call.id, result: result(read_call(run.output, call))}
+    {answers, others} = Enum.split_with(run.pending, &answer?/1)
+
+    results = for call <- answers, do: %{id: call.id, result: result(read_call(run.output, call))}
 
     if results == [],
       do: run,
-      else: Run.put_context(run, Context.add_tool_results(run.context, results))
+      else:
+        Run.put_context(%{run | pending: others}, Context.add_tool_results(run.context, results))
   end
 
   def settle_calls(run), do: run

@@ -246,7 +246,7 @@ defmodule AshAgent.Session.Options do
     end
 
     passed = [:llm, :on_change | @runtime_options]
-    runtime = opts |> Keyword.take(passed) |> Runtime.options() |> Keyword.take(passed)
+    runtime = opts |> Keyword.take(passed) |> Runtime.prepare()
     opts |> Keyword.drop(passed) |> Keyword.put(:runtime, runtime)
   end
 end
