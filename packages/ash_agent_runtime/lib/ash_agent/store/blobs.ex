@@ -61,11 +61,12 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   # JSON text without its media, those that are not known, in base64 by ids, and what is known then.
-  @spec take(binary(), known()) :: {iodata(), %{id() => binary()}, known()}
+  @spec take(binary(), known()) :: {binary(), %{id() => binary()}, known()}
   def take(json, known) when byte_size(json) < @least, do: {json, %{}, known}
   def take(json, known), do: take(json, 0, :binary.matches(json, @mark), [], %{}, known)
 
-  defp take(json, from, [], taken, blobs, known), do: {[taken, rest(json, from)], blobs, known}
+  defp take(json, from, [], taken, blobs, known),
+    do: {IO.iodata_to_binary([taken, rest(json, from)]), blobs, known}
 
   defp take(json, from, [{at, length} | marks], taken, blobs, known) do
     start = at + length

@@ -11,14 +11,9 @@ defmodule AshAgent.Store.Media do
     with {:ok, stored} <- store |> Map.get(:blobs) |> Blobs.store(blobs) do
       items =
         for {id, place, data} <- stored,
-            do:
-              Changes.object(
-                id: JSON.encode(id),
-                place: place && JSON.encode(place),
-                data: data && [?", data, ?"]
-              )
+            do: Changes.object(id: id, place: place, data: data)
 
-      {:ok, if(items == [], do: [], else: [blobs: Changes.list(items)])}
+      {:ok, if(items == [], do: [], else: [blobs: items])}
     end
   end
 

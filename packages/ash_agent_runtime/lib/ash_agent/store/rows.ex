@@ -5,7 +5,7 @@ defmodule AshAgent.Store.Rows do
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.JSON
-  alias AshAgent.Store.{Changes, Conversation}
+  alias AshAgent.Store.Conversation
 
   # The column where those of a branch begin, in what `AshAgent.Store.SQL.fetch/1` returns.
   @branch 11
@@ -59,8 +59,8 @@ defmodule AshAgent.Store.Rows do
     branches = Enum.map(rows, &read_branch/1)
     names = Map.new(branches, &{&1.row, &1.name})
     head = rows |> hd() |> Enum.at(@branch)
-    list = branches |> Enum.map(&branch(&1, names)) |> Changes.list()
-    {join_fields(head, [~s("branches":), list]), branches}
+    list = branches |> Enum.map(&branch(&1, names)) |> Enum.intersperse(?,)
+    {join_fields(head, [~s("branches":[), list, ?]]), branches}
   end
 
   defp read_branch(row) do

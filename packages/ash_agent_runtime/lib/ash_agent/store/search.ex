@@ -83,15 +83,18 @@ defmodule AshAgent.Store.Search do
     time = "1970-01-01T00:00:00.000000Z"
     masks = for list <- JSON.decode!(masks), list != nil, mask <- list, do: mask
 
-    [
-      ~s({"version":1,"id":"-","created_at":"#{time}","updated_at":"#{time}","metadata":{},),
-      ~s("view":{"covers":[],"masks":),
-      JSON.encode(masks),
-      ~s(},"iterations":[),
-      Blobs.put_back(document, fn _id -> "AA==" end),
-      ~s(]})
-    ]
-    |> IO.iodata_to_binary()
+    document = Blobs.put_back(document, fn _id -> "AA==" end)
+
+    %{
+      version: 1,
+      id: "-",
+      created_at: time,
+      updated_at: time,
+      metadata: %{},
+      view: %{covers: [], masks: masks},
+      iterations: [JSON.raw(document)]
+    }
+    |> JSON.encode()
     |> Context.from_snapshot!()
     |> Context.to_messages()
     |> Enum.flat_map(&texts/1)
