@@ -240,8 +240,25 @@ defmodule AshAgent.Context.Log do
     found
   end
 
-  @doc false
-  # What a run has to know before it begins, in one call. `pending` is how many calls wait for a result.
+  @doc """
+  Returns what a run has to know before it begins, in one call.
+
+  `:turn_start` is the number of the iteration that began the turn, `:tokens` how many tokens were reported, `:pending` how many calls
+  wait for a result, and `:recall?` what `AshAgent.Context.recall?/1` returns.
+
+  ## Examples
+
+      iex> "Hello!" |> AshAgent.Context.new(id: "c1") |> AshAgent.Context.Log.outline()
+      %{id: "c1", turn_start: 1, tokens: 0, pending: 0, recall?: false}
+  """
+  @doc since: "0.1.0"
+  @spec outline(Reply.handle()) :: %{
+          id: String.t(),
+          turn_start: pos_integer(),
+          tokens: non_neg_integer(),
+          pending: non_neg_integer(),
+          recall?: boolean()
+        }
   def outline(%{ref: ref} = _context) do
     {id, turn_start, tokens, pending, recall?} = Native.context_outline(ref)
     %{id: id, turn_start: turn_start, tokens: tokens, pending: pending, recall?: recall?}

@@ -85,8 +85,27 @@ defmodule AshAgent.Context.Responses do
     put_response(context, response, times, opts[:metadata], opts[:at])
   end
 
-  @doc false
-  # With options that were checked. `times` are when the response was requested and when its first piece came.
+  @doc """
+  Adds a response as `add_response/3` does, without checking options: for loops, which add many.
+
+  `times` are when the response was requested and when its first piece came, `nil` where that is not known.
+
+  ## Examples
+
+      iex> {:ok, response} = AshAgent.Response.from_message(%{content: "Hello!"})
+      iex> {:ok, context} = "Hi" |> AshAgent.Context.new() |> AshAgent.Context.Responses.put_response(response, {nil, nil})
+      iex> AshAgent.Context.count_messages(context)
+      2
+  """
+  @doc since: "0.1.0"
+  @spec put_response(
+          context,
+          AshAgent.Response.t(),
+          {DateTime.t() | integer() | nil, DateTime.t() | integer() | nil},
+          map() | nil,
+          DateTime.t() | nil
+        ) :: {:ok, context} | {:error, AshAgent.Response.Error.t() | Error.t()}
+        when context: Reply.handle()
   def put_response(%{ref: ref} = context, %{ref: response}, times, metadata \\ nil, at \\ nil) do
     case Native.context_add_response(ref, response, metadata, times, at) do
       {:error, {:response, fault}} -> {:error, AshAgent.Response.Error.new(fault)}

@@ -8,6 +8,7 @@ defmodule AshAgent.MCP.Server do
 
   use GenServer
 
+  alias AshAgent.Deadline
   alias AshAgent.MCP.{Content, Listing}
   alias AshAgent.Runtime.{Events, Sealed, ToolExecutor}
 
@@ -74,17 +75,10 @@ defmodule AshAgent.MCP.Server do
   # GenServer calls it on OTP 25 and later.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
-  def format_status(status) do
-    Map.new(status, fn
-      {:state, state} -> {:state, %{status: show_status(state.status), failures: state.failures}}
-      {:message, _call} -> {:message, :not_shown}
-      {:log, _events} -> {:log, []}
-      other -> other
-    end)
-  end
+  def format_status(status), do: Sealed.format_status(status, &show/1)
 
-  defp show_status({:down, _words}), do: :down
-  defp show_status(status), do: status
+  defp show(%{status: {:down, _words}} = state), do: show(%{state | status: :down})
+  defp show(state), do: Map.take(state, [:status, :failures])
 
   ## What it is asked
 
@@ -175,7 +169,7 @@ defmodule AshAgent.MCP.Server do
     case ToolExecutor.call_guarded(start) do
       {:returned, {:ok, pid, held}} ->
         monitor = Process.monitor(pid)
-        connection = %{id: id, held: held, monitor: monitor, since: now(), end: nil}
+        connection = %{id: id, held: held, monitor: monitor, since: Deadline.now(), end: nil}
         go_on(list(%{state | connection: connection, status: :connecting, stale?: false}, :first))
 
       {:returned, {:error, words}} ->
@@ -226,7 +220,7 @@ defmodule AshAgent.MCP.Server do
 
   defp down(state, words) do
     # A client that has worked for a while has not failed before.
-    settled? = state.connection != nil and now() - state.connection.since > @settled
+    settled? = state.connection != nil and Deadline.now() - state.connection.since > @settled
     failures = if settled?, do: 0, else: state.failures
     pause = min(@first_pause * Integer.pow(2, min(failures, 20)), @longest_pause)
     Process.send_after(self(), :connect, pause)
@@ -392,6 +386,4 @@ defmodule AshAgent.MCP.Server do
   end
 
   defp about(state, words), do: "the MCP server #{inspect(state.server.name)} #{words}"
-
-  defp now, do: System.monotonic_time(:millisecond)
 end

@@ -6,6 +6,7 @@ defmodule AshAgent.Runtime.Gate do
   # Each of the application's functions runs in its own process, so that whatever it does, the run continues in time. A call
   # that they leave undecided is denied.
 
+  alias AshAgent.Deadline
   alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolExecutor}
   alias AshAgent.Trace.Caller
 
@@ -189,7 +190,7 @@ defmodule AshAgent.Runtime.Gate do
   defp deny_undecided(hook, words), do: {:deny, hook, "a hook (#{inspect(hook)}) #{words}"}
 
   defp isolate(env, limit, name, fun) do
-    left = ToolExecutor.count_left(env.deadline)
+    left = Deadline.left(env.deadline)
 
     case left != 0 && reply(env.supervisor, fun, min(limit, left)) do
       {:ok, reply} -> reply
@@ -199,7 +200,7 @@ defmodule AshAgent.Runtime.Gate do
   end
 
   defp late(env, limit, name) do
-    if ToolExecutor.count_left(env.deadline) == 0,
+    if Deadline.left(env.deadline) == 0,
       do: :timeout,
       else: deny_undecided(name, "took longer than #{limit} ms")
   end

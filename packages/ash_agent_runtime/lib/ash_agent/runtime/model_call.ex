@@ -3,10 +3,9 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
-  alias AshAgent.{Context, LLM, Response}
+  alias AshAgent.{Context, Deadline, LLM, Response}
   alias AshAgent.Context.Responses
-  alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape}
-  alias AshAgent.Runtime.{ToolExecutor, TypedAnswer}
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape, TypedAnswer}
 
   @broken_off "interrupted: the answer broke off"
 
@@ -91,7 +90,7 @@ defmodule AshAgent.Runtime.ModelCall do
   end
 
   defp request(run) do
-    case ToolExecutor.count_left(run.deadline) do
+    case Deadline.left(run.deadline) do
       0 ->
         %Answer{outcome: :timeout}
 
@@ -154,7 +153,7 @@ defmodule AshAgent.Runtime.ModelCall do
   defp read_outcome({:refused, reason}, _run), do: {:error, reason}
 
   defp read_outcome(:timeout, run) do
-    if ToolExecutor.count_left(run.deadline) == 0,
+    if Deadline.left(run.deadline) == 0,
       do: {:error, {:timeout, run.timeout}},
       else: {:error, {:llm_timeout, run.llm_timeout}}
   end

@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.Repeat do
 
   # Decides what becomes of a call that was started before and has no result: whether it was carried out is unknown.
 
-  alias AshAgent.Context
+  alias AshAgent.{Context, Deadline}
   alias AshAgent.Runtime.{Sealed, ToolExecutor}
   alias AshAgent.Trace.Caller
 
@@ -57,7 +57,7 @@ defmodule AshAgent.Runtime.Repeat do
     work = fn -> Sealed.run(fn -> function.(call, attempt.key) end) end
     task = Caller.task(execution.supervisor, work)
 
-    limit = min(execution.timeout, ToolExecutor.count_left(execution.deadline))
+    limit = min(execution.timeout, Deadline.left(execution.deadline))
 
     case Task.yield(task, limit) || Task.shutdown(task, :brutal_kill) do
       {:ok, answer} -> answer

@@ -6,7 +6,7 @@ defmodule AshAgent.Runtime.Run do
   # Steps take a run and return `{:ok, run}`, or `{:stop, run, reason}` when the run ends, with the reason `{:answered, text}`,
   # `{:halted, term}`, `{:paused, ids}` or `{:failed, reason}`.
 
-  alias AshAgent.{Context, LLM, Response}
+  alias AshAgent.{Context, Deadline, LLM, Response}
   alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Gate, Journal, Options, Output}
   alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Tool, ToolExecutor}
 
@@ -46,33 +46,40 @@ defmodule AshAgent.Runtime.Run do
   #   * `tokens` - how many tokens were reported of the conversation
   #   * `called` - how many calls the iteration has dealt with
   #   * `iterations`, `usage`, `cost`, `finish_reason`, `sub_agents` - see `AshAgent.Runtime.Result`
-  @enforce_keys [:context, :llm, :gate, :bounds, :events, :supervisor]
+  @options [
+    :llm,
+    :tool_timeout,
+    :max_concurrency,
+    :max_attempts,
+    :exception_messages,
+    :max_iterations,
+    :timeout,
+    :llm_timeout,
+    :on_change,
+    :on_change_bytes,
+    :on_change_interval,
+    :summarize,
+    :request_notes
+  ]
+  @opening [:last, :pending, :tokens]
+
+  @enforce_keys [:context, :gate, :bounds, :events, :supervisor]
   defstruct @enforce_keys ++
+              @options ++
+              @opening ++
               [
                 :model,
                 :tools,
                 :offered_tools,
                 :tool_context,
-                :tool_timeout,
-                :max_concurrency,
-                :max_attempts,
-                :exception_messages,
                 :scope,
                 :outermost?,
                 :first_iteration,
-                :max_iterations,
-                :timeout,
                 :deadline,
-                :llm_timeout,
                 :stream?,
-                :on_change,
-                :on_change_bytes,
-                :on_change_interval,
                 :watch,
                 :view,
                 :prices,
-                :summarize,
-                :request_notes,
                 :next_messages,
                 :journal,
                 :refused,
@@ -80,9 +87,6 @@ defmodule AshAgent.Runtime.Run do
                 :cost,
                 :finish_reason,
                 :output,
-                :last,
-                :tokens,
-                pending: [],
                 fresh?: false,
                 noted?: false,
                 earlier: %{},
@@ -115,18 +119,13 @@ defmodule AshAgent.Runtime.Run do
       inherited: Keyword.take(opts, Options.list_inherited())
     }
 
-    %__MODULE__{
+    own = %{
       context: context,
-      llm: opts[:llm],
       model: LLM.model_name(opts[:llm]),
       tools: ToolExecutor.by_name(tools),
       offered_tools: offered,
       output: output,
       tool_context: ToolExecutor.tool_context(opts[:runtime_context]),
-      tool_timeout: opts[:tool_timeout],
-      max_concurrency: opts[:max_concurrency],
-      max_attempts: opts[:max_attempts],
-      exception_messages: opts[:exception_messages],
       supervisor: supervisor,
       scope: scope,
       gate: gate,
@@ -134,27 +133,19 @@ defmodule AshAgent.Runtime.Run do
       outermost?: within.bounds == nil,
       # The exact number does not matter if it is too far back to continue.
       first_iteration: max(opening.turn_start, context.current_iteration - opts[:max_iterations]),
-      max_iterations: opts[:max_iterations],
-      timeout: opts[:timeout],
-      deadline: ToolExecutor.deadline(opts[:timeout]),
-      llm_timeout: opts[:llm_timeout],
+      deadline: Deadline.new(opts[:timeout]),
       stream?: opts[:stream] and LLM.streams?(opts[:llm]),
-      on_change: opts[:on_change],
-      on_change_bytes: opts[:on_change_bytes],
-      on_change_interval: opts[:on_change_interval],
       watch: within[:watch],
       view: Shape.new(opts),
       prices: opts[:prices] || [],
-      summarize: opts[:summarize],
-      request_notes: opts[:request_notes],
       next_messages: within[:steered] || fn -> [] end,
       journal: Journal.new(opts, opening.id, within[:taken] || []),
       events: events,
-      last: opening.last,
-      pending: opening.pending,
-      tokens: opening.tokens,
       cost: if(bounds.prices, do: 0)
     }
+
+    run = opening |> Map.take(@opening) |> Map.merge(own)
+    struct!(__MODULE__, opts |> Keyword.take(@options) |> Enum.into(run))
   end
 
   @doc "Returns the tools of a run with these options, the typed answer that it asks for, and the tools that its model is offered."

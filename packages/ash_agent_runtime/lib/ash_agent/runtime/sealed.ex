@@ -15,6 +15,16 @@ defmodule AshAgent.Runtime.Sealed do
     kind, reason -> fail(Events.label(kind, reason), Events.prune(__STACKTRACE__))
   end
 
+  @doc "What is shown of a GenServer: `show` returns what may be seen of its state."
+  def format_status(status, show) do
+    Map.new(status, fn
+      {:state, state} -> {:state, show.(state)}
+      {:message, _message} -> {:message, :not_shown}
+      {:log, _events} -> {:log, []}
+      other -> other
+    end)
+  end
+
   # The mailbox of a sensitive process is not reported.
   defp fail(label, stacktrace) do
     Process.flag(:sensitive, true)

@@ -8,7 +8,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
   #
   # Where the view is to show the answer alone, each attempt has an iteration of its own.
 
-  alias AshAgent.{Context, Output, Response, Runtime}
+  alias AshAgent.{Context, Deadline, Output, Response, Runtime}
   alias AshAgent.Runtime.{Authority, Events, Run}
 
   @tool Output.tool_name()
@@ -251,7 +251,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   def follow(%{output: output} = run) do
     show(run, [{:attempt, output.retries + 1}], fn -> :none end)
-    %{follow: Output.follow(), call: nil, text: [], next: now(), due: nil}
+    %{follow: Output.follow(), call: nil, text: [], next: Deadline.now(), due: nil}
   end
 
   @doc """
@@ -266,7 +266,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
     {state, piece} = Enum.reduce(events, {state, []}, &take(output.mode, &1, &2))
     piece = piece |> Enum.reverse() |> IO.iodata_to_binary()
     state = if piece == "", do: state, else: add_piece(run, state, piece)
-    if state.due && now() >= state.due, do: tell_value(run, state), else: state
+    if state.due && Deadline.now() >= state.due, do: tell_value(run, state), else: state
   end
 
   defp add_piece(%{output: output} = run, state, piece) do
@@ -286,7 +286,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   defp tell_value(%{output: output} = run, state) do
     told = %{attempt: output.retries + 1}
-    start = now()
+    start = Deadline.now()
 
     if run.watch do
       with {:ok, value} <- guard(fn -> value(run, state) end),
@@ -294,14 +294,12 @@ defmodule AshAgent.Runtime.TypedAnswer do
     end
 
     Events.emit(run.events, [:llm, :value], %{}, told, %{value: fn -> value(run, state) end})
-    stop = now()
+    stop = Deadline.now()
     %{state | due: nil, next: stop + max(@interval, @share * (stop - start))}
   end
 
   defp value(%{output: output}, state),
     do: Output.read_partial(output.type, IO.iodata_to_binary(state.text))
-
-  defp now, do: System.monotonic_time(:millisecond)
 
   defp take(:tool, {:tool_call_started, position, @tool}, {%{call: nil} = state, piece}),
     do: {%{state | call: position}, piece}

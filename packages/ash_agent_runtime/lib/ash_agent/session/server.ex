@@ -172,14 +172,7 @@ defmodule AshAgent.Session.Server do
   # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
-  def format_status(status) do
-    Map.new(status, fn
-      {:state, session} -> {:state, State.show(session)}
-      {:message, _prompt} -> {:message, :not_shown}
-      {:log, _events} -> {:log, []}
-      other -> other
-    end)
-  end
+  def format_status(status), do: Sealed.format_status(status, &State.show/1)
 
   ## After each event
 

@@ -344,38 +344,30 @@ defmodule AshAgent.Store.Relational do
     all
   end
 
-  def list(store, opts) do
-    by = opts[:by]
-    limit = opts[:limit]
-
-    given = filters(opts)
-    filters = Keyword.keys(given)
-    after_id = if opts[:after], do: [after_id: elem(opts[:after], 1)], else: []
-    fields = given ++ after_id ++ [limit: limit]
-    query = &SQL.list(&1, filters, by, opts[:order])
-
-    {:list, filters, by, opts[:order]}
-    |> then(&read(store, &1, query, fields))
-    |> answer(&page(&1, limit, by))
-  end
+  def list(store, opts),
+    do: read_page(store, :list, opts, opts[:by], [opts[:by], opts[:order]])
 
   @doc "A page of what is `:running` and claimed, for whoever looks for owners that are gone. `opts` are `:limit` and `:after`."
   def list_claimed(store, opts) do
-    given = filters(Keyword.take(opts, [:after]))
-    after_id = if opts[:after], do: [after_id: elem(opts[:after], 1)], else: []
-    fields = given ++ after_id ++ [limit: opts[:limit]]
-    names = Keyword.keys(given)
-
-    {:list_claimed, names}
-    |> then(&read(store, &1, fn d -> SQL.list_claimed(d, names) end, fields))
-    |> answer(&page(&1, opts[:limit], :lease_until))
+    read_page(store, :list_claimed, Keyword.take(opts, [:after, :limit]), :lease_until, [])
   end
 
-  defp page(rows, limit, by) do
-    found = Enum.map(rows, &Conversation.from_row/1)
-    last = List.last(found)
-    next = if last && length(found) == limit, do: {Map.fetch!(last, by), last.id}
-    {:ok, %{conversations: found, next: next}}
+  # `how` is what the statement is made by beside the filters, and `by` the time of a row that pages go on from.
+  defp read_page(store, name, opts, by, how) do
+    given = filters(opts)
+    filters = Keyword.keys(given)
+    after_id = if opts[:after], do: [after_id: elem(opts[:after], 1)], else: []
+    fields = given ++ after_id ++ [limit: opts[:limit]]
+    query = &apply(SQL, name, [&1, filters | how])
+
+    key = List.to_tuple([name, filters | how])
+
+    answer(read(store, key, query, fields), fn rows ->
+      found = Enum.map(rows, &Conversation.from_row/1)
+      last = List.last(found)
+      next = if last && length(found) == opts[:limit], do: {Map.fetch!(last, by), last.id}
+      {:ok, %{conversations: found, next: next}}
+    end)
   end
 
   defp filters(opts) do
@@ -392,11 +384,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   def history(store, id, opts) do
-    fields = [
-      id: id,
-      after: opts[:after],
-      limit: opts[:limit]
-    ]
+    fields = [id: id] ++ Keyword.take(opts, [:after, :limit])
 
     answer(read(store, :history, &SQL.history/1, fields), fn rows ->
       entries =

@@ -368,15 +368,10 @@ defmodule AshAgent.Trace.Exporter do
   # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
-  def format_status(status) do
-    Map.new(status, fn
-      {:state, %{size: size, lost: lost}} -> {:state, %{waiting: size, lost: lost}}
-      {:state, _broken} -> {:state, :not_shown}
-      {:message, _turn} -> {:message, :not_shown}
-      {:log, _events} -> {:log, []}
-      other -> other
-    end)
-  end
+  def format_status(status), do: Sealed.format_status(status, &show/1)
+
+  defp show(%{size: size, lost: lost}), do: %{waiting: size, lost: lost}
+  defp show(_broken), do: :not_shown
 
   defp wait(%{timer: nil, sending: nil} = state),
     do: %{state | timer: Process.send_after(self(), :send, state.opts[:delay])}
