@@ -1,11 +1,13 @@
 //! The NIFs of storage.
 
-use ash_agent_context_core::{json, Context, NESTING};
+use ash_agent_context_core::{join_rows, json, put_media_back, take_media, text_cost, BranchRow};
+use ash_agent_context_core::{Context, NESTING};
 use rustler::{Binary, Encoder as _, Env, NewBinary, Resource, ResourceArc, Term};
 
 use crate::argument::{Document, Of, Trusted};
 use crate::decode::Number;
 use crate::encode;
+use crate::error::NifError;
 use crate::nif::{change, nif};
 use crate::resource::{answer, note_freed, ContextHandle};
 
@@ -132,3 +134,74 @@ fn documents<'a>(env: Env<'a>, iterations: &[(u64, Vec<u8>)]) -> Term<'a> {
 fn binary<'a>(env: Env<'a>, text: &[u8]) -> Term<'a> {
     NewBinary::from_slice(env, text).into()
 }
+
+type Row<'a> = (
+    u64,
+    Option<u64>,
+    Option<u64>,
+    &'a str,
+    Option<Binary<'a>>,
+    Binary<'a>,
+    Option<Binary<'a>>,
+);
+
+// The document of rows: of each branch its number, that of its base, its first iteration, its time, label, head and iterations.
+nif!(snapshot_join_normal, snapshot_join_dirty, |env,
+                                                 scheduler,
+                                                 chat: Of<
+    'a,
+    Option<Binary<'a>>,
+>,
+                                                 rows: Of<
+    'a,
+    Vec<Row<'a>>,
+>| {
+    let rows = rows.iter().map(|row| BranchRow {
+        number: row.0,
+        base: row.1,
+        since: row.2,
+        updated_at: row.3,
+        label: row.4.as_ref().map(Binary::as_slice),
+        head: row.5.as_slice(),
+        iterations: row.6.as_ref().map(Binary::as_slice).unwrap_or_default(),
+    });
+    let rows: Vec<BranchRow<'_>> = rows.collect();
+    for row in &rows {
+        scheduler.allow(text_cost(row.iterations))?;
+    }
+    let chat = chat.as_ref().map(Binary::as_slice);
+    Ok(binary(env, &join_rows(chat, &rows)?))
+});
+
+// `{text, [{digest, id, base64}]}`: a text without its media, and those that are not among the known ones.
+nif!(
+    media_take_normal,
+    media_take_dirty,
+    |env, scheduler, text: Binary<'a>, known: Term<'a>| {
+        scheduler.allow(text_cost(&text))?;
+        let id = |digest: &[u8]| known.map_get(binary(env, digest)).ok()?.decode().ok();
+        let (taken, media) = take_media(text.as_slice(), id);
+        let media = media.iter().map(|media| {
+            let digest = binary(env, &media.digest);
+            (digest, media.id.as_str(), binary(env, media.data))
+        });
+        Ok((binary(env, &taken), media.collect::<Vec<_>>()).encode(env))
+    }
+);
+
+// The reverse, with the base64 of each id, or with one for all.
+nif!(
+    media_put_back_normal,
+    media_put_back_dirty,
+    |env, scheduler, text: Binary<'a>, data: Term<'a>| {
+        scheduler.allow(text_cost(&text))?;
+        let find = |id: &str| -> Option<&'a [u8]> {
+            let found = data.map_get(id).unwrap_or(data);
+            Some(found.decode::<Binary<'a>>().ok()?.as_slice())
+        };
+        match put_media_back(text.as_slice(), find) {
+            Some(text) => Ok(binary(env, &text)),
+            None => Err(NifError::BadArg),
+        }
+    }
+);

@@ -3,6 +3,7 @@ defmodule AshAgent.Store.Media do
 
   # Images and files of stored conversations on their way into the table of blobs or elsewhere, and back.
 
+  alias AshAgent.Context
   alias AshAgent.Context.JSON
   alias AshAgent.Store.{Blobs, Changes}
 
@@ -35,7 +36,7 @@ defmodule AshAgent.Store.Media do
   defp put_back(row, data) do
     Enum.map(row, fn column ->
       if Blobs.referred?(column),
-        do: Blobs.put_back(column, &Map.fetch!(data, &1)),
+        do: Context.Changes.put_media_back(column, data),
         else: column
     end)
   end

@@ -6,7 +6,7 @@ defmodule AshAgent.Store.Search do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Store.{Blobs, Conversation, Error, Relational, Words}
+  alias AshAgent.Store.{Conversation, Error, Relational, Words}
 
   @leading 60
   @trailing 140
@@ -83,7 +83,7 @@ defmodule AshAgent.Store.Search do
     time = "1970-01-01T00:00:00.000000Z"
     masks = for list <- JSON.decode!(masks), list != nil, mask <- list, do: mask
 
-    document = Blobs.put_back(document, fn _id -> "AA==" end)
+    document = Context.Changes.put_media_back(document, "AA==")
 
     %{
       version: 1,
