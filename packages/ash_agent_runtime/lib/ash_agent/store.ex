@@ -76,6 +76,12 @@ defmodule AshAgent.Store do
   """
   @type refusal :: :stale | {:owned, owner :: String.t()} | :not_found
 
+  @typedoc "What a write returns: what is stored then, or why it is not."
+  @type written :: {:ok, kept()} | {:error, refusal() | Error.t()}
+
+  @typedoc "The same of a function that loads the conversation."
+  @type loaded :: {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
+
   @type value :: Context.t() | ChatContext.t()
   @type kept :: Conversation.t()
 
@@ -126,17 +132,13 @@ defmodule AshAgent.Store do
 
   # Options are checked and have their defaults; ids are strings that any database accepts.
   @callback create(struct(), value(), keyword()) :: {:ok, kept()} | {:error, :exists | Error.t()}
-  @callback fetch(struct(), id() | kept()) ::
-              {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
-  @callback append(struct(), kept(), value(), keyword()) ::
-              {:ok, kept()} | {:error, refusal() | Error.t()}
+  @callback fetch(struct(), id() | kept()) :: loaded()
+  @callback append(struct(), kept(), value(), keyword()) :: written()
   @callback start(struct(), kept(), [attempt()]) ::
               {:ok, kept(), [String.t()]} | {:error, refusal() | Error.t()}
-  @callback claim(struct(), id(), keyword()) ::
-              {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
-  @callback renew(struct(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
-  @callback release(struct(), kept(), keyword()) ::
-              {:ok, kept()} | {:error, refusal() | Error.t()}
+  @callback claim(struct(), id(), keyword()) :: loaded()
+  @callback renew(struct(), kept()) :: written()
+  @callback release(struct(), kept(), keyword()) :: written()
   @callback expired(struct(), keyword()) :: {:ok, [kept()]} | {:error, Error.t()}
   @callback list(struct(), keyword()) :: {:ok, page :: map()} | {:error, Error.t()}
   @callback delete(struct(), id()) :: :ok | {:error, :not_found | Error.t()}
@@ -193,8 +195,7 @@ defmodule AshAgent.Store do
       {:error, :not_found}
   """
   @doc since: "0.1.0"
-  @spec fetch(t(), id() | kept()) ::
-          {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  @spec fetch(t(), id() | kept()) :: loaded()
   def fetch(store, %Conversation{} = kept), do: Named.call(store, :fetch, [kept])
 
   def fetch(store, id) when is_binary(id),
@@ -225,7 +226,7 @@ defmodule AshAgent.Store do
       {:error, :stale}
   """
   @doc since: "0.1.0"
-  @spec append(t(), kept(), value(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  @spec append(t(), kept(), value(), keyword()) :: written()
   def append(store, %Conversation{} = kept, value, opts \\ []) do
     opts = Options.validate!(opts, :append)
 
@@ -263,8 +264,7 @@ defmodule AshAgent.Store do
       {:error, {:owned, "a"}}
   """
   @doc since: "0.1.0"
-  @spec claim(t(), id(), keyword()) ::
-          {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  @spec claim(t(), id(), keyword()) :: loaded()
   def claim(store, id, opts) when is_binary(id) do
     opts = Options.validate!(opts, :claim)
     if Options.id?(id), do: Named.call(store, :claim, [id, opts]), else: {:error, :not_found}
@@ -282,7 +282,7 @@ defmodule AshAgent.Store do
       true
   """
   @doc since: "0.1.0"
-  @spec renew(t(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  @spec renew(t(), kept()) :: written()
   def renew(store, %Conversation{} = kept), do: Named.call(store, :renew, [check_claimed!(kept)])
 
   @doc """
@@ -324,7 +324,7 @@ defmodule AshAgent.Store do
       {nil, false}
   """
   @doc since: "0.1.0"
-  @spec release(t(), kept(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  @spec release(t(), kept(), keyword()) :: written()
   def release(store, %Conversation{} = kept, opts \\ []),
     do: Named.call(store, :release, [check_claimed!(kept), Options.validate!(opts, :release)])
 

@@ -126,8 +126,7 @@ defmodule AshAgent.LLM.Client do
       doc: "further options of `AshAgent.Context.encode_request/3`."
     ],
     timeout: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       default: 600_000,
       doc: "the time for the answer, including retries."
     ],
@@ -138,14 +137,12 @@ defmodule AshAgent.LLM.Client do
       doc: "the time to connect."
     ],
     first_byte_timeout: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       default: 300_000,
       doc: "the time from the request to the first byte of the answer."
     ],
     idle_timeout: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       default: 120_000,
       doc: "the time between two pieces of the answer."
     ],

@@ -47,8 +47,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   @schema [
     timeout: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       default: 60_000,
       doc: "the time that each call may take."
     ],
