@@ -8,6 +8,14 @@ defmodule AshAgent.MCP.Server do
 
   use GenServer
 
+  # The first five are the settings. `connection` is that of the client, `entries` are the tools of its last listing, and `waiting`
+  # those who want them before there are any. `jobs` are what workers do, by their monitors, and `queue` what they do next.
+  # `stale?` is whether the tools have changed, and `failures` how often the client has failed in a row.
+  @enforce_keys [:client, :server, :prefix, :timeout, :max_result_bytes]
+  defstruct @enforce_keys ++
+              [:connection, :entries, status: :connecting, waiting: [], jobs: %{}] ++
+              [queue: :queue.new(), stale?: false, failures: 0]
+
   alias AshAgent.Deadline
   alias AshAgent.MCP.{Content, Listing}
   alias AshAgent.Runtime.{Events, Sealed, ToolExecutor}
@@ -43,19 +51,7 @@ defmodule AshAgent.MCP.Server do
   def init(sealed) do
     Process.flag(:trap_exit, true)
 
-    state =
-      Map.merge(sealed.(), %{
-        status: :connecting,
-        connection: nil,
-        entries: nil,
-        waiting: [],
-        jobs: %{},
-        queue: :queue.new(),
-        stale?: false,
-        failures: 0
-      })
-
-    {:ok, state, {:continue, :connect}}
+    {:ok, struct!(__MODULE__, sealed.()), {:continue, :connect}}
   end
 
   @impl true

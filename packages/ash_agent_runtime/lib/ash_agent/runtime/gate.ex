@@ -8,7 +8,6 @@ defmodule AshAgent.Runtime.Gate do
 
   alias AshAgent.Deadline
   alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolExecutor}
-  alias AshAgent.Trace.Caller
 
   @others "the arguments differ from the approved ones; call the tool again to ask for a decision about them"
 
@@ -192,7 +191,7 @@ defmodule AshAgent.Runtime.Gate do
   defp isolate(env, limit, name, fun) do
     left = Deadline.left(env.deadline)
 
-    case left != 0 && reply(env.supervisor, fun, min(limit, left)) do
+    case left != 0 && Sealed.run_task(env.supervisor, fun, min(limit, left)) do
       {:ok, reply} -> reply
       {:exit, _reason} -> deny_undecided(name, "was killed")
       _late -> late(env, limit, name)
@@ -203,11 +202,5 @@ defmodule AshAgent.Runtime.Gate do
     if Deadline.left(env.deadline) == 0,
       do: :timeout,
       else: deny_undecided(name, "took longer than #{limit} ms")
-  end
-
-  defp reply(supervisor, fun, timeout) do
-    sealed = fn -> Sealed.run(fun) end
-    task = Caller.task(supervisor, sealed)
-    Task.yield(task, timeout) || Task.shutdown(task, :brutal_kill)
   end
 end

@@ -62,6 +62,7 @@ defmodule AshAgent.Runtime.Run do
     :request_notes
   ]
   @opening [:last, :pending, :tokens]
+  @tool_settings ~w(tools tool_context max_concurrency max_attempts exception_messages supervisor deadline events)a
 
   @enforce_keys [:context, :gate, :bounds, :events, :supervisor]
   defstruct @enforce_keys ++
@@ -164,17 +165,15 @@ defmodule AshAgent.Runtime.Run do
 
   @doc "Returns the settings for `AshAgent.Runtime.ToolExecutor`, which the checks of a call use as well."
   def tool_settings(%__MODULE__{} = run) do
-    keys =
-      if run.journal,
-        do: Map.new(run.journal.attempts, fn {id, attempt} -> {id, attempt.key} end),
-        else: %{}
+    attempts = if run.journal, do: run.journal.attempts, else: %{}
 
     run
-    |> Map.take([:tools, :tool_context, :max_concurrency, :max_attempts])
-    |> Map.merge(Map.take(run, [:exception_messages, :supervisor]))
-    |> Map.put(:scope, Map.put(run.scope, :conversation, run.context))
-    |> Map.merge(%{timeout: run.tool_timeout, deadline: run.deadline})
-    |> Map.merge(%{events: run.events, keys: keys})
+    |> Map.take(@tool_settings)
+    |> Map.merge(%{
+      scope: Map.put(run.scope, :conversation, run.context),
+      timeout: run.tool_timeout,
+      keys: Map.new(attempts, fn {id, attempt} -> {id, attempt.key} end)
+    })
   end
 
   @doc "Stops a run whose last change was refused."

@@ -280,27 +280,23 @@ defmodule AshAgent.Trace.Exporter do
 
   ## The process
 
-  # queue: turns that wait, size of them. held: sub-agents of paused runs, by conversation. sending: the task that has a
-  # batch, and how many turns those are. lost: turns since the first of them was told of. failing?: whether the last batch did
-  # not arrive, which was told. flushing: who waits for what.
+  defmodule State do
+    @moduledoc false
+
+    # queue: turns that wait, size of them. held: sub-agents of paused runs, by conversation. sending: the task that has a
+    # batch, and how many turns those are. lost: turns since the first of them was told of. failing?: whether the last batch did
+    # not arrive, which was told. flushing: who waits for what.
+    @enforce_keys [:opts, :supervisor]
+    defstruct @enforce_keys ++
+                [:sending, :timer, failing?: false, queue: :queue.new(), size: 0] ++
+                [held: %{}, lost: 0, flushing: []]
+  end
+
   @impl true
   def init(opts) do
     {:ok, supervisor} = Task.Supervisor.start_link()
     Process.flag(:trap_exit, true)
-
-    {:ok,
-     %{
-       opts: opts,
-       failing?: false,
-       supervisor: supervisor,
-       queue: :queue.new(),
-       size: 0,
-       held: %{},
-       sending: nil,
-       timer: nil,
-       lost: 0,
-       flushing: []
-     }}
+    {:ok, %State{opts: opts, supervisor: supervisor}}
   end
 
   # A crash report must not have what is in the queue.
