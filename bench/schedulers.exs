@@ -247,7 +247,8 @@ defmodule AshAgent.Bench.Schedulers do
         {"JSON.encode/1",
          fn -> Context.JSON.encode(map.metadata |> Map.put("messages", chat)) end},
         {"JSON.fragment/1", fn -> Context.JSON.fragment(chat) end},
-        {"JSON.decode/1", fn -> Context.JSON.decode(json) end}
+        {"JSON.decode/1", fn -> Context.JSON.decode(json) end},
+        {"Changes.put_media_back/2", fn -> Context.Changes.put_media_back(json, "AA==") end}
       ]
   end
 
@@ -333,6 +334,7 @@ defmodule AshAgent.Bench.Schedulers do
       {"fetch_asked_before/2", fn -> Context.Asked.fetch_asked_before(asked, newest) end},
       {"view_changes/2", fn -> Context.Asked.view_changes(hidden, short) end},
       {"find_turn/3", fn -> Context.Log.find_turn(context, :key, "none") end},
+      {"outline/1", fn -> Context.Log.outline(context) end},
       {"get_response_id/1", fn -> Context.get_response_id(asked) end},
       {"forecast/3", fn -> Context.forecast(asked, :anthropic, cache: :auto) end},
       {"account/1", fn -> Context.account(asked) end},

@@ -135,6 +135,7 @@ defmodule AshAgent.PublicOptionsTest do
       {ChatContext.Config, :new} => [],
       {ChatContext.Config, :put} => [ChatContext.Config.new()],
       {Enhancer, :run} => [context, []],
+      {Enhancer, :check!} => [[]],
       {Response, :new} => [:anthropic],
       {Response, :decode} => [:anthropic, "{}"],
       {Context, :print} => [context],

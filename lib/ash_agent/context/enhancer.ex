@@ -188,7 +188,7 @@ defmodule AshAgent.Context.Enhancer do
   end
 
   @doc """
-  Checks enhancers and their options without running them, and returns `:ok`.
+  Checks enhancers, their options and those of `AshAgent.Context.enhance/3` without running them, and returns `:ok`.
 
   Raises `ArgumentError` as `AshAgent.Context.enhance/3` does.
 
@@ -200,8 +200,12 @@ defmodule AshAgent.Context.Enhancer do
       ** (ArgumentError) expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: String, which has no enhance/3
   """
   @doc since: "0.1.0"
-  @spec check!([t()]) :: :ok
-  def check!(enhancers) when is_list(enhancers), do: Enum.each(enhancers, &prepare!/1)
+  @spec check!([t()], keyword()) :: :ok
+  def check!(enhancers, opts \\ []) when is_list(enhancers) do
+    Enum.each(enhancers, &prepare!/1)
+    Options.validate!(opts, :enhance)
+    :ok
+  end
 
   defp prepare!(function) when is_function(function, 2), do: {function, function}
   defp prepare!(module) when is_atom(module), do: prepare!({module, []})

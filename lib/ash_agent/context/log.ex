@@ -241,6 +241,30 @@ defmodule AshAgent.Context.Log do
   end
 
   @doc """
+  Returns what a run has to know before it begins, in one call.
+
+  `:turn_start` is the number of the iteration that began the turn, `:tokens` how many tokens were reported, `:pending` how many calls
+  wait for a result, and `:recall?` what `AshAgent.Context.recall?/1` returns.
+
+  ## Examples
+
+      iex> "Hello!" |> AshAgent.Context.new(id: "c1") |> AshAgent.Context.Log.outline()
+      %{id: "c1", turn_start: 1, tokens: 0, pending: 0, recall?: false}
+  """
+  @doc since: "0.1.0"
+  @spec outline(Reply.handle()) :: %{
+          id: String.t(),
+          turn_start: pos_integer(),
+          tokens: non_neg_integer(),
+          pending: non_neg_integer(),
+          recall?: boolean()
+        }
+  def outline(%{ref: ref} = _context) do
+    {id, turn_start, tokens, pending, recall?} = Native.context_outline(ref)
+    %{id: id, turn_start: turn_start, tokens: tokens, pending: pending, recall?: recall?}
+  end
+
+  @doc """
   Returns `{:ok, message}` for the message at a 0-based position of an iteration, or `:error`.
 
   It is the message that `AshAgent.Context.get_iteration_messages/2` returns at this position, in O(log n). A message added by
@@ -283,7 +307,9 @@ defmodule AshAgent.Context.Log do
   def fetch(context, :iterations), do: {:ok, iterations(context)}
   def fetch(context, :metadata), do: {:ok, metadata(context)}
 
-  def fetch(%{ref: ref} = _context, key) when key in [:id, :origin, :created_at, :updated_at],
+  def fetch(%{ref: ref} = _context, :id), do: {:ok, Native.context_id(ref)}
+
+  def fetch(%{ref: ref} = _context, key) when key in [:origin, :created_at, :updated_at],
     do: Map.fetch(Native.context_summary(ref), key)
 
   def fetch(context, key) do

@@ -79,11 +79,35 @@ defmodule AshAgent.Context.Responses do
   @spec add_response(context, AshAgent.Response.t(), keyword()) ::
           {:ok, context} | {:error, AshAgent.Response.Error.t() | Error.t()}
         when context: Reply.handle()
-  def add_response(%{ref: ref} = context, %{ref: response}, opts \\ []) do
+  def add_response(%{ref: _} = context, %{ref: _} = response, opts \\ []) do
     opts = Options.validate!(opts, :add_response)
     times = {opts[:requested_at], opts[:first_chunk_at]}
+    put_response(context, response, times, opts[:metadata], opts[:at])
+  end
 
-    case Native.context_add_response(ref, response, opts[:metadata], times, opts[:at]) do
+  @doc """
+  Adds a response as `add_response/3` does, without checking options: for loops, which add many.
+
+  `times` are when the response was requested and when its first piece came, `nil` where that is not known.
+
+  ## Examples
+
+      iex> {:ok, response} = AshAgent.Response.from_message(%{content: "Hello!"})
+      iex> {:ok, context} = "Hi" |> AshAgent.Context.new() |> AshAgent.Context.Responses.put_response(response, {nil, nil})
+      iex> AshAgent.Context.count_messages(context)
+      2
+  """
+  @doc since: "0.1.0"
+  @spec put_response(
+          context,
+          AshAgent.Response.t(),
+          {DateTime.t() | integer() | nil, DateTime.t() | integer() | nil},
+          map() | nil,
+          DateTime.t() | nil
+        ) :: {:ok, context} | {:error, AshAgent.Response.Error.t() | Error.t()}
+        when context: Reply.handle()
+  def put_response(%{ref: ref} = context, %{ref: response}, times, metadata \\ nil, at \\ nil) do
+    case Native.context_add_response(ref, response, metadata, times, at) do
       {:error, {:response, fault}} -> {:error, AshAgent.Response.Error.new(fault)}
       reply -> Reply.put_at(reply, context)
     end

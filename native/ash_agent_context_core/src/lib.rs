@@ -79,6 +79,7 @@ pub use storage::chat::{Branch, Chat, LoadedBranch, LoadedChat, AROUND_CONTEXT};
 pub use storage::cost::text_cost;
 pub use storage::limits::NESTING;
 pub use storage::load::has_masks;
+pub use storage::rows::{join_rows, put_media_back, take_media, BranchRow};
 pub use storage::terms::{read_terms, write_terms};
 pub use storage::trust::{Approvals, Structs, Trust};
 pub use tokens::{Method, Tokens};

@@ -257,34 +257,44 @@ defmodule AshAgent.Runtime do
   def run(%Context{} = context, opts) when is_list(opts),
     do: run(context, opts, Bounds.outermost())
 
+  @compiled Check.compile(Options.schema())
+
   @doc false
   # `within` describes the runs around this one, see AshAgent.Runtime.SubAgent: how many there are, their permissions, and
   # the bounds that they share.
-  def run(context, opts, within) do
-    opts = options(opts)
+  def run(context, opts, within), do: run_prepared(context, options(opts), within)
+
+  @doc false
+  # With what `prepare/1` returned, and the options of its run.
+  def run_prepared(context, opts, within) do
     started = System.monotonic_time()
+    opening = Run.open(context)
+    events = Events.new(opts[:on_event], %{context_id: opening.id}, within[:watch])
 
     reply =
-      case find_missing(context, opts) do
-        nil -> execute(context, opts, within)
+      case find_missing(context, opening, opts) do
+        nil -> execute(context, opening, events, opts, within)
         option -> {:error, %Error{reason: {:missing_option, option}, context: context}}
       end
 
-    metadata = %{first_iteration: Context.turn_start(context), depth: within.depth}
-    report_end(opts[:on_event], started, reply, metadata, within[:watch])
+    report_end(events, started, reply, %{
+      first_iteration: opening.turn_start,
+      depth: within.depth
+    })
+
     reply
   end
 
-  defp execute(context, opts, within) do
+  defp execute(context, opening, events, opts, within) do
     ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      context |> Run.new(opts, supervisor, within) |> Loop.run()
+      context |> Run.new(opening, events, opts, supervisor, within) |> Loop.run()
     end)
   end
 
-  defp find_missing(context, opts) do
+  defp find_missing(context, opening, opts) do
     cond do
-      undecided?(context, opts[:kept], opts[:approval]) -> :approval
-      opts[:output] == nil and TypedAnswer.expected?(context) -> :output
+      opening.pending != [] and undecided?(context, opts[:kept], opts[:approval]) -> :approval
+      opts[:output] == nil and TypedAnswer.expected?(context, opening) -> :output
       true -> nil
     end
   end
@@ -302,16 +312,9 @@ defmodule AshAgent.Runtime do
   @doc false
   # Emits the event of a run's end. Only the application's function gets contexts: that of the run and those of its
   # sub-agents, with the iteration that the run's first turn began with, and how many runs there are around this one.
-  def report_end(
-        on_event,
-        started,
-        {_, %{context: context} = ended} = reply,
-        metadata,
-        watch \\ nil
-      ) do
-    on_event
-    |> Events.new(%{context_id: context[:id], iteration: context.current_iteration})
-    |> Events.with_watch(watch)
+  def report_end(events, started, {_, %{context: context} = ended} = reply, metadata) do
+    events
+    |> Events.with_metadata(%{iteration: context.current_iteration})
     |> Events.emit(
       [:run, :stop],
       %{duration: Events.since(started)},
@@ -402,9 +405,12 @@ defmodule AshAgent.Runtime do
   def detach_default_logger, do: DefaultLogger.detach()
 
   @doc false
-  # Checks options and makes the model and the tools ready; running with the result again costs little.
-  def options(opts) do
-    opts = Check.validate!(opts, Options.schema())
+  # Checks options and makes the model and the tools ready.
+  def options(opts), do: opts |> Check.validate!(@compiled) |> prepare()
+
+  @doc false
+  # The same for options that were checked.
+  def prepare(opts) do
     Shape.check!(opts[:view])
 
     opts =

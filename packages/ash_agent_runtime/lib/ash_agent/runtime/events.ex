@@ -104,18 +104,15 @@ defmodule AshAgent.Runtime.Events do
           | ([atom()], map(), map() -> term())
 
   @doc false
-  def new(on_event, metadata \\ %{})
+  # The events that a session's subscribers hear go to `watch` as well.
+  def new(on_event, metadata \\ %{}, watch \\ nil)
       when is_nil(on_event) or is_function(on_event, 1) or is_function(on_event, 3) do
-    %__MODULE__{on_event: on_event, metadata: metadata}
+    %__MODULE__{on_event: on_event, metadata: metadata, watch: watch}
   end
 
   @doc false
   def with_metadata(%__MODULE__{} = events, metadata),
     do: %{events | metadata: Map.merge(events.metadata, metadata)}
-
-  @doc false
-  # The events that a session's subscribers hear go to `watch` as well.
-  def with_watch(%__MODULE__{} = events, watch), do: %{events | watch: watch}
 
   defp watched?([:tool, _]), do: true
 
@@ -128,8 +125,7 @@ defmodule AshAgent.Runtime.Events do
     event = [:ash_agent, :runtime | name]
     metadata = Map.merge(events.metadata, metadata)
 
-    # Looking for a module that does not exist takes a millisecond of the code server. Attaching a handler loads this one.
-    if function_exported?(:telemetry, :execute, 3),
+    if telemetry?(),
       do:
         safely(
           fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end,
@@ -157,6 +153,13 @@ defmodule AshAgent.Runtime.Events do
 
     :ok
   end
+
+  @doc false
+  # Whether anybody hears events that subscribers do not: what is measured for them alone is not measured otherwise.
+  def heard?(%__MODULE__{on_event: on_event}), do: on_event != nil or telemetry?()
+
+  # Looking for a module that does not exist takes a millisecond of the code server. Attaching a handler loads this one.
+  defp telemetry?, do: function_exported?(:telemetry, :execute, 3)
 
   @doc false
   # Runs a function of the application for its effect; if it raises, that is logged without the message, which may hold text.

@@ -6,11 +6,6 @@ defmodule AshAgent.Runtime.Options do
   alias AshAgent.{Options, Prices}
   alias AshAgent.Runtime.Permissions
 
-  @timeout [
-    type: {:or, [:pos_integer, {:in, [:infinity]}]},
-    type_doc: "milliseconds or `:infinity`"
-  ]
-
   @schema [
             llm: [
               type: :any,
@@ -118,10 +113,17 @@ defmodule AshAgent.Runtime.Options do
               doc:
                 "passed to the tools and never stored, such as `%{agent: .., domain: .., actor: .., tenant: ..}`."
             ],
-            timeout: @timeout ++ [default: :infinity, doc: "the time for the whole run."],
-            llm_timeout:
-              @timeout ++ [default: 120_000, doc: "the time for one answer of the model."],
-            tool_timeout: @timeout ++ [default: 60_000, doc: "the time for one tool call."],
+            timeout: [type: :milliseconds, default: :infinity, doc: "the time for the whole run."],
+            llm_timeout: [
+              type: :milliseconds,
+              default: 120_000,
+              doc: "the time for one answer of the model."
+            ],
+            tool_timeout: [
+              type: :milliseconds,
+              default: 60_000,
+              doc: "the time for one tool call."
+            ],
             max_concurrency: [
               type: :pos_integer,
               default: 8,

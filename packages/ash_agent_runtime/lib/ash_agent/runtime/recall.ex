@@ -86,11 +86,11 @@ defmodule AshAgent.Runtime.Recall do
 
   @doc false
   # Handles are for a tool that reads them. One of this name may be the application's own.
-  def put_handles(context, tools) do
+  def put_handles(context, recall?, tools) do
     cond do
       Enum.any?(tools, & &1.recall?) -> Context.put_recall(context, true)
       Enum.any?(tools, &(&1.name == @name)) -> context
-      Context.recall?(context) -> Context.put_recall(context, false)
+      recall? -> Context.put_recall(context, false)
       true -> context
     end
   end

@@ -28,7 +28,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   @doc "Executes the pending calls. Stops the run if a tool ends it, or if calls wait for a person."
   def execute(%Run{} = run) do
-    pending = Context.pending_tool_calls(run.context)
+    pending = run.pending
     batch = settle_all(%__MODULE__{run: %{run | earlier: %{}}}, pending, run.earlier)
     batch = %{batch | asked: length(batch.unknown)}
 
@@ -123,9 +123,7 @@ defmodule AshAgent.Runtime.ToolCalls do
   ## Decisions
 
   defp decide_all(batch) do
-    asked = list_asked(batch.run.context)
-    undecided = Context.undecided_tool_calls(batch.run.context)
-    shown = Map.new(undecided, &{&1.id, {&1.arguments, &1.id in asked}})
+    shown = list_shown(batch.run)
 
     batch.undecided
     |> Enum.with_index()
@@ -135,6 +133,14 @@ defmodule AshAgent.Runtime.ToolCalls do
         stop -> {:halt, stop}
       end
     end)
+  end
+
+  defp list_shown(%{fresh?: true, pending: pending}),
+    do: Map.new(pending, &{&1.id, {&1.arguments, false}})
+
+  defp list_shown(%{context: context}) do
+    asked = list_asked(context)
+    Map.new(Context.undecided_tool_calls(context), &{&1.id, {&1.arguments, &1.id in asked}})
   end
 
   # `shown` has the arguments that the context has for an undecided call, and whether somebody was asked about it before. It
