@@ -220,7 +220,7 @@ defmodule AshAgent.Trace do
   `{:error, error}`.
 
   It is repaired and grouped into iterations like other foreign histories; options, repairs and errors are those of
-  `AshAgent.Context.from_request/3`. Messages, calls and results are read as `to_atif/2` wrote them, including the parts in its `extra`;
+  `AshAgent.Context.Import.from_request/3`. Messages, calls and results are read as `to_atif/2` wrote them, including the parts in its `extra`;
   results are the texts that the model read. Metrics, decisions, and times other than that of the first step are ignored. The
   trajectories of sub-agents are returned in `report.rest`: read each of them separately.
 
@@ -234,10 +234,10 @@ defmodule AshAgent.Trace do
   """
   @doc since: "0.1.0"
   @spec from_atif(map() | String.t(), keyword()) ::
-          {:ok, Context.t(), Context.import_report()} | {:error, Error.t()}
+          {:ok, Context.t(), Context.Import.import_report()} | {:error, Error.t()}
   def from_atif(trajectory, opts \\ [])
       when (is_map(trajectory) or is_binary(trajectory)) and is_list(opts),
-      do: Context.from_atif(trajectory, opts)
+      do: Context.Import.from_atif(trajectory, opts)
 
   @doc """
   Like `from_atif/2`, but returns the context alone or raises `AshAgent.Context.Error`.

@@ -1,14 +1,15 @@
 defmodule AshAgent.Context.Peer do
   @moduledoc false
 
-  # Conversations of other libraries. Their messages are read into the form of `AshAgent.Context.from_messages/2`, which
+  # Conversations of other libraries. Their messages are read into the form of `AshAgent.Context.Import.from_messages/2`, which
   # groups and repairs them, and written from what `AshAgent.Context.to_messages/1` shows.
   #
   # Whatever a message has that is not written back by itself, such as a timestamp, is kept as its **difference** in the
   # message's metadata. It is used again only while it still says the same as the message: what was masked, cleared or
   # repaired since is never brought back by it.
 
-  alias AshAgent.Context.{Error, Import, JSON, Log}
+  alias AshAgent.Context
+  alias AshAgent.Context.{Error, Import, JSON}
 
   @typedoc "A message of the library as a map: the fields that differ from their defaults."
   @type foreign :: %{atom() => term()}
@@ -36,7 +37,7 @@ defmodule AshAgent.Context.Peer do
   @doc "Makes the library's struct, or a map with the same fields where the library is not loaded."
   @callback build(foreign()) :: struct() | map()
 
-  @doc "The context of a list of messages, as `AshAgent.Context.from_messages/2` returns it."
+  @doc "The context of a list of messages, as `AshAgent.Context.Import.from_messages/2` returns it."
   def import(peer, messages, opts) do
     {messages, {_names, _after_results?}} =
       messages
@@ -46,7 +47,8 @@ defmodule AshAgent.Context.Peer do
     {messages, prompt} = prompt(messages)
 
     with {:ok, context, report} <- Import.from_messages(messages, opts) do
-      {:ok, Enum.reduce(prompt, context, fn {key, note}, c -> Log.put_metadata(c, key, note) end),
+      {:ok,
+       Enum.reduce(prompt, context, fn {key, note}, c -> Context.put_metadata(c, key, note) end),
        report}
     end
   rescue
@@ -82,7 +84,7 @@ defmodule AshAgent.Context.Peer do
 
     {messages, _names} =
       messages
-      |> with_prompt(Map.take(Log.metadata(context), [peer.key()]))
+      |> with_prompt(Map.take(Context.metadata(context), [peer.key()]))
       |> Enum.map_reduce(%{}, fn message, names ->
         names = Map.merge(names, names(message))
         {write_message(peer, message, names), names}

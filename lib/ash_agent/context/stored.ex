@@ -132,7 +132,7 @@ defmodule AshAgent.Context.Stored do
   end
 
   defp read_as(Context, :messages, messages, _accept) when is_list(messages) do
-    with {:ok, context, _repairs} <- Context.from_messages(messages), do: {:ok, context}
+    with {:ok, context, _repairs} <- Context.Import.from_messages(messages), do: {:ok, context}
   end
 
   defp read_as(Context, :messages, %{iterations: [_ | _]} = attributes, _accept),

@@ -65,7 +65,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
           text = File.read!(file),
           {new, notes} = rename(text, Path.extname(file)),
           new != text or notes != [] do
-        if new != text and not opts[:check], do: File.write!(file, new)
+        if new != text and !opts[:check], do: File.write!(file, new)
         if new != text, do: Mix.shell().info("renamed: #{file}")
         for {line, words} <- notes, do: Mix.shell().info("look at: #{file}:#{line}: #{words}")
         file

@@ -259,4 +259,19 @@ defmodule Mix.Tasks.AshAgent.RenameTest do
       ".md"
     )
   end
+
+  test "each function of the table is where it says, with these arguments" do
+    for {old, moved} <- Rename.moved() do
+      module = Module.concat([AshAgent.Context, String.trim_trailing(moved.module, ".")])
+      assert Code.ensure_loaded?(module)
+
+      if moved.args == [] do
+        {:ok, types} = Code.Typespec.fetch_types(module)
+        assert Enum.any?(types, &match?({:type, {name, _, []}} when name == moved.as, &1))
+      else
+        assert function_exported?(module, moved.as, length(moved.to)), "#{old}"
+        refute function_exported?(AshAgent.Context, old, length(moved.args)), "#{old}"
+      end
+    end
+  end
 end

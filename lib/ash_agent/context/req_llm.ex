@@ -1,11 +1,16 @@
-defmodule AshAgent.Context.Peer.ReqLLM do
-  @moduledoc false
+defmodule AshAgent.Context.ReqLLM do
+  @moduledoc """
+  Conversations of ReqLLM.
+  """
+
+  use AshAgent.Arguments
 
   # ReqLLM: a message for each result, JSON text as arguments, bytes as data.
 
   @behaviour AshAgent.Context.Peer
 
-  alias AshAgent.Context.{JSON, Peer, Requests}
+  alias AshAgent.Context
+  alias AshAgent.Context.{Import, JSON, Peer, Requests}
 
   @roles [:user, :assistant, :system, :tool]
   @defaults %{
@@ -39,6 +44,53 @@ defmodule AshAgent.Context.Peer.ReqLLM do
     index: 0,
     provider_data: %{}
   }
+
+  @doc """
+  Makes a context from a conversation of ReqLLM: a `ReqLLM.Context`, or a list of its messages, as structs or as maps with the same
+  fields. Returns what `AshAgent.Context.Import.from_messages/2` returns, with the same repairs and options.
+
+  Reasoning of Anthropic, OpenAI and Google becomes thinking, which is sent back to its provider. Calls that the provider has run
+  itself (`builtin?`) are not calls to answer. Fields that a context has no place for, such as `reasoning_details` of other providers,
+  are kept in the message's metadata, so that `to_req_llm/1` returns the same messages again. Tools are not part of the conversation.
+
+  ## Examples
+
+      iex> messages = [
+      ...>   %{role: :user, content: [%{type: :text, text: "Weather?"}]},
+      ...>   %{role: :assistant, content: [], tool_calls: [%{id: "a", type: "function", function: %{name: "get", arguments: "{}"}}]},
+      ...>   %{role: :tool, tool_call_id: "a", name: "get", content: [%{type: :text, text: "sunny"}]}
+      ...> ]
+      iex> {:ok, context, %{repairs: []}} = AshAgent.Context.ReqLLM.from_req_llm(messages)
+      iex> AshAgent.Context.get_iteration(context, 1).tool_calls
+      [%{id: "a", name: "get", arguments: %{}, result: {:ok, "sunny"}}]
+  """
+  @doc since: "0.1.0"
+  @spec from_req_llm(map() | [map()], keyword()) :: Import.imported()
+  def from_req_llm(messages, opts \\ [])
+
+  def from_req_llm(%{messages: messages}, opts), do: from_req_llm(messages, opts)
+  def from_req_llm(%{"messages" => messages}, opts), do: from_req_llm(messages, opts)
+
+  def from_req_llm(messages, opts) when is_list(messages),
+    do: Peer.import(__MODULE__, messages, opts)
+
+  @doc """
+  Returns the messages as a `ReqLLM.Context`, or as maps with the same fields if ReqLLM is not loaded.
+
+  Like `AshAgent.Context.to_messages/1`, it shows the view. Parts that ReqLLM has no form for are left out, such as audio.
+
+  ## Examples
+
+      iex> %{messages: [message]} = AshAgent.Context.new("Hello!") |> AshAgent.Context.ReqLLM.to_req_llm()
+      iex> {message.role, Enum.map(message.content, & &1.text)}
+      {:user, ["Hello!"]}
+  """
+  @doc since: "0.1.0"
+  @spec to_req_llm(Context.t()) :: struct() | %{messages: [map()], tools: []}
+  def to_req_llm(%Context{} = context) do
+    messages = Peer.export(__MODULE__, context, Context.to_messages(context))
+    Peer.build(ReqLLM.Context, %{messages: messages, tools: []})
+  end
 
   @impl true
   def key, do: "req_llm"

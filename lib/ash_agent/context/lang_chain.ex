@@ -1,11 +1,16 @@
-defmodule AshAgent.Context.Peer.LangChain do
-  @moduledoc false
+defmodule AshAgent.Context.LangChain do
+  @moduledoc """
+  Conversations of LangChain.
+  """
+
+  use AshAgent.Arguments
 
   # LangChain: one message for the results of an answer, maps as arguments, parts with options.
 
   @behaviour AshAgent.Context.Peer
 
-  alias AshAgent.Context.Peer
+  alias AshAgent.Context
+  alias AshAgent.Context.{Import, Peer}
 
   @roles [:system, :user, :assistant, :tool]
   @defaults %{
@@ -54,6 +59,41 @@ defmodule AshAgent.Context.Peer.LangChain do
     webp: "image/webp",
     pdf: "application/pdf"
   }
+
+  @doc """
+  Makes a context from messages of LangChain, as structs or as maps with the same fields. Returns what
+  `AshAgent.Context.Import.from_messages/2` returns.
+
+  Calls that did not come in whole (`status: :incomplete`) are not calls to answer. Fields that a context has no place for are kept in
+  the message's metadata, so that `to_langchain/1` returns the same messages again.
+
+  ## Examples
+
+      iex> {:ok, context, _report} = AshAgent.Context.LangChain.from_langchain([%{role: :user, content: "Hello!", name: "ann"}])
+      iex> [%{role: :user, content: "Hello!"}] = AshAgent.Context.to_messages(context)
+      iex> [%{content: "Hello!", name: "ann"}] = AshAgent.Context.LangChain.to_langchain(context)
+      iex> AshAgent.Context.count_messages(context)
+      1
+  """
+  @doc since: "0.1.0"
+  @spec from_langchain([map()], keyword()) :: Import.imported()
+  def from_langchain(messages, opts \\ []) when is_list(messages),
+    do: Peer.import(__MODULE__, messages, opts)
+
+  @doc """
+  Returns the messages as those of LangChain, or as maps with the same fields if LangChain is not loaded. Like
+  `AshAgent.Context.to_messages/1`, it shows the view.
+
+  ## Examples
+
+      iex> [message] = AshAgent.Context.new("Hello!") |> AshAgent.Context.LangChain.to_langchain()
+      iex> {message.role, Enum.map(message.content, & &1.content)}
+      {:user, ["Hello!"]}
+  """
+  @doc since: "0.1.0"
+  @spec to_langchain(Context.t()) :: [struct() | map()]
+  def to_langchain(%Context{} = context),
+    do: Peer.export(__MODULE__, context, Context.to_messages(context))
 
   @impl true
   def key, do: "langchain"
