@@ -13,7 +13,11 @@ defmodule Mix.Tasks.AshAgent.Rename do
   It lists each call that it cannot rename, with its file and line: one by `apply/3`, one that was captured and takes other arguments now,
   or one of a function that `import AshAgent.Context` brought without `:only`.
 
-  With `--check` it changes nothing, and fails if there is something to rename or to look at.
+  ## Options
+
+    * `--check` - changes nothing, and fails if there is something to rename or to look at
+    * `--aliased` - takes `Context` for `AshAgent.Context` also in files without the alias, such as those that have it by a `use` of yours.
+      Otherwise such calls are listed
   """
 
   use Mix.Task
@@ -57,13 +61,13 @@ defmodule Mix.Tasks.AshAgent.Rename do
 
   @impl true
   def run(args) do
-    {opts, paths} = OptionParser.parse!(args, strict: [check: :boolean])
+    {opts, paths} = OptionParser.parse!(args, strict: [check: :boolean, aliased: :boolean])
     paths = if paths == [], do: ~w(lib test config priv guides README.md), else: paths
 
     results =
       for file <- Enum.flat_map(paths, &files/1),
           text = File.read!(file),
-          {new, notes} = rename(text, Path.extname(file)),
+          {new, notes} = rename(text, Path.extname(file), opts[:aliased]),
           new != text or notes != [] do
         if new != text and !opts[:check], do: File.write!(file, new)
         if new != text, do: Mix.shell().info("renamed: #{file}")
@@ -100,16 +104,19 @@ defmodule Mix.Tasks.AshAgent.Rename do
   end
 
   @doc "A file's text with the calls renamed, and what to look at: lines with words."
-  @spec rename(String.t(), String.t()) :: {String.t(), [{pos_integer(), String.t()}]}
-  def rename(text, extension) when extension in [".ex", ".exs"] do
-    {text, _env, notes} = code(text, %{})
-    env = if text =~ @alias, do: @short, else: %{}
+  @spec rename(String.t(), String.t(), boolean() | nil) ::
+          {String.t(), [{pos_integer(), String.t()}]}
+  def rename(text, extension, aliased \\ false)
+
+  def rename(text, extension, aliased) when extension in [".ex", ".exs"] do
+    {text, _env, notes} = code(text, if(aliased, do: @short, else: %{}))
+    env = if aliased || text =~ @alias, do: @short, else: %{}
     {text, more} = pieces(text, env, &examples/1)
     {words(text, env), Enum.sort(notes ++ more)}
   end
 
-  def rename(text, _markdown) do
-    env = if text =~ "AshAgent", do: @short, else: %{}
+  def rename(text, _markdown, aliased) do
+    env = if aliased || text =~ "AshAgent", do: @short, else: %{}
     {text, notes} = pieces(text, env, &fences/1)
     {words(text, env), notes}
   end
@@ -363,7 +370,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
         {{:., _, [module, name]}, _} when is_atom(name) ->
           if ours?(module, name, env) and fits?(name, count),
             do: edit(node, name, piped, env, @moved[name].module),
-            else: applied(args, meta, env)
+            else: unknown(module, name, meta, env) ++ applied(args, meta, env)
 
         {name, _} when is_atom(name) ->
           if imported?(name, count, env),
@@ -375,6 +382,15 @@ defmodule Mix.Tasks.AshAgent.Rename do
       end
 
     {found ++ more, env}
+  end
+
+  # An alias that something else brings, such as a `use`.
+  defp unknown(module, name, meta, env) do
+    if is_map_key(@moved, name) and resolve(module, env) == [:Context],
+      do: [
+        {:note, meta[:line], "#{name}, if Context is AshAgent.Context here: then add --aliased"}
+      ],
+      else: []
   end
 
   defp fits?(name, count),

@@ -170,6 +170,12 @@ defmodule Mix.Tasks.AshAgent.RenameTest do
     )
   end
 
+  test "an alias that something else brings is taken for ours if one says so" do
+    text = "use Mine\nContext.pins(c)\n"
+    assert {^text, [{2, "pins" <> _}]} = Rename.rename(text, ".exs")
+    assert {"use Mine\nContext.Pins.pins(c)\n", []} = Rename.rename(text, ".exs", true)
+  end
+
   test "documentation, its examples and comments" do
     assert_renamed(
       ~S'''
@@ -262,7 +268,7 @@ defmodule Mix.Tasks.AshAgent.RenameTest do
 
   test "each function of the table is where it says, with these arguments" do
     for {old, moved} <- Rename.moved() do
-      module = Module.concat([AshAgent.Context, String.trim_trailing(moved.module, ".")])
+      module = Module.concat(AshAgent, String.trim_trailing("Context.#{moved.module}", "."))
       assert Code.ensure_loaded?(module)
 
       if moved.args == [] do
