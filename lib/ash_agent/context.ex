@@ -338,7 +338,7 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Build"
   @spec add_response(t(), Response.t(), keyword()) ::
           {:ok, t()} | {:error, Response.Error.t() | Error.t()}
-  def add_response(%__MODULE__{ref: ref} = context, %Response{} = response, opts \\ []) do
+  def add_response(%__MODULE__{ref: ref} = context, %Response{ref: response}, opts \\ []) do
     opts = Options.validate!(opts, :add_response)
     times = {opts[:requested_at], opts[:first_chunk_at]}
 
@@ -519,7 +519,7 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0", group: "Read"
   @spec to_messages(t(), keyword()) :: [message()]
-  def to_messages(%__MODULE__{ref: ref}, opts \\ []) do
+  def to_messages(%__MODULE__{ref: ref} = _context, opts \\ []) do
     opts = Options.validate!(opts, :to_messages)
     ref |> Native.context_to_messages(opts[:view] == :log) |> Reply.ok!()
   end
@@ -984,7 +984,7 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0", group: "Requests"
   @spec request(t(), provider(), keyword()) :: {:ok, map()} | {:error, Error.t()}
-  def request(%__MODULE__{ref: ref}, provider, opts \\ []) when is_provider(provider),
+  def request(%__MODULE__{ref: ref} = _context, provider, opts \\ []) when is_provider(provider),
     do:
       ref |> Native.context_request(Requests.checked_options(provider, opts)) |> Reply.to_result()
 
@@ -1018,7 +1018,8 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0", group: "Requests"
   @spec encode_request(t(), provider(), keyword()) :: {:ok, iodata()} | {:error, Error.t()}
-  def encode_request(%__MODULE__{ref: ref}, provider, opts \\ []) when is_provider(provider) do
+  def encode_request(%__MODULE__{ref: ref} = _context, provider, opts \\ [])
+      when is_provider(provider) do
     opts = Options.validate!(opts, :encode_request)
 
     request = Requests.request_options(provider, opts)
@@ -1068,11 +1069,12 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0", group: "Requests"
   @spec request_report(t(), provider(), keyword()) :: [map()]
-  def request_report(%__MODULE__{ref: ref}, provider, opts \\ []) when is_provider(provider),
-    do:
-      ref
-      |> Native.context_request_report(Requests.checked_options(provider, opts))
-      |> Reply.ok!()
+  def request_report(%__MODULE__{ref: ref} = _context, provider, opts \\ [])
+      when is_provider(provider),
+      do:
+        ref
+        |> Native.context_request_report(Requests.checked_options(provider, opts))
+        |> Reply.ok!()
 
   @doc """
   Returns the conversation as plain text, for models that take a single text.
@@ -1090,7 +1092,7 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0", group: "Requests"
   @spec to_prompt(t(), keyword()) :: String.t()
-  def to_prompt(%__MODULE__{ref: ref}, opts \\ []) do
+  def to_prompt(%__MODULE__{ref: ref} = _context, opts \\ []) do
     opts = Options.validate!(opts, :to_prompt)
     ref |> Native.context_to_prompt(opts[:mode]) |> Reply.ok!()
   end

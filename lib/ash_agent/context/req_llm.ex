@@ -124,14 +124,16 @@ defmodule AshAgent.Context.ReqLLM do
   defp update(fields, key, fun),
     do: if(is_map_key(fields, key), do: Map.update!(fields, key, fun), else: fields)
 
-  @doc "Parts of a message, of ReqLLM or of who uses its parts."
+  @doc false
+  # Parts of a message, of ReqLLM or of who uses its parts.
   def plain_content(parts) when is_list(parts), do: Enum.map(parts, &plain_part/1)
   def plain_content(content), do: content
 
   defp plain_part(%{} = part), do: Peer.part(part, @part, @types)
   defp plain_part(part), do: part
 
-  @doc "Calls of a message."
+  @doc false
+  # Calls of a message.
   def plain_calls(calls) when is_list(calls), do: Enum.map(calls, &plain_call/1)
   def plain_calls(calls), do: calls
 
@@ -206,7 +208,8 @@ defmodule AshAgent.Context.ReqLLM do
     openai: {:openai_responses, "openai-responses-v1", :encrypted_content}
   }
 
-  @doc "What a message thought, where its provider wants it back."
+  @doc false
+  # What a message thought, where its provider wants it back.
   def thoughts(%{reasoning_details: [_ | _] = details}) do
     for %{provider: provider} = detail <- Peer.list(details),
         word = Peer.word(provider, Map.keys(@reasoning)),
@@ -226,7 +229,8 @@ defmodule AshAgent.Context.ReqLLM do
     %{type: :thinking, text: text, provider_metadata: Peer.compact(signed)}
   end
 
-  @doc "Parts, or text, as parts of a message; parts of unknown kinds are left out."
+  @doc false
+  # Parts, or text, as parts of a message; parts of unknown kinds are left out.
   def read_content(parts) when is_list(parts), do: Enum.flat_map(parts, &read_part/1)
   def read_content(content), do: Peer.parts(content)
 
@@ -293,7 +297,8 @@ defmodule AshAgent.Context.ReqLLM do
     end
   end
 
-  @doc "The calls that somebody has to run: not those that the provider ran itself."
+  @doc false
+  # The calls that somebody has to run: not those that the provider ran itself.
   def read_calls(calls) when is_list(calls) do
     for %{} = call <- calls,
         call |> Peer.get(:function) |> Peer.get(:builtin?) != true,
@@ -337,7 +342,8 @@ defmodule AshAgent.Context.ReqLLM do
     ]
   end
 
-  @doc "Whether a part stands in the details: ReqLLM sends these to providers, and not its parts."
+  @doc false
+  # Whether a part stands in the details: ReqLLM sends these to providers, and not its parts.
   def signed?(%{type: :thinking, provider_metadata: %{provider: provider} = metadata}) do
     case reasoning_of(provider) do
       {_name, {_provider, _format, key}} -> is_map_key(metadata, key)
@@ -350,7 +356,8 @@ defmodule AshAgent.Context.ReqLLM do
   defp reasoning_of(provider),
     do: Enum.find(@reasoning, fn {_name, {ours, _format, _key}} -> ours == provider end)
 
-  @doc "Details of signed parts, as ReqLLM's own providers make them."
+  @doc false
+  # Details of signed parts, as ReqLLM's own providers make them.
   def write_details(parts) do
     for {%{text: text, provider_metadata: metadata}, index} <- Enum.with_index(parts) do
       {name, {_provider, format, key}} = reasoning_of(metadata.provider)
@@ -373,7 +380,8 @@ defmodule AshAgent.Context.ReqLLM do
   defp provider_data(:openai, metadata),
     do: Peer.compact(%{"id" => metadata[:id], "type" => "reasoning"})
 
-  @doc "Content as parts."
+  @doc false
+  # Content as parts.
   def write_content(content), do: content |> Peer.parts() |> Enum.flat_map(&write_part/1)
 
   defp write_part(%{type: :text, text: text}), do: [%{type: :text, text: text}]
@@ -421,7 +429,8 @@ defmodule AshAgent.Context.ReqLLM do
     Peer.build(ReqLLM.Message, fields)
   end
 
-  @doc "Parts as ReqLLM has them."
+  @doc false
+  # Parts as ReqLLM has them.
   def build_content(parts) when is_list(parts) do
     Enum.map(parts, fn
       %{} = part -> Peer.build(ReqLLM.Message.ContentPart, Map.merge(@part, part))
@@ -431,7 +440,8 @@ defmodule AshAgent.Context.ReqLLM do
 
   def build_content(content), do: content
 
-  @doc "Calls as ReqLLM has them."
+  @doc false
+  # Calls as ReqLLM has them.
   def build_calls(calls) when is_list(calls), do: Enum.map(calls, &build_call/1)
   def build_calls(calls), do: calls
 
@@ -440,7 +450,8 @@ defmodule AshAgent.Context.ReqLLM do
 
   defp build_call(call), do: call
 
-  @doc "Details as ReqLLM has them."
+  @doc false
+  # Details as ReqLLM has them.
   def build_details(details) when is_list(details) do
     Enum.map(details, fn
       %{} = detail -> Peer.build(ReqLLM.Message.ReasoningDetails, Map.merge(@details, detail))
