@@ -818,8 +818,8 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0", group: "Read"
   @spec equal?(t(), t()) :: boolean()
-  def equal?(%__MODULE__{ref: a}, %__MODULE__{ref: b}),
-    do: a |> Native.context_equal(b) |> Reply.ok!()
+  def equal?(%__MODULE__{} = a, %__MODULE__{} = b),
+    do: a.ref |> Native.context_equal(b.ref) |> Reply.ok!()
 
   @doc """
   Prints the conversation's log, and returns the context.

@@ -277,7 +277,8 @@ defmodule AshAgent.Context.Recall do
   @doc since: "0.1.0"
   @spec diff_views(Context.t(), Context.t() | pos_integer()) ::
           %{no_longer: [unseen()], again: [unseen()]} | nil
-  def diff_views(%Context{ref: ref}, %Context{ref: other}), do: diff(ref, other, nil)
+  def diff_views(%Context{ref: ref}, %Context{ref: other} = _other),
+    do: diff(ref, other, nil)
 
   def diff_views(%Context{ref: ref}, number) when is_integer(number) and number > 0,
     do: diff(ref, ref, number)

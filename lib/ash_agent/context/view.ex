@@ -112,8 +112,8 @@ defmodule AshAgent.Context.View do
   @spec hide(Context.t(), which(), keyword()) :: Context.t()
   def hide(context, which, opts \\ [])
 
-  def hide(%Context{} = context, number, opts) when is_positive(number),
-    do: hide(context, number..number, opts)
+  def hide(%Context{} = context, which, opts) when is_positive(which),
+    do: hide(context, which..which, opts)
 
   def hide(%Context{ref: ref} = context, %Range{first: first, last: last}, opts)
       when is_positive(first) and last >= first,
@@ -167,8 +167,8 @@ defmodule AshAgent.Context.View do
     Reply.put!(reply, context)
   end
 
-  def expand(%Context{} = context, number, opts) when is_positive(number),
-    do: expand(context, number..number, opts)
+  def expand(%Context{} = context, part, opts) when is_positive(part),
+    do: expand(context, part..part, opts)
 
   def expand(%Context{ref: ref} = context, %Range{first: first, last: last}, opts)
       when first > 0 and last >= first,
@@ -362,9 +362,9 @@ defmodule AshAgent.Context.View do
           Context.t()
   def mark_as_summarized(context, range, summary, opts \\ [])
 
-  def mark_as_summarized(%Context{} = context, number, summary, opts)
-      when is_positive(number) and is_binary(summary),
-      do: mark_as_summarized(context, number..number, summary, opts)
+  def mark_as_summarized(%Context{} = context, range, summary, opts)
+      when is_positive(range) and is_binary(summary),
+      do: mark_as_summarized(context, range..range, summary, opts)
 
   def mark_as_summarized(
         %Context{ref: ref} = context,
