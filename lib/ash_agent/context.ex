@@ -818,7 +818,7 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0", group: "Read"
   @spec equal?(t(), t()) :: boolean()
-  def equal?(%__MODULE__{} = a, %__MODULE__{} = b),
+  def equal?(%__MODULE__{ref: _} = a, %__MODULE__{ref: _} = b),
     do: a.ref |> Native.context_equal(b.ref) |> Reply.ok!()
 
   @doc """
@@ -937,7 +937,7 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0", group: "Fork"
   @spec diff(t(), t()) :: %{last_common: pos_integer() | nil, a: [iteration()], b: [iteration()]}
-  def diff(%__MODULE__{} = a, %__MODULE__{} = b) do
+  def diff(%__MODULE__{ref: _} = a, %__MODULE__{ref: _} = b) do
     common = a.ref |> Native.context_last_common(b.ref) |> Reply.ok!()
     %{last_common: common, a: list_after(a, common), b: list_after(b, common)}
   end

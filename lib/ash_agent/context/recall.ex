@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Recall do
   @moduledoc """
-  What the view does not show: reading it by handle, searching it for words, and counting what is lost.
+  Reads what the view does not show, searches it for words, and counts what is lost.
 
   A view forgets: it hides iterations, summarises them, clears results and cuts them. The log keeps everything. With
   `put_recall/3`, whatever the view leaves out has a **handle** that stands in its place, and `recall/3` reads what it stands

@@ -91,11 +91,13 @@ defmodule Mix.Tasks.AshAgent.Rename do
     )
   end
 
-  @doc "The functions that moved, by their old names: `args` and `as`, `to`, `module` and `field`."
+  @doc false
+  # By their old names.
   @spec moved() :: %{atom() => map()}
   def moved, do: @moved
 
-  @doc "The new form of a call, of the texts of its arguments."
+  @doc false
+  # The new form of a call, of the texts of its arguments.
   @spec call(atom(), [String.t()]) :: String.t()
   def call(name, texts) do
     moved = Map.fetch!(@moved, name)
@@ -103,7 +105,8 @@ defmodule Mix.Tasks.AshAgent.Rename do
     "#{moved.module}#{moved.as}(#{moved |> write(texts) |> Enum.join(", ")})#{moved.field && ".#{moved.field}"}"
   end
 
-  @doc "A file's text with the calls renamed, and what to look at: lines with words."
+  @doc false
+  # A file's text with the calls renamed, and what to look at: lines with words.
   @spec rename(String.t(), String.t(), boolean() | nil) ::
           {String.t(), [{pos_integer(), String.t()}]}
   def rename(text, extension, aliased \\ false)
@@ -194,7 +197,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
     end)
   end
 
-  # A piece that is no whole code: names that only moved.
+  # A piece that cannot be read as code: names that only moved.
   defp loose(text, env) do
     call = ~r/(?<![\w.])(#{named(env)})([a-z_]+[?!]?)\(/
 
