@@ -7,7 +7,6 @@ defmodule AshAgent.PublicOptionsTest do
     any: [
       {Context.Calls, :approve_tool_call, :by},
       {Context.Calls, :deny_tool_call, :by},
-      {Trace, :to_atif, :tools},
       {Trace, :to_otlp, :tools}
     ]
 
@@ -98,9 +97,6 @@ defmodule AshAgent.PublicOptionsTest do
       {Response, :new} => [:anthropic],
       {Response, :decode} => [:anthropic, "{}"],
       {Context, :print} => [context],
-      {Trace, :from_atif} => [%{}],
-      {Trace, :from_atif!} => [%{}],
-      {Trace, :to_atif} => [context],
       {Trace, :to_html} => [context],
       {Trace, :to_otlp} => [context]
     }

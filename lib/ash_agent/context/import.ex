@@ -128,13 +128,6 @@ defmodule AshAgent.Context.Import do
   @spec from_messages!([map()], keyword()) :: Context.t()
   def from_messages!(messages, opts \\ []), do: messages |> from_messages(opts) |> bang!()
 
-  @doc false
-  # See AshAgent.Trace.from_atif/2.
-  def from_atif(document, opts) do
-    opts = Options.validate!(opts, :import)
-    document |> Native.import_atif(opts[:id], opts[:at]) |> to_report()
-  end
-
   defp to_report({:ok, {handle, repairs, rest}}),
     do: {:ok, Reply.put!({:ok, handle}), %{repairs: repairs, rest: rest}}
 

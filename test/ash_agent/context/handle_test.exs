@@ -150,7 +150,7 @@ defmodule AshAgent.Context.HandleTest do
     Context => [:create, :create!, :new, :get_and_update, :pop, :restore],
     Context.Audit => [:fetch_asked_before, :view_changes],
     Context.Enhancer => [:attempt, :check!],
-    Context.Import => [:from_atif, :from_messages, :from_messages!, :from_request, :from_request!]
+    Context.Import => [:from_messages, :from_messages!, :from_request, :from_request!]
   }
 
   @chat_functions [
@@ -214,7 +214,6 @@ defmodule AshAgent.Context.HandleTest do
     test "is refused where it is to be shown", %{context: context} do
       for show <- [
             &AshAgent.Trace.to_html/1,
-            &AshAgent.Trace.to_atif/1,
             &AshAgent.Trace.to_otlp/1,
             &AshAgent.Trace.to_otlp(Context.new("x"), children: [&1]),
             &AshAgent.Trace.to_html(Context.new("x"), children: [&1])
