@@ -101,12 +101,10 @@ defmodule AshAgent.Context.Jido do
   @impl true
   def plain(%{} = entry) do
     with {:ok, fields} <- Peer.message(entry, @defaults, @roles) do
-      plain = %{
-        content: Parts.plain_content(fields[:content]),
-        tool_calls: Parts.plain_calls(fields[:tool_calls])
-      }
-
-      {:ok, fields |> Map.merge(plain) |> Peer.compact()}
+      {:ok,
+       fields
+       |> Peer.each(:content, &Parts.plain_part/1)
+       |> Peer.each(:tool_calls, &Parts.plain_call/1)}
     end
   end
 
@@ -116,14 +114,7 @@ defmodule AshAgent.Context.Jido do
   def read(%{role: :tool} = foreign) do
     content = foreign[:content] |> Parts.read_content() |> Peer.simple()
 
-    result = %{
-      type: :tool_result,
-      tool_use_id: foreign[:tool_call_id],
-      content: content,
-      is_error: false
-    }
-
-    %{role: :user, content: [result]}
+    %{role: :user, content: [Peer.result(foreign[:tool_call_id], content, false)]}
   end
 
   def read(%{role: role} = foreign) do
@@ -133,13 +124,8 @@ defmodule AshAgent.Context.Jido do
         {thoughts, _text} -> thoughts
       end
 
-    message = %{
-      role: role,
-      content: Peer.simple(thoughts ++ Parts.read_content(foreign[:content]))
-    }
-
-    calls = Parts.read_calls(foreign[:tool_calls])
-    if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
+    parts = thoughts ++ Parts.read_content(foreign[:content])
+    Peer.said(role, parts, Parts.read_calls(foreign[:tool_calls]))
   end
 
   @impl true
@@ -177,7 +163,7 @@ defmodule AshAgent.Context.Jido do
   end
 
   # Jido keeps what ReqLLM made, and maps as they are.
-  defp details(signed), do: signed |> Parts.write_details() |> Parts.build_details()
+  defp details(signed), do: signed |> Parts.write_details() |> Enum.map(&Parts.build_detail/1)
 
   defp content(parts) when is_list(parts), do: Parts.write_content(parts)
   defp content(text), do: text
@@ -186,8 +172,8 @@ defmodule AshAgent.Context.Jido do
   def build(fields) do
     fields =
       fields
-      |> Map.update!(:content, &Parts.build_content/1)
-      |> Map.update!(:tool_calls, &Parts.build_calls/1)
+      |> Peer.each(:content, &Parts.build_part/1)
+      |> Peer.each(:tool_calls, &Parts.build_call/1)
 
     Peer.build(Jido.AI.Context.Entry, fields)
   end

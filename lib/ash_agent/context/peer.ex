@@ -340,6 +340,31 @@ defmodule AshAgent.Context.Peer do
   def build(module, fields),
     do: if(:erlang.module_loaded(module), do: struct(module, fields), else: fields)
 
+  @doc "A field that is a list, with `fun` applied to the maps in it."
+  def each(fields, key, fun) do
+    case fields do
+      %{^key => list} when is_list(list) ->
+        %{fields | key => Enum.map(list, &if(is_map(&1), do: fun.(&1), else: &1))}
+
+      _other ->
+        fields
+    end
+  end
+
+  @doc "A message that was read, with its calls and metadata where it has some."
+  def said(role, parts, calls, metadata \\ nil) do
+    message = %{role: role, content: simple(parts)}
+    message = if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
+
+    if is_map(metadata) and metadata != %{},
+      do: Map.put(message, :metadata, metadata),
+      else: message
+  end
+
+  @doc "A result of a tool that was read."
+  def result(id, content, error?),
+    do: %{type: :tool_result, tool_use_id: id, content: content, is_error: error?}
+
   @doc "Content with as little as says it."
   def simple([]), do: nil
   def simple([%{type: :text, text: text} = part]) when map_size(part) == 2, do: text

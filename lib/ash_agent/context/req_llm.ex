@@ -113,51 +113,29 @@ defmodule AshAgent.Context.ReqLLM do
     with {:ok, fields} <- Peer.message(message, @defaults, @roles) do
       {:ok,
        fields
-       |> update(:content, &plain_content/1)
-       |> update(:tool_calls, &plain_calls/1)
-       |> update(:reasoning_details, &plain_details/1)}
+       |> Peer.each(:content, &plain_part/1)
+       |> Peer.each(:tool_calls, &plain_call/1)
+       |> Peer.each(:reasoning_details, &Peer.fields(&1, @details))}
     end
   end
 
   def plain(_other), do: :error
 
-  defp update(fields, key, fun),
-    do: if(is_map_key(fields, key), do: Map.update!(fields, key, fun), else: fields)
+  @doc false
+  # Parts and calls of a message, of ReqLLM or of who uses its parts.
+  def plain_part(part), do: Peer.part(part, @part, @types)
 
   @doc false
-  # Parts of a message, of ReqLLM or of who uses its parts.
-  def plain_content(parts) when is_list(parts), do: Enum.map(parts, &plain_part/1)
-  def plain_content(content), do: content
-
-  defp plain_part(%{} = part), do: Peer.part(part, @part, @types)
-  defp plain_part(part), do: part
-
-  @doc false
-  # Calls of a message.
-  def plain_calls(calls) when is_list(calls), do: Enum.map(calls, &plain_call/1)
-  def plain_calls(calls), do: calls
-
   # Also the flat form, in which others keep calls.
-  defp plain_call(%{} = call) do
+  def plain_call(call) do
     case Peer.fields(call, @call) do
       %{function: %{} = function} = fields -> %{fields | function: plain_function(function)}
       _flat -> Peer.fields(call, %{id: nil, name: nil, arguments: nil})
     end
   end
 
-  defp plain_call(call), do: call
-
   defp plain_function(function),
     do: Peer.fields(function, %{name: nil, arguments: nil, builtin?: nil, metadata: nil})
-
-  defp plain_details(details) when is_list(details) do
-    Enum.map(details, fn
-      %{} = detail -> Peer.fields(detail, @details)
-      other -> other
-    end)
-  end
-
-  defp plain_details(details), do: details
 
   ## Reading
 
@@ -172,27 +150,14 @@ defmodule AshAgent.Context.ReqLLM do
         do: JSON.encode(output),
         else: foreign[:content] |> read_content() |> Peer.simple()
 
-    result = %{
-      type: :tool_result,
-      tool_use_id: foreign[:tool_call_id],
-      content: content,
-      is_error: Peer.get(metadata, :is_error) == true
-    }
-
+    result = Peer.result(foreign[:tool_call_id], content, Peer.get(metadata, :is_error) == true)
     %{role: :user, content: [result]}
   end
 
   def read(%{role: role} = foreign) do
     thoughts = if role == :assistant, do: thoughts(foreign), else: []
-    content = Peer.simple(thoughts ++ read_said(foreign, thoughts))
-    message = %{role: role, content: content}
-    calls = read_calls(foreign[:tool_calls])
-    message = if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
-    metadata = foreign[:metadata]
-
-    if is_map(metadata) and metadata != %{},
-      do: Map.put(message, :metadata, metadata),
-      else: message
+    parts = thoughts ++ read_said(foreign, thoughts)
+    Peer.said(role, parts, read_calls(foreign[:tool_calls]), foreign[:metadata])
   end
 
   # What ReqLLM made of an answer has its thoughts twice: in the details, and without signatures in the content.
@@ -422,42 +387,24 @@ defmodule AshAgent.Context.ReqLLM do
   def build(fields) do
     fields =
       fields
-      |> Map.update!(:content, &build_content/1)
-      |> Map.update!(:tool_calls, &build_calls/1)
-      |> Map.update!(:reasoning_details, &build_details/1)
+      |> Peer.each(:content, &build_part/1)
+      |> Peer.each(:tool_calls, &build_call/1)
+      |> Peer.each(:reasoning_details, &build_detail/1)
 
     Peer.build(ReqLLM.Message, fields)
   end
 
   @doc false
-  # Parts as ReqLLM has them.
-  def build_content(parts) when is_list(parts) do
-    Enum.map(parts, fn
-      %{} = part -> Peer.build(ReqLLM.Message.ContentPart, Map.merge(@part, part))
-      other -> other
-    end)
-  end
-
-  def build_content(content), do: content
+  # Parts, calls and details as ReqLLM has them.
+  def build_part(part), do: Peer.build(ReqLLM.Message.ContentPart, Map.merge(@part, part))
 
   @doc false
-  # Calls as ReqLLM has them.
-  def build_calls(calls) when is_list(calls), do: Enum.map(calls, &build_call/1)
-  def build_calls(calls), do: calls
-
-  defp build_call(%{function: _function} = call),
+  def build_call(%{function: _function} = call),
     do: Peer.build(ReqLLM.ToolCall, Map.merge(@call, call))
 
-  defp build_call(call), do: call
+  def build_call(call), do: call
 
   @doc false
-  # Details as ReqLLM has them.
-  def build_details(details) when is_list(details) do
-    Enum.map(details, fn
-      %{} = detail -> Peer.build(ReqLLM.Message.ReasoningDetails, Map.merge(@details, detail))
-      other -> other
-    end)
-  end
-
-  def build_details(details), do: details
+  def build_detail(detail),
+    do: Peer.build(ReqLLM.Message.ReasoningDetails, Map.merge(@details, detail))
 end
