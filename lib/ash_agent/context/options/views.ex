@@ -39,7 +39,6 @@ defmodule AshAgent.Context.Options.Views do
             method: method(:auto),
             at: at()
           ],
-      hide_old: [at: time("the time to count back from. Defaults to now.")],
       compact:
         [
           range:
