@@ -42,6 +42,11 @@ defmodule AshAgent.Context do
   are not valid UTF-8. Terms that live only in this VM (pids, ports, references, functions) are kept as their printed text.
   Improper lists, bitstrings that are not binaries, and values nested deeper than 256 levels are refused.
 
+  A text may have invalid UTF-8: users' input and tools' output should not be lost. It is kept byte by byte, in memory and in storage, and
+  comes back as given. Models read `U+FFFD` instead of the invalid bytes, since providers refuse them, and `request_report/3` lists
+  them as `:replaced_bytes`. Times are in UTC with microseconds, for the years 0 to 9999. Integers of more than 4,300 digits are
+  written to JSON as hexadecimal text.
+
   ## Errors
 
   A caller's mistake, such as a wrong type or an unknown option, raises `ArgumentError`. An error
