@@ -93,12 +93,10 @@ defmodule Mix.Tasks.AshAgent.Rename do
 
   @doc false
   # By their old names.
-  @spec moved() :: %{atom() => map()}
   def moved, do: @moved
 
   @doc false
   # The new form of a call, of the texts of its arguments.
-  @spec call(atom(), [String.t()]) :: String.t()
   def call(name, texts) do
     moved = Map.fetch!(@moved, name)
 
@@ -107,8 +105,6 @@ defmodule Mix.Tasks.AshAgent.Rename do
 
   @doc false
   # A file's text with the calls renamed, and what to look at: lines with words.
-  @spec rename(String.t(), String.t(), boolean() | nil) ::
-          {String.t(), [{pos_integer(), String.t()}]}
   def rename(text, extension, aliased \\ false)
 
   def rename(text, extension, aliased) when extension in [".ex", ".exs"] do
@@ -373,12 +369,12 @@ defmodule Mix.Tasks.AshAgent.Rename do
         {{:., _, [module, name]}, _} when is_atom(name) ->
           if ours?(module, name, env) and fits?(name, count),
             do: edit(node, name, piped, env, @moved[name].module),
-            else: unknown(module, name, meta, env) ++ applied(args, meta, env)
+            else: unknown(module, name, meta, env) ++ applied(args, env)
 
         {name, _} when is_atom(name) ->
           if imported?(name, count, env),
             do: edit(node, name, piped, env, ""),
-            else: applied(args, meta, env)
+            else: applied(args, env)
 
         _other ->
           []
@@ -400,29 +396,31 @@ defmodule Mix.Tasks.AshAgent.Rename do
     do: count in if(@moved[name].args == [], do: [0], else: 1..length(@moved[name].args))
 
   # `{Context, :pin, args}`, `apply(Context, :pin, args)`.
-  defp applied([module, {:__block__, meta, [name]} | _], _meta, env) when is_atom(name),
+  defp applied([module, {:__block__, meta, [name]} | _], env) when is_atom(name),
     do:
       if(ours?(module, name, env),
         do: [{:note, meta[:line], "#{name} is called by its name"}],
         else: []
       )
 
-  defp applied(_args, _meta, _env), do: []
+  defp applied(_args, _env), do: []
 
   defp captured(name, arity, meta, env, module) do
-    moved = @moved[name]
-    from = offset(meta, env)
-
     cond do
       not fits?(name, arity) ->
         []
 
-      moved.same? ->
-        [{:call, from, from + byte_size("#{name}"), "#{module}#{moved.as}"}]
+      @moved[name].same? ->
+        [rename_at(meta, name, module, env)]
 
       true ->
         [{:note, meta[:line], "#{name}/#{arity} is captured, and takes other arguments now"}]
     end
+  end
+
+  defp rename_at(meta, name, module, env) do
+    from = offset(meta, env)
+    {:call, from, from + byte_size("#{name}"), "#{module}#{@moved[name].as}"}
   end
 
   defp edit({_form, meta, args}, name, piped, env, module) do
@@ -430,14 +428,11 @@ defmodule Mix.Tasks.AshAgent.Rename do
     from = offset(meta, env)
 
     cond do
+      env[:imports] == :all and module == "" ->
+        [{:note, meta[:line], "#{name} may be meant, which is imported no more"}]
+
       moved.same? ->
-        [
-          {:call, from, from + byte_size("#{name}"), "#{module}#{moved.as}"}
-          | if(env[:imports] == :all and module == "",
-              do: [{:note, meta[:line], "#{name} may be meant, which is imported no more"}],
-              else: []
-            )
-        ]
+        [rename_at(meta, name, module, env)]
 
       closing = meta[:closing] ->
         to = offset(closing, env)
