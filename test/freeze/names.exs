@@ -6,11 +6,12 @@
 # arguments now is that task and the old name.
 alias Mix.Tasks.AshAgent.Rename
 
+moved = %{}
+
 if Code.ensure_loaded?(Rename) do
-  for {old, moved} <- Rename.moved(), into: %{} do
-    {"Context.#{old}",
-     if(moved.same?, do: "Context.#{moved.module}#{moved.as}", else: {Rename, old})}
+  for {old, new} <- Rename.moved(), into: moved do
+    {"Context.#{old}", if(new.same?, do: "Context.#{new.module}#{new.as}", else: {Rename, old})}
   end
 else
-  %{}
+  moved
 end
