@@ -331,10 +331,10 @@ defmodule AshAgent.Bench.Schedulers do
        fn -> Context.put_request(short, %{"body" => %{"words" => long}}, [], keep: :hashes) end},
       {"put_sent/3", fn -> Context.put_sent(short, :anthropic, pending: :interrupt) end},
       {"fetch_asked/2", fn -> Context.fetch_asked(asked, newest) end},
-      {"fetch_asked_before/2", fn -> Context.Asked.fetch_asked_before(asked, newest) end},
-      {"view_changes/2", fn -> Context.Asked.view_changes(hidden, short) end},
-      {"find_turn/3", fn -> Context.Log.find_turn(context, :key, "none") end},
-      {"outline/1", fn -> Context.Log.outline(context) end},
+      {"fetch_asked_before/2", fn -> Context.Audit.fetch_asked_before(asked, newest) end},
+      {"view_changes/2", fn -> Context.Audit.view_changes(hidden, short) end},
+      {"find_turn/3", fn -> Context.find_turn(context, :key, "none") end},
+      {"outline/1", fn -> Context.outline(context) end},
       {"get_response_id/1", fn -> Context.get_response_id(asked) end},
       {"forecast/3", fn -> Context.forecast(asked, :anthropic, cache: :auto) end},
       {"account/1", fn -> Context.account(asked) end},
@@ -412,8 +412,6 @@ defmodule AshAgent.Bench.Schedulers do
       {"turn_start/1", fn -> Context.turn_start(context) end},
       {"restore/1", fn -> Context.restore(context) end},
       {"enhance/3", fn -> Context.enhance(short, [fn context, _needs -> {:ok, context} end]) end},
-      {"checked_options/2", fn -> Context.checked_options(:openai_chat, []) end},
-      {"providers/0", fn -> Context.providers() end},
       {"print/2, all", fn -> Context.print(context, device: device, limit: :infinity) end},
       {"to_req_llm/1", fn -> Context.to_req_llm(context) end},
       {"from_req_llm/2", fn -> Context.from_req_llm(req_llm) end},
@@ -592,10 +590,34 @@ defmodule AshAgent.Bench.Schedulers do
 
   # ---- what nothing has called
 
-  @modules [ChatContext, Context, Context.JSON, Context.Native, Response, Trace]
+  @modules [ChatContext, Context, Response, Trace] ++
+             [
+               Context.Audit,
+               Context.Calls,
+               Context.Enhancer,
+               Context.Import,
+               Context.JSON,
+               Context.Native
+             ] ++
+             [
+               Context.Pins,
+               Context.Recall,
+               Context.Rent,
+               Context.Shortening,
+               Context.Tokens,
+               Context.View
+             ]
 
   # Raise always, or are called by Elixir or tests alone.
-  @left_out [get_and_update: 3, pop: 2, load: 0, foreign?: 1, live_contexts: 0, live_responses: 0]
+  @left_out [
+    get_and_update: 3,
+    pop: 2,
+    load: 0,
+    foreign?: 1,
+    check!: 1,
+    live_contexts: 0,
+    live_responses: 0
+  ]
 
   defp count_calls do
     for module <- @modules do

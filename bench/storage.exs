@@ -94,7 +94,7 @@ for {name, context} <- conversations, jiffy? do
 end
 
 IO.puts(
-  "\nReading: from_snapshot/1, beside AshAgent.Context.JSON.decode/1 and :jiffy.decode/2 of the same text\n"
+  "\nReading: load/1, beside AshAgent.Context.JSON.decode/1 and :jiffy.decode/2 of the same text\n"
 )
 
 IO.puts("| conversation | JSON.decode | jiffy | from_snapshot |")

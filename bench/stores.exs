@@ -383,7 +383,7 @@ defmodule AshAgent.Bench.Stores do
     times = Harness.compare(fetch, fn -> Context.from_snapshot!(snapshot) end, check)
 
     IO.puts(
-      "\nfetch/2 of #{Context.count_messages(context)} messages: #{show(times.native)} us; from_snapshot/1 of the same: #{show(times.plain)} us"
+      "\nfetch/2 of #{Context.count_messages(context)} messages: #{show(times.native)} us; load/1 of the same: #{show(times.plain)} us"
     )
 
     :ok = Store.delete(store, "bench-load")

@@ -61,6 +61,6 @@ defmodule AshAgent.Demo.Requests do
     equal =
       if Context.equal?(copy, context), do: "the same conversation", else: red("another one!")
 
-    IO.puts("  from_snapshot/1  #{equal}, #{time(us)}")
+    IO.puts("  load/1           #{equal}, #{time(us)}")
   end
 end

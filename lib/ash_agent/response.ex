@@ -82,7 +82,7 @@ defmodule AshAgent.Response do
 
     * `:content` - a string, a list of parts, or `nil`
     * `:tool_calls` - a list of `t:AshAgent.Context.tool_call/0`
-    * `:usage` - a report on tokens as in `AshAgent.Context.add_token_usage/3`; a report that is not valid is left out
+    * `:usage` - a report on tokens as in `AshAgent.Context.Tokens.add_token_usage/3`; a report that is not valid is left out
     * `:finish_reason` - why the model stopped, see `t:finish_reason/0`, or any other word as a string
     * `:model` - the name of the model that answered
   """
@@ -142,7 +142,7 @@ defmodule AshAgent.Response do
     * `{:text, text}`, `{:thinking, text}` - more of a text
     * `{:tool_call_started, number, id, name}` - a call, under a number of its own
     * `{:tool_call_arguments, number, json}` - more of the text of its arguments
-    * `{:usage, map}` - the tokens that were counted so far, as in `AshAgent.Context.add_token_usage/3`
+    * `{:usage, map}` - the tokens that were counted so far, as in `AshAgent.Context.Tokens.add_token_usage/3`
     * `{:finish, reason}` - why the model stopped, or any other word as a string; this completes the response
   """
   @type delta ::

@@ -9,13 +9,10 @@ defmodule AshAgent.ContextTest do
   doctest AshAgent.Context
   doctest AshAgent.Context.Calls
   doctest AshAgent.Context.Import
-  doctest AshAgent.Context.Libraries
-  doctest AshAgent.Context.Log
+  doctest AshAgent.Context.Jido
+  doctest AshAgent.Context.LangChain
   doctest AshAgent.Context.Rent
-  doctest AshAgent.Context.Requests
-  doctest AshAgent.Context.Responses
-  doctest AshAgent.Context.Failures
-  doctest AshAgent.Context.Storage
+  doctest AshAgent.Context.ReqLLM
   doctest AshAgent.Context.Tokens
   doctest AshAgent.Context.View
 

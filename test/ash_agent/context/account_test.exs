@@ -5,7 +5,7 @@ defmodule AshAgent.Context.AccountTest do
   alias AshAgent.TestSupport.OtlpReader
   alias AshAgent.TestSupport.PiSession, as: Session
 
-  doctest AshAgent.Context.Account
+  doctest AshAgent.Context.Audit
 
   @start ~U[2026-01-01 10:00:00.000000Z]
   @prices [

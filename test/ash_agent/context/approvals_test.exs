@@ -371,7 +371,7 @@ defmodule AshAgent.Context.ApprovalsTest do
 
       assert Exception.message(error) ==
                "the arguments that were given for the tool call \"a\" are not those that it would run with, so it was not " <>
-                 "approved: they differ at [\"cc\", 0], [\"to\"]. Show those of undecided_tool_calls/1, and give these, or " <>
+                 "approved: they differ at [\"cc\", 0], [\"to\"]. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these, or " <>
                  "deny the call"
     end
 

@@ -6,8 +6,6 @@ defmodule AshAgent.Context.AskedTest do
   alias AshAgent.{Context, Response, Trace}
   alias AshAgent.Context.Error
 
-  doctest AshAgent.Context.Asked
-
   @at ~U[2026-01-01 10:00:00.000000Z]
   @tool %{"name" => "look", "description" => "Looks", "parameters" => %{"type" => "object"}}
 

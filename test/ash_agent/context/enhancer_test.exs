@@ -130,7 +130,10 @@ defmodule AshAgent.Context.EnhancerTest do
 
     test "may raise, throw and exit" do
       assert {%RuntimeError{message: "no"}, message} = failure(fn _, _ -> raise "no" end)
-      assert message =~ " failed: no. Pass the option :on_error to enhance/3 to go on without it"
+
+      assert message =~
+               " failed: no. Pass the option :on_error to AshAgent.Context.Enhancer.run/3 to go on without it"
+
       assert {{:throw, 1}, _} = failure(fn _, _ -> throw(1) end)
       assert {{:exit, :gone}, _} = failure(fn _, _ -> exit(:gone) end)
 

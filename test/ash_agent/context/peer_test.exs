@@ -515,7 +515,7 @@ defmodule AshAgent.Context.PeerTest do
         %{role: "tool", tool_call_id: "a", content: "sunny"}
       ]
 
-      for provider <- Context.providers() do
+      for provider <- Context.Requests.providers() do
         expected = Context.request(Context.from_messages!(plain), provider)
 
         for {:ok, context, %{repairs: []}} <- [

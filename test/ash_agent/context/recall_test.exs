@@ -5,7 +5,6 @@ defmodule AshAgent.Context.RecallTest do
 
   doctest AshAgent.Context.Pins
   doctest AshAgent.Context.Recall
-  doctest AshAgent.Context.Receipt
 
   defp call(context, id, name, arguments, result) do
     context
@@ -186,7 +185,7 @@ defmodule AshAgent.Context.RecallTest do
     test "leave requests as they were sent, as more comes" do
       context = reading(40) |> Context.put_recall(true) |> Context.clear_tool_results(keep: 20)
 
-      for provider <- Context.providers() do
+      for provider <- Context.Requests.providers() do
         encode = &IO.iodata_to_binary(Context.encode_request!(&1, provider))
         {before, later} = {encode.(context), encode.(call(context, "more", :ls, %{}, "a"))}
         common = :binary.longest_common_prefix([before, later])

@@ -14,7 +14,7 @@ defmodule AshAgent.Context.RequestsTest do
       context = Context.new("Hi")
       tools = [%{name: :add, about: "Zürich \"1\"", at: ~D[2026-01-01]}]
 
-      for provider <- Context.providers() do
+      for provider <- Context.Requests.providers() do
         send =
           &(context
             |> Context.encode_request!(provider, body: %{tools: &1})

@@ -490,7 +490,6 @@ defmodule AshAgent.Context.StorageTest do
 
       assert_caller_bug(fn -> Context.dump(two, from: 1) end)
       for wrong <- [nil, %{}], do: assert_caller_bug(fn -> Context.load(wrong, %{}) end)
-      assert_caller_bug(fn -> Context.from_snapshot(nil) end)
     end
 
     test "leave the original contexts as they were" do

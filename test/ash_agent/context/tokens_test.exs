@@ -404,13 +404,7 @@ defmodule AshAgent.Context.TokensTest do
 
     test "are positive integers" do
       for wrong <- [0, -1, 1.5, nil, :all, "5"],
-          fun <- [
-            &Context.exceeds_token_budget?/2,
-            &Context.tokens_remaining/2,
-            &Context.budget_utilization/2
-          ] do
-        assert_caller_bug(fn -> fun.(Context.new("Hi"), wrong) end)
-      end
+          do: assert_caller_bug(fn -> Context.Tokens.budget(Context.new("Hi"), wrong) end)
     end
   end
 

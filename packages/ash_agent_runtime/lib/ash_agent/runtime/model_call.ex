@@ -4,7 +4,6 @@ defmodule AshAgent.Runtime.ModelCall do
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
   alias AshAgent.{Context, Deadline, LLM, Response}
-  alias AshAgent.Context.Responses
   alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape, TypedAnswer}
 
   @broken_off "interrupted: the answer broke off"
@@ -159,7 +158,7 @@ defmodule AshAgent.Runtime.ModelCall do
   end
 
   defp add_response(run, response, first) do
-    with {:error, error} <- Responses.put_response(run.context, response, times(run, first)),
+    with {:error, error} <- Context.put_response(run.context, response, times(run, first)),
          do: {:error, {:invalid_answer, error}}
   end
 

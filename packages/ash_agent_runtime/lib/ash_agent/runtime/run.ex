@@ -100,7 +100,7 @@ defmodule AshAgent.Runtime.Run do
 
   @doc "What a run has to know of its context before it begins."
   def open(context) do
-    outline = Context.Log.outline(context)
+    outline = Context.outline(context)
     pending = if outline.pending == 0, do: [], else: Context.pending_tool_calls(context)
     Map.merge(outline, %{pending: pending, last: last_message(context)})
   end
@@ -254,7 +254,7 @@ defmodule AshAgent.Runtime.Run do
 
   @doc "Adds a response that is over to a context. None of its calls runs."
   def add_broken_response(context, response, words, opts, times \\ {nil, nil}) do
-    with {:ok, context} <- Context.Responses.put_response(context, response, times),
+    with {:ok, context} <- Context.put_response(context, response, times),
          do: {:ok, Context.interrupt(context, words, opts)}
   end
 

@@ -99,7 +99,7 @@ defmodule AshAgent.Session.State do
       job != nil -> {:queued, job}
       Enum.any?(state.steers, &(key(&1.metadata) == key)) -> :waiting
       Enum.any?(given, &(key(&1.metadata) == key)) -> :running
-      true -> find_turn(state, Context.Log.find_turn(state.context, :idempotency_key, key))
+      true -> find_turn(state, Context.find_turn(state.context, :idempotency_key, key))
     end
   end
 

@@ -6,7 +6,7 @@ defmodule AshAgent.Test.Replay do
   # listed; neither is called.
 
   alias AshAgent.{Context, LLM, Options, Runtime}
-  alias AshAgent.Context.Asked
+  alias AshAgent.Context.Audit
   alias AshAgent.LLM.Difference
   alias AshAgent.Runtime.{Gate, Output, Run, Shape}
   alias AshAgent.Test.{Pattern, Trajectory}
@@ -235,11 +235,11 @@ defmodule AshAgent.Test.Replay do
   defp compare_view(nil, _context, _number), do: []
 
   defp compare_view(shape, context, number) do
-    with {:ok, base} <- Asked.fetch_asked_before(context, number),
+    with {:ok, base} <- Audit.fetch_asked_before(context, number),
          {:ok, sent} <- Context.fetch_asked(context, number) do
       case Shape.apply(put_time(shape, context, number), base) do
         {:ok, shaped} ->
-          for {cause, iteration} <- Asked.view_changes(sent, shaped),
+          for {cause, iteration} <- Audit.view_changes(sent, shaped),
               do: %Difference{cause: :view, where: describe_change(cause, iteration)}
 
         {:error, {:view_error, error}} ->

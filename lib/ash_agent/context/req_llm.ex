@@ -1,11 +1,16 @@
-defmodule AshAgent.Context.Peer.ReqLLM do
-  @moduledoc false
+defmodule AshAgent.Context.ReqLLM do
+  @moduledoc """
+  Conversations of ReqLLM.
+  """
+
+  use AshAgent.Arguments
 
   # ReqLLM: a message for each result, JSON text as arguments, bytes as data.
 
   @behaviour AshAgent.Context.Peer
 
-  alias AshAgent.Context.{JSON, Peer, Requests}
+  alias AshAgent.Context
+  alias AshAgent.Context.{Import, JSON, Peer, Requests}
 
   @roles [:user, :assistant, :system, :tool]
   @defaults %{
@@ -40,6 +45,53 @@ defmodule AshAgent.Context.Peer.ReqLLM do
     provider_data: %{}
   }
 
+  @doc """
+  Makes a context from a conversation of ReqLLM: a `ReqLLM.Context`, or a list of its messages, as structs or as maps with the same
+  fields. Returns what `AshAgent.Context.Import.from_messages/2` returns, with the same repairs and options.
+
+  Reasoning of Anthropic, OpenAI and Google becomes thinking, which is sent back to its provider. Calls that the provider has run
+  itself (`builtin?`) are not calls to answer. Fields that a context has no place for, such as `reasoning_details` of other providers,
+  are kept in the message's metadata, so that `to_req_llm/1` returns the same messages again. Tools are not part of the conversation.
+
+  ## Examples
+
+      iex> messages = [
+      ...>   %{role: :user, content: [%{type: :text, text: "Weather?"}]},
+      ...>   %{role: :assistant, content: [], tool_calls: [%{id: "a", type: "function", function: %{name: "get", arguments: "{}"}}]},
+      ...>   %{role: :tool, tool_call_id: "a", name: "get", content: [%{type: :text, text: "sunny"}]}
+      ...> ]
+      iex> {:ok, context, %{repairs: []}} = AshAgent.Context.ReqLLM.from_req_llm(messages)
+      iex> AshAgent.Context.get_iteration(context, 1).tool_calls
+      [%{id: "a", name: "get", arguments: %{}, result: {:ok, "sunny"}}]
+  """
+  @doc since: "0.1.0"
+  @spec from_req_llm(map() | [map()], keyword()) :: Import.imported()
+  def from_req_llm(messages, opts \\ [])
+
+  def from_req_llm(%{messages: messages}, opts), do: from_req_llm(messages, opts)
+  def from_req_llm(%{"messages" => messages}, opts), do: from_req_llm(messages, opts)
+
+  def from_req_llm(messages, opts) when is_list(messages),
+    do: Peer.import(__MODULE__, messages, opts)
+
+  @doc """
+  Returns the messages as a `ReqLLM.Context`, or as maps with the same fields if ReqLLM is not loaded.
+
+  Like `AshAgent.Context.to_messages/1`, it shows the view. Parts that ReqLLM has no form for are left out, such as audio.
+
+  ## Examples
+
+      iex> %{messages: [message]} = AshAgent.Context.new("Hello!") |> AshAgent.Context.ReqLLM.to_req_llm()
+      iex> {message.role, Enum.map(message.content, & &1.text)}
+      {:user, ["Hello!"]}
+  """
+  @doc since: "0.1.0"
+  @spec to_req_llm(Context.t()) :: struct() | %{messages: [map()], tools: []}
+  def to_req_llm(%Context{} = context) do
+    messages = Peer.export(__MODULE__, context, Context.to_messages(context))
+    Peer.build(ReqLLM.Context, %{messages: messages, tools: []})
+  end
+
   @impl true
   def key, do: "req_llm"
 
@@ -61,49 +113,29 @@ defmodule AshAgent.Context.Peer.ReqLLM do
     with {:ok, fields} <- Peer.message(message, @defaults, @roles) do
       {:ok,
        fields
-       |> update(:content, &plain_content/1)
-       |> update(:tool_calls, &plain_calls/1)
-       |> update(:reasoning_details, &plain_details/1)}
+       |> Peer.each(:content, &plain_part/1)
+       |> Peer.each(:tool_calls, &plain_call/1)
+       |> Peer.each(:reasoning_details, &Peer.fields(&1, @details))}
     end
   end
 
   def plain(_other), do: :error
 
-  defp update(fields, key, fun),
-    do: if(is_map_key(fields, key), do: Map.update!(fields, key, fun), else: fields)
+  @doc false
+  # Parts and calls of a message, of ReqLLM or of who uses its parts.
+  def plain_part(part), do: Peer.part(part, @part, @types)
 
-  @doc "Parts of a message, of ReqLLM or of who uses its parts."
-  def plain_content(parts) when is_list(parts), do: Enum.map(parts, &plain_part/1)
-  def plain_content(content), do: content
-
-  defp plain_part(%{} = part), do: Peer.part(part, @part, @types)
-  defp plain_part(part), do: part
-
-  @doc "Calls of a message."
-  def plain_calls(calls) when is_list(calls), do: Enum.map(calls, &plain_call/1)
-  def plain_calls(calls), do: calls
-
+  @doc false
   # Also the flat form, in which others keep calls.
-  defp plain_call(%{} = call) do
+  def plain_call(call) do
     case Peer.fields(call, @call) do
       %{function: %{} = function} = fields -> %{fields | function: plain_function(function)}
       _flat -> Peer.fields(call, %{id: nil, name: nil, arguments: nil})
     end
   end
 
-  defp plain_call(call), do: call
-
   defp plain_function(function),
     do: Peer.fields(function, %{name: nil, arguments: nil, builtin?: nil, metadata: nil})
-
-  defp plain_details(details) when is_list(details) do
-    Enum.map(details, fn
-      %{} = detail -> Peer.fields(detail, @details)
-      other -> other
-    end)
-  end
-
-  defp plain_details(details), do: details
 
   ## Reading
 
@@ -118,27 +150,14 @@ defmodule AshAgent.Context.Peer.ReqLLM do
         do: JSON.encode(output),
         else: foreign[:content] |> read_content() |> Peer.simple()
 
-    result = %{
-      type: :tool_result,
-      tool_use_id: foreign[:tool_call_id],
-      content: content,
-      is_error: Peer.get(metadata, :is_error) == true
-    }
-
+    result = Peer.result(foreign[:tool_call_id], content, Peer.get(metadata, :is_error) == true)
     %{role: :user, content: [result]}
   end
 
   def read(%{role: role} = foreign) do
     thoughts = if role == :assistant, do: thoughts(foreign), else: []
-    content = Peer.simple(thoughts ++ read_said(foreign, thoughts))
-    message = %{role: role, content: content}
-    calls = read_calls(foreign[:tool_calls])
-    message = if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
-    metadata = foreign[:metadata]
-
-    if is_map(metadata) and metadata != %{},
-      do: Map.put(message, :metadata, metadata),
-      else: message
+    parts = thoughts ++ read_said(foreign, thoughts)
+    Peer.said(role, parts, read_calls(foreign[:tool_calls]), foreign[:metadata])
   end
 
   # What ReqLLM made of an answer has its thoughts twice: in the details, and without signatures in the content.
@@ -154,7 +173,8 @@ defmodule AshAgent.Context.Peer.ReqLLM do
     openai: {:openai_responses, "openai-responses-v1", :encrypted_content}
   }
 
-  @doc "What a message thought, where its provider wants it back."
+  @doc false
+  # What a message thought, where its provider wants it back.
   def thoughts(%{reasoning_details: [_ | _] = details}) do
     for %{provider: provider} = detail <- Peer.list(details),
         word = Peer.word(provider, Map.keys(@reasoning)),
@@ -174,7 +194,8 @@ defmodule AshAgent.Context.Peer.ReqLLM do
     %{type: :thinking, text: text, provider_metadata: Peer.compact(signed)}
   end
 
-  @doc "Parts, or text, as parts of a message; parts of unknown kinds are left out."
+  @doc false
+  # Parts, or text, as parts of a message; parts of unknown kinds are left out.
   def read_content(parts) when is_list(parts), do: Enum.flat_map(parts, &read_part/1)
   def read_content(content), do: Peer.parts(content)
 
@@ -241,7 +262,8 @@ defmodule AshAgent.Context.Peer.ReqLLM do
     end
   end
 
-  @doc "The calls that somebody has to run: not those that the provider ran itself."
+  @doc false
+  # The calls that somebody has to run: not those that the provider ran itself.
   def read_calls(calls) when is_list(calls) do
     for %{} = call <- calls,
         call |> Peer.get(:function) |> Peer.get(:builtin?) != true,
@@ -285,7 +307,8 @@ defmodule AshAgent.Context.Peer.ReqLLM do
     ]
   end
 
-  @doc "Whether a part stands in the details: ReqLLM sends these to providers, and not its parts."
+  @doc false
+  # Whether a part stands in the details: ReqLLM sends these to providers, and not its parts.
   def signed?(%{type: :thinking, provider_metadata: %{provider: provider} = metadata}) do
     case reasoning_of(provider) do
       {_name, {_provider, _format, key}} -> is_map_key(metadata, key)
@@ -298,7 +321,8 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   defp reasoning_of(provider),
     do: Enum.find(@reasoning, fn {_name, {ours, _format, _key}} -> ours == provider end)
 
-  @doc "Details of signed parts, as ReqLLM's own providers make them."
+  @doc false
+  # Details of signed parts, as ReqLLM's own providers make them.
   def write_details(parts) do
     for {%{text: text, provider_metadata: metadata}, index} <- Enum.with_index(parts) do
       {name, {_provider, format, key}} = reasoning_of(metadata.provider)
@@ -321,7 +345,8 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   defp provider_data(:openai, metadata),
     do: Peer.compact(%{"id" => metadata[:id], "type" => "reasoning"})
 
-  @doc "Content as parts."
+  @doc false
+  # Content as parts.
   def write_content(content), do: content |> Peer.parts() |> Enum.flat_map(&write_part/1)
 
   defp write_part(%{type: :text, text: text}), do: [%{type: :text, text: text}]
@@ -362,39 +387,24 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   def build(fields) do
     fields =
       fields
-      |> Map.update!(:content, &build_content/1)
-      |> Map.update!(:tool_calls, &build_calls/1)
-      |> Map.update!(:reasoning_details, &build_details/1)
+      |> Peer.each(:content, &build_part/1)
+      |> Peer.each(:tool_calls, &build_call/1)
+      |> Peer.each(:reasoning_details, &build_detail/1)
 
     Peer.build(ReqLLM.Message, fields)
   end
 
-  @doc "Parts as ReqLLM has them."
-  def build_content(parts) when is_list(parts) do
-    Enum.map(parts, fn
-      %{} = part -> Peer.build(ReqLLM.Message.ContentPart, Map.merge(@part, part))
-      other -> other
-    end)
-  end
+  @doc false
+  # Parts, calls and details as ReqLLM has them.
+  def build_part(part), do: Peer.build(ReqLLM.Message.ContentPart, Map.merge(@part, part))
 
-  def build_content(content), do: content
-
-  @doc "Calls as ReqLLM has them."
-  def build_calls(calls) when is_list(calls), do: Enum.map(calls, &build_call/1)
-  def build_calls(calls), do: calls
-
-  defp build_call(%{function: _function} = call),
+  @doc false
+  def build_call(%{function: _function} = call),
     do: Peer.build(ReqLLM.ToolCall, Map.merge(@call, call))
 
-  defp build_call(call), do: call
+  def build_call(call), do: call
 
-  @doc "Details as ReqLLM has them."
-  def build_details(details) when is_list(details) do
-    Enum.map(details, fn
-      %{} = detail -> Peer.build(ReqLLM.Message.ReasoningDetails, Map.merge(@details, detail))
-      other -> other
-    end)
-  end
-
-  def build_details(details), do: details
+  @doc false
+  def build_detail(detail),
+    do: Peer.build(ReqLLM.Message.ReasoningDetails, Map.merge(@details, detail))
 end

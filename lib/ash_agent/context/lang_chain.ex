@@ -1,11 +1,16 @@
-defmodule AshAgent.Context.Peer.LangChain do
-  @moduledoc false
+defmodule AshAgent.Context.LangChain do
+  @moduledoc """
+  Conversations of LangChain.
+  """
+
+  use AshAgent.Arguments
 
   # LangChain: one message for the results of an answer, maps as arguments, parts with options.
 
   @behaviour AshAgent.Context.Peer
 
-  alias AshAgent.Context.Peer
+  alias AshAgent.Context
+  alias AshAgent.Context.{Import, Peer}
 
   @roles [:system, :user, :assistant, :tool]
   @defaults %{
@@ -55,6 +60,41 @@ defmodule AshAgent.Context.Peer.LangChain do
     pdf: "application/pdf"
   }
 
+  @doc """
+  Makes a context from messages of LangChain, as structs or as maps with the same fields. Returns what
+  `AshAgent.Context.Import.from_messages/2` returns.
+
+  Calls that did not come in whole (`status: :incomplete`) are not calls to answer. Fields that a context has no place for are kept in
+  the message's metadata, so that `to_langchain/1` returns the same messages again.
+
+  ## Examples
+
+      iex> {:ok, context, _report} = AshAgent.Context.LangChain.from_langchain([%{role: :user, content: "Hello!", name: "ann"}])
+      iex> [%{role: :user, content: "Hello!"}] = AshAgent.Context.to_messages(context)
+      iex> [%{content: "Hello!", name: "ann"}] = AshAgent.Context.LangChain.to_langchain(context)
+      iex> AshAgent.Context.count_messages(context)
+      1
+  """
+  @doc since: "0.1.0"
+  @spec from_langchain([map()], keyword()) :: Import.imported()
+  def from_langchain(messages, opts \\ []) when is_list(messages),
+    do: Peer.import(__MODULE__, messages, opts)
+
+  @doc """
+  Returns the messages as those of LangChain, or as maps with the same fields if LangChain is not loaded. Like
+  `AshAgent.Context.to_messages/1`, it shows the view.
+
+  ## Examples
+
+      iex> [message] = AshAgent.Context.new("Hello!") |> AshAgent.Context.LangChain.to_langchain()
+      iex> {message.role, Enum.map(message.content, & &1.content)}
+      {:user, ["Hello!"]}
+  """
+  @doc since: "0.1.0"
+  @spec to_langchain(Context.t()) :: [struct() | map()]
+  def to_langchain(%Context{} = context),
+    do: Peer.export(__MODULE__, context, Context.to_messages(context))
+
   @impl true
   def key, do: "langchain"
 
@@ -75,23 +115,13 @@ defmodule AshAgent.Context.Peer.LangChain do
     with {:ok, fields} <- Peer.message(message, @defaults, @roles) do
       {:ok,
        fields
-       |> each(:content, &plain_part/1)
-       |> each(:tool_calls, &plain_call/1)
-       |> each(:tool_results, &plain_result/1)}
+       |> Peer.each(:content, &plain_part/1)
+       |> Peer.each(:tool_calls, &plain_call/1)
+       |> Peer.each(:tool_results, &plain_result/1)}
     end
   end
 
   def plain(_other), do: :error
-
-  defp each(fields, key, fun) do
-    case fields do
-      %{^key => list} when is_list(list) ->
-        %{fields | key => Enum.map(list, &if(is_map(&1), do: fun.(&1), else: &1))}
-
-      _other ->
-        fields
-    end
-  end
 
   defp plain_part(part), do: Peer.part(part, @part, @types)
 
@@ -102,7 +132,8 @@ defmodule AshAgent.Context.Peer.LangChain do
     |> Map.update(:status, :incomplete, &(Peer.word(&1, [:complete, :incomplete]) || &1))
   end
 
-  defp plain_result(result), do: result |> Peer.fields(@result) |> each(:content, &plain_part/1)
+  defp plain_result(result),
+    do: result |> Peer.fields(@result) |> Peer.each(:content, &plain_part/1)
 
   ## Reading
 
@@ -110,29 +141,18 @@ defmodule AshAgent.Context.Peer.LangChain do
   def read(%{role: :tool} = foreign) do
     results =
       for %{} = result <- Peer.list(foreign[:tool_results]) do
-        %{
-          type: :tool_result,
-          tool_use_id: result[:tool_call_id],
-          content: result[:content] |> read_content() |> Peer.simple(),
-          is_error: result[:is_error] == true
-        }
+        content = result[:content] |> read_content() |> Peer.simple()
+        Peer.result(result[:tool_call_id], content, result[:is_error] == true)
       end
 
     %{role: :user, content: results}
   end
 
   def read(%{role: role} = foreign) do
-    message = %{role: role, content: foreign[:content] |> read_content() |> Peer.simple()}
-
     calls =
       for %{status: :complete} = call <- Peer.list(foreign[:tool_calls]), do: read_call(call)
 
-    message = if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
-    metadata = foreign[:metadata]
-
-    if is_map(metadata) and metadata != %{},
-      do: Map.put(message, :metadata, metadata),
-      else: message
+    Peer.said(role, read_content(foreign[:content]), calls, foreign[:metadata])
   end
 
   defp read_call(call) do
@@ -244,15 +264,15 @@ defmodule AshAgent.Context.Peer.LangChain do
   def build(fields) do
     fields =
       fields
-      |> each(:content, &build_struct(LangChain.Message.ContentPart, @part, &1))
-      |> each(:tool_calls, &build_struct(LangChain.Message.ToolCall, @call, &1))
-      |> each(:tool_results, &build_result/1)
+      |> Peer.each(:content, &build_struct(LangChain.Message.ContentPart, @part, &1))
+      |> Peer.each(:tool_calls, &build_struct(LangChain.Message.ToolCall, @call, &1))
+      |> Peer.each(:tool_results, &build_result/1)
 
     Peer.build(LangChain.Message, fields)
   end
 
   defp build_result(result) do
-    result = each(result, :content, &build_struct(LangChain.Message.ContentPart, @part, &1))
+    result = Peer.each(result, :content, &build_struct(LangChain.Message.ContentPart, @part, &1))
     build_struct(LangChain.Message.ToolResult, @result, result)
   end
 
