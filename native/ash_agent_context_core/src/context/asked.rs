@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::log::message::Message;
 use crate::log::part::{Content, PartKind};
 use crate::log::piece::Pieces;
+use crate::log::provider::Provider;
 use crate::value::digest::Digest as Sum;
 use crate::value::json;
 use crate::value::{Map, Size, Value};
@@ -64,25 +65,16 @@ const UNMASKED: &str = "none";
 /// Words of the note of what was sent before those of its messages: the digest of all, the version, and the digest of the view.
 const HEAD: usize = 3;
 
-/// The tokens that an answer may have, as providers call them in a request.
-pub(crate) const MOST_OUTPUT: &[&str] = &[
-    "max_tokens",
-    "max_output_tokens",
-    "max_completion_tokens",
-    "maxOutputTokens",
-    "maxTokens",
-    "num_predict",
-];
-
-/// The fields in which some providers have their parameters.
-const WITHIN: [&str; 3] = ["generationConfig", "inferenceConfig", "options"];
+/// What providers call the tokens that an answer may have.
+pub(crate) fn most_output_names() -> Vec<&'static str> {
+    let names = Provider::ALL.iter().flat_map(|of| of.facts().most_output);
+    names.copied().collect()
+}
 
 /// Returns the first value of a request's body by one of several names.
 pub(crate) fn find_parameter<'b>(body: &'b Map, names: &[&str]) -> Option<&'b Value> {
-    let within = WITHIN.iter().filter_map(|key| match body.get_named(key) {
-        Some(Value::Map(within)) => Some(within),
-        _ => None,
-    });
+    let fields = Provider::ALL.iter().filter_map(|of| of.facts().parameters);
+    let within = fields.filter_map(|field| body.get_named(field)?.as_map());
     let all: Vec<&Map> = std::iter::once(body).chain(within).collect();
     names
         .iter()
@@ -192,7 +184,7 @@ impl Asked {
         let Some(Value::Map(body)) = fields.get_named("body") else {
             return None;
         };
-        match find_parameter(body, MOST_OUTPUT) {
+        match find_parameter(body, &most_output_names()) {
             Some(Value::Int(most)) => u64::try_from(*most).ok(),
             _ => None,
         }

@@ -10,24 +10,8 @@ use crate::view::View;
 /// Whoever is asked: another one has another cache.
 const ASKED: [&str; 3] = ["provider", "server", "model"];
 
-/// Fields of a body that say which form the answer has. Providers put them before the messages.
-const FORMS: [&str; 6] = [
-    "response_format",
-    "text",
-    "format",
-    "output_format",
-    "output_config",
-    "outputConfig",
-];
-
-/// The same within Gemini's `generationConfig`.
-const FORMS_OF_GEMINI: [&str; 3] = ["responseJsonSchema", "responseSchema", "responseMimeType"];
-
 /// How the runtime asks for a typed answer, where it notes that.
-const OUTPUT: [&str; 1] = ["output"];
-
-/// Fields after whose change Anthropic reads no message from its cache.
-const OF_ANTHROPIC: [&str; 2] = ["thinking", "tool_choice"];
+const OUTPUT: &str = "output";
 
 /// Why requests begin otherwise, in the order in which it stands in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -178,7 +162,7 @@ impl Request<'_> {
         let provider = before.provider.or(self.provider);
         let mut causes = Vec::new();
         if let Some((before, next)) = find_change(fields_before, fields) {
-            causes = changed_fields(before, next, provider == Some(Provider::Anthropic));
+            causes = changed_fields(before, next, provider);
         }
         if differs(before.provider, self.provider) || differs(before.model, self.model) {
             causes.push(Cause::Model);
@@ -217,42 +201,26 @@ fn find_change<'a>(
 }
 
 /// Which fields are not the same of those that decide who is asked, or stand before messages.
-fn changed_fields(before: &Value, next: &Value, is_anthropic: bool) -> Vec<Cause> {
-    let [before_body, next_body] = [before, next].map(|fields| field(fields, "body"));
-    let [before_config, next_config] =
-        [before_body, next_body].map(|body| body.and_then(|body| field(body, "generationConfig")));
-    let differs = |before: Option<&Value>, next: Option<&Value>, names: &[&str]| {
+fn changed_fields(before: &Value, next: &Value, provider: Option<Provider>) -> Vec<Cause> {
+    let find = |fields, names: &[&str]| {
         let mut names = names.iter();
-        names.any(|name| {
-            let [before, next] =
-                [before, next].map(|fields| fields.and_then(|all| field(all, name)));
-            before != next
-        })
+        names.try_fold(fields, |of: &Value, name| of.as_map()?.get_named(name))
     };
-    let of_anthropic = OF_ANTHROPIC.as_slice();
+    let differs = |names: &[&str]| find(before, names) != find(next, names);
+    let in_body = |names: &&[&str]| differs(&[&["body"], *names].concat());
+    let mut forms = Provider::ALL.iter().flat_map(|of| of.facts().output_form);
+    let messages = provider.map_or(&[][..], |of| of.facts().message_fields);
     [
-        (Cause::Model, differs(Some(before), Some(next), &ASKED)),
-        (
-            Cause::Output,
-            differs(before_body, next_body, &FORMS)
-                || differs(before_config, next_config, &FORMS_OF_GEMINI)
-                || differs(Some(before), Some(next), &OUTPUT),
-        ),
+        (Cause::Model, ASKED.iter().any(|name| differs(&[name]))),
+        (Cause::Output, forms.any(in_body) || differs(&[OUTPUT])),
         (
             Cause::Fields,
-            is_anthropic && differs(before_body, next_body, of_anthropic),
+            messages.iter().any(|name| differs(&["body", name])),
         ),
     ]
     .into_iter()
     .filter_map(|(cause, differs)| differs.then_some(cause))
     .collect()
-}
-
-fn field<'v>(of: &'v Value, name: &str) -> Option<&'v Value> {
-    match of {
-        Value::Map(map) => map.get_named(name),
-        _ => None,
-    }
 }
 
 /// The differences of two views; `None` is the log as it is.

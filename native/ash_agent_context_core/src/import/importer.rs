@@ -23,8 +23,8 @@ use crate::import::read_message::{
 };
 use crate::import::repair::{Imported, Repair, RepairKind};
 use crate::import::written::Written;
-use crate::provider;
-use crate::provider::accepts::{Rules, SystemPlace};
+use crate::provider::dialect::facts::CHAT;
+use crate::provider::facts::{Facts, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
 use crate::provider::listener::{Listen, ReadResult};
 
@@ -32,7 +32,7 @@ use crate::provider::listener::{Listen, ReadResult};
 #[derive(Debug)]
 pub struct Importer {
     provider: Option<Provider>,
-    rules: Rules,
+    facts: &'static Facts,
     prompt: Option<(Content, Option<Original>)>,
     elements: Elements,
     /// The element that is being read.
@@ -54,9 +54,7 @@ impl Importer {
     pub fn of(provider: Option<Provider>) -> Self {
         Self {
             provider,
-            rules: provider.map_or_else(Rules::default, |provider| {
-                provider::room(provider).history()
-            }),
+            facts: provider.map_or(&CHAT, Provider::facts),
             prompt: None,
             elements: Elements::of(provider),
             element: 0,
@@ -106,7 +104,7 @@ impl Importer {
             }
         }
         if let (Some(provider), ReadMessage::Other { content, .. }) = (self.provider, &entry) {
-            if !fits::message(provider::room(provider), content, &[]) {
+            if !fits::message(provider, content, &[]) {
                 self.elements.change(number);
             }
         }
@@ -131,7 +129,7 @@ impl Importer {
             if !call.id.is_empty() {
                 let is_known = self.by_id.contains_key(&call.id);
                 let open = self.by_id.entry(call.id.clone()).or_default();
-                if is_known && self.rules.has_items {
+                if is_known && self.facts.has_items {
                     // An id may be used once in a conversation.
                     self.elements.change(message_number(entry));
                 }
@@ -270,7 +268,7 @@ impl Importer {
                     let is_last = entry + 1 == entries.len();
                     if is_last
                         && *role == Role::System
-                        && self.rules.system == SystemPlace::AfterUser
+                        && self.facts.system_place == SystemPlace::AfterUser
                     {
                         elements.change(message_number(entry));
                     }
@@ -340,8 +338,8 @@ impl Importer {
 }
 
 impl Listen for Importer {
-    fn rules(&self) -> &Rules {
-        &self.rules
+    fn facts(&self) -> &'static Facts {
+        self.facts
     }
 
     fn begin(&mut self, position: usize, element: &Value) {
@@ -382,7 +380,7 @@ impl Listen for Importer {
 
     /// A system message; when the first message of all is one, it is the system prompt.
     fn system(&mut self, content: Content, metadata: Option<Map>) {
-        let is_refused = match self.rules.system {
+        let is_refused = match self.facts.system_place {
             SystemPlace::Anywhere => false,
             SystemPlace::First => !self.entries.is_empty(),
             SystemPlace::AfterUser => {
@@ -418,14 +416,14 @@ impl Listen for Importer {
     /// A message with results and with what else the user says.
     fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>) {
         let answered = !answers.is_empty();
-        if answered && !parts.is_empty() && self.rules.results_stand_alone {
+        if answered && !parts.is_empty() && self.facts.results_stand_alone {
             self.elements.change_element(self.element);
         }
         for answer in answers {
             self.answer(answer);
         }
         if !parts.is_empty() || !answered {
-            let content = if self.rules.lists_only {
+            let content = if self.facts.lists_only {
                 plain_content(parts)
             } else {
                 Content::Parts(parts.into_boxed_slice())
@@ -455,9 +453,9 @@ impl Listen for Importer {
         };
         let is_taken = self
             .provider
-            .is_none_or(|provider| fits::message(provider::room(provider), &content, &calls));
+            .is_none_or(|provider| fits::message(provider, &content, &calls));
         let repeats = self.repeats(&content);
-        let rules = self.rules;
+        let rules = self.facts;
         let before = self.entries.len();
         match self.entries.last_mut() {
             // A second message of the turn whose calls wait: results are for both of them.
@@ -531,7 +529,7 @@ impl Listen for Importer {
             return self.repair(kind, id.as_deref());
         };
         let last = self.entries.len() - 1;
-        if self.rules.has_items && entry < last && entry >= self.spoken {
+        if self.facts.has_items && entry < last && entry >= self.spoken {
             // Further calls of the model in between do not matter there.
             self.elements
                 .join_range(results_number(entry), results_number(last));
@@ -540,11 +538,10 @@ impl Listen for Importer {
             self.elements.change(results_number(entry));
         }
         self.elements.claim(results_number(entry), self.element);
-        let (provider, rules) = (self.provider, self.rules);
+        let (provider, rules) = (self.provider, self.facts);
         if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
             let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
-            let is_taken = provider
-                .is_none_or(|provider| fits::result(provider::room(provider), &answer.output));
+            let is_taken = provider.is_none_or(|provider| fits::result(provider, &answer.output));
             if !is_taken || (rules.results_stand_together && !in_one) {
                 self.elements.change(results_number(entry));
             }

@@ -182,18 +182,23 @@ impl Ids {
 
     /// An id for the item of a call, where its kind wants one: its own id where that is one, or one made of it.
     pub fn make_item(&mut self, call: &ToolCall) -> Option<Box<str>> {
-        let of_responses = |id: &str| format!("{} {id}", Provider::OpenAiResponses.name());
-        let prefix = call.kind.item_prefix()?;
+        if call.kind.is_function() {
+            return None;
+        }
+        let makes_items = |of: &Provider| of.facts().has_items;
+        let provider = Provider::ALL.into_iter().find(makes_items)?;
+        let prefix = (provider.facts().item_prefix)(call.kind)?;
+        let owned = |id: &str| format!("{} {id}", provider.name());
         let is_own = call.kind == CallKind::McpApproval && is_item(&call.id, prefix);
-        let is_kept = call.aliases.kept_by == Some(Provider::OpenAiResponses);
-        if is_own && (!self.join_item(&of_responses(&call.id)) || is_kept) {
+        let is_kept = call.aliases.kept_by == Some(provider);
+        if is_own && (!self.join_item(&owned(&call.id)) || is_kept) {
             return Some(call.id.clone());
         }
         let safe = call.aliases.safe.as_deref().unwrap_or(&call.id);
         let stem = format!("{prefix}_{safe}");
         let mut item = stem.clone();
         let mut number = self.next(&stem);
-        while self.join_item(&of_responses(&item)) {
+        while self.join_item(&owned(&item)) {
             item = format!("{stem}_{number}");
             number += 1;
         }

@@ -26,6 +26,7 @@ pub mod origin;
 pub mod original;
 pub mod part;
 pub mod piece;
+pub mod place;
 mod places;
 pub mod price;
 pub mod price_list;

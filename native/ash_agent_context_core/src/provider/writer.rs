@@ -9,7 +9,7 @@ use crate::log::message::{Outcome, Output};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::ByHand;
 use crate::log::provider::Provider;
-use crate::provider::accepts::Accepts;
+use crate::provider::accepts::{sent_id, sent_name};
 use crate::provider::options::{Options, Thinking};
 use crate::provider::said;
 use crate::value::builder::Json;
@@ -35,18 +35,16 @@ pub(crate) const fn open(is_model: bool) -> &'static str {
 pub(crate) struct Writer<'o> {
     pub json: Json,
     pub options: &'o Options<'o>,
-    accepts: &'o dyn Accepts,
     mark: Option<usize>,
     by_hand: Vec<ByHand>,
     changes: Option<Vec<Change>>,
 }
 
 impl<'o> Writer<'o> {
-    pub fn new(options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
+    pub fn new(options: &'o Options<'o>) -> Self {
         Self {
             json: Json::default(),
             options,
-            accepts,
             mark: None,
             by_hand: Vec::new(),
             changes: None,
@@ -54,10 +52,10 @@ impl<'o> Writer<'o> {
     }
 
     /// One that continues after elements that are already written.
-    pub fn behind(elements: Vec<u8>, options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
+    pub fn behind(elements: Vec<u8>, options: &'o Options<'o>) -> Self {
         Self {
             json: Json(elements),
-            ..Self::new(options, accepts)
+            ..Self::new(options)
         }
     }
 
@@ -67,10 +65,10 @@ impl<'o> Writer<'o> {
     }
 
     /// One that remembers what is changed.
-    pub fn reporting(options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
+    pub fn reporting(options: &'o Options<'o>) -> Self {
         Self {
             changes: Some(Vec::new()),
-            ..Self::new(options, accepts)
+            ..Self::new(options)
         }
     }
 
@@ -196,7 +194,7 @@ impl<'o> Writer<'o> {
         if call.aliases.kept_by == Some(self.options.provider) {
             return Cow::Borrowed(&call.id);
         }
-        let sent = self.accepts.id(call, call.came_from(self.options.provider));
+        let sent = sent_id(self.options.provider, call);
         if *sent != *call.id {
             self.report_change(ChangeKind::RenamedId, || call.id.to_string(), Some(&sent));
         }
@@ -205,7 +203,7 @@ impl<'o> Writer<'o> {
 
     /// The name of a tool, as the provider can take it.
     pub fn name<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
-        let name = self.accepts.name(call.name.as_str());
+        let name = sent_name(self.options.provider, call.name.as_str());
         if let Cow::Owned(to) = &name {
             self.report_change(
                 ChangeKind::RenamedTool,

@@ -3,7 +3,7 @@
 
 use chrono::TimeDelta;
 
-use crate::context::cache::{keeps_for_an_hour, predict, LOOKED_THROUGH};
+use crate::context::cache::{keeps_for_an_hour, lifetime, predict, LOOKED_THROUGH};
 use crate::context::cause::{Cause, Request};
 use crate::context::Context;
 use crate::log::bill::Reported;
@@ -229,7 +229,7 @@ impl Context {
         };
         let for_an_hour = reported.bills().iter().any(keeps_for_an_hour);
         let [fields, _tools] = request.beside;
-        let fields = fields.map(|(_, fields)| fields);
+        let fields = fields.and_then(|(_, fields)| fields.as_map());
         let diagnosis = reply.and_then(|reply| Diagnosis::read(reply, fields));
         AccountRow {
             iteration: iteration.number,
@@ -272,12 +272,7 @@ impl Before<'_> {
         if read.saturating_mul(10) >= predicted.saturating_mul(HIT) {
             return Outlook::Hit;
         }
-        let lifetime = match (self.provider, self.for_an_hour) {
-            (Some(Provider::Anthropic | Provider::Bedrock), true) => Some(TimeDelta::hours(1)),
-            (Some(Provider::Anthropic | Provider::Bedrock), false) => Some(TimeDelta::minutes(5)),
-            _ => None,
-        };
-        let is_expired = || Some(since? > lifetime?);
+        let is_expired = || Some(since? > lifetime(self.provider?, self.for_an_hour)?);
         let change = next.changes_since(&self.request).first().copied();
         match change.map(|change| change.cause) {
             Some(Cause::Summarized) => Outlook::Compacted,

@@ -9,7 +9,6 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
-use crate::provider;
 use crate::provider::options::{Known, Options};
 use crate::provider::writer;
 use crate::request::body::{Body, Reached};
@@ -83,7 +82,7 @@ impl Context {
         let pieces = self.list_pieces(number, options)?;
         let known = self.asked.beginning();
         let known = known.filter(|known| self.begins_with(known, options));
-        let body = Body::new(self, provider::room(options.provider), options);
+        let body = Body::new(self, options);
         let (whole, reached) = body.digest(known)?;
         let looks = known.map_or_else(
             || looks::digest(self.view()).into_boxed_str(),
@@ -150,7 +149,7 @@ impl Context {
         let first = since.unwrap_or(self.first_number());
         let first = first.max(number.saturating_sub(ITERATIONS));
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
-        let mut body = Body::new(self, provider::room(options.provider), options);
+        let mut body = Body::new(self, options);
         let mut pieces = Vec::new();
         let numbers = first..=number.min(self.current_iteration());
         for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
@@ -295,10 +294,7 @@ impl<'a> Body<'a, '_> {
             alone.copy_decisions(exchange);
             alone.fill_shared(slot, outcome.clone());
             let alone = Item::Results(message, &alone, rendering);
-            add(
-                Some(&call.id),
-                alone.encode(self.format, self.options).digest(),
-            );
+            add(Some(&call.id), alone.encode(self.options).digest());
         }
         Ok(())
     }
@@ -316,8 +312,7 @@ pub(super) fn find_differing<'p>(pieces: &'p [SentPiece], sent: &[&str]) -> Opti
 }
 
 pub(super) fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<'a>>> {
-    let room = provider::room(options.provider);
-    let (slices, _) = Body::new(context, room, options).lay_out().ok()?;
+    let (slices, _) = Body::new(context, options).lay_out().ok()?;
     Some(slices)
 }
 

@@ -9,7 +9,7 @@ use crate::log::iteration::Iteration;
 use crate::log::price::{Rates, Unit};
 use crate::log::provider::Provider;
 use crate::log::usage::Usage;
-use crate::provider;
+use crate::provider::facts::Cache;
 use crate::provider::options::Options;
 use crate::request::account::Accounting;
 use crate::request::body::Body;
@@ -20,22 +20,6 @@ use crate::value::time::Time;
 
 /// Requests of fewer tokens are not cached by most models.
 const LEAST: u64 = 1024;
-
-/// The same for models of Anthropic by words in their names, as Anthropic gives them.
-const LEAST_OF: [(&str, u64); 9] = [
-    ("opus-5", 512),
-    ("opus-4-5", 4096),
-    ("opus-4-6", 4096),
-    ("opus-4-7", 4096),
-    ("haiku-4-5", 4096),
-    ("mythos", 4096),
-    ("haiku-3", 2048),
-    ("3-haiku", 2048),
-    ("3-5-haiku", 2048),
-];
-
-/// From each mark, Anthropic looks back through so many blocks of content for what it has in its cache.
-const LOOKED_BACK: usize = 20;
 
 /// The forecast for the next request at the provider's cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -112,8 +96,7 @@ impl Context {
     ) -> Result<Forecast, Error> {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
-        let room = provider::room(options.provider);
-        let (next, marks) = Body::new(self, room, options).lay_out()?;
+        let (next, marks) = Body::new(self, options).lay_out()?;
         let mut forecast = Forecast {
             bytes: next.iter().map(Slice::len).sum(),
             tokens: self.count_tokens(None),
@@ -122,8 +105,8 @@ impl Context {
         let entry = self.last_answer().map(|(_, entry)| entry);
         let request = self.last_request(options)?;
         if let Some(request) = &request {
-            let (mut earlier, _) = Body::new(&request.context, room, options).lay_out()?;
-            let stand_in = room.stand_in().as_bytes();
+            let (mut earlier, _) = Body::new(&request.context, options).lay_out()?;
+            let stand_in = options.provider.facts().stand_in.as_bytes();
             let is_made_up = |slice: &Slice<'_>| slice.shown_bytes() == stand_in;
             if request.rewound.is_some() && earlier.last().is_some_and(is_made_up) {
                 earlier.pop(); // something else followed
@@ -145,9 +128,9 @@ impl Context {
             .model
             .or_else(|| reply.and_then(|reply| reply.model.as_deref()));
         let rules = CacheRules {
-            provider: options.provider,
+            cache: &options.provider.facts().cache,
             is_marked: !marks.is_empty(),
-            least: find_least(options.provider, model),
+            least: find_least(&options.provider.facts().cache, model),
         };
         forecast.split(&rules, request.as_ref().map(|last| &last.usage));
         let rates = entry.and_then(|entry| accounting.rates(entry, at));
@@ -222,37 +205,31 @@ fn count_before(iteration: &Iteration, position: usize, leads: bool) -> usize {
 
 /// The facts that decide whether a provider caches a request.
 struct CacheRules {
-    provider: Provider,
+    cache: &'static Cache,
     is_marked: bool,
     /// The tokens of the shortest request that it caches.
     least: u64,
 }
 
-fn find_least(provider: Provider, model: Option<&str>) -> u64 {
-    let is_anthropics = needs_mark(provider);
-    let model = model.filter(|_| is_anthropics).unwrap_or_default();
+fn find_least(cache: &Cache, model: Option<&str>) -> u64 {
+    let Cache::Marked { least, .. } = cache else {
+        return LEAST;
+    };
     // Bedrock and others write versions with dots.
-    let model = model.replace('.', "-");
-    let known = LEAST_OF.iter().find(|(word, _)| model.contains(word));
+    let model = model.unwrap_or_default().replace('.', "-");
+    let known = least.iter().find(|(word, _)| model.contains(word));
     known.map_or(LEAST, |(_, least)| *least)
-}
-
-/// Anthropic and Bedrock cache nothing without a mark.
-const fn needs_mark(provider: Provider) -> bool {
-    matches!(provider, Provider::Anthropic | Provider::Bedrock)
 }
 
 impl Forecast {
     /// Says what of the tokens is read, written and neither.
     fn split(&mut self, rules: &CacheRules, last: Option<&Usage>) {
-        let writes = match rules.provider {
-            Provider::Anthropic | Provider::Bedrock => rules.is_marked,
-            Provider::OpenAiChat | Provider::OpenAiResponses => {
-                last.is_some_and(|last| last.written > 0)
-            }
-            _ => false,
+        let (writes, reads) = match rules.cache {
+            Cache::Marked { .. } => (rules.is_marked, rules.is_marked),
+            Cache::Rounded { .. } => (last.is_some_and(|last| last.written > 0), true),
+            Cache::Unknown => (false, true),
         };
-        if needs_mark(rules.provider) && !rules.is_marked || self.read < rules.least {
+        if !reads || self.read < rules.least {
             self.read = 0;
         }
         self.read = self.read.min(self.tokens);
@@ -325,15 +302,18 @@ impl Last<'_> {
                 tokens: taken,
             });
         }
-        if needs_mark(provider) && next.count_new_blocks() > LOOKED_BACK {
-            // A breakpoint that both requests have is found without looking back.
-            let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
-            let kept = both.max().map_or(0, |mark| self.count_within(*mark));
-            breaks.push(ExpectedBreak {
-                cause: Cause::LookBack,
-                iteration: next.last_answer().map(|(last, _)| last.number),
-                tokens: all.saturating_sub(self.request.predict(kept)),
-            });
+        match provider.facts().cache {
+            Cache::Marked { look_back, .. } if next.count_new_blocks() > look_back => {
+                // A breakpoint that both requests have is found without looking back.
+                let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
+                let kept = both.max().map_or(0, |mark| self.count_within(*mark));
+                breaks.push(ExpectedBreak {
+                    cause: Cause::LookBack,
+                    iteration: next.last_answer().map(|(last, _)| last.number),
+                    tokens: all.saturating_sub(self.request.predict(kept)),
+                });
+            }
+            _ => {}
         }
         if next.has_cold_cache(at) && all > 0 {
             breaks.push(ExpectedBreak {
@@ -357,12 +337,15 @@ impl Last<'_> {
         let messages = counted.total();
         match change.cause {
             Cause::Model | Cause::Tools | Cause::Output => 0,
-            // The tools stand before it. Anthropic reads them alone only where they have a mark of their own.
-            Cause::SystemPrompt | Cause::Block => match self.request.provider {
-                Some(Provider::Anthropic | Provider::Bedrock) => 0,
-                _ if !self.has_tools => 0,
-                _ => all.saturating_sub(messages),
-            },
+            // The tools stand before it. Where marks are needed, they are read alone only if they have one of their own.
+            Cause::SystemPrompt | Cause::Block => {
+                let cache = self.request.provider.map(|of| &of.facts().cache);
+                match cache {
+                    Some(Cache::Marked { .. }) => 0,
+                    _ if !self.has_tools => 0,
+                    _ => all.saturating_sub(messages),
+                }
+            }
             Cause::Fields => {
                 let after = messages.saturating_sub(counted.system);
                 all.saturating_sub(after)

@@ -8,7 +8,6 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::{Piece, Pieces, Shape};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::reasoning::goes_back;
-use crate::provider::format::Format;
 use crate::provider::options::Options;
 use crate::provider::room;
 use crate::provider::writer::Writer;
@@ -95,11 +94,11 @@ impl<'a> Item<'a> {
     }
 
     /// The elements by the rules.
-    pub fn encode(self, format: &dyn Format, options: &Options<'_>) -> Piece {
+    pub fn encode(self, options: &Options<'_>) -> Piece {
         let size = self.size();
         let room = Vec::with_capacity(size.bytes + size.terms * BESIDE_TERM);
-        let mut out = Writer::behind(room, options, format);
-        self.render(format, &mut out);
+        let mut out = Writer::behind(room, options);
+        self.render(&mut out);
         let (bytes, mark, by_hand) = out.into_parts();
         let shape = Shape {
             mark,
@@ -140,7 +139,8 @@ impl<'a> Item<'a> {
         self.elements(options) == Some("")
     }
 
-    pub fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
+    pub fn render(self, out: &mut Writer<'_>) {
+        let format = room(out.options.provider);
         match self {
             Self::System(message, rendering) => {
                 let shown = rendering.message(message);
@@ -164,7 +164,7 @@ impl<'a> Item<'a> {
     }
 
     /// Returns what is changed so that the provider takes it, or by its look, where it is not sent as it was imported.
-    pub fn changes(self, format: &dyn Format, options: &Options<'_>) -> Vec<Change> {
+    pub fn changes(self, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self {
             Self::System(message, rendering)
             | Self::Message(message, rendering)
@@ -173,8 +173,8 @@ impl<'a> Item<'a> {
                 rendering.changes_of_results(&message.calls, exchange)
             }
         };
-        let mut out = Writer::reporting(options, format);
-        self.render(format, &mut out);
+        let mut out = Writer::reporting(options);
+        self.render(&mut out);
         let vanishes = out.json.0.is_empty();
         changes.extend(out.changes());
         // A reason is mostly reported already.

@@ -100,6 +100,15 @@ impl Value {
         }
     }
 
+    /// The map that it is.
+    #[must_use]
+    pub const fn as_map(&self) -> Option<&Map> {
+        match self {
+            Self::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
     /// The text of a UTF-8 binary.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {

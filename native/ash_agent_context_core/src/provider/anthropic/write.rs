@@ -4,7 +4,6 @@ use super::Room;
 use crate::log::call::ToolCall;
 use crate::log::declined::OwnResults;
 use crate::log::exchange::Exchange;
-use crate::log::hints::Ttl;
 use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
@@ -20,18 +19,6 @@ use crate::value::Value;
 const PROVIDER: Provider = Provider::Anthropic;
 
 impl Writes for Room {
-    fn system_key(&self) -> Option<&'static str> {
-        Some("system")
-    }
-
-    fn prompts(&self) -> &'static [&'static str] {
-        &["system"]
-    }
-
-    fn container(&self) -> Option<&'static str> {
-        Some("container")
-    }
-
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         if let (Content::Text(bytes), false) = (&system.content, out.options.cache) {
             if let Some(text) = out.text(bytes) {
@@ -61,18 +48,6 @@ impl Writes for Room {
                 result(&id, outcome, out);
             }
         });
-    }
-
-    fn user_first(&self) -> bool {
-        true
-    }
-
-    fn cache_mark(&self, ttl: Ttl) -> &'static str {
-        match ttl {
-            Ttl::FiveMinutes => ",\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"5m\"}",
-            Ttl::Hour => ",\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"1h\"}",
-            _ => ",\"cache_control\":{\"type\":\"ephemeral\"}",
-        }
     }
 }
 

@@ -4,7 +4,6 @@ use super::formats::{AUDIO, DOCUMENTS, VIDEO};
 use super::Room;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
-use crate::log::hints::Ttl;
 use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
@@ -16,14 +15,6 @@ use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
 
 impl Writes for Room {
-    fn system_key(&self) -> Option<&'static str> {
-        Some("system")
-    }
-
-    fn prompts(&self) -> &'static [&'static str] {
-        &["system"]
-    }
-
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         out.wrap("[", "]", |out| user_content(&system.content, out));
     }
@@ -51,26 +42,6 @@ impl Writes for Room {
                 out.hint_behind(part);
             }
         });
-    }
-
-    fn user_first(&self) -> bool {
-        true
-    }
-
-    fn alternates(&self) -> bool {
-        true
-    }
-
-    fn cache_mark(&self, ttl: Ttl) -> &'static str {
-        match ttl {
-            Ttl::FiveMinutes => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"5m\"}}",
-            Ttl::Hour => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"1h\"}}",
-            _ => ",{\"cachePoint\":{\"type\":\"default\"}}",
-        }
-    }
-
-    fn stand_in(&self) -> &'static str {
-        ",{\"role\":\"user\",\"content\":[{\"text\":\"Continue.\"}]}"
     }
 }
 

@@ -26,18 +26,6 @@ const MODEL: &str = ",{\"role\":\"model\",\"parts\":[";
 const CLOSE: &str = "]}";
 
 impl Writes for Room {
-    fn list(&self) -> &'static str {
-        "contents"
-    }
-
-    fn system_key(&self) -> Option<&'static str> {
-        Some("systemInstruction")
-    }
-
-    fn prompts(&self) -> &'static [&'static str] {
-        &["systemInstruction", "system_instruction"]
-    }
-
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         out.wrap("{\"parts\":[", CLOSE, |out| {
             PARTS.content(&system.content, out)
@@ -85,18 +73,6 @@ impl Writes for Room {
         out.wrap(USER, CLOSE, |out| {
             PARTS.all(behind, out);
         });
-    }
-
-    fn user_first(&self) -> bool {
-        true
-    }
-
-    fn user_last(&self) -> bool {
-        true
-    }
-
-    fn stand_in(&self) -> &'static str {
-        ",{\"role\":\"user\",\"parts\":[{\"text\":\"Continue.\"}]}"
     }
 }
 

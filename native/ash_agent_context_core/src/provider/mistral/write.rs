@@ -6,7 +6,6 @@ use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::reasoning::is_prefix;
 use crate::provider::dialect::chat::thought::{pieces, ThoughtPiece};
 use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, text_part,
@@ -43,18 +42,6 @@ impl Writes for Room {
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         result_messages(message, exchange, &PARTS, true, out);
-    }
-
-    fn user_before_calls(&self) -> bool {
-        true
-    }
-
-    fn is_prefix(&self, elements: &str) -> bool {
-        is_prefix(elements)
-    }
-
-    fn user_last(&self) -> bool {
-        true
     }
 }
 

@@ -3,14 +3,12 @@
 use super::beside::Beside;
 use super::Room;
 use crate::log::exchange::Exchange;
-use crate::log::hints::Ttl;
 use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::breakpoints::{breakpoint, hint};
+use crate::provider::dialect::breakpoints::hint;
 use crate::provider::dialect::chat::read::AUDIO;
-use crate::provider::dialect::chat::reasoning::is_prefix;
 use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, system_role, text_part,
 };
@@ -34,14 +32,6 @@ impl Writes for Room {
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         result_messages(message, exchange, &PARTS, false, out);
-    }
-
-    fn is_prefix(&self, elements: &str) -> bool {
-        is_prefix(elements)
-    }
-
-    fn cache_mark(&self, ttl: Ttl) -> &'static str {
-        breakpoint(ttl)
     }
 }
 

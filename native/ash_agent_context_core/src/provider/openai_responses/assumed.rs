@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::calls::ItemForm;
+use super::facts::ItemForm;
 use super::PROVIDER;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;

@@ -8,10 +8,8 @@ use super::parts::{input_text, PARTS};
 use super::texts::{is_content_part, is_empty_message, kept_list, REFUSAL};
 use super::{Room, PROVIDER};
 use crate::log::exchange::Exchange;
-use crate::log::hints::Ttl;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
-use crate::provider::dialect::breakpoints::breakpoint;
 use crate::provider::dialect::chat::write::{role_message, system_role, text_message};
 use crate::provider::format::Writes;
 use crate::provider::options::Options;
@@ -23,18 +21,6 @@ use crate::value::letters::{self, is_blank};
 use crate::value::{Map, Value};
 
 impl Writes for Room {
-    fn list(&self) -> &'static str {
-        "input"
-    }
-
-    fn system_key(&self) -> Option<&'static str> {
-        Some("instructions")
-    }
-
-    fn prompts(&self) -> &'static [&'static str] {
-        &["instructions"]
-    }
-
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let texts = texts(&system.content, out);
         if !texts.is_empty() {
@@ -66,10 +52,6 @@ impl Writes for Room {
             }
             PARTS.all(behind.media, out);
         });
-    }
-
-    fn cache_mark(&self, ttl: Ttl) -> &'static str {
-        breakpoint(ttl)
     }
 }
 
