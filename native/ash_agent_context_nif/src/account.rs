@@ -29,7 +29,7 @@ nif!(
         // A row without a cause may make two requests again.
         let again = context
             .get()
-            .encode_cost(&Options::new(Provider::Anthropic));
+            .encode_cost(&Options::new(Provider::default()));
         scheduler.allow(context.get().spending_cost(since).plus(again.times(2)))?;
         let accounting = Accounting {
             prices: prices.as_ref().map(|prices| prices.get()),

@@ -87,11 +87,8 @@ struct ReadingOptions<'a> {
 impl<'a> ReadingOptions<'a> {
     fn reading(&self) -> Reading<'a> {
         // A response that is pushed has no provider of its own.
-        let provider = self
-            .provider
-            .as_ref()
-            .map_or(Provider::Anthropic, |named| named.0);
-        let reading = Reading::of(provider);
+        let provider = self.provider.as_ref().map(|named| named.0);
+        let reading = Reading::of(provider.unwrap_or_default());
         let named = self.framing.and_then(|given| {
             let is_it = |known: &Framing| framing_atom(*known) == given;
             Framing::ALL.into_iter().find(is_it)

@@ -121,13 +121,9 @@ impl Context {
 
     /// Returns whether the last request is known to have had tools.
     pub(crate) fn had_tools(&self) -> bool {
-        let noted = self
-            .last_answer()
-            .map(|(last, _)| self.asked.request_of(last.number));
-        let Some([_, Some((_, Value::List(tools)))]) = noted else {
-            return false;
-        };
-        !tools.is_empty()
+        let last = self.last_answer();
+        let noted = last.and_then(|(last, _)| self.asked.tools.of(last.number));
+        matches!(noted, Some((_, Value::List(tools))) if !tools.is_empty())
     }
 
     /// Returns whether the masks of the last request are at hand.

@@ -82,7 +82,7 @@ pub struct RequestChange {
 }
 
 /// The known facts about a request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Request<'a> {
     /// Its fields and its tools, each with the iteration since which they were used.
     pub beside: [Option<(u64, &'a Value)>; 2],
@@ -111,27 +111,21 @@ impl Context {
         number: u64,
         reply: Option<&'a Reply>,
     ) -> Request<'a> {
-        let is_noted = reply.is_none_or(|reply| reply.requested_at.is_some());
-        let view = self.asked.of(number);
-        let system = self.asked.system_of(number);
-        Request {
-            beside: match is_noted {
-                true => self.asked.request_of(number),
-                false => [None; 2],
-            },
-            system: system
-                .filter(|_| is_noted)
-                .map(|(_, digest)| digest.clone()),
-            view: view
-                .filter(|_| is_noted)
-                .map(|(_, view)| view.map(|view| &**view)),
-            // Older versions noted neither.
-            masks: system
-                .filter(|_| is_noted)
-                .map(|_| self.asked.masks_of(number).cloned()),
+        let mut request = Request {
             provider: reply.and_then(|reply| reply.provider),
             model: reply.and_then(|reply| reply.model.as_deref()),
+            ..Request::default()
+        };
+        if reply.is_none_or(|reply| reply.requested_at.is_some()) {
+            let system = self.asked.systems.of(number);
+            let view = self.asked.of(number);
+            request.beside = self.asked.request_of(number);
+            request.view = view.map(|(_, view)| view.map(|view| &**view));
+            // Older versions noted neither.
+            request.masks = system.map(|_| self.asked.masks_of(number).cloned());
+            request.system = system.map(|(_, digest)| digest.clone());
         }
+        request
     }
 }
 
@@ -143,12 +137,11 @@ impl Request<'_> {
 
     /// Returns whether it has the same beside the messages as another one.
     pub fn is_alike_beside(&self, other: &Self) -> bool {
-        let values = |request: &Self| {
-            request
-                .beside
-                .map(|noted| noted.map(|(_, value)| value.clone()))
+        let pairs = self.beside.into_iter().zip(other.beside);
+        let is_same = |(own, other): (Option<(_, &Value)>, Option<(_, &Value)>)| {
+            own.map(|(_, value): (u64, _)| value) == other.map(|(_, value): (u64, _)| value)
         };
-        self.system == other.system && values(self) == values(other)
+        self.system == other.system && pairs.into_iter().all(is_same)
     }
 
     /// The differences from another request, in order. Facts that are not known of both are left out.

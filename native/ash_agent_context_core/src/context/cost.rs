@@ -99,7 +99,12 @@ impl Context {
     /// Of [`Context::as_asked`]: a view of before may have to be masked otherwise.
     #[must_use]
     pub fn as_asked_cost(&self, to: i64) -> Cost {
-        let is_covered = self.asked.views().any(|view| view.count_covers() > 0);
+        let is_covered = self
+            .asked
+            .views
+            .values()
+            .flatten()
+            .any(|view| view.count_covers() > 0);
         match self.masks().is_some() && is_covered {
             true => self.rewind_cost(to).plus(self.receipt_cost()),
             false => self.rewind_cost(to),

@@ -566,10 +566,11 @@ fn note_model(context: &mut Context, model: &Value) {
         return;
     };
     let model = (Value::text("model"), model.clone());
-    context.asked_mut().note_fields(1, Map::new(vec![model]));
-    if number < context.current_iteration() {
-        let after = number.saturating_add(1);
-        context.asked_mut().note_fields(after, Map::default());
+    let is_last = number == context.current_iteration();
+    let fields = &mut context.asked_mut().fields;
+    fields.note(1, Value::Map(Map::new(vec![model])));
+    if !is_last {
+        fields.note(number.saturating_add(1), Value::Map(Map::default()));
     }
     context.weigh_view();
 }

@@ -60,6 +60,13 @@ macro_rules! names {
 }
 providers!(names);
 
+impl Default for Provider {
+    /// Stands where something needs a provider that has none of its own, and which one it is makes no difference.
+    fn default() -> Self {
+        Self::Anthropic
+    }
+}
+
 impl Provider {
     /// The provider of this name.
     #[must_use]

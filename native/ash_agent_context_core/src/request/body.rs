@@ -114,13 +114,9 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// The request: `head` holds the caller's fields.
     pub fn finish(mut self, mut head: Json) -> Result<Vec<Segment<'a>>, Error> {
-        if let Some(system) = self.context.shown_system() {
-            self.add_system(system, &mut head)?;
-        }
+        self.fill(&mut head)?;
         head.value(self.facts.list);
         head.raw(":[");
-        self.add_iterations()?;
-        self.close();
         let chosen = self.choose_marks();
         let exceeds = self.exceeds(&head);
         let left = self.left;
@@ -134,11 +130,7 @@ impl<'a, 'o> Body<'a, 'o> {
     /// Returns what of the request stands at the provider before the answer: the system prompt and the list, without marks; and
     /// after how many of these bytes each mark stands.
     pub fn lay_out(mut self) -> Result<(Vec<Slice<'a>>, Vec<u64>), Error> {
-        if let Some(system) = self.context.shown_system() {
-            self.add_system(system, &mut Json::default())?;
-        }
-        self.add_iterations()?;
-        self.close();
+        self.fill(&mut Json::default())?;
         let marks = self.find_marks();
         let system = self.system.into_iter().map(|(_, slice)| slice);
         Ok((system.chain(self.slices).collect(), marks))
@@ -148,16 +140,23 @@ impl<'a, 'o> Body<'a, 'o> {
     pub fn report(mut self) -> Result<Vec<Located>, Error> {
         self.report = Some(Vec::new());
         (self.left, self.steps) = (usize::MAX, usize::MAX);
-        if let Some(system) = self.context.shown_system() {
-            self.add_system(system, &mut Json::default())?;
-        }
-        self.add_iterations()?;
-        self.close();
+        self.fill(&mut Json::default())?;
         Ok(self.report.unwrap_or_default())
     }
 
+    /// Adds everything after what is known. `head` is what stands before a system prompt beside the list.
+    pub(super) fn fill(&mut self, head: &mut Json) -> Result<(), Error> {
+        let system = self.context.shown_system();
+        if let Some(system) = system.filter(|_| self.behind.is_none()) {
+            self.add_system(system, head)?;
+        }
+        self.add_iterations()?;
+        self.close();
+        Ok(())
+    }
+
     /// Writes the system prompt, beside the list or as its first element.
-    pub(super) fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
+    fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
         let placed = Placed {
             item: Item::System(system, self.context.rendering(u64::MAX)),
             iteration: self.context.first_number(),
@@ -186,7 +185,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    pub(super) fn add_iterations(&mut self) -> Result<(), Error> {
+    fn add_iterations(&mut self) -> Result<(), Error> {
         let current = self.context.current_iteration();
         let behind = self.behind.unwrap_or_default();
         let mut steps = self.context.list_sent(self.options, behind);
@@ -506,7 +505,7 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// A list that says nothing, or ends with the model where it must not, gets a user message; so does
     /// one that ends with an answer that broke off, for many models go on from no words of their own.
-    pub(super) fn close(&mut self) {
+    fn close(&mut self) {
         let ends_with_model = self.model_last == Some(true) && !self.ends_with_prefix();
         let wants_user = self.facts.user_last || self.context.breaks_off();
         if self.model_last.is_none() || (wants_user && ends_with_model) {

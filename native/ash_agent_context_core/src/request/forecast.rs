@@ -173,9 +173,9 @@ impl Context {
         let differing = find_differing(&pieces, &cut.pieces);
         // All up to the iteration that it was rewound to is the same.
         let first = cut.number.saturating_add(1);
-        let place = differing.map(|piece| {
-            let of_result = usize::from(piece.call.is_some());
-            (piece.iteration, piece.position.saturating_sub(of_result))
+        let place = differing.map(|place| {
+            let of_result = usize::from(place.call.is_some());
+            (place.iteration, place.position.saturating_sub(of_result))
         });
         let (number, position) = match place {
             Some(place) => place.max((first, 0)),

@@ -8,7 +8,7 @@ pub mod account;
 mod body;
 mod cost;
 pub mod diagnosis;
-mod fingerprint;
+pub mod fingerprint;
 pub mod forecast;
 mod item;
 pub mod located;

@@ -153,7 +153,7 @@ impl Response {
         let size = calls
             .iter()
             .fold(content.size(), |sum, call| sum.plus(call.size()));
-        let mut response = Self::neutral(&Reading::of(Provider::Anthropic));
+        let mut response = Self::neutral(&Reading::of(Provider::default()));
         let draft = &mut response.draft;
         draft.start(None, given.model);
         draft.put_message(content, calls).map_err(Error::Response)?;

@@ -10,7 +10,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
-use crate::provider::parts::Parts;
+use crate::provider::parts::{own_element, Parts};
 use crate::provider::writer::{is_own_thinking, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::trim_end;
@@ -87,6 +87,7 @@ const PARTS: Parts = Parts {
     text: text_block,
     hint: |part, out| out.hint_inside(part),
     // Its fields depend on whether it is to be cited.
+    own: own_element,
     takes: |_| true,
     media,
 };

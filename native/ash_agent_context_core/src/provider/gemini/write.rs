@@ -13,7 +13,7 @@ use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
 use crate::provider::order::{in_order, PartOrCall};
-use crate::provider::parts::{mark_nothing, Parts};
+use crate::provider::parts::{mark_nothing, own_element, Parts};
 use crate::provider::writer::{Thought, Writer};
 use crate::value::letters::is_blank;
 
@@ -85,6 +85,7 @@ fn text_part(text: &str, out: &mut Writer<'_>) {
 const PARTS: Parts = Parts {
     text: text_part,
     hint: mark_nothing,
+    own: own_element,
     takes: is_sent,
     media: |_part, media, out| write_media(media, None, out),
 };

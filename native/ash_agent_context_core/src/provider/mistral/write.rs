@@ -11,7 +11,7 @@ use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, text_part,
 };
 use crate::provider::format::Writes;
-use crate::provider::parts::{mark_nothing, Parts};
+use crate::provider::parts::{mark_nothing, own_element, Parts};
 use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::json::AsJson;
 use crate::value::letters::is_blank;
@@ -48,6 +48,7 @@ impl Writes for Room {
 const PARTS: Parts = Parts {
     text: text_part,
     hint: mark_nothing,
+    own: own_element,
     takes: is_sent,
     media,
 };

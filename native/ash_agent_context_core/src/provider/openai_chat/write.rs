@@ -13,7 +13,7 @@ use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, system_role, text_part,
 };
 use crate::provider::format::Writes;
-use crate::provider::parts::Parts;
+use crate::provider::parts::{own_element, Parts};
 use crate::provider::writer::{Thought, Writer};
 
 impl Writes for Room {
@@ -38,6 +38,7 @@ impl Writes for Room {
 const PARTS: Parts = Parts {
     text: text_part,
     hint,
+    own: own_element,
     takes: is_sent,
     media,
 };
