@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use crate::context::asked::{digest, digest_masks};
 use crate::context::cause::{Cause, Request, RequestChange};
 use crate::context::Context;
-use crate::log::bill::{Bill, Count};
+use crate::log::bill::{Count, Reported};
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::part::Content;
@@ -73,7 +73,7 @@ impl Context {
         let entries = back.flat_map(|iteration| iteration.entries().rev());
         let mut reports = entries.filter_map(|entry| entry.usage.as_deref());
         let written = reports.find(|reported| reported.last.written > 0)?;
-        Some(written.bills().iter().any(keeps_for_an_hour))
+        Some(keeps_for_an_hour(written))
     }
 
     /// Returns whether the next request surely begins otherwise than the last one: other hidden iterations, summaries or
@@ -241,6 +241,7 @@ pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u
 }
 
 /// Returns whether some of what was written to the cache stays for an hour.
-pub(crate) fn keeps_for_an_hour(bill: &Bill) -> bool {
-    bill.count(Count::WrittenHour) > 0
+pub(crate) fn keeps_for_an_hour(reported: &Reported) -> bool {
+    let bills = reported.bills();
+    bills.iter().any(|bill| bill.count(Count::WrittenHour) > 0)
 }

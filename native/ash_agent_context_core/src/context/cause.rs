@@ -228,22 +228,13 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange
         });
     }
     changes.extend(changed_cover(before, next));
-    let place = |view: &View| {
-        let cleared = view.cleared.as_deref()?;
-        Some((
-            cleared.iteration,
-            cleared.calls,
-            cleared.placeholder.clone(),
-        ))
-    };
-    let (old, new) = (place(before), place(next));
-    if old != new {
-        let places = [old, new].map(|place| place.map(|(iteration, _, _)| iteration));
-        let [old, new] = places;
+    if before.cleared != next.cleared {
+        let [old, new] = [before, next].map(|view| Some(view.cleared.as_deref()?.iteration));
+        // The newly cleared results begin where the old ones ended.
+        let iteration = old.zip(new).map(|(old, new)| old.min(new));
         changes.push(RequestChange {
             cause: Cause::Cleared,
-            // The newly cleared results begin where the old ones ended.
-            iteration: old.and_then(|old| Some(old.min(new?))),
+            iteration,
         });
     }
     if before.max_result_bytes != next.max_result_bytes {

@@ -31,14 +31,9 @@ pub(crate) fn mark_nothing(_part: &Part, _out: &mut Writer<'_>) {}
 impl Parts {
     /// Writes all that a message says.
     pub fn content(&self, content: &Content, out: &mut Writer<'_>) {
-        match content {
-            Content::None => {}
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    (self.text)(&text, out);
-                }
-            }
-            Content::Parts(parts) => self.all(&**parts, out),
+        out.say(content, self.text);
+        if let Content::Parts(parts) = content {
+            self.all(&**parts, out);
         }
     }
 

@@ -77,16 +77,11 @@ impl<'o> Writer<'o> {
     }
 
     /// Tells of a change, if anyone wants to know.
-    pub fn report_change(
-        &mut self,
-        what: ChangeKind,
-        from: impl FnOnce() -> String,
-        to: Option<&str>,
-    ) {
+    pub fn report_change(&mut self, what: ChangeKind, from: impl ToString, to: Option<&str>) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change {
                 what,
-                from: from(),
+                from: from.to_string(),
                 to: to.map(str::to_owned),
             });
         }
@@ -176,17 +171,26 @@ impl<'o> Writer<'o> {
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.report_change(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
+            self.report_change(
+                ChangeKind::ReplacedBytes,
+                format_args!("{bytes:?}"),
+                Some(to),
+            );
         }
         if letters::is_blank(&text) {
-            self.report_change(
-                ChangeKind::DroppedBlankText,
-                || text.clone().into_owned(),
-                None,
-            );
+            self.report_change(ChangeKind::DroppedBlankText, text, None);
             return None;
         }
         Some(text)
+    }
+
+    /// Writes content that is one text and not blank, and returns whether it is.
+    pub fn say(&mut self, content: &Content, write: impl FnOnce(&str, &mut Self)) -> bool {
+        let Content::Text(bytes) = content else {
+            return false;
+        };
+        let text = self.text(bytes);
+        text.map(|text| write(&text, self)).is_some()
     }
 
     /// The id of a call, as the provider can take it.
@@ -196,7 +200,7 @@ impl<'o> Writer<'o> {
         }
         let sent = sent_id(self.options.provider, call);
         if *sent != *call.id {
-            self.report_change(ChangeKind::RenamedId, || call.id.to_string(), Some(&sent));
+            self.report_change(ChangeKind::RenamedId, &call.id, Some(&sent));
         }
         sent
     }
@@ -205,11 +209,7 @@ impl<'o> Writer<'o> {
     pub fn name<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         let name = sent_name(self.options.provider, call.name.as_str());
         if let Cow::Owned(to) = &name {
-            self.report_change(
-                ChangeKind::RenamedTool,
-                || call.name.as_str().to_owned(),
-                Some(to),
-            );
+            self.report_change(ChangeKind::RenamedTool, call.name.as_str(), Some(to));
         }
         name
     }
@@ -220,7 +220,7 @@ impl<'o> Writer<'o> {
         if !call.kind.is_function() {
             let kind = call.kind.name();
             let to = CallKind::Function.name();
-            self.report_change(ChangeKind::CallToFunction, || kind.to_owned(), Some(to));
+            self.report_change(ChangeKind::CallToFunction, kind, Some(to));
         }
         [self.id(call), self.name(call), self.arguments(call)]
     }
@@ -232,7 +232,11 @@ impl<'o> Writer<'o> {
         };
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.report_change(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
+            self.report_change(
+                ChangeKind::ReplacedBytes,
+                format_args!("{bytes:?}"),
+                Some(to),
+            );
         }
         text
     }
@@ -251,7 +255,7 @@ impl<'o> Writer<'o> {
             _ => "arguments",
         };
         let wrapped = format!("{{\"{key}\":{json}}}");
-        self.report_change(ChangeKind::WrappedArguments, || json, Some(&wrapped));
+        self.report_change(ChangeKind::WrappedArguments, json, Some(&wrapped));
         Cow::Owned(wrapped)
     }
 
@@ -287,14 +291,10 @@ impl<'o> Writer<'o> {
         };
         let text = letters::utf8(bytes);
         if self.options.thinking == Thinking::Text && !letters::is_blank(&text) {
-            self.report_change(
-                ChangeKind::ThinkingToText,
-                || text.clone().into_owned(),
-                Some(&text),
-            );
+            self.report_change(ChangeKind::ThinkingToText, &text, Some(&text));
             return Thought::Text(text);
         }
-        self.report_change(ChangeKind::DroppedThinking, || text.into_owned(), None);
+        self.report_change(ChangeKind::DroppedThinking, text, None);
         Thought::Nothing
     }
 
@@ -319,11 +319,7 @@ impl<'o> Writer<'o> {
 
     /// A part that this provider cannot have.
     pub fn drop_part(&mut self, part: &Part) {
-        self.report_change(
-            ChangeKind::DroppedPart,
-            || part.kind.name().to_owned(),
-            None,
-        );
+        self.report_change(ChangeKind::DroppedPart, part.kind.name(), None);
     }
 
     /// An image or a file where only text can be.
@@ -335,11 +331,7 @@ impl<'o> Writer<'o> {
 
     /// A part that this provider gets as text.
     pub fn reword_part(&mut self, part: &Part, words: &str) {
-        self.report_change(
-            ChangeKind::PartToText,
-            || part.kind.name().to_owned(),
-            Some(words),
-        );
+        self.report_change(ChangeKind::PartToText, part.kind.name(), Some(words));
     }
 
     /// Returns what a part says that can only be text.
@@ -420,7 +412,7 @@ impl<'o> Writer<'o> {
             match (&part.kind, Media::of(&part.kind)) {
                 (PartKind::Text(bytes), _) => texts.extend(self.text(bytes)),
                 (_, Some(found)) if sends(&found) => {
-                    self.report_change(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
+                    self.report_change(ChangeKind::MovedPart, part.kind.name(), None);
                     media.push(part);
                 }
                 (_, Some(found)) => {

@@ -158,7 +158,7 @@ impl<'a, 'o> Body<'a, 'o> {
     /// Writes the system prompt, beside the list or as its first element.
     fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
         let placed = Placed {
-            item: Item::System(system, self.context.rendering(u64::MAX)),
+            item: Item::prompt(system, self.context.rendering(u64::MAX)),
             iteration: self.context.first_number(),
             position: 0,
         };
@@ -213,7 +213,7 @@ impl<'a, 'o> Body<'a, 'o> {
                         });
                     }
                     if let Some(summary) = summary {
-                        let slice = self.slice(Item::Message(summary, rendering), last)?;
+                        let slice = self.slice(Item::of(summary, rendering), last)?;
                         self.add(slice);
                     }
                 }

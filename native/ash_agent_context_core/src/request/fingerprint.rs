@@ -262,28 +262,24 @@ impl<'a> Body<'a, '_> {
             return Ok(());
         }
         self.step()?;
-        let results = match item {
-            Item::Results(message, exchange, rendering) if exchange.count_filled() <= RESULTS => {
-                Some((message, exchange, rendering))
-            }
-            _ => None,
-        };
-        let several = results.filter(|(message, ..)| message.calls.len() > 1);
-        let Some((message, exchange, rendering)) = several else {
-            let call = results.and_then(|(message, ..)| message.calls.first());
+        let calls = &item.message.calls;
+        let few = |exchange: &&Exchange| exchange.count_filled() <= RESULTS;
+        let results = item.results.filter(few);
+        let Some(exchange) = results.filter(|_| calls.len() > 1) else {
+            let call = results.and_then(|_| calls.first());
             let piece = self.piece(item, keeps)?;
             add(call.map(|call| &call.id), piece.digest());
             return Ok(());
         };
         self.spend(item.size())?;
         for (slot, outcome) in exchange.outcomes().enumerate() {
-            let (Some(outcome), Some(call)) = (outcome, message.calls.get(slot)) else {
+            let (Some(outcome), Some(call)) = (outcome, calls.get(slot)) else {
                 continue;
             };
-            let mut alone = Exchange::new(message.calls.len());
+            let mut alone = Exchange::new(calls.len());
             alone.copy_decisions(exchange);
             alone.fill_shared(slot, outcome.clone());
-            let alone = Item::Results(message, &alone, rendering);
+            let alone = item.results(&alone);
             add(Some(&call.id), alone.encode(self.options).digest());
         }
         Ok(())

@@ -20,10 +20,8 @@ const PROVIDER: Provider = Provider::Anthropic;
 
 impl Writes for Room {
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        if let (Content::Text(bytes), false) = (&system.content, out.options.cache) {
-            if let Some(text) = out.text(bytes) {
-                out.json.text(&text);
-            }
+        if let (Content::Text(_), false) = (&system.content, out.options.cache) {
+            out.say(&system.content, |text, out| out.json.text(text));
             return;
         }
         out.wrap("[", "]", |out| PARTS.content(&system.content, out));
@@ -32,10 +30,8 @@ impl Writes for Room {
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
         match (message.role, &message.content) {
             (Role::Assistant, _) => assistant(message, out),
-            (_, Content::Text(bytes)) => {
-                if let Some(text) = out.text(bytes) {
-                    one_text(false, &text, out);
-                }
+            (_, content @ Content::Text(_)) => {
+                out.say(content, |text, out| one_text(false, text, out));
             }
             (_, content) => out.blocks(false, |out| PARTS.content(content, out)),
         }
@@ -93,18 +89,12 @@ const PARTS: Parts = Parts {
 };
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
-    if let (Content::Text(bytes), true) = (&message.content, message.calls.is_empty()) {
-        if let Some(text) = out.text(bytes) {
-            one_text(true, trim_end(&text), out);
-        }
+    if let (content @ Content::Text(_), true) = (&message.content, message.calls.is_empty()) {
+        out.say(content, |text, out| one_text(true, trim_end(text), out));
         return;
     }
     out.blocks(true, |out| {
-        if let Content::Text(bytes) = &message.content {
-            if let Some(text) = out.text(bytes) {
-                text_block(&text, out);
-            }
-        }
+        out.say(&message.content, text_block);
         let said = out.arrange(message, is_own_thinking, is_served);
         let spoken = out.find_spoken_end(&said, is_own_thinking);
         let is_text = |one: &PartOrCall<'_>| match one {

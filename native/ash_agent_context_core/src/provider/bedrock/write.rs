@@ -112,11 +112,7 @@ fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.blocks(true, |out| {
-        if let Content::Text(bytes) = &message.content {
-            if let Some(text) = out.text(bytes) {
-                text_block(&text, out);
-            }
-        }
+        out.say(&message.content, text_block);
         // With anything after it, a call counts as unanswered, or the message as the beginning of the answer.
         let said = out.arrange(message, is_thinking, |part, out| out.says(part));
         let spoken = out.find_spoken_end(&said, is_thinking);

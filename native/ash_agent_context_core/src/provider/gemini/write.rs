@@ -4,7 +4,7 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::media_type::is_text;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::json::AsObject;
 use crate::value::Value;
@@ -93,13 +93,7 @@ const PARTS: Parts = Parts {
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.wrap(MODEL, CLOSE, |out| {
         let start = out.json.0.len();
-        let mut speaks = false;
-        if let Content::Text(bytes) = &message.content {
-            if let Some(text) = out.text(bytes) {
-                text_part(&text, out);
-                speaks = true;
-            }
-        }
+        let mut speaks = out.say(&message.content, text_part);
         // Gemini 3 checks the first call of each step; for others' calls there is a stand-in.
         let mut stand_in = out
             .options

@@ -56,18 +56,12 @@ const PARTS: Parts = Parts {
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     let mut speaks = false;
     let content = out.apart(|out| match &message.content {
-        Content::None => {}
-        Content::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                out.json.text(&text);
-                speaks = true;
-            }
-        }
         Content::Parts(parts) => out.wrap("[", "]", |out| {
             for part in &**parts {
                 speaks |= assistant_part(part, out);
             }
         }),
+        content => speaks = out.say(content, |text, out| out.json.text(text)),
     });
     // Thinking that leads to nothing is not sent.
     if speaks || !message.calls.is_empty() {

@@ -47,12 +47,6 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     let beside = Beside::of(message, out, is_sent);
     // Written apart: the message is left out when there is nothing in it.
     let content = out.apart(|out| match &message.content {
-        Content::None => {}
-        Content::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                out.json.text(&text);
-            }
-        }
         Content::Parts(parts) => match text_beside(parts, &beside) {
             Some(bytes) => {
                 for part in &**parts {
@@ -68,6 +62,9 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                 }
             }),
         },
+        content => {
+            out.say(content, |text, out| out.json.text(text));
+        }
     });
     if !(content.is_empty() && message.calls.is_empty() && beside.says_nothing()) {
         message_with_calls(message, &content, |written| beside.write(written), out);

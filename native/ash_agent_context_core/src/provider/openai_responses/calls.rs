@@ -320,7 +320,7 @@ fn screenshot<'a>(
     });
     if parts.is_empty() {
         let text = out.word_result(outcome);
-        out.report_change(ChangeKind::MovedPart, || "text".to_owned(), None);
+        out.report_change(ChangeKind::MovedPart, "text", None);
         behind.texts.push(text.into_owned());
         return;
     }
@@ -329,7 +329,7 @@ fn screenshot<'a>(
             .is_some_and(|(shot, _)| std::ptr::eq(*shot, *part))
     };
     for part in parts.iter().filter(|part| !is_shot(part)) {
-        out.report_change(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
+        out.report_change(ChangeKind::MovedPart, part.kind.name(), None);
         behind.media.push(part);
     }
 }
@@ -427,7 +427,7 @@ fn found_tools<'a>(
             item.raw("tools", "[]");
             let (text, media) = out.split_result(outcome, is_sent);
             if text != wording::NO_OUTPUT {
-                out.report_change(ChangeKind::MovedPart, || "text".to_owned(), None);
+                out.report_change(ChangeKind::MovedPart, "text", None);
                 behind.texts.push(text.into_owned());
             }
             behind.media.extend(media);

@@ -9,7 +9,7 @@ use super::texts::{is_content_part, is_empty_message, kept_list, REFUSAL};
 use super::{Room, PROVIDER};
 use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Part, PartKind};
 use crate::provider::dialect::chat::write::{role_message, system_role, text_message};
 use crate::provider::format::Writes;
 use crate::provider::options::Options;
@@ -56,11 +56,7 @@ impl Writes for Room {
 }
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
-    if let Content::Text(bytes) = &message.content {
-        if let Some(text) = out.text(bytes) {
-            easy_message(&text, out);
-        }
-    }
+    out.say(&message.content, easy_message);
     // Some servers with this API want results directly after their calls, so those of other providers come last.
     // DeepSeek refuses its own in their order: it takes what stands between two calls for the end of a message.
     let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
