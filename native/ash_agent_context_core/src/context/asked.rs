@@ -11,6 +11,7 @@ use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::value::digest::Digest as Sum;
 use crate::value::json;
+use crate::value::letters::hex;
 use crate::value::{Map, Size, Value};
 use crate::view::masks::Masks;
 use crate::view::View;
@@ -231,10 +232,7 @@ pub(crate) fn digest_masks(masks: &Masks) -> Value {
 }
 
 fn to_value(digest: Sha256) -> Value {
-    let digest = digest.finalize();
-    let hex = digest.iter().map(|byte| format!("{byte:02x}"));
-    let hex: String = hex.take(DIGITS / 2).collect();
-    Value::text(&hex)
+    Value::text(&hex(digest.finalize().iter().take(DIGITS / 2)))
 }
 
 /// The fields of a request with digests for what its body holds: whom it asks stays readable.

@@ -17,7 +17,7 @@ use crate::log::part::{item_id, Content, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::served::{PartPlace, SplitPairs};
-use crate::value::letters::is_plain;
+use crate::value::letters::{hex, is_plain, plain_stem};
 use crate::value::steps;
 
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
@@ -273,12 +273,7 @@ impl Ids {
         if is_safe(&stem) && stem.len() < STEM_LENGTH && self.is_free(&stem) {
             return stem.into();
         }
-        let digest = Sha256::digest(id.as_bytes());
-        let digest: String = digest
-            .iter()
-            .take(6)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = hex(Sha256::digest(id.as_bytes()).iter().take(6));
         let hashed = format!("{stem}_{digest}");
         if self.is_free(&hashed) {
             return hashed.into();
@@ -336,18 +331,9 @@ fn is_safe(id: &str) -> bool {
 }
 
 fn stem(id: &str) -> String {
-    let stem: String = id
-        .chars()
-        .take(STEM_LENGTH)
-        .map(|letter| match u8::try_from(letter) {
-            Ok(byte) if is_plain(byte) => letter,
-            _ => '_',
-        })
-        .collect();
-    if stem.is_empty() {
-        "call".to_owned()
-    } else {
-        stem
+    match plain_stem(id, STEM_LENGTH) {
+        stem if stem.is_empty() => "call".to_owned(),
+        stem => stem,
     }
 }
 

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::log::call::ToolCall;
 use crate::log::provider::Provider;
-use crate::value::letters::is_plain;
+use crate::value::letters::{hex, plain_stem};
 
 /// The id that is sent for a call.
 ///
@@ -34,24 +34,7 @@ pub(crate) fn sent_name(provider: Provider, name: &str) -> Cow<'_, str> {
     if (provider.facts().takes_name)(name) {
         Cow::Borrowed(name)
     } else {
-        Cow::Owned(plain_name(name))
+        let digest = hex(Sha256::digest(name.as_bytes()).iter().take(8));
+        Cow::Owned(format!("tool_{}_{digest}", plain_stem(name, 32)))
     }
-}
-
-fn plain_name(name: &str) -> String {
-    let digest = Sha256::digest(name.as_bytes());
-    let digest: String = digest
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let stem: String = name
-        .chars()
-        .take(32)
-        .map(|letter| match u8::try_from(letter) {
-            Ok(byte) if is_plain(byte) => letter,
-            _ => '_',
-        })
-        .collect();
-    format!("tool_{stem}_{digest}")
 }

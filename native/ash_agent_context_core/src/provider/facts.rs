@@ -95,8 +95,8 @@ pub(crate) struct Facts {
     /// What makes a breakpoint for its cache where a piece has its mark.
     pub cache_mark: fn(Ttl) -> &'static str,
     /// Its own diagnosis of what was not read from the cache, by what else it says of its answer; `true` where it was asked to
-    /// compare. A word, and how many tokens.
-    pub diagnose: fn(Option<&Map>, bool) -> Option<(&str, Option<u64>)>,
+    /// compare.
+    pub diagnose: fn(Option<&Map>, bool) -> Option<CacheMiss<'_>>,
 
     /// The part of JSON Schema that it holds answers to.
     pub subset: &'static Subset,
@@ -168,6 +168,13 @@ pub(crate) enum Cache {
     Rounded { least: u64, block: u64 },
     /// It promises nothing beyond what it says that it has.
     Unknown,
+}
+
+/// What a provider did not read from its cache.
+pub(crate) struct CacheMiss<'a> {
+    /// Its word for the reason, or for that there was none.
+    pub reason: &'a str,
+    pub tokens: Option<u64>,
 }
 
 /// The name under which a block says what it is, or nothing.

@@ -21,8 +21,10 @@ impl Diagnosis {
         let is_asked =
             fields.is_some_and(|fields| fields.get_named(ASKED) == Some(&Value::Bool(true)));
         let diagnose = reply.provider?.facts().diagnose;
-        let (reason, tokens) = diagnose(reply.details.as_ref(), is_asked)?;
-        let reason = reason.into();
-        Some(Self { reason, tokens })
+        let miss = diagnose(reply.details.as_ref(), is_asked)?;
+        Some(Self {
+            reason: miss.reason.into(),
+            tokens: miss.tokens,
+        })
     }
 }

@@ -6,7 +6,7 @@ use crate::provider::dialect::facts::{
     claude_version, object, text, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
 };
 use crate::provider::facts::{
-    count, is_any, is_plain_name, kind_of, named, Facts, Fallback, OwnHalf, SystemPlace,
+    count, is_any, is_plain_name, kind_of, named, CacheMiss, Facts, Fallback, OwnHalf, SystemPlace,
 };
 use crate::value::letters::is_plain;
 use crate::value::{Map, Value};
@@ -98,16 +98,17 @@ fn half(data: &Map) -> Option<OwnHalf<'_>> {
 }
 
 /// It says nothing where it finds nothing, and no reason while it does not know yet.
-fn diagnose(details: Option<&Map>, is_asked: bool) -> Option<(&str, Option<u64>)> {
+fn diagnose(details: Option<&Map>, is_asked: bool) -> Option<CacheMiss<'_>> {
+    let miss = |reason, tokens| CacheMiss { reason, tokens };
     match details.and_then(|details| details.get_named("diagnostics")) {
         Some(Value::Map(given)) => Some(match given.get_named("cache_miss_reason") {
             Some(Value::Map(reason)) => {
                 let word = reason.get_named("type").and_then(Value::as_str);
                 let tokens = count(reason, "cache_missed_input_tokens");
-                (word.unwrap_or_default(), tokens)
+                miss(word.unwrap_or_default(), tokens)
             }
-            _ => ("pending", None),
+            _ => miss("pending", None),
         }),
-        _ => is_asked.then_some(("cache_hit", None)),
+        _ => is_asked.then(|| miss("cache_hit", None)),
     }
 }

@@ -5,7 +5,9 @@ use crate::log::place::Place;
 use crate::provider::dialect::facts::{
     is_strict_gpt, object, openai_breakpoint, text, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
 };
-use crate::provider::facts::{count, is_plain_name, kind_of, named, Facts, OwnHalf, SystemPlace};
+use crate::provider::facts::{
+    count, is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, SystemPlace,
+};
 use crate::value::{Map, Value};
 
 pub(crate) const FACTS: Facts = Facts {
@@ -62,8 +64,10 @@ pub(crate) const FACTS: Facts = Facts {
             return None;
         };
         let word = |name| given.get_named(name).and_then(Value::as_str);
-        let reason = word("reason").or(word("type")).unwrap_or_default();
-        Some((reason, count(given, "cache_missed_tokens")))
+        Some(CacheMiss {
+            reason: word("reason").or(word("type")).unwrap_or_default(),
+            tokens: count(given, "cache_missed_tokens"),
+        })
     },
     subset: &STRICT,
     constrains: |model, _| is_strict_gpt(model),
