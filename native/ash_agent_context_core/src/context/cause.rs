@@ -81,6 +81,16 @@ pub struct RequestChange {
     pub iteration: Option<u64>,
 }
 
+impl RequestChange {
+    /// One that changes everything after it, or no one knows where.
+    pub(crate) const fn everywhere(cause: Cause) -> Self {
+        Self {
+            cause,
+            iteration: None,
+        }
+    }
+}
+
 /// The known facts about a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Request<'a> {
@@ -146,10 +156,6 @@ impl Request<'_> {
 
     /// The differences from another request, in order. Facts that are not known of both are left out.
     pub fn changes_since(&self, before: &Self) -> Vec<RequestChange> {
-        let everywhere = |cause| RequestChange {
-            cause,
-            iteration: None,
-        };
         let [fields, tools] = self.beside;
         let [fields_before, tools_before] = before.beside;
         let provider = before.provider.or(self.provider);
@@ -166,12 +172,15 @@ impl Request<'_> {
         if differs(before.system.as_ref(), self.system.as_ref()) {
             causes.push(Cause::SystemPrompt);
         }
-        let mut changes: Vec<RequestChange> = causes.into_iter().map(everywhere).collect();
+        let mut changes: Vec<RequestChange> = {
+            let causes = causes.into_iter();
+            causes.map(RequestChange::everywhere).collect()
+        };
         if let (Some(before), Some(next)) = (before.view, self.view) {
             changes.extend(changed_view(before, next));
         }
         if differs(before.masks.as_ref(), self.masks.as_ref()) {
-            changes.push(everywhere(Cause::Masked));
+            changes.push(RequestChange::everywhere(Cause::Masked));
         }
         changes.sort_by_key(|change| change.cause);
         changes.dedup();
@@ -222,10 +231,7 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange
     let (before, next) = (before.unwrap_or(&plain), next.unwrap_or(&plain));
     let mut changes = Vec::new();
     if before.blocks != next.blocks {
-        changes.push(RequestChange {
-            cause: Cause::Block,
-            iteration: None,
-        });
+        changes.push(RequestChange::everywhere(Cause::Block));
     }
     changes.extend(changed_cover(before, next));
     if before.cleared != next.cleared {
@@ -238,10 +244,7 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange
         });
     }
     if before.max_result_bytes != next.max_result_bytes {
-        changes.push(RequestChange {
-            cause: Cause::Shortened,
-            iteration: None,
-        });
+        changes.push(RequestChange::everywhere(Cause::Shortened));
     }
     changes
 }

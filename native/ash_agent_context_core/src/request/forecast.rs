@@ -70,8 +70,6 @@ struct Last<'a> {
     request: &'a LastRequest,
     bytes: u64,
     same_bytes: u64,
-    /// `true` if it is known to have had tools.
-    has_tools: bool,
     /// `true` if its masks are at hand, so that its bytes are those that were sent.
     has_masks: bool,
     /// The iteration of the first byte that is not the same.
@@ -116,7 +114,6 @@ impl Context {
                 request,
                 bytes: earlier.iter().map(Slice::len).sum(),
                 same_bytes,
-                has_tools: self.had_tools(),
                 has_masks: self.has_asked_masks(),
                 differs_at,
             };
@@ -270,9 +267,7 @@ impl Last<'_> {
         let mut changes = next.changes_of_next();
         let is_elsewhere = self.request.provider.is_some_and(|last| last != provider);
         if is_elsewhere && changes.iter().all(|change| change.cause != Cause::Model) {
-            let cause = Cause::Model;
-            let iteration = None;
-            changes.insert(0, RequestChange { cause, iteration });
+            changes.insert(0, RequestChange::everywhere(Cause::Model));
         }
         // Whatever a view does that changes no byte breaks nothing.
         let is_unsure = |cause| cause == Cause::Masked && !self.has_masks;
@@ -286,7 +281,7 @@ impl Last<'_> {
             });
         }
         let breaks = changes.iter().map(|change| {
-            let kept = self.request.predict(self.count_before(change));
+            let kept = self.request.predict(self.count_before(change, next));
             ExpectedBreak {
                 cause: change.cause,
                 iteration: change.iteration,
@@ -331,7 +326,7 @@ impl Last<'_> {
     }
 
     /// The tokens of the last request before a change.
-    fn count_before(&self, change: &RequestChange) -> u64 {
+    fn count_before(&self, change: &RequestChange, next: &Context) -> u64 {
         let counted = self.request.context.tokens(Method::Estimate);
         let all = self.request.tokens;
         let messages = counted.total();
@@ -342,7 +337,7 @@ impl Last<'_> {
                 let cache = self.request.provider.map(|of| &of.facts().cache);
                 match cache {
                     Some(Cache::Marked { .. }) => 0,
-                    _ if !self.has_tools => 0,
+                    _ if !next.had_tools() => 0,
                     _ => all.saturating_sub(messages),
                 }
             }
