@@ -84,6 +84,11 @@ impl Importer {
         ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
 
+    /// Returns whether the provider does not take this, if there is one.
+    fn refuses(&self, takes: impl FnOnce(Provider) -> bool) -> bool {
+        self.provider.is_some_and(|provider| !takes(provider))
+    }
+
     /// Notes what changes the element that is being read, or takes it out.
     fn repair(&mut self, kind: RepairKind, id: Option<&str>) {
         self.elements.change_element(self.element);
@@ -99,12 +104,8 @@ impl Importer {
         let number = message_number(self.entries.len());
         self.elements.claim(number, self.element);
         if let ReadMessage::Other { content, .. } = &entry {
-            if self.repeats(content) {
-                self.elements.change(number);
-            }
-        }
-        if let (Some(provider), ReadMessage::Other { content, .. }) = (self.provider, &entry) {
-            if !fits::message(provider, content, &[]) {
+            let is_refused = self.refuses(|of| fits::message(of, content, &[]));
+            if self.repeats(content) || is_refused {
                 self.elements.change(number);
             }
         }
@@ -141,15 +142,18 @@ impl Importer {
                 }
                 open.slots.push_back(slot);
                 let mut uses = last.uses.get(&call.id).copied().unwrap_or_default() + 1;
+                let mut to = call.id.clone();
                 if uses > 1 {
                     let another = |uses: usize| Box::from(format!("{}_{uses}", call.id));
-                    let mut to: Box<str> = another(uses);
+                    to = another(uses);
                     while last.uses.contains_key(&to) {
                         uses += 1;
                         to = another(uses);
                     }
                     last.uses.insert(to.clone(), 1);
-                    last.uses.insert(call.id.clone(), uses);
+                }
+                last.uses.insert(call.id.clone(), uses);
+                if to != call.id {
                     self.elements.change(message_number(entry));
                     self.repairs.push(Repair {
                         kind: RepairKind::RenamedCall,
@@ -157,8 +161,6 @@ impl Importer {
                         id: Some(std::mem::replace(&mut call.id, to.clone())),
                         to: Some(to),
                     });
-                } else {
-                    last.uses.insert(call.id.clone(), uses);
                 }
             }
             last.calls.push(call);
@@ -302,7 +304,8 @@ impl Importer {
             exchanged.content = Content::Parts(parts.into_boxed_slice());
         }
         let mut exchange = Exchange::new(exchanged.calls.len());
-        for (slot, answer) in exchanged.slots.into_iter().enumerate() {
+        let slots = exchanged.slots.into_iter().zip(&exchanged.calls);
+        for (slot, (answer, call)) in slots.enumerate() {
             let outcome = match answer {
                 Some(answer) => Outcome::new(answer.status, answer.output),
                 None if is_last => continue,
@@ -310,7 +313,7 @@ impl Importer {
                     self.repairs.push(Repair {
                         kind: RepairKind::SynthesisedResult,
                         message: exchanged.element,
-                        id: exchanged.calls.get(slot).map(|call| call.id.clone()),
+                        id: Some(call.id.clone()),
                         to: None,
                     });
                     let reason = Output::Value(Value::text(INTERRUPTED));
@@ -368,7 +371,6 @@ impl Listen for Importer {
         }
     }
 
-    /// The element that is being read has a shape that its provider refuses.
     fn mark_refused(&mut self) {
         self.elements.change_element(self.element);
     }
@@ -451,9 +453,7 @@ impl Listen for Importer {
                 parts.iter().any(is_text)
             }
         };
-        let is_taken = self
-            .provider
-            .is_none_or(|provider| fits::message(provider, &content, &calls));
+        let is_refused = self.refuses(|of| fits::message(of, &content, &calls));
         let repeats = self.repeats(&content);
         let rules = self.facts;
         let before = self.entries.len();
@@ -506,7 +506,7 @@ impl Listen for Importer {
         for element in elements {
             self.elements.claim(message_number(entry), *element);
         }
-        if !is_taken || repeats || (is_second && rules.remakes_merged) {
+        if is_refused || repeats || (is_second && rules.remakes_merged) {
             self.elements.change(message_number(entry));
         }
         self.join(entry, calls);
@@ -538,11 +538,11 @@ impl Listen for Importer {
             self.elements.change(results_number(entry));
         }
         self.elements.claim(results_number(entry), self.element);
-        let (provider, rules) = (self.provider, self.facts);
+        let is_refused = self.refuses(|of| fits::result(of, &answer.output));
+        let rules = self.facts;
         if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
             let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
-            let is_taken = provider.is_none_or(|provider| fits::result(provider, &answer.output));
-            if !is_taken || (rules.results_stand_together && !in_one) {
+            if is_refused || (rules.results_stand_together && !in_one) {
                 self.elements.change(results_number(entry));
             }
             exchanged.notes.extend(answer.metadata.take());

@@ -8,7 +8,6 @@ use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::provider::options::Options;
 use crate::request::fingerprint::{find_differing, SentPlace, VERSION};
-use crate::value::cost::Cost;
 use crate::view::View;
 
 /// The comparison of a rebuilt request with the one that was sent.
@@ -80,14 +79,6 @@ impl Context {
             });
         }
         rows
-    }
-
-    /// Of [`Context::replay`].
-    #[must_use]
-    pub fn replay_cost(&self) -> Cost {
-        // Each request may have all of it in pieces.
-        self.request_cost()
-            .plus(Cost::steps(self.count_messages()).times(self.count_iterations()))
     }
 
     /// `follows`: an earlier request differs.

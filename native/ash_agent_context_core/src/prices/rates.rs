@@ -1,0 +1,271 @@
+//! Counts the cost of an answer by the rates of its model: parts are taken out of wholes, and the sum is rounded once.
+
+use crate::prices::bill::{Bill, Count, Term};
+use crate::value::time::Time;
+
+/// Says what has a price: all tokens are of the request or of the answer, and what has a price of its own is taken out
+/// of what it is a part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unit {
+    /// A token of the request.
+    Input,
+    /// Read from the provider's cache.
+    CacheRead,
+    /// Written to the provider's cache.
+    CacheWrite,
+    /// Written to the provider's cache for an hour.
+    CacheWriteHour,
+    /// Of sound in the request.
+    InputAudio,
+    /// Of images in the request.
+    InputImage,
+    /// Of films in the request.
+    InputVideo,
+    /// Of sound, read from the cache.
+    CacheReadAudio,
+    /// Of images, read from the cache.
+    CacheReadImage,
+    /// Of films, read from the cache.
+    CacheReadVideo,
+    /// A token of the answer.
+    Output,
+    /// Of what the model thought.
+    Reasoning,
+    /// Of sound in the answer.
+    OutputAudio,
+    /// Of images in the answer.
+    OutputImage,
+    /// Of films in the answer.
+    OutputVideo,
+    /// A search in the web.
+    Search,
+    /// A request.
+    Request,
+}
+
+impl Unit {
+    /// All of them, with the keys that applications give.
+    pub const ALL: [(Self, &'static str); 17] = [
+        (Self::Input, "input"),
+        (Self::CacheRead, "cache_read"),
+        (Self::CacheWrite, "cache_write"),
+        (Self::CacheWriteHour, "cache_write_1h"),
+        (Self::InputAudio, "input_audio"),
+        (Self::InputImage, "input_image"),
+        (Self::InputVideo, "input_video"),
+        (Self::CacheReadAudio, "cache_read_audio"),
+        (Self::CacheReadImage, "cache_read_image"),
+        (Self::CacheReadVideo, "cache_read_video"),
+        (Self::Output, "output"),
+        (Self::Reasoning, "reasoning"),
+        (Self::OutputAudio, "output_audio"),
+        (Self::OutputImage, "output_image"),
+        (Self::OutputVideo, "output_video"),
+        (Self::Search, "search"),
+        (Self::Request, "request"),
+    ];
+
+    /// Returns what it is a part of.
+    const fn wholes(self) -> &'static [Self] {
+        match self {
+            Self::CacheRead
+            | Self::CacheWrite
+            | Self::InputAudio
+            | Self::InputImage
+            | Self::InputVideo => &[Self::Input],
+            Self::CacheWriteHour => &[Self::CacheWrite, Self::Input],
+            Self::CacheReadAudio => &[Self::CacheRead, Self::InputAudio, Self::Input],
+            Self::CacheReadImage => &[Self::CacheRead, Self::InputImage, Self::Input],
+            Self::CacheReadVideo => &[Self::CacheRead, Self::InputVideo, Self::Input],
+            Self::Reasoning | Self::OutputAudio | Self::OutputImage | Self::OutputVideo => {
+                &[Self::Output]
+            }
+            Self::Input | Self::Output | Self::Search | Self::Request => &[],
+        }
+    }
+
+    fn number(self, bill: &Bill) -> u64 {
+        let usage = &bill.usage;
+        match self {
+            Self::Input => usage.input,
+            Self::CacheRead => usage.cached,
+            Self::CacheWrite => usage.written,
+            Self::CacheWriteHour => bill.count(Count::WrittenHour),
+            Self::InputAudio => bill.count(Count::InputAudio),
+            Self::InputImage => bill.count(Count::InputImage),
+            Self::InputVideo => bill.count(Count::InputVideo),
+            Self::CacheReadAudio => bill.count(Count::CachedAudio),
+            Self::CacheReadImage => bill.count(Count::CachedImage),
+            Self::CacheReadVideo => bill.count(Count::CachedVideo),
+            Self::Output => usage.output,
+            Self::Reasoning => usage.reasoning,
+            Self::OutputAudio => bill.count(Count::OutputAudio),
+            Self::OutputImage => bill.count(Count::OutputImage),
+            Self::OutputVideo => bill.count(Count::OutputVideo),
+            Self::Search => bill.count(Count::Searches),
+            Self::Request => 1,
+        }
+    }
+}
+
+/// Holds what one of a unit costs, in 10^-12 US dollars.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rate {
+    /// Of what.
+    pub unit: Unit,
+    /// Of short requests.
+    pub base: u64,
+    /// Of requests that have more tokens, all of them; the smallest first.
+    pub steps: Vec<(u64, u64)>,
+}
+
+impl Rate {
+    fn of(&self, input: u64) -> u64 {
+        let mut steps = self.steps.iter().rev();
+        let step = steps.find(|(above, _)| input > *above);
+        step.map_or(self.base, |(_, rate)| *rate)
+    }
+}
+
+/// By how much a word of a [`Term`] changes the price of tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Factor {
+    /// Which word.
+    pub term: Term,
+    /// The word.
+    pub word: Box<str>,
+    /// Times this.
+    pub times: u64,
+    /// Through this, which is not zero.
+    pub through: u64,
+}
+
+/// Holds what a model costs from a time on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rates {
+    /// From when on; `None`: since ever.
+    pub valid_from: Option<Time>,
+    /// Holds what its units cost. Tokens without a rate cost as much as those that they are part of.
+    pub rates: Vec<Rate>,
+    /// How words change that.
+    pub factors: Vec<Factor>,
+    /// Tokens that fit into a request.
+    pub context_window: Option<u64>,
+}
+
+/// Holds what an answer cost, in 10^-12 US dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Money {
+    /// The tokens of the request.
+    pub input: u64,
+    /// The tokens of the answer.
+    pub output: u64,
+    /// Holds what is not a token.
+    pub fees: u64,
+}
+
+impl Money {
+    /// All of it.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        let tokens = self.input.saturating_add(self.output);
+        tokens.saturating_add(self.fees)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            fees: self.fees.saturating_add(other.fees),
+        }
+    }
+}
+
+impl Rates {
+    /// Returns what a unit costs in a request of so many tokens, or what it is a part of, if that has a rate.
+    #[must_use]
+    pub fn rate(&self, unit: Unit, input: u64) -> Option<u64> {
+        let of = |unit| self.rates.iter().find(|rate| rate.unit == unit);
+        let rate = of(unit).or_else(|| unit.wholes().iter().find_map(|whole| of(*whole)));
+        rate.map(|rate| rate.of(input))
+    }
+
+    /// Returns what a part of an answer cost.
+    #[must_use]
+    pub fn cost(&self, bill: &Bill) -> Money {
+        let mut left: Vec<(Unit, u64, u64)> = self
+            .rates
+            .iter()
+            .map(|rate| (rate.unit, rate.unit.number(bill), rate.of(bill.usage.input)))
+            .collect();
+        // The smallest parts first, so that each is taken out once of everything that it is a part of.
+        left.sort_by_key(|(unit, _, _)| std::cmp::Reverse(unit.wholes().len()));
+        let mut sums = [0_u128; 3];
+        for at in 0..left.len() {
+            let Some((unit, number, rate)) = left.get(at).copied() else {
+                break;
+            };
+            for (whole, rest, _) in left.iter_mut().skip(at + 1) {
+                if unit.wholes().contains(whole) {
+                    *rest = rest.saturating_sub(number);
+                }
+            }
+            let sum = match unit {
+                Unit::Search | Unit::Request => 2,
+                unit => usize::from(unit >= Unit::Output),
+            };
+            if let Some(sum) = sums.get_mut(sum) {
+                *sum = sum.saturating_add(u128::from(number) * u128::from(rate));
+            }
+        }
+        let [input, output, fees] = sums;
+        let tokens = |sum| self.multiply(sum, bill);
+        Money {
+            input: tokens(input),
+            output: tokens(output),
+            fees: u64::try_from(fees).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Applies the factors of a bill's words, and rounds once.
+    fn multiply(&self, sum: u128, bill: &Bill) -> u64 {
+        let (mut sum, mut through) = (sum, 1_u128);
+        for factor in self.factors_of(bill) {
+            sum = sum.saturating_mul(u128::from(factor.times));
+            through = through.saturating_mul(u128::from(factor.through.max(1)));
+        }
+        let rounded = sum.saturating_add(through / 2) / through;
+        u64::try_from(rounded).unwrap_or(u64::MAX)
+    }
+
+    fn factors_of<'f>(&'f self, bill: &'f Bill) -> impl Iterator<Item = &'f Factor> {
+        let factors = self.factors.iter();
+        factors.filter(|factor| bill.term(factor.term) == Some(&*factor.word))
+    }
+
+    /// Returns what a bill has and no rate or factor is for: it costs as much as without it.
+    #[must_use]
+    pub fn find_unpriced(&self, bill: &Bill) -> Vec<String> {
+        let has = |unit: Unit| self.rates.iter().any(|rate| rate.unit == unit);
+        let units = [
+            (Unit::CacheWriteHour, Count::WrittenHour),
+            (Unit::Search, Count::Searches),
+        ];
+        let counts = units
+            .into_iter()
+            .filter(|(unit, count)| bill.count(*count) > 0 && !has(*unit));
+        let names = Count::ALL;
+        let name = |count| names.iter().find(|(known, _)| *known == count);
+        let counts =
+            counts.filter_map(|(_, count)| name(count).map(|(_, name)| (*name).to_owned()));
+        let terms = Term::ALL.into_iter().filter_map(|(term, name)| {
+            let word = bill.term(term)?;
+            let mut known = self.factors_of(bill);
+            let is_known = known.any(|factor| factor.term == term);
+            (!is_known).then(|| format!("{name} {word}"))
+        });
+        counts.chain(terms).collect()
+    }
+}
