@@ -110,7 +110,7 @@ options! {
 impl<'a> ReadingOptions<'a> {
     fn reading(&self) -> Reading<'a> {
         // A response that is pushed has no provider of its own.
-        let reading = Reading::of(self.provider.unwrap_or(Provider::Anthropic));
+        let reading = Reading::of(self.provider.unwrap_or_default());
         let named = self.framing.and_then(|given| {
             let is_it = |known: &Framing| framing_atom(*known) == given;
             Framing::ALL.into_iter().find(is_it)

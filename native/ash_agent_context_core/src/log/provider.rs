@@ -1,5 +1,6 @@
 //! Which providers there are. The rules for what they accept, write and report are in their rooms.
 
+use crate::provider::facts::Facts;
 use crate::value::{Map, Value};
 
 /// The list of providers: each one's variant, the name that stands for it in Elixir, and the folder
@@ -21,38 +22,50 @@ macro_rules! providers {
             Ollama "ollama" ollama,
             /// Mistral chat completions.
             Mistral "mistral" mistral,
-            /// A small one that shows what a provider takes.
-            #[cfg(test)] Tiny "tiny" tiny,
         }
     };
 }
 pub(crate) use providers;
 
 macro_rules! names {
-    ($($(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])? $variant:ident $name:literal $room:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident $name:literal $room:ident,)*) => {
         /// Whose API a request is for.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Provider {
-            $($(#[doc = $doc])* $(#[cfg($cfg)])? $variant,)*
+            $($(#[doc = $doc])* $variant,)*
         }
 
-        const COUNT: usize = [$($(#[cfg($cfg)])? $name,)*].len();
+        const COUNT: usize = [$($name,)*].len();
 
         impl Provider {
             /// All providers.
-            pub const ALL: [Self; COUNT] = [$($(#[cfg($cfg)])? Self::$variant,)*];
+            pub const ALL: [Self; COUNT] = [$(Self::$variant,)*];
 
             /// The name that stands for it in Elixir.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
-                    $($(#[cfg($cfg)])? Self::$variant => $name,)*
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// What is true of it.
+            pub(crate) const fn facts(self) -> &'static Facts {
+                match self {
+                    $(Self::$variant => &crate::provider::$room::facts::FACTS,)*
                 }
             }
         }
     };
 }
 providers!(names);
+
+impl Default for Provider {
+    /// Stands where something needs a provider that has none of its own, and which one it is makes no difference.
+    fn default() -> Self {
+        Self::Anthropic
+    }
+}
 
 impl Provider {
     /// The provider of this name.
