@@ -823,7 +823,6 @@ defmodule AshAgent.ContextTest do
 
       assert Context.metadata(context) == %{:user => {:id, 7}, "user" => nil}
     end
-
   end
 
   describe "put_iteration_metadata/5" do

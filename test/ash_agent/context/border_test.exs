@@ -62,7 +62,6 @@ defmodule AshAgent.Context.BorderTest do
   end
 
   describe "every public function" do
-
     test "has its optional arguments" do
       for {function, arities} <- [
             new: [1, 2],
