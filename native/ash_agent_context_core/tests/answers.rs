@@ -17,7 +17,10 @@ use std::collections::BTreeMap;
 
 /// The rows of a test in `answer_tables.json`, with schemas, texts and values as they stand there.
 fn rows(name: &str) -> Vec<BTreeMap<String, Box<RawValue>>> {
-    let tables = include_str!("../../../test/fixtures/answer_tables.json");
+    let tables = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../test/fixtures/answer_tables.json"
+    ));
     let mut tables: BTreeMap<String, Vec<_>> = serde_json::from_str(tables).unwrap();
     tables.remove(name).unwrap()
 }

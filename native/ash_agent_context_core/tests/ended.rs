@@ -228,7 +228,10 @@ fn responses(word: &Json) -> (Vec<Json>, Json) {
 /// What is known of each vendor's words, from the types of its SDK and from servers with the same API: a word, and the reason that it
 /// means beside calls. A word that its vendor does not know ends the calls where the vendor's list is closed. Two are complete when
 /// they say nothing else.
-const WORDS: &str = include_str!("../../../test/fixtures/finish_words.json");
+const WORDS: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../test/fixtures/finish_words.json"
+));
 
 fn words() -> Vec<(Provider, Option<String>, Option<Finish>)> {
     let table: Json = serde_json::from_str(WORDS).unwrap();

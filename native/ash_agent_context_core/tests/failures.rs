@@ -7,7 +7,10 @@ use proptest::prelude::*;
 use serde_json::Value as Json;
 
 /// Who answered, the status, what the headers call it, the body, and what it is.
-const RECORDED: &str = include_str!("../../../test/fixtures/refusals.json");
+const RECORDED: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../test/fixtures/refusals.json"
+));
 
 #[test]
 fn refusals_have_one_vocabulary() {
