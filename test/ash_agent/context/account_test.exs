@@ -154,36 +154,6 @@ defmodule AshAgent.Context.AccountTest do
            |> last() == {:broken, :block}
   end
 
-  test "a result that is cleared breaks what follows it" do
-    call = fn context ->
-      context
-      |> Context.add_assistant_message(nil, [%{id: "a", name: :read}])
-      |> Context.add_tool_results([{"a", {:ok, "a long text"}}])
-    end
-
-    context = start() |> call.() |> answer({10, 5_000, 500})
-
-    assert context |> Context.clear_tool_results(keep: 0) |> answer({10, 5_000, 200}) |> last() ==
-             :hit
-
-    assert context |> Context.clear_tool_results(keep: 0) |> answer({10, 4_000, 200}) |> last() ==
-             {:broken, :cleared}
-  end
-
-  test "the lifetime is the one that was written last" do
-    assert start() |> answer({10, 0, 5_100}, minute: 6) |> last() == :expired
-    assert start() |> answer({10, 0, 5_100}, minute: 4) |> last() == :unexplained
-    hour = [cache_creation: %{ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 5_000}]
-    hour = Context.new("Hi") |> answer({10, 0, 5_000}, usage: hour)
-    assert hour |> answer({10, 0, 5_100}, minute: 59) |> last() == :unexplained
-    assert hour |> answer({10, 0, 5_100}, minute: 61) |> last() == :expired
-    # What the request says has the first word.
-    assert start()
-           |> Context.put_system_prompt("T")
-           |> answer({10, 0, 5_100}, minute: 6)
-           |> last() == {:broken, :system_prompt}
-  end
-
   test "money is what it cost, and what was lost of it" do
     context = start() |> answer({10, 5_000, 100}) |> answer({10, 0, 5_200}, minute: 9)
     account = Context.account(context, prices: @prices)
@@ -260,18 +230,6 @@ defmodule AshAgent.Context.AccountTest do
             Context.account(context, prices: @prices, since: since).requests ==
               Enum.drop(all, since - 1)
           )
-  end
-
-  test "answers without usage and tokens are skipped" do
-    assert Context.account(Context.new("Hi")).requests == []
-
-    context =
-      start()
-      |> Context.add_assistant_message("No")
-      |> Context.add_user_message("Hm")
-      |> answer({10, 5_000, 1})
-
-    assert verdicts(context) == [:first, :hit]
   end
 
   test "what was lost is shown at the terminal, on the page and in spans" do

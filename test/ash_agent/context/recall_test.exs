@@ -53,21 +53,6 @@ defmodule AshAgent.Context.RecallTest do
       refute Context.recall?(off)
     end
 
-    test "are the same in storage, in forks and whatever else the view does" do
-      context = reading(4) |> Context.put_recall(true) |> Context.clear_tool_results(keep: 1)
-      {:ok, loaded} = context |> Context.dump() |> Context.load()
-      fork = Context.fork(context)
-      assert results(loaded) == results(context)
-      assert results(fork) == results(context)
-
-      hidden = Context.compact(context, :drop, range: nil)
-      assert {:ok, _context, _info} = hidden
-      [first | _] = results(context)
-      more = context |> call("more", :ls, %{}, "a b") |> Context.put_max_result_bytes(500)
-      assert Context.recall(more, handle(first)) == {:ok, file(1)}
-      assert Context.to_snapshot(loaded) == Context.to_snapshot(context)
-    end
-
     test "are gone after a rewind, whatever comes to stand in their place" do
       context = reading(4) |> Context.put_recall(true) |> Context.clear_tool_results(keep: 0)
       gone = context |> results() |> List.last() |> handle()
@@ -79,14 +64,6 @@ defmodule AshAgent.Context.RecallTest do
       other = call(other, "c4", :read_file, %{path: "lib/f4.ex"}, file(8))
       assert {:error, error} = Context.recall(other, gone)
       assert Exception.message(error) =~ "gone"
-    end
-
-    test "stand in results that are cut" do
-      context = reading(1) |> Context.put_recall(true) |> Context.put_max_result_bytes(300)
-      assert [text] = results(context)
-      assert byte_size(text) <= 300
-      assert text =~ ~r/\n\[... \d+ bytes left out, recall 1.1-[0-9]{3} ...\]\n/
-      assert Context.recall(context, handle(text)) == {:ok, file(1)}
     end
 
     test "stand for hidden and summarised iterations" do
@@ -133,65 +110,6 @@ defmodule AshAgent.Context.RecallTest do
         assert Context.equal?(loaded, shown)
         assert Context.to_messages(loaded) == Context.to_messages(shown)
         assert Context.to_messages(Context.put_recall(shown, false)) |> length() <= 6
-      end
-    end
-
-    test "have at most 20 tokens, and what is shorter is not cleared" do
-      calls = [
-        {"read_file",
-         %{
-           "path" => "packages/ash_agent_runtime/lib/ash_agent/runtime/tool_executor.ex",
-           "limit" => 2_000
-         }},
-        {"bash",
-         %{
-           "command" =>
-             "cd /srv/app && MIX_ENV=test mix test --only integration 2>&1 | tail -200",
-           "timeout" => 600
-         }},
-        {"mcp__github__search_pull_requests",
-         %{"query" => "repo:elixir-lang/elixir is:open label:bug"}},
-        {"get_reservation_details", %{"reservation_id" => "QX7R2M"}},
-        {"fetch",
-         %{
-           "url" =>
-             "https://example.com/a/very/long/path?with=query&and=more#fragment-0c44be7f3a91"
-         }},
-        {"x", %{"id" => "6f1c2a9e-8b34-4d57-9e0a-51c7f2d8b630"}},
-        {"查询", %{"词" => "委员会星期四再次开会讨论新的时间表。"}},
-        {"🎉", %{"a" => String.duplicate("👩‍👩‍👧‍👦", 40)}},
-        {String.duplicate("read_", 12) <> "it", %{"a" => String.duplicate("Zq9", 500)}},
-        {"none", %{}}
-      ]
-
-      for {{name, arguments}, number} <- Enum.with_index(calls),
-          size <- [700, 12_345, 3_456_789] do
-        context =
-          Context.new("Go")
-          |> call("c#{number}", name, arguments, String.duplicate("x", size))
-          |> Context.put_recall(true)
-          |> Context.clear_tool_results(keep: 0)
-
-        [note] = results(context)
-        count = &Context.count_tokens(Context.new(&1), method: :o200k_base)
-        counted = count.(note) - count.("")
-        assert counted <= 20, "#{counted} tokens: #{note}"
-      end
-
-      short = Context.new("Go") |> call("a", :ls, %{}, "a.ex b.ex") |> Context.put_recall(true)
-      assert short |> Context.clear_tool_results(keep: 0) |> results() == ["a.ex b.ex"]
-    end
-
-    test "leave requests as they were sent, as more comes" do
-      context = reading(40) |> Context.put_recall(true) |> Context.clear_tool_results(keep: 20)
-
-      for provider <- Context.Requests.providers() do
-        encode = &IO.iodata_to_binary(Context.encode_request!(&1, provider))
-        {before, later} = {encode.(context), encode.(call(context, "more", :ls, %{}, "a"))}
-        common = :binary.longest_common_prefix([before, later])
-        assert common >= byte_size(before) - 200
-        {:ok, loaded} = context |> Context.dump() |> Context.load()
-        assert encode.(loaded) == before
       end
     end
   end
@@ -364,88 +282,6 @@ defmodule AshAgent.Context.RecallTest do
         |> Context.put_masks([{"[0-9]{3}-[0-9]{4}", "[phone]"}, {"[a-z]+@[a-z.]+", "[mail]"}])
 
       %{context: context}
-    end
-
-    # A secret that nothing gives away once it stands alone, and 2 KB of other words.
-    @secret "hunter2horse9"
-    @masks [{"password: \\S+", "[x]"}]
-
-    defp secret do
-      text = "password: #{@secret}\n" <> String.duplicate("lib/a.ex is fine. ", 120)
-      Context.new("Look") |> call("c", :look, %{}, text) |> Context.add_assistant_message("Done.")
-    end
-
-    defp hide(context) do
-      context |> Context.add_user_message("And?") |> Context.keep_last_iterations(1)
-    end
-
-    defp append(context) do
-      context = Context.add_user_message(context, "And?")
-      summarize = fn _messages -> {:ok, "They looked."} end
-
-      {:ok, context, %{verdict: %{appended: appended}}} =
-        Context.compact(context, {:summarize, summarize}, check: :append)
-
-      assert appended > 0
-      context
-    end
-
-    test "hold for what was cut before they were put" do
-      for {name, context} <- [
-            index: secret() |> Context.put_recall(true, index: 0.1) |> hide(),
-            append: append(secret()),
-            pin: secret() |> Context.pin({:fact, @secret}) |> hide(),
-            pin_in_summary: secret() |> Context.pin({:fact, @secret}) |> append()
-          ] do
-        before = Context.to_messages(context)
-        assert inspect(before) =~ @secret, "#{name}"
-        masked = Context.put_masks(context, @masks)
-
-        for shown <- [masked, masked |> Context.dump() |> Context.load!(), Context.fork(masked)] do
-          refute inspect(Context.to_messages(shown)) =~ @secret, "#{name}"
-          refute inspect(Context.receipt(shown)) =~ @secret, "#{name}"
-          refute inspect(Context.verdict(shown, 1)) =~ @secret, "#{name}"
-          refute "#{Context.summary(shown, 1)}" =~ @secret, "#{name}"
-          refute AshAgent.Trace.to_html(shown) =~ @secret, "#{name}"
-        end
-
-        # Nothing is lost.
-        assert masked |> Context.put_masks([]) |> Context.to_messages() == before, "#{name}"
-        # A mask that meets nothing changes nothing.
-        other = Context.put_masks(context, [{"nowhere", "[x]"}])
-        assert Context.to_messages(other) == before, "#{name}"
-      end
-    end
-
-    test "hold for documents of a version that did not look at what was there" do
-      for context <- [
-            secret() |> Context.put_recall(true, index: 0.1) |> hide(),
-            append(secret())
-          ] do
-        masks = for {pattern, text} <- @masks, do: %{"pattern" => pattern, "replacement" => text}
-        document = context |> Context.dump() |> put_in(["view", "masks"], masks)
-        refute document |> Context.load!() |> Context.to_messages() |> inspect() =~ @secret
-      end
-    end
-
-    test "hold for summaries that are put later" do
-      context = secret() |> Context.add_user_message("And?") |> Context.put_masks(@masks)
-
-      for {said, shown} <- [
-            {"It is #{@secret} of lib/a.ex.", "It is [masked] of lib/a.ex."},
-            {"It is password: #{@secret} of lib/a.ex.", "It is [x] of lib/a.ex."}
-          ] do
-        summarized = Context.mark_as_summarized(context, 1..2, said)
-        assert Context.summary(summarized, 1) == shown
-        refute inspect(Context.verdict(summarized, 1)) =~ @secret
-        summarize = fn _messages -> {:ok, said} end
-
-        for check <- [nil, :append, :refuse] do
-          {:ok, compact, info} = Context.compact(context, {:summarize, summarize}, check: check)
-
-          refute inspect([Context.to_messages(compact), info]) =~ @secret
-        end
-      end
     end
 
     test "hold for handles, recall and search", %{context: context} do
