@@ -102,7 +102,7 @@ IO.puts("|---|---|---|---|")
 
 for {name, context} <- conversations do
   snapshot = Context.to_snapshot(context)
-  read = fn -> Context.from_snapshot!(snapshot) end
+  read = fn -> Context.load!(snapshot) end
   same? = fn copy, document -> Context.equal?(context, copy) and is_map(document) end
   decode = Harness.compare(read, fn -> Context.JSON.decode!(snapshot) end, same?)
 

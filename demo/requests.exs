@@ -56,7 +56,7 @@ defmodule AshAgent.Demo.Requests do
     {us, text} = timed(fn -> Context.to_snapshot(context) end)
     IO.puts("  to_snapshot/1    #{bytes(byte_size(text))} of JSON, #{time(us)}")
 
-    {us, copy} = timed(fn -> Context.from_snapshot!(text) end)
+    {us, copy} = timed(fn -> Context.load!(text) end)
 
     equal =
       if Context.equal?(copy, context), do: "the same conversation", else: red("another one!")

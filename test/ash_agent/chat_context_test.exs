@@ -54,7 +54,7 @@ defmodule AshAgent.ChatContextTest do
 
     test "keeps the prompts of a given context, and puts those that are given" do
       context =
-        Context.new("hi", system_prompt: "S") |> Context.put_prompt_block(:user_prompt, "U")
+        Context.new("hi", system_prompt: "S") |> Context.View.put_prompt_block(:user_prompt, "U")
 
       assert %Branch{system_prompt: "S", user_prompt: "U"} =
                ChatContext.active(ChatContext.new(context: context))
@@ -122,9 +122,9 @@ defmodule AshAgent.ChatContextTest do
       for {fun, prompts} <- [
             {&Context.put_system_prompt(&1, "T"), {"T", "U"}},
             {&Context.put_system_prompt(&1, nil), {nil, "U"}},
-            {&Context.put_prompt_block(&1, :user_prompt, "V"), {"S", "V"}},
-            {&Context.put_prompt_block(&1, "user_prompt", nil), {"S", nil}},
-            {&Context.put_prompt_block(&1, :memory, "M"), {"S", "U"}},
+            {&Context.View.put_prompt_block(&1, :user_prompt, "V"), {"S", "V"}},
+            {&Context.View.put_prompt_block(&1, "user_prompt", nil), {"S", nil}},
+            {&Context.View.put_prompt_block(&1, :memory, "M"), {"S", "U"}},
             {&Context.rewind(&1, to: 1), {"S", "U"}},
             {fn _ -> Context.new("else") end, {nil, nil}}
           ] do

@@ -61,7 +61,7 @@ defmodule AshAgent.ContextTest do
 
       for copy <- [
             Context.load!(Context.dump(context)),
-            Context.from_snapshot!(Context.to_snapshot(context))
+            Context.load!(Context.to_snapshot(context))
           ] do
         assert Context.equal?(copy, context)
         assert [%{content: ^text}, %{content: ^text}] = Context.to_messages(copy)

@@ -247,7 +247,7 @@ defmodule AshAgent.ResponseTest do
                reason: {:timeout, 5}
              }
 
-      again = context |> Context.to_snapshot() |> Context.from_snapshot!()
+      again = context |> Context.to_snapshot() |> Context.load!()
       assert Context.equal?(again, context)
 
       assert {:ok, copy} =
@@ -324,7 +324,7 @@ defmodule AshAgent.ResponseTest do
       assert [%{id: "toolu_1", name: "look", arguments: %{"a" => 2, "b" => 1}}] =
                Context.pending_tool_calls(context)
 
-      assert Context.get_cumulative_tokens(context).input_tokens == 12
+      assert Context.Tokens.get_cumulative_tokens(context).input_tokens == 12
 
       assert {:ok, %{metadata: %{seen: true}, response: told}} =
                Context.fetch_message(context, {1, 1})

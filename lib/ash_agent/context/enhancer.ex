@@ -188,7 +188,7 @@ defmodule AshAgent.Context.Enhancer do
   end
 
   @doc """
-  Checks enhancers, their options and those of `AshAgent.Context.enhance/3` without running them, and returns `:ok`.
+  Checks enhancers, their options and those of `AshAgent.Context.Enhancer.run/3` without running them, and returns `:ok`.
 
   Raises `ArgumentError` as `AshAgent.Context.Enhancer.run/3` does.
 

@@ -13,7 +13,7 @@ defmodule AshAgent.Context.ApprovalsTest do
     |> Context.add_assistant_message(nil, Enum.map(ids, &%{id: &1, name: :delete}), at: @at)
   end
 
-  defp status(context, id \\ "a"), do: Context.tool_call_status(context, id)
+  defp status(context, id \\ "a"), do: Context.Calls.tool_call_status(context, id)
   defp result(context, id), do: Enum.find(calls(context), &(&1.id == id)).result
   defp calls(context), do: Enum.flat_map(Context.iterations(context), & &1.tool_calls)
 
@@ -24,12 +24,12 @@ defmodule AshAgent.Context.ApprovalsTest do
     test "that nobody made has no status and no decision" do
       for context <- [Context.new("Hi"), asked()] do
         assert status(context, "nobody") == nil
-        assert Context.tool_call_decision(context, "nobody") == nil
+        assert Context.Calls.tool_call_decision(context, "nobody") == nil
       end
     end
 
     test "that is approved still waits for its result" do
-      context = Context.approve_tool_call(asked(), "a", by: "ann", at: @at)
+      context = Context.Calls.approve_tool_call(asked(), "a", by: "ann", at: @at)
 
       assert status(context) == :approved
       assert [%{id: "a"}] = Context.pending_tool_calls(context)
@@ -41,7 +41,7 @@ defmodule AshAgent.Context.ApprovalsTest do
 
       assert Context.to_messages(context) == Context.to_messages(asked())
 
-      assert Context.tool_call_decision(context, "a") ==
+      assert Context.Calls.tool_call_decision(context, "a") ==
                %{decision: :approved, by: "ann", at: @at, reason: nil}
     end
 
@@ -54,13 +54,13 @@ defmodule AshAgent.Context.ApprovalsTest do
             {:too_late, "denied: too late"},
             {{:limit, 3}, "denied: limit: 3"}
           ] do
-        context = Context.deny_tool_call(asked(), "a", reason, by: "ann", at: @at)
+        context = Context.Calls.deny_tool_call(asked(), "a", reason, by: "ann", at: @at)
         assert status(context) == :denied
         assert result(context, "a") == {:error, text}
         assert context.current_iteration == 2
         assert %{completed_at: @at} = Context.get_iteration(context, 1)
 
-        assert Context.tool_call_decision(context, "a") ==
+        assert Context.Calls.tool_call_decision(context, "a") ==
                  %{decision: :denied, by: "ann", at: @at, reason: reason}
 
         assert %{content: [%{content: ^text, is_error: true}]} =
@@ -78,7 +78,10 @@ defmodule AshAgent.Context.ApprovalsTest do
 
   describe "a decision" do
     test "about an unknown call names those that wait" do
-      for decide <- [&Context.approve_tool_call(&1, "x"), &Context.deny_tool_call(&1, "x")] do
+      for decide <- [
+            &Context.Calls.approve_tool_call(&1, "x"),
+            &Context.Calls.deny_tool_call(&1, "x")
+          ] do
         assert reason_of(fn -> decide.(asked(["a", "b"])) end) ==
                  {:unknown_tool_call, "x", ["a", "b"]}
 
@@ -89,23 +92,26 @@ defmodule AshAgent.Context.ApprovalsTest do
     test "is about the newest call of an id" do
       context =
         asked()
-        |> Context.deny_tool_call("a")
+        |> Context.Calls.deny_tool_call("a")
         |> Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
 
       assert status(context) == :pending
-      assert Context.tool_call_decision(context, "a") == nil
-      assert context |> Context.approve_tool_call("a") |> status() == :approved
+      assert Context.Calls.tool_call_decision(context, "a") == nil
+      assert context |> Context.Calls.approve_tool_call("a") |> status() == :approved
       # The one of long ago is as it was.
       assert [%{result: {:error, "denied"}}, %{result: nil}] = calls(context)
     end
 
     test "is of now unless it is said when" do
       before = DateTime.utc_now()
-      %{at: at} = asked() |> Context.approve_tool_call("a") |> Context.tool_call_decision("a")
+
+      %{at: at} =
+        asked() |> Context.Calls.approve_tool_call("a") |> Context.Calls.tool_call_decision("a")
+
       assert DateTime.diff(at, before) in 0..5
-      assert_caller_bug(fn -> Context.approve_tool_call(asked(), "a", at: "now") end)
-      assert_caller_bug(fn -> Context.approve_tool_call(asked(), :a) end)
-      assert_caller_bug(fn -> Context.deny_tool_call(asked(), "a", nil, unknown: 1) end)
+      assert_caller_bug(fn -> Context.Calls.approve_tool_call(asked(), "a", at: "now") end)
+      assert_caller_bug(fn -> Context.Calls.approve_tool_call(asked(), :a) end)
+      assert_caller_bug(fn -> Context.Calls.deny_tool_call(asked(), "a", nil, unknown: 1) end)
     end
 
     test "does not reach providers but for the result of a denial" do
@@ -113,12 +119,12 @@ defmodule AshAgent.Context.ApprovalsTest do
 
       approved =
         asked()
-        |> Context.approve_tool_call("a", by: "SECRET", at: @at)
+        |> Context.Calls.approve_tool_call("a", by: "SECRET", at: @at)
         |> Context.add_tool_results([{"a", {:ok, "done"}}], at: @at)
 
       for provider <- AshAgent.TestSupport.RequestChecker.providers() do
         assert Context.request!(approved, provider) == Context.request!(plain, provider)
-        denied = asked() |> Context.deny_tool_call("a", "policy", by: "SECRET")
+        denied = asked() |> Context.Calls.deny_tool_call("a", "policy", by: "SECRET")
         body = denied |> Context.encode_request!(provider) |> IO.iodata_to_binary()
         assert body =~ "denied: policy"
         refute body =~ "SECRET"
@@ -128,12 +134,12 @@ defmodule AshAgent.Context.ApprovalsTest do
 
   describe "the arguments that would run" do
     defp asked_about(arguments),
-      do: Context.ask_about_tool_call(asked(), "a", arguments, at: @at)
+      do: Context.Calls.ask_about_tool_call(asked(), "a", arguments, at: @at)
 
     defp copies(context) do
       copies = [
         Context.load!(Context.dump(context)),
-        Context.from_snapshot!(Context.to_snapshot(context))
+        Context.load!(Context.to_snapshot(context))
       ]
 
       for copy <- copies, do: assert(Context.equal?(copy, context))
@@ -142,7 +148,7 @@ defmodule AshAgent.Context.ApprovalsTest do
 
     test "are shown to whoever decides, and the call stays as the model wrote it" do
       for context <- copies(asked_about(%{path: "/srv"})) do
-        assert Context.undecided_tool_calls(context) == [
+        assert Context.Calls.undecided_tool_calls(context) == [
                  %{id: "a", name: :delete, arguments: %{path: "/srv"}}
                ]
 
@@ -162,7 +168,7 @@ defmodule AshAgent.Context.ApprovalsTest do
 
       error =
         assert_raise Context.Error, fn ->
-          Context.approve_tool_call(context, "a", arguments: %{"to" => "HIDDEN", "cc" => []})
+          Context.Calls.approve_tool_call(context, "a", arguments: %{"to" => "HIDDEN", "cc" => []})
         end
 
       assert Exception.message(error) ==
@@ -172,16 +178,16 @@ defmodule AshAgent.Context.ApprovalsTest do
     end
 
     test "are the call's own when nothing else is said" do
-      assert [%{id: "a"}, %{id: "b"}] = Context.undecided_tool_calls(asked(["a", "b"]))
-      refute Context.tool_call_approved?(asked(), "a", %{})
-      approved = Context.approve_tool_call(asked(), "a")
-      assert Context.tool_call_approved?(approved, "a", %{})
-      refute Context.tool_call_approved?(approved, "a", %{n: 1})
-      assert Context.undecided_tool_calls(Context.new("Hi")) == []
+      assert [%{id: "a"}, %{id: "b"}] = Context.Calls.undecided_tool_calls(asked(["a", "b"]))
+      refute Context.Calls.tool_call_approved?(asked(), "a", %{})
+      approved = Context.Calls.approve_tool_call(asked(), "a")
+      assert Context.Calls.tool_call_approved?(approved, "a", %{})
+      refute Context.Calls.tool_call_approved?(approved, "a", %{n: 1})
+      assert Context.Calls.undecided_tool_calls(Context.new("Hi")) == []
 
       assert Context.equal?(
                asked_about(%{}),
-               Context.ask_about_tool_call(asked_about(%{n: 1}), "a", %{}, at: @at)
+               Context.Calls.ask_about_tool_call(asked_about(%{n: 1}), "a", %{}, at: @at)
              )
 
       refute Context.equal?(asked_about(%{}), asked())
@@ -189,25 +195,25 @@ defmodule AshAgent.Context.ApprovalsTest do
     end
 
     test "can be noted for a pending call only" do
-      approved = Context.approve_tool_call(asked(), "a")
-      ask = &Context.ask_about_tool_call(&1, "a", %{n: 1})
+      approved = Context.Calls.approve_tool_call(asked(), "a")
+      ask = &Context.Calls.ask_about_tool_call(&1, "a", %{n: 1})
       assert reason_of(fn -> ask.(approved) end) == {:illegal_status, "a", :approved, :asked}
 
-      assert reason_of(fn -> ask.(Context.deny_tool_call(asked(), "a")) end) ==
+      assert reason_of(fn -> ask.(Context.Calls.deny_tool_call(asked(), "a")) end) ==
                {:illegal_status, "a", :denied, :asked}
 
       assert reason_of(fn -> ask.(Context.new("Hi")) end) == {:unknown_tool_call, "a", []}
 
       for wrong <- [
-            fn -> Context.ask_about_tool_call(asked(), "a", "{}") end,
-            fn -> Context.ask_about_tool_call(asked(), "a", %{}, by: 1) end,
-            fn -> Context.approve_tool_call(asked(), "a", arguments: "{}") end,
-            fn -> Context.tool_call_approved?(asked(), "a", nil) end
+            fn -> Context.Calls.ask_about_tool_call(asked(), "a", "{}") end,
+            fn -> Context.Calls.ask_about_tool_call(asked(), "a", %{}, by: 1) end,
+            fn -> Context.Calls.approve_tool_call(asked(), "a", arguments: "{}") end,
+            fn -> Context.Calls.tool_call_approved?(asked(), "a", nil) end
           ],
           do: assert_caller_bug(wrong)
 
       assert {:unsupported_term, :improper_list, _} =
-               reason_of(fn -> Context.ask_about_tool_call(asked(), "a", %{a: [1 | 2]}) end)
+               reason_of(fn -> Context.Calls.ask_about_tool_call(asked(), "a", %{a: [1 | 2]}) end)
     end
   end
 
@@ -229,13 +235,15 @@ defmodule AshAgent.Context.ApprovalsTest do
 
         for copy <- [
               Context.load!(Context.dump(context)),
-              Context.from_snapshot!(Context.to_snapshot(context))
+              Context.load!(Context.to_snapshot(context))
             ] do
           assert Context.equal?(copy, context)
 
           for id <- ids do
             assert status(copy, id) == status(context, id)
-            assert Context.tool_call_decision(copy, id) == Context.tool_call_decision(context, id)
+
+            assert Context.Calls.tool_call_decision(copy, id) ==
+                     Context.Calls.tool_call_decision(context, id)
           end
         end
 
@@ -254,8 +262,8 @@ defmodule AshAgent.Context.ApprovalsTest do
         {context, model} = copy(context, model)
 
         for {calls, statuses} <- [
-              {Context.undecided_tool_calls(context), [:pending, :asked]},
-              {Context.asked_tool_calls(context), [:asked]}
+              {Context.Calls.undecided_tool_calls(context), [:pending, :asked]},
+              {Context.Calls.asked_tool_calls(context), [:asked]}
             ],
             do:
               assert(
@@ -271,7 +279,7 @@ defmodule AshAgent.Context.ApprovalsTest do
         for {id, {status, arguments}} <- model, n <- [nil, 0, 1, 2] do
           given = if n, do: %{n: n}, else: %{}
           approved? = status == :approved and given == arguments
-          assert Context.tool_call_approved?(context, id, given) == approved?
+          assert Context.Calls.tool_call_approved?(context, id, given) == approved?
         end
 
         {context, model}
@@ -308,27 +316,27 @@ defmodule AshAgent.Context.ApprovalsTest do
     case {model[id], one_of([:ask, :ask, :approve, :approve_seen])} do
       {{:approved, _}, _operation} ->
         assert {:illegal_status, ^id, :approved, :asked} =
-                 reason_of(fn -> Context.ask_about_tool_call(context, id, arguments) end)
+                 reason_of(fn -> Context.Calls.ask_about_tool_call(context, id, arguments) end)
 
         {context, model}
 
       {{_, asked}, :ask} ->
         arguments = one_of([arguments, nil])
 
-        {Context.ask_about_tool_call(context, id, arguments),
+        {Context.Calls.ask_about_tool_call(context, id, arguments),
          %{model | id => {:asked, arguments || asked}}}
 
       {{_, asked}, :approve} ->
-        {Context.approve_tool_call(context, id), %{model | id => {:approved, asked}}}
+        {Context.Calls.approve_tool_call(context, id), %{model | id => {:approved, asked}}}
 
       {{_, ^arguments}, :approve_seen} ->
-        context = Context.approve_tool_call(context, id, arguments: arguments)
+        context = Context.Calls.approve_tool_call(context, id, arguments: arguments)
         {context, %{model | id => {:approved, arguments}}}
 
       {_, :approve_seen} ->
         assert {:other_arguments, ^id, _} =
                  reason_of(fn ->
-                   Context.approve_tool_call(context, id, arguments: arguments)
+                   Context.Calls.approve_tool_call(context, id, arguments: arguments)
                  end)
 
         {context, model}
@@ -349,8 +357,8 @@ defmodule AshAgent.Context.ApprovalsTest do
 
     run = fn ->
       if operation == :approve,
-        do: Context.approve_tool_call(context, id, by: "ann"),
-        else: Context.deny_tool_call(context, id, "no", by: "ann")
+        do: Context.Calls.approve_tool_call(context, id, by: "ann"),
+        else: Context.Calls.deny_tool_call(context, id, "no", by: "ann")
     end
 
     case statuses[id] do
@@ -387,7 +395,7 @@ defmodule AshAgent.Context.ManyCallsTest do
     ids = for number <- 1..20_000, do: "call_#{number}"
     calls = Enum.map(ids, &%{id: &1, name: :delete})
     asked = Context.add_assistant_message(Context.new("Clean up"), nil, calls)
-    approved = Enum.reduce(ids, asked, &Context.approve_tool_call(&2, &1))
+    approved = Enum.reduce(ids, asked, &Context.Calls.approve_tool_call(&2, &1))
     answered = Enum.reduce(ids, approved, &Context.add_tool_results(&2, [{&1, {:ok, 1}}]))
     assert answered.current_iteration == 2
   end

@@ -23,7 +23,7 @@ defmodule AshAgent.Context.CallKindsTest do
 
   defp pending(kind) do
     body = %{"input" => [%{"role" => "user", "content" => "Go"}, @kinds[kind]["call"]]}
-    Context.from_request!(body, :openai_responses)
+    Context.Import.from_request!(body, :openai_responses)
   end
 
   defp id(:mcp_approval), do: "mcpr_1"
@@ -43,7 +43,7 @@ defmodule AshAgent.Context.CallKindsTest do
 
     describe "#{kind}" do
       test "is a call with a slot, in the iteration of its answer" do
-        context = Context.from_request!(body(@kind), :openai_responses)
+        context = Context.Import.from_request!(body(@kind), :openai_responses)
 
         assert [%{kind: @kind, result: result} = call] =
                  Context.get_iteration(context, 1).tool_calls
@@ -56,8 +56,8 @@ defmodule AshAgent.Context.CallKindsTest do
       end
 
       test "goes back in its form when its message is made anew, and from storage, and from attributes" do
-        context = Context.from_request!(body(@kind), :openai_responses)
-        masked = Context.put_masks(context, [{"nowhere to be found", "x"}])
+        context = Context.Import.from_request!(body(@kind), :openai_responses)
+        masked = Context.View.put_masks(context, [{"nowhere to be found", "x"}])
         again = Context.load!(Context.dump(masked))
         made = context |> Context.to_map() |> Context.create!()
 
@@ -82,7 +82,9 @@ defmodule AshAgent.Context.CallKindsTest do
         interrupted = context |> Context.interrupt() |> Context.add_user_message("Go on")
         judge(interrupted, :openai_responses)
 
-        assert judge(Context.keep_last_iterations(interrupted, 1), :openai_responses)["input"]
+        assert judge(Context.View.hide(interrupted, {:all_but_last, 1}), :openai_responses)[
+                 "input"
+               ]
                |> length() == 1
 
         assert judge(interrupted, :openai_responses, since: 2)["input"] |> length() == 1
@@ -112,12 +114,12 @@ defmodule AshAgent.Context.CallKindsTest do
           for provider <- RequestChecker.providers(), do: judge(answered, provider)
         end
 
-        denied = Context.deny_tool_call(context, id(@kind), "no")
+        denied = Context.Calls.deny_tool_call(context, id(@kind), "no")
         for provider <- RequestChecker.providers(), do: judge(denied, provider)
       end
 
       test "is a function for every provider that does not know it, and the report says so" do
-        context = Context.from_request!(body(@kind), :openai_responses)
+        context = Context.Import.from_request!(body(@kind), :openai_responses)
 
         for provider <- RequestChecker.providers() -- [:openai_responses] do
           judge(context, provider)
@@ -138,7 +140,7 @@ defmodule AshAgent.Context.CallKindsTest do
       call = %{id: "mcpr_1", kind: :mcp_approval, name: "delete", arguments: %{path: "/"}}
       context = Context.new("Go") |> Context.add_assistant_message(nil, [call])
 
-      approved = Context.approve_tool_call(context, "mcpr_1", by: "ann")
+      approved = Context.Calls.approve_tool_call(context, "mcpr_1", by: "ann")
       assert Context.pending_tool_calls(approved) == []
       assert %{"type" => "mcp_approval_response", "approve" => true} = last(approved)
 
@@ -153,7 +155,7 @@ defmodule AshAgent.Context.CallKindsTest do
       assert %{"approve" => true, "reason" => "fine"} = last(answered)
 
       assert %{"approve" => false, "reason" => "denied: no"} =
-               last(Context.deny_tool_call(context, "mcpr_1", "no"))
+               last(Context.Calls.deny_tool_call(context, "mcpr_1", "no"))
     end
 
     test "whoever approves an action on a screen acknowledges its safety checks" do
@@ -180,13 +182,13 @@ defmodule AshAgent.Context.CallKindsTest do
 
       approved =
         context
-        |> Context.approve_tool_call("call_1", by: "ann")
+        |> Context.Calls.approve_tool_call("call_1", by: "ann")
         |> Context.add_tool_results(answer)
 
       assert %{"acknowledged_safety_checks" => [^check]} = last(approved)
 
       assert %{"acknowledged_safety_checks" => [^check]} =
-               approved |> Context.put_masks([{"zzz", ""}]) |> last()
+               approved |> Context.View.put_masks([{"zzz", ""}]) |> last()
     end
 
     test "words that a screenshot has no place for follow it" do
@@ -301,7 +303,7 @@ defmodule AshAgent.Context.CallKindsTest do
                "custom" => %{"name" => "sql", "input" => "SELECT 1"}
              }
 
-      imported = Context.from_request!(body, :openai_chat)
+      imported = Context.Import.from_request!(body, :openai_chat)
 
       assert [%{kind: :custom, arguments: "SELECT 1"}] =
                Context.get_iteration(imported, 1).tool_calls
@@ -373,13 +375,13 @@ defmodule AshAgent.Context.CallKindsTest do
             served ++ [%{"role" => "assistant", "content" => "Done"}]
       }
 
-      context = Context.from_request!(body, :openai_responses)
+      context = Context.Import.from_request!(body, :openai_responses)
       assert Context.get_iteration(context, 1).tool_calls == []
       assert Context.request!(context, :openai_responses) == body
 
       types =
         for %{"type" => type} <-
-              Context.put_masks(context, [{"fox", "x"}])
+              Context.View.put_masks(context, [{"fox", "x"}])
               |> Context.request!(:openai_responses)
               |> Map.fetch!("input"),
             do: type
@@ -405,7 +407,7 @@ defmodule AshAgent.Context.CallKindsTest do
         }
 
         assert {:ok, context, %{repairs: [], rest: rest}} =
-                 Context.from_request(body, :openai_responses)
+                 Context.Import.from_request(body, :openai_responses)
 
         assert rest == %{key => "x_1"}
 
@@ -416,7 +418,7 @@ defmodule AshAgent.Context.CallKindsTest do
         # Without it the request stands alone, and other providers can have it.
         for provider <- RequestChecker.providers(), do: judge(context, provider)
 
-        assert judge(Context.put_masks(context, [{"72", "x"}]), :openai_responses, [
+        assert judge(Context.View.put_masks(context, [{"72", "x"}]), :openai_responses, [
                  {option, "x_1"}
                ])["input"]
                |> hd()
@@ -426,7 +428,7 @@ defmodule AshAgent.Context.CallKindsTest do
 
     test "without it, results without calls are orphans" do
       assert {:ok, _, %{repairs: [%{repair: :dropped_orphan_result}, _]}} =
-               Context.from_request(%{"input" => @results}, :openai_responses)
+               Context.Import.from_request(%{"input" => @results}, :openai_responses)
     end
 
     test "only what came after the model's last words is sent, or after those of an iteration" do

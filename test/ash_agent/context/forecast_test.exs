@@ -39,7 +39,7 @@ defmodule AshAgent.Context.ForecastTest do
 
   defp forecast(context, opts \\ []) do
     opts = Keyword.merge([cache: :auto, at: DateTime.add(@start, 60)], opts)
-    {:ok, forecast} = Context.forecast(context, :anthropic, opts)
+    {:ok, forecast} = Context.Audit.forecast(context, :anthropic, opts)
     forecast
   end
 
@@ -71,7 +71,7 @@ defmodule AshAgent.Context.ForecastTest do
     assert written == tokens - 4_000 and written > 0
 
     for provider <- @providers do
-      {:ok, forecast} = Context.forecast(next, provider, at: @start)
+      {:ok, forecast} = Context.Audit.forecast(next, provider, at: @start)
 
       # All of the last body but its end: the fields before the list stand in front of it in one of them.
       {old, new} = {body(before, provider), body(next, provider)}
@@ -94,31 +94,37 @@ defmodule AshAgent.Context.ForecastTest do
              context |> Context.put_system_prompt("T", at: @start) |> forecast()
 
     assert %{read: 0, breaks: [%{cause: :block, iteration: nil, tokens: 5_000}]} =
-             context |> Context.put_prompt_block(:b, "B") |> forecast()
+             context |> Context.View.put_prompt_block(:b, "B") |> forecast()
 
-    cleared = context |> Context.clear_tool_results(keep: 1) |> forecast()
+    cleared = context |> Context.View.clear_tool_results(keep: 1) |> forecast()
     assert [%{cause: :cleared, tokens: lost}] = cleared.breaks
     assert cleared.read == 5_000 - lost and lost > 0
     assert cleared.same_bytes < forecast(context).same_bytes
 
-    hidden = context |> Context.keep_last_iterations(2) |> forecast()
+    hidden = context |> Context.View.hide({:all_but_last, 2}) |> forecast()
     assert [%{cause: :hidden, iteration: 1}] = hidden.breaks
     assert hidden.same_bytes < cleared.same_bytes
-    assert context |> Context.put_max_result_bytes(100) |> forecast() |> causes() == [:shortened]
+
+    assert context |> Context.View.put_max_result_bytes(100) |> forecast() |> causes() == [
+             :shortened
+           ]
 
     # Masks that are at hand are compared to the byte, and stored ones by their digest.
-    masked = Context.put_masks(context, [{"Hi", "Ho"}])
+    masked = Context.View.put_masks(context, [{"Hi", "Ho"}])
     assert %{breaks: [%{cause: :masked, tokens: lost}], read: read} = forecast(masked)
     assert lost > 0 and read == 5_000 - lost
-    assert %{breaks: []} = context |> Context.put_masks([{"never there", "Ho"}]) |> forecast()
+
+    assert %{breaks: []} =
+             context |> Context.View.put_masks([{"never there", "Ho"}]) |> forecast()
+
     later = answer(masked, 0, 5_100)
     assert %{breaks: []} = forecast(later)
-    assert [:masked] = later |> Context.put_masks([]) |> forecast() |> causes()
-    stored = later |> Context.put_masks([]) |> Context.to_snapshot() |> Context.from_snapshot!()
+    assert [:masked] = later |> Context.View.put_masks([]) |> forecast() |> causes()
+    stored = later |> Context.View.put_masks([]) |> Context.to_snapshot() |> Context.load!()
     assert %{read: 0, breaks: [%{cause: :masked, tokens: 5_100}]} = forecast(stored)
     # A change of the view that changes no byte breaks nothing.
     assert %{read: 5_000, breaks: []} =
-             context |> Context.put_max_result_bytes(100_000) |> forecast()
+             context |> Context.View.put_max_result_bytes(100_000) |> forecast()
   end
 
   test "a stored conversation is forecast as the one that it was stored from" do
@@ -126,10 +132,10 @@ defmodule AshAgent.Context.ForecastTest do
       start()
       |> answer(0, 4_000, calls: ["a"])
       |> answer(4_000, 500, calls: ["b"])
-      |> Context.clear_tool_results(keep: 1)
+      |> Context.View.clear_tool_results(keep: 1)
 
-    context = context |> answer(3_000, 500) |> Context.put_prompt_block(:b, "B")
-    stored = context |> Context.to_snapshot() |> Context.from_snapshot!()
+    context = context |> answer(3_000, 500) |> Context.View.put_prompt_block(:b, "B")
+    stored = context |> Context.to_snapshot() |> Context.load!()
     assert forecast(stored) == forecast(context)
     # What was cleared before the last request breaks nothing now.
     assert causes(forecast(context)) == [:block]
@@ -140,15 +146,15 @@ defmodule AshAgent.Context.ForecastTest do
       Context.add_assistant_message(answer(start(), 0, 4_000), nil, [%{id: "a", name: :look}])
 
     assert {:error, %{reason: {:pending_tool_calls, ["a"]}}} =
-             Context.forecast(context, :anthropic)
+             Context.Audit.forecast(context, :anthropic)
 
-    assert {:ok, %{read: _}} = Context.forecast(context, :anthropic, pending: :interrupt)
-    assert_raise ArgumentError, fn -> Context.forecast(context, :anthropic, prices: 1) end
+    assert {:ok, %{read: _}} = Context.Audit.forecast(context, :anthropic, pending: :interrupt)
+    assert_raise ArgumentError, fn -> Context.Audit.forecast(context, :anthropic, prices: 1) end
   end
 
   test "the account predicts what the forecast said" do
     context = start() |> answer(0, 4_000)
     assert %{read: read} = forecast(context)
-    assert [_, %{predicted: ^read}] = Context.account(answer(context, 0, 10)).requests
+    assert [_, %{predicted: ^read}] = Context.Audit.account(answer(context, 0, 10)).requests
   end
 end

@@ -264,7 +264,7 @@ defmodule AshAgent.Context.HandleTest do
 
   test "a handle that outlived its VM is refused as well" do
     context = %{Context.new("Hello!") | ref: make_ref()}
-    error = assert_caller_bug(fn -> Context.view(context) end)
+    error = assert_caller_bug(fn -> Context.View.view(context) end)
     assert Exception.message(error) =~ "an earlier run of the node"
     assert {:error, %Error{reason: {:foreign_handle, node}}} = Handle.check(context)
     assert node == node()

@@ -97,7 +97,7 @@ defmodule AshAgent.Context.HostileTest do
   ]
 
   test "another value anywhere in attributes is read or refused" do
-    attributes = Context.from_snapshot!(@golden) |> Context.to_map()
+    attributes = Context.load!(@golden) |> Context.to_map()
     attributes = JSON.decode!(JSON.encode(attributes))
 
     for path <- paths(attributes), path != [], wrong <- @wrong do
@@ -168,7 +168,7 @@ defmodule AshAgent.Context.HostileTest do
     run = fn ->
       for document <- texts do
         survive(fn -> Context.load(document) end)
-        survive(fn -> Context.from_snapshot(JSON.encode(document)) end)
+        survive(fn -> Context.load(JSON.encode(document)) end)
       end
 
       for attributes <- attributes, do: survive(fn -> Context.create(attributes) end)
@@ -215,7 +215,7 @@ defmodule AshAgent.Context.HostileTest do
   end
 
   test "a forged delta is refused or gives a context" do
-    base = Context.from_snapshot!(@golden)
+    base = Context.load!(@golden)
     delta = Context.dump(base, since: 3)
 
     for path <- paths(delta), wrong <- @wrong do

@@ -8,18 +8,22 @@ defmodule AshAgent.Context.ImportTest do
   @at ~U[2026-01-01 10:00:00.000000Z]
 
   defp import!(body, provider) do
-    assert {:ok, context, %{repairs: [], rest: rest}} = Context.from_request(body, provider)
+    assert {:ok, context, %{repairs: [], rest: rest}} =
+             Context.Import.from_request(body, provider)
+
     assert rest == %{}
     context
   end
 
   # What the provider gets is what it had, whatever way the body came in.
   defp assert_round_trip(body, provider) do
-    assert {:ok, context, %{repairs: []}} = Context.from_request(body, provider)
+    assert {:ok, context, %{repairs: []}} = Context.Import.from_request(body, provider)
     assert Context.request!(context, provider) == body
 
-    assert Context.request!(Context.from_request!(atoms(body), provider), provider) == body
-    assert Context.request!(Context.from_request!(JSON.encode(body), provider), provider) == body
+    assert Context.request!(Context.Import.from_request!(atoms(body), provider), provider) == body
+
+    assert Context.request!(Context.Import.from_request!(JSON.encode(body), provider), provider) ==
+             body
 
     encoded = context |> Context.encode_request!(provider) |> IO.iodata_to_binary()
     assert JSON.decode!(encoded) == body
@@ -58,7 +62,7 @@ defmodule AshAgent.Context.ImportTest do
       ]
 
       assert {:ok, context, %{repairs: [], rest: %{}}} =
-               Context.from_messages(messages, id: "c1", at: @at)
+               Context.Import.from_messages(messages, id: "c1", at: @at)
 
       assert context[:id] == "c1"
       assert context.current_iteration == 3
@@ -120,7 +124,7 @@ defmodule AshAgent.Context.ImportTest do
         ])
 
       messages = Context.to_messages(context)
-      assert {:ok, copy, %{repairs: []}} = Context.from_messages(messages)
+      assert {:ok, copy, %{repairs: []}} = Context.Import.from_messages(messages)
       assert Context.to_messages(copy) == messages
 
       assert [
@@ -129,7 +133,7 @@ defmodule AshAgent.Context.ImportTest do
              ] = Context.get_iteration(copy, 1).tool_calls
 
       strings = JSON.decode!(JSON.encode(messages))
-      assert {:ok, copy, %{repairs: []}} = Context.from_messages(strings)
+      assert {:ok, copy, %{repairs: []}} = Context.Import.from_messages(strings)
       assert Context.count_messages(copy) == length(messages)
       assert copy.current_iteration == context.current_iteration
     end
@@ -148,7 +152,7 @@ defmodule AshAgent.Context.ImportTest do
         }
       ]
 
-      assert {:ok, context, %{repairs: []}} = Context.from_messages(messages)
+      assert {:ok, context, %{repairs: []}} = Context.Import.from_messages(messages)
 
       assert %{"messages" => sent} = Context.request!(context, :openai_chat)
       assert [_, _, tool, %{"role" => "assistant", "content" => "ok"}] = sent
@@ -166,7 +170,7 @@ defmodule AshAgent.Context.ImportTest do
         %{role: "tool", content: "2"}
       ]
 
-      assert {:ok, context, %{repairs: []}} = Context.from_messages(messages)
+      assert {:ok, context, %{repairs: []}} = Context.Import.from_messages(messages)
 
       assert [
                %{id: "call_1_1_0", result: {:ok, "1"}},
@@ -175,7 +179,7 @@ defmodule AshAgent.Context.ImportTest do
     end
 
     test "an empty list is an empty conversation" do
-      assert {:ok, context, %{repairs: []}} = Context.from_messages([])
+      assert {:ok, context, %{repairs: []}} = Context.Import.from_messages([])
       assert Context.to_messages(context) == []
     end
 
@@ -197,7 +201,7 @@ defmodule AshAgent.Context.ImportTest do
         %{"role" => "assistant", "content" => "ok", "reasoning_content" => "hm"}
       ]
 
-      assert [user, assistant] = Context.to_messages(Context.from_messages!(messages))
+      assert [user, assistant] = Context.to_messages(Context.Import.from_messages!(messages))
 
       assert user.content == [
                %{type: :text, text: "this"},
@@ -216,7 +220,7 @@ defmodule AshAgent.Context.ImportTest do
 
   describe "repairs" do
     defp repairs(messages) do
-      assert {:ok, context, %{repairs: repairs}} = Context.from_messages(messages)
+      assert {:ok, context, %{repairs: repairs}} = Context.Import.from_messages(messages)
       {repairs, context}
     end
 
@@ -255,20 +259,22 @@ defmodule AshAgent.Context.ImportTest do
       body = %{model: "m1", tools: [%{name: "get"}], messages: [user("Hi")], max_tokens: 10}
 
       assert {:ok, _context, %{repairs: [], rest: rest}} =
-               Context.from_request(body, :openai_chat)
+               Context.Import.from_request(body, :openai_chat)
 
       assert rest == Map.delete(body, :messages)
     end
 
     test "takes JSON text" do
       assert {:ok, context, %{rest: %{"model" => "m1"}}} =
-               Context.from_request(
+               Context.Import.from_request(
                  ~s({"model": "m1", "messages": [{"role": "user", "content": "Hi"}]}),
                  :mistral
                )
 
       assert Context.to_messages(context) == [%{role: :user, content: "Hi"}]
-      assert {:error, %Error{reason: {:invalid, [], _}}} = Context.from_request("{", :mistral)
+
+      assert {:error, %Error{reason: {:invalid, [], _}}} =
+               Context.Import.from_request("{", :mistral)
     end
 
     @imports "test/fixtures/imports.json" |> File.read!() |> JSON.decode!()
@@ -298,7 +304,7 @@ defmodule AshAgent.Context.ImportTest do
 
       context =
         body
-        |> Context.from_request!(:anthropic)
+        |> Context.Import.from_request!(:anthropic)
         |> Context.add_user_message("Who are you?")
 
       assert Context.request!(context, :anthropic) ==
@@ -309,7 +315,7 @@ defmodule AshAgent.Context.ImportTest do
   describe "errors" do
     defp path(body, provider) do
       assert {:error, %Error{reason: {:invalid, path, expected}} = error} =
-               Context.from_request(body, provider)
+               Context.Import.from_request(body, provider)
 
       assert is_binary(expected) and is_binary(Exception.message(error))
       path
@@ -349,32 +355,32 @@ defmodule AshAgent.Context.ImportTest do
              ]
 
       assert {:error, %Error{reason: {:invalid, [1, "role"], _}}} =
-               Context.from_messages([user("Hi"), %{"role" => "robot"}])
+               Context.Import.from_messages([user("Hi"), %{"role" => "robot"}])
 
-      assert_raise Error, fn -> Context.from_messages!([1]) end
-      assert_raise Error, fn -> Context.from_request!(%{}, :gemini) end
+      assert_raise Error, fn -> Context.Import.from_messages!([1]) end
+      assert_raise Error, fn -> Context.Import.from_request!(%{}, :gemini) end
     end
 
     test "a caller's mistakes raise" do
-      assert_raise ArgumentError, fn -> Context.from_request(%{}, :nobody) end
-      assert_raise ArgumentError, fn -> Context.from_request([], :gemini) end
-      assert_raise ArgumentError, fn -> Context.from_messages(%{}) end
-      assert_raise ArgumentError, fn -> Context.from_messages([], nothing: 1) end
-      assert_raise ArgumentError, fn -> Context.from_messages([], id: "") end
-      assert_raise ArgumentError, fn -> Context.from_messages([], at: "now") end
+      assert_raise ArgumentError, fn -> Context.Import.from_request(%{}, :nobody) end
+      assert_raise ArgumentError, fn -> Context.Import.from_request([], :gemini) end
+      assert_raise ArgumentError, fn -> Context.Import.from_messages(%{}) end
+      assert_raise ArgumentError, fn -> Context.Import.from_messages([], nothing: 1) end
+      assert_raise ArgumentError, fn -> Context.Import.from_messages([], id: "") end
+      assert_raise ArgumentError, fn -> Context.Import.from_messages([], at: "now") end
     end
 
     test "an improper list has no place" do
       assert {:error, %Error{reason: {:unsupported_term, :improper_list, _}}} =
-               Context.from_messages([user([1 | 2])])
+               Context.Import.from_messages([user([1 | 2])])
     end
 
     test "no atom is made" do
       name = "never_an_atom_#{System.unique_integer([:positive])}"
       block = %{"type" => name, name => %{name => name}}
 
-      Context.from_request(%{"messages" => [user([block])], name => name}, :anthropic)
-      Context.from_messages([%{"role" => name}])
+      Context.Import.from_request(%{"messages" => [user([block])], name => name}, :anthropic)
+      Context.Import.from_messages([%{"role" => name}])
 
       assert_raise ArgumentError, fn -> String.to_existing_atom(name) end
     end
@@ -442,7 +448,7 @@ defmodule AshAgent.Context.ImportTest do
         provider = unquote(provider)
 
         for body <- mutations(sample(provider)), is_map(body) do
-          case Context.from_request(body, provider) do
+          case Context.Import.from_request(body, provider) do
             {:ok, context, %{repairs: repairs, rest: rest}} ->
               assert is_list(repairs) and is_map(rest)
               assert length(Context.to_messages(context)) == Context.count_messages(context)
@@ -511,7 +517,7 @@ defmodule AshAgent.Context.ImportTest do
 
         for _ <- 1..400 do
           body = Map.update!(body, list, &(&1 |> damage() |> damage() |> damage()))
-          assert {:ok, context, %{repairs: repairs}} = Context.from_request(body, provider)
+          assert {:ok, context, %{repairs: repairs}} = Context.Import.from_request(body, provider)
 
           for other <- [provider, Enum.random(@providers)] do
             sent = Context.request!(context, other, pending: :interrupt)
@@ -552,7 +558,7 @@ defmodule AshAgent.Context.ImportTest do
           {messages, rest} = Map.split(body, unquote(keys))
 
           assert {:ok, context, %{repairs: [], rest: ^rest}} =
-                   Context.from_request(body, unquote(provider))
+                   Context.Import.from_request(body, unquote(provider))
 
           assert Context.request!(context, unquote(provider)) == messages
 
@@ -564,7 +570,7 @@ defmodule AshAgent.Context.ImportTest do
 
     test "a session whose call ids are used again needs no repair" do
       with %{"messages" => messages} <- conversation("07-tau-airline-2-1.json") do
-        assert {:ok, context, %{repairs: []}} = Context.from_messages(messages)
+        assert {:ok, context, %{repairs: []}} = Context.Import.from_messages(messages)
         assert Context.count_messages(context) == length(messages)
 
         calls = Enum.flat_map(Context.iterations(context), & &1.tool_calls)

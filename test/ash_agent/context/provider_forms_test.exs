@@ -51,7 +51,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
     end
 
     test "survives import, storage and attributes, beside an empty content too" do
-      context = Context.from_request!(reasoned(), :openai_chat)
+      context = Context.Import.from_request!(reasoned(), :openai_chat)
 
       for context <- [
             context,
@@ -77,7 +77,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
     end
 
     test "is not sent where it is refused, and the report says so" do
-      context = Context.from_request!(reasoned(), :openai_chat)
+      context = Context.Import.from_request!(reasoned(), :openai_chat)
       body = judge(context, :openai_chat, dialect: :openai)
       refute inspect(body) =~ "reasoning"
 
@@ -126,8 +126,8 @@ defmodule AshAgent.Context.ProviderFormsTest do
       ]
 
       body = reasoned(%{"reasoning_details" => details, "reasoning" => "hm"})
-      context = Context.from_request!(body, :openai_chat)
-      masked = Context.put_masks(context, [{"nothing", ""}])
+      context = Context.Import.from_request!(body, :openai_chat)
+      masked = Context.View.put_masks(context, [{"nothing", ""}])
 
       for context <- [context, masked] do
         assert [_, %{"reasoning_details" => ^details}, _, _] =
@@ -135,7 +135,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       end
 
       refute inspect(
-               Context.put_masks(context, [{"claude", "x"}])
+               Context.View.put_masks(context, [{"claude", "x"}])
                |> Context.request!(:openai_chat, dialect: :openrouter)
              ) =~ "claude"
     end
@@ -161,7 +161,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         )
 
       body = put_in(body, ["messages", Access.at(2), "tool_call_id"], String.duplicate("i", 60))
-      context = Context.from_request!(body, :openai_chat)
+      context = Context.Import.from_request!(body, :openai_chat)
 
       assert RequestChecker.validate_request(
                Context.request!(context, :openai_chat, dialect: :openai),
@@ -239,7 +239,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         ]
       }
 
-      imported = Context.from_request!(body, :mistral)
+      imported = Context.Import.from_request!(body, :mistral)
 
       built =
         Context.create!(%{
@@ -268,7 +268,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         ]
       }
 
-      context = Context.from_request!(body, :mistral)
+      context = Context.Import.from_request!(body, :mistral)
       assert judge(context, :mistral) == body
 
       later = Context.add_user_message(context, "Go on")
@@ -283,7 +283,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       for key <- ["prefix", "partial"], dialect <- [nil, :deepseek] do
         begun = %{"role" => "assistant", "content" => "Once upon", key => true}
         body = %{"messages" => [%{"role" => "user", "content" => "Hi"}, begun]}
-        context = Context.from_request!(body, :openai_chat)
+        context = Context.Import.from_request!(body, :openai_chat)
         assert Context.request!(context, :openai_chat, dialect: dialect) == body
 
         for later <- [
@@ -341,7 +341,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       }
 
       for body <- [body, text(body)] do
-        assert {:ok, context, %{repairs: []}} = Context.from_request(body, :openai_chat)
+        assert {:ok, context, %{repairs: []}} = Context.Import.from_request(body, :openai_chat)
         assert [_, assistant, _] = messages(context, :openai_chat)
         assert Map.keys(assistant) == ["content", "role", "tool_calls"]
       end
@@ -404,12 +404,12 @@ defmodule AshAgent.Context.ProviderFormsTest do
           end
 
         body = %{list => [user | elements]}
-        assert {:ok, context, %{repairs: []}} = Context.from_request(body, provider)
+        assert {:ok, context, %{repairs: []}} = Context.Import.from_request(body, provider)
         # Bedrock knows no other roles: neighbours of the user's are one message there.
         if provider != :bedrock, do: assert(Context.request!(context, provider) == body)
-        assert {:ok, again, _} = Context.from_request(text(body), provider)
+        assert {:ok, again, _} = Context.Import.from_request(text(body), provider)
         assert Context.request!(again, provider) == Context.request!(context, provider)
-        masked = Context.put_masks(context, [{"nowhere", ""}])
+        masked = Context.View.put_masks(context, [{"nowhere", ""}])
 
         if provider in [:anthropic, :openai_chat, :mistral, :openai_responses, :ollama],
           do: assert(Context.request!(masked, provider)[list] |> Enum.take(2) == body[list])
@@ -431,7 +431,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         ]
       }
 
-      context = Context.from_request!(body, :openai_chat)
+      context = Context.Import.from_request!(body, :openai_chat)
       assert [%{id: "call_1", name: "telepathy"}] = Context.pending_tool_calls(context)
     end
 
@@ -442,7 +442,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       text =
         ~s({"model":"m", "messages" : [ #{elements} ],\n "system":[{"type":"text","text":"Be  brief."}]})
 
-      context = Context.from_request!(text, :anthropic)
+      context = Context.Import.from_request!(text, :anthropic)
       sent = context |> Context.encode_request!(:anthropic) |> IO.iodata_to_binary()
       assert sent =~ String.replace(elements, "[ 2 ]", "[2]")
       assert sent =~ ~s("system":[{"type":"text","text":"Be  brief."}])
@@ -450,7 +450,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       doubled = ~s({"messages":[{"role":"user","content":"a","content":"b"}]})
 
       assert doubled
-             |> Context.from_request!(:anthropic)
+             |> Context.Import.from_request!(:anthropic)
              |> Context.encode_request!(:anthropic)
              |> IO.iodata_to_binary() =~ ~s("content":"b")
     end
@@ -611,7 +611,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         }
 
         body = %{"messages" => [%{"role" => "user", "content" => [recording]}]}
-        context = Context.from_request!(body, :openai_chat)
+        context = Context.Import.from_request!(body, :openai_chat)
         assert [%{content: [%{type: :audio, media_type: ^type}]}] = Context.to_messages(context)
         assert Context.request!(context, :openai_chat) == body
 
@@ -623,7 +623,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       # What has no media type stays the provider's own.
       other = %{"type" => "input_audio", "input_audio" => %{"data" => @wav, "format" => "opus"}}
       body = %{"messages" => [%{"role" => "user", "content" => [other]}]}
-      context = Context.from_request!(body, :openai_chat)
+      context = Context.Import.from_request!(body, :openai_chat)
       assert [%{content: [%{type: :provider_block}]}] = Context.to_messages(context)
       assert Context.request!(context, :openai_chat) == body
     end
@@ -674,12 +674,13 @@ defmodule AshAgent.Context.ProviderFormsTest do
           ] do
         list = if provider == :openai_responses, do: "input", else: "messages"
         body = %{list => [%{"role" => "user", "content" => [part]}]}
-        context = Context.from_request!(body, provider)
+        context = Context.Import.from_request!(body, provider)
 
         assert [%{content: [%{type: :file, file_id: "file_1", provider: ^provider}]}] =
                  Context.to_messages(context)
 
-        assert Context.put_masks(context, [{"nowhere", ""}]) |> Context.request!(provider) == body
+        assert Context.View.put_masks(context, [{"nowhere", ""}]) |> Context.request!(provider) ==
+                 body
       end
     end
 
@@ -825,12 +826,12 @@ defmodule AshAgent.Context.ProviderFormsTest do
              ] = messages(context, :anthropic)
 
       refute inspect(judge(context, :bedrock)) =~ "fox"
-      refute inspect(judge(Context.put_masks(context, [{"fox", "x"}]), :anthropic)) =~ "fox"
+      refute inspect(judge(Context.View.put_masks(context, [{"fox", "x"}]), :anthropic)) =~ "fox"
       body = judge(context, :anthropic)
 
       assert body
-             |> Context.from_request!(:anthropic)
-             |> Context.put_masks([{"nowhere", ""}])
+             |> Context.Import.from_request!(:anthropic)
+             |> Context.View.put_masks([{"nowhere", ""}])
              |> Context.request!(:anthropic) == body
     end
   end

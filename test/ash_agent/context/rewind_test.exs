@@ -95,12 +95,15 @@ defmodule AshAgent.Context.RewindTest do
         if number < last.current_iteration, do: assert(Context.equal?(copy, back))
         assert Context.to_messages(back) == Context.to_messages(copy)
         assert Context.count_messages(back) == length(Context.to_messages(back))
-        assert Context.get_cumulative_tokens(back) == Context.get_cumulative_tokens(copy)
+
+        assert Context.Tokens.get_cumulative_tokens(back) ==
+                 Context.Tokens.get_cumulative_tokens(copy)
+
         assert requests(back) == requests(copy)
 
         for method <- [:auto, :estimate, :o200k_base] do
-          assert Context.count_tokens(back, method: method) ==
-                   Context.count_tokens(copy, method: method)
+          assert Context.Tokens.count_tokens(back, method: method) ==
+                   Context.Tokens.count_tokens(copy, method: method)
         end
 
         # By the context that there was.
@@ -168,7 +171,7 @@ defmodule AshAgent.Context.RewindTest do
              Context.diff(context, Context.new("else"))
 
     # Views and system prompts are not compared.
-    other = context |> Context.keep_last_iterations(1) |> Context.put_system_prompt("New")
+    other = context |> Context.View.hide({:all_but_last, 1}) |> Context.put_system_prompt("New")
     assert %{last_common: 7, a: [], b: []} = Context.diff(context, other)
 
     # Equal contents are common, wherever they are.

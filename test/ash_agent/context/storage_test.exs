@@ -69,8 +69,8 @@ defmodule AshAgent.Context.StorageTest do
         dump = Context.dump(context)
         text = Context.to_snapshot(context)
         assert JSON.decode!(text) == dump
-        assert_equal(context, Context.from_snapshot!(text))
-        assert_equal(context, Context.from_snapshot!(JSON.encode(dump)))
+        assert_equal(context, Context.load!(text))
+        assert_equal(context, Context.load!(JSON.encode(dump)))
         assert_equal(context, Context.load!(jsonb(dump)))
       end)
     end
@@ -164,7 +164,7 @@ defmodule AshAgent.Context.StorageTest do
 
     test "of version 1 is read for ever" do
       text = File.read!("test/fixtures/snapshot_v1.json")
-      context = Context.from_snapshot!(text)
+      context = Context.load!(text)
       assert Context.dump(context) == JSON.decode!(text)
       assert_equal(context, Context.load!(Context.dump(context)))
 
@@ -250,7 +250,7 @@ defmodule AshAgent.Context.StorageTest do
       check_all("unknown fields", [runs: 60, max_size: 12], fn size ->
         dump = with_unknown(Context.dump(random_context(size)))
         assert Context.dump(Context.load!(dump)) == dump
-        assert Context.dump(Context.from_snapshot!(JSON.encode(dump))) == dump
+        assert Context.dump(Context.load!(JSON.encode(dump))) == dump
       end)
     end
 
@@ -438,7 +438,7 @@ defmodule AshAgent.Context.StorageTest do
       assert {:invalid, ["version"], _} =
                reason_of(fn -> Context.load!(Context.new("hi"), %{}) end)
 
-      assert {:invalid, [], _} = reason_of(fn -> Context.from_snapshot!("{") end)
+      assert {:invalid, [], _} = reason_of(fn -> Context.load!("{") end)
     end
   end
 end

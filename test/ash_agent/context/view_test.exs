@@ -79,7 +79,7 @@ defmodule AshAgent.Context.ViewTest do
     test "is the log at first" do
       context = turns(3)
 
-      assert Context.view(context) ==
+      assert Context.View.view(context) ==
                %{
                  hidden: [],
                  summaries: [],
@@ -97,12 +97,12 @@ defmodule AshAgent.Context.ViewTest do
       context =
         turns(9, @long)
         |> tool("a", "r")
-        |> Context.keep_last_iterations(8)
-        |> Context.mark_as_summarized(3..4, "s")
-        |> Context.clear_tool_results(keep: 0, placeholder: "-")
-        |> Context.put_max_result_bytes(200)
-        |> Context.put_masks([{~r/a+/, "b"}, {"c", ""}])
-        |> Context.put_prompt_block(:memory, "m")
+        |> Context.View.hide({:all_but_last, 8})
+        |> Context.View.mark_as_summarized(3..4, "s")
+        |> Context.View.clear_tool_results(keep: 0, placeholder: "-")
+        |> Context.View.put_max_result_bytes(200)
+        |> Context.View.put_masks([{~r/a+/, "b"}, {"c", ""}])
+        |> Context.View.put_prompt_block(:memory, "m")
 
       assert %{
                hidden: [1..1],
@@ -111,7 +111,7 @@ defmodule AshAgent.Context.ViewTest do
                max_result_bytes: 200,
                masks: [{"a+", "b"}, {"c", ""}],
                blocks: [{"memory", "m"}]
-             } = Context.view(context)
+             } = Context.View.view(context)
 
       assert inspect(context) =~ "messages in view"
     end
@@ -122,12 +122,12 @@ defmodule AshAgent.Context.ViewTest do
       iterations = Context.iterations(context)
 
       for view <- [
-            Context.keep_last_iterations(context, 1),
-            Context.mark_as_summarized(context, 1..3, "s"),
-            Context.clear_tool_results(context, keep: 0),
-            Context.put_masks(context, [{"[a-z]", ""}]),
-            Context.put_prompt_block(context, :a, "b"),
-            Context.put_max_result_bytes(context, 100)
+            Context.View.hide(context, {:all_but_last, 1}),
+            Context.View.mark_as_summarized(context, 1..3, "s"),
+            Context.View.clear_tool_results(context, keep: 0),
+            Context.View.put_masks(context, [{"[a-z]", ""}]),
+            Context.View.put_prompt_block(context, :a, "b"),
+            Context.View.put_max_result_bytes(context, 100)
           ] do
         assert Context.to_messages(view, view: :log) == log
         assert Context.iterations(view) == iterations
@@ -137,7 +137,7 @@ defmodule AshAgent.Context.ViewTest do
         assert Context.count_iterations(view) == 6
         assert Context.fetch_message(view, {1, 1}) == Context.fetch_message(context, {1, 1})
         assert Context.extract_tool_calls(view) == Context.extract_tool_calls(context)
-        assert Context.tool_call_status(view, "a") == :ok
+        assert Context.Calls.tool_call_status(view, "a") == :ok
         assert Context.diff(view, context).last_common == 6
       end
     end
@@ -150,18 +150,18 @@ defmodule AshAgent.Context.ViewTest do
 
   test "each function refuses arguments that it does not take" do
     invalid = <<255>>
-    summarize = &Context.mark_as_summarized/3
-    masks = &Context.put_masks/2
-    block = &Context.put_prompt_block/3
-    fit = &Context.fit/3
-    compact = &Context.compact/3
+    summarize = &Context.View.mark_as_summarized/3
+    masks = &Context.View.put_masks/2
+    block = &Context.View.put_prompt_block/3
+    fit = &Context.View.fit/3
+    compact = &Context.View.compact/3
 
     for {function, arguments} <- [
           {&Context.keep_last_iterations/2, [[0], [-1], [nil], [1.0], [:all]]},
           {&Context.hide_old_iterations/2, [[-1], [nil], [1.0]]},
           {&Context.keep_iteration_range/3, [[0, 1], [2, 1], [-1, 1], [1.0, 2], [nil, 2]]},
-          {&Context.hide_iterations/2, [[0], [2..1], [nil], [1.0]]},
-          {&Context.expand/2, [[0], [-1], [nil], ["1"], [0..2], [3..1//1]]},
+          {&Context.View.hide/2, [[0], [2..1], [nil], [1.0]]},
+          {&Context.View.expand/2, [[0], [-1], [nil], ["1"], [0..2], [3..1//1]]},
           {fit, [[-1, []], [1.5, []], [nil, []]]},
           {fit, for(option <- [step: 0, step: nil, reserve: -1, at: 1, x: 1], do: [1, [option]])},
           {fit, for(option <- [keep_first: -1, keep_last: nil, method: :x], do: [1, [option]])},
@@ -171,10 +171,11 @@ defmodule AshAgent.Context.ViewTest do
           {compact, for(opt <- [keep_last: -1, keep_first: nil, x: 1], do: [:drop, [opt]])},
           {summarize, [[0, "s"], [:all, "s"], [0..1, "s"]]},
           {summarize, for(text <- ["", " ", invalid, nil], do: [1, text])},
-          {&Context.clear_tool_results/2, [[[keep: -1]], [[keep: nil]], [[x: 1]]]},
-          {&Context.clear_tool_results/2,
+          {&Context.View.clear_tool_results/2, [[[keep: -1]], [[keep: nil]], [[x: 1]]]},
+          {&Context.View.clear_tool_results/2,
            for(text <- ["", " ", invalid, nil], do: [[placeholder: text]])},
-          {&Context.put_max_result_bytes/2, for(wrong <- [99, 0, 1.5, "100", :all], do: [wrong])},
+          {&Context.View.put_max_result_bytes/2,
+           for(wrong <- [99, 0, 1.5, "100", :all], do: [wrong])},
           {&Context.request/3, [[:anthropic, [max_result_bytes: 99]]]},
           {masks,
            [[nil], ["a"], [["a"]], [[a: 1]], [[{~r/a/i, ""}]], [[{:a, ""}]], [[{"a", nil}]]]},
@@ -189,11 +190,11 @@ defmodule AshAgent.Context.ViewTest do
 
   describe "keep_last_iterations" do
     test "hides all but the last, with absolute numbers" do
-      context = turns(5) |> Context.keep_last_iterations(2) |> sound()
+      context = turns(5) |> Context.View.hide({:all_but_last, 2}) |> sound()
       assert numbers(context) == [4, 5]
       assert hd(texts(context)) == "Be brief."
       assert context.current_iteration == 5
-      assert Context.view(context).hidden == [1..3]
+      assert Context.View.view(context).hidden == [1..3]
       assert %{number: 1} = Context.get_iteration(context, 1)
 
       next = Context.add_user_message(context, "question 6") |> sound()
@@ -212,28 +213,28 @@ defmodule AshAgent.Context.ViewTest do
             {100, [1, 2, 3, 4, 5]},
             {@big, [1, 2, 3, 4, 5]}
           ] do
-        context = Context.hide_old_iterations(turns(5), seconds, at(5)) |> sound()
+        context = Context.View.hide(turns(5), {:older_than, seconds}, at(5)) |> sound()
         assert {seconds, numbers(context)} == {seconds, left}
       end
     end
 
     test "counts from now" do
-      assert numbers(Context.hide_old_iterations(turns(5), 60)) == [5]
-      assert numbers(Context.new("question 1") |> Context.hide_old_iterations(60)) == [1]
+      assert numbers(Context.View.hide(turns(5), {:older_than, 60})) == [5]
+      assert numbers(Context.new("question 1") |> Context.View.hide({:older_than, 60})) == [1]
     end
 
     test "at the ends of the calendar hides what it says" do
-      assert numbers(Context.hide_old_iterations(turns(3), 10, at: ~U[0000-01-01 00:00:00Z])) ==
+      assert numbers(Context.View.hide(turns(3), {:older_than, 10}, at: ~U[0000-01-01 00:00:00Z])) ==
                [1, 2, 3]
 
-      assert numbers(Context.hide_old_iterations(turns(3), 10, at: ~U[9999-12-31 23:59:59Z])) ==
+      assert numbers(Context.View.hide(turns(3), {:older_than, 10}, at: ~U[9999-12-31 23:59:59Z])) ==
                [3]
     end
   end
 
   describe "keep_iteration_range" do
     test "shows a range, and what comes later" do
-      context = Context.keep_iteration_range(turns(6), 2, 4) |> sound()
+      context = Context.View.hide(turns(6), {:all_but, 2..4}) |> sound()
       assert numbers(context) == [2, 3, 4]
       next = Context.add_user_message(context, "question 7") |> sound()
       assert {next.current_iteration, numbers(next)} == {7, [2, 3, 4, 7]}
@@ -242,12 +243,12 @@ defmodule AshAgent.Context.ViewTest do
 
   describe "hide_iterations" do
     test "hides a range or one, also of the current turn, until it is expanded" do
-      context = Context.hide_iterations(turns(6), 2..3) |> sound()
+      context = Context.View.hide(turns(6), 2..3) |> sound()
       assert numbers(context) == [1, 4, 5, 6]
-      context = Context.hide_iterations(context, 6) |> sound()
+      context = Context.View.hide(context, 6) |> sound()
       assert numbers(context) == [1, 4, 5]
-      assert numbers(Context.expand(context, 3..6)) == [1, 3, 4, 5, 6]
-      assert numbers(Context.hide_iterations(turns(2), 3..9)) == [1, 2]
+      assert numbers(Context.View.expand(context, 3..6)) == [1, 3, 4, 5, 6]
+      assert numbers(Context.View.hide(turns(2), 3..9)) == [1, 2]
     end
   end
 
@@ -260,8 +261,8 @@ defmodule AshAgent.Context.ViewTest do
         |> tool("b", "2")
         |> asked()
 
-      assert {:error, %Error{reason: {:cannot_fit, least}}} = Context.fit(context, 0)
-      assert {:ok, next, 1..5} = Context.fit(context, least)
+      assert {:error, %Error{reason: {:cannot_fit, least}}} = Context.View.fit(context, 0)
+      assert {:ok, next, 1..5} = Context.View.fit(context, least)
       assert ["Be brief.", "question 6"] = texts(next)
       assert results(next) == ["1", "2"]
       assert [%{id: "p"}] = Context.pending_tool_calls(next)
@@ -271,11 +272,11 @@ defmodule AshAgent.Context.ViewTest do
 
   describe "compact" do
     test "drops a range" do
-      {:ok, next, info} = Context.compact(turns(6), :drop, range: 2..3)
+      {:ok, next, info} = Context.View.compact(turns(6), :drop, range: 2..3)
       assert info == %{range: 2..3, strategy: :drop, reason: nil, verdict: nil}
       assert numbers(sound(next)) == [1, 4, 5, 6]
 
-      {:ok, next, %{range: 1..5}} = Context.compact(turns(6), :drop)
+      {:ok, next, %{range: 1..5}} = Context.View.compact(turns(6), :drop)
       assert numbers(sound(next)) == [6]
     end
 
@@ -283,7 +284,7 @@ defmodule AshAgent.Context.ViewTest do
       me = self()
 
       {:ok, next, info} =
-        Context.compact(
+        Context.View.compact(
           turns(6, @long),
           {:summarize, fn messages -> send(me, messages) && {:ok, "They talked."} end},
           range: 2..4,
@@ -292,7 +293,7 @@ defmodule AshAgent.Context.ViewTest do
 
       assert %{range: 2..4, strategy: :summarize, reason: nil, verdict: verdict} = info
       assert %{facts: 6, kept: 0, wrong: [], appended: 0} = verdict
-      assert Context.verdict(next, 3) == verdict
+      assert Context.View.verdict(next, 3) == verdict
       assert_received given
       assert given == turns(6, @long) |> Context.to_messages() |> Enum.slice(3, 6)
 
@@ -302,7 +303,7 @@ defmodule AshAgent.Context.ViewTest do
                metadata: %{summary: %{first: 2, last: 4}}
              } == next |> Context.to_messages() |> Enum.at(3)
 
-      assert for(n <- 1..6, do: Context.summary(next, n)) == [
+      assert for(n <- 1..6, do: Context.View.summary(next, n)) == [
                nil,
                "They talked.",
                "They talked.",
@@ -330,25 +331,28 @@ defmodule AshAgent.Context.ViewTest do
             {fn _ -> " \n\t" end, :no_text},
             {fn _ -> <<255, 254>> end, :no_text}
           ] do
-        assert {:ok, next, info} = Context.compact(turns(5), {:summarize, fun})
+        assert {:ok, next, info} = Context.View.compact(turns(5), {:summarize, fun})
         assert info == %{range: 1..4, strategy: :drop, reason: reason, verdict: nil}
         assert numbers(next) == [5]
       end
 
-      {:ok, _, info} = Context.compact(turns(5), {:summarize, fn _ -> raise "boom" end})
+      {:ok, _, info} = Context.View.compact(turns(5), {:summarize, fn _ -> raise "boom" end})
       assert %{strategy: :drop, reason: %RuntimeError{message: "boom"}} = info
-      {:ok, _, info} = Context.compact(turns(5), {:summarize, fn _ -> :erlang.error(:odd) end})
+
+      {:ok, _, info} =
+        Context.View.compact(turns(5), {:summarize, fn _ -> :erlang.error(:odd) end})
+
       assert %{strategy: :drop, reason: %ErlangError{original: :odd}} = info
     end
 
     test "takes no summary that is larger than half of what it stands for" do
       for text <- [String.duplicate("x ", 100), String.duplicate("word ", 2_000_000)] do
         assert {:ok, next, %{reason: {:summary_too_long, tokens, replaced}, strategy: :drop}} =
-                 Context.compact(turns(5), {:summarize, fn _ -> text end})
+                 Context.View.compact(turns(5), {:summarize, fn _ -> text end})
 
         assert 2 * tokens > replaced
         assert numbers(next) == [5]
-        assert_refused(fn -> Context.mark_as_summarized(turns(5), 1..4, text) end)
+        assert_refused(fn -> Context.View.mark_as_summarized(turns(5), 1..4, text) end)
       end
 
       context =
@@ -359,9 +363,9 @@ defmodule AshAgent.Context.ViewTest do
       context = Context.add_user_message(context, "next")
 
       assert {:ok, next, %{reason: :down, strategy: :clear}} =
-               Context.compact(context, {:summarize, fn _ -> {:error, :down} end})
+               Context.View.compact(context, {:summarize, fn _ -> {:error, :down} end})
 
-      assert Context.view(next).hidden == []
+      assert Context.View.view(next).hidden == []
       assert inspect(Context.to_messages(next)) =~ "[Old tool result cleared]"
     end
 
@@ -377,24 +381,24 @@ defmodule AshAgent.Context.ViewTest do
       context = Context.add_user_message(context, "next")
 
       compact =
-        &Context.compact(context, {:summarize, fn _ -> "Wrote 4712 bytes." end}, check: &1)
+        &Context.View.compact(context, {:summarize, fn _ -> "Wrote 4712 bytes." end}, check: &1)
 
       assert {:ok, next, %{strategy: :summarize, verdict: %{wrong: ["4712"], appended: more}}} =
                compact.(:append)
 
       assert more > 0
-      assert Context.summary(next, 1) =~ "Not in the conversation: 4712\nAlso: lib/used.ex"
+      assert Context.View.summary(next, 1) =~ "Not in the conversation: 4712\nAlso: lib/used.ex"
 
       assert {:ok, ^next, %{range: nil, reason: nil}} =
-               Context.compact(next, {:summarize, fn _ -> flunk() end})
+               Context.View.compact(next, {:summarize, fn _ -> flunk() end})
 
       assert {:ok, next,
               %{strategy: :clear, reason: :summary_refused, verdict: %{wrong: ["4712"]}}} =
                compact.(:refuse)
 
-      assert %{summaries: [], hidden: [], cleared: %{}} = Context.view(next)
+      assert %{summaries: [], hidden: [], cleared: %{}} = Context.View.view(next)
       assert {:ok, next, %{strategy: :drop, reason: :summary_refused}} = compact.(:hide)
-      assert %{summaries: [], hidden: [_]} = Context.view(next)
+      assert %{summaries: [], hidden: [_]} = Context.View.view(next)
     end
 
     test "of nothing is nothing" do
@@ -404,15 +408,15 @@ defmodule AshAgent.Context.ViewTest do
             Context.new("Hi"),
             asked(Context.new("Hi")),
             turns(1),
-            turns(5) |> Context.keep_last_iterations(1)
+            turns(5) |> Context.View.hide({:all_but_last, 1})
           ] do
         assert {:ok, same, %{range: nil, strategy: :drop, reason: nil}} =
-                 Context.compact(context, :drop)
+                 Context.View.compact(context, :drop)
 
         assert Context.equal?(same, context)
 
         assert {:ok, same, %{range: nil, strategy: :summarize, reason: nil}} =
-                 Context.compact(context, {:summarize, never})
+                 Context.View.compact(context, {:summarize, never})
 
         assert Context.equal?(same, context)
       end
@@ -420,7 +424,7 @@ defmodule AshAgent.Context.ViewTest do
 
     test "again works on the view" do
       {:ok, once, _} =
-        Context.compact(turns(4, @long), {:summarize, fn _ -> "They talked of Elixir." end})
+        Context.View.compact(turns(4, @long), {:summarize, fn _ -> "They talked of Elixir." end})
 
       more =
         Enum.reduce(
@@ -434,7 +438,7 @@ defmodule AshAgent.Context.ViewTest do
       me = self()
 
       {:ok, twice, %{range: 1..5}} =
-        Context.compact(
+        Context.View.compact(
           more,
           {:summarize, fn messages -> send(me, messages) && "They talked more." end}
         )
@@ -443,7 +447,7 @@ defmodule AshAgent.Context.ViewTest do
         %{content: "[Summary of iterations 1 to 3" <> _, metadata: %{summary: _}} | _
       ]
 
-      assert Context.view(twice).summaries == [1..5]
+      assert Context.View.view(twice).summaries == [1..5]
       refute Enum.any?(texts(twice), &(&1 =~ "of Elixir.\n"))
       assert numbers(sound(twice)) == [6]
     end
@@ -454,30 +458,30 @@ defmodule AshAgent.Context.ViewTest do
       do: Enum.reduce(1..count, Context.new("Hi", id: "c"), &tool(&2, "id#{&1}", "result #{&1}"))
 
     test "blanks all but the last" do
-      context = Context.clear_tool_results(read(5)) |> sound()
+      context = Context.View.clear_tool_results(read(5)) |> sound()
       gone = "[Old tool result cleared]"
       assert results(context) == [gone, gone, "result 3", "result 4", "result 5"]
 
-      assert results(Context.clear_tool_results(read(3), keep: 0, placeholder: "-")) == [
+      assert results(Context.View.clear_tool_results(read(3), keep: 0, placeholder: "-")) == [
                "-",
                "-",
                "-"
              ]
 
-      assert results(Context.clear_tool_results(read(3), keep: 9)) == [
+      assert results(Context.View.clear_tool_results(read(3), keep: 9)) == [
                "result 1",
                "result 2",
                "result 3"
              ]
 
-      assert results(Context.clear_tool_results(read(3), keep: @big)) == [
+      assert results(Context.View.clear_tool_results(read(3), keep: @big)) == [
                "result 1",
                "result 2",
                "result 3"
              ]
 
-      assert Context.clear_tool_results(Context.new("Hi"), keep: 0) |> Context.view() ==
-               Context.view(Context.new("Hi"))
+      assert Context.View.clear_tool_results(Context.new("Hi"), keep: 0) |> Context.View.view() ==
+               Context.View.view(Context.new("Hi"))
     end
 
     test "of errors and parts blanks them, too" do
@@ -489,7 +493,7 @@ defmodule AshAgent.Context.ViewTest do
           {"b", {:ok, [%{type: :image, media_type: "image/png", data: "AAAA"}]}}
         ])
 
-      cleared = Context.clear_tool_results(context, keep: 0, placeholder: "-") |> sound()
+      cleared = Context.View.clear_tool_results(context, keep: 0, placeholder: "-") |> sound()
 
       assert [%{content: "-", is_error: true}, %{content: "-", is_error: false}] =
                List.last(Context.to_messages(cleared)).content
@@ -510,7 +514,7 @@ defmodule AshAgent.Context.ViewTest do
         bytes = many(between(0, size * 20), piece) |> IO.iodata_to_binary()
         context = Context.new("Hi") |> tool("a", bytes)
         [before] = results(context)
-        [shown] = context |> Context.put_max_result_bytes(limit) |> results()
+        [shown] = context |> Context.View.put_max_result_bytes(limit) |> results()
         assert_shortened(before, shown, limit)
       end)
     end
@@ -527,11 +531,11 @@ defmodule AshAgent.Context.ViewTest do
           Context.new("Hi")
           |> asked(["a"])
           |> Context.add_tool_results([{"a", result}])
-          |> Context.put_max_result_bytes(100)
+          |> Context.View.put_max_result_bytes(100)
 
         assert [text] = results(context)
         assert byte_size(text) <= 100
-        assert [text] = context |> Context.put_masks([{"a", "[masked]"}]) |> results()
+        assert [text] = context |> Context.View.put_masks([{"a", "[masked]"}]) |> results()
         assert byte_size(text) <= 100 and String.valid?(text)
       end
     end
@@ -551,7 +555,7 @@ defmodule AshAgent.Context.ViewTest do
       assert [_, _, %{content: [%{content: ^long}]} | _] =
                Context.to_messages(context, view: :log)
 
-      assert [^long, "short"] = context |> Context.put_max_result_bytes(nil) |> results()
+      assert [^long, "short"] = context |> Context.View.put_max_result_bytes(nil) |> results()
     end
 
     test "may be of one request" do
@@ -559,11 +563,11 @@ defmodule AshAgent.Context.ViewTest do
 
       for provider <- @providers do
         assert body(context, provider, max_result_bytes: 200) ==
-                 body(Context.put_max_result_bytes(context, 200), provider)
+                 body(Context.View.put_max_result_bytes(context, 200), provider)
 
         assert body(context, provider) =~ String.duplicate("x", 5_000)
         # The smaller one holds.
-        strict = Context.put_max_result_bytes(context, 100)
+        strict = Context.View.put_max_result_bytes(context, 100)
 
         assert byte_size(body(strict, provider, max_result_bytes: 200)) <=
                  byte_size(body(context, provider, max_result_bytes: 200))
@@ -680,14 +684,14 @@ defmodule AshAgent.Context.ViewTest do
     for {name, _} <- @places do
       test "leave nothing of what they match in #{name}" do
         context = @places |> Keyword.fetch!(unquote(name)) |> put()
-        masked = context |> Context.put_masks(@masks) |> sound()
+        masked = context |> Context.View.put_masks(@masks) |> sound()
         refute everything(masked) =~ @secret
         # Other views of it do not lead back to it.
-        refute masked |> Context.put_max_result_bytes(100) |> everything() =~ @secret
+        refute masked |> Context.View.put_max_result_bytes(100) |> everything() =~ @secret
         # The log has it, and it comes back.
         assert Context.iterations(masked) == Context.iterations(context)
 
-        assert masked |> Context.put_masks([]) |> Context.to_messages() ==
+        assert masked |> Context.View.put_masks([]) |> Context.to_messages() ==
                  Context.to_messages(context)
       end
     end
@@ -696,11 +700,11 @@ defmodule AshAgent.Context.ViewTest do
       context =
         turns(6, @long)
         |> Context.put_system_prompt("system #{@secret}")
-        |> Context.put_prompt_block(:a, "block #{@secret}")
-        |> Context.mark_as_summarized(1..2, "summary #{@secret}")
+        |> Context.View.put_prompt_block(:a, "block #{@secret}")
+        |> Context.View.mark_as_summarized(1..2, "summary #{@secret}")
         |> tool("a", "r")
-        |> Context.clear_tool_results(keep: 0, placeholder: "gone")
-        |> Context.put_masks(@masks)
+        |> Context.View.clear_tool_results(keep: 0, placeholder: "gone")
+        |> Context.View.put_masks(@masks)
         |> sound()
 
       refute everything(context) =~ @secret
@@ -722,11 +726,14 @@ defmodule AshAgent.Context.ViewTest do
           |> Context.add_assistant_message("b #{@secret}")
           |> Context.add_user_message("c #{@secret}")
 
-        imported = context |> Context.request!(provider) |> Context.from_request!(provider)
+        imported = context |> Context.request!(provider) |> Context.Import.from_request!(provider)
         assert everything(imported) =~ @secret
-        refute imported |> Context.put_masks(@masks) |> sound() |> everything() =~ @secret
+        refute imported |> Context.View.put_masks(@masks) |> sound() |> everything() =~ @secret
 
-        assert imported |> Context.put_masks(@masks) |> Context.put_masks([]) |> body(provider) ==
+        assert imported
+               |> Context.View.put_masks(@masks)
+               |> Context.View.put_masks([])
+               |> body(provider) ==
                  body(imported, provider)
       end
     end
@@ -734,12 +741,12 @@ defmodule AshAgent.Context.ViewTest do
     test "come one after the other, and their replacements are taken as they are" do
       context = Context.new("one two")
 
-      assert texts(Context.put_masks(context, [{"one", "two"}, {"two", "$0 \\1"}])) == [
+      assert texts(Context.View.put_masks(context, [{"one", "two"}, {"two", "$0 \\1"}])) == [
                "$0 \\1 $0 \\1"
              ]
 
-      assert texts(Context.put_masks(context, [{"(?i)ONE", ""}])) == [" two"]
-      assert texts(Context.put_masks(context, [{~r/t(w)o/, "$1"}])) == ["one $1"]
+      assert texts(Context.View.put_masks(context, [{"(?i)ONE", ""}])) == [" two"]
+      assert texts(Context.View.put_masks(context, [{~r/t(w)o/, "$1"}])) == ["one $1"]
     end
 
     test "of thinking lose its signature" do
@@ -755,8 +762,10 @@ defmodule AshAgent.Context.ViewTest do
         |> Context.add_user_message("b")
 
       assert body(context, :anthropic) =~ "sig"
-      refute context |> Context.put_masks(@masks) |> body(:anthropic) =~ "sig"
-      assert context |> Context.put_masks([{"nothing like it", ""}]) |> body(:anthropic) =~ "sig"
+      refute context |> Context.View.put_masks(@masks) |> body(:anthropic) =~ "sig"
+
+      assert context |> Context.View.put_masks([{"nothing like it", ""}]) |> body(:anthropic) =~
+               "sig"
     end
 
     test "that match everything or nothing make requests that are valid" do
@@ -781,7 +790,7 @@ defmodule AshAgent.Context.ViewTest do
             [{"\"", ""}],
             [{"[{}]", ""}]
           ] do
-        masked = context |> Context.put_masks(masks) |> sound()
+        masked = context |> Context.View.put_masks(masks) |> sound()
         assert is_binary(Context.to_prompt(masked))
         assert Context.iterations(masked) == Context.iterations(context)
       end
@@ -800,7 +809,7 @@ defmodule AshAgent.Context.ViewTest do
             "\\p{Nothing}"
           ] do
         assert {:invalid_pattern, ^pattern, problem} =
-                 reason_of(fn -> Context.put_masks(turns(1), [{"a", ""}, {pattern, ""}]) end)
+                 reason_of(fn -> Context.View.put_masks(turns(1), [{"a", ""}, {pattern, ""}]) end)
 
         assert is_binary(problem)
       end
@@ -809,21 +818,21 @@ defmodule AshAgent.Context.ViewTest do
       huge = "(?:(?:(?:a{100}){100}){100}){100}"
 
       assert {:invalid_pattern, ^huge, _} =
-               reason_of(fn -> Context.put_masks(turns(1), [{huge, ""}]) end)
+               reason_of(fn -> Context.View.put_masks(turns(1), [{huge, ""}]) end)
 
       deep = String.duplicate("(", 100_000) <> String.duplicate(")", 100_000)
 
       assert {:invalid_pattern, ^deep, _} =
-               reason_of(fn -> Context.put_masks(turns(1), [{deep, ""}]) end)
+               reason_of(fn -> Context.View.put_masks(turns(1), [{deep, ""}]) end)
     end
 
     test "a hundred of them are well, and more are refused" do
       masks = for n <- 1..100, do: {"secret#{n}\\b", "[#{n}]"}
-      context = Context.new("secret7 and secret99") |> Context.put_masks(masks) |> sound()
+      context = Context.new("secret7 and secret99") |> Context.View.put_masks(masks) |> sound()
       assert texts(context) == ["[7] and [99]"]
 
       assert {:invalid_pattern, "one more", "there are 100 patterns already"} =
-               reason_of(fn -> Context.put_masks(context, masks ++ [{"one more", ""}]) end)
+               reason_of(fn -> Context.View.put_masks(context, masks ++ [{"one more", ""}]) end)
     end
   end
 
@@ -842,22 +851,30 @@ defmodule AshAgent.Context.ViewTest do
     test "has blocks behind it, in the order of their names" do
       context =
         turns(1)
-        |> Context.put_prompt_block(:b, "B")
-        |> Context.put_prompt_block("a", "A")
+        |> Context.View.put_prompt_block(:b, "B")
+        |> Context.View.put_prompt_block("a", "A")
         |> sound()
 
       assert hd(texts(context)) == "Be brief.\n\nB\n\nA"
       assert Context.system_prompt(context) == "Be brief."
-      assert hd(texts(Context.put_prompt_block(context, "b", "B2"))) == "Be brief.\n\nB2\n\nA"
-      assert hd(texts(Context.put_prompt_block(context, :b, nil))) == "Be brief.\n\nA"
-      again = context |> Context.put_prompt_block(:b, nil) |> Context.put_prompt_block(:b, "B")
+
+      assert hd(texts(Context.View.put_prompt_block(context, "b", "B2"))) ==
+               "Be brief.\n\nB2\n\nA"
+
+      assert hd(texts(Context.View.put_prompt_block(context, :b, nil))) == "Be brief.\n\nA"
+
+      again =
+        context
+        |> Context.View.put_prompt_block(:b, nil)
+        |> Context.View.put_prompt_block(:b, "B")
+
       assert hd(texts(again)) == "Be brief.\n\nA\n\nB"
-      assert Context.put_prompt_block(turns(1), :none, nil) |> texts() == texts(turns(1))
+      assert Context.View.put_prompt_block(turns(1), :none, nil) |> texts() == texts(turns(1))
       for provider <- @providers, do: assert(body(context, provider) =~ "Be brief.\\n\\nB\\n\\nA")
     end
 
     test "may be blocks alone, or parts with blocks" do
-      context = Context.new("Hi") |> Context.put_prompt_block(:a, "A") |> sound()
+      context = Context.new("Hi") |> Context.View.put_prompt_block(:a, "A") |> sound()
 
       assert Context.to_messages(context) == [
                %{role: :system, content: "A"},
@@ -869,7 +886,7 @@ defmodule AshAgent.Context.ViewTest do
 
       context =
         Context.new("Hi", system_prompt: [%{type: :text, text: "P"}])
-        |> Context.put_prompt_block(:a, "A")
+        |> Context.View.put_prompt_block(:a, "A")
         |> sound()
 
       for provider <- @providers, do: assert(body(context, provider) =~ "A")
@@ -878,12 +895,12 @@ defmodule AshAgent.Context.ViewTest do
 
   describe "to_prompt" do
     test "has the view" do
-      context = turns(3) |> Context.keep_last_iterations(1)
+      context = turns(3) |> Context.View.hide({:all_but_last, 1})
 
       assert Context.to_prompt(context) ==
                "[System]\nBe brief.\n\n[User]\nquestion 3\n\n[Assistant]\nanswer 3"
 
-      summarised = turns(3, @long) |> Context.mark_as_summarized(1..2, "They talked.")
+      summarised = turns(3, @long) |> Context.View.mark_as_summarized(1..2, "They talked.")
 
       assert Context.to_prompt(summarised) =~
                "[User]\n[Summary of iterations 1 to 2 of this conversation]\nThey talked."
@@ -918,11 +935,11 @@ defmodule AshAgent.Context.ViewTest do
     end
 
     test "goes by the view" do
-      assert turns(2) |> Context.keep_iteration_range(7, 9) |> Context.validate_for_request() ==
+      assert turns(2) |> Context.View.hide({:all_but, 7..9}) |> Context.validate_for_request() ==
                {:error, [:no_messages]}
 
       context =
-        turns(2, @long) |> Context.add_user_message("x") |> Context.keep_iteration_range(1, 2)
+        turns(2, @long) |> Context.add_user_message("x") |> Context.View.hide({:all_but, 1..2})
 
       assert Context.validate_for_request(context) == {:error, [:last_message_from_assistant]}
     end
@@ -932,15 +949,15 @@ defmodule AshAgent.Context.ViewTest do
     test "names what the view changed" do
       context =
         turns(9, @long)
-        |> Context.compact(:drop, range: 1..2)
+        |> Context.View.compact(:drop, range: 1..2)
         |> elem(1)
-        |> Context.mark_as_summarized(3..4, "They talked.")
+        |> Context.View.mark_as_summarized(3..4, "They talked.")
         |> Context.add_user_message("x")
         |> tool("a", "first")
-        |> Context.clear_tool_results(keep: 0)
+        |> Context.View.clear_tool_results(keep: 0)
         |> tool("b", String.duplicate("y", 500))
-        |> Context.put_max_result_bytes(100)
-        |> Context.put_masks([{"question 9", "[q]"}])
+        |> Context.View.put_max_result_bytes(100)
+        |> Context.View.put_masks([{"question 9", "[q]"}])
 
       for provider <- @providers do
         report = Context.request_report(context, provider)
@@ -956,12 +973,12 @@ defmodule AshAgent.Context.ViewTest do
   describe "requests" do
     test "with an unchanged view keep their bytes in front of what is added" do
       views = [
-        &Context.keep_last_iterations(&1, 3),
-        &Context.mark_as_summarized(&1, 1..3, "s"),
-        &Context.clear_tool_results(&1, keep: 0),
-        &Context.put_max_result_bytes(&1, 100),
-        &Context.put_masks(&1, [{"question", "q"}]),
-        &Context.put_prompt_block(&1, :a, "b")
+        &Context.View.hide(&1, {:all_but_last, 3}),
+        &Context.View.mark_as_summarized(&1, 1..3, "s"),
+        &Context.View.clear_tool_results(&1, keep: 0),
+        &Context.View.put_max_result_bytes(&1, 100),
+        &Context.View.put_masks(&1, [{"question", "q"}]),
+        &Context.View.put_prompt_block(&1, :a, "b")
       ]
 
       for view <- views, provider <- @providers do
@@ -986,7 +1003,7 @@ defmodule AshAgent.Context.ViewTest do
     end
 
     test "with :since go by absolute numbers, also behind what is hidden" do
-      context = turns(6, @long) |> Context.mark_as_summarized(1..3, "They talked.")
+      context = turns(6, @long) |> Context.View.mark_as_summarized(1..3, "They talked.")
 
       for provider <- @providers do
         assert body(context, provider, since: 5) == body(turns(6, @long), provider, since: 5)
@@ -1020,7 +1037,7 @@ defmodule AshAgent.Context.ViewTest do
 
       context =
         Context.new([%{type: :text, text: "Look"}, block, file, image])
-        |> Context.put_masks(masks)
+        |> Context.View.put_masks(masks)
 
       for to <- @providers do
         body = Context.request!(context, to)

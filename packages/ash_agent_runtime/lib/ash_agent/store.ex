@@ -182,7 +182,7 @@ defmodule AshAgent.Store do
   Instead of an id, you can pass a claim that another function returned. The loaded conversation is then claimed as well;
   if the claim has ended, the error is `{:error, :stale}` or `{:error, {:owned, owner}}`. A conversation that cannot be
   loaded is `{:error, %AshAgent.Context.Error{}}` with the path to the problem. Costs O(size of the conversation), about
-  as much as `AshAgent.Context.from_snapshot/1`.
+  as much as `AshAgent.Context.load/1`.
 
   ## Examples
 
@@ -623,7 +623,7 @@ defmodule AshAgent.Store do
 
       iex> alias AshAgent.{Context, Store}
       iex> context = Context.new("Pay", id: "c1", at: ~U[2026-01-01 10:00:00Z]) |> Context.add_assistant_message(nil, [%{id: "call_1", name: :pay}])
-      iex> Store.call_key(context, "call_1") == Store.call_key(Context.from_snapshot!(Context.to_snapshot(context)), "call_1")
+      iex> Store.call_key(context, "call_1") == Store.call_key(Context.load!(Context.to_snapshot(context)), "call_1")
       true
       iex> Store.call_key(context, "call_1") == Store.call_key(Context.fork(context), "call_1")
       false

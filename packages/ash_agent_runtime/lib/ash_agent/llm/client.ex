@@ -314,7 +314,7 @@ defmodule AshAgent.LLM.Client do
 
     call =
       if opts[:cache_diagnostics],
-        do: client.compare(call, Context.get_response_id(context)),
+        do: client.compare(call, Context.Audit.get_response_id(context)),
         else: call
 
     own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)

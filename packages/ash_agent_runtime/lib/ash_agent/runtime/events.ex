@@ -50,12 +50,12 @@ defmodule AshAgent.Runtime.Events do
   For a tool that raised, the function also gets the `exception` in the metadata, as a function that returns it, since its message
   may contain a secret and metadata get logged.
 
-  The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.failures/1`, and its `status` that of HTTP;
+  The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.Audit.failures/1`, and its `status` that of HTTP;
   both are missing when a store or `:on_change` refused what came, and the status when there was none. The end of a run that such a
   failure ended has its `failure` as well.
 
   The cache's event comes after the stop where the provider reported tokens and should have read some from its prompt cache: how many were
-  `predicted`, how many it `read`, and the `verdict`, as in `AshAgent.Context.account/2`, with the `cause` of one that is `:broken`, and the reason
+  `predicted`, how many it `read`, and the `verdict`, as in `AshAgent.Context.Audit.account/2`, with the `cause` of one that is `:broken`, and the reason
   that the provider itself gave as `diagnosis`, where it was asked.
 
   A retry comes when a request has failed and the model waits before it tries again: `attempt` is the number of the failed

@@ -72,7 +72,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
     # The default needs no check.
     keep = if run.request_notes == :whole, do: [], else: [keep: run.request_notes]
-    context = Context.put_request(run.context, fields, tools, keep)
+    context = Context.Audit.put_request(run.context, fields, tools, keep)
     %{run | context: Output.mark(run.output, context), noted?: true}
   end
 
@@ -81,7 +81,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp note_sent(run) do
     with {provider, opts} <- LLM.encoding(run.llm),
-         {:ok, context} <- Context.put_sent(run.context, provider, opts) do
+         {:ok, context} <- Context.Audit.put_sent(run.context, provider, opts) do
       %{run | context: context}
     else
       _error_or_nil -> run
@@ -222,7 +222,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # Where there was something to read, or the provider says something of it.
   defp tell_cache(run, context) do
-    %{requests: requests} = Context.account(context, since: run.context.current_iteration)
+    %{requests: requests} = Context.Audit.account(context, since: run.context.current_iteration)
 
     with %{predicted: predicted, diagnosis: diagnosis} = last
          when predicted > 0 or diagnosis != nil <- List.last(requests) do
@@ -283,7 +283,10 @@ defmodule AshAgent.Runtime.ModelCall do
   defp add_tries(run, %{tries: tries}) do
     tries
     |> Enum.reverse()
-    |> Enum.reduce(run.context, &Context.add_failure(&2, Map.merge(describe_request(run), &1)))
+    |> Enum.reduce(
+      run.context,
+      &Context.Audit.add_failure(&2, Map.merge(describe_request(run), &1))
+    )
   end
 
   # When the store refuses what came, the model has not failed.
@@ -292,7 +295,7 @@ defmodule AshAgent.Runtime.ModelCall do
   defp put_failure(run, answer, reason) do
     streamed = if answer.response, do: %{part: "stream"}, else: %{}
     failure = run |> describe_request() |> Map.merge(streamed) |> Map.merge(failure(reason))
-    Run.put_context(run, Context.add_failure(run.context, failure))
+    Run.put_context(run, Context.Audit.add_failure(run.context, failure))
   end
 
   defp describe_failure(%{outcome: {:refused, _}}, _reason), do: %{}
@@ -329,7 +332,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # Counts an answer for the bounds and for the result. Its cost is `nil` if that is not known.
   defp count_answer(run, context, response, usage) do
-    tokens = Context.get_cumulative_tokens(context).total_tokens
+    tokens = Context.Tokens.get_cumulative_tokens(context).total_tokens
     cost = Bounds.report(run.bounds, tokens - run.tokens, run.context, context, run.model)
 
     # An answer that broke off is reported as far as it came.

@@ -46,7 +46,7 @@ defmodule AshAgent.Runtime.Options do
               default: false,
               doc:
                 "whether the view leaves out the attempts that did not fit once an answer does. The log keeps them, in iterations of their own, " <>
-                  "and `AshAgent.Context.expand/2` shows them."
+                  "and `AshAgent.Context.View.expand/2` shows them."
             ],
             max_iterations: [
               type: :pos_integer,
@@ -91,13 +91,13 @@ defmodule AshAgent.Runtime.Options do
               default: [],
               doc:
                 "what shapes the context's view before each request, see \"Views\" below. The options are those of " <>
-                  "`AshAgent.Context.enhance/3`."
+                  "`AshAgent.Context.Enhancer.run/3`."
             ],
             summarize: [
               type: {:or, [{:fun, 1}, nil]},
               type_doc: "a function of arity 1",
               doc:
-                "makes a summary of messages, as in `AshAgent.Context.compact/3`, when a request is still too long after all that can be " <>
+                "makes a summary of messages, as in `AshAgent.Context.View.compact/3`, when a request is still too long after all that can be " <>
                   "recalled is left out. Defaults to no summary. See `AshAgent.Context.Shortening`."
             ],
             request_notes: [
@@ -105,7 +105,7 @@ defmodule AshAgent.Runtime.Options do
               default: :whole,
               doc:
                 "whether the fields of requests and the tools are kept with the conversation, or digests of them, see " <>
-                  "`AshAgent.Context.put_request/4`."
+                  "`AshAgent.Context.Audit.put_request/4`."
             ],
             runtime_context: [
               type: :map,

@@ -88,8 +88,8 @@ defmodule AshAgent.Runtime.Repeat do
 
   @doc "When a call was approved, as text, or `nil`."
   def decided_at(context, id) do
-    case Context.tool_call_status(context, id) == :approved &&
-           Context.tool_call_decision(context, id) do
+    case Context.Calls.tool_call_status(context, id) == :approved &&
+           Context.Calls.tool_call_decision(context, id) do
       %{at: at} -> DateTime.to_iso8601(at)
       _undecided -> nil
     end

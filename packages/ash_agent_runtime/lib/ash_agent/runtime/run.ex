@@ -284,7 +284,7 @@ defmodule AshAgent.Runtime.Run do
   def reply(run, {:halted, term}), do: {:ok, result(run, :halted, term)}
 
   def reply(run, {:paused, unknown}) do
-    calls = Context.undecided_tool_calls(run.context)
+    calls = Context.Calls.undecided_tool_calls(run.context)
     {:paused, struct!(Paused, Map.merge(facts(run), %{calls: calls, unknown: unknown}))}
   end
 

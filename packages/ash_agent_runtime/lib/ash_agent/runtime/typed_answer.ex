@@ -196,7 +196,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
     answered = if Run.last_message(context) == nil, do: 1, else: 0
     last = context.current_iteration - answered - 1
     numbers = failed_attempts(context, last, [])
-    hidden = Enum.reduce(numbers, context, &Context.hide_iterations(&2, &1))
+    hidden = Enum.reduce(numbers, context, &Context.View.hide(&2, &1))
     if numbers == [], do: run, else: Run.put_context(run, hidden)
   end
 

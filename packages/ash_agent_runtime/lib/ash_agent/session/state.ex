@@ -48,7 +48,7 @@ defmodule AshAgent.Session.State do
 
   @doc "Returns what `AshAgent.Session.status/1` returns."
   def public_status(%__MODULE__{status: :paused, context: context}),
-    do: {:paused, Context.undecided_tool_calls(context)}
+    do: {:paused, Context.Calls.undecided_tool_calls(context)}
 
   def public_status(%__MODULE__{status: :idle, claim: %{kept: %{status: :parked}}}), do: :parked
   def public_status(%__MODULE__{status: :idle}), do: :idle

@@ -284,7 +284,7 @@ defmodule AshAgent.Store.Relational do
     answer(read(store, :waiting, &SQL.waiting/1, id: id), fn rows ->
       prompts =
         for [id, kind, at, document] <- rows do
-          message = Context.from_snapshot!(document)
+          message = Context.load!(document)
           [%{content: content}] = Context.get_iteration_messages(message, 1)
 
           %{

@@ -14,7 +14,7 @@ defmodule AshAgent.Store.Rows do
   def load(%{kind: :context} = kept, rows) do
     {text, [branch]} = snapshot(:context, rows)
 
-    with {:ok, context} <- Context.from_snapshot(text) do
+    with {:ok, context} <- Context.load(text) do
       line = %{
         number: 1,
         row: branch.row,

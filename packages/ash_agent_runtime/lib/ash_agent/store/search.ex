@@ -95,7 +95,7 @@ defmodule AshAgent.Store.Search do
       iterations: [JSON.raw(document)]
     }
     |> JSON.encode()
-    |> Context.from_snapshot!()
+    |> Context.load!()
     |> Context.to_messages()
     |> Enum.flat_map(&texts/1)
   end

@@ -88,10 +88,10 @@ defmodule AshAgent.LLM.AnthropicTest do
 
     assert sent == for(id <- [nil, "msg_1", "msg_2", "msg_3"], do: %{"previous_message_id" => id})
 
-    stored = context |> Context.to_snapshot() |> Context.from_snapshot!()
+    stored = context |> Context.to_snapshot() |> Context.load!()
 
     for context <- [context, stored] do
-      assert Enum.map(Context.account(context).requests, & &1.diagnosis) == [
+      assert Enum.map(Context.Audit.account(context).requests, & &1.diagnosis) == [
                nil,
                %{reason: "tools_changed", tokens: 321},
                %{reason: "pending", tokens: nil},

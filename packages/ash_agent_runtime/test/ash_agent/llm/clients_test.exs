@@ -466,7 +466,7 @@ defmodule AshAgent.LLM.ClientsTest do
                %{"ttl" => "30m", "comparison_response_id" => "resp_2"}
              ]
 
-      assert Enum.map(Context.account(context).requests, & &1.diagnosis) == [
+      assert Enum.map(Context.Audit.account(context).requests, & &1.diagnosis) == [
                nil,
                %{reason: "tools_changed", tokens: 1_920},
                %{reason: "cache_hit", tokens: nil}

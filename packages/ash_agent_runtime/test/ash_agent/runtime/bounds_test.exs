@@ -12,7 +12,7 @@ defmodule AshAgent.Runtime.BoundsTest do
   defp answer(context, tokens) do
     context
     |> Context.add_assistant_message("Yes")
-    |> Context.add_token_usage(%{input_tokens: tokens})
+    |> Context.Tokens.add_token_usage(%{input_tokens: tokens})
   end
 
   test "the turn's earlier answers count in the outermost run alone" do
@@ -52,5 +52,5 @@ defmodule AshAgent.Runtime.BoundsTest do
     end
   end
 
-  defp count(context), do: Context.get_cumulative_tokens(context).total_tokens
+  defp count(context), do: Context.Tokens.get_cumulative_tokens(context).total_tokens
 end

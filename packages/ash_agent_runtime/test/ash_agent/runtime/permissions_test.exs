@@ -264,10 +264,12 @@ defmodule AshAgent.Runtime.PermissionsTest do
                %{result: {:error, ~S(unknown tool "nothing"; available tools: read)}}
              ] = calls
 
-      assert Context.tool_call_status(context, "a") == :denied
+      assert Context.Calls.tool_call_status(context, "a") == :denied
 
-      assert %{decision: :denied, by: :permissions} = Context.tool_call_decision(context, "a")
-      assert Context.tool_call_decision(context, "b") == nil
+      assert %{decision: :denied, by: :permissions} =
+               Context.Calls.tool_call_decision(context, "a")
+
+      assert Context.Calls.tool_call_decision(context, "b") == nil
       refute_received {:ran, "write", _}
       for request <- Scripted.requests(llm), do: assert([%{name: "read"}] = request.opts[:tools])
     end
