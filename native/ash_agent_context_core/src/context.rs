@@ -210,12 +210,6 @@ impl Context {
         self.log.is_approved(id, arguments)
     }
 
-    /// Returns whether a call of this id waits for its result.
-    #[must_use]
-    pub fn has_pending(&self, id: &str) -> bool {
-        self.log.has_pending(id)
-    }
-
     /// The calls that have neither a decision nor a result, each with the arguments that it would run with.
     /// With `asked`, only those that somebody was asked about.
     pub fn undecided_calls(&self, asked: bool) -> impl Iterator<Item = (&ToolCall, &Value)> {

@@ -281,26 +281,17 @@ impl<'r, 'e> Encoder<'r, 'e> {
             fields.put(atoms::result(), result);
             fields.end()
         });
-        let completed_at = iteration
-            .completed_at
-            .map_or(atoms::nil().to_term(self.env()), |at| self.time(at));
-        let keys = [
-            atoms::number(),
+        let mut fields = FieldTerms::new(self.env());
+        fields.put(atoms::number(), iteration.number);
+        fields.put(
             atoms::messages(),
-            atoms::tool_calls(),
-            atoms::started_at(),
-            atoms::completed_at(),
-            atoms::metadata(),
-        ];
-        let values = [
-            iteration.number.encode(self.env()),
             self.messages(context.messages_of(iteration)),
-            self.list(calls),
-            self.time(iteration.started_at),
-            completed_at,
-            self.notes(&iteration.metadata),
-        ];
-        self.fields(&keys, &values)
+        );
+        fields.put(atoms::tool_calls(), self.list(calls));
+        fields.put(atoms::started_at(), iteration.started_at);
+        fields.put(atoms::completed_at(), iteration.completed_at);
+        fields.put(atoms::metadata(), self.notes(&iteration.metadata));
+        fields.end()
     }
 
     /// All iterations.

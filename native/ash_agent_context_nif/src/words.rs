@@ -2,12 +2,13 @@
 //! compiler counts them.
 
 use ash_agent_context_core::{
-    CallKind, CallStatus, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Look, Method,
-    Pressure, Prompt, Provider, RepairKind, Role, ShorteningKind, Status, Thinking,
+    CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Look, Method, Pressure,
+    Prompt, Provider, RepairKind, Role, ShorteningKind, Status, Thinking,
 };
-use rustler::Atom;
+use rustler::{Atom, Env, Term};
 
 use crate::atoms;
+use crate::encode::ToTerm;
 use crate::error::NifError;
 
 /// A word with an atom for each of its values.
@@ -34,6 +35,12 @@ macro_rules! words {
                 match self {
                     $(Self::$value => atoms::$atom(),)*
                 }
+            }
+        }
+
+        impl ToTerm for $word {
+            fn to_term<'a>(&self, env: Env<'a>) -> Term<'a> {
+                self.atom().to_term(env)
             }
         })*
     };
@@ -198,13 +205,4 @@ words! {
         CallToFunction => call_to_function,
         AddedMessage => added_message,
     } given &[];
-}
-
-/// A call's status, which may be one that it ended with.
-pub fn call_status(status: CallStatus) -> Atom {
-    match status {
-        CallStatus::Pending => atoms::pending(),
-        CallStatus::Approved => atoms::approved(),
-        CallStatus::Ended(status) => status.atom(),
-    }
 }

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::log::bill::{Bill, Count, Reported, Term};
 use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Role};
 use crate::log::original::Original;
 use crate::log::part::Content;
 use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
-use crate::log::usage::Usage;
+use crate::prices::bill::{Bill, Count, Reported, Term};
+use crate::prices::usage::Usage;
 use crate::storage::keys;
 use crate::storage::limits::NESTING;
 use crate::storage::node::Node;

@@ -1,13 +1,13 @@
 //! Writing: straight from the conversation to JSON text, without a tree in between.
 
-use crate::log::bill::Bill;
 use crate::log::call::{Name, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::message::{Message, Output};
 use crate::log::original::Original;
 use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::reply::Reply;
-use crate::log::usage::Usage;
+use crate::prices::bill::Bill;
+use crate::prices::usage::Usage;
 use crate::storage::keys;
 use crate::storage::tagged::{self, NameKey};
 use crate::value::builder::{Json, JsonObject};

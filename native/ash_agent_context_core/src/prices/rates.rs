@@ -1,6 +1,6 @@
 //! Counts the cost of an answer by the rates of its model: parts are taken out of wholes, and the sum is rounded once.
 
-use crate::log::bill::{Bill, Count, Term};
+use crate::prices::bill::{Bill, Count, Term};
 use crate::value::time::Time;
 
 /// Says what has a price: all tokens are of the request or of the answer, and what has a price of its own is taken out

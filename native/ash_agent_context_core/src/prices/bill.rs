@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::log::usage::Usage;
+use crate::prices::usage::Usage;
 
 /// Says what a provider counts that has a price of its own. All but the searches are tokens that a [`Usage`] has as
 /// well.
