@@ -98,6 +98,33 @@ defmodule AshAgent.ChatContextTest do
   end
 
   describe "branch/3" do
+    test "is refused for names that are taken or unknown, and for unknown iterations" do
+      chat = ChatContext.branch(chat(), "b")
+      assert reason_of(fn -> ChatContext.branch(chat, "b") end) == {:branch_exists, "b"}
+      assert reason_of(fn -> ChatContext.branch(chat, "main") end) == {:branch_exists, "main"}
+
+      assert reason_of(fn -> ChatContext.branch(chat, "c", from: "x") end) ==
+               {:unknown_branch, "x", ["main", "b"]}
+
+      for number <- [0, 4, -1, 0x10000000000000000] do
+        assert reason_of(fn -> ChatContext.branch(chat, "c", iteration: number) end) ==
+                 {:unknown_iteration, number, 1..3}
+      end
+
+      for {name, opts} <- [
+            {"", []},
+            {<<255>>, []},
+            {:c, []},
+            {"c", [at: "1"]},
+            {"c", [at: 1.0]},
+            {"c", [from: :main]},
+            {"c", [to: 1]},
+            {"c", [system_prompt: 1]},
+            {"c", [user_prompt: 1]}
+          ],
+          do: assert_caller_bug(fn -> ChatContext.branch(chat, name, opts) end)
+    end
+
     test "branches while calls are pending, and each branch answers for itself" do
       chat =
         ChatContext.new(input: "hi")

@@ -93,6 +93,27 @@ defmodule AshAgent.ResponseTest do
       assert Response.usage(response) == usage
     end
 
+    test "ends with what the provider says went wrong" do
+      body = ~s(data: {"error":{"message":"slow down","code":"rate_limit_exceeded"}}\n\n)
+      {response, [{:error, error}]} = feed!(Response.new(:openai_chat), body)
+      assert error.reason == {:provider, "rate_limit_exceeded"}
+      assert error.provider_message == "slow down"
+      assert error.retryable?
+      assert Exception.message(error) =~ "slow down. Asking again may help"
+      # Bytes after the end are left alone.
+      assert {:ok, %Response{state: :failed}, []} = Response.feed(response, "data: {}\n\n")
+    end
+
+    test "has limits" do
+      response = Response.new(:ollama, max_bytes: 10)
+      {:error, error} = Response.feed(response, String.duplicate(" ", 11))
+      assert error.reason == {:response_too_large, 10}
+      refute error.retryable?
+      deep = String.duplicate("[", 100_000)
+      {:error, error} = Response.feed(Response.new(:ollama), deep <> "\n")
+      assert error.reason == {:too_deep, 200}
+    end
+
     test "reads what is too much for a normal scheduler on a dirty one" do
       text = String.duplicate("x", 300_000)
       body = chat(%{"content" => text}) <> chat(%{}, "stop")
@@ -367,6 +388,12 @@ defmodule AshAgent.ResponseTest do
                Context.request!(context, :anthropic)
 
       assert Response.details(Response.new(:gemini)) == nil
+    end
+
+    test "refuses what is open" do
+      assert_raise Response.Error, ~r/not complete yet/, fn ->
+        Context.add_response!(Context.new("?"), Response.new(:gemini))
+      end
     end
 
     test "tells the model of a call that its limit cut off" do

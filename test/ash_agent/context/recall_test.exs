@@ -303,6 +303,22 @@ defmodule AshAgent.Context.RecallTest do
       %{context: context}
     end
 
+    test "hold for the index of what is hidden" do
+      text = "password: hunter2horse9\n" <> String.duplicate("lib/a.ex is fine. ", 120)
+
+      context =
+        Context.new("Look")
+        |> call("c", :look, %{}, text)
+        |> Context.add_assistant_message("Done.")
+        |> Context.put_recall(true, index: 0.1)
+        |> Context.add_user_message("And?")
+        |> Context.keep_last_iterations(1)
+
+      assert inspect(Context.to_messages(context)) =~ "hunter2horse9"
+      masked = Context.put_masks(context, [{"password: \\S+", "[x]"}])
+      refute inspect(Context.to_messages(masked)) =~ "hunter2horse9"
+    end
+
     test "hold for handles, recall and search", %{context: context} do
       cleared = Context.View.clear_tool_results(context, keep: 0)
       [note] = results(cleared)
