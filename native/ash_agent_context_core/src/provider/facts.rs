@@ -13,6 +13,7 @@ use crate::value::{Map, Value};
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// Its name in OpenTelemetry's conventions.
+    #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
     pub telemetry: &'static str,
 
     /// The key of a request's list of messages.

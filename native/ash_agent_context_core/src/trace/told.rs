@@ -40,6 +40,7 @@ pub struct Trace<'a> {
 }
 
 /// Sub-agents within each other that a document has; a run allows three unless it is told otherwise.
+#[cfg(feature = "otlp")]
 pub(super) const NESTED: usize = 32;
 
 /// The call of another conversation that one was made for.
@@ -122,6 +123,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Returns what a conversation is called in a document with all of them; several branches have one id.
+    #[cfg(feature = "otlp")]
     pub(super) fn document_id(&self, at: usize) -> String {
         let id_of = |told: &Told<'_>| told.context.id().to_owned();
         let id = self.told.get(at).map(id_of).unwrap_or_default();
