@@ -87,6 +87,7 @@ pub use value::cost::Cost;
 #[cfg(feature = "steps")]
 pub use value::steps;
 pub use value::time::Time;
+pub use value::word::Word;
 pub use value::{json, time};
 pub use value::{Bytes, Map, Size, Value, MAX_DEPTH};
 pub use view::change::{Change, ChangeKind};

@@ -92,10 +92,7 @@ impl<'a> ReadingOptions<'a> {
             .as_ref()
             .map_or(Provider::Anthropic, |named| named.0);
         let reading = Reading::of(provider);
-        let named = self.framing.and_then(|given| {
-            let is_it = |known: &Framing| framing_atom(*known) == given;
-            Framing::ALL.into_iter().find(is_it)
-        });
+        let named = self.framing.and_then(|given| Framing::of(given).ok());
         let told = || self.content_type.and_then(Framing::of_content_type);
         Reading {
             framing: named.or_else(told).unwrap_or(reading.framing),
@@ -103,15 +100,6 @@ impl<'a> ReadingOptions<'a> {
             max_bytes: usize::try_from(self.max_bytes.0).unwrap_or(reading.max_bytes),
             ..reading
         }
-    }
-}
-
-fn framing_atom(framing: Framing) -> Atom {
-    match framing {
-        Framing::Sse => atoms::sse(),
-        Framing::NdJson => atoms::ndjson(),
-        Framing::EventStream => atoms::aws_event_stream(),
-        Framing::Json => atoms::json(),
     }
 }
 
@@ -274,19 +262,6 @@ fn state_atom(state: &State) -> Atom {
     }
 }
 
-/// The atom of why a model stopped.
-pub fn finish_atom(finish: Finish) -> Atom {
-    match finish {
-        Finish::Stop => atoms::stop(),
-        Finish::ToolCalls => atoms::tool_calls(),
-        Finish::Length => atoms::length(),
-        Finish::ContentFilter => atoms::content_filter(),
-        Finish::Refusal => atoms::refusal(),
-        Finish::Pause => atoms::pause(),
-        Finish::Error => atoms::error(),
-    }
-}
-
 fn encode_event<'r, 'e>(encoder: &Encoder<'r, 'e>, event: &'r Event) -> Term<'e> {
     let env = encoder.env();
     match event {
@@ -304,7 +279,7 @@ fn encode_event<'r, 'e>(encoder: &Encoder<'r, 'e>, event: &'r Event) -> Term<'e>
             let report = crate::tokens::encode_report(env, report);
             (atoms::usage(), report).encode(env)
         }
-        Event::Finish(finish) => (atoms::finish(), finish_atom(*finish)).encode(env),
+        Event::Finish(finish) => (atoms::finish(), finish.atom()).encode(env),
         Event::Error(fault) => (atoms::error(), encode_fault(env, fault)).encode(env),
     }
 }
@@ -370,7 +345,7 @@ nif!(
         scheduler.allow(Size::new(texts.len(), bytes))?;
         let report = response.report();
         let usage = report.map(|report| crate::tokens::encode_report(env, &report));
-        let finish = response.finish_reason().map(finish_atom);
+        let finish = response.finish_reason().map(Finish::atom);
         let facts = (
             response.id(),
             response.model(),
@@ -428,7 +403,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         let text =
             |text: &'r Option<Box<str>>| text.as_deref().map_or_else(nothing, |of| self.text(of));
         let provider = reply.provider.map(|provider| provider.atom().to_term(env));
-        let finish = reply.finish.map(|finish| finish_atom(finish).to_term(env));
+        let finish = reply.finish.map(|finish| finish.atom().to_term(env));
         let state = match &reply.interrupted {
             Some(_) => atoms::interrupted(),
             None => atoms::complete(),

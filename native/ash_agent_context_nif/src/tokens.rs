@@ -99,15 +99,15 @@ pub fn encode_report<'a>(env: Env<'a>, report: &Report) -> Term<'a> {
             map = with;
         }
     };
-    for (of, name) in Count::ALL {
+    for of in Count::ALL {
         let sum = report.count(of);
         if sum > 0 {
-            put(name, sum.encode(env));
+            put(of.name(), sum.encode(env));
         }
     }
-    for (of, name) in Word::ALL {
+    for of in Word::ALL {
         if let Some(word) = bills.iter().find_map(|bill| bill.term(of)) {
-            put(name, word.encode(env));
+            put(of.name(), word.encode(env));
         }
     }
     map

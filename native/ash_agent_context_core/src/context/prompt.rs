@@ -9,18 +9,20 @@ use crate::log::media::words_of;
 use crate::log::message::{Message, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::value::letters;
+use crate::value::word::words;
 use crate::view::rendering::Shown;
 use crate::view::Stretch;
 
-/// How much of the conversation a prompt has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prompt {
-    /// All of it.
-    Full,
-    /// The system prompt and the last message of the user: the rest is known on the model's side.
-    Continuation,
-    /// The last message of the user, without a heading.
-    Message,
+words! {
+    /// How much of the conversation a prompt has.
+    pub enum Prompt {
+        /// All of it.
+        Full = "full",
+        /// The system prompt and the last message of the user: the rest is known on the model's side.
+        Continuation = "continuation",
+        /// The last message of the user, without a heading.
+        Message = "message",
+    }
 }
 
 /// Why nothing can be sent.

@@ -9,6 +9,7 @@ use crate::log::media_type::{is_text, normal};
 use crate::log::part::{is_base64, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::value::letters;
+use crate::value::word::words;
 
 /// Such a part, as far as it tells what it is.
 pub(crate) struct Media<'a> {
@@ -19,13 +20,14 @@ pub(crate) struct Media<'a> {
     pub filename: Option<&'a str>,
 }
 
-/// Says what it is; a file's media type may tell that it is one of the others.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    Image,
-    Audio,
-    Video,
-    File,
+words! {
+    /// Says what it is; a file's media type may tell that it is one of the others.
+    pub(crate) enum Class {
+        Image = "image",
+        Audio = "audio",
+        Video = "video",
+        File = "file",
+    }
 }
 
 /// Where its bytes are.
@@ -206,15 +208,6 @@ impl Class {
             Some("audio") => Self::Audio,
             Some("video") => Self::Video,
             _ => Self::File,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Image => "image",
-            Self::Audio => "audio",
-            Self::Video => "video",
-            Self::File => "file",
         }
     }
 }

@@ -141,7 +141,7 @@ fn read_price(given: &Value) -> Result<(Option<Box<str>>, Names, Rates), Error> 
                 rates.factors = read_factors(value).map_err(|error| error.within(key.clone()))?
             }
             STEPS => steps = Some(value),
-            _ => match unit_named(name) {
+            _ => match Unit::from_name(name) {
                 Some(unit) => rates.rates.push(Rate {
                     unit,
                     base: read_rate(value).ok_or_else(|| wrong(name, RATE))?,
@@ -153,11 +153,7 @@ fn read_price(given: &Value) -> Result<(Option<Box<str>>, Names, Rates), Error> 
     }
     for needed in [Unit::Input, Unit::Output] {
         if !rates.rates.iter().any(|rate| rate.unit == needed) {
-            let (_, name) = Unit::ALL
-                .into_iter()
-                .find(|(unit, _)| *unit == needed)
-                .unwrap_or((needed, MODEL));
-            return Err(wrong(name, RATE));
+            return Err(wrong(needed.name(), RATE));
         }
     }
     if let Some(steps) = steps {
@@ -168,13 +164,6 @@ fn read_price(given: &Value) -> Result<(Option<Box<str>>, Names, Rates), Error> 
 }
 
 const RATE: &str = "a whole number of 10^-12 US dollars, at most 10^12";
-
-fn unit_named(name: &str) -> Option<Unit> {
-    let mut units = Unit::ALL.into_iter();
-    units
-        .find(|(_, known)| *known == name)
-        .map(|(unit, _)| unit)
-}
 
 fn whole(value: &Value) -> Option<u64> {
     match value {
@@ -209,7 +198,7 @@ fn read_steps(given: &Value, rates: &mut [Rate]) -> Result<(), Error> {
             if name == ABOVE {
                 continue;
             }
-            let unit = unit_named(name).ok_or_else(|| wrong(name, "a key of a price"))?;
+            let unit = Unit::from_name(name).ok_or_else(|| wrong(name, "a key of a price"))?;
             let of = rates.iter_mut().find(|rate| rate.unit == unit);
             let of = of.ok_or_else(|| wrong(name, "what has a price for short requests, too"))?;
             of.steps
@@ -230,8 +219,7 @@ fn read_factors(given: &Value) -> Result<Vec<Factor>, Error> {
     let mut factors = Vec::new();
     for (key, words) in terms.iter() {
         let name = key.as_name().ok_or_else(wrong)?;
-        let mut known = Term::ALL.into_iter();
-        let (term, _) = known.find(|(_, known)| *known == name).ok_or_else(wrong)?;
+        let term = Term::from_name(name).ok_or_else(wrong)?;
         let Value::Map(words) = words else {
             return Err(wrong());
         };

@@ -1,5 +1,6 @@
 //! Which providers there are. The rules for what they accept, write and report are in their rooms.
 
+use crate::value::word::Word;
 use crate::value::{Map, Value};
 
 /// The list of providers: each one's variant, the name that stands for it in Elixir, and the folder
@@ -54,11 +55,19 @@ macro_rules! names {
 }
 providers!(names);
 
+impl Word for Provider {
+    const WORDS: &'static [Self] = &Self::ALL;
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
+}
+
 impl Provider {
     /// The provider of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
+        Self::from_word(name)
     }
 
     /// The provider that metadata names.

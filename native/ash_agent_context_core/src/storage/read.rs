@@ -142,14 +142,14 @@ fn read_bill(node: Node<'_>) -> Result<Bill, Error> {
     if let Some(model) = fields.read_given(keys::MODEL, read_name)? {
         bill.put_model(&model);
     }
-    for (of, name) in Term::ALL {
-        if let Some(word) = fields.read_given(name, read_name)? {
+    for of in Term::ALL {
+        if let Some(word) = fields.read_given(of.name(), read_name)? {
             bill.put_term(of, &word);
         }
     }
-    for (of, name) in Count::ALL {
-        if fields.has(name) {
-            bill.add(of, fields.read(name, read_count)?);
+    for of in Count::ALL {
+        if fields.has(of.name()) {
+            bill.add(of, fields.read(of.name(), read_count)?);
         }
     }
     Ok(bill)

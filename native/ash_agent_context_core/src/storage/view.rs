@@ -409,12 +409,8 @@ fn read_pins(fields: &mut DocumentFields<'_>) -> Result<Option<Arc<Pins>>, Error
 /// The iterations need not exist in the conversation: then nothing is shown again.
 fn read_shortening(node: Node<'_>) -> Result<Shortening, Error> {
     let mut fields = fields(node, "a step by which a view became shorter", Trust::KEEP)?;
-    let kind = fields.take_name(keys::KIND)?;
-    let cause = fields.take_name(keys::CAUSE)?;
-    let kind = ShorteningKind::ALL
-        .into_iter()
-        .find(|one| *one.name() == *kind);
-    let cause = Pressure::ALL.into_iter().find(|one| *one.name() == *cause);
+    let kind = ShorteningKind::from_name(&fields.take_name(keys::KIND)?);
+    let cause = Pressure::from_name(&fields.take_name(keys::CAUSE)?);
     let before = fields.read_given(keys::ITERATION, read_number)?;
     let calls = fields.read_given(keys::CALLS, read_size)?;
     Ok(Shortening {

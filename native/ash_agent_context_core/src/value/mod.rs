@@ -14,6 +14,7 @@ pub mod scan;
 pub mod steps;
 pub mod structs;
 pub mod time;
+pub mod word;
 pub mod wording;
 
 use std::cmp::Ordering;
