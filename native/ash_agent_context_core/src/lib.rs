@@ -50,7 +50,7 @@ pub use log::kind::CallKind;
 pub use log::message::{Message, Outcome, Output, Role, Status};
 pub use log::metadata::Metadata;
 pub use log::origin::Origin;
-pub use log::part::{Content, Part, PartKind, Place, Source};
+pub use log::part::{Class as MediaClass, Content, MediaPart, Part, PartKind, Place, Source};
 pub use log::price::{Money, Rates, Unit};
 pub use log::price_list::Prices;
 pub use log::price_read::{read_file, read_list, PriceFile};

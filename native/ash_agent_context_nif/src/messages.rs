@@ -150,37 +150,28 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// A part.
     pub fn part(&self, part: &'r Part) -> Term<'e> {
         let mut fields = FieldTerms::new(self.env());
-        let mut put_text = |key, text: Option<&'r str>| {
-            if let Some(text) = text {
-                fields.put(key, self.text(text));
-            }
-        };
+        let mut put_text = |key, text: &'r str| fields.put(key, self.text(text));
         let kind = match &part.kind {
-            PartKind::Text(_) => atoms::text(),
-            PartKind::Image { media_type, .. } => {
-                put_text(atoms::media_type(), media_type.as_deref());
-                atoms::image()
+            PartKind::Text(text) => {
+                fields.put(atoms::text(), self.binary(text));
+                atoms::text()
             }
-            PartKind::Audio { media_type, .. } => {
-                put_text(atoms::media_type(), media_type.as_deref());
-                atoms::audio()
+            PartKind::Thinking(text) => {
+                fields.put(atoms::text(), self.binary(text));
+                atoms::thinking()
             }
-            PartKind::Video { media_type, .. } => {
-                put_text(atoms::media_type(), media_type.as_deref());
-                atoms::video()
+            PartKind::Media(media) => {
+                if let Some(media_type) = &media.media_type {
+                    put_text(atoms::media_type(), media_type);
+                }
+                if let Some(name) = &media.filename {
+                    put_text(atoms::filename(), name);
+                }
+                self.put_source(&mut fields, &media.source);
+                media.class.atom()
             }
-            PartKind::File {
-                media_type,
-                filename,
-                ..
-            } => {
-                put_text(atoms::media_type(), media_type.as_deref());
-                put_text(atoms::filename(), filename.as_deref());
-                atoms::file()
-            }
-            PartKind::Thinking(_) => atoms::thinking(),
             PartKind::RedactedThinking(data) => {
-                put_text(atoms::data(), Some(data));
+                put_text(atoms::data(), data);
                 atoms::redacted_thinking()
             }
             PartKind::ProviderBlock { provider, data } => {
@@ -189,16 +180,6 @@ impl<'r, 'e> Encoder<'r, 'e> {
                 atoms::provider_block()
             }
         };
-        if let PartKind::Text(text) | PartKind::Thinking(text) = &part.kind {
-            fields.put(atoms::text(), self.binary(text));
-        }
-        if let PartKind::Image { source, .. }
-        | PartKind::Audio { source, .. }
-        | PartKind::Video { source, .. }
-        | PartKind::File { source, .. } = &part.kind
-        {
-            self.put_source(&mut fields, source);
-        }
         fields.put(atoms::type_(), kind.to_term(self.env()));
         for (key, value) in part.hints.iter().flat_map(Map::iter) {
             fields.put_term(self.value(key), self.value(value));

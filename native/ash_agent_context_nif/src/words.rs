@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use ash_agent_context_core::{
     CallKind, CallStatus, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish,
-    Framing, Look, Method, Pressure, Prompt, Provider, RepairKind, Role, ShorteningKind, Status,
-    Thinking,
+    Framing, Look, MediaClass, Method, Pressure, Prompt, Provider, RepairKind, Role,
+    ShorteningKind, Status, Thinking,
 };
 use rustler::{Atom, OwnedEnv};
 
@@ -55,6 +55,7 @@ words!(
     Finish,
     Framing,
     Look,
+    MediaClass,
     Method,
     Pressure,
     Prompt,

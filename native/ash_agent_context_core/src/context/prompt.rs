@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
-use crate::log::media::words_of;
 use crate::log::message::{Message, Output, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Content, Part};
 use crate::value::letters;
 use crate::value::word::words;
 use crate::view::rendering::Shown;
+use crate::view::texts::part_text;
 use crate::view::Stretch;
 
 words! {
@@ -185,12 +185,9 @@ fn block(title: &str, sign: &str, text: &str, prompt: &mut String) {
 }
 
 fn parts_text(parts: &[Part]) -> String {
-    let texts: Vec<String> = parts
+    let texts: Vec<_> = parts
         .iter()
-        .filter_map(|part| match &part.kind {
-            PartKind::Text(bytes) => Some(lossy(bytes)),
-            kind => words_of(kind),
-        })
+        .filter_map(|part| part_text(&part.kind))
         .collect();
     texts.join("\n")
 }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use crate::log::call::ToolCall;
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 
 /// The model reads it of such a call that was kept as one that waits.
@@ -15,13 +15,10 @@ const DECLINED: &str =
 
 impl Part {
     fn is_of_kind(&self, name: &str) -> bool {
-        match &self.kind {
-            PartKind::ProviderBlock { provider, data } if *provider == Provider::Anthropic => {
-                let kind = data.get_named("type");
-                kind.and_then(|kind| kind.as_name()) == Some(name)
-            }
-            _ => false,
-        }
+        let block = self.kind.block();
+        let data = block.filter(|(provider, _)| *provider == Provider::Anthropic);
+        let kind = data.and_then(|(_, data)| data.get_named("type")?.as_name());
+        kind == Some(name)
     }
 
     /// Returns whether the model before this part declined, and another one answers after it.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rpds::{HashTrieMapSync, HashTrieSetSync};
 
 use crate::log::call::ToolCall;
-use crate::log::part::{Part, PartKind};
+use crate::log::part::Part;
 use crate::log::provider::Provider;
 use crate::value::{Map, Value};
 
@@ -111,9 +111,7 @@ impl Half {
 impl Part {
     /// Which pair a provider's block belongs to, if it says so.
     pub(crate) fn half(&self) -> Option<Half> {
-        let PartKind::ProviderBlock { provider, data } = &self.kind else {
-            return None;
-        };
+        let (provider, data) = self.kind.block()?;
         let (id, is_result) = match provider {
             Provider::Anthropic => anthropic(data)?,
             Provider::OpenAiResponses => return responses(data),
@@ -122,18 +120,15 @@ impl Part {
                 .or_else(|| by_keys(data, "id", ["executableCode", "codeExecutionResult"]))?,
             _ => return None,
         };
-        Some(Half::of(*provider, id, is_result))
+        Some(Half::of(provider, id, is_result))
     }
 
     /// Returns what a provider takes once in a conversation: the id of an output item, and half a pair.
     pub(crate) fn once_ids(&self) -> Vec<String> {
-        let own = || match &self.kind {
-            PartKind::ProviderBlock { provider, data }
-                if *provider == Provider::OpenAiResponses =>
-            {
-                text(data, "id").map(|id| format!("{} {id}", provider.name()))
-            }
-            _ => None,
+        let own = || {
+            let block = self.kind.block();
+            let (provider, data) = block.filter(|(of, _)| *of == Provider::OpenAiResponses)?;
+            text(data, "id").map(|id| format!("{} {id}", provider.name()))
         };
         let once = |half: &Half| half.is_result || half.waits;
         let half = self.half().filter(once).map(|half| {
@@ -220,9 +215,7 @@ fn keys(parts: &[Part]) -> Vec<Option<String>> {
         if let Some(half) = part.half() {
             return Some(half.key).filter(|_| !part.withheld);
         }
-        let PartKind::ProviderBlock { provider, data } = &part.kind else {
-            return None;
-        };
+        let (provider, data) = part.kind.block()?;
         let has = |key| data.get_named(key).is_some();
         let is = |kind| text(data, "type") == Some(kind);
         match provider {

@@ -159,20 +159,10 @@ fn kind(json: &mut JsonObject<'_>, kind: &PartKind) {
         PartKind::Text(bytes) | PartKind::Thinking(bytes) => {
             tagged::text(json.key(keys::TEXT), bytes)
         }
-        PartKind::Image { media_type, source }
-        | PartKind::Audio { media_type, source }
-        | PartKind::Video { media_type, source } => {
-            text(json, keys::MEDIA_TYPE, media_type.as_deref());
-            at(json, source);
-        }
-        PartKind::File {
-            media_type,
-            source,
-            filename,
-        } => {
-            text(json, keys::MEDIA_TYPE, media_type.as_deref());
-            text(json, keys::FILENAME, filename.as_deref());
-            at(json, source);
+        PartKind::Media(media) => {
+            text(json, keys::MEDIA_TYPE, media.media_type.as_deref());
+            text(json, keys::FILENAME, media.filename.as_deref());
+            at(json, &media.source);
         }
         PartKind::RedactedThinking(data) => text(json, keys::DATA, Some(data)),
         PartKind::ProviderBlock { provider, data } => {

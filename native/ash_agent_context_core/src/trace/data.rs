@@ -8,7 +8,7 @@ use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
 use crate::log::media_type::normal;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::part::{Class, Content, MediaPart, Part, PartKind, Source};
 use crate::log::price_list::Prices;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
@@ -307,29 +307,23 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 self.text(json, "text", json::write(&Value::Map(data.clone())).into());
             }
             PartKind::RedactedThinking(_) => {}
-            PartKind::File { filename, .. } => {
-                if let Some(name) = filename {
-                    self.text(json, "name", name.as_ref().into());
-                }
-                self.media(json, part);
-            }
-            _ => self.media(json, part),
+            PartKind::Media(media) => self.media(json, media),
         }
     }
 
     /// Images as they are, and of everything else what it is: a page is not an archive of files.
-    fn media(&mut self, json: &mut JsonObject<'_>, part: &Part) {
-        let Some((media_type, source)) = part.kind.media() else {
-            return;
-        };
-        if let Some(media_type) = media_type {
-            self.text(json, "media", media_type.into());
+    fn media(&mut self, json: &mut JsonObject<'_>, media: &MediaPart) {
+        let media_type = media.media_type.as_deref();
+        for (key, text) in [("name", media.filename.as_deref()), ("media", media_type)] {
+            if let Some(text) = text {
+                self.text(json, key, text.into());
+            }
         }
-        match source {
+        match &media.source {
             Source::Data(data) => {
                 let media_type = normal(media_type.unwrap_or_default());
                 let is_image = IMAGES.contains(&&*media_type);
-                if is_image && matches!(part.kind, PartKind::Image { .. }) {
+                if is_image && media.class == Class::Image {
                     json.text("shown", &media_type);
                     self.text(json, "data", data.as_ref().into());
                 }

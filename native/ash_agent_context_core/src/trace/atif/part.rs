@@ -2,7 +2,7 @@
 
 use crate::log::media::Media;
 use crate::log::media_type::normal;
-use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::part::{Class, Content, MediaPart, Part, PartKind, Source};
 use crate::trace::atif::IMAGES;
 use crate::trace::said::part_text;
 use crate::value::builder::{Json, JsonObject};
@@ -42,10 +42,7 @@ pub(super) fn thoughts(content: &Content) -> Option<String> {
     };
     let thoughts: Vec<_> = parts
         .iter()
-        .filter_map(|part| match &part.kind {
-            PartKind::Thinking(text) => Some(letters::utf8(text)),
-            _ => None,
-        })
+        .filter_map(|part| part.kind.thoughts().map(|text| letters::utf8(text)))
         .collect();
     (!thoughts.is_empty()).then(|| thoughts.join("\n\n"))
 }
@@ -64,35 +61,34 @@ pub(super) fn is_said_part(part: &Part) -> bool {
     is_bare
         && match &part.kind {
             PartKind::Text(_) | PartKind::Thinking(_) => true,
-            PartKind::Image { media_type, source } => {
-                let is_known = media_type.as_deref().is_some_and(|of| IMAGES.contains(&of));
-                let is_address = match source {
+            PartKind::Media(media) => {
+                let of = media.media_type.as_deref();
+                let is_known = of.is_some_and(|of| IMAGES.contains(&of));
+                let is_address = match &media.source {
                     Source::Url(url) => !url.starts_with("data:"),
                     Source::Data(_) => true,
                     Source::Stored { .. } => false,
                 };
-                is_known && is_address
+                media.class == Class::Image && is_known && is_address
             }
             _ => false,
         }
 }
 
 const fn is_thinking(part: &Part) -> bool {
-    matches!(
-        part.kind,
-        PartKind::Thinking(_) | PartKind::RedactedThinking(_)
-    )
+    part.kind.is_thinking()
 }
 
 /// The media type and the address of an image that the format has.
 fn image(part: &Part) -> Option<(String, String)> {
-    let PartKind::Image { media_type, source } = &part.kind else {
+    let given = part.kind.media()?;
+    if given.class != Class::Image {
         return None;
-    };
+    }
     let media = Media::of(&part.kind)?;
-    let media_type = media_type.as_deref().or(media.guessed_type())?;
+    let media_type = given.media_type.as_deref().or(media.guessed_type())?;
     let media_type = normal(media_type).into_owned();
-    let path = match source {
+    let path = match &given.source {
         Source::Data(data) => format!("data:{media_type};base64,{data}"),
         Source::Url(url) => url.to_string(),
         Source::Stored { .. } => return None,
@@ -122,18 +118,7 @@ fn own_part(json: &mut JsonObject<'_>, part: &Part) {
             json.text("provider", provider.name())
                 .field("data", &AsObject(data));
         }
-        kind => {
-            if let PartKind::File {
-                filename: Some(name),
-                ..
-            } = kind
-            {
-                json.text("filename", name);
-            }
-            if let Some((media_type, source)) = kind.media() {
-                own_media(json, media_type, source);
-            }
-        }
+        PartKind::Media(media) => own_media(json, media),
     }
     if let Some(metadata) = &part.provider_metadata {
         json.field("provider_metadata", &AsObject(metadata));
@@ -145,11 +130,14 @@ fn own_part(json: &mut JsonObject<'_>, part: &Part) {
     }
 }
 
-fn own_media(json: &mut JsonObject<'_>, media_type: Option<&str>, source: &Source) {
-    if let Some(media_type) = media_type {
+fn own_media(json: &mut JsonObject<'_>, media: &MediaPart) {
+    if let Some(name) = &media.filename {
+        json.text("filename", name);
+    }
+    if let Some(media_type) = &media.media_type {
         json.text("media_type", media_type);
     }
-    match source {
+    match &media.source {
         Source::Data(data) => json.text("data", data),
         Source::Url(url) => json.text("url", url),
         Source::Stored { provider, id } => {

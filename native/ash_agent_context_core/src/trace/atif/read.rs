@@ -9,7 +9,7 @@ use crate::import::BODY_DEPTH;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::message::{Output, Status};
-use crate::log::part::{Content, Part, PartKind, Place, Source};
+use crate::log::part::{Class, Content, MediaPart, Part, PartKind, Place, Source};
 use crate::provider::foreign::{
     call, check_levels, into_parts, part, text_part, url_image, Object,
 };
@@ -99,7 +99,7 @@ fn is_summary(step: &Object) -> bool {
 
 fn read_agent(step: &mut Object, content: Content, history: &mut Listener) -> Result<(), Error> {
     let thoughts = step.text("reasoning_content")?;
-    let has_thoughts = |part: &Part| matches!(part.kind, PartKind::Thinking(_));
+    let has_thoughts = |part: &Part| part.kind.thoughts().is_some();
     let content = match (thoughts, content) {
         (None, content) => content,
         (Some(_), Content::Parts(parts)) if parts.iter().any(has_thoughts) => Content::Parts(parts),
@@ -250,13 +250,13 @@ fn read_part(value: Value, place: Place) -> Result<Part, Error> {
 fn media(kind: &str, media_type: Option<Box<str>>, path: Box<str>) -> PartKind {
     if kind == "audio" {
         let source = Source::Url(path);
-        return PartKind::Audio { media_type, source };
+        return PartKind::unnamed(Class::Audio, media_type, source);
     }
     match url_image(path) {
-        PartKind::Image {
+        PartKind::Media(MediaPart {
             source: source @ Source::Url(_),
             ..
-        } => PartKind::Image { media_type, source },
+        }) => PartKind::unnamed(Class::Image, media_type, source),
         inline => inline,
     }
 }

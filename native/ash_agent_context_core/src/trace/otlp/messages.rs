@@ -235,9 +235,9 @@ fn write_part(json: &mut Json, part: &Part) {
 fn write_media(json: &mut Json, media: &Media<'_>, kind: &PartKind) {
     let fill = |json: &mut JsonObject<'_>| {
         // Anything but an image, film or recording is a document in the coming version.
-        let modality = match kind {
-            PartKind::File { .. } => "document",
-            kind => kind.name(),
+        let modality = match kind.name() {
+            "file" => "document",
+            name => name,
         };
         json.text("modality", modality);
         if let Some(media_type) = media.guessed_type() {

@@ -3,14 +3,14 @@
 use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
-use crate::log::part::{is_base64, Content, Part, PartKind, Source, AUDIO_ID};
+use crate::log::part::{is_base64, Class, Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, inline_file, into_parts, join_details, json_like, json_part, metadata, name_at, part,
-    part_or_block, provider_block, system_part, text_block, url_image, Object,
+    at, call, image_or_file, inline_file, into_parts, join_details, json_like, json_part, metadata,
+    name_at, part, part_or_block, provider_block, system_part, text_block, url_image, Object,
 };
 use crate::provider::listener::{Listener, ReadResult};
 
@@ -131,10 +131,12 @@ fn recording(value: &Value) -> Option<PartKind> {
         .find(|(format, _)| name_at(audio, "format") == Some(format))?
         .1;
     let data = name_at(audio, "data").filter(|data| is_base64(data))?;
-    Some(PartKind::Audio {
-        media_type: Some(media_type.into()),
-        source: Source::Data(data.into()),
-    })
+    let source = Source::Data(data.into());
+    Some(PartKind::unnamed(
+        Class::Audio,
+        Some(media_type.into()),
+        source,
+    ))
 }
 
 /// A part of an assistant message.
@@ -224,7 +226,7 @@ fn reasoning(
     }
     let mut parts = vec![part(PartKind::Thinking(text), Some(metadata))];
     // An empty content beside it says nothing.
-    let is_empty = |part: &Part| matches!(&part.kind, PartKind::Text(text) if text.is_empty());
+    let is_empty = |part: &Part| part.kind.text().is_some_and(|text| text.is_empty());
     parts.extend(
         into_parts(content)
             .into_iter()
@@ -358,14 +360,9 @@ fn file(value: &Value, provider: Provider) -> Option<PartKind> {
         .and_then(|file| name_at(file, "filename"))
         .map(Into::into);
     if let Some(id) = id.filter(|id| !id.trim().is_empty()) {
-        return Some(PartKind::File {
-            media_type: None,
-            source: Source::Stored {
-                provider,
-                id: id.into(),
-            },
-            filename,
-        });
+        let id = id.into();
+        let source = Source::Stored { provider, id };
+        return Some(image_or_file(false, None, source, filename));
     }
     let file = file?;
     inline_file(name_at(file, "file_data")?, filename)
