@@ -21,6 +21,8 @@ mod read_call;
 mod read_content;
 mod read_shown;
 mod seed;
+mod table;
+mod tables;
 mod tagged;
 mod take;
 pub mod terms;

@@ -1,28 +1,15 @@
 //! Writing: straight from the conversation to JSON text, without a tree in between.
 
-use crate::log::bill::Bill;
 use crate::log::call::{Name, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::message::{Message, Output};
-use crate::log::original::Original;
 use crate::log::part::{Content, Part, PartKind, Source};
-use crate::log::reply::Reply;
-use crate::log::usage::Usage;
 use crate::storage::keys;
+use crate::storage::table::*;
 use crate::storage::tagged::{self, NameKey};
 use crate::value::builder::{Json, JsonObject};
-use crate::value::json::AsJson;
 use crate::value::time;
 use crate::value::Map;
-
-/// Fields that this version does not know, as they came.
-pub(crate) fn unknown(json: &mut JsonObject<'_>, fields: Option<&Map>) {
-    for (key, value) in fields.into_iter().flat_map(Map::iter) {
-        if let Some(key) = key.as_str() {
-            json.key(key).value(&AsJson(value));
-        }
-    }
-}
 
 pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>) {
     json.object(|json| {
@@ -34,84 +21,21 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
             Content::Parts(items) => parts(content, items),
         }
         map(json, keys::METADATA, message.metadata.as_ref());
-        if let Some(of) = &message.reply {
-            reply(json.key(keys::RESPONSE), of);
+        if let Some(reply) = message.reply.as_deref() {
+            Of::write(reply, keys::RESPONSE, json);
         }
         if let Some(exchange) = entry.and_then(|entry| entry.exchange.as_deref()) {
             let calls = message.calls.iter().enumerate();
             json.key(keys::TOOL_CALLS)
                 .list(calls, |json, (slot, one)| call(json, one, exchange, slot));
             map(json, keys::RESULTS_METADATA, exchange.metadata.as_ref());
-            verbatim(json, keys::RESULTS_WIRE, exchange.original.as_ref());
+            Given::<Of>::write(&exchange.original, keys::RESULTS_WIRE, json);
         }
         if let Some(reported) = entry.and_then(|entry| entry.usage.as_deref()) {
-            json.key(keys::USAGE).object(|json| {
-                usage(json.key(keys::SUM), reported.sum);
-                usage(json.key(keys::LAST_REPORT), reported.last);
-                json.key(keys::ESTIMATE).value(&reported.estimate);
-                if let Some(bills) = &reported.bills {
-                    json.key(keys::BILLS).list(bills.iter(), bill);
-                }
-            });
+            Of::write(reported, keys::USAGE, json);
         }
-        verbatim(json, keys::WIRE, message.original.as_ref());
+        Given::<Of>::write(&message.original, keys::WIRE, json);
         unknown(json, message.extra.as_ref());
-    });
-}
-
-/// Where a message of the model came from. The reason is there when it broke off.
-fn reply(json: &mut Json, reply: &Reply) {
-    json.object(|json| {
-        if let Some(provider) = reply.provider {
-            json.key(keys::PROVIDER).text(provider.name());
-        }
-        text(json, keys::MODEL, reply.model.as_deref());
-        text(json, keys::ID, reply.id.as_deref());
-        if let Some(finish) = reply.finish {
-            json.key(keys::FINISH_REASON).text(finish.name());
-        }
-        text(json, keys::FINISH_WORD, reply.word.as_deref());
-        for (key, at) in [
-            (keys::REQUESTED_AT, reply.requested_at),
-            (keys::FIRST_CHUNK_AT, reply.first_chunk_at),
-            (keys::RECEIVED_AT, reply.received_at),
-        ] {
-            if let Some(at) = at {
-                json.key(key).text(&time::to_text(at));
-            }
-        }
-        if let Some(reason) = &reply.interrupted {
-            json.key(keys::INTERRUPTED)
-                .object(|json| tagged::value(json.key(keys::REASON), reason));
-        }
-        map(json, keys::DETAILS, reply.details.as_ref());
-        unknown(json, reply.extra.as_ref());
-    });
-}
-
-pub(crate) fn usage(json: &mut Json, usage: Usage) {
-    json.object(|json| {
-        json.key(keys::INPUT_TOKENS).value(&usage.input);
-        json.key(keys::OUTPUT_TOKENS).value(&usage.output);
-        json.key(keys::TOTAL_TOKENS).value(&usage.total);
-        json.key(keys::CACHED_TOKENS).value(&usage.cached);
-        json.key(keys::REASONING_TOKENS).value(&usage.reasoning);
-        if usage.written > 0 {
-            json.key(keys::CACHE_WRITE_TOKENS).value(&usage.written);
-        }
-    });
-}
-
-fn bill(json: &mut Json, bill: &Bill) {
-    json.object(|json| {
-        usage(json.key(keys::USAGE), bill.usage);
-        text(json, keys::MODEL, bill.model.as_deref());
-        for (name, count) in bill.counts() {
-            json.key(name).value(&count);
-        }
-        for (name, word) in bill.terms() {
-            tagged::text(json.key(name), word.as_bytes());
-        }
     });
 }
 
@@ -126,15 +50,6 @@ pub(crate) fn map(json: &mut JsonObject<'_>, key: &str, map: Option<&Map>) {
 pub(crate) fn text(json: &mut JsonObject<'_>, key: &str, text: Option<&str>) {
     if let Some(text) = text {
         tagged::text(json.key(key), text.as_bytes());
-    }
-}
-
-pub(crate) fn verbatim(json: &mut JsonObject<'_>, key: &str, original: Option<&Original>) {
-    if let Some(original) = original {
-        json.key(key).object(|json| {
-            json.key(keys::PROVIDER).text(original.provider.name());
-            text(json, keys::JSON, Some(&original.json));
-        });
     }
 }
 
@@ -205,16 +120,7 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
         map(json, keys::EXTRA, call.extra.as_ref());
         json.key(keys::STATUS).text(exchange.status(slot).name());
         if let Some(decision) = exchange.decision(slot) {
-            json.key(keys::DECISION).object(|json| {
-                json.key(keys::APPROVED).value(&decision.approved);
-                tagged::value(json.key(keys::BY), &decision.by);
-                json.key(keys::AT).text(&time::to_text(decision.at));
-                tagged::value(json.key(keys::REASON), &decision.reason);
-                if let Some(arguments) = &decision.arguments {
-                    tagged::value(json.key(keys::ARGUMENTS), arguments);
-                }
-                text(json, keys::DIGEST, decision.digest.as_deref());
-            });
+            Of::write(decision, keys::DECISION, json);
         }
         match exchange.asked_arguments(slot) {
             Some(arguments) => tagged::value(json.key(keys::ASKED), arguments),

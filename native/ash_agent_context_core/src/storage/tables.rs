@@ -1,0 +1,132 @@
+//! The tables of what is kept of messages.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::log::bill::{self, Bill, Reported};
+use crate::log::decision::Decision;
+use crate::log::kind::CallKind;
+use crate::log::origin::Origin;
+use crate::log::original::Original;
+use crate::log::provider::Provider;
+use crate::log::reply::{Finish, Reply};
+use crate::log::usage::Usage;
+use crate::storage::keys;
+use crate::storage::table::*;
+use crate::storage::take::DocumentFields;
+use crate::value::builder::JsonObject;
+
+impl StoredWord for Provider {
+    const EXPECTED: &'static str = "the name of a provider";
+}
+
+impl StoredWord for Finish {
+    const EXPECTED: &'static str = "why the model stopped";
+}
+
+impl StoredWord for CallKind {
+    const EXPECTED: &'static str = "the kind of a tool call";
+}
+
+stored!(Reply, "where the message came from" {
+    provider: PROVIDER Given<OneOf>,
+    model: MODEL Given<Text>,
+    id: ID Given<Text>,
+    finish: FINISH_REASON Given<OneOf>,
+    word: FINISH_WORD Given<Text>,
+    requested_at: REQUESTED_AT Given<When>,
+    first_chunk_at: FIRST_CHUNK_AT Given<When>,
+    received_at: RECEIVED_AT Given<When>,
+    interrupted: INTERRUPTED Given<Broken>,
+    details: DETAILS Given<Terms>,
+}, extra "");
+
+stored!(Usage, "numbers of tokens" {
+    input: INPUT_TOKENS Count,
+    output: OUTPUT_TOKENS Count,
+    total: TOTAL_TOKENS Count,
+    cached: CACHED_TOKENS Count,
+    reasoning: REASONING_TOKENS Count,
+    written: CACHE_WRITE_TOKENS LaterCount,
+});
+
+stored!(Reported, "a report on tokens" {
+    sum: SUM Of,
+    last: LAST_REPORT Of,
+    estimate: ESTIMATE Count,
+    bills: BILLS Bills,
+});
+
+stored!(Original, "a map with a provider and its JSON text" {
+    provider: PROVIDER OneOf,
+    json: JSON Text,
+});
+
+stored!(Decision, "a decision" {
+    approved: APPROVED Flag,
+    by: BY Term,
+    at: AT When,
+    reason: REASON Term,
+    arguments: ARGUMENTS Given<Seen>,
+    digest: DIGEST Given<Digest>,
+});
+
+stored!(Origin, "a map with the id and the iteration that a fork came from" {
+    id: ID Id,
+    iteration: ITERATION Number,
+}, extra "one of :id, :iteration");
+
+/// What is billed beside the tokens, where it is more than they say.
+struct Bills;
+
+impl Field<Option<Arc<[Bill]>>> for Bills {
+    fn write(bills: &Option<Arc<[Bill]>>, key: &'static str, json: &mut JsonObject<'_>) {
+        if let Some(bills) = bills {
+            let json = json.key(key);
+            json.list(bills.iter(), |json, bill| Of::put(bill, json));
+        }
+    }
+
+    fn read(
+        fields: &mut DocumentFields<'_>,
+        key: &'static str,
+    ) -> Result<Option<Arc<[Bill]>>, Error> {
+        let is_there = fields.has(key);
+        let bills = Each::<Of>::read(fields, key)?;
+        Ok(is_there.then(|| bills.into()))
+    }
+}
+
+/// By hand: its counts and words are those of two enums, and are made smaller as they are read.
+impl Stored for Bill {
+    const EXPECTED: &'static str = "a map with numbers of tokens";
+
+    fn write(&self, json: &mut JsonObject<'_>) {
+        Of::write(&self.usage, keys::USAGE, json);
+        Given::<Text>::write(&self.model, keys::MODEL, json);
+        for (name, count) in self.counts() {
+            Count::write(&count, name, json);
+        }
+        for (name, word) in self.terms() {
+            Text::write(&word.into(), name, json);
+        }
+    }
+
+    fn read(mut fields: DocumentFields<'_>) -> Result<Self, Error> {
+        let mut bill = Self::plain(Of::read(&mut fields, keys::USAGE)?);
+        if let Some(model) = Given::<Text>::read(&mut fields, keys::MODEL)? {
+            bill.put_model(&model);
+        }
+        for of in bill::Term::ALL {
+            if let Some(word) = Given::<Text>::read(&mut fields, of.name())? {
+                bill.put_term(of, &word);
+            }
+        }
+        for of in bill::Count::ALL {
+            if fields.has(of.name()) {
+                bill.add(of, Count::read(&mut fields, of.name())?);
+            }
+        }
+        Ok(bill)
+    }
+}
