@@ -103,31 +103,18 @@ impl<T, K: Kind<T>> Field<Option<T>> for Given<K> {
     }
 }
 
-/// An amount that is not written where it is zero.
-pub(crate) struct AmountOrZero;
+/// An amount that is zero where it is missing; `ALWAYS`: it is written all the same.
+pub(crate) struct AmountOrZero<const ALWAYS: bool>;
 
-impl Field<usize> for AmountOrZero {
+impl<const ALWAYS: bool> Field<usize> for AmountOrZero<ALWAYS> {
     fn write(value: &usize, key: &'static str, json: &mut JsonObject<'_>) {
-        if *value > 0 {
+        if ALWAYS || *value > 0 {
             Amount::write(value, key, json);
         }
     }
 
     fn read(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<usize, Error> {
         Given::<Amount>::read(fields, key).map(Option::unwrap_or_default)
-    }
-}
-
-/// An amount that is always written, and zero where it is missing.
-pub(crate) struct AnyAmount;
-
-impl Field<usize> for AnyAmount {
-    fn write(value: &usize, key: &'static str, json: &mut JsonObject<'_>) {
-        Amount::write(value, key, json);
-    }
-
-    fn read(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<usize, Error> {
-        AmountOrZero::read(fields, key)
     }
 }
 
@@ -164,32 +151,19 @@ impl Field<bool> for Mark {
     }
 }
 
-/// A list, which may be missing where it is empty.
-pub(crate) struct Each<K>(K);
+/// A list, which may be missing where it is empty; `ALWAYS`: it is written all the same.
+pub(crate) struct Each<K, const ALWAYS: bool>(K);
 
-impl<T, K: Kind<T>> Field<Vec<T>> for Each<K> {
+impl<T, K: Kind<T>, const ALWAYS: bool> Field<Vec<T>> for Each<K, ALWAYS> {
     fn write(value: &Vec<T>, key: &'static str, json: &mut JsonObject<'_>) {
-        json.key(key).list(value, |json, one| K::put(one, json));
+        if ALWAYS || !value.is_empty() {
+            json.key(key).list(value, |json, one| K::put(one, json));
+        }
     }
 
     fn read(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<Vec<T>, Error> {
         let form = fields.form;
         fields.read_each(key, |node| K::get(node, form))
-    }
-}
-
-/// A list that is not written where it is empty.
-pub(crate) struct Filled<K>(K);
-
-impl<T, K: Kind<T>> Field<Vec<T>> for Filled<K> {
-    fn write(value: &Vec<T>, key: &'static str, json: &mut JsonObject<'_>) {
-        if !value.is_empty() {
-            Each::<K>::write(value, key, json);
-        }
-    }
-
-    fn read(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<Vec<T>, Error> {
-        Each::<K>::read(fields, key)
     }
 }
 
@@ -225,30 +199,22 @@ pub(crate) fn invalid(expected: &'static str) -> Error {
 
 /// Declares kinds: how a value is written, and how it is read.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident($of:ty): $put:expr, $get:expr;)*) => {
-        $(
-            $(#[$doc])*
-            pub(crate) struct $kind;
+    ($($(#[$doc:meta])* $kind:ident($of:ty): $put:expr, $get:expr;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $kind;
 
-            impl $crate::storage::table::Kind<$of> for $kind {
-                fn put(value: &$of, json: &mut $crate::value::builder::Json) {
-                    let put: fn(&mut $crate::value::builder::Json, &$of) = $put;
-                    put(json, value);
-                }
-
-                fn get(
-                    node: $crate::storage::node::Node<'_>,
-                    form: $crate::storage::take::Form,
-                ) -> Result<$of, $crate::error::Error> {
-                    let get: fn(
-                        $crate::storage::node::Node<'_>,
-                        $crate::storage::take::Form,
-                    ) -> Result<$of, $crate::error::Error> = $get;
-                    get(node, form)
-                }
+        impl Kind<$of> for $kind {
+            fn put(value: &$of, json: &mut Json) {
+                let put: fn(&mut Json, &$of) = $put;
+                put(json, value);
             }
-        )*
-    };
+
+            fn get(node: Node<'_>, form: Form) -> Result<$of, Error> {
+                let get: fn(Node<'_>, Form) -> Result<$of, Error> = $get;
+                get(node, form)
+            }
+        }
+    )*};
 }
 pub(crate) use kinds;
 

@@ -92,7 +92,7 @@ impl Field<Option<Arc<[Bill]>>> for Bills {
         key: &'static str,
     ) -> Result<Option<Arc<[Bill]>>, Error> {
         let is_there = fields.has(key);
-        let bills = Each::<Of>::read(fields, key)?;
+        let bills = Each::<Of, true>::read(fields, key)?;
         Ok(is_there.then(|| bills.into()))
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct StoredView {
     recall: bool,
     index: usize,
     user_bytes: Option<usize>,
-    pins: Vec<Pin>,
+    pins: Option<Arc<Pins>>,
     shortenings: Vec<Shortening>,
     masks: Vec<(Box<str>, Box<str>)>,
     /// The digest of those under which the covers were made.
@@ -63,17 +63,17 @@ pub(crate) struct StoredView {
 }
 
 stored!(StoredView, "a view" {
-    covers: COVERS Each<Of>,
+    covers: COVERS Each<Of, true>,
     cleared: CLEARED Given<Of>,
     max_result_bytes: MAX_RESULT_BYTES Given<Amount>,
     recall: RECALL Mark,
-    index: INDEX AmountOrZero,
+    index: INDEX AmountOrZero<false>,
     user_bytes: USER_BYTES Given<Amount>,
-    pins: PINS Filled<PinForm>,
-    shortenings: SHORTENINGS Filled<Of>,
-    masks: MASKS Filled<MaskForm>,
+    pins: PINS PinsForm,
+    shortenings: SHORTENINGS Each<Of, false>,
+    masks: MASKS Each<MaskForm, false>,
     masks_digest: MASKS_DIGEST Given<Plain>,
-    blocks: BLOCKS Filled<BlockForm>,
+    blocks: BLOCKS Each<BlockForm, false>,
 }, extra "");
 
 struct StoredCover {
@@ -100,11 +100,11 @@ stored!(Unmasked, "a summary and a verdict" {
 });
 
 stored!(Verdict, "a verdict" {
-    facts: FACTS AnyAmount,
-    kept: KEPT AnyAmount,
-    appended: APPENDED AnyAmount,
-    missing: MISSING Each<Words>,
-    wrong: WRONG Each<Words>,
+    facts: FACTS AmountOrZero<true>,
+    kept: KEPT AmountOrZero<true>,
+    appended: APPENDED AmountOrZero<true>,
+    missing: MISSING Each<Words, true>,
+    wrong: WRONG Each<Words, true>,
 });
 
 stored!(Cleared, "a place in the conversation" {
@@ -138,8 +138,6 @@ kinds! {
         let cause = Pressure::from_name(&read_name(node)?);
         cause.ok_or_else(|| invalid("context_overflow or window"))
     };
-    /// The pinned part need not exist in the conversation: then nothing is pinned.
-    PinForm(Pin): write_pin, |node, form| read_pin(node, form);
     MaskForm((Box<str>, Box<str>)): |json, pair| write_pair(json, [keys::PATTERN, keys::REPLACEMENT], pair), |node, form| {
         read_pair(node, [keys::PATTERN, keys::REPLACEMENT], form)
     };
@@ -164,7 +162,7 @@ impl Field<Option<(u64, usize)>> for Before {
         key: &'static str,
     ) -> Result<Option<(u64, usize)>, Error> {
         let iteration = Given::<Number>::read(fields, key)?;
-        let calls = AmountOrZero::read(fields, keys::CALLS)?;
+        let calls = AmountOrZero::<false>::read(fields, keys::CALLS)?;
         Ok(iteration.map(|iteration| (iteration, calls)))
     }
 }
@@ -193,12 +191,7 @@ impl StoredView {
             recall: view.recall,
             index,
             user_bytes,
-            pins: view
-                .pins()
-                .into_iter()
-                .flat_map(Pins::iter)
-                .cloned()
-                .collect(),
+            pins: view.pins.clone(),
             shortenings: view.shortenings.to_vec(),
             masks: masks.map(|(of, text)| (of.into(), text.into())).collect(),
             masks_digest: digest.as_ref().and_then(Value::as_str).map(Into::into),
@@ -208,35 +201,28 @@ impl StoredView {
     }
 }
 
-/// A view that was read.
-pub(crate) struct ReadView {
-    stored: StoredView,
-    masks: Option<Arc<Masks>>,
-    pins: Option<Arc<Pins>>,
-}
+/// A view that was read, with its masks, which take long to compile.
+pub(crate) struct ReadView(StoredView, Option<Arc<Masks>>);
 
 impl ReadView {
     /// `known` are masks that have been compiled already.
     pub fn read(node: Node<'_>, known: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
         let mut stored: StoredView = Of::get(node, trust.into())?;
-        Ok(Self {
-            masks: make_masks(std::mem::take(&mut stored.masks), known)?,
-            pins: make_pins(std::mem::take(&mut stored.pins))?,
-            stored,
-        })
+        let masks = make_masks(std::mem::take(&mut stored.masks), known)?;
+        Ok(Self(stored, masks))
     }
 
     /// A view that requests were made from. Whether the conversation has what it covers does not matter: it is only
     /// shown.
     pub fn read_asked(node: Node<'_>, trust: Trust) -> Result<View, Error> {
-        let Self { stored, pins, .. } = Self::read(node, None, trust)?;
+        let Self(stored, _) = Self::read(node, None, trust)?;
         let mut view = View::default();
         view.cleared = stored.cleared.map(Arc::new);
         view.max_result_bytes = stored.max_result_bytes;
         view.recall = stored.recall;
         view.index = stored.index;
         view.user_bytes = stored.user_bytes;
-        view.pins = pins;
+        view.pins = stored.pins;
         view.shortenings = stored.shortenings.into();
         view.blocks = stored.blocks.into();
         view.resize();
@@ -274,11 +260,7 @@ impl ReadView {
     }
 
     pub fn put_on(self, context: &mut Context) -> Result<(), Error> {
-        let Self {
-            stored,
-            masks,
-            pins,
-        } = self;
+        let Self(stored, masks) = self;
         context.change_view(|view| {
             view.cleared = stored.cleared.map(Arc::new);
             view.max_result_bytes = stored.max_result_bytes;
@@ -321,7 +303,7 @@ impl ReadView {
             view.recall = stored.recall;
             view.index = stored.index;
             view.user_bytes = stored.user_bytes;
-            view.pins = pins;
+            view.pins = stored.pins;
             view.shortenings = stored.shortenings.into();
             view.resize();
         });
@@ -347,15 +329,31 @@ fn may_cover(context: &Context, first: u64, last: u64) -> bool {
     first <= last && (last < current || (last == current && !pending))
 }
 
-fn make_pins(pins: Vec<Pin>) -> Result<Option<Arc<Pins>>, Error> {
-    if pins.is_empty() {
-        return Ok(None);
+struct PinsForm;
+
+impl Field<Option<Arc<Pins>>> for PinsForm {
+    fn write(pins: &Option<Arc<Pins>>, key: &'static str, json: &mut JsonObject<'_>) {
+        if let Some(pins) = pins {
+            json.key(key).list(pins.iter(), write_pin);
+        }
     }
-    let pins = Pins::new(pins);
-    let pins = pins.map_err(|error| Error::invalid(Vec::new(), format!("fewer pins: {error}")));
-    at(keys::PINS, pins.map(|pins| Some(Arc::new(pins))))
+
+    fn read(
+        fields: &mut DocumentFields<'_>,
+        key: &'static str,
+    ) -> Result<Option<Arc<Pins>>, Error> {
+        let form = fields.form;
+        let pins = fields.read_each(key, |node| read_pin(node, form))?;
+        if pins.is_empty() {
+            return Ok(None);
+        }
+        let pins = Pins::new(pins);
+        let pins = pins.map_err(|error| Error::invalid(Vec::new(), format!("fewer pins: {error}")));
+        at(key, pins.map(|pins| Some(Arc::new(pins))))
+    }
 }
 
+/// The pinned part need not exist in the conversation: then nothing is pinned.
 fn write_pin(json: &mut Json, pin: &Pin) {
     json.object(|json| match pin {
         Pin::Iteration(number) => Number::write(number, keys::ITERATION, json),
