@@ -29,22 +29,22 @@ pub(crate) trait Stored: Sized {
 /// not know, and the text says which ones it knows.
 macro_rules! stored {
     ($(#[$doc:meta])* $of:ty, $expected:literal {
-        $($(#[$about:meta])* $field:ident: $key:ident $kind:ty,)*
+        $($(#[$about:meta])* $field:ident: $key:literal $kind:ty,)*
     } $(, $extra:ident $known:literal)?) => {
         impl $crate::storage::table::Stored for $of {
             const EXPECTED: &'static str = $expected;
 
             fn write(&self, json: &mut $crate::value::builder::JsonObject<'_>) {
-                use $crate::storage::{keys, table::Field};
-                $(<$kind as Field<_>>::write(&self.$field, keys::$key, json);)*
+                use $crate::storage::table::Field;
+                $(<$kind as Field<_>>::write(&self.$field, $key, json);)*
                 $($crate::storage::table::unknown(json, self.$extra.as_ref());)?
             }
 
             #[allow(unused_mut)]
             fn read(mut fields: $crate::storage::take::DocumentFields<'_>) -> Result<Self, $crate::error::Error> {
-                use $crate::storage::{keys, table::Field};
+                use $crate::storage::table::Field;
                 Ok(Self {
-                    $($field: <$kind as Field<_>>::read(&mut fields, keys::$key)?,)*
+                    $($field: <$kind as Field<_>>::read(&mut fields, $key)?,)*
                     $($extra: fields.finish($known)?,)?
                 })
             }

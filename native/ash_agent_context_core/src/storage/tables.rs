@@ -29,51 +29,51 @@ impl StoredWord for CallKind {
 }
 
 stored!(Reply, "where the message came from" {
-    provider: PROVIDER Given<OneOf>,
-    model: MODEL Given<Text>,
-    id: ID Given<Text>,
-    finish: FINISH_REASON Given<OneOf>,
-    word: FINISH_WORD Given<Text>,
-    requested_at: REQUESTED_AT Given<When>,
-    first_chunk_at: FIRST_CHUNK_AT Given<When>,
-    received_at: RECEIVED_AT Given<When>,
-    interrupted: INTERRUPTED Given<Broken>,
-    details: DETAILS Given<Terms>,
+    provider: "provider" Given<OneOf>,
+    model: "model" Given<Text>,
+    id: "id" Given<Text>,
+    finish: "finish_reason" Given<OneOf>,
+    word: "finish_word" Given<Text>,
+    requested_at: "requested_at" Given<When>,
+    first_chunk_at: "first_chunk_at" Given<When>,
+    received_at: "received_at" Given<When>,
+    interrupted: "interrupted" Given<Broken>,
+    details: "details" Given<Terms>,
 }, extra "");
 
 stored!(Usage, "numbers of tokens" {
-    input: INPUT_TOKENS Count,
-    output: OUTPUT_TOKENS Count,
-    total: TOTAL_TOKENS Count,
-    cached: CACHED_TOKENS Count,
-    reasoning: REASONING_TOKENS Count,
-    written: CACHE_WRITE_TOKENS LaterCount,
+    input: "input_tokens" Count,
+    output: "output_tokens" Count,
+    total: "total_tokens" Count,
+    cached: "cached_tokens" Count,
+    reasoning: "reasoning_tokens" Count,
+    written: "cache_write_tokens" LaterCount,
 });
 
 stored!(Reported, "a report on tokens" {
-    sum: SUM Of,
-    last: LAST_REPORT Of,
-    estimate: ESTIMATE Count,
-    bills: BILLS Bills,
+    sum: "sum" Of,
+    last: "last" Of,
+    estimate: "estimate" Count,
+    bills: "bills" Bills,
 });
 
 stored!(Original, "a map with a provider and its JSON text" {
-    provider: PROVIDER OneOf,
-    json: JSON Text,
+    provider: "provider" OneOf,
+    json: "json" Text,
 });
 
 stored!(Decision, "a decision" {
-    approved: APPROVED Flag,
-    by: BY Term,
-    at: AT When,
-    reason: REASON Term,
-    arguments: ARGUMENTS Given<Seen>,
-    digest: DIGEST Given<Digest>,
+    approved: "approved" Flag,
+    by: "by" Term,
+    at: "at" When,
+    reason: "reason" Term,
+    arguments: "arguments" Given<Seen>,
+    digest: "digest" Given<Digest>,
 });
 
 stored!(Origin, "a map with the id and the iteration that a fork came from" {
-    id: ID Id,
-    iteration: ITERATION Number,
+    id: "id" Id,
+    iteration: "iteration" Number,
 }, extra "one of :id, :iteration");
 
 /// What is billed beside the tokens, where it is more than they say.

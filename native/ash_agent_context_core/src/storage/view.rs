@@ -63,17 +63,17 @@ pub(crate) struct StoredView {
 }
 
 stored!(StoredView, "a view" {
-    covers: COVERS Each<Of, true>,
-    cleared: CLEARED Given<Of>,
-    max_result_bytes: MAX_RESULT_BYTES Given<Amount>,
-    recall: RECALL Mark,
-    index: INDEX AmountOrZero<false>,
-    user_bytes: USER_BYTES Given<Amount>,
-    pins: PINS PinsForm,
-    shortenings: SHORTENINGS Each<Of, false>,
-    masks: MASKS Each<MaskForm, false>,
-    masks_digest: MASKS_DIGEST Given<Plain>,
-    blocks: BLOCKS Each<BlockForm, false>,
+    covers: "covers" Each<Of, true>,
+    cleared: "cleared" Given<Of>,
+    max_result_bytes: "max_result_bytes" Given<Amount>,
+    recall: "recall" Mark,
+    index: "index" AmountOrZero<false>,
+    user_bytes: "user_bytes" Given<Amount>,
+    pins: "pins" PinsForm,
+    shortenings: "shortenings" Each<Of, false>,
+    masks: "masks" Each<MaskForm, false>,
+    masks_digest: "masks_digest" Given<Plain>,
+    blocks: "blocks" Each<BlockForm, false>,
 }, extra "");
 
 struct StoredCover {
@@ -86,42 +86,42 @@ struct StoredCover {
 }
 
 stored!(StoredCover, "a cover" {
-    first: FIRST Number,
-    last: LAST Number,
-    summary: SUMMARY Given<OfUser>,
-    note: NOTE Given<OfUser>,
-    verdict: VERDICT Given<Shared<Of>>,
-    unmasked: UNMASKED Given<Shared<Of>>,
+    first: "first" Number,
+    last: "last" Number,
+    summary: "summary" Given<OfUser>,
+    note: "note" Given<OfUser>,
+    verdict: "verdict" Given<Shared<Of>>,
+    unmasked: "unmasked" Given<Shared<Of>>,
 });
 
 stored!(Unmasked, "a summary and a verdict" {
-    summary: SUMMARY Given<OfUser>,
-    verdict: VERDICT Given<Shared<Of>>,
+    summary: "summary" Given<OfUser>,
+    verdict: "verdict" Given<Shared<Of>>,
 });
 
 stored!(Verdict, "a verdict" {
-    facts: FACTS AmountOrZero<true>,
-    kept: KEPT AmountOrZero<true>,
-    appended: APPENDED AmountOrZero<true>,
-    missing: MISSING Each<Words, true>,
-    wrong: WRONG Each<Words, true>,
+    facts: "facts" AmountOrZero<true>,
+    kept: "kept" AmountOrZero<true>,
+    appended: "appended" AmountOrZero<true>,
+    missing: "missing" Each<Words, true>,
+    wrong: "wrong" Each<Words, true>,
 });
 
 stored!(Cleared, "a place in the conversation" {
-    iteration: ITERATION Number,
-    calls: CALLS Amount,
-    placeholder: PLACEHOLDER Text,
+    iteration: "iteration" Number,
+    calls: "calls" Amount,
+    placeholder: "placeholder" Text,
 });
 
 stored!(
     /// The iterations need not exist in the conversation: then nothing is shown again.
     Shortening, "a step by which a view became shorter" {
-        kind: KIND KindName,
-        cause: CAUSE CauseName,
-        iteration: AT Number,
-        first: FIRST Number,
-        last: LAST Number,
-        before: ITERATION Before,
+        kind: "kind" KindName,
+        cause: "cause" CauseName,
+        iteration: "at" Number,
+        first: "first" Number,
+        last: "last" Number,
+        before: "iteration" Before,
     }
 );
 
