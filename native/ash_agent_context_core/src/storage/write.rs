@@ -9,7 +9,6 @@ use crate::storage::table::*;
 use crate::storage::tagged::{self, NameKey};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::time;
-use crate::value::Map;
 
 pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>) {
     json.object(|json| {
@@ -20,7 +19,7 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
             Content::Text(text) => tagged::text(content, text),
             Content::Parts(items) => parts(content, items),
         }
-        map(json, keys::METADATA, message.metadata.as_ref());
+        Given::<Terms>::write(&message.metadata, keys::METADATA, json);
         if let Some(reply) = message.reply.as_deref() {
             Of::write(reply, keys::RESPONSE, json);
         }
@@ -28,7 +27,7 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
             let calls = message.calls.iter().enumerate();
             json.key(keys::TOOL_CALLS)
                 .list(calls, |json, (slot, one)| call(json, one, exchange, slot));
-            map(json, keys::RESULTS_METADATA, exchange.metadata.as_ref());
+            Given::<Terms>::write(&exchange.metadata, keys::RESULTS_METADATA, json);
             Given::<Of>::write(&exchange.original, keys::RESULTS_WIRE, json);
         }
         if let Some(reported) = entry.and_then(|entry| entry.usage.as_deref()) {
@@ -39,30 +38,12 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
     });
 }
 
-/// A map of values that may be absent.
-pub(crate) fn map(json: &mut JsonObject<'_>, key: &str, map: Option<&Map>) {
-    if let Some(map) = map {
-        tagged::entries(json.key(key), map);
-    }
-}
-
-/// Text that may be absent.
-pub(crate) fn text(json: &mut JsonObject<'_>, key: &str, text: Option<&str>) {
-    if let Some(text) = text {
-        tagged::text(json.key(key), text.as_bytes());
-    }
-}
-
 fn parts(json: &mut Json, parts: &[Part]) {
     json.list(parts, |json, part| {
         json.object(|json| {
             kind(json, &part.kind);
-            map(
-                json,
-                keys::PROVIDER_METADATA,
-                part.provider_metadata.as_ref(),
-            );
-            map(json, keys::OPTIONS, part.hints.as_ref());
+            Given::<Terms>::write(&part.provider_metadata, keys::PROVIDER_METADATA, json);
+            Given::<Terms>::write(&part.hints, keys::OPTIONS, json);
             unknown(json, part.extra.as_ref());
         });
     });
@@ -75,11 +56,11 @@ fn kind(json: &mut JsonObject<'_>, kind: &PartKind) {
             tagged::text(json.key(keys::TEXT), bytes)
         }
         PartKind::Media(media) => {
-            text(json, keys::MEDIA_TYPE, media.media_type.as_deref());
-            text(json, keys::FILENAME, media.filename.as_deref());
+            Given::<Text>::write(&media.media_type, keys::MEDIA_TYPE, json);
+            Given::<Text>::write(&media.filename, keys::FILENAME, json);
             at(json, &media.source);
         }
-        PartKind::RedactedThinking(data) => text(json, keys::DATA, Some(data)),
+        PartKind::RedactedThinking(data) => Text::write(data, keys::DATA, json),
         PartKind::ProviderBlock { provider, data } => {
             json.key(keys::PROVIDER).text(provider.name());
             tagged::entries(json.key(keys::DATA), data);
@@ -89,10 +70,10 @@ fn kind(json: &mut JsonObject<'_>, kind: &PartKind) {
 
 fn at(json: &mut JsonObject<'_>, source: &Source) {
     match source {
-        Source::Data(data) => text(json, keys::DATA, Some(data)),
-        Source::Url(url) => text(json, keys::URL, Some(url)),
+        Source::Data(data) => Text::write(data, keys::DATA, json),
+        Source::Url(url) => Text::write(url, keys::URL, json),
         Source::Stored { provider, id } => {
-            text(json, keys::FILE_ID, Some(id));
+            Text::write(id, keys::FILE_ID, json);
             json.key(keys::PROVIDER).text(provider.name());
         }
     }
@@ -105,19 +86,15 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
     };
     let outcome = exchange.slot(slot);
     json.object(|json| {
-        text(json, keys::ID, Some(&call.id));
+        Text::write(&call.id, keys::ID, json);
         if !call.kind.is_function() {
             json.key(keys::KIND).text(call.kind.name());
         }
-        text(json, keys::NAME, Some(&name.text()));
+        tagged::text(json.key(keys::NAME), name.text().as_bytes());
         tagged::value(json.key(keys::ARGUMENTS), &call.arguments.value);
-        text(json, keys::ARGUMENTS_JSON, call.arguments.json.as_deref());
-        map(
-            json,
-            keys::PROVIDER_METADATA,
-            call.provider_metadata.as_ref(),
-        );
-        map(json, keys::EXTRA, call.extra.as_ref());
+        Given::<Text>::write(&call.arguments.json, keys::ARGUMENTS_JSON, json);
+        Given::<Terms>::write(&call.provider_metadata, keys::PROVIDER_METADATA, json);
+        Given::<Terms>::write(&call.extra, keys::EXTRA, json);
         json.key(keys::STATUS).text(exchange.status(slot).name());
         if let Some(decision) = exchange.decision(slot) {
             Of::write(decision, keys::DECISION, json);
@@ -137,7 +114,7 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
                     json.key(keys::STARTED_AT).text(&time::to_text(started));
                     json.key(keys::ENDED_AT).text(&time::to_text(ended));
                 }
-                text(json, keys::ERROR_TYPE, outcome.error_type.as_deref());
+                Given::<Text>::write(&outcome.error_type, keys::ERROR_TYPE, json);
                 unknown(json, outcome.extra.as_ref());
             });
         }

@@ -240,9 +240,7 @@ fn write_media(json: &mut Json, media: &Media<'_>, kind: &PartKind) {
             name => name,
         };
         json.text("modality", modality);
-        if let Some(media_type) = media.guessed_type() {
-            json.text("mime_type", media_type);
-        }
+        json.given("mime_type", media.guessed_type());
     };
     match media.source {
         Location::Inline(data) => element(json, "blob", |json| {
@@ -277,9 +275,7 @@ fn block(json: &mut Json, part: &Part, data: &Map) {
         false => "server_tool_call",
     };
     element(json, field, |json| {
-        if let Some(id) = id {
-            json.text("id", id);
-        }
+        json.given("id", id);
         if !half.is_result {
             json.text("name", text("name").unwrap_or(kind));
         }
