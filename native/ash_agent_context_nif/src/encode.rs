@@ -82,9 +82,16 @@ impl<'e> FieldTerms<'e> {
         }
     }
 
-    /// One entry more.
-    pub fn put(&mut self, key: Atom, value: Term<'e>) {
-        self.put_term(key.to_term(self.env), value);
+    /// One entry more; `None` is `nil`.
+    pub fn put(&mut self, key: Atom, value: impl rustler::Encoder) {
+        self.put_term(key.to_term(self.env), value.encode(self.env));
+    }
+
+    /// One entry more, if there is a value.
+    pub fn put_given(&mut self, key: Atom, value: Option<Term<'e>>) {
+        if let Some(value) = value {
+            self.put(key, value);
+        }
     }
 
     /// One entry more, with any key.

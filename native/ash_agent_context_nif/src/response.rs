@@ -14,7 +14,7 @@ use crate::argument::{Any, At, Metadata, Of, Worded};
 use crate::atoms;
 use crate::clock;
 use crate::decode::{self, Around, Number};
-use crate::encode::Encoder;
+use crate::encode::{Encoder, FieldTerms};
 use crate::error::{encode_fault, NifError};
 use crate::nif::nif;
 use crate::resource::{answer, bury, note_freed, ContextHandle};
@@ -398,49 +398,29 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Where a message of the model came from.
     pub fn reply(&self, reply: &'r Reply) -> Term<'e> {
-        let env = self.env();
-        let nothing = || atoms::nil().to_term(env);
-        let text =
-            |text: &'r Option<Box<str>>| text.as_deref().map_or_else(nothing, |of| self.text(of));
-        let provider = reply.provider.map(|provider| provider.atom().to_term(env));
-        let finish = reply.finish.map(|finish| finish.atom().to_term(env));
-        let state = match &reply.interrupted {
+        let text = |text: &'r Option<Box<str>>| text.as_deref().map(|of| self.text(of));
+        let reason = reply.interrupted.as_ref();
+        let state = match reason {
             Some(_) => atoms::interrupted(),
             None => atoms::complete(),
         };
-        let keys = [
-            atoms::provider(),
-            atoms::model(),
-            atoms::id(),
-            atoms::finish_reason(),
-            atoms::finish_word(),
-            atoms::state(),
-            atoms::reason(),
-        ];
-        let values = [
-            provider.unwrap_or_else(nothing),
-            text(&reply.model),
-            text(&reply.id),
-            finish.unwrap_or_else(nothing),
-            text(&reply.word),
-            state.to_term(env),
-            self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil)),
-        ];
-        let shown = self.fields(&keys, &values);
-        let shown = match &reply.details {
-            Some(details) => shown
-                .map_put(atoms::details(), self.map(details))
-                .unwrap_or(shown),
-            None => shown,
-        };
-        let times = [
+        let mut fields = FieldTerms::new(self.env());
+        fields.put(atoms::provider(), reply.provider.map(Provider::atom));
+        fields.put(atoms::model(), text(&reply.model));
+        fields.put(atoms::id(), text(&reply.id));
+        fields.put(atoms::finish_reason(), reply.finish.map(Finish::atom));
+        fields.put(atoms::finish_word(), text(&reply.word));
+        fields.put(atoms::state(), state);
+        fields.put(atoms::reason(), reason.map(|reason| self.value(reason)));
+        let details = reply.details.as_ref();
+        fields.put_given(atoms::details(), details.map(|details| self.map(details)));
+        for (key, at) in [
             (atoms::requested_at(), reply.requested_at),
             (atoms::first_chunk_at(), reply.first_chunk_at),
             (atoms::received_at(), reply.received_at),
-        ];
-        times.into_iter().fold(shown, |shown, (key, at)| match at {
-            Some(at) => shown.map_put(key, self.time(at)).unwrap_or(shown),
-            None => shown,
-        })
+        ] {
+            fields.put_given(key, at.map(|at| self.time(at)));
+        }
+        fields.end()
     }
 }
