@@ -213,37 +213,12 @@ impl Rates {
     /// Applies the factors of a bill's words, and rounds once.
     fn multiply(&self, sum: u128, bill: &Bill) -> u64 {
         let (mut sum, mut through) = (sum, 1_u128);
-        for factor in self.factors_of(bill) {
+        let factors = self.factors.iter();
+        for factor in factors.filter(|of| bill.term(of.term) == Some(&*of.word)) {
             sum = sum.saturating_mul(u128::from(factor.times));
             through = through.saturating_mul(u128::from(factor.through.max(1)));
         }
         let rounded = sum.saturating_add(through / 2) / through;
         u64::try_from(rounded).unwrap_or(u64::MAX)
-    }
-
-    fn factors_of<'f>(&'f self, bill: &'f Bill) -> impl Iterator<Item = &'f Factor> {
-        let factors = self.factors.iter();
-        factors.filter(|factor| bill.term(factor.term) == Some(&*factor.word))
-    }
-
-    /// Returns what a bill has and no rate or factor is for: it costs as much as without it.
-    #[must_use]
-    pub fn find_unpriced(&self, bill: &Bill) -> Vec<String> {
-        let has = |unit: Unit| self.rates.iter().any(|rate| rate.unit == unit);
-        let units = [
-            (Unit::CacheWriteHour, Count::WrittenHour),
-            (Unit::Search, Count::Searches),
-        ];
-        let counts = units
-            .into_iter()
-            .filter(|(unit, count)| bill.count(*count) > 0 && !has(*unit));
-        let counts = counts.map(|(_, count)| count.name().to_owned());
-        let terms = Term::ALL.into_iter().filter_map(|term| {
-            let word = bill.term(term)?;
-            let mut known = self.factors_of(bill);
-            let is_known = known.any(|factor| factor.term == term);
-            (!is_known).then(|| format!("{} {word}", term.name()))
-        });
-        counts.chain(terms).collect()
     }
 }
