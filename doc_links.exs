@@ -2,7 +2,7 @@ defmodule AshAgent.DocLinks do
   @compile {:no_warn_undefined, ExDoc.Markdown.Earmark}
 
   # The pages link to each other as files of the repository. Where they are read as documentation, those of another package are
-  # on the site of that package. ExDoc gets this as the `:markdown_processor` of all three packages.
+  # on the site of that package. ExDoc gets this as the `:markdown_processor` of all packages.
 
   @site "https://hexdocs.pm"
 
@@ -27,12 +27,11 @@ defmodule AshAgent.DocLinks do
 
   @doc """
   ExDoc's `:filter_modules`: leaves out what tests alone need, which is compiled in :integration, and what libraries generate.
-  `test_support` is for the tests of applications.
   """
   def library?(module, _metadata) do
     source = module.module_info(:compile)[:source] |> Path.relative_to_cwd() |> to_string()
 
-    String.starts_with?(source, ["lib/", "test_support/"]) and
+    String.starts_with?(source, "lib/") and
       inspect(module) =~ ~r/^(AshAgent|Mix)\b/
   end
 

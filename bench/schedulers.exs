@@ -390,8 +390,6 @@ defmodule AshAgent.Bench.Schedulers do
     req_llm = Context.to_req_llm(context)
     langchain = Context.to_langchain(context)
     jido = Context.to_jido(context)
-    atif = Trace.to_atif(context)
-    trajectory = Context.JSON.decode!(atif)
     {:ok, device} = File.open("/dev/null", [:write, :utf8])
     prices_file = write_prices()
 
@@ -421,10 +419,6 @@ defmodule AshAgent.Bench.Schedulers do
       {"from_langchain/2", fn -> Context.from_langchain(langchain) end},
       {"to_jido/1", fn -> Context.to_jido(context) end},
       {"from_jido/2", fn -> Context.from_jido(jido) end},
-      {"Trace.from_atif/2", fn -> Trace.from_atif(trajectory) end},
-      {"Trace.from_atif/2 of text", fn -> Trace.from_atif(atif) end},
-      {"Trace.from_atif!/2", fn -> Trace.from_atif!(trajectory) end},
-      {"Trace.to_atif/2", fn -> Trace.to_atif(context) end},
       {"Trace.to_html/2", fn -> Trace.to_html(context) end},
       {"Trace.to_otlp/2", fn -> Trace.to_otlp(short) end},
       {"Trace.request?/1", fn -> Trace.request?([:openai_chat]) end}

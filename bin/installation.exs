@@ -5,7 +5,7 @@ defmodule Installation do
 
   @source System.fetch_env!("TARBALLS_SOURCE")
   @answer "IO.inspect(Sample.answer())"
-  @packages ~w(ash_agent_context ash_agent_runtime ash_agent_resources)
+  @packages ~w(ash_agent_context ash_agent_runtime ash_agent_test ash_agent_resources)
 
   def main do
     make_repository()
@@ -26,16 +26,18 @@ defmodule Installation do
   # The registry has an empty package in its place, if it has to.
   defp ash?, do: File.dir?("deps/ash/lib")
 
-  @pages ~w(README.md packages/ash_agent_runtime/README.md packages/ash_agent_resources/README.md)
+  @pages ~w(README.md packages/ash_agent_runtime/README.md packages/ash_agent_test/README.md packages/ash_agent_resources/README.md)
 
   # Names and dependencies, with the copy in the place of the address that a page has.
   defp cases do
-    [_, runtime, resources] = typed = Enum.map(@pages, &read_deps/1)
+    [_, runtime, test, resources] = typed = Enum.map(@pages, &read_deps/1)
 
     Enum.uniq_by(Enum.zip(@pages, typed), fn {_page, deps} -> deps end) ++
       [
         {"from a folder", from_folder(resources)},
         {"from Hex", from_hex(resources)},
+        {"tests from a folder", from_folder(test)},
+        {"tests from Hex", from_hex(test)},
         # The pages advise against it, and say how.
         {"two from git", join(String.replace(runtime, "}", ", override: true}"), resources)},
         {"two from a folder", join(from_folder(runtime), from_folder(resources))}

@@ -71,6 +71,7 @@ defmodule Tarballs do
     for {name, needed} <- [
           {"ash_agent_context", []},
           {"ash_agent_runtime", ["ash_agent_context"]},
+          {"ash_agent_test", ["ash_agent_runtime"]},
           {"ash_agent_resources", ["ash", "ash_agent_runtime", "spark", "splode"]}
         ] do
       package = Enum.find(packages, &(&1.name == name)) || raise "#{name} was not built"
@@ -147,8 +148,9 @@ defmodule Tarballs do
       "mix.exs" => """
       defmodule Sample.MixProject do
         use Mix.Project
-        def project, do: [app: :sample, version: "0.1.0", deps: [{:ash_agent_runtime, "~> 0.1"}]]
+        def project, do: [app: :sample, version: "0.1.0", deps: deps()]
         def application, do: [extra_applications: [:logger]]
+        defp deps, do: [{:ash_agent_runtime, "~> 0.1"}, {:ash_agent_test, "~> 0.1", only: [:dev, :test]}]
       end
       """,
       "config/config.exs" => """

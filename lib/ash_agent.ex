@@ -15,7 +15,7 @@ defmodule AshAgent do
   | know what answers cost | `AshAgent.Prices` |
   | keep it in a column of Ecto | `AshAgent.Context.EctoType`, `AshAgent.ChatContext.EctoType` |
   | read and write JSON | `AshAgent.Context.JSON` |
-  | look at it: a page, a trajectory, OpenTelemetry's spans | `AshAgent.Trace` |
+  | look at it: a page, OpenTelemetry's spans | `AshAgent.Trace` |
   | match on what went wrong | `AshAgent.Context.Error`, `AshAgent.Response.Error` |
 
   ## ash_agent_runtime: the agent loop
@@ -34,10 +34,19 @@ defmodule AshAgent do
   | keep conversations | `AshAgent.Store`, in `AshAgent.Store.SQLite` or `AshAgent.Store.Postgres` |
   | reach a model | `AshAgent.LLM`, with a client for each provider, such as `AshAgent.LLM.Anthropic` |
   | test without one | `AshAgent.LLM.Scripted` |
-  | test runs, and today's code with stored ones | `AshAgent.Test`, `AshAgent.LLM.Recorded`, `mix ash_agent.replay`, `mix ash_agent.eval` |
   | use the tools of MCP servers | `AshAgent.MCP` |
   | look at stored and running conversations, also in a release | `AshAgent.Trace.Stored`, `AshAgent.Trace.Plug`, `mix ash_agent.trace` |
   | send traces to a viewer | `AshAgent.Trace.Exporter` |
+
+  ## ash_agent_test: for `only: [:dev, :test]`
+
+  | to | use |
+  |---|---|
+  | assert about runs, and run them again from the middle | `AshAgent.Test`, `AshAgent.Test.Branch` |
+  | play back what a provider said, or let a server misbehave | `AshAgent.LLM.Recorded`, `AshAgent.Test.Server` |
+  | compare stored conversations with today's code | `mix ash_agent.replay`, `AshAgent.LLM.Difference` |
+  | measure an agent on cases | `mix ash_agent.eval`, `AshAgent.Test.Eval` |
+  | test a store of your own | `AshAgent.Store.Conformance` |
 
   ## ash_agent_resources: Ash
 

@@ -21,7 +21,8 @@ defmodule AshAgent.PackageTest do
   @packages [
     {".", []},
     {"packages/ash_agent_runtime", ["../.."]},
-    {"packages/ash_agent_resources", ["../ash_agent_runtime"]}
+    {"packages/ash_agent_resources", ["../ash_agent_runtime"]},
+    {"packages/ash_agent_test", ["../ash_agent_runtime"]}
   ]
 
   @tag :tmp_dir

@@ -1,4 +1,4 @@
-alias AshAgent.TestSupport.{AtifModels, Browser, Integrations, OtlpModels}
+alias AshAgent.TestSupport.{Browser, Integrations, OtlpModels}
 
 libraries = [
   ecto: Ecto.Schema,
@@ -11,13 +11,11 @@ libraries = [
 ]
 
 programs = [
-  atif: AtifModels.find(),
   axe: Browser.axe(),
   chromium: Browser.executable(),
   otlp: OtlpModels.find()
 ]
 
-Integrations.put_version("ATIF", fn -> AtifModels.find() |> elem(1) |> Enum.join(" and ") end)
 Integrations.put_version("OTLP", fn -> OtlpModels.find() |> elem(1) |> Enum.join(" and ") end)
 
 Integrations.put_version("Chromium", fn ->

@@ -583,9 +583,6 @@ defmodule AshAgent.Context do
   @spec from_messages!([map()], keyword()) :: t()
   def from_messages!(messages, opts \\ []), do: messages |> from_messages(opts) |> bang!()
 
-  @doc false
-  def from_atif(document, opts), do: document |> Import.from_atif(opts) |> make()
-
   @doc "Makes a context from a conversation of ReqLLM, see `AshAgent.Context.Libraries.from_req_llm/2`."
   @doc since: "0.1.0", group: "Other libraries"
   @spec from_req_llm(map() | [map()], keyword()) :: imported()

@@ -1,6 +1,6 @@
 defmodule AshAgent.Trace do
   @moduledoc """
-  Shows a conversation, live or stored, as an HTML page, and exports it as a trajectory or as spans for other programs.
+  Shows a conversation, live or stored, as an HTML page, and exports it as spans for other programs.
 
       iex> context = AshAgent.Context.new("What is 2 + 2?") |> AshAgent.Context.add_assistant_message("4")
       iex> page = AshAgent.Trace.to_html(context, title: "Sums")
@@ -32,7 +32,7 @@ defmodule AshAgent.Trace do
 
   use AshAgent.Arguments
 
-  alias AshAgent.{ChatContext, Context, Prices, ToolDefinition}
+  alias AshAgent.{ChatContext, Context, Prices}
   alias AshAgent.Context.{Error, Native, Printed, Requests}
   alias AshAgent.Trace.Otlp
 
@@ -48,16 +48,6 @@ defmodule AshAgent.Trace do
   ]
 
   @prices Prices.schema()
-
-  @atif_options [
-                  agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
-                  version: [type: :string, default: "0.1.0", doc: "the agent's version."],
-                  tools: [
-                    type: :any,
-                    type_doc: "tools, as `AshAgent.Runtime.run/2` takes them",
-                    doc: "the tools that the agent had. Defaults to no tools."
-                  ]
-                ] ++ @children ++ @prices ++ Printed.mask_options()
 
   @otlp_options Otlp.options() ++ @children ++ Printed.mask_options()
 
@@ -124,51 +114,6 @@ defmodule AshAgent.Trace do
   end
 
   @doc """
-  Returns a conversation as a trajectory in ATIF 1.7, the Agent Trajectory Interchange Format, as JSON text.
-
-  Every message is a step; for a chat, those of the active branch. Calls, reasoning, tokens and models are in the format's own fields,
-  results in the step of their calls, and sub-agents are embedded and linked from the results of their calls. Decisions, statuses, and
-  parts other than text and images have no field in the format, so they are in `extra` under `"ash_agent_context"`. A summary that
-  models read instead of iterations is a system step after them.
-
-  Harbor refuses trajectories without steps, so give it a conversation with at least one message.
-
-  Costs O(n), and raises the errors of `to_html/2`.
-
-  ## Options
-
-  #{AshAgent.Options.docs(@atif_options)}
-
-  ## Examples
-
-      iex> context = AshAgent.Context.new("What is 2 + 2?") |> AshAgent.Context.add_assistant_message("4")
-      iex> {:ok, trajectory} = context |> AshAgent.Trace.to_atif(agent: "sums") |> AshAgent.Context.JSON.decode()
-      iex> for step <- trajectory["steps"], do: {step["step_id"], step["source"], step["message"]}
-      [{1, "user", "What is 2 + 2?"}, {2, "agent", "4"}]
-  """
-  @doc since: "0.1.0"
-  @spec to_atif(Context.t() | ChatContext.t(), keyword()) :: String.t()
-  def to_atif(%module{} = shown, opts \\ []) when module in [Context, ChatContext] do
-    opts = AshAgent.Options.validate!(opts, @atif_options)
-
-    given = %{
-      agent: opts[:agent],
-      version: opts[:version],
-      tools: tools(opts[:tools]),
-      prices: Prices.terms(opts[:prices])
-    }
-
-    shown |> all_told(opts[:children]) |> Native.trace_atif(opts[:masked], given) |> ok!()
-  end
-
-  defp tools(nil), do: nil
-
-  defp tools(tools) do
-    for function <- ToolDefinition.to_maps(tools),
-        do: %{"type" => "function", "function" => function}
-  end
-
-  @doc """
   Returns a conversation as OTLP, the protocol of OpenTelemetry, with spans by its semantic conventions for generative AI.
 
   Each turn is a trace: a span `invoke_agent`, and in it, beside each other, `chat` for each answer of the model and `execute_tool`
@@ -214,47 +159,6 @@ defmodule AshAgent.Trace do
   @spec to_otlp(Context.t() | ChatContext.t(), keyword()) :: binary()
   def to_otlp(%module{} = shown, opts \\ []) when module in [Context, ChatContext],
     do: Otlp.encode(shown, AshAgent.Options.validate!(opts, @otlp_options))
-
-  @doc """
-  Reads a trajectory in ATIF 1.0 to 1.8, a map with string keys or its JSON text, and returns `{:ok, context, report}` or
-  `{:error, error}`.
-
-  It is repaired and grouped into iterations like other foreign histories; options, repairs and errors are those of
-  `AshAgent.Context.from_request/3`. Messages, calls and results are read as `to_atif/2` wrote them, including the parts in its `extra`;
-  results are the texts that the model read. Metrics, decisions, and times other than that of the first step are ignored. The
-  trajectories of sub-agents are returned in `report.rest`: read each of them separately.
-
-  ## Examples
-
-      iex> step = %{"step_id" => 1, "source" => "user", "message" => "Hello!"}
-      iex> trajectory = %{"schema_version" => "ATIF-v1.4", "agent" => %{"name" => "a", "version" => "1"}, "steps" => [step]}
-      iex> {:ok, context, _report} = AshAgent.Trace.from_atif(trajectory)
-      iex> AshAgent.Context.to_messages(context)
-      [%{role: :user, content: "Hello!"}]
-  """
-  @doc since: "0.1.0"
-  @spec from_atif(map() | String.t(), keyword()) ::
-          {:ok, Context.t(), Context.import_report()} | {:error, Error.t()}
-  def from_atif(trajectory, opts \\ [])
-      when (is_map(trajectory) or is_binary(trajectory)) and is_list(opts),
-      do: Context.from_atif(trajectory, opts)
-
-  @doc """
-  Like `from_atif/2`, but returns the context alone or raises `AshAgent.Context.Error`.
-
-  ## Examples
-
-      iex> AshAgent.Trace.from_atif!(%{"schema_version" => "ATIF-v2.0", "steps" => []})
-      ** (AshAgent.Context.Error) expected "ATIF-v1.0" to "ATIF-v1.8" at ["schema_version"]
-  """
-  @doc since: "0.1.0"
-  @spec from_atif!(map() | String.t(), keyword()) :: Context.t()
-  def from_atif!(trajectory, opts \\ []) do
-    case from_atif(trajectory, opts) do
-      {:ok, context, _report} -> context
-      {:error, error} -> raise error
-    end
-  end
 
   ## For the core: {name, id, parent | nil, position of the branch it was made of | nil, active?, handle}
 

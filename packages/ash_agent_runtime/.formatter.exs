@@ -1,17 +1,1 @@
-assertions = [
-  assert_calls: 2,
-  assert_calls: 3,
-  refute_called: 2,
-  refute_called: 3,
-  assert_answer: 2,
-  assert_within: 2,
-  assert_approved: 2,
-  assert_approved: 3
-]
-
-[
-  inputs: ["{mix,.formatter}.exs", "{lib,test,test_support}/**/*.{ex,exs}"],
-  locals_without_parens: assertions,
-  # For `import_deps: [:ash_agent_runtime]` of applications.
-  export: [locals_without_parens: assertions]
-]
+[inputs: ["{mix,.formatter}.exs", "{lib,test}/**/*.{ex,exs}"]]

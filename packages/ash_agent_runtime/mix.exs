@@ -52,11 +52,10 @@ defmodule AshAgentRuntime.MixProject do
     for app <- @integrations, libraries && File.dir?(Path.join(libraries, "#{app}")), do: app
   end
 
-  # Applications get `test_support` by naming it among their own paths, since Mix compiles dependencies as `:prod`.
+  # The package's own tests need ash_agent_test, which depends on it: Mix refuses a dependency in both directions.
   defp elixirc_paths(env) when env in [:test, :integration],
-    do: ["lib", "test_support", "test/support"]
+    do: ["lib", "test/support", Path.expand("../ash_agent_test/lib", __DIR__)]
 
-  defp elixirc_paths(:dev), do: ["lib", "test_support"]
   defp elixirc_paths(_env), do: ["lib"]
 
   # The compiler is the one of ash_agent_context, in its mix.exs. Mix has loaded that file already, except where Hex told it
@@ -113,7 +112,7 @@ defmodule AshAgentRuntime.MixProject do
       licenses: ["Apache-2.0"],
       links: links(),
       files:
-        ~w(lib test_support mix.exs checksum-*.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
+        ~w(lib mix.exs checksum-*.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
           ~w(native/ash_agent_sqlite/{src,Cargo.toml,Cargo.lock})
     ]
   end
@@ -152,14 +151,13 @@ defmodule AshAgentRuntime.MixProject do
         Enhancers: ~r"^AshAgent\.Context\.Enhancer",
         Stores: ~r"^AshAgent\.Store",
         Models: ~r"^AshAgent\.LLM",
-        Looking: ~r"^AshAgent\.Trace",
-        Testing: ~r"^AshAgent\.Test"
+        Looking: ~r"^AshAgent\.Trace"
       ]
     ]
   end
 
   # A path: in the order in which they are read.
-  @path ~w(runtime answers clients mcp stores sessions testing production)
+  @path ~w(runtime answers clients mcp stores sessions production)
 
   defp guides do
     path = for name <- @path, do: "guides/#{name}.md"

@@ -9,7 +9,6 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :deny_tool_call, :by},
       {Context.Calls, :approve_tool_call, :by},
       {Context.Calls, :deny_tool_call, :by},
-      {Trace, :to_atif, :tools},
       {Trace, :to_otlp, :tools}
     ]
 
@@ -139,9 +138,6 @@ defmodule AshAgent.PublicOptionsTest do
       {Response, :new} => [:anthropic],
       {Response, :decode} => [:anthropic, "{}"],
       {Context, :print} => [context],
-      {Trace, :from_atif} => [%{}],
-      {Trace, :from_atif!} => [%{}],
-      {Trace, :to_atif} => [context],
       {Trace, :to_html} => [context],
       {Trace, :to_otlp} => [context]
     }

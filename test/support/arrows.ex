@@ -55,10 +55,14 @@ defmodule AshAgent.TestSupport.Arrows do
     calls ++ looks
   end
 
-  # Without what is there for tests alone.
-  defp modules(app) do
+  # Without what is there for tests alone. In tests, the modules of ash_agent_test are those of ash_agent_runtime that come from its folder.
+  defp modules(:ash_agent_test), do: modules(:ash_agent_runtime, "/ash_agent_test/lib/")
+  defp modules(:ash_agent_runtime), do: modules(:ash_agent_runtime, "/ash_agent_runtime/lib/")
+  defp modules(app), do: modules(app, "/lib/")
+
+  defp modules(app, folder) do
     {:ok, modules} = :application.get_key(app, :modules)
-    Enum.filter(modules, &(source(&1) =~ "/lib/"))
+    Enum.filter(modules, &(source(&1) =~ folder))
   end
 
   defp source(module) do

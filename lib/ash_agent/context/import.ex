@@ -114,14 +114,6 @@ defmodule AshAgent.Context.Import do
     messages |> Native.import_messages(opts[:id], opts[:at]) |> to_report()
   end
 
-  @doc false
-  # See AshAgent.Trace.from_atif/2.
-  @spec from_atif(map() | binary(), keyword()) :: imported()
-  def from_atif(document, opts) do
-    opts = Options.validate!(opts, :import)
-    document |> Native.import_atif(opts[:id], opts[:at]) |> to_report()
-  end
-
   defp to_report({:ok, {handle, repairs, rest}}),
     do: {:ok, Reply.put!({:ok, handle}), %{repairs: repairs, rest: rest}}
 

@@ -80,9 +80,9 @@ pub use storage::load::has_masks;
 pub use storage::terms::{read_terms, write_terms};
 pub use storage::trust::{Approvals, Structs, Trust};
 pub use tokens::{Method, Tokens};
-pub use trace::{AtifOptions, PageOptions, Printed, Told, Trace};
 #[cfg(feature = "otlp")]
 pub use trace::{Conventions, OtlpOptions, Turns};
+pub use trace::{PageOptions, Printed, Told, Trace};
 pub use value::cost::Cost;
 #[cfg(feature = "steps")]
 pub use value::steps;

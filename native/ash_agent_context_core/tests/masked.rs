@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 
 use ash_agent_context_core::{
-    json, time, AnswerTimes, AtifOptions, Check, Content, Context, Conventions, Excerpt, Map,
-    Masks, MessageRef, Options, OtlpOptions, PageOptions, Pin, Pressure, Prices, Printed, Prompt,
-    Provider, Reading, Rent, Response, Shortened, Stamp, Time, Told, Trace, Turns, Value,
+    json, time, AnswerTimes, Check, Content, Context, Conventions, Excerpt, Map, Masks, MessageRef,
+    Options, OtlpOptions, PageOptions, Pin, Pressure, Prices, Printed, Prompt, Provider, Reading,
+    Rent, Response, Shortened, Stamp, Time, Told, Trace, Turns, Value,
 };
 use proptest::prelude::*;
 use regex::Regex;
@@ -413,13 +413,6 @@ fn traced(context: &Context, other: Option<&Context>) -> Vec<(String, String)> {
             fragment: false,
         }),
     );
-    let atif = trace.to_atif(&AtifOptions {
-        agent: "a",
-        version: "1",
-        tools: None,
-        prices: &prices,
-    });
-    tell("the trajectory", String::from_utf8(atif).unwrap());
     for conventions in [Conventions::V1_41, Conventions::Next] {
         let otlp = trace.to_otlp(&OtlpOptions {
             agent: "a",

@@ -33,16 +33,6 @@ nif!(
     }
 );
 
-nif!(
-    import_atif_normal,
-    import_atif_dirty,
-    |env, scheduler, document: Body, id: Id, at: At| {
-        scheduler.allow(Context::from_request_cost(&document))?;
-        let defaults = Defaults { id: &id, at };
-        Ok(encode(env, Context::from_atif(document, defaults)?))
-    }
-);
-
 /// `{{handle, current_iteration}, repairs, rest}`
 fn encode(env: Env<'_>, imported: Imported) -> Term<'_> {
     let encoder = Encoder::new_copying(env);

@@ -1,12 +1,9 @@
 //! The NIFs of traces.
 
-use ash_agent_context_core::{
-    AtifOptions, Context, Cost, PageOptions, Printed, Told, Trace, Value,
-};
+use ash_agent_context_core::{Context, Cost, PageOptions, Printed, Told, Trace};
 use rustler::{Env, NewBinary, NifMap, Term};
 
 use crate::argument::{Of, Unsigned};
-use crate::decode::{self, Around};
 use crate::error::NifError;
 use crate::nif::nif;
 use crate::prices::PricesHandle;
@@ -32,16 +29,6 @@ struct HtmlOptions<'a> {
     request: Option<RequestOptions<'a>>,
     prices: PricesHandle,
     fragment: bool,
-}
-
-/// See `AshAgent.Trace.to_atif/2`.
-#[derive(NifMap)]
-#[rustler(decode)]
-struct TrajectoryOptions<'a> {
-    agent: &'a str,
-    version: &'a str,
-    tools: Term<'a>,
-    prices: PricesHandle,
 }
 
 /// See `AshAgent.Context.print/2`.
@@ -100,25 +87,6 @@ nif!(trace_html_normal, trace_html_dirty, |env,
     };
     let page = with_trace(scheduler, told, masked, |trace| trace.to_html(&options))?;
     Ok(text(env, &page))
-});
-
-nif!(trace_atif_normal, trace_atif_dirty, |env,
-                                           scheduler,
-                                           told: Term<'a>,
-                                           masked: bool,
-                                           given: Of<
-    'a,
-    TrajectoryOptions<'a>,
->| {
-    let tools = decode::value(given.tools, Around::Items, scheduler)?;
-    let options = AtifOptions {
-        agent: given.agent,
-        version: given.version,
-        tools: (tools != Value::Nil).then_some(&tools),
-        prices: given.prices.get(),
-    };
-    let text = with_trace(scheduler, told, masked, |trace| trace.to_atif(&options))?;
-    Ok(NewBinary::from_slice(env, &text).into())
 });
 
 nif!(trace_print_normal, trace_print_dirty, |env,

@@ -31,9 +31,7 @@ defmodule ResourcesArgumentsTest do
           &Conversation.Info.store(&1, nil),
           &Conversation.Info.name/1,
           &Upkeep.resume_due/1,
-          &Upkeep.sweep/1,
-          &Upkeep.rename_keys/1,
-          &Upkeep.move_columns/1
+          &Upkeep.sweep/1
         ] do
       assert_raise ArgumentError,
                    ~r/expected an Ash resource with AshAgent.Conversation, got: /,

@@ -43,10 +43,6 @@ defmodule AshAgent.Integration.ConversationSetupTest do
       assert compile(section) =~ words
     end
 
-    said = compile("llm AshAgent.LLM.Ollama\nstore :column")
-    assert said =~ "store :column is gone: name a store"
-    assert said =~ "Upkeep.move_columns/2"
-
     keys =
       "attributes do\nuuid_primary_key :a\nattribute :b, :string, primary_key?: true, allow_nil?: false, public?: true\nend"
 

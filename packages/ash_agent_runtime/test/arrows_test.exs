@@ -12,4 +12,12 @@ defmodule AshAgent.Runtime.ArrowsTest do
     assert Arrows.upward(:ash_agent_context, :ash_agent_runtime) == []
     assert [_ | _] = Arrows.upward(:ash_agent_runtime, :ash_agent_context)
   end
+
+  test "ash_agent_test is above this package, and looks into no handle" do
+    for lower <- [:ash_agent_context, :ash_agent_runtime],
+        do: assert(Arrows.upward(lower, :ash_agent_test) == [])
+
+    assert [_ | _] = Arrows.upward(:ash_agent_test, :ash_agent_runtime)
+    assert Arrows.intrusions(:ash_agent_test) == []
+  end
 end

@@ -321,6 +321,19 @@ defmodule AshAgent.Context.AccountTest do
     if folder = Session.folder() do
       @folder folder
 
+      # Of the models in these recordings, in 10^-12 dollars.
+      defp prices do
+        for {model, input, output} <- [{"claude-sonnet-4-5", 3, 15}, {"claude-opus-4-5", 5, 25}] do
+          %{
+            model: model,
+            input: input * 1_000_000,
+            output: output * 1_000_000,
+            cache_read: input * 100_000,
+            cache_write: input * 1_250_000
+          }
+        end
+      end
+
       for {file, steps, exact, breaks} <- [
             {"pi-1.jsonl", 438, 398, [expired: 4, fields: 4, unexplained: 29]},
             {"pi-2.jsonl", 470, 455, [compacted: 2, expired: 1, fields: 1, unexplained: 8]}
@@ -347,19 +360,6 @@ defmodule AshAgent.Context.AccountTest do
           assert account.cost == Enum.sum(costs)
         end
       end
-    end
-  end
-
-  # Of the models in these recordings, in 10^-12 dollars.
-  defp prices do
-    for {model, input, output} <- [{"claude-sonnet-4-5", 3, 15}, {"claude-opus-4-5", 5, 25}] do
-      %{
-        model: model,
-        input: input * 1_000_000,
-        output: output * 1_000_000,
-        cache_read: input * 100_000,
-        cache_write: input * 1_250_000
-      }
     end
   end
 end

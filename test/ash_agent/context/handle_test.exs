@@ -129,7 +129,6 @@ defmodule AshAgent.Context.HandleTest do
             :create,
             :create!,
             :checked_options,
-            :from_atif,
             :from_jido,
             :from_langchain,
             :from_req_llm,
@@ -194,7 +193,6 @@ defmodule AshAgent.Context.HandleTest do
     test "is refused where it is to be shown", %{context: context} do
       for show <- [
             &AshAgent.Trace.to_html/1,
-            &AshAgent.Trace.to_atif/1,
             &AshAgent.Trace.to_otlp/1,
             &AshAgent.Trace.to_otlp(Context.new("x"), children: [&1]),
             &AshAgent.Trace.to_html(Context.new("x"), children: [&1])

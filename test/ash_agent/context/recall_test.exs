@@ -408,7 +408,6 @@ defmodule AshAgent.Context.RecallTest do
           refute inspect(Context.verdict(shown, 1)) =~ @secret, "#{name}"
           refute "#{Context.summary(shown, 1)}" =~ @secret, "#{name}"
           refute AshAgent.Trace.to_html(shown) =~ @secret, "#{name}"
-          refute AshAgent.Trace.to_atif(shown) =~ @secret, "#{name}"
         end
 
         # Nothing is lost.

@@ -1,6 +1,5 @@
 //! Makes what a person or a trace viewer reads. A trace is made of what is kept, at any time.
 
-mod atif;
 mod cache;
 mod data;
 mod html;
@@ -15,7 +14,6 @@ mod texts;
 mod told;
 mod visible;
 
-pub use atif::write::AtifOptions;
 #[cfg(feature = "otlp")]
 pub use otlp::options::{Conventions, OtlpOptions, Turns};
 pub use page::PageOptions;

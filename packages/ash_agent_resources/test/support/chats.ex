@@ -49,12 +49,6 @@ defmodule AshAgent.Integration.Chats do
     migrate([])
   end
 
-  def tables(AshAgent.Integration.TableColumns) do
-    query!("DROP TABLE IF EXISTS kept_chats")
-    query!(AshAgent.Integration.TableColumns.table())
-    migrate([])
-  end
-
   def tables(AshAgent.Integration.SchemaChat) do
     for schema <- ~w(acme other) do
       query!("DROP SCHEMA IF EXISTS #{schema} CASCADE")
@@ -248,64 +242,6 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
       extensions: [AshAgent.Conversation.Iteration]
 
     use AshAgent.Integration.Iterations, of: AshAgent.Integration.SchemaChat
-  end
-end
-
-defmodule AshAgent.Integration.Columns do
-  @moduledoc false
-  # Records that `store :column` of earlier releases has written.
-
-  defmacro __using__(store: store) do
-    quote do
-      attributes do
-        attribute(:id, :string, primary_key?: true, allow_nil?: false, public?: true)
-        attribute(:kept, AshAgent.Context.AshType, public?: true)
-        attribute(:kept_state, :string, constraints: [trim?: false], public?: true)
-      end
-
-      actions do
-        defaults([:read, create: :*])
-      end
-
-      conversation do
-        llm(&AshAgent.Integration.Chats.llm/0)
-        store(unquote(store))
-        without_conversation([:create])
-      end
-    end
-  end
-end
-
-defmodule AshAgent.Integration.MemoryColumns do
-  @moduledoc false
-  use Ash.Resource,
-    domain: AshAgent.Integration.Open,
-    data_layer: Ash.DataLayer.Ets,
-    extensions: [AshAgent.Conversation]
-
-  use AshAgent.Integration.Columns, store: AshAgent.Integration.Conversations
-end
-
-if Code.ensure_loaded?(AshPostgres.DataLayer) do
-  defmodule AshAgent.Integration.TableColumns do
-    @moduledoc false
-    use Ash.Resource,
-      domain: AshAgent.Integration.Open,
-      data_layer: AshPostgres.DataLayer,
-      extensions: [AshAgent.Conversation]
-
-    use AshAgent.Integration.Columns, store: nil
-
-    postgres do
-      table("kept_chats")
-      repo(AshAgent.Integration.Repo)
-    end
-
-    @doc "The statement that makes the table."
-    def table do
-      "CREATE TABLE kept_chats (id text PRIMARY KEY, kept jsonb, kept_state text, kept_version bigint NOT NULL DEFAULT 0, " <>
-        "inserted_at timestamp NOT NULL, updated_at timestamp NOT NULL)"
-    end
   end
 end
 

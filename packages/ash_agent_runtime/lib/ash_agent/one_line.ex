@@ -7,16 +7,6 @@ defimpl Inspect,
   def inspect(error, _opts), do: OneLine.describe_error(error)
 end
 
-# Its words show what differs, and so prompts.
-defimpl Inspect, for: LLM.Recorded.MissingError do
-  def inspect(error, _opts),
-    do:
-      OneLine.describe(
-        error,
-        "nothing like the request to #{error.path}, #{length(error.differences)} differences"
-      )
-end
-
 defimpl Inspect, for: [Runtime.Tool, Toolbox] do
   def inspect(tool, _opts), do: OneLine.describe(tool, tool.name)
 end
@@ -33,18 +23,4 @@ end
 
 defimpl Inspect, for: Runtime.Events do
   def inspect(events, _opts), do: OneLine.describe(events, "of a run")
-end
-
-defimpl Inspect, for: LLM.Difference do
-  def inspect(difference, _opts),
-    do: OneLine.describe(difference, "#{difference.cause}: #{difference.where}")
-end
-
-defimpl Inspect, for: AshAgent.Test.Branch do
-  def inspect(branch, _opts),
-    do:
-      OneLine.describe(
-        branch,
-        "from iteration #{branch.iteration}, #{branch.change} changed, #{Kernel.inspect(branch.context)}"
-      )
 end

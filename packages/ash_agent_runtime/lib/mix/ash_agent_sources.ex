@@ -3,7 +3,7 @@ defmodule Mix.AshAgent.Sources do
 
   # The conversations and functions that the arguments of this package's tasks name: stores, files, and what an application has.
 
-  alias AshAgent.{ChatContext, Context, Store, Trace}
+  alias AshAgent.{ChatContext, Context, Store}
 
   @doc "Returns the value of `{:ok, value}`, and `:ok`. An error ends the task with its words."
   def ok!(result, id \\ nil)
@@ -97,7 +97,7 @@ defmodule Mix.AshAgent.Sources do
 
   ## Files
 
-  @doc "Reads the conversation in a file: a snapshot, a trajectory, or the body of a request to `provider`."
+  @doc "Reads the conversation in a file: a snapshot or the body of a request to `provider`."
   def read_file(file, provider \\ nil), do: file |> load_file(provider) |> ok!()
 
   @doc "Like `read_file/2`, but returns `{:ok, conversation}` or `{:error, error}`."
@@ -124,10 +124,6 @@ defmodule Mix.AshAgent.Sources do
   end
 
   defp load(%{"branches" => _} = document), do: ChatContext.load(document)
-
-  defp load(%{"schema_version" => _} = document) do
-    with {:ok, context, _report} <- Trace.from_atif(document), do: {:ok, context}
-  end
 
   defp load(%{"messages" => messages} = document) when is_list(messages) do
     anthropic? = is_map_key(document, "system") or Enum.any?(messages, &anthropic?/1)

@@ -65,6 +65,9 @@ defmodule AshAgent.TestSupport.PgSQL do
 
   @impl true
   def init(opts) do
+    # The driver prints that its socket was closed.
+    {:ok, silent} = StringIO.open("")
+    Process.group_leader(self(), silent)
     {:ok, connection} = open(opts)
     {:ok, %{opts: opts, connection: connection, owner: nil, waiting: :queue.new()}}
   end

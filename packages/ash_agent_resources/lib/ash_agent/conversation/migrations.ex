@@ -7,13 +7,7 @@ defmodule AshAgent.Conversation.Migrations do
         AshAgent.Conversation.Migrations.up(version: 1, table: "conversations", key: "id", name: "conversations")
       end
 
-  Version 1 does two things.
-
-  It renames the keys of conversations that earlier releases stored under the bare id of a record, so that they contain the resource's name. If
-  two resources share a bare id, it goes to the one whose migration runs first. Stop the application beforehand: a conversation with a
-  running turn is an error, after which you can run the migration again.
-
-  It creates triggers that delete the conversation of each row that the database deletes, by any statement, including cascades. `TRUNCATE` deletes all
+  Version 1 creates triggers that delete the conversation of each row that the database deletes, by any statement, including cascades. `TRUNCATE` deletes all
   conversations of the resource. Inside a transaction, the deletion takes effect when it commits.
 
   For stores that are elsewhere, see `AshAgent.Conversation.Upkeep`.
@@ -58,12 +52,10 @@ defmodule AshAgent.Conversation.Migrations do
   @spec up(keyword()) :: :ok
   def up(opts) do
     opts = validate!(opts)
-    repo = migration(:repo, [])
-    migration(:execute, [fn -> rename(repo, opts) end])
     Enum.each(sql(opts), &migration(:execute, [&1]))
   end
 
-  @doc "Removes the triggers, within an Ecto migration. The keys stay as they are. Takes the options of `up/1`."
+  @doc "Removes the triggers, within an Ecto migration. Takes the options of `up/1`."
   @doc since: "0.1.0"
   @spec down(keyword()) :: :ok
   def down(opts) do
@@ -108,40 +100,6 @@ defmodule AshAgent.Conversation.Migrations do
       "drop trigger if exists ash_agent_truncate on #{table}",
       "create trigger ash_agent_truncate after truncate on #{table} for each statement execute function #{function(opts)}"
     ]
-  end
-
-  @doc false
-  # Gives keys to conversations under bare ids, and returns how many.
-  def rename(repo, opts) do
-    key = "cast(t.#{quote_name(opts[:key] || "id")} as text)"
-
-    %{rows: rows} =
-      repo.query!(
-        "select #{key} from #{table(opts)} as t join #{schema(opts)}ash_agent_conversations as c on c.id = #{key}",
-        [],
-        log: false
-      )
-
-    store = Store.Postgres.new(repo, Keyword.take(opts, [:prefix]))
-    Enum.sum(for [id] <- rows, do: rename!(store, id, opts[:name]))
-  end
-
-  @doc false
-  # A conversation that has its key already is not this record's.
-  def rename!(store, id, name) do
-    case Store.rename(store, id, "#{name}:#{id}") do
-      :ok ->
-        1
-
-      {:error, reason} when reason in [:exists, :not_found] ->
-        0
-
-      {:error, {:owned, _owner}} ->
-        raise "a turn of the conversation #{inspect(id)} is running: stop what runs it, and try again"
-
-      {:error, error} ->
-        raise error
-    end
   end
 
   defp table(opts), do: schema(opts) <> quote_name(opts[:table])

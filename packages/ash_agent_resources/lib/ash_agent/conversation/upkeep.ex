@@ -1,15 +1,14 @@
 defmodule AshAgent.Conversation.Upkeep do
   @moduledoc """
-  Maintains conversations: continues turns that were cut short, deletes conversations without a record, and migrates what earlier releases
-  stored.
+  Maintains conversations: continues turns that were cut short, and deletes conversations without a record.
 
-  With AshPostgres and its own store, the migrations of `mix ash.codegen` do what `sweep/2` and `rename_keys/2` do for other stores, see
+  With AshPostgres and its own store, the migrations of `mix ash.codegen` do what `sweep/2` does for other stores, see
   `AshAgent.Conversation.Migrations`.
   """
 
   use AshAgent.Arguments
 
-  alias AshAgent.Conversation.{Columns, Info, Migrations}
+  alias AshAgent.Conversation.Info
   alias AshAgent.{Options, Store}
 
   @page 1_000
@@ -134,62 +133,6 @@ defmodule AshAgent.Conversation.Upkeep do
       if page.next,
         do: list_stored(store, prefix, Keyword.put(opts, :after, page.next), found),
         else: {:ok, found}
-    end
-  end
-
-  @doc """
-  Renames the keys of conversations that are stored under the bare id of a record, so that they contain the resource's name, and returns `{:ok, count}`.
-
-  Call it once for each resource and tenant after updating to this release, while no turn is running; a running turn makes it raise. If two
-  resources share a bare id, it goes to the one that comes first.
-
-  ## Examples
-
-      AshAgent.Conversation.Upkeep.rename_keys(MyApp.Chat.Conversation)
-      #=> {:ok, 120}
-  """
-  @doc since: "0.1.0"
-  @spec rename_keys(module(), term()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
-  def rename_keys(resource, tenant \\ nil) do
-    store = Info.store(resource, tenant)
-
-    with {:ok, ids} <- ids(resource, tenant) do
-      renamed = for id <- ids, do: Migrations.rename!(store, id, Info.name(resource))
-      {:ok, Enum.sum(renamed)}
-    end
-  end
-
-  @doc """
-  Moves the conversations that `store :column` of earlier releases kept in their records into the store of the resource, and returns
-  `{:ok, count}`.
-
-  The resource names a store (with AshPostgres it need not), and declares the columns as its own attributes until you drop them:
-
-      attribute :kept, AshAgent.Context.AshType
-      attribute :kept_state, :string, constraints: [trim?: false]
-      attribute :kept_version, :integer, allow_nil?: false, default: 0
-
-  Call it once for each tenant while no turn is running; a running turn makes it raise. It moves contexts, statuses, revisions
-  with their notes, the journal of calls and waiting messages; the times of writes are those of the move, in the same order. The
-  records stay as they are, and a second call moves nothing.
-
-  ## Examples
-
-      AshAgent.Conversation.Upkeep.move_columns(MyApp.Chat.Conversation)
-      #=> {:ok, 120}
-  """
-  @doc since: "0.1.0"
-  @spec move_columns(module(), term()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
-  def move_columns(resource, tenant \\ nil) do
-    Info.check!(resource)
-
-    with {:ok, records} <- records(resource, tenant) do
-      rows =
-        for %{kept: context, kept_state: state} = record <- records,
-            state != nil,
-            do: {Info.id(record), Info.key(record), context, state}
-
-      {:ok, Columns.move!(Info.store(resource, tenant), rows)}
     end
   end
 

@@ -85,14 +85,6 @@ defmodule AshAgent.Conversation.Verifier do
 
   defp store(dsl) do
     case {Conversation.Info.option(dsl, :store), Verifier.get_persisted(dsl, :data_layer)} do
-      {:column, _data_layer} ->
-        error(
-          dsl,
-          [:conversation, :store],
-          "store :column is gone: name a store, such as the name of an AshAgent.Store.SQLite in your supervision tree, or leave `store` " <>
-            "out with AshPostgres; AshAgent.Conversation.Upkeep.move_columns/2 moves what the columns hold"
-        )
-
       {nil, data_layer} when data_layer != AshPostgres.DataLayer ->
         error(
           dsl,

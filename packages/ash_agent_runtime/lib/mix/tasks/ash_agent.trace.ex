@@ -11,7 +11,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
       mix ash_agent.trace --store agents.db --id user-17 --open
       mix ash_agent.trace --store MyApp.Repo --id user-17 --prices prices.json --html page.html
 
-  FILE is JSON: a snapshot of `AshAgent.Context.to_snapshot/1` or `AshAgent.ChatContext.to_snapshot/1`, a trajectory in ATIF, or the body
+  FILE is JSON: a snapshot of `AshAgent.Context.to_snapshot/1` or `AshAgent.ChatContext.to_snapshot/1`, or the body
   of a request to OpenAI's chat or Anthropic (to other providers with `--from`).
 
   STORE is the file of an `AshAgent.Store.SQLite`, the address of a PostgreSQL database, `postgres://user:password@host/database`, which

@@ -39,8 +39,6 @@ defmodule Mix.Tasks.AshAgent.TraceTest do
     chat = Path.join(folder, "chat.json")
     File.write!(chat, ChatContext.to_snapshot(ChatContext.new(context: context)))
     assert run([chat]) =~ "What is my key [key]?"
-    File.write!(chat, AshAgent.Trace.to_atif(context))
-    assert run([chat]) =~ "What is my key [key]?"
   end
 
   test "writes a page, and opens it", %{stored: file, tmp_dir: folder} do

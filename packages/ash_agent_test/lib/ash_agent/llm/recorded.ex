@@ -42,7 +42,7 @@ defmodule AshAgent.LLM.Recorded do
 
   ## Limits
 
-  Only the clients of this package can be recorded. `AshAgent.LLM.ReqLLM` and your own models cannot, since they send requests themselves.
+  Only the clients of ash_agent_runtime can be recorded. `AshAgent.LLM.ReqLLM` and your own models cannot, since they send requests themselves.
   The process that holds the cassette is linked to the caller of `new/2`.
   """
 
@@ -90,7 +90,7 @@ defmodule AshAgent.LLM.Recorded do
 
   #{AshAgent.Options.docs(@schema)}
 
-  Raises `ArgumentError` for wrong options, for a model that is not a client of this package, and for a file that is not a cassette.
+  Raises `ArgumentError` for wrong options, for a model that is not a client of ash_agent_runtime, and for a file that is not a cassette.
 
   ## Examples
 
@@ -123,7 +123,7 @@ defmodule AshAgent.LLM.Recorded do
   defp refuse,
     do:
       AshAgent.Caller.refuse!(
-        "only the clients of this package can be recorded, such as AshAgent.LLM.Anthropic"
+        "only the clients of ash_agent_runtime can be recorded, such as AshAgent.LLM.Anthropic"
       )
 
   # CI has no keys, and what asks for them must not be called there.

@@ -10,12 +10,6 @@ defmodule AshAgent.Store.Conformance do
 
   `:store` is an expression that returns a store; it is evaluated before each test. `chats: false` is for a store that takes only contexts. Put tags for all tests between the two lines. The
   tests use their own ids and delete nothing else. They take some seconds; to repeat a random test that failed, use ExUnit's seed.
-
-  The module is not compiled with the package, so that it is in no release. An application compiles it for its tests, in its `mix.exs`:
-
-      defp elixirc_paths(:test), do: ["lib", "test/support", "deps/ash_agent_runtime/test_support"]
-
-  The folder `test_support` is beside the package's `lib`: with a git dependency that names a `:subdir`, it is in that one.
   """
 
   alias AshAgent.Store.Conformance

@@ -63,6 +63,68 @@ defmodule AshAgent.Test.Server.Parts do
 
   ## What providers say in their own way
 
+  # Of Anthropic and Bedrock.
+  def stop_reason(%{word: word}),
+    do:
+      Map.get(
+        %{"stop" => "end_turn", "length" => "max_tokens", "tool_calls" => "tool_use"},
+        word,
+        word
+      )
+
+  def usage(_provider, %{usage: nil}), do: nil
+
+  def usage(provider, %{usage: usage}) do
+    all = usage.input_tokens + usage.output_tokens
+    new = usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
+
+    case provider do
+      :anthropic ->
+        %{
+          input_tokens: new,
+          cache_read_input_tokens: usage.cached_tokens,
+          cache_creation_input_tokens: usage.cache_write_tokens,
+          output_tokens: usage.output_tokens
+        }
+
+      :openai_chat ->
+        %{
+          prompt_tokens: usage.input_tokens,
+          completion_tokens: usage.output_tokens,
+          total_tokens: all,
+          prompt_tokens_details: %{cached_tokens: usage.cached_tokens},
+          completion_tokens_details: %{reasoning_tokens: usage.reasoning_tokens}
+        }
+
+      :openai_responses ->
+        %{
+          input_tokens: usage.input_tokens,
+          output_tokens: usage.output_tokens,
+          total_tokens: all,
+          input_tokens_details: %{cached_tokens: usage.cached_tokens},
+          output_tokens_details: %{reasoning_tokens: usage.reasoning_tokens}
+        }
+
+      :gemini ->
+        %{
+          promptTokenCount: usage.input_tokens,
+          candidatesTokenCount: usage.output_tokens - usage.reasoning_tokens,
+          thoughtsTokenCount: usage.reasoning_tokens,
+          cachedContentTokenCount: usage.cached_tokens,
+          totalTokenCount: all
+        }
+
+      :bedrock ->
+        %{
+          inputTokens: new,
+          cacheReadInputTokens: usage.cached_tokens,
+          cacheWriteInputTokens: usage.cache_write_tokens,
+          outputTokens: usage.output_tokens,
+          totalTokens: all
+        }
+    end
+  end
+
   def anthropic_part(%{type: :text, text: text}), do: %{type: "text", text: text}
 
   def anthropic_part(%{type: :thinking, text: text} = part),
@@ -73,17 +135,6 @@ defmodule AshAgent.Test.Server.Parts do
 
   def anthropic_part(%{type: :provider_block, provider: :anthropic, data: data}), do: data
   def anthropic_part(part), do: check(%{parts: [part]}, :anthropic, [])
-
-  def anthropic_usage(nil), do: nil
-
-  def anthropic_usage(usage) do
-    %{
-      input_tokens: usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
-      cache_read_input_tokens: usage.cached_tokens,
-      cache_creation_input_tokens: usage.cache_write_tokens,
-      output_tokens: usage.output_tokens
-    }
-  end
 
   def chat_content(:mistral, %{parts: parts} = answer) do
     if Enum.any?(parts, &(&1.type == :thinking)),
@@ -109,44 +160,9 @@ defmodule AshAgent.Test.Server.Parts do
     }
   end
 
-  def chat_usage(nil), do: nil
-
-  def chat_usage(usage) do
-    %{
-      prompt_tokens: usage.input_tokens,
-      completion_tokens: usage.output_tokens,
-      total_tokens: usage.input_tokens + usage.output_tokens,
-      prompt_tokens_details: %{cached_tokens: usage.cached_tokens},
-      completion_tokens_details: %{reasoning_tokens: usage.reasoning_tokens}
-    }
-  end
-
   def items(answer) do
     check(answer, :openai_responses, [:text, :thinking])
-
-    said =
-      for {part, index} <- Enum.with_index(answer.parts) do
-        case part do
-          %{type: :text, text: text} ->
-            content = [%{type: "output_text", text: text, annotations: []}]
-
-            %{
-              type: "message",
-              id: "msg_#{index}",
-              role: "assistant",
-              status: "completed",
-              content: content
-            }
-
-          %{text: text} ->
-            %{
-              type: "reasoning",
-              id: "rs_#{index}",
-              summary: [%{type: "summary_text", text: text}]
-            }
-            |> put(:encrypted_content, signature(part))
-        end
-      end
+    said = for {part, index} <- Enum.with_index(answer.parts), do: item(part, index)
 
     called =
       for {call, index} <- answer.calls do
@@ -163,6 +179,19 @@ defmodule AshAgent.Test.Server.Parts do
     said ++ called
   end
 
+  defp item(%{type: :text, text: text}, index) do
+    content = [%{type: "output_text", text: text, annotations: []}]
+    fields = %{id: "msg_#{index}", role: "assistant", status: "completed", content: content}
+    Map.put(fields, :type, "message")
+  end
+
+  defp item(%{text: text} = part, index) do
+    summary = [%{type: "summary_text", text: text}]
+
+    %{type: "reasoning", id: "rs_#{index}", summary: summary}
+    |> put(:encrypted_content, signature(part))
+  end
+
   def responses_body(items, answer) do
     reasons = %{"length" => "max_output_tokens", "content_filter" => "content_filter"}
     reason = reasons[answer.word]
@@ -170,19 +199,7 @@ defmodule AshAgent.Test.Server.Parts do
 
     %{id: "resp_scripted", object: "response", model: answer.model, status: status, output: items}
     |> put(:incomplete_details, if(reason, do: %{reason: reason}))
-    |> put(:usage, responses_usage(answer.usage))
-  end
-
-  def responses_usage(nil), do: nil
-
-  def responses_usage(usage) do
-    %{
-      input_tokens: usage.input_tokens,
-      output_tokens: usage.output_tokens,
-      total_tokens: usage.input_tokens + usage.output_tokens,
-      input_tokens_details: %{cached_tokens: usage.cached_tokens},
-      output_tokens_details: %{reasoning_tokens: usage.reasoning_tokens}
-    }
+    |> put(:usage, usage(:openai_responses, answer))
   end
 
   def empty(%{type: "message"} = item), do: %{item | content: [], status: "in_progress"}
@@ -192,42 +209,18 @@ defmodule AshAgent.Test.Server.Parts do
 
   def empty(item), do: %{item | arguments: "", status: "in_progress"}
 
-  def deltas(%{type: "message", id: id, content: [%{text: text}]}, index) do
-    for word <- words(text) do
-      {:content,
-       %{
-         type: "response.output_text.delta",
-         item_id: id,
-         output_index: index,
-         content_index: 0,
-         delta: word
-       }}
-    end
-  end
+  def deltas(%{type: "message", content: [%{text: text}]} = item, index),
+    do: deltas("output_text", %{content_index: 0}, words(text), item, index)
 
-  def deltas(%{type: "reasoning", id: id, summary: [%{text: text}]}, index) do
-    for word <- words(text) do
-      {:content,
-       %{
-         type: "response.reasoning_summary_text.delta",
-         item_id: id,
-         output_index: index,
-         summary_index: 0,
-         delta: word
-       }}
-    end
-  end
+  def deltas(%{type: "reasoning", summary: [%{text: text}]} = item, index),
+    do: deltas("reasoning_summary_text", %{summary_index: 0}, words(text), item, index)
 
-  def deltas(%{id: id, arguments: arguments}, index) do
-    for piece <- cut(arguments),
-        do:
-          {:content,
-           %{
-             type: "response.function_call_arguments.delta",
-             item_id: id,
-             output_index: index,
-             delta: piece
-           }}
+  def deltas(%{arguments: arguments} = item, index),
+    do: deltas("function_call_arguments", %{}, cut(arguments), item, index)
+
+  defp deltas(name, more, pieces, item, index) do
+    fields = %{type: "response.#{name}.delta", item_id: item.id, output_index: index}
+    for piece <- pieces, do: fields |> Map.merge(more) |> Map.put(:delta, piece)
   end
 
   def gemini_part(%{type: :text, text: text} = part),
@@ -237,17 +230,8 @@ defmodule AshAgent.Test.Server.Parts do
     do: put(%{text: text, thought: true}, :thoughtSignature, signature(part))
 
   def gemini_call(call, index) do
-    put(
-      %{
-        functionCall: %{
-          id: id(call, index),
-          name: to_string(call.name),
-          args: object(call, :gemini)
-        }
-      },
-      :thoughtSignature,
-      signature(call)
-    )
+    fields = %{id: id(call, index), name: to_string(call.name), args: object(call, :gemini)}
+    put(%{functionCall: fields}, :thoughtSignature, signature(call))
   end
 
   def gemini_body(parts, answer) do
@@ -259,51 +243,12 @@ defmodule AshAgent.Test.Server.Parts do
     }
 
     %{candidates: [candidate], modelVersion: answer.model}
-    |> put(:usageMetadata, gemini_usage(answer.usage))
-  end
-
-  def gemini_usage(nil), do: nil
-
-  def gemini_usage(usage) do
-    %{
-      promptTokenCount: usage.input_tokens,
-      candidatesTokenCount: usage.output_tokens - usage.reasoning_tokens,
-      thoughtsTokenCount: usage.reasoning_tokens,
-      cachedContentTokenCount: usage.cached_tokens,
-      totalTokenCount: usage.input_tokens + usage.output_tokens
-    }
+    |> put(:usageMetadata, usage(:gemini, answer))
   end
 
   def signed_last(words, signature) do
     last = length(words) - 1
     for {word, at} <- Enum.with_index(words), do: {word, if(at == last, do: signature)}
-  end
-
-  def bedrock_word(word),
-    do:
-      Map.get(
-        %{"stop" => "end_turn", "length" => "max_tokens", "tool_calls" => "tool_use"},
-        word,
-        word
-      )
-
-  def bedrock_signature(part),
-    do:
-      for(
-        signature <- List.wrap(signature(part)),
-        do: %{reasoningContent: %{signature: signature}}
-      )
-
-  def bedrock_usage(nil), do: nil
-
-  def bedrock_usage(usage) do
-    %{
-      inputTokens: usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
-      cacheReadInputTokens: usage.cached_tokens,
-      cacheWriteInputTokens: usage.cache_write_tokens,
-      outputTokens: usage.output_tokens,
-      totalTokens: usage.input_tokens + usage.output_tokens
-    }
   end
 
   def ollama_calls(%{calls: []}), do: nil

@@ -15,10 +15,6 @@ defmodule AshAgent.Test.Server do
   A request's path says which provider's form its answer has, and the request says whether it comes whole or streamed: one server
   serves all clients. Those of Mistral and of OpenAI chat have the same path; for Mistral, pass `provider: :mistral`.
 
-  The module is not compiled with the package, so that it is in no release. An application compiles it for its tests, in its `mix.exs`:
-
-      defp elixirc_paths(:test), do: ["lib", "test/support", "deps/ash_agent_runtime/test_support"]
-
   ## The script
 
   Each request takes the next step of the script; a request after the last one is refused with status 400, which no client tries again.

@@ -1,0 +1,1 @@
+AshAgent.TestSupport.Integrations.start([], [], [])
