@@ -91,9 +91,7 @@ pub(super) fn returning_id<'a>(part: &'a Part, options: &Options<'_>) -> Option<
 
 /// A list that reasoning came with, if the words in it are still those of the part.
 pub(super) fn kept_list<'a>(part: &'a Part, options: &Options<'_>, key: &str) -> Option<&'a Value> {
-    let Some(words) = part.kind.thoughts() else {
-        return None;
-    };
+    let words = part.kind.thoughts()?;
     let list = part.provider_list(options, key)?;
     let kept = reasoning_words(|key| part.provider_list(options, key));
     (kept == *words).then_some(list)
