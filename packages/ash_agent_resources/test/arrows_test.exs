@@ -1,4 +1,5 @@
 defmodule AshAgent.Conversation.ArrowsTest do
+  # What Mix prints is captured for the whole VM.
   use ExUnit.Case, async: false
 
   alias AshAgent.TestSupport.Arrows

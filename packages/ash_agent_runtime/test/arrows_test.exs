@@ -1,4 +1,5 @@
 defmodule AshAgent.Runtime.ArrowsTest do
+  # What Mix prints is captured for the whole VM.
   use ExUnit.Case, async: false
 
   alias AshAgent.TestSupport.Arrows

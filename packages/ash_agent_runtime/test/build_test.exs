@@ -1,4 +1,5 @@
 defmodule AshAgent.Runtime.BuildTest do
+  # What others compile meanwhile would be seen.
   use ExUnit.Case, async: false
 
   # They share a folder, as the applications of an umbrella do.

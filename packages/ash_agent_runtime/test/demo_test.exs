@@ -1,4 +1,5 @@
 defmodule AshAgent.DemoTest do
+  # In a real browser, one at a time.
   use ExUnit.Case, async: false
 
   alias AshAgent.TestSupport.Browser

@@ -1,6 +1,6 @@
 defmodule AshAgent.ReadmeLiveTest do
   # The README's LiveView against a session that fails, waits and ends.
-  use ExUnit.Case, async: false
+  use ExUnit.Case, async: true
 
   import AshAgent.TestSupport.Live, only: [mount: 2, watch: 3]
 

@@ -1,5 +1,5 @@
 defmodule AshAgent.Context.LogReplayTest do
-  # Operations on conversations, with what became of each in the core, whose model judges them (`tests/model.rs`): the functions of
+  # Operations on conversations, with what became of each in the core, whose model judges them (`tests/core/model.rs`): the functions of
   # the package do the same to the byte, and never change an older context.
   use ExUnit.Case, async: true
 

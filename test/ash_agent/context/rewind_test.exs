@@ -1,6 +1,5 @@
 defmodule AshAgent.Context.RewindTest do
-  # Not async: it measures time.
-  use ExUnit.Case, async: false
+  use ExUnit.Case, async: true
 
   import AshAgent.TestSupport.Assertions
   import AshAgent.TestSupport.Generators, only: [check_all: 3, between: 2, one_of: 1]

@@ -1,6 +1,5 @@
 defmodule AshAgent.Context.TokensTest do
-  # Not async: it measures time.
-  use ExUnit.Case, async: false
+  use ExUnit.Case, async: true
 
   import AshAgent.TestSupport.Assertions
   import AshAgent.TestSupport.Generators, only: [check_all: 3, one_of: 1, between: 2]

@@ -1,5 +1,5 @@
 defmodule AshAgent.Context.ViewReplayTest do
-  # Operations on views, with what became of each in the core, whose model judges them (`tests/view_replay.rs`): the functions
+  # Operations on views, with what became of each in the core, whose model judges them (`tests/core/view_replay.rs`): the functions
   # of the package do the same to the byte.
   use ExUnit.Case, async: true
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::checks::at;
 use crate::checks::operations::{self, Event, Op};
 use crate::fixture;
-use crate::op;
+use crate::model::op;
 
 const CONVERSATIONS: usize = 16;
 const OPERATIONS: usize = 60;

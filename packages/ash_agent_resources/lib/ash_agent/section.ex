@@ -10,15 +10,34 @@ defmodule AshAgent.Section do
   # The run belongs to the action that begins it.
   @decided [:store, :kept, :runtime_context, :supervisor]
 
-  @doc "The error of a verifier, with the place in the resource."
-  @spec error(map(), [atom()], String.t()) :: {:error, Exception.t()}
-  def error(dsl, path, message) do
-    {:error,
-     DslError.exception(
-       module: Verifier.get_persisted(dsl, :module),
-       path: path,
-       message: message
-     )}
+  @doc """
+  Verifies a resource: `checks` are functions of it, each with the place that it is about, which return words for what cannot
+  work, or a place of their own with words. The first of them is the error.
+  """
+  @spec verify(map(), [{[atom()], (map() -> String.t() | {[atom()], String.t()} | nil)}]) ::
+          :ok | {:error, Exception.t()}
+  def verify(dsl, checks) do
+    Enum.find_value(checks, :ok, fn {path, check} ->
+      case check.(dsl) do
+        nil -> nil
+        {path, words} -> error(dsl, path, words)
+        words -> error(dsl, path, words)
+      end
+    end)
+  end
+
+  @doc "The words with which a function refuses its arguments, or `nil`."
+  @spec refusal((() -> term())) :: String.t() | nil
+  def refusal(fun) do
+    fun.()
+    nil
+  rescue
+    error in ArgumentError -> Exception.message(error)
+  end
+
+  defp error(dsl, path, words) do
+    module = Verifier.get_persisted(dsl, :module)
+    {:error, DslError.exception(module: module, path: path, message: words)}
   end
 
   @doc "Whether a value can be a model. Functions and modules are checked when they are called, since they may not be compiled yet."
@@ -28,37 +47,22 @@ defmodule AshAgent.Section do
   def model?(module), do: is_atom(module) and module not in [nil, true, false]
 
   @doc """
-  Checks options of a run that a section has: those with a place of their own and those that are decided elsewhere are
-  refused. `given` are the section's own, which are checked with them.
+  Returns what is wrong with options of a run that a section has: those with a place of their own and those that are decided
+  elsewhere are refused. `given` are the section's own, which are checked with them.
   """
-  @spec verify_options(map(), [atom()], keyword(),
-          own: [atom()],
-          decided: [atom()],
-          given: keyword()
-        ) ::
-          :ok | {:error, Exception.t()}
-  def verify_options(dsl, [section | _] = path, options, about) do
+  @spec refuse_options(atom(), keyword(), own: [atom()], decided: [atom()], given: keyword()) ::
+          String.t() | nil
+  def refuse_options(section, options, about) do
     names = Keyword.keys(options)
     named = Enum.filter(names, &(&1 in about[:own]))
     decided = Enum.filter(names, &(&1 in (@decided ++ about[:decided])))
+    all = [llm: LLM] ++ about[:given] ++ options
 
     cond do
-      named != [] ->
-        error(dsl, path, "#{inspect(named)} have a place of their own in the section")
-
-      decided != [] ->
-        error(dsl, path, "#{inspect(decided)} are set by the #{section} itself")
-
-      true ->
-        Options.validate!(
-          [llm: LLM] ++ about[:given] ++ options,
-          AshAgent.Runtime.Options.schema()
-        )
-
-        :ok
+      named != [] -> "#{inspect(named)} have a place of their own in the section"
+      decided != [] -> "#{inspect(decided)} are set by the #{section} itself"
+      true -> refusal(fn -> Options.validate!(all, AshAgent.Runtime.Options.schema()) end)
     end
-  rescue
-    error in ArgumentError -> error(dsl, path, Exception.message(error))
   end
 
   @doc "Calls the application's function for the events of a run, of whichever arity."

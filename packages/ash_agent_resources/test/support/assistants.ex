@@ -8,6 +8,23 @@ defmodule AshAgent.Integration.Assistants do
   end
 end
 
+defmodule AshAgent.Integration.Assistant do
+  @moduledoc false
+
+  defmacro __using__(opts) do
+    # Spark reads the list, not what it comes to.
+    opts = [domain: AshAgent.Integration.Assistants, extensions: [AshAgent.Resource]] ++ opts
+
+    quote do
+      use Ash.Resource, unquote(opts)
+
+      resource do
+        require_primary_key?(false)
+      end
+    end
+  end
+end
+
 defmodule AshAgent.Integration.Reply do
   @moduledoc false
   use Ash.TypedStruct
@@ -76,13 +93,7 @@ end
 defmodule AshAgent.Integration.Helper do
   @moduledoc false
   # Text in and out, and tools of every kind.
-  use Ash.Resource,
-    domain: AshAgent.Integration.Assistants,
-    extensions: [AshAgent.Resource]
-
-  resource do
-    require_primary_key?(false)
-  end
+  use AshAgent.Integration.Assistant
 
   agent do
     client("anthropic:claude-sonnet-4-5", temperature: 0.5, max_tokens: 50)
@@ -192,15 +203,9 @@ end
 defmodule AshAgent.Integration.Typist do
   @moduledoc false
   # A typed answer, a budget that ends calls, and errors that do.
-  use Ash.Resource,
-    domain: AshAgent.Integration.Assistants,
-    extensions: [AshAgent.Resource]
+  use AshAgent.Integration.Assistant
 
   import AshAgent.Sigils, only: [sigil_p: 2]
-
-  resource do
-    require_primary_key?(false)
-  end
 
   agent do
     client(AshAgent.LLM.Ollama)
@@ -247,14 +252,7 @@ end
 defmodule AshAgent.Integration.Guarded do
   @moduledoc false
   # Policies, hooks, approval and a budget that only warns.
-  use Ash.Resource,
-    domain: AshAgent.Integration.Assistants,
-    extensions: [AshAgent.Resource],
-    authorizers: [Ash.Policy.Authorizer]
-
-  resource do
-    require_primary_key?(false)
-  end
+  use AshAgent.Integration.Assistant, authorizers: [Ash.Policy.Authorizer]
 
   agent do
     client(&AshAgent.Integration.Guarded.model/0)
@@ -300,13 +298,7 @@ end
 defmodule AshAgent.Integration.Toolless do
   @moduledoc false
   # As little as an agent can have.
-  use Ash.Resource,
-    domain: AshAgent.Integration.Assistants,
-    extensions: [AshAgent.Resource]
-
-  resource do
-    require_primary_key?(false)
-  end
+  use AshAgent.Integration.Assistant
 
   agent do
     client(AshAgent.LLM.Ollama)
@@ -320,13 +312,7 @@ end
 defmodule AshAgent.Integration.Unguarded do
   @moduledoc false
   # Hooks that do not exist.
-  use Ash.Resource,
-    domain: AshAgent.Integration.Assistants,
-    extensions: [AshAgent.Resource]
-
-  resource do
-    require_primary_key?(false)
-  end
+  use AshAgent.Integration.Assistant
 
   agent do
     client(AshAgent.LLM.Ollama)
@@ -341,13 +327,7 @@ end
 defmodule AshAgent.Integration.Careless do
   @moduledoc false
   # Hooks that do not return what they have to.
-  use Ash.Resource,
-    domain: AshAgent.Integration.Assistants,
-    extensions: [AshAgent.Resource]
-
-  resource do
-    require_primary_key?(false)
-  end
+  use AshAgent.Integration.Assistant
 
   agent do
     client(AshAgent.LLM.Ollama)

@@ -5,7 +5,7 @@ defmodule AshAgent.Conversation.Calculation do
 
   use Ash.Resource.Calculation
 
-  alias AshAgent.{Context, Conversation, Store}
+  alias AshAgent.{Collect, Context, Conversation, Store}
 
   @impl true
   def load(_query, opts, _context), do: if(opts[:show] == :stored, do: [], else: [:stored])
@@ -42,15 +42,13 @@ defmodule AshAgent.Conversation.Calculation do
   defp readable(_resource, _ids, _context), do: :ok
 
   defp fetch_all(store, keys) do
-    keys
-    |> Enum.reduce_while([], fn key, read ->
+    Collect.map(keys, fn key ->
       case Store.fetch(store, key) do
-        {:ok, stored} -> {:cont, [stored | read]}
-        {:error, :not_found} -> {:cont, [nil | read]}
-        {:error, reason} -> {:halt, {:error, Conversation.Error.exception(reason: reason)}}
+        {:ok, stored} -> {:ok, stored}
+        {:error, :not_found} -> {:ok, nil}
+        {:error, reason} -> {:error, Conversation.Error.exception(reason: reason)}
       end
     end)
-    |> then(&if(is_list(&1), do: {:ok, Enum.reverse(&1)}, else: &1))
   end
 
   defp show(:context, stored), do: stored.value

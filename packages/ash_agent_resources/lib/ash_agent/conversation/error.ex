@@ -18,22 +18,18 @@ defmodule AshAgent.Conversation.Error do
   @impl true
   def message(%{reason: reason}), do: words(reason)
 
-  defp words(:busy), do: "a turn of the conversation is running: wait for its end, or cancel it"
+  @words %{
+    busy: "a turn of the conversation is running: wait for its end, or cancel it",
+    paused: "tool calls wait for decisions: approve or deny them and resume, or cancel them",
+    no_message: "expected either input or parts",
+    no_actor:
+      "the actor who asked cannot be found again: let them resume, or set actor_persister, or authority :resumer",
+    changed: "the conversation has changed since it was read: read it again",
+    not_found: "the store has no conversation with the record's id",
+    interrupted: "the process that ran the turn died; resume the conversation to continue"
+  }
 
-  defp words(:paused),
-    do: "tool calls wait for decisions: approve or deny them and resume, or cancel them"
-
-  defp words(:no_message), do: "expected either input or parts"
-
-  defp words(:no_actor),
-    do:
-      "the actor who asked cannot be found again: let them resume, or set actor_persister, or authority :resumer"
-
-  defp words(:changed), do: "the conversation has changed since it was read: read it again"
-  defp words(:not_found), do: "the store has no conversation with the record's id"
-
-  defp words(:interrupted),
-    do: "the process that ran the turn died; resume the conversation to continue"
+  defp words(reason) when is_map_key(@words, reason), do: @words[reason]
 
   defp words({:run, reason}),
     do: Exception.message(%AshAgent.Runtime.Error{reason: reason, context: nil})

@@ -330,17 +330,23 @@ defmodule AshAgent.Conversation.Runner do
 
   @doc "Cancels the turn that runs, and returns whether there was one."
   def cancel(resource, tenant, id) do
-    case :global.whereis_name(name(resource, tenant, id)) do
-      :undefined ->
-        false
+    case session_status({resource, tenant, id}) do
+      {:running, session} ->
+        Session.cancel(session)
+        true
 
-      session ->
-        running? = Session.status(session) == :running
-        if running?, do: Session.cancel(session)
-        running?
+      _idle ->
+        false
     end
   catch
     :exit, {_reason, {Session, _function, _arguments}} -> false
+  end
+
+  defp session_status({resource, tenant, id}) do
+    case :global.whereis_name(name(resource, tenant, id)) do
+      :undefined -> nil
+      session -> {Session.status(session), session}
+    end
   end
 
   @doc "Changes a conversation that does not run: `:ok` or `{:error, reason}`."
@@ -389,15 +395,17 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   # A session that is just ending still has the claim.
-  defp running?({resource, tenant, id}) do
-    case :global.whereis_name(name(resource, tenant, id)) do
-      :undefined ->
+  defp running?(place) do
+    case session_status(place) do
+      {:running, _session} ->
+        true
+
+      nil ->
         false
 
-      session ->
-        running? = Session.status(session) == :running
-        if not running?, do: await_down(session)
-        running?
+      {_status, session} ->
+        await_down(session)
+        false
     end
   catch
     :exit, {_reason, {Session, _function, _arguments}} -> false

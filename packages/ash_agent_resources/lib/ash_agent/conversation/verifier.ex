@@ -5,41 +5,44 @@ defmodule AshAgent.Conversation.Verifier do
 
   use Spark.Dsl.Verifier
 
-  import AshAgent.Section, only: [error: 3]
-
   alias AshAgent.{Conversation, Section}
+  alias AshAgent.Conversation.Info
   alias Spark.Dsl.Verifier
 
   @impl true
   def verify(dsl) do
-    with :ok <- key(dsl),
-         :ok <- name(dsl),
-         :ok <- store(dsl),
-         :ok <- iterations(dsl),
-         :ok <- llm(dsl),
-         :ok <- tools(dsl),
-         :ok <- options(dsl),
-         :ok <- changes(dsl),
-         do: creates(dsl)
+    checks = [
+      {[:attributes], &key/1},
+      {[:conversation, :name], &name/1},
+      {[:conversation, :store], &store/1},
+      {[:conversation, :iterations], &iterations/1},
+      {[:conversation, :llm], &llm/1},
+      {[:conversation, :tools], &tools/1},
+      {[:conversation, :options], &options/1},
+      {[:actions], &changes/1}
+    ]
+
+    with :ok <- Section.verify(dsl, checks), do: creates(dsl)
   end
 
   # Ash asks a change only when it runs.
   defp changes(dsl) do
-    for(
-      %{changes: changes} <- Verifier.get_entities(dsl, [:actions]),
-      %{change: {Conversation.Change, opts}} <- changes,
-      {:error, words} <- [Conversation.Change.init(opts)],
-      do: words
-    )
-    |> case do
-      [] -> :ok
-      [words | _] -> error(dsl, [:actions], words)
-    end
+    Enum.find_value(Verifier.get_entities(dsl, [:actions]), fn action ->
+      Enum.find_value(Map.get(action, :changes, []), fn
+        %{change: {Conversation.Change, opts}} ->
+          with {:ok, _opts} <- Conversation.Change.init(opts),
+               do: nil,
+               else: ({:error, words} -> words)
+
+        _other ->
+          nil
+      end)
+    end)
   end
 
   # A record without a conversation answers nothing.
   defp creates(dsl) do
-    allowed = Conversation.Info.option(dsl, :without_conversation)
+    allowed = Info.option(dsl, :without_conversation)
 
     bare =
       for %{type: :create, name: name, changes: changes} <-
@@ -63,103 +66,62 @@ defmodule AshAgent.Conversation.Verifier do
   defp begins?(_other), do: false
 
   defp key(dsl) do
-    case Ash.Resource.Info.primary_key(dsl) do
-      [_one] -> :ok
-      _other -> error(dsl, [:attributes], "a conversation needs a primary key of one attribute")
-    end
+    if not match?([_one], Ash.Resource.Info.primary_key(dsl)),
+      do: "a conversation needs a primary key of one attribute"
   end
 
   # "a:b" with the key 1 would be "a" with the key "b:1".
   defp name(dsl) do
-    name = Conversation.Info.name(dsl)
+    name = Info.name(dsl)
 
-    if name != "" and not String.contains?(name, ":"),
-      do: :ok,
-      else:
-        error(
-          dsl,
-          [:conversation, :name],
-          "expected a name without colons, got: #{inspect(name)}; set one with `name`"
-        )
+    if name == "" or String.contains?(name, ":"),
+      do: "expected a name without colons, got: #{inspect(name)}; set one with `name`"
   end
 
   defp store(dsl) do
-    case {Conversation.Info.option(dsl, :store), Verifier.get_persisted(dsl, :data_layer)} do
-      {nil, data_layer} when data_layer != AshPostgres.DataLayer ->
-        error(
-          dsl,
-          [:conversation, :store],
-          "a conversation without AshPostgres needs a store: name one with `store`, such as the name of an " <>
-            "AshAgent.Store.SQLite in your supervision tree"
-        )
-
-      _other ->
-        :ok
-    end
+    if Info.option(dsl, :store) == nil and not postgres?(dsl),
+      do:
+        "a conversation without AshPostgres needs a store: name one with `store`, such as the name of an " <>
+          "AshAgent.Store.SQLite in your supervision tree"
   end
 
+  defp postgres?(dsl), do: Verifier.get_persisted(dsl, :data_layer) == AshPostgres.DataLayer
+
   defp iterations(dsl) do
-    resource = Conversation.Info.option(dsl, :iterations)
-    path = [:conversation, :iterations]
+    resource = Info.option(dsl, :iterations)
 
     cond do
       resource == nil ->
-        :ok
+        nil
 
-      Conversation.Info.option(dsl, :store) != nil or
-          Verifier.get_persisted(dsl, :data_layer) != AshPostgres.DataLayer ->
-        error(
-          dsl,
-          path,
-          "iterations are read with AshPostgres from its own store: leave out `store`"
-        )
+      Info.option(dsl, :store) != nil or not postgres?(dsl) ->
+        "iterations are read with AshPostgres from its own store: leave out `store`"
 
       Conversation.Iteration not in Spark.extensions(resource) ->
-        error(
-          dsl,
-          path,
-          "#{inspect(resource)} has not the extension AshAgent.Conversation.Iteration"
-        )
+        "#{inspect(resource)} has not the extension AshAgent.Conversation.Iteration"
 
       true ->
-        :ok
+        nil
     end
   end
 
   defp llm(dsl) do
-    if Section.model?(Conversation.Info.option(dsl, :llm)),
-      do: :ok,
-      else: error(dsl, [:conversation, :llm], "expected a model, see AshAgent.LLM.t()")
+    if not Section.model?(Info.option(dsl, :llm)), do: "expected a model, see AshAgent.LLM.t()"
   end
 
   # The tools that a function returns are looked at when it is called.
   defp tools(dsl) do
-    if not is_function(Conversation.Info.option(dsl, :tools)),
-      do: Conversation.Info.tools(dsl, nil)
-
-    :ok
-  rescue
-    error in ArgumentError -> error(dsl, [:conversation, :tools], Exception.message(error))
+    if not is_function(Info.option(dsl, :tools)),
+      do: Section.refusal(fn -> Info.tools(dsl, nil) end)
   end
 
-  @own [
-    :llm,
-    :tools,
-    :approval,
-    :permission_rules,
-    :allowed_tools,
-    :max_iterations,
-    :max_total_tokens
-  ]
+  @own ~w(llm tools approval permission_rules allowed_tools max_iterations max_total_tokens)a
 
   defp options(dsl) do
-    Section.verify_options(
-      dsl,
-      [:conversation, :options],
-      Conversation.Info.option(dsl, :options),
+    Section.refuse_options(:conversation, Info.option(dsl, :options),
       own: @own,
       decided: [:on_change],
-      given: [permission_rules: Conversation.Info.option(dsl, :permission_rules)]
+      given: [permission_rules: Info.option(dsl, :permission_rules)]
     )
   end
 end

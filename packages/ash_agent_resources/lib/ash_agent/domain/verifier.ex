@@ -5,22 +5,15 @@ defmodule AshAgent.Domain.Verifier do
 
   use Spark.Dsl.Verifier
 
-  import AshAgent.Section, only: [error: 3]
-
-  alias AshAgent.{Info, Tools}
+  alias AshAgent.{Info, Section, Tools}
 
   @impl true
-  def verify(dsl), do: dsl |> Info.tools() |> Enum.find_value(:ok, &wrong(dsl, &1))
+  def verify(dsl), do: Section.verify(dsl, [{[:tools], &tools/1}])
 
-  defp wrong(dsl, tool) do
-    [_made] = Tools.list_declared(tool)
-    nil
-  rescue
-    error in ArgumentError ->
-      error(
-        dsl,
-        [:tools, :tool, tool.name],
-        "the tool #{inspect(tool.name)}: #{Exception.message(error)}"
-      )
+  defp tools(dsl) do
+    Enum.find_value(Info.tools(dsl), fn %{name: name} = tool ->
+      if words = Section.refusal(fn -> Tools.list_declared(tool) end),
+        do: {[:tools, :tool, name], "the tool #{inspect(name)}: #{words}"}
+    end)
   end
 end

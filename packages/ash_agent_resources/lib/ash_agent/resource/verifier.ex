@@ -5,22 +5,23 @@ defmodule AshAgent.Resource.Verifier do
 
   use Spark.Dsl.Verifier
 
-  import AshAgent.Section, only: [error: 3]
-
   alias AshAgent.{Info, Section, Tools}
   alias AshAgent.Resource.{Client, Output, Prompt, Tool}
   alias Spark.Dsl.Extension
 
   @impl true
   def verify(dsl) do
-    with :ok <- client(dsl),
-         :ok <- inputs(dsl),
-         :ok <- prompt(dsl),
-         :ok <- output(dsl),
-         :ok <- hooks(dsl),
-         :ok <- tools(dsl),
-         :ok <- budget(dsl),
-         do: options(dsl)
+    Section.verify(dsl, [
+      {[:agent, :client], &client/1},
+      {[:agent, :input, :context], &inputs/1},
+      {[:agent, :prompt], &prompt/1},
+      {[:agent, :output], &output/1},
+      {[:agent, :hooks], &hooks/1},
+      {[:tools], &tools/1},
+      {[:tools, :domains], &domains/1},
+      {[:agent, :budget_strategy], &budget/1},
+      {[:agent, :options], &options/1}
+    ])
   end
 
   # A function is called when the agent is.
@@ -28,28 +29,21 @@ defmodule AshAgent.Resource.Verifier do
     client = Info.option(dsl, :client)
 
     with false <- is_function(client, 0), {:error, words} <- Client.model(client) do
-      error(dsl, [:agent, :client], words)
+      words
     else
-      _fine -> :ok
+      _fine -> nil
     end
   end
 
   defp inputs(dsl) do
-    case Enum.find(inputs_of(dsl), &(&1.name == :context)) do
-      %{type: type, constraints: constraints} ->
-        if type == Ash.Type.Struct and constraints[:instance_of] == AshAgent.Context,
-          do: :ok,
-          else:
-            error(
-              dsl,
-              [:agent, :input, :context],
-              "the argument :context is the conversation to go on with: make it " <>
-                ":struct with `constraints instance_of: AshAgent.Context`, or rename it"
-            )
+    argument = Enum.find(inputs_of(dsl), &(&1.name == :context))
 
-      nil ->
-        :ok
-    end
+    if argument != nil and
+         {argument.type, argument.constraints[:instance_of]} !=
+           {Ash.Type.Struct, AshAgent.Context},
+       do:
+         "the argument :context is the conversation to go on with: make it " <>
+           ":struct with `constraints instance_of: AshAgent.Context`, or rename it"
   end
 
   defp inputs_of(dsl), do: Extension.get_entities(dsl, [:agent, :input])
@@ -61,28 +55,18 @@ defmodule AshAgent.Resource.Verifier do
          {:ok, names} <- Prompt.names(prompt),
          known = ["output_format" | Enum.map(inputs_of(dsl), &to_string(&1.name))] -- ["context"],
          [unknown | _] <- names -- known do
-      error(
-        dsl,
-        [:agent, :prompt],
-        "the prompt has {{ #{unknown} }}, which is not an argument; there are: #{Enum.join(known, ", ")}"
-      )
+      "the prompt has {{ #{unknown} }}, which is not an argument; there are: #{Enum.join(known, ", ")}"
     else
-      {:error, words} -> error(dsl, [:agent, :prompt], words)
-      _fine -> :ok
+      {:error, words} -> words
+      _fine -> nil
     end
   end
 
   defp output(dsl) do
-    case Output.shape(dsl) do
-      {:ok, _shape} ->
-        :ok
-
-      {:error, words} ->
-        error(
-          dsl,
-          [:agent, :output],
-          "expected :string or a type such as an Ash.TypedStruct for the output, but #{words}"
-        )
+    with {:error, words} <- Output.shape(dsl) do
+      "expected :string or a type such as an Ash.TypedStruct for the output, but #{words}"
+    else
+      _shape -> nil
     end
   end
 
@@ -98,50 +82,31 @@ defmodule AshAgent.Resource.Verifier do
   defp hooks(dsl) do
     hooks = Info.option(dsl, :hooks)
 
-    case hooks != nil and Code.ensure_loaded?(hooks) and
-           Enum.find(@moved, fn {name, _instead} -> function_exported?(hooks, name, 1) end) do
-      {name, instead} ->
-        error(
-          dsl,
-          [:agent, :hooks],
-          "#{inspect(hooks)}.#{name}/1 would not be called; use #{instead}"
-        )
-
-      _none ->
-        :ok
+    if hooks != nil and Code.ensure_loaded?(hooks) do
+      Enum.find_value(@moved, fn {name, instead} ->
+        if function_exported?(hooks, name, 1),
+          do: "#{inspect(hooks)}.#{name}/1 would not be called; use #{instead}"
+      end)
     end
   end
 
   defp budget(dsl) do
     if Info.budget_strategy(dsl) == :halt and Info.token_budget(dsl) == nil,
-      do:
-        error(
-          dsl,
-          [:agent, :budget_strategy],
-          "there is no budget to halt at; add token_budget"
-        ),
-      else: :ok
+      do: "there is no budget to halt at; add token_budget"
   end
 
-  defp tools(dsl) do
-    with :ok <- dsl |> Info.tools() |> Enum.find_value(:ok, &wrong(dsl, &1)), do: domains(dsl)
-  end
+  defp tools(dsl), do: Enum.find_value(Info.tools(dsl), &wrong/1)
 
-  defp domains(dsl) do
-    _tools = dsl |> Info.domains() |> Tools.list()
-    :ok
-  rescue
-    error in ArgumentError -> error(dsl, [:tools, :domains], Exception.message(error))
-  end
+  defp domains(dsl), do: Section.refusal(fn -> dsl |> Info.domains() |> Tools.list() end)
 
-  defp wrong(dsl, tool) do
+  defp wrong(tool) do
     with :ok <- name(tool),
          :ok <- function(tool),
          {:ok, _definition} <- Tool.definition(tool) do
       nil
     else
       {:error, words} ->
-        error(dsl, [:tools, :tool, tool.name], "the tool #{inspect(tool.name)}: #{words}")
+        {[:tools, :tool, tool.name], "the tool #{inspect(tool.name)}: #{words}"}
     end
   end
 
@@ -164,7 +129,7 @@ defmodule AshAgent.Resource.Verifier do
   defp function(_tool), do: :ok
 
   defp options(dsl) do
-    Section.verify_options(dsl, [:agent, :options], Info.option(dsl, :options),
+    Section.refuse_options(:agent, Info.option(dsl, :options),
       own: [:llm, :tools, :max_iterations, :tool_timeout, :max_total_tokens],
       decided: [],
       given: []

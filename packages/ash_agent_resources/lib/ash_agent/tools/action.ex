@@ -3,6 +3,7 @@ defmodule AshAgent.Tools.Action do
 
   # An action as a tool.
 
+  alias AshAgent.Collect
   alias AshAgent.Resource.Output
   alias AshAgent.Runtime.{Paused, Result}
   alias AshAgent.Tools.{Failure, Inputs, Query, Schema, Shown}
@@ -188,15 +189,9 @@ defmodule AshAgent.Tools.Action do
   defp parse_all(tool, records) do
     records
     |> Enum.with_index()
-    |> Enum.reduce_while({:ok, []}, fn {record, index}, {:ok, calls} ->
-      case parse(tool, record) do
-        {:ok, call} -> {:cont, {:ok, [call | calls]}}
-        {:error, words} -> {:halt, {:error, "records[#{index}]: #{words}; nothing was done"}}
-      end
-    end)
-    |> then(fn
-      {:ok, calls} -> {:ok, Enum.reverse(calls)}
-      error -> error
+    |> Collect.map(fn {record, index} ->
+      with {:error, words} <- parse(tool, record),
+           do: {:error, "records[#{index}]: #{words}; nothing was done"}
     end)
   end
 
@@ -255,14 +250,17 @@ defmodule AshAgent.Tools.Action do
   end
 
   defp key(tool, arguments) do
-    Enum.reduce_while(tool.key, {:ok, %{}}, fn name, {:ok, key} ->
-      %{type: type, constraints: constraints} = tool.names[to_string(name)]
+    with {:ok, key} <- Collect.map(tool.key, &key_value(tool, &1, arguments)),
+         do: {:ok, Map.new(key)}
+  end
 
-      case Ash.Type.cast_input(type, arguments[to_string(name)], constraints) do
-        {:ok, value} when value != nil -> {:cont, {:ok, Map.put(key, name, value)}}
-        _other -> {:halt, {:error, "#{name} is missing or invalid"}}
-      end
-    end)
+  defp key_value(tool, name, arguments) do
+    %{type: type, constraints: constraints} = tool.names[to_string(name)]
+
+    case Ash.Type.cast_input(type, arguments[to_string(name)], constraints) do
+      {:ok, value} when value != nil -> {:ok, {name, value}}
+      _other -> {:error, "#{name} is missing or invalid"}
+    end
   end
 
   ## Running

@@ -3,6 +3,7 @@ defmodule AshAgent.Tools.Query do
 
   # How far a model may choose what a read returns: by which fields to filter and to sort, and which page.
 
+  alias AshAgent.Collect
   alias AshAgent.Tools.{Schema, Shown}
 
   @equal [{"eq", :eq}, {"not_eq", :not_eq}]
@@ -200,14 +201,13 @@ defmodule AshAgent.Tools.Query do
   defp filter(query, %{} = given) do
     known = Map.new(query.fields, &{to_string(&1.name), &1})
 
-    Enum.reduce_while(given, {:ok, %{}}, fn {name, wanted}, {:ok, filter} ->
-      with %{} = field <- known[name] || unknown(known),
-           {:ok, condition} <- condition(field, wanted) do
-        {:cont, {:ok, Map.put(filter, field.name, condition)}}
-      else
-        error -> {:halt, error}
-      end
-    end)
+    with {:ok, filter} <-
+           Collect.map(given, fn {name, wanted} ->
+             with %{} = field <- known[name] || unknown(known),
+                  {:ok, condition} <- condition(field, wanted),
+                  do: {:ok, {field.name, condition}}
+           end),
+         do: {:ok, Map.new(filter)}
   end
 
   defp filter(_query, _other), do: {:error, "filter must be an object"}
@@ -218,44 +218,31 @@ defmodule AshAgent.Tools.Query do
   defp condition(field, %{} = given) do
     words = Map.new(field.operators)
 
-    Enum.reduce_while(given, {:ok, []}, fn {word, value}, {:ok, condition} ->
-      case operand(field, word, words[word], value) do
-        {:ok, operator, value} -> {:cont, {:ok, [{operator, value} | condition]}}
-        {:error, words} -> {:halt, {:error, words}}
-      end
-    end)
+    Collect.map(given, fn {word, value} -> operand(field, word, words[word], value) end)
   end
 
-  defp condition(field, value) do
-    with {:ok, operator, value} <- operand(field, "eq", :eq, value),
-         do: {:ok, [{operator, value}]}
-  end
+  defp condition(field, value),
+    do: with({:ok, condition} <- operand(field, "eq", :eq, value), do: {:ok, [condition]})
 
   defp operand(%{allow_nil?: true}, "is_nil", _operator, value) when is_boolean(value),
-    do: {:ok, :is_nil, value}
+    do: {:ok, {:is_nil, value}}
 
-  defp operand(_field, _word, :eq, nil), do: {:ok, :is_nil, true}
-  defp operand(_field, _word, :not_eq, nil), do: {:ok, :is_nil, false}
+  defp operand(_field, _word, :eq, nil), do: {:ok, {:is_nil, true}}
+  defp operand(_field, _word, :not_eq, nil), do: {:ok, {:is_nil, false}}
 
   defp operand(field, word, :in, values)
        when is_list(values) and length(values) <= @most_values do
-    values
-    |> Enum.reduce_while([], fn value, cast ->
-      case cast(field, value) do
-        {:ok, value} -> {:cont, [value | cast]}
-        :error -> {:halt, :error}
-      end
-    end)
-    |> case do
+    case Collect.map(values, &cast(field, &1)) do
+      {:ok, values} -> {:ok, {:in, values}}
       :error -> wrong(field, word)
-      cast -> {:ok, :in, cast}
     end
   end
 
   defp operand(field, word, operator, value) when operator not in [nil, :in] do
-    with {:ok, value} <- cast(field, value),
-         do: {:ok, operator, value},
-         else: (:error -> wrong(field, word))
+    case cast(field, value) do
+      {:ok, value} -> {:ok, {operator, value}}
+      :error -> wrong(field, word)
+    end
   end
 
   defp operand(field, word, _operator, _value), do: wrong(field, word)

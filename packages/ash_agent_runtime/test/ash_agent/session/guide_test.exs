@@ -1,5 +1,5 @@
 defmodule AshAgent.Session.GuideTest do
-  use ExUnit.Case, async: false
+  use ExUnit.Case, async: true
 
   import AshAgent.TestSupport.Live, only: [mount: 2, watch: 3]
 

@@ -1,4 +1,5 @@
 defmodule AshAgent.Store.PostgresFaultsTest do
+  # It stops the server that other tests use.
   use ExUnit.Case, async: false
 
   alias AshAgent.{Context, Store}

@@ -144,28 +144,22 @@ defmodule AshAgent.LLM.Difference do
   defp compare_rest(was, now) do
     for name <- @tools, at(was, name) != at(now, name) do
       {path, old, new} = first_difference(at(was, name), at(now, name), [])
-      difference(:tools, "the tools, #{Enum.join([name | path], ".")}", old, new, [])
+      difference(:tools, "the tools, #{Enum.join([name | path], ".")}", old, new)
     end
   end
 
   defp compare_names(old, new) do
-    gone =
-      for name <- names(old) -- names(new),
-          do: difference(:tools, "the tool `#{name}` is gone", :none, :none, name: name)
+    {was, is} = {names(old), names(new)}
 
-    added =
-      for name <- names(new) -- names(old),
-          do: difference(:tools, "the tool `#{name}` is new", :none, :none, name: name)
-
-    case gone ++ added do
+    case for(name <- was -- is, do: tool(name, " is gone")) ++
+           for(name <- is -- was, do: tool(name, " is new")) do
       [] ->
         [
           difference(
             :tools,
             "the tools have another order",
-            Enum.join(names(old), ", "),
-            Enum.join(names(new), ", "),
-            []
+            Enum.join(was, ", "),
+            Enum.join(is, ", ")
           )
         ]
 
@@ -175,31 +169,23 @@ defmodule AshAgent.LLM.Difference do
   end
 
   defp compare_tool(name, old, new) do
-    {old_fields, new_fields} = {properties(old), properties(new)}
+    {was, is} = {Map.keys(properties(old)), Map.keys(properties(new))}
 
-    cond do
-      (added = Map.keys(new_fields) -- Map.keys(old_fields)) != [] ->
-        difference(:tools, "the tool `#{name}` has a new parameter `#{hd(added)}`", :none, :none,
-          name: name
-        )
+    case {is -- was, was -- is} do
+      {[added | _], _gone} ->
+        tool(name, " has a new parameter `#{added}`")
 
-      (gone = Map.keys(old_fields) -- Map.keys(new_fields)) != [] ->
-        difference(
-          :tools,
-          "the tool `#{name}` no longer has the parameter `#{hd(gone)}`",
-          :none,
-          :none,
-          name: name
-        )
+      {[], [gone | _]} ->
+        tool(name, " no longer has the parameter `#{gone}`")
 
-      true ->
+      {[], []} ->
         {path, old, new} = first_difference(old, new, [])
-
-        difference(:tools, "the tool `#{name}`, #{path |> describe_schema()}", old, new,
-          name: name
-        )
+        tool(name, ", " <> describe_schema(path), old, new)
     end
   end
+
+  defp tool(name, words, was \\ :none, is \\ :none),
+    do: difference(:tools, "the tool `#{name}`#{words}", was, is, name: name)
 
   @schemas ~w(input_schema parameters parametersJsonSchema inputSchema json)
 
@@ -246,7 +232,7 @@ defmodule AshAgent.LLM.Difference do
     {path, old, new} = first_difference(was, now, [])
     mark? = mark?(path)
     where = if mark?, do: "the system prompt, cache mark", else: "the system prompt"
-    [difference(:system, where, blank(old), blank(new), [])]
+    [difference(:system, where, blank(old), blank(new))]
   end
 
   defp blank([]), do: :none
@@ -258,18 +244,10 @@ defmodule AshAgent.LLM.Difference do
   defp compare_messages([], [], _number), do: []
 
   defp compare_messages([], [message | _], number),
-    do: [
-      difference(:message, "message #{number} (#{role(message)}) is new", :none, words(message),
-        message: number
-      )
-    ]
+    do: [message(message, number, " is new", :none, words(message))]
 
   defp compare_messages([message | _], [], number),
-    do: [
-      difference(:message, "message #{number} (#{role(message)}) is gone", words(message), :none,
-        message: number
-      )
-    ]
+    do: [message(message, number, " is gone", words(message), :none)]
 
   # One that was put between others or taken from them does not change all that follow.
   defp compare_messages([old | was], [new | now], number) do
@@ -283,10 +261,15 @@ defmodule AshAgent.LLM.Difference do
       true ->
         {path, left, right} = first_difference(old, new, [])
         {part, call} = part(old, new, path)
-        where = "message #{number} (#{role(new)}), #{part}"
-        [difference(:message, where, left, right, message: number, name: call)]
+        [%{message(new, number, ", " <> part, left, right) | name: call}]
     end
   end
+
+  defp message(message, number, words, was, is),
+    do:
+      difference(:message, "message #{number} (#{role(message)})#{words}", was, is,
+        message: number
+      )
 
   defp role(%{"role" => "tool"}), do: "tool result"
   defp role(%{"role" => "model"}), do: "assistant"
@@ -401,7 +384,7 @@ defmodule AshAgent.LLM.Difference do
   defp first_of_lists([was | _], [], index, path), do: {Enum.reverse([index | path]), was, :none}
   defp first_of_lists([], [now | _], index, path), do: {Enum.reverse([index | path]), :none, now}
 
-  defp difference(cause, where, was, is, more) do
+  defp difference(cause, where, was, is, more \\ []) do
     {was, is} = excerpts(text(was), text(is))
     struct!(%__MODULE__{cause: cause, where: where, was: was, is: is}, more)
   end

@@ -5,7 +5,7 @@ defmodule AshAgent.Conversation.Iteration.Content do
 
   use Ash.Resource.Calculation
 
-  alias AshAgent.{Context, Store}
+  alias AshAgent.{Collect, Context, Store}
   alias AshAgent.Conversation.{Asker, Info}
 
   @impl true
@@ -56,22 +56,16 @@ defmodule AshAgent.Conversation.Iteration.Content do
   defp read(records) do
     head = "" |> Context.new(id: "-") |> Context.dump()
 
-    Enum.reduce_while(records, {:ok, []}, fn record, {:ok, read} ->
+    Collect.map(records, fn record ->
       case Context.load(%{head | "iterations" => [record.document]}) do
         {:ok, context} ->
           iteration = Context.get_iteration(context, record.number)
-          {:cont, {:ok, [Map.update!(iteration, :messages, &Asker.hide/1) | read]}}
+          {:ok, Map.update!(iteration, :messages, &Asker.hide/1)}
 
         {:error, _error} ->
-          reason = {:corrupt, "what the table holds is not an iteration"}
-
-          {:halt,
-           {:error, AshAgent.Conversation.Error.exception(reason: %Store.Error{reason: reason})}}
+          reason = %Store.Error{reason: {:corrupt, "what the table holds is not an iteration"}}
+          {:error, AshAgent.Conversation.Error.exception(reason: reason)}
       end
     end)
-    |> case do
-      {:ok, read} -> {:ok, Enum.reverse(read)}
-      error -> error
-    end
   end
 end

@@ -6,46 +6,39 @@ defmodule AshAgent.Conversation.Iteration.Verifier do
   use Spark.Dsl.Verifier
 
   alias AshAgent.Conversation.Info
+  alias AshAgent.Section
   alias Spark.Dsl.Verifier
-  alias Spark.Error.DslError
 
   @impl true
   def verify(dsl) do
-    module = Verifier.get_persisted(dsl, :module)
-    conversation = Info.conversation(dsl)
+    Section.verify(dsl, [
+      {[:actions], &writes/1},
+      {[:iteration, :conversation], &conversation/1}
+    ])
+  end
 
+  defp writes(dsl) do
     written =
       for %{type: type, name: name} <- Verifier.get_entities(dsl, [:actions]),
           type in [:create, :update, :destroy],
           do: name
 
-    cond do
-      written != [] ->
-        error(
-          module,
-          [:actions],
-          "#{inspect(written)} write iterations, which only the store may: remove them"
-        )
-
-      not Info.conversation?(conversation) ->
-        error(
-          module,
-          [:iteration, :conversation],
-          "#{inspect(conversation)} has not the extension AshAgent.Conversation"
-        )
-
-      Info.option(conversation, :iterations) != module ->
-        error(
-          module,
-          [:iteration, :conversation],
-          "#{inspect(conversation)} has to name this resource as its iterations"
-        )
-
-      true ->
-        :ok
-    end
+    if written != [],
+      do: "#{inspect(written)} write iterations, which only the store may: remove them"
   end
 
-  defp error(module, path, message),
-    do: {:error, DslError.exception(module: module, path: path, message: message)}
+  defp conversation(dsl) do
+    conversation = Info.conversation(dsl)
+
+    cond do
+      not Info.conversation?(conversation) ->
+        "#{inspect(conversation)} has not the extension AshAgent.Conversation"
+
+      Info.option(conversation, :iterations) != Verifier.get_persisted(dsl, :module) ->
+        "#{inspect(conversation)} has to name this resource as its iterations"
+
+      true ->
+        nil
+    end
+  end
 end

@@ -1,0 +1,167 @@
+//! What an operation costs does not grow with the conversation, but with what the operation has to look at.
+
+use ash_agent_context_core::{
+    steps, time, Context, Fit, Method, Options, Pin, Provider, Stamp, Time, Value,
+};
+
+fn at() -> Time {
+    time::from_micros(0).unwrap()
+}
+
+/// A conversation of so many iterations, each with a question and an answer.
+fn turns(count: usize, answer: &str) -> Context {
+    let stamp = || Stamp::at(at());
+    let mut context = Context::new("c", Value::text("Q"), Value::Nil, stamp()).unwrap();
+    for number in 1..=count {
+        if number > 1 {
+            context = context.add_user_message(Value::text("Q"), stamp()).unwrap();
+        }
+        context = context
+            .add_assistant_message(Value::text(answer), Value::Nil, stamp())
+            .unwrap();
+    }
+    context
+}
+
+#[test]
+fn rewinding_costs_the_same_of_any_conversation() {
+    let count_steps = |context: &Context, to: i64| {
+        steps::count_steps(|| {
+            assert_eq!(context.rewind(to).unwrap().current_iteration(), to as u64)
+        })
+    };
+    // At most what came after the last checkpoint is recounted, message by message.
+    assert!(count_steps(&turns(10, "A"), 5) > 0);
+    let large = turns(10_000, "A");
+    for to in [9_990, 5_000, 3] {
+        let steps = count_steps(&large, to);
+        assert!(steps < 100, "{steps} steps to {to}");
+    }
+}
+
+#[test]
+fn rewinding_counts_the_texts_of_the_view_that_it_digests() {
+    let block = "B".repeat(100_000);
+    let context = turns(10, "A").put_prompt_block("b", Some(&block), at());
+    assert!(context.rewind_cost(5).work.bytes > 10 * block.len());
+    assert!(turns(10, "A").rewind_cost(5).work.bytes < 10_000);
+}
+
+#[test]
+fn counting_tokens_reads_what_is_new() {
+    let context = turns(2_000, &"some words in a sentence ".repeat(20));
+    let count_steps = |context: &Context| {
+        steps::count_steps(|| assert!(context.count_tokens(Some(Method::Estimate)) > 0))
+    };
+    let first = count_steps(&context);
+    assert!(first > 1_000_000, "{first}");
+    let again = count_steps(&context);
+    assert!(again < 100, "{again}");
+    let stamp = || Stamp::at(at());
+    let next = context
+        .add_user_message(Value::text("And?"), stamp())
+        .unwrap();
+    let more = count_steps(&next);
+    assert!(more < 1_000, "{more}");
+}
+
+#[test]
+fn noting_a_request_looks_at_what_is_new() {
+    let options = Options::new(Provider::Anthropic);
+    let note = |context: &Context| {
+        let mut noted = None;
+        let steps = steps::count_steps(|| noted = context.note_sent(&options).ok());
+        (noted.unwrap(), steps)
+    };
+    // Of such a number, many pieces stay alone.
+    let (noted, all) = note(&turns(2_047, "A"));
+    assert!(all > 1_000, "{all}");
+    let stamp = || Stamp::at(at());
+    let next = noted
+        .add_user_message(Value::text("Q"), stamp())
+        .unwrap()
+        .add_assistant_message(Value::text("A"), Value::Nil, stamp())
+        .unwrap();
+    next.encode_request(&options, &Default::default()).unwrap();
+    let (_, new) = note(&next);
+    // Under another view it has to look at each piece.
+    let (_, whole) = note(&next.put_prompt_block("b", Some("B"), at()));
+    assert!(new < 50 && 4 * new < whole, "{new} of {whole}");
+}
+
+#[test]
+fn fitting_costs_what_it_hides() {
+    let context = turns(5_000, "a few words");
+    let tokens = context.count_tokens(None);
+    let fit = Fit {
+        budget: tokens - 40,
+        reserve: 0,
+        keep_first: 0,
+        keep_last: 1,
+        step: 1,
+        method: None,
+    };
+    let mut hidden = None;
+    let steps = steps::count_steps(|| hidden = context.fit(&fit, at()).unwrap().1);
+    let (first, last) = hidden.unwrap();
+    assert!(first == 1 && last < 10, "{first} to {last}");
+    assert!(steps < 1_000, "{steps}");
+}
+
+#[test]
+fn a_view_of_many_pieces_costs_in_proportion_to_them() {
+    let count_steps = |count: u64| {
+        let mut context = turns(count as usize, "b");
+        steps::count_steps(|| {
+            for number in (1..count).step_by(2) {
+                let range = context.compactable(Some((number, number)), 0, 0).unwrap();
+                let (first, last) = range.unwrap();
+                context = context.drop_range(first, last, at());
+            }
+            assert_eq!(context.view().unwrap().covers().count() as u64, count / 2);
+            let copy = Context::from_snapshot(&context.to_snapshot()).unwrap();
+            assert_eq!(copy.count_tokens(None), context.count_tokens(None));
+            assert_eq!(copy.messages().count(), copy.count_messages());
+        })
+    };
+    let (few, many) = (count_steps(400), count_steps(4_000));
+    assert!(few > 400 && many < 12 * few, "{few} and {many}");
+}
+
+/// To look through the summary for each pinned line would take quadratic time.
+#[test]
+fn pinned_lines_are_looked_up_in_a_summary() {
+    let count_steps = |count: usize| {
+        let mut context = turns(1, "A");
+        for number in 0..count {
+            let said = format!("id {number} {}", "of many words ".repeat(20));
+            let added = context.add_user_message(Value::text(&said), Stamp::at(at()));
+            context = added
+                .unwrap()
+                .add_assistant_message(Value::text("A"), Value::Nil, Stamp::at(at()))
+                .unwrap();
+        }
+        let next = context.add_user_message(Value::text("Q"), Stamp::at(at()));
+        let context = next.unwrap().pin(Pin::Fact("id ".into()), at()).unwrap();
+        let last = context.turn() - 1;
+        let context = context.summarize(1, last, "They talked.", at()).unwrap();
+        let lines = context
+            .summary(1)
+            .unwrap()
+            .split(|byte| *byte == b'\n')
+            .count();
+        assert_eq!(lines, count + 1);
+        steps::count_steps(|| {
+            let anew = context.put_recall(true, at());
+            assert_eq!(
+                anew.summary(1)
+                    .unwrap()
+                    .split(|byte| *byte == b'\n')
+                    .count(),
+                lines
+            );
+        })
+    };
+    let (few, many) = (count_steps(40), count_steps(400));
+    assert!(few >= 40 && many < 12 * few, "{few} and {many}");
+}

@@ -1,0 +1,409 @@
+//! Foreign histories: what becomes of them, and that they come back.
+
+use ash_agent_context_core::{
+    json, time, Context, Defaults, Error, Imported, MessageRef, Options, Output, Provider, Repair,
+    RepairKind, Role, Status, Value, BODY_DEPTH,
+};
+
+fn defaults() -> Defaults<'static> {
+    Defaults {
+        id: "c1",
+        at: time::from_micros(0).unwrap(),
+    }
+}
+
+fn request(body: &str, provider: Provider) -> Result<Imported, Error> {
+    Context::from_request(Value::text(body), provider, defaults())
+}
+
+fn messages(list: &str) -> Result<Imported, Error> {
+    let list = json::read(list.as_bytes(), BODY_DEPTH)?;
+    Context::from_messages(list, defaults())
+}
+
+/// The request for a provider, its keys in order.
+fn sent(context: &Context, provider: Provider) -> String {
+    let segments = context
+        .encode_request(&Options::new(provider), &Default::default())
+        .unwrap();
+    let bytes: Vec<u8> = segments.iter().flat_map(|s| s.bytes().to_vec()).collect();
+    in_order(&String::from_utf8(bytes).unwrap())
+}
+
+fn in_order(text: &str) -> String {
+    json::write(&json::read(text.as_bytes(), BODY_DEPTH).unwrap())
+}
+
+fn repairs(imported: &Imported) -> Vec<(RepairKind, usize, &str)> {
+    let short = |repair: &Repair| (repair.kind, repair.message, repair.id.clone());
+    let repairs = imported.repairs.iter().map(short);
+    repairs
+        .map(|(kind, message, id)| (kind, message, &*Box::leak(id.unwrap_or_default())))
+        .collect()
+}
+
+/// The results of the calls of an iteration, in words.
+fn results(context: &Context, number: i64) -> Vec<(String, String)> {
+    let iteration = context.iteration(number).unwrap();
+    let words = |outcome: &ash_agent_context_core::Outcome| {
+        let text = String::from_utf8(outcome.text().unwrap_or(b"parts").to_vec()).unwrap();
+        match outcome.status {
+            Status::Ok => text,
+            other => format!("{}: {text}", other.name()),
+        }
+    };
+    iteration
+        .calls()
+        .map(|(call, outcome)| (call.id.to_string(), outcome.map_or("pending".into(), words)))
+        .collect()
+}
+
+fn pair(id: &str, words: &str) -> (String, String) {
+    (id.into(), words.into())
+}
+
+const USER: &str = r#"{"role":"user","content":"Hi"}"#;
+
+fn call(id: &str) -> String {
+    format!(
+        r#"{{"role":"assistant","content":null,"tool_calls":[
+            {{"id":"{id}","type":"function","function":{{"name":"get","arguments":"{{}}"}}}}]}}"#
+    )
+}
+
+fn tool(id: &str, text: &str) -> String {
+    format!(r#"{{"role":"tool","tool_call_id":"{id}","content":"{text}"}}"#)
+}
+
+fn list(messages: &[&str]) -> String {
+    format!("[{}]", messages.join(","))
+}
+
+#[test]
+fn a_valid_history_needs_no_repair() {
+    let list = list(&[
+        r#"{"role":"system","content":"S"}"#,
+        USER,
+        &call("a"),
+        &tool("a", "1"),
+        r#"{"role":"assistant","content":"done"}"#,
+        USER,
+        &call("a"),
+        &tool("a", "2"),
+    ]);
+    let imported = messages(&list).unwrap();
+    assert_eq!(imported.repairs, []);
+    let context = imported.context;
+    assert_eq!(context.current_iteration(), 4);
+    assert_eq!(context.count_messages(), 8);
+    assert_eq!(results(&context, 1), [pair("a", "1")]);
+    assert_eq!(results(&context, 3), [pair("a", "2")]);
+    let roles: Vec<Role> = context
+        .log()
+        .filter_map(|message| match message {
+            MessageRef::Added(message) => Some(message.role),
+            MessageRef::Results(..) => None,
+        })
+        .collect();
+    assert_eq!(roles.first(), Some(&Role::System));
+}
+
+#[test]
+fn orphans_and_second_results_are_dropped() {
+    let list = list(&[
+        USER,
+        &tool("x", "0"),
+        &call("a"),
+        &tool("a", "1"),
+        &tool("a", "2"),
+    ]);
+    let imported = messages(&list).unwrap();
+    assert_eq!(
+        repairs(&imported),
+        [
+            (RepairKind::DroppedOrphanResult, 1, "x"),
+            (RepairKind::DroppedDuplicateResult, 4, "a")
+        ]
+    );
+    assert_eq!(results(&imported.context, 1), [pair("a", "1")]);
+}
+
+#[test]
+fn missing_results_are_synthesised_except_at_the_end() {
+    let list = list(&[USER, &call("a"), USER, &call("b")]);
+    let imported = messages(&list).unwrap();
+    assert_eq!(
+        repairs(&imported),
+        [(RepairKind::SynthesisedResult, 1, "a")]
+    );
+    let context = imported.context;
+    assert_eq!(
+        results(&context, 1),
+        [pair("a", "interrupted: interrupted")]
+    );
+    assert_eq!(results(&context, 2), [pair("b", "pending")]);
+}
+
+#[test]
+fn late_results_are_moved() {
+    let list = list(&[
+        USER,
+        &call("a"),
+        &call("b"),
+        USER,
+        &tool("b", "2"),
+        &tool("a", "1"),
+    ]);
+    let imported = messages(&list).unwrap();
+    assert_eq!(
+        repairs(&imported),
+        [
+            (RepairKind::MovedResult, 4, "b"),
+            (RepairKind::MovedResult, 5, "a")
+        ]
+    );
+    assert_eq!(results(&imported.context, 1), [pair("a", "1")]);
+    assert_eq!(results(&imported.context, 2), [pair("b", "2")]);
+}
+
+#[test]
+fn calls_with_one_id_get_others() {
+    let call = |id: &str| format!(r#"{{"id":"{id}","name":"get"}}"#);
+    let calls = [call("a"), call("a"), call("a_2"), call("a")].join(",");
+    let said = format!(r#"{{"role":"assistant","tool_calls":[{calls}]}}"#);
+    let list = list(&[
+        USER,
+        &said,
+        &tool("a", "1"),
+        &tool("a", "2"),
+        &tool("a_2", "3"),
+        &tool("a", "4"),
+    ]);
+    let imported = messages(&list).unwrap();
+    let renamed: Vec<_> = imported.repairs.iter().map(|r| r.to.as_deref()).collect();
+    assert_eq!(renamed, [Some("a_3"), Some("a_4")]);
+    assert_eq!(
+        results(&imported.context, 1),
+        [
+            pair("a", "1"),
+            pair("a_3", "2"),
+            pair("a_2", "3"),
+            pair("a_4", "4")
+        ]
+    );
+}
+
+#[test]
+fn messages_that_say_nothing_are_dropped() {
+    let empty = r#"{"role":"assistant","content":""}"#;
+    let blank = r#"{"role":"assistant","content":[{"type":"text","text":""}]}"#;
+    let imported = messages(&list(&[USER, empty, blank])).unwrap();
+    assert_eq!(
+        repairs(&imported),
+        [
+            (RepairKind::DroppedEmptyMessage, 1, ""),
+            (RepairKind::DroppedEmptyMessage, 2, "")
+        ]
+    );
+    assert_eq!(imported.context.count_messages(), 1);
+}
+
+#[test]
+fn what_was_repaired_follows_the_rules_and_the_rest_is_as_it_was() {
+    let body = r#"{"messages":[
+        {"role":"user","content":[{"type":"text","text":"Hi","cache_control":{"type":"ephemeral"}}]},
+        {"role":"assistant","content":[{"type":"tool_use","id":"a","name":"get","input":{},"caller":{"type":"direct"},"novelty":1}]},
+        {"role":"user","content":[
+            {"type":"tool_result","tool_use_id":"a","content":"1","is_error":false},
+            {"type":"tool_result","tool_use_id":"x","content":"2"},
+            {"type":"text","text":"go on"}]},
+        {"role":"assistant","content":[{"type":"text","text":"ok"}]}]}"#;
+    let imported = request(body, Provider::Anthropic).unwrap();
+    assert_eq!(
+        repairs(&imported),
+        [(RepairKind::DroppedOrphanResult, 2, "x")]
+    );
+    let sent = sent(&imported.context, Provider::Anthropic);
+    assert!(sent.contains("cache_control"), "{sent}");
+    assert!(
+        !sent.contains("novelty") && !sent.contains("is_error"),
+        "{sent}"
+    );
+    // Who called is what the provider wants to see again.
+    assert!(sent.contains(r#""caller":{"type":"direct"}"#), "{sent}");
+    assert!(sent.contains("go on"), "{sent}");
+}
+
+#[test]
+fn each_providers_body_comes_back() {
+    let bodies = [
+        (
+            Provider::Anthropic,
+            r#"{"system":[{"type":"text","text":"S"}],"messages":[
+                {"role":"user","content":"Hi"},
+                {"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},
+                    {"type":"tool_use","id":"a","name":"get","input":{}},
+                    {"type":"tool_use","id":"b","name":"get","input":{}}]},
+                {"role":"user","content":[{"type":"tool_result","tool_use_id":"b","is_error":false},
+                    {"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"1"}]},
+                    {"type":"text","text":"and?"}]}]}"#,
+        ),
+        (
+            Provider::OpenAiChat,
+            r#"{"messages":[{"role":"developer","content":"S"},{"role":"user","name":"n","content":"Hi"},
+                {"role":"assistant","tool_calls":[
+                    {"id":"a","type":"function","function":{"name":"get","arguments":"{ }"}}]},
+                {"role":"tool","tool_call_id":"a","content":[{"type":"text","text":"1"}]}]}"#,
+        ),
+        (
+            Provider::OpenAiResponses,
+            r#"{"instructions":"S","input":[{"role":"user","content":"Hi"},
+                {"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"},
+                {"type":"function_call","id":"fc_1","call_id":"a","name":"get","arguments":"{}","status":"completed"},
+                {"type":"function_call_output","call_id":"a","output":"1"}]}"#,
+        ),
+        (
+            Provider::Gemini,
+            r#"{"systemInstruction":{"role":"user","parts":[{"text":"S"}]},"contents":[
+                {"parts":[{"text":"Hi"}]},
+                {"role":"model","parts":[{"functionCall":{"name":"get"},"thoughtSignature":"YWE="}]},
+                {"role":"user","parts":[{"functionResponse":{"name":"get","response":{"output":""}}}]}]}"#,
+        ),
+        (
+            Provider::Bedrock,
+            r#"{"system":[],"messages":[{"role":"user","content":[{"text":"Hi"}]},
+                {"role":"assistant","content":[{"toolUse":{"toolUseId":"a","name":"get","input":{}}}]},
+                {"role":"user","content":[{"toolResult":{"toolUseId":"a","status":"success",
+                    "content":[{"json":{}}]}},{"cachePoint":{"type":"default"}}]}]}"#,
+        ),
+        (
+            Provider::Ollama,
+            r#"{"messages":[{"role":"user","content":"Hi"},
+                {"role":"assistant","tool_calls":[{"function":{"index":0,"name":"get","arguments":{}}}]},
+                {"role":"tool","content":"1","tool_name":"get"}]}"#,
+        ),
+        (
+            Provider::Mistral,
+            r#"{"messages":[{"role":"user","content":"Hi"},
+                {"role":"assistant","tool_calls":[{"id":"abcdefghi","function":{"name":"get","arguments":{}}}]},
+                {"role":"tool","tool_call_id":"abcdefghi","name":"get","content":"1"}]}"#,
+        ),
+    ];
+    for (provider, body) in bodies {
+        let imported = request(body, provider).unwrap();
+        assert_eq!(imported.repairs, [], "{provider:?}");
+        assert!(imported.rest.is_empty(), "{provider:?}");
+        assert_eq!(sent(&imported.context, provider), in_order(body));
+        // Everybody else gets something that can be read back without a repair.
+        for other in Provider::ALL {
+            let foreign = sent(&imported.context, other);
+            let again = request(&foreign, other).unwrap();
+            assert_eq!(again.repairs, [], "{provider:?} for {other:?}: {foreign}");
+        }
+    }
+}
+
+#[test]
+fn errors_tell_the_path() {
+    let error = request(
+        r#"{"messages":[{"role":"user","content":[{}]}]}"#,
+        Provider::Ollama,
+    );
+    let path = vec![
+        Value::text("messages"),
+        Value::Int(0),
+        Value::text("content"),
+    ];
+    assert!(matches!(error, Err(Error::Invalid { path: at, .. }) if at == path));
+    assert!(matches!(
+        request("[]", Provider::Gemini),
+        Err(Error::Invalid { path, .. }) if path.is_empty()
+    ));
+}
+
+#[test]
+fn neighbours_that_call_cost_linear_time() {
+    let body: Vec<String> = (0..20_000)
+        .map(|_| {
+            r#"{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"get","input":{}}]}"#
+                .to_owned()
+        })
+        .collect();
+    let body = format!(r#"{{"messages":[{}]}}"#, body.join(","));
+    let imported = request(&body, Provider::Anthropic).unwrap();
+    // Each call but the first has another's id.
+    assert_eq!(imported.repairs.len(), 19_999);
+    assert_eq!(imported.context.current().count_pending(), 20_000);
+}
+
+/// What scheduler threads have; frames of debug builds are larger.
+const STACK: usize = if cfg!(debug_assertions) {
+    1024 * 1024
+} else {
+    160 * 1024
+};
+
+#[test]
+fn deep_bodies_need_no_deep_stack() {
+    let deep = |levels: usize| {
+        let data = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        format!(r#"{{"contents":[{{"role":"user","parts":[{{"data":{data}}}]}}]}}"#)
+    };
+    let on_small_stack = std::thread::Builder::new().stack_size(STACK);
+    let work = move || {
+        let imported = request(&deep(255), Provider::Gemini).unwrap();
+        assert!(sent(&imported.context, Provider::Gemini).contains("[[["));
+        for levels in [256, 1_000, 1_000_000] {
+            let result = request(&deep(levels), Provider::Gemini);
+            assert!(matches!(result, Err(Error::TooDeep { .. })));
+        }
+    };
+    on_small_stack.spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn results_are_what_they_say() {
+    let body = r#"{"contents":[{"role":"user","parts":[{"text":"Hi"}]},
+        {"role":"model","parts":[{"functionCall":{"name":"a"}},{"functionCall":{"name":"b"}},{"functionCall":{"name":"c"}}]},
+        {"role":"user","parts":[
+            {"functionResponse":{"name":"c","response":{"n":1}}},
+            {"functionResponse":{"name":"a","response":{"output":"text"}}},
+            {"functionResponse":{"name":"b","response":{"error":"no"}}}]}]}"#;
+    let imported = request(body, Provider::Gemini).unwrap();
+    assert_eq!(imported.repairs, []);
+    let outcomes: Vec<_> = imported.context.iteration(1).unwrap().calls().collect();
+    let output = |at: usize| &outcomes[at].1.unwrap().output;
+    assert_eq!(output(0), &Output::Value(Value::text("text")));
+    assert!(outcomes[1].1.unwrap().is_error());
+    assert!(matches!(output(2), Output::Value(Value::Map(map)) if map.len() == 1));
+}
+
+#[test]
+fn an_imported_element_that_the_rules_leave_out_takes_nothing_with_it() {
+    let blank = "\\u001c";
+    let first = format!(
+        r#"{{"messages":[{{"role":"user","content":[{{"text":"{blank}"}}]}},{{"role":"user","content":[{{"text":"hi"}}]}}]}}"#
+    );
+    let imported = request(&first, Provider::Bedrock).unwrap();
+    let sent_now = sent(&imported.context, Provider::Bedrock);
+    assert_eq!(
+        sent_now,
+        in_order(r#"{"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#)
+    );
+
+    let last = format!(
+        r#"{{"messages":[{{"role":"user","content":[{{"text":"q"}}]}},{{"role":"assistant","content":[{{"text":"ok"}}]}},{{"role":"user","content":[{{"text":"{blank}"}}]}}]}}"#
+    );
+    let imported = request(&last, Provider::Bedrock).unwrap();
+    let stamp = ash_agent_context_core::Stamp::at(time::from_micros(0).unwrap());
+    let context = imported
+        .context
+        .add_user_message(Value::text("go"), stamp)
+        .unwrap();
+    assert_eq!(
+        sent(&context, Provider::Bedrock),
+        in_order(
+            r#"{"messages":[{"role":"user","content":[{"text":"q"}]},{"role":"assistant","content":[{"text":"ok"}]},{"role":"user","content":[{"text":"go"}]}]}"#
+        )
+    );
+}

@@ -1,0 +1,67 @@
+//! The core by its public functions, in one binary: each of these files would otherwise be linked with all of it.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod account;
+mod addresses;
+mod approvals;
+mod asked;
+mod beside;
+mod changes;
+#[path = "../../../fuzz/checks/lib.rs"]
+mod checks;
+mod costs;
+mod deep;
+mod ended;
+mod failed;
+mod failures;
+#[path = "../support/fixture.rs"]
+mod fixture;
+mod forecast;
+mod found;
+mod import;
+mod joined;
+#[path = "../support/log_replay.rs"]
+mod log_replay;
+mod masked;
+mod model;
+mod numbers;
+mod openai_items;
+mod order;
+mod pairs;
+mod prices;
+mod pushed;
+mod recall;
+#[path = "../support/recorded.rs"]
+mod recorded;
+mod recorded_answers;
+mod rent;
+mod replies;
+mod requests;
+mod responses;
+mod rewind;
+mod rules;
+mod sent;
+mod shorten;
+mod snapshot;
+mod snapshot_depth;
+#[path = "../support/stack.rs"]
+mod stack;
+mod summaries;
+mod traits;
+mod unnoticed;
+mod usage;
+mod values;
+mod view;
+#[path = "../support/view_model.rs"]
+mod view_model;
+#[path = "../support/view_ops.rs"]
+mod view_ops;
+mod view_replay;
+mod whole;

@@ -1,0 +1,702 @@
+//! What providers say of their answers beside the words, and what their next request has to name of it.
+
+use crate::recorded;
+
+use ash_agent_context_core::{
+    json, time, ChangeKind, Content, Context, Defaults, Fault, Finish, Map, Message, Options,
+    PartKind, Provider, Reading, Response, Stamp, State, Value, BODY_DEPTH,
+};
+use recorded::{frame, wholes};
+use serde_json::{json, Value as Json};
+
+fn stamp() -> Stamp {
+    Stamp::at(time::from_micros(0).unwrap())
+}
+
+fn value(json: &Json) -> Value {
+    json::read(json.to_string().as_bytes(), 64).unwrap()
+}
+
+fn question() -> Context {
+    Context::new("c", Value::text("Hi"), Value::Nil, stamp()).unwrap()
+}
+
+fn decode(provider: Provider, body: &Json) -> Result<Response, Fault> {
+    Response::decode(body.to_string().as_bytes(), &Reading::of(provider))
+}
+
+/// A stream of these documents, to its end.
+fn stream(provider: Provider, lines: &[Json]) -> Result<Response, Fault> {
+    let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
+    let response = Response::new(&Reading::of(provider));
+    let (response, _) = response.feed(&frame(provider, &lines), usize::MAX)?;
+    response.finish(usize::MAX).map(|(response, _)| response)
+}
+
+fn added(context: &Context, response: &Response) -> Context {
+    context.add_response(response, stamp()).unwrap()
+}
+
+fn request_with(context: &Context, provider: Provider, body: &Json) -> Json {
+    let Value::Map(body) = value(body) else {
+        panic!("not a body");
+    };
+    let segments = context.encode_request(&Options::new(provider), &body);
+    let bytes: Vec<u8> = segments
+        .unwrap()
+        .iter()
+        .flat_map(|segment| segment.bytes().to_vec())
+        .collect();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+fn request(context: &Context, provider: Provider) -> Json {
+    request_with(context, provider, &json!({}))
+}
+
+fn details(context: &Context) -> Json {
+    let iteration = context.iteration(1).unwrap();
+    let entry = iteration.entries().nth(1).unwrap();
+    let reply = entry.message.reply.as_deref().unwrap();
+    let details = reply.details.clone().unwrap_or_default();
+    serde_json::from_str(&json::write(&Value::Map(details))).unwrap()
+}
+
+fn reloaded(context: &Context) -> Context {
+    let copy = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    assert_eq!(copy, *context);
+    copy
+}
+
+fn gemini(parts: Json, more: Json) -> Json {
+    let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
+    let fields = candidate.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    json!({"candidates": [candidate]})
+}
+
+// ---- Gemini.
+
+#[test]
+fn enums_of_gemini_may_be_numbers() {
+    let list = json!([
+        gemini(json!([{"text": "1 "}]), json!({"finishReason": 0})),
+        gemini(json!([{"text": "2"}]), json!({"finishReason": 2})),
+    ]);
+    let response = decode(Provider::Gemini, &list).unwrap();
+    assert_eq!(response.finish_reason(), Some(Finish::Length));
+    assert_eq!(response.finish_word(), Some("MAX_TOKENS"));
+    assert_eq!(
+        response.message().0.content,
+        Content::Text(b"1 2"[..].into())
+    );
+
+    for (number, reason, word) in [
+        (1, Finish::Stop, "STOP"),
+        (7, Finish::ContentFilter, "PROHIBITED_CONTENT"),
+        (9, Finish::Error, "MALFORMED_FUNCTION_CALL"),
+        (77, Finish::Error, "77"),
+    ] {
+        let body = gemini(json!([{"text": "x"}]), json!({"finishReason": number}));
+        let response = decode(Provider::Gemini, &body).unwrap();
+        assert_eq!(response.finish_reason(), Some(reason), "{number}");
+        assert_eq!(response.finish_word(), Some(word));
+    }
+    let blocked = json!({"promptFeedback": {"blockReason": 6}});
+    let response = decode(Provider::Gemini, &blocked).unwrap();
+    assert_eq!(response.finish_reason(), Some(Finish::ContentFilter));
+    assert_eq!(response.finish_word(), Some("JAILBREAK"));
+}
+
+#[test]
+fn a_whole_answer_of_gemini_needs_no_reason() {
+    let call = json!([{"functionCall": {"name": "get", "args": {"a": 1}}}]);
+    let body = gemini(call.clone(), json!({}));
+    let response = decode(Provider::Gemini, &body).unwrap();
+    assert_eq!(*response.state(), State::Complete);
+    assert_eq!(response.finish_reason(), None);
+    let context = added(&question(), &response);
+    assert_eq!(context.iteration(1).unwrap().pending().count(), 1);
+
+    // A stream without a reason broke off, whatever its framing.
+    assert_eq!(
+        stream(Provider::Gemini, std::slice::from_ref(&body)).unwrap_err(),
+        Fault::CutOff
+    );
+    assert!(decode(Provider::Gemini, &json!([body])).is_err());
+    // So did one that says nothing.
+    for nothing in [gemini(json!([]), json!({})), json!({"responseId": "r"})] {
+        assert!(decode(Provider::Gemini, &nothing).is_err(), "{nothing}");
+    }
+}
+
+#[test]
+fn sources_of_gemini_stay_with_the_message() {
+    let grounding = json!({"webSearchQueries": ["fox"], "groundingChunks": [{"web": {"uri": "https://example.com"}}]});
+    let citations = json!({"citationSources": [{"startIndex": 0, "endIndex": 3}]});
+    let urls = json!({"urlMetadata": [{"retrievedUrl": "https://example.com"}]});
+    let response = stream(
+        Provider::Gemini,
+        &[
+            gemini(
+                json!([{"text": "A "}]),
+                json!({"groundingMetadata": {"webSearchQueries": ["?"]}, "citationMetadata": citations}),
+            ),
+            // The last word counts, and one that says nothing is none.
+            gemini(
+                json!([{"text": "fox"}]),
+                json!({"groundingMetadata": grounding, "urlContextMetadata": urls}),
+            ),
+            gemini(
+                json!([]),
+                json!({"finishReason": "STOP", "finishMessage": "All said.", "groundingMetadata": {},
+                    "citationMetadata": {"citationSources": []}}),
+            ),
+        ],
+    )
+    .unwrap();
+    let context = added(&question(), &response);
+    assert_eq!(
+        details(&reloaded(&context)),
+        json!({"groundingMetadata": grounding, "citationMetadata": citations, "urlContextMetadata": urls, "finishMessage": "All said."})
+    );
+    let sent = request(&context, Provider::Gemini);
+    assert_eq!(
+        sent["contents"][1],
+        json!({"role": "model", "parts": [{"text": "A fox"}]})
+    );
+    // Nothing of it is something to count, and the answer is whole: only the user's next message is missing.
+    let report = context
+        .request_report(&Options::new(Provider::Gemini))
+        .unwrap();
+    let changes: Vec<_> = report.iter().map(|located| located.change.what).collect();
+    assert_eq!(changes, [ChangeKind::AddedMessage]);
+}
+
+// ---- Anthropic.
+
+fn anthropic(content: Json, more: Json) -> Json {
+    let mut message = json!({"type": "message", "id": "msg_1", "role": "assistant", "model": "m", "content": content});
+    let fields = message.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    message
+}
+
+/// A stream that ends as this message does.
+fn streamed(more: Json) -> Response {
+    stream(
+        Provider::Anthropic,
+        &[
+            json!({"type": "message_start", "message": anthropic(json!([]), json!({"container": null, "stop_reason": null}))}),
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hm"}}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "message_delta", "delta": more, "usage": {"output_tokens": 1}}),
+            json!({"type": "message_stop"}),
+        ],
+    )
+    .unwrap()
+}
+
+#[test]
+fn why_anthropic_stopped_is_kept() {
+    let stop = json!({"type": "refusal", "category": "cyber", "explanation": "No."});
+    let context = added(
+        &question(),
+        &streamed(json!({"stop_reason": "refusal", "stop_details": stop, "stop_sequence": null})),
+    );
+    assert_eq!(details(&reloaded(&context)), json!({"stop_details": stop}));
+    assert_eq!(
+        request(&context, Provider::Anthropic)["container"],
+        Json::Null
+    );
+}
+
+#[test]
+fn the_next_request_names_the_container() {
+    let container = |id: &str| json!({"id": id, "expires_at": "2025-12-20T05:43:56Z"});
+    let first = streamed(json!({"stop_reason": "end_turn", "container": container("container_1")}));
+    let asked = question();
+    let context = added(&asked, &first);
+    assert_eq!(
+        details(&context),
+        json!({"container": container("container_1")})
+    );
+
+    let named = |context: &Context| {
+        request(context, Provider::Anthropic)
+            .get("container")
+            .cloned()
+    };
+    let more = |context: &Context| {
+        context
+            .add_user_message(Value::text("More"), stamp())
+            .unwrap()
+    };
+    assert_eq!(named(&asked), None);
+    assert_eq!(named(&context), Some(json!("container_1")));
+    // A later answer may run nothing, or run it elsewhere.
+    let plain = added(
+        &more(&context),
+        &streamed(json!({"stop_reason": "end_turn"})),
+    );
+    assert_eq!(named(&reloaded(&plain)), Some(json!("container_1")));
+    let other = anthropic(
+        json!([]),
+        json!({"stop_reason": "end_turn", "container": container("container_2")}),
+    );
+    let other = added(&more(&plain), &decode(Provider::Anthropic, &other).unwrap());
+    assert_eq!(named(&other), Some(json!("container_2")));
+    assert_eq!(named(&other.rewind(1).unwrap()), Some(json!("container_1")));
+    assert_eq!(
+        named(&other.fork("f", stamp().at)),
+        Some(json!("container_2"))
+    );
+    // Nobody else knows of it.
+    assert_eq!(request(&other, Provider::Gemini).get("container"), None);
+
+    // What the caller says counts; skills are named in each request, and need the container's id with them.
+    let skills = json!([{"type": "anthropic", "skill_id": "pptx"}]);
+    for (said, sent) in [
+        (json!(null), json!(null)),
+        (json!("mine"), json!("mine")),
+        (
+            json!({"id": "mine", "skills": skills}),
+            json!({"id": "mine", "skills": skills}),
+        ),
+        (
+            json!({"skills": skills}),
+            json!({"skills": skills, "id": "container_2"}),
+        ),
+        (
+            json!({"id": null, "skills": skills}),
+            json!({"skills": skills, "id": "container_2"}),
+        ),
+        // An object with nothing but the id is refused.
+        (json!({}), json!("container_2")),
+    ] {
+        let body = request_with(
+            &other,
+            Provider::Anthropic,
+            &json!({"max_tokens": 9, "container": said}),
+        );
+        assert_eq!(body["container"], sent);
+        assert_eq!(body["max_tokens"], 9);
+    }
+}
+
+#[test]
+fn a_search_of_the_applications_own_finds_tools() {
+    let call = json!([{"id": "t1", "name": "search_tools", "arguments": {"q": "weather"}}]);
+    let found = json!([
+        {"type": "provider_block", "provider": "anthropic", "data": {"type": "tool_reference", "tool_name": "get_weather"}},
+        {"type": "provider_block", "provider": "anthropic", "data": {"type": "tool_reference", "tool_name": "get_wind"}},
+    ]);
+    let results = |found: &Json| {
+        let ok = Value::Tuple(Box::new([Value::atom("ok"), value(found)]));
+        Value::List(Box::new([Value::Tuple(Box::new([Value::text("t1"), ok]))]))
+    };
+    let context = question()
+        .add_assistant_message(Value::Nil, value(&call), stamp())
+        .unwrap();
+    let answered = context.add_tool_results(results(&found), stamp()).unwrap();
+    let references = json!([
+        {"type": "tool_reference", "tool_name": "get_weather"},
+        {"type": "tool_reference", "tool_name": "get_wind"},
+    ]);
+    let answered = reloaded(&answered);
+    let sent = request(&answered, Provider::Anthropic);
+    assert_eq!(
+        sent["messages"][2]["content"],
+        json!([{"type": "tool_result", "tool_use_id": "t1", "content": references}])
+    );
+    // All others read the names.
+    for provider in Provider::ALL {
+        let sent = request(&answered, provider).to_string();
+        assert!(
+            sent.contains("get_weather") && sent.contains("get_wind"),
+            "{sent}"
+        );
+    }
+    // An imported one is sent also when it has to be written anew.
+    let body = json!({"messages": sent["messages"]}).to_string();
+    let defaults = Defaults {
+        id: "c",
+        at: stamp().at,
+    };
+    let imported =
+        Context::from_request(Value::text(&body), Provider::Anthropic, defaults).unwrap();
+    let options = Options {
+        cache: true,
+        ..Options::new(Provider::Anthropic)
+    };
+    let bytes: Vec<u8> = imported
+        .context
+        .encode_request(&options, &Map::default())
+        .unwrap()
+        .iter()
+        .flat_map(|segment| segment.bytes().to_vec())
+        .collect();
+    let anew: Json = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(anew["messages"][2]["content"][0]["content"], references);
+
+    // What cannot stand in a result is refused when it is given.
+    for data in [
+        json!({"type": "tool_use", "id": "x"}),
+        json!({"type": "container_upload"}),
+    ] {
+        let block = json!([{"type": "provider_block", "provider": "anthropic", "data": data}]);
+        assert!(
+            context.add_tool_results(results(&block), stamp()).is_err(),
+            "{data}"
+        );
+    }
+}
+
+// ---- Blocks of providers that an application gives.
+
+#[test]
+fn a_block_that_its_provider_would_refuse_is_refused() {
+    let refused = [
+        ("anthropic", "system", json!({"type": "image"})),
+        (
+            "anthropic",
+            "user",
+            json!({"type": "server_tool_use", "id": "s"}),
+        ),
+        (
+            "anthropic",
+            "user",
+            json!({"type": "web_search_tool_result", "tool_use_id": "s"}),
+        ),
+        (
+            "anthropic",
+            "user",
+            json!({"type": "tool_result", "tool_use_id": "t"}),
+        ),
+        (
+            "anthropic",
+            "user",
+            json!({"type": "thinking", "thinking": "", "signature": "s"}),
+        ),
+        (
+            "anthropic",
+            "assistant",
+            json!({"type": "tool_use", "id": "t", "name": "n", "input": {}}),
+        ),
+        ("anthropic", "assistant", json!({"type": "image"})),
+        ("gemini", "system", json!({"inlineData": {}})),
+        ("gemini", "user", json!({"functionResponse": {}})),
+        ("gemini", "user", json!({"text": "hm", "thought": true})),
+        (
+            "gemini",
+            "assistant",
+            json!({"functionCall": {"name": "n"}}),
+        ),
+        ("bedrock", "system", json!({"image": {}})),
+        ("bedrock", "user", json!({"toolResult": {"toolUseId": "t"}})),
+        (
+            "bedrock",
+            "assistant",
+            json!({"toolUse": {"toolUseId": "t", "type": "tool_use"}}),
+        ),
+        (
+            "bedrock",
+            "assistant",
+            json!({"toolUse": {"toolUseId": "t"}}),
+        ),
+        (
+            "openai_responses",
+            "user",
+            json!({"type": "function_call_output", "call_id": "t"}),
+        ),
+        (
+            "openai_responses",
+            "user",
+            json!({"type": "reasoning", "id": "rs_1"}),
+        ),
+        (
+            "openai_responses",
+            "assistant",
+            json!({"type": "function_call", "call_id": "t"}),
+        ),
+        (
+            "openai_chat",
+            "user",
+            json!({"type": "refusal", "refusal": "No"}),
+        ),
+        (
+            "mistral",
+            "assistant",
+            json!({"type": "image_url", "image_url": "https://example.com"}),
+        ),
+    ];
+    let taken = [
+        (
+            "anthropic",
+            "system",
+            json!({"type": "text", "text": "Be brief."}),
+        ),
+        (
+            "anthropic",
+            "user",
+            json!({"type": "container_upload", "file_id": "f"}),
+        ),
+        (
+            "anthropic",
+            "assistant",
+            json!({"type": "server_tool_use", "id": "s"}),
+        ),
+        ("anthropic", "assistant", json!({"type": "of_tomorrow"})),
+        (
+            "gemini",
+            "user",
+            json!({"fileData": {}, "videoMetadata": {}}),
+        ),
+        ("gemini", "assistant", json!({"toolCall": {"id": "s"}})),
+        (
+            "bedrock",
+            "system",
+            json!({"cachePoint": {"type": "default"}}),
+        ),
+        (
+            "bedrock",
+            "assistant",
+            json!({"toolUse": {"toolUseId": "s", "type": "server_tool_use"}}),
+        ),
+        (
+            "openai_responses",
+            "user",
+            json!({"type": "input_file", "file_id": "f"}),
+        ),
+        (
+            "openai_responses",
+            "assistant",
+            json!({"type": "web_search_call", "id": "ws_1"}),
+        ),
+        (
+            "openai_chat",
+            "assistant",
+            json!({"type": "refusal", "refusal": "No"}),
+        ),
+        ("mistral", "user", json!({"type": "document_url"})),
+    ];
+    let add = |provider: &str, place: &str, data: &Json| {
+        let text = json!({"type": "text", "text": "x"});
+        let block = json!({"type": "provider_block", "provider": provider, "data": data});
+        let parts = value(&json!([text, block]));
+        match place {
+            "system" => Context::new("c", Value::text("Hi"), parts, stamp()),
+            "user" => Context::new("c", parts, Value::Nil, stamp()),
+            _ => question().add_assistant_message(parts, value(&json!([])), stamp()),
+        }
+    };
+    for (provider, place, data) in refused {
+        let error = add(provider, place, &data).unwrap_err();
+        let at = ash_agent_context_core::Error::InvalidPart {
+            position: 1,
+            key: Value::atom("data"),
+        };
+        assert_eq!(error, at, "{provider} {place} {data}");
+    }
+    for (provider, place, data) in taken {
+        let context = add(provider, place, &data);
+        assert!(context.is_ok(), "{provider} {place} {data}");
+        reloaded(&context.unwrap());
+    }
+}
+
+// ---- Answers, and the same as history.
+
+/// A message without the model that was asked, which a history does not name.
+fn said(message: &Message) -> (Content, Vec<(String, Option<Map>)>) {
+    let calls = message.calls.iter();
+    let calls = calls.map(|call| {
+        (
+            call.name.as_str().to_owned(),
+            call.provider_metadata.clone(),
+        )
+    });
+    let content = match &message.content {
+        // One text has two forms.
+        Content::Parts(parts) => match &**parts {
+            [part] if part.provider_metadata.is_none() => match &part.kind {
+                PartKind::Text(text) => Content::Text(text.clone()),
+                _ => message.content.clone(),
+            },
+            [] => Content::None,
+            _ => message.content.clone(),
+        },
+        content => content.clone(),
+    };
+    (content, calls.collect())
+}
+
+fn check_read_alike(provider: Provider, whole: &Json) {
+    let answer = decode(provider, whole).unwrap();
+    let user = json!({"role": "user", "content": "Hi", "parts": [{"text": "Hi"}]});
+    let body = match provider {
+        Provider::Gemini => json!({"contents": [user, whole["candidates"][0]["content"]]}),
+        _ => json!({"messages": [user, {"role": "assistant", "content": whole["content"]}]}),
+    };
+    let defaults = Defaults {
+        id: "c",
+        at: stamp().at,
+    };
+    let imported = Context::from_request(value_of(&body), provider, defaults).unwrap();
+    let iteration = imported.context.iteration(1).unwrap();
+    // One that says nothing is no history.
+    let history = iteration.entries().nth(1);
+    if let Some(history) = history {
+        assert_eq!(said(&history.message), said(&answer.message().0), "{whole}");
+    }
+}
+
+fn value_of(body: &Json) -> Value {
+    json::read(body.to_string().as_bytes(), BODY_DEPTH).unwrap()
+}
+
+#[test]
+fn an_answer_is_read_as_history_is() {
+    let caller = json!({"type": "code_execution_20250825", "tool_id": "s1"});
+    check_read_alike(
+        Provider::Anthropic,
+        &anthropic(
+            json!([
+                {"type": "thinking", "thinking": "Hm", "signature": "sig"},
+                {"type": "redacted_thinking", "data": "opaque"},
+                {"type": "text", "text": "Two", "citations": [{"type": "char_location", "cited_text": "2"}]},
+                {"type": "text", "text": "Three", "citations": null},
+                {"type": "server_tool_use", "id": "s1", "name": "code_execution", "input": {"code": "1"}, "caller": {"type": "direct"}},
+                {"type": "tool_use", "id": "t1", "name": "roll", "input": {"n": 1}, "caller": caller, "toolset_name": "dice"},
+                {"type": "tool_use", "id": "t2", "name": "roll", "input": {}},
+                {"type": "code_execution_tool_result", "tool_use_id": "s1", "content": {"type": "code_execution_result", "stdout": "1"}},
+                {"type": "mcp_tool_use", "id": "m1", "name": "ask", "server_name": "docs", "input": {}},
+                {"type": "mcp_tool_result", "tool_use_id": "m1", "is_error": false, "content": []},
+                {"type": "container_upload", "file_id": "f1"},
+                {"type": "compaction", "content": "So far.", "encrypted_content": "e"},
+                {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}},
+                {"type": "of_tomorrow", "x": [1]},
+            ]),
+            json!({"stop_reason": "tool_use"}),
+        ),
+    );
+    check_read_alike(
+        Provider::Gemini,
+        &gemini(
+            json!([
+                {"text": "Hm", "thought": true, "thoughtSignature": "c2ln"},
+                {"text": "Two", "thoughtSignature": "c2ln"},
+                {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+                {"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thoughtSignature": "c2ln"},
+                {"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thought": true},
+                {"fileData": {"mimeType": "video/mp4", "fileUri": "https://example.com/v"}},
+                {"executableCode": {"language": "PYTHON", "code": "1"}},
+                {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+                {"toolCall": {"id": "s1", "toolType": "GOOGLE_SEARCH"}},
+                {"toolResponse": {"id": "s1", "response": {}}},
+                {"functionCall": {"id": "c1", "name": "get", "args": {"a": 1}}, "thoughtSignature": "c2ln"},
+                {"functionCall": {"name": "get"}},
+            ]),
+            json!({"finishReason": "STOP"}),
+        ),
+    );
+}
+
+#[test]
+fn recorded_answers_are_read_as_history_is() {
+    for recorded in wholes() {
+        let is_ours = matches!(recorded.provider, Provider::Anthropic | Provider::Gemini);
+        let body: Json = match serde_json::from_slice(&recorded.body) {
+            Ok(body) if is_ours => body,
+            _ => continue,
+        };
+        let says = body.get("content").is_some() || body.get("candidates").is_some();
+        if says {
+            check_read_alike(recorded.provider, &body);
+        }
+    }
+}
+
+/// What Gemini made goes back to it as it came, an image as well.
+#[test]
+fn an_image_of_gemini_goes_back() {
+    let image = json!({"inlineData": {"mimeType": "image/png", "data": "aGk="}});
+    let thought = json!({"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thought": true});
+    let body = gemini(json!([thought, image]), json!({"finishReason": "STOP"}));
+    let context = added(&question(), &decode(Provider::Gemini, &body).unwrap());
+    let sent = request(&context, Provider::Gemini);
+    assert_eq!(sent["contents"][1]["parts"], json!([thought, image]));
+}
+
+/// Anthropic takes rows of the system's behind the user's alone, whatever a view hides.
+#[test]
+fn a_row_that_adds_tools_never_comes_first() {
+    let row = json!({"role": "system", "content": [
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "get"}}]});
+    let body = json!({"messages": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "find", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "1"}]},
+        row,
+        {"role": "assistant", "content": "Done"},
+        {"role": "user", "content": "More"},
+    ]});
+    let defaults = Defaults {
+        id: "c",
+        at: stamp().at,
+    };
+    let context = Context::from_request(value_of(&body), Provider::Anthropic, defaults)
+        .unwrap()
+        .context;
+    let roles = |context: &Context, options: &Options<'_>| {
+        let segments = context.encode_request(options, &Map::default()).unwrap();
+        let bytes = segments.iter().flat_map(|segment| segment.bytes().to_vec());
+        let body: Json = serde_json::from_slice(&bytes.collect::<Vec<_>>()).unwrap();
+        let messages = body["messages"].as_array().unwrap().clone();
+        let role = |message: &Json| message["role"].as_str().unwrap().to_owned();
+        messages.iter().map(role).collect::<Vec<_>>().join(" ")
+    };
+    let plain = Options::new(Provider::Anthropic);
+    assert_eq!(request(&context, Provider::Anthropic), body);
+    let hidden = context.drop_range(1, 1, stamp().at);
+    let since = Options {
+        from: Some(2),
+        ..plain.clone()
+    };
+    for cache in [false, true] {
+        for (context, options) in [(&hidden, &plain), (&context, &since)] {
+            let options = Options {
+                cache,
+                ..options.clone()
+            };
+            assert_eq!(roles(context, &options), "user system assistant user");
+        }
+    }
+    // Nor behind the model, where what is hidden stood between them.
+    let before = context
+        .add_assistant_message(Value::text("So"), value(&json!([])), stamp())
+        .unwrap();
+    let call = json!([{"id": "t2", "name": "find"}]);
+    let called = before
+        .add_user_message(Value::text("And?"), stamp())
+        .unwrap()
+        .add_assistant_message(Value::Nil, value(&call), stamp())
+        .unwrap();
+    let ok = Value::Tuple(Box::new([Value::atom("ok"), Value::text("1")]));
+    let results = Value::List(Box::new([Value::Tuple(Box::new([Value::text("t2"), ok]))]));
+    let row = json!([{"type": "provider_block", "provider": "anthropic", "data": row}]);
+    let context = called
+        .add_tool_results(results, stamp())
+        .unwrap()
+        .add_user_message(value(&row), stamp())
+        .unwrap();
+    assert_eq!(
+        roles(&context, &plain),
+        "user assistant user system assistant user assistant user assistant user system"
+    );
+    let hidden = context.drop_range(4, 4, stamp().at);
+    assert_eq!(
+        roles(&hidden, &plain),
+        "user assistant user system assistant user assistant user system"
+    );
+}

@@ -1,0 +1,1767 @@
+//! What providers send back: laws of reading it, and what servers do that no document says.
+
+use crate::recorded;
+
+use ash_agent_context_core::{
+    steps, time, CallKind, Content, Context, Error, Event, FailureKind, Fault, Finish, Framing,
+    Message, Part, PartKind, Provider, Reading, Response, Stamp, State, Time, ToolCall, Value,
+    MAX_BYTES,
+};
+use proptest::prelude::*;
+use recorded::{aws_frame, frame};
+use serde_json::{json, Value as Json};
+
+fn at(micros: i64) -> Time {
+    time::from_micros(1_767_225_600_000_000 + micros).unwrap()
+}
+
+/// Feeds pieces to a fresh response and ends it.
+fn read<'p>(
+    provider: Provider,
+    pieces: impl IntoIterator<Item = &'p [u8]>,
+) -> Result<(Response, Vec<Event>), Fault> {
+    let mut response = Response::new(&Reading::of(provider));
+    let mut events = Vec::new();
+    for piece in pieces {
+        let (next, more) = response.feed(piece, usize::MAX)?;
+        response = next;
+        events.extend(more);
+    }
+    let (response, more) = response.finish(usize::MAX)?;
+    events.extend(more);
+    Ok((response, events))
+}
+
+/// The same of documents, framed as their provider does.
+fn stream(provider: Provider, lines: &[Json]) -> (Response, Vec<Event>) {
+    let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
+    read(provider, [&*frame(provider, &lines)]).unwrap()
+}
+
+fn message(response: &Response) -> Message {
+    response.message().0
+}
+
+/// Name, arguments and id of each complete call.
+fn calls(response: &Response) -> Vec<(String, String, String)> {
+    let of = |call: &ToolCall| {
+        let arguments = ash_agent_context_core::json::write(&call.arguments.value);
+        (
+            call.name.as_str().to_owned(),
+            arguments,
+            call.id.to_string(),
+        )
+    };
+    message(response).calls.iter().map(of).collect()
+}
+
+fn call(name: &str, arguments: &str, id: &str) -> (String, String, String) {
+    (name.to_owned(), arguments.to_owned(), id.to_owned())
+}
+
+fn text(response: &Response) -> String {
+    let bytes = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    match message(response).content {
+        Content::None => String::new(),
+        Content::Text(text) => bytes(&text),
+        Content::Parts(parts) => parts
+            .iter()
+            .map(|part| match &part.kind {
+                PartKind::Text(text) => bytes(text),
+                _ => String::new(),
+            })
+            .collect(),
+    }
+}
+
+fn add(response: &Response) -> Result<Context, Error> {
+    Context::new("c", Value::text("?"), Value::Nil, Stamp::at(at(0)))
+        .unwrap()
+        .add_response(response, Stamp::at(at(1)))
+}
+
+// ---- Laws.
+
+/// What a model says, in no provider's form.
+#[derive(Debug, Clone)]
+struct Saying {
+    thinking: Vec<String>,
+    text: Vec<String>,
+    calls: Vec<(String, Vec<String>, String)>,
+    usage: (u32, u32),
+}
+
+impl Saying {
+    fn thought(&self) -> String {
+        self.thinking.concat()
+    }
+
+    fn said(&self) -> String {
+        self.text.concat()
+    }
+}
+
+fn pieces() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec("\\PC{0,12}", 0..4)
+}
+
+fn sayings() -> impl Strategy<Value = Saying> {
+    let object = prop::collection::btree_map("[a-z]{1,5}", "\\PC{0,9}", 0..4);
+    let one = (
+        "[a-z_]{1,8}",
+        object,
+        prop::collection::vec(any::<prop::sample::Index>(), 0..3),
+    );
+    let calls = prop::collection::vec(one, 0..4);
+    (pieces(), pieces(), calls, any::<(u16, u16)>()).prop_map(|(thinking, text, calls, usage)| {
+        let calls = calls
+            .into_iter()
+            .enumerate()
+            .map(|(n, (name, object, cuts))| {
+                let json = serde_json::to_string(&object).unwrap();
+                let letters: Vec<char> = json.chars().collect();
+                let mut places: Vec<usize> =
+                    cuts.iter().map(|cut| cut.index(letters.len())).collect();
+                places.extend([0, letters.len()]);
+                places.sort_unstable();
+                let pieces = places
+                    .windows(2)
+                    .map(|w| letters[w[0]..w[1]].iter().collect());
+                (name, pieces.collect(), format!("call_{n}"))
+            });
+        Saying {
+            thinking,
+            text,
+            calls: calls.collect(),
+            usage: (usage.0.into(), usage.1.into()),
+        }
+    })
+}
+
+/// The same in a provider's forms: a stream's documents, and a whole answer.
+fn forms(provider: Provider, saying: &Saying) -> (Vec<Json>, Json) {
+    match provider {
+        Provider::Anthropic => anthropic(saying),
+        Provider::Bedrock => bedrock(saying),
+        Provider::Gemini => gemini(saying),
+        Provider::Ollama => ollama(saying),
+        Provider::OpenAiResponses => responses(saying),
+        Provider::OpenAiChat => chat(saying, false),
+        Provider::Mistral => chat(saying, true),
+    }
+}
+
+fn parsed(pieces: &[String]) -> Json {
+    serde_json::from_str(&pieces.concat()).unwrap()
+}
+
+fn anthropic(saying: &Saying) -> (Vec<Json>, Json) {
+    let (input, output) = saying.usage;
+    let mut events = vec![
+        json!({"type": "message_start", "message": {"id": "msg_1", "model": "m",
+        "content": [], "usage": {"input_tokens": input, "output_tokens": 1}}}),
+    ];
+    let mut blocks = Vec::new();
+    let mut block = |start: Json, deltas: Vec<Json>, whole: Json| {
+        let index = blocks.len();
+        events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
+        for delta in deltas {
+            events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+        }
+        events.push(json!({"type": "content_block_stop", "index": index}));
+        blocks.push(whole);
+    };
+    if !saying.thought().is_empty() {
+        let mut deltas: Vec<Json> = saying
+            .thinking
+            .iter()
+            .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
+            .collect();
+        deltas.push(json!({"type": "signature_delta", "signature": "sig"}));
+        block(
+            json!({"type": "thinking", "thinking": ""}),
+            deltas,
+            json!({"type": "thinking", "thinking": saying.thought(), "signature": "sig"}),
+        );
+    }
+    let deltas = saying
+        .text
+        .iter()
+        .map(|piece| json!({"type": "text_delta", "text": piece}))
+        .collect();
+    block(
+        json!({"type": "text", "text": ""}),
+        deltas,
+        json!({"type": "text", "text": saying.said()}),
+    );
+    for (name, pieces, id) in &saying.calls {
+        let deltas = pieces
+            .iter()
+            .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
+            .collect();
+        block(
+            json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
+            deltas,
+            json!({"type": "tool_use", "id": id, "name": name, "input": parsed(pieces)}),
+        );
+    }
+    let reason = if saying.calls.is_empty() {
+        "end_turn"
+    } else {
+        "tool_use"
+    };
+    events.push(json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": output}}));
+    events.push(json!({"type": "message_stop"}));
+    let whole = json!({"type": "message", "id": "msg_1", "model": "m", "content": blocks, "stop_reason": reason,
+        "usage": {"input_tokens": input, "output_tokens": output}});
+    (events, whole)
+}
+
+fn bedrock(saying: &Saying) -> (Vec<Json>, Json) {
+    let mut events = vec![json!({"messageStart": {"role": "assistant", "p": "ab"}})];
+    let mut blocks = Vec::new();
+    let mut block = |start: Option<Json>, deltas: Vec<Json>, whole: Json| {
+        let index = blocks.len();
+        if let Some(start) = start {
+            events.push(json!({"contentBlockStart": {"contentBlockIndex": index, "start": start}}));
+        }
+        for delta in deltas {
+            events.push(json!({"contentBlockDelta": {"contentBlockIndex": index, "delta": delta, "p": "abc"}}));
+        }
+        events.push(json!({"contentBlockStop": {"contentBlockIndex": index}}));
+        blocks.push(whole);
+    };
+    if !saying.thought().is_empty() {
+        let mut deltas: Vec<Json> = saying
+            .thinking
+            .iter()
+            .map(|piece| json!({"reasoningContent": {"text": piece}}))
+            .collect();
+        deltas.push(json!({"reasoningContent": {"signature": "sig"}}));
+        block(
+            None,
+            deltas,
+            json!({"reasoningContent": {"reasoningText": {"text": saying.thought(), "signature": "sig"}}}),
+        );
+    }
+    let deltas = saying
+        .text
+        .iter()
+        .map(|piece| json!({"text": piece}))
+        .collect();
+    block(None, deltas, json!({"text": saying.said()}));
+    for (name, pieces, id) in &saying.calls {
+        let deltas = pieces
+            .iter()
+            .map(|piece| json!({"toolUse": {"input": piece}}))
+            .collect();
+        block(
+            Some(json!({"toolUse": {"toolUseId": id, "name": name}})),
+            deltas,
+            json!({"toolUse": {"toolUseId": id, "name": name, "input": parsed(pieces)}}),
+        );
+    }
+    let reason = if saying.calls.is_empty() {
+        "end_turn"
+    } else {
+        "tool_use"
+    };
+    let usage =
+        json!({"inputTokens": saying.usage.0, "outputTokens": saying.usage.1, "totalTokens": 0});
+    events.push(json!({"messageStop": {"stopReason": reason}}));
+    events.push(json!({"metadata": {"usage": usage}}));
+    let whole = json!({"output": {"message": {"role": "assistant", "content": blocks}}, "stopReason": reason, "usage": usage});
+    (events, whole)
+}
+
+fn gemini(saying: &Saying) -> (Vec<Json>, Json) {
+    let usage = json!({"promptTokenCount": saying.usage.0, "candidatesTokenCount": saying.usage.1});
+    let answer = |parts: Vec<Json>, reason: Option<&str>| {
+        json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason, "index": 0}],
+            "usageMetadata": usage, "modelVersion": "m", "responseId": "r"})
+    };
+    let mut events = Vec::new();
+    let mut whole = Vec::new();
+    for piece in &saying.thinking {
+        events.push(answer(vec![json!({"text": piece, "thought": true})], None));
+    }
+    whole.push(json!({"text": saying.thought(), "thought": true}));
+    for piece in &saying.text {
+        events.push(answer(vec![json!({"text": piece})], None));
+    }
+    whole.push(json!({"text": saying.said()}));
+    for (name, pieces, id) in &saying.calls {
+        let part = json!({"functionCall": {"name": name, "id": id, "args": parsed(pieces)}, "thoughtSignature": "c2ln"});
+        events.push(answer(vec![part.clone()], None));
+        whole.push(part);
+    }
+    events.push(answer(vec![json!({"text": ""})], Some("STOP")));
+    (events, answer(whole, Some("STOP")))
+}
+
+fn ollama(saying: &Saying) -> (Vec<Json>, Json) {
+    let mut events: Vec<Json> = Vec::new();
+    let message = |message: Json| json!({"model": "m", "message": message, "done": false});
+    for piece in &saying.thinking {
+        events.push(message(
+            json!({"role": "assistant", "content": "", "thinking": piece}),
+        ));
+    }
+    for piece in &saying.text {
+        events.push(message(json!({"role": "assistant", "content": piece})));
+    }
+    let calls: Vec<Json> = saying
+        .calls
+        .iter()
+        .map(|(name, pieces, _)| json!({"function": {"name": name, "arguments": parsed(pieces)}}))
+        .collect();
+    for call in &calls {
+        events.push(message(
+            json!({"role": "assistant", "content": "", "tool_calls": [call]}),
+        ));
+    }
+    let end = json!({"model": "m", "message": {"role": "assistant", "content": ""}, "done": true,
+        "done_reason": "stop", "prompt_eval_count": saying.usage.0, "eval_count": saying.usage.1});
+    let mut whole = end.clone();
+    whole["message"] = json!({"role": "assistant", "content": saying.said(), "thinking": saying.thought(), "tool_calls": calls});
+    events.push(end);
+    (events, whole)
+}
+
+fn responses(saying: &Saying) -> (Vec<Json>, Json) {
+    let mut events = vec![
+        json!({"type": "response.created", "response": {"id": "resp_1", "model": "m", "status": "in_progress"}}),
+    ];
+    let mut output = Vec::new();
+    let mut item = |added: Json, deltas: Vec<Json>, done: Json| {
+        let index = output.len();
+        events.push(
+            json!({"type": "response.output_item.added", "output_index": index, "item": added}),
+        );
+        for mut delta in deltas {
+            delta["output_index"] = json!(index);
+            events.push(delta);
+        }
+        events.push(
+            json!({"type": "response.output_item.done", "output_index": index, "item": done}),
+        );
+        output.push(done);
+    };
+    if !saying.thought().is_empty() {
+        let deltas = saying.thinking.iter().map(|piece| {
+            json!({"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": piece})
+        }).collect();
+        item(
+            json!({"type": "reasoning", "id": "rs_0", "summary": []}),
+            deltas,
+            json!({"type": "reasoning", "id": "rs_1", "encrypted_content": "e",
+                "summary": [{"type": "summary_text", "text": saying.thought()}]}),
+        );
+    }
+    let deltas = saying.text.iter().map(|piece| {
+        json!({"type": "response.output_text.delta", "content_index": 0, "delta": piece})
+    }).collect();
+    item(
+        json!({"type": "message", "id": "msg_0", "content": []}),
+        deltas,
+        json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": saying.said(), "annotations": []}]}),
+    );
+    for (name, pieces, id) in &saying.calls {
+        let deltas = pieces
+            .iter()
+            .map(|piece| json!({"type": "response.function_call_arguments.delta", "delta": piece}))
+            .collect();
+        let call = |arguments: &str| {
+            json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id,
+            "name": name, "arguments": arguments})
+        };
+        item(call(""), deltas, call(&pieces.concat()));
+    }
+    let whole = json!({"object": "response", "id": "resp_1", "model": "m", "status": "completed", "output": output,
+        "usage": {"input_tokens": saying.usage.0, "output_tokens": saying.usage.1}});
+    events.push(json!({"type": "response.completed", "response": whole}));
+    (events, whole)
+}
+
+fn chat(saying: &Saying, in_lists: bool) -> (Vec<Json>, Json) {
+    let mut events = Vec::new();
+    let chunk = |delta: Json, reason: Option<&str>| json!({"id": "chatcmpl_1", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
+    let think =
+        |text: &str| json!([{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]);
+    for piece in &saying.thinking {
+        events.push(match in_lists {
+            true => chunk(json!({"content": think(piece)}), None),
+            false => chunk(json!({"reasoning_content": piece}), None),
+        });
+    }
+    for piece in &saying.text {
+        events.push(match in_lists {
+            true => chunk(json!({"content": [{"type": "text", "text": piece}]}), None),
+            false => chunk(json!({"content": piece}), None),
+        });
+    }
+    for (index, (name, pieces, id)) in saying.calls.iter().enumerate() {
+        events.push(chunk(
+            json!({"tool_calls": [{"index": index, "id": id, "type": "function",
+            "function": {"name": name, "arguments": ""}}]}),
+            None,
+        ));
+        for piece in pieces {
+            events.push(chunk(
+                json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}),
+                None,
+            ));
+        }
+    }
+    let reason = if saying.calls.is_empty() {
+        "stop"
+    } else {
+        "tool_calls"
+    };
+    let usage = json!({"prompt_tokens": saying.usage.0, "completion_tokens": saying.usage.1});
+    events.push(chunk(json!({}), Some(reason)));
+    events.push(json!({"id": "chatcmpl_1", "model": "m", "choices": [], "usage": usage}));
+    let calls: Vec<Json> = saying.calls.iter().map(|(name, pieces, id)| {
+        json!({"id": id, "type": "function", "function": {"name": name, "arguments": pieces.concat()}})
+    }).collect();
+    let message = match in_lists {
+        true => {
+            let mut content = think(&saying.thought());
+            content
+                .as_array_mut()
+                .unwrap()
+                .push(json!({"type": "text", "text": saying.said()}));
+            json!({"role": "assistant", "content": content, "tool_calls": calls})
+        }
+        false => {
+            json!({"role": "assistant", "content": saying.said(), "reasoning_content": saying.thought(),
+            "tool_calls": calls})
+        }
+    };
+    let whole = json!({"id": "chatcmpl_1", "model": "m", "usage": usage,
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}]});
+    (events, whole)
+}
+
+/// The places of cuts as pieces of a body.
+fn cut<'b>(body: &'b [u8], places: &[prop::sample::Index]) -> Vec<&'b [u8]> {
+    let mut ends: Vec<usize> = places
+        .iter()
+        .map(|place| place.index(body.len() + 1))
+        .collect();
+    ends.extend([0, body.len()]);
+    ends.sort_unstable();
+    ends.windows(2)
+        .map(|pair| &body[pair[0]..pair[1]])
+        .collect()
+}
+
+fn providers() -> impl Strategy<Value = Provider> {
+    prop::sample::select(Provider::ALL.to_vec())
+}
+
+/// What bytes make of a response, to the first error: the same however they are cut.
+fn fold(
+    provider: Provider,
+    framing: Framing,
+    pieces: &[&[u8]],
+) -> (Message, Vec<ToolCall>, Option<Fault>) {
+    let mut response = Response::new(&Reading {
+        framing,
+        ..Reading::of(provider)
+    });
+    for piece in pieces {
+        match response.feed(piece, usize::MAX) {
+            Ok((next, _)) => response = next,
+            Err(fault) => {
+                let (message, half) = response.interrupt(Value::Nil).message();
+                return (message, half.into_vec(), Some(fault));
+            }
+        }
+        if let State::Failed(fault) = response.state() {
+            let (message, half) = response.interrupt(Value::Nil).message();
+            return (message, half.into_vec(), Some(fault.clone()));
+        }
+    }
+    let (message, half) = match response.finish(usize::MAX) {
+        Ok((response, _)) => response.message(),
+        Err(_) => response.interrupt(Value::Nil).message(),
+    };
+    (message, half.into_vec(), None)
+}
+
+/// Bytes that look like a response, mostly.
+fn bodies() -> impl Strategy<Value = (Provider, Vec<u8>)> {
+    (
+        providers(),
+        sayings(),
+        prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    )
+        .prop_map(|(provider, saying, changes)| {
+            let (events, _) = forms(provider, &saying);
+            let lines: Vec<String> = events.iter().map(Json::to_string).collect();
+            let mut body = frame(provider, &lines);
+            for (place, byte) in changes {
+                let place = place.index(body.len());
+                body[place] = byte;
+            }
+            (provider, body)
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").map_or(64, |cases| cases.parse().unwrap()), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_stream_and_a_whole_answer_give_the_same_message(
+        provider in providers(),
+        saying in sayings(),
+        places in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let (events, whole) = forms(provider, &saying);
+        let lines: Vec<String> = events.iter().map(Json::to_string).collect();
+        let body = frame(provider, &lines);
+        let (streamed, _) = read(provider, cut(&body, &places)).unwrap();
+        let whole = Response::decode(whole.to_string().as_bytes(), &Reading::of(provider)).unwrap();
+        prop_assert_eq!(message(&streamed), message(&whole));
+        prop_assert_eq!(streamed.usage(), whole.usage());
+        prop_assert_eq!(streamed.finish_reason(), whole.finish_reason());
+        prop_assert_eq!(text(&streamed), saying.said());
+        prop_assert_eq!(calls(&streamed).len(), saying.calls.len());
+        for (got, (name, pieces, _)) in calls(&streamed).iter().zip(&saying.calls) {
+            prop_assert_eq!(&got.0, name);
+            prop_assert_eq!(&serde_json::from_str::<Json>(&got.1).unwrap(), &parsed(pieces));
+        }
+        let context = add(&streamed).unwrap();
+        prop_assert_eq!(context.current().count_pending(), saying.calls.len());
+        // What is kept of it is kept in storage.
+        let stored = Context::from_snapshot(&context.to_snapshot()).unwrap();
+        prop_assert_eq!(stored, context);
+    }
+
+    /// Servers leave out what is empty where more of it is to come.
+    #[test]
+    fn blocks_of_anthropic_may_begin_without_words(saying in sayings()) {
+        let (events, _) = anthropic(&saying);
+        let strip = |event: &Json| {
+            let mut event = event.clone();
+            if let Some(block) = event.get_mut("content_block").and_then(Json::as_object_mut) {
+                block.retain(|_, value| value != "");
+            }
+            event
+        };
+        let bare: Vec<Json> = events.iter().map(strip).collect();
+        let (given, bare) = (stream(Provider::Anthropic, &events), stream(Provider::Anthropic, &bare));
+        prop_assert_eq!(message(&given.0), message(&bare.0));
+        prop_assert_eq!(given.1, bare.1);
+    }
+
+    #[test]
+    fn any_cut_of_any_bytes_gives_the_same(
+        (provider, body) in bodies(),
+        places in prop::collection::vec(any::<prop::sample::Index>(), 0..9),
+    ) {
+        let framing = Framing::ALL.into_iter().find(|known| *known == Reading::of(provider).framing).unwrap();
+        let whole = fold(provider, framing, &[&body]);
+        let pieces = fold(provider, framing, &cut(&body, &places));
+        prop_assert_eq!(&whole.0.content, &pieces.0.content);
+        prop_assert_eq!(&whole.0.calls, &pieces.0.calls);
+        prop_assert_eq!(&whole.1, &pieces.1);
+        prop_assert_eq!(whole.2, pieces.2);
+    }
+
+    #[test]
+    fn arbitrary_bytes_do_no_harm(
+        provider in providers(),
+        framing in prop::sample::select(Framing::ALL.to_vec()),
+        bytes in prop::collection::vec(any::<u8>(), 0..400),
+        text in "[\\[\\]{}\":,\\\\ a-z0-9\n\r]{0,200}",
+    ) {
+        for bytes in [&*bytes, text.as_bytes()] {
+            let whole = fold(provider, framing, &[bytes]);
+            let singles: Vec<&[u8]> = bytes.chunks(1).collect();
+            let one_by_one = fold(provider, framing, &singles);
+            prop_assert_eq!(whole.0.content, one_by_one.0.content);
+            prop_assert_eq!(whole.2, one_by_one.2);
+        }
+    }
+
+    #[test]
+    fn an_old_response_can_be_fed_differently(
+        provider in providers(),
+        (a, b) in (sayings(), sayings()),
+        place in any::<prop::sample::Index>(),
+    ) {
+        let body = |saying: &Saying| {
+            let (events, _) = forms(provider, saying);
+            let lines: Vec<String> = events.iter().map(Json::to_string).collect();
+            frame(provider, &lines)
+        };
+        let (a, b) = (body(&a), body(&b));
+        let place = place.index(a.len());
+        let old = Response::new(&Reading::of(provider)).feed(&a[..place], usize::MAX).unwrap().0;
+        let before = old.message();
+        // The other way first: it must leave no trace.
+        let _ = old.feed(&b, usize::MAX);
+        let _ = old.finish(usize::MAX);
+        prop_assert_eq!(old.message(), before);
+        let (response, _) = old.feed(&a[place..], usize::MAX).unwrap();
+        let (response, _) = response.finish(usize::MAX).unwrap();
+        prop_assert_eq!(response.message(), read(provider, [&*a]).unwrap().0.message());
+    }
+}
+
+/// Reading must cost what comes in, whatever that is: twice as much in twice the steps, about.
+#[test]
+fn no_bytes_take_more_than_linear_time() {
+    let chat = |delta: Json| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
+    let anthropic = |event: Json| format!("data: {event}\n\n");
+    type Body = Box<dyn Fn(usize) -> Vec<u8>>;
+    let bodies: Vec<(Provider, &str, Body)> = vec![
+        (
+            Provider::OpenAiChat,
+            "calls",
+            Box::new(move |n| {
+                (0..n)
+                    .map(|i| {
+                        chat(json!({"tool_calls": [
+            {"index": i, "id": format!("c{i}"), "function": {"name": "f", "arguments": "{"}}]}))
+                    })
+                    .collect::<String>()
+                    .into_bytes()
+            }),
+        ),
+        (
+            Provider::OpenAiChat,
+            "the same arguments again",
+            Box::new(move |n| {
+                (0..n)
+                    .map(|_| {
+                        chat(json!({"tool_calls": [
+            {"index": 0, "function": {"name": "f", "arguments": "{}"}}]}))
+                    })
+                    .collect::<String>()
+                    .into_bytes()
+            }),
+        ),
+        (
+            Provider::OpenAiChat,
+            "details",
+            Box::new(move |n| {
+                (0..n)
+                    .map(|i| {
+                        chat(json!({"reasoning_details": [
+            {"type": "reasoning.text", "text": "x", format!("k{i}"): i}]}))
+                    })
+                    .collect::<String>()
+                    .into_bytes()
+            }),
+        ),
+        (
+            Provider::Anthropic,
+            "starts",
+            Box::new(move |n| {
+                (0..n)
+                    .map(|i| {
+                        anthropic(json!({"type": "content_block_start", "index": i,
+            "content_block": {"type": "text", "text": "x"}}))
+                            + &anthropic(json!({"type": "message_start", "message": {}}))
+                    })
+                    .collect::<String>()
+                    .into_bytes()
+            }),
+        ),
+        (
+            Provider::Anthropic,
+            "citations",
+            Box::new(move |n| {
+                (0..n).map(|i| anthropic(json!({"type": "content_block_delta", "index": 0,
+            "delta": if i == 0 { json!({"type": "text_delta", "text": "x"}) } else { json!({"type": "citations_delta", "citation": {"a": i}}) }}))).collect::<String>().into_bytes()
+            }),
+        ),
+        (
+            Provider::Anthropic,
+            "usage",
+            Box::new(move |n| {
+                (0..n)
+                    .map(|i| {
+                        anthropic(json!({"type": "message_delta", "delta": {},
+            "usage": {format!("k{i}"): i}}))
+                    })
+                    .collect::<String>()
+                    .into_bytes()
+            }),
+        ),
+        (
+            Provider::Gemini,
+            "paths",
+            Box::new(move |n| {
+                (0..n).map(|i| anthropic(json!({"candidates": [{"content": {"parts": [
+            {"functionCall": {"name": if i == 0 { "f" } else { "" }, "willContinue": i + 1 < n, "partialArgs": [{"jsonPath": format!("$.k{i}"), "boolValue": true}]}}]}}]}))).collect::<String>().into_bytes()
+            }),
+        ),
+        (
+            Provider::OpenAiResponses,
+            "items",
+            Box::new(move |n| {
+                (0..n)
+                    .map(|i| {
+                        anthropic(
+                            json!({"type": "response.output_item.done", "output_index": i % 2,
+            "item": {"type": "message", "content": [{"type": "output_text", "text": "x"}]}}),
+                        )
+                    })
+                    .collect::<String>()
+                    .into_bytes()
+            }),
+        ),
+        (
+            Provider::OpenAiChat,
+            "one long line",
+            Box::new(|n| {
+                let mut line = b"data: {\"choices\":[{\"delta\":{\"content\":\"".to_vec();
+                line.extend(vec![b'x'; 40 * n]);
+                line.extend(b"\"}}]}\n\n");
+                line
+            }),
+        ),
+        (
+            Provider::OpenAiChat,
+            "empty data",
+            Box::new(|n| b"data:\n".repeat(n)),
+        ),
+        (
+            Provider::Gemini,
+            "a list",
+            Box::new(|n| {
+                let mut list = b"[".to_vec();
+                list.extend(b"{\"responseId\":\"a\"},".repeat(n));
+                list
+            }),
+        ),
+        (
+            Provider::Bedrock,
+            "frames",
+            Box::new(|n| {
+                aws_frame(
+                    &[(":event-type", "contentBlockDelta")],
+                    br#"{"delta":{"text":"x"}}"#,
+                )
+                .repeat(n)
+            }),
+        ),
+    ];
+    for (provider, name, body) in bodies {
+        let count_steps = |n: usize, piece: usize| {
+            let body = body(n);
+            steps::count_steps(|| {
+                let mut response = Response::new(&Reading::of(provider));
+                for bytes in body.chunks(piece) {
+                    response = response.feed(bytes, usize::MAX).unwrap().0;
+                }
+                drop(response.interrupt(Value::Nil).message());
+            })
+        };
+        for piece in [64, usize::MAX] {
+            let (small, large) = (count_steps(500, piece), count_steps(4_000, piece));
+            // Numbers get longer.
+            assert!(
+                small > 400 && large < 10 * small,
+                "{name} in {piece}: {small} steps, then {large}"
+            );
+        }
+    }
+}
+
+// ---- Framing.
+
+const HELLO: &str = r#"{"choices":[{"delta":{"content":"hé"},"finish_reason":"stop"}]}"#;
+
+#[test]
+fn events_are_read_by_the_book() {
+    let bodies = [
+        format!("data: {HELLO}\n\n"),
+        format!("data:{HELLO}\r\n\r\n"),
+        format!("data: {HELLO}\r\r"),
+        format!("\u{feff}data: {HELLO}\n\n"),
+        format!(": comment\nid: 1\nretry: 5\nevent: x\ndata: {HELLO}\n\n: end\n\n"),
+        format!("data: {}\ndata: {}\n\n", &HELLO[..12], &HELLO[12..]),
+        format!("\n\n\ndata\n\ndata:\n\ndata: {HELLO}\n\ndata: [DONE]\n\n"),
+        format!("data: {HELLO}\n"),
+        format!("data: {HELLO}"),
+        HELLO.to_owned(),
+        format!(" \r\n{HELLO}\n"),
+    ];
+    for body in bodies {
+        for size in [1, 2, 3, 5, 1000] {
+            let (response, events) =
+                read(Provider::OpenAiChat, body.as_bytes().chunks(size)).unwrap();
+            assert_eq!(text(&response), "hé", "{body:?} in {size}");
+            assert_eq!(*response.state(), State::Complete);
+            assert_eq!(events.len(), 2);
+        }
+    }
+}
+
+#[test]
+fn half_a_document_is_no_end() {
+    for body in [
+        "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_re",
+        "data: ",
+        "",
+    ] {
+        let error = read(Provider::OpenAiChat, [body.as_bytes()]).unwrap_err();
+        assert_eq!(error, Fault::CutOff);
+        assert!(error.again());
+    }
+    let whole = aws_frame(
+        &[(":event-type", "messageStop")],
+        br#"{"stopReason":"end_turn"}"#,
+    );
+    assert!(read(Provider::Bedrock, [&*whole]).is_ok());
+    let mut more = whole.clone();
+    more.extend(&whole[..whole.len() - 1]);
+    assert_eq!(
+        read(Provider::Bedrock, [&*more]).unwrap_err(),
+        Fault::CutOff
+    );
+}
+
+#[test]
+fn frames_have_checksums_and_exceptions() {
+    let frame = aws_frame(
+        &[(":event-type", "contentBlockDelta")],
+        br#"{"contentBlockIndex":0,"delta":{"text":"a"}}"#,
+    );
+    let read_one =
+        |bytes: &[u8]| Response::new(&Reading::of(Provider::Bedrock)).feed(bytes, usize::MAX);
+    assert_eq!(read_one(&frame).unwrap().1.len(), 1);
+    for place in 0..frame.len() {
+        let mut wrong = frame.clone();
+        wrong[place] ^= 1;
+        assert!(
+            matches!(read_one(&wrong), Err(Fault::Unreadable(_))),
+            "byte {place}"
+        );
+    }
+    let exception = aws_frame(
+        &[
+            (":message-type", "exception"),
+            (":exception-type", "throttlingException"),
+        ],
+        br#"{"message":"slow down"}"#,
+    );
+    let (response, events) = read_one(&[frame.clone(), exception].concat()).unwrap();
+    let State::Failed(fault) = response.state() else {
+        panic!()
+    };
+    assert!(fault.again());
+    assert_eq!(
+        fault,
+        &Fault::Provider {
+            code: Some("throttlingException".into()),
+            message: Some("slow down".into()),
+            kind: FailureKind::RateLimited,
+            again: true,
+            after: None,
+        }
+    );
+    assert_eq!(events.len(), 2);
+    let invalid = aws_frame(
+        &[(":exception-type", "validationException")],
+        br#"{"message":"no"}"#,
+    );
+    assert!(
+        matches!(read_one(&invalid).unwrap().0.state(), State::Failed(fault) if !fault.again())
+    );
+    // A length that nobody can have.
+    let mut huge = 0xffff_fff0_u32.to_be_bytes().to_vec();
+    huge.extend([0; 4]);
+    huge.extend(crc32fast::hash(&huge).to_be_bytes());
+    assert!(matches!(read_one(&huge), Err(Fault::Unreadable(_))));
+}
+
+#[test]
+fn a_model_behind_bedrock_may_send_its_own_events() {
+    use std::fmt::Write as _;
+    let event = |inner: Json| {
+        // base64 by hand: the crate is no dependency of tests.
+        const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut text = String::new();
+        for three in inner.to_string().as_bytes().chunks(3) {
+            let bits = three
+                .iter()
+                .chain([0; 2].iter())
+                .take(3)
+                .fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
+            for place in 0..4 {
+                let letter = LETTERS[bits >> (18 - 6 * place) & 63] as char;
+                write!(text, "{}", if place > three.len() { '=' } else { letter }).unwrap();
+            }
+        }
+        aws_frame(
+            &[(":event-type", "chunk")],
+            json!({"bytes": text}).to_string().as_bytes(),
+        )
+    };
+    let body = [
+        event(
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi!"}}),
+        ),
+        event(json!({"type": "message_stop"})),
+    ];
+    let reading = Reading {
+        framing: Framing::EventStream,
+        ..Reading::of(Provider::Anthropic)
+    };
+    let (response, _) = Response::new(&reading)
+        .feed(&body.concat(), usize::MAX)
+        .unwrap();
+    assert_eq!(text(&response), "hi!");
+    assert_eq!(*response.state(), State::Complete);
+}
+
+#[test]
+fn gemini_may_send_a_list() {
+    let (events, whole) = gemini(&Saying {
+        thinking: vec!["hm".into()],
+        text: vec!["a".into(), "]}\\\"[{".into()],
+        calls: Vec::new(),
+        usage: (1, 2),
+    });
+    let list = Json::Array(events).to_string();
+    for size in [1, 7, 10_000] {
+        let (response, _) = read(Provider::Gemini, list.as_bytes().chunks(size)).unwrap();
+        let whole =
+            Response::decode(whole.to_string().as_bytes(), &Reading::of(Provider::Gemini)).unwrap();
+        assert_eq!(message(&response), message(&whole));
+    }
+    let error = json!([{"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}}])
+        .to_string();
+    let (response, _) = Response::new(&Reading::of(Provider::Gemini))
+        .feed(error.as_bytes(), usize::MAX)
+        .unwrap();
+    assert!(matches!(response.state(), State::Failed(fault) if fault.again()));
+}
+
+/// Dropping an old version costs next to nothing: whoever drops it may do so at once.
+#[test]
+fn the_last_of_a_long_stream_alone_is_heavy_to_drop() {
+    let line = |n: usize| {
+        json!({"message": {"content": format!("{n:>99}")}, "done": false}).to_string() + "\n"
+    };
+    let mut response = Response::new(&Reading::of(Provider::Ollama));
+    let mut heavy = 0;
+    for n in 0..20_000 {
+        let (next, _) = response.feed(line(n).as_bytes(), usize::MAX).unwrap();
+        heavy += usize::from(response.let_go());
+        response = next;
+    }
+    assert!(response.count_received() > 2 << 20);
+    assert!(
+        (1..=response.count_received() >> 18).contains(&heavy),
+        "{heavy}"
+    );
+    let mut copy = response.clone();
+    assert!(!copy.let_go());
+    assert!(response.let_go());
+}
+
+#[test]
+fn a_page_in_the_place_of_a_response_is_told() {
+    for provider in [Provider::OpenAiChat, Provider::Ollama] {
+        let error = Response::new(&Reading::of(provider))
+            .feed(b"\n<!DOCTYPE html><html>", usize::MAX)
+            .unwrap_err();
+        assert!(error.to_string().contains("HTML"), "{error}");
+    }
+    let error = Response::decode(b"<html>", &Reading::of(Provider::Gemini)).unwrap_err();
+    assert!(error.to_string().contains("HTML"), "{error}");
+    for body in ["", "{", "[]", "{} {}", "1", "\"a\"", "{\"a\":1}"] {
+        assert!(
+            Response::decode(body.as_bytes(), &Reading::of(Provider::Gemini)).is_err(),
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn content_types_tell_the_framing() {
+    let of = Framing::of_content_type;
+    assert_eq!(of("text/event-stream; charset=utf-8"), Some(Framing::Sse));
+    assert_eq!(of("Application/JSON"), Some(Framing::Json));
+    assert_eq!(of("application/x-ndjson"), Some(Framing::NdJson));
+    assert_eq!(
+        of("application/vnd.amazon.eventstream"),
+        Some(Framing::EventStream)
+    );
+    assert_eq!(of("text/plain"), None);
+}
+
+// ---- Limits and errors.
+
+#[test]
+fn limits_are_errors_and_the_response_is_as_it_was() {
+    let reading = Reading {
+        max_bytes: 100,
+        ..Reading::of(Provider::OpenAiChat)
+    };
+    let response = Response::new(&reading)
+        .feed(format!("data: {HELLO}\n\n").as_bytes(), usize::MAX)
+        .unwrap()
+        .0;
+    assert_eq!(
+        response.feed(&[b'x'; 100], usize::MAX).unwrap_err(),
+        Fault::TooLarge { limit: 100 }
+    );
+    assert_eq!(text(&response), "hé");
+    assert_eq!(Reading::of(Provider::Gemini).max_bytes, MAX_BYTES);
+    let deep = format!("data: {}{}\n\n", "[".repeat(300), "]".repeat(300));
+    assert_eq!(
+        response_error(deep.as_bytes()),
+        Fault::TooDeep { limit: 200 }
+    );
+}
+
+fn response_error(body: &[u8]) -> Fault {
+    Response::new(&Reading::of(Provider::OpenAiChat))
+        .feed(body, usize::MAX)
+        .unwrap_err()
+}
+
+#[test]
+fn what_came_before_bad_bytes_is_not_lost() {
+    let body = format!(
+        "data: {}\n\ndata: {{oops\n\n",
+        r#"{"choices":[{"delta":{"content":"kept"}}]}"#
+    );
+    let (response, events) = Response::new(&Reading::of(Provider::OpenAiChat))
+        .feed(body.as_bytes(), usize::MAX)
+        .unwrap();
+    assert!(matches!(
+        events.last(),
+        Some(Event::Error(Fault::NotJson { .. }))
+    ));
+    assert!(matches!(
+        add(&response),
+        Err(Error::Response(Fault::NotJson { .. }))
+    ));
+    let context = add(&response.interrupt(Value::atom("broken"))).unwrap();
+    let message = &context.current().last().unwrap().message;
+    assert_eq!(message.content, Content::Text((*b"kept").into()));
+    assert_eq!(
+        message.reply.as_ref().unwrap().interrupted,
+        Some(Value::atom("broken"))
+    );
+    assert!(matches!(
+        response_error(b"data: {oops\n\n"),
+        Fault::NotJson { .. }
+    ));
+}
+
+#[test]
+fn more_work_than_allowed_is_left_to_others() {
+    let line = format!(
+        "data: {}",
+        json!({"choices": [{"delta": {"content": "x".repeat(2_000)}}]})
+    );
+    let response = Response::new(&Reading::of(Provider::OpenAiChat))
+        .feed(line.as_bytes(), 1_000)
+        .unwrap()
+        .0;
+    assert_eq!(
+        response.feed(b"\n\n", 1_000).unwrap_err(),
+        Fault::TooMuchWork
+    );
+    assert_eq!(response.feed(b"\n\n", 10_000).unwrap().1.len(), 1);
+}
+
+#[test]
+fn an_open_or_failed_response_is_not_added() {
+    let open = Response::new(&Reading::of(Provider::Anthropic));
+    assert_eq!(add(&open).unwrap_err(), Error::Response(Fault::Open));
+    let body = "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
+    let (failed, events) = open.feed(body.as_bytes(), usize::MAX).unwrap();
+    let Err(Error::Response(fault)) = add(&failed) else {
+        panic!()
+    };
+    assert!(fault.again());
+    assert_eq!(events, [Event::Error(fault.clone())]);
+    assert_eq!(failed.finish(usize::MAX).unwrap_err(), fault);
+    // Nothing comes after a failure, and what does is left alone.
+    assert_eq!(failed.feed(b"data: {}\n\n", usize::MAX).unwrap().1, []);
+    let interrupted = open.interrupt(Value::Nil);
+    assert_eq!(
+        interrupted.feed(b"x", usize::MAX).unwrap_err(),
+        Fault::Interrupted
+    );
+    assert_eq!(add(&interrupted).unwrap().current().count_messages(), 2);
+}
+
+// ---- What servers do.
+
+fn chunk(delta: Json) -> Json {
+    json!({"choices": [{"index": 0, "delta": delta}]})
+}
+
+fn end(reason: &str) -> Json {
+    json!({"choices": [{"index": 0, "delta": null, "finish_reason": reason}]})
+}
+
+fn piece(call: Json) -> Json {
+    chunk(json!({"tool_calls": [call]}))
+}
+
+#[test]
+fn chat_servers_number_calls_as_they_like() {
+    let both = [call("a", "{\"x\":1}", "c1"), call("b", "{}", "c2")];
+    let streams = [
+        // No index at all.
+        vec![
+            piece(json!({"id": "c1", "function": {"name": "a", "arguments": "{\"x\""}})),
+            piece(json!({"function": {"arguments": ":1}"}})),
+            piece(json!({"id": "c2", "function": {"name": "b", "arguments": "{}"}})),
+        ],
+        // One index for both.
+        vec![
+            piece(
+                json!({"index": 0, "id": "c1", "function": {"name": "a", "arguments": "{\"x\""}}),
+            ),
+            piece(json!({"index": 0, "id": "", "function": {"arguments": ":1}"}})),
+            piece(json!({"index": 0, "id": "c2", "function": {"name": "b", "arguments": "{}"}})),
+        ],
+        // Gaps, ids and names again and again, another id for a piece, null for a type.
+        vec![
+            piece(
+                json!({"index": 3, "id": "c1", "type": null, "function": {"name": "a", "arguments": ""}}),
+            ),
+            piece(
+                json!({"index": 3, "id": "c1", "function": {"name": "a", "arguments": "{\"x\":"}}),
+            ),
+            piece(
+                json!({"index": 3, "id": "other", "function": {"name": null, "arguments": "1}"}}),
+            ),
+            piece(json!({"index": 7, "id": "c2", "function": {"name": "b", "arguments": "{}"}})),
+        ],
+        // Both in one chunk, and all arguments again at the end.
+        vec![
+            chunk(json!({"tool_calls": [
+                {"index": 0, "id": "c1", "function": {"name": "a", "arguments": "{\"x\":1}"}},
+                {"index": 1, "id": "c2", "function": {"name": "b"}},
+            ]})),
+            piece(json!({"index": 0, "function": {"arguments": "{\"x\":1}"}})),
+        ],
+        // An object in the place of its text; a call whose id comes late.
+        vec![
+            piece(json!({"index": 0, "function": {"name": "a", "arguments": {"x": 1}}})),
+            piece(json!({"index": 0, "id": "c1"})),
+            piece(json!({"index": 1, "id": "c2", "function": {"name": "b", "arguments": "{}"}})),
+        ],
+    ];
+    for mut lines in streams {
+        // "stop" although there are calls.
+        lines.push(end("stop"));
+        let (response, events) = stream(Provider::OpenAiChat, &lines);
+        assert_eq!(calls(&response), both, "{lines:?}");
+        assert_eq!(response.finish_reason(), Some(Finish::ToolCalls));
+        assert_eq!(response.finish_word(), Some("stop"));
+        let starts = events
+            .iter()
+            .filter(|event| matches!(event, Event::CallStarted { .. }));
+        assert_eq!(starts.count(), 2);
+    }
+}
+
+#[test]
+fn a_call_waits_for_its_name() {
+    let lines = [
+        piece(json!({"index": 0, "id": "c", "function": {"arguments": "{\"a\":"}})),
+        piece(json!({"index": 0, "function": {"name": "f", "arguments": "1}"}})),
+        end("tool_calls"),
+    ];
+    let (response, events) = stream(Provider::OpenAiChat, &lines);
+    assert_eq!(calls(&response), [call("f", "{\"a\":1}", "c")]);
+    assert!(matches!(&events[0], Event::CallStarted { position: 0, .. }));
+    assert!(matches!(&events[1], Event::CallArguments { json, .. } if &**json == "{\"a\":"));
+}
+
+#[test]
+fn only_the_stream_completes_a_call() {
+    // Arguments that parse, and a body that ends.
+    let lines = [piece(
+        json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": "{\"a\":1}"}}),
+    )];
+    let body = format!("data: {}\n\n", lines[0]);
+    let response = Response::new(&Reading::of(Provider::OpenAiChat))
+        .feed(body.as_bytes(), usize::MAX)
+        .unwrap()
+        .0;
+    assert_eq!(response.finish(usize::MAX).unwrap_err(), Fault::CutOff);
+    let (message, half) = response.message();
+    assert_eq!((message.calls.len(), half.len()), (0, 1));
+    let context = add(&response.interrupt(Value::Nil)).unwrap();
+    assert_eq!(context.current().count_pending(), 0);
+    assert_eq!(context.current_iteration(), 2);
+    let call = context.iteration(1).unwrap().calls().next().unwrap();
+    assert!(call.1.unwrap().is_error());
+}
+
+#[test]
+fn a_limit_in_the_middle_of_a_call_ends_the_call() {
+    let anthropic = [
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t1", "name": "a", "input": {}}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "t2", "name": "b", "input": {}}}),
+        json!({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{\"q\":\"ha"}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}),
+        json!({"type": "message_stop"}),
+    ];
+    let chat = [
+        piece(json!({"index": 0, "id": "t1", "function": {"name": "a", "arguments": "{}"}})),
+        piece(
+            json!({"index": 1, "id": "t2", "function": {"name": "b", "arguments": "{\"q\":\"ha"}}),
+        ),
+        end("length"),
+    ];
+    for (provider, lines) in [
+        (Provider::Anthropic, &anthropic[..]),
+        (Provider::OpenAiChat, &chat[..]),
+    ] {
+        let (response, events) = stream(provider, lines);
+        assert_eq!(*response.state(), State::Complete);
+        assert_eq!(response.finish_reason(), Some(Finish::Length));
+        assert_eq!(calls(&response), [call("a", "{}", "t1")]);
+        assert_eq!(
+            events
+                .iter()
+                .filter(|event| matches!(event, Event::Call(_)))
+                .count(),
+            1
+        );
+        let context = add(&response).unwrap();
+        let pending: Vec<_> = context.current().pending_ids();
+        assert_eq!(pending, [Box::from("t1")]);
+        let told = context
+            .current()
+            .calls()
+            .nth(1)
+            .unwrap()
+            .1
+            .unwrap()
+            .text()
+            .unwrap()
+            .to_vec();
+        assert!(String::from_utf8(told).unwrap().contains("limit of tokens"));
+    }
+}
+
+#[test]
+fn other_events_of_chat_servers() {
+    // A second candidate, a chunk of Azure's filter, usage behind the end, an error under status 200.
+    let lines = [
+        json!({"choices": [], "prompt_filter_results": [], "id": "", "model": ""}),
+        json!({"id": "i", "model": "m", "choices": [{"index": 0, "delta": {"role": "", "content": "a"}}, {"index": 1, "delta": {"content": "b"}}]}),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+        json!({"choices": [{"index": 1, "delta": {"content": "c"}, "finish_reason": "length"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}),
+    ];
+    let (response, _) = stream(Provider::OpenAiChat, &lines);
+    assert_eq!(text(&response), "a");
+    assert_eq!(response.finish_reason(), Some(Finish::Stop));
+    assert_eq!(response.usage().unwrap().total, 7);
+    assert_eq!((response.id(), response.model()), (Some("i"), Some("m")));
+    let lines = [
+        chunk(json!({"content": "a"})),
+        json!({"choices": [{"delta": {}, "finish_reason": "error"}], "error": {"code": 502, "message": "bad gateway"}}),
+    ];
+    let body = frame(
+        Provider::OpenAiChat,
+        &lines
+            .iter()
+            .map(Json::to_string)
+            .collect::<Vec<_>>()
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+    );
+    let (response, events) = Response::new(&Reading::of(Provider::OpenAiChat))
+        .feed(&body, usize::MAX)
+        .unwrap();
+    assert!(matches!(response.state(), State::Failed(fault) if fault.again()));
+    assert_eq!(events.len(), 2);
+    let (refused, _) = stream(
+        Provider::OpenAiChat,
+        &[chunk(json!({"refusal": "No"})), end("stop")],
+    );
+    assert_eq!(refused.finish_reason(), Some(Finish::Refusal));
+    assert_eq!(text(&refused), "No");
+    // Empty things beside real ones, as a whole answer of another server has them.
+    let whole = json!({"choices": [{"message": {"content": "", "function_call": {}, "audio": {}, "tool_calls": [
+        {"id": "", "type": "function", "custom": {}, "function": {"name": "f", "arguments": ""}}]}, "finish_reason": "tool_calls"}]});
+    let response = Response::decode(
+        whole.to_string().as_bytes(),
+        &Reading::of(Provider::OpenAiChat),
+    )
+    .unwrap();
+    assert_eq!(calls(&response), [call("f", "{}", "")]);
+    assert_eq!(
+        add(&response).unwrap().current().pending_ids(),
+        [Box::from("call_1_1_0")]
+    );
+}
+
+fn metadata<'p>(part: &'p Part, key: &str) -> Option<&'p Value> {
+    part.provider_metadata.as_ref()?.get_named(key)
+}
+
+#[test]
+fn reasoning_details_stand_with_the_thinking() {
+    let detail = |kind: &str, more: Json| {
+        let mut detail = json!({"type": kind, "index": 0});
+        for (key, value) in more.as_object().unwrap() {
+            detail[key] = value.clone();
+        }
+        chunk(
+            json!({"reasoning": more.get("text").cloned().unwrap_or(Json::Null), "reasoning_details": [detail]}),
+        )
+    };
+    let lines = [
+        detail("reasoning.text", json!({"text": "let ", "format": "f"})),
+        detail("reasoning.text", json!({"text": "me"})),
+        detail("reasoning.text", json!({"text": "", "signature": "sig"})),
+        detail("reasoning.encrypted", json!({"data": "abc"})),
+        end("stop"),
+    ];
+    let (response, _) = stream(Provider::OpenAiChat, &lines);
+    let Content::Parts(parts) = message(&response).content else {
+        panic!()
+    };
+    assert_eq!(parts[0].kind, PartKind::Thinking((*b"let me").into()));
+    let details =
+        ash_agent_context_core::json::write(metadata(&parts[0], "reasoning_details").unwrap());
+    let wanted = json!([
+        {"type": "reasoning.text", "index": 0, "format": "f", "text": "let me", "signature": "sig"},
+        {"type": "reasoning.encrypted", "index": 0, "data": "abc"},
+    ]);
+    assert_eq!(serde_json::from_str::<Json>(&details).unwrap(), wanted);
+
+    // Details alone say what the model thought, too; summaries as well.
+    let alone = |mut line: Json| {
+        if let Some(delta) = line.pointer_mut("/choices/0/delta") {
+            delta["reasoning"] = Json::Null;
+        }
+        line
+    };
+    let mut lines = lines.map(alone).to_vec();
+    lines.insert(
+        3,
+        alone(detail("reasoning.summary", json!({"summary": "!"}))),
+    );
+    let (response, _) = stream(Provider::OpenAiChat, &lines);
+    let Content::Parts(parts) = message(&response).content else {
+        panic!()
+    };
+    assert_eq!(parts[0].kind, PartKind::Thinking((*b"let me!").into()));
+}
+
+#[test]
+fn anthropic_blocks_go_back_as_they_came() {
+    let citation = json!({"type": "char_location", "cited_text": "x"});
+    let lines = [
+        json!({"type": "message_start", "message": {"id": "m1", "model": "a", "usage": {"input_tokens": 5, "cache_read_input_tokens": 2}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "", "citations": []}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": citation}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "content_block_start", "index": 1, "content_block": {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}}),
+        json!({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{\"query\":\"q\"}"}}),
+        json!({"type": "content_block_stop", "index": 1}),
+        json!({"type": "content_block_start", "index": 2, "content_block": {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}}),
+        json!({"type": "content_block_stop", "index": 2}),
+        json!({"type": "content_block_start", "index": 3, "content_block": {"type": "redacted_thinking", "data": "xyz"}}),
+        json!({"type": "content_block_stop", "index": 3}),
+        json!({"type": "content_block_start", "index": 4, "content_block": {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}}),
+        json!({"type": "content_block_stop", "index": 4}),
+        json!({"type": "content_block_start", "index": 5, "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}, "caller": {"type": "direct"}}}),
+        json!({"type": "content_block_stop", "index": 5}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9, "input_tokens": null}}),
+        json!({"type": "message_stop"}),
+        json!("[DONE]"),
+    ];
+    let body: String = lines
+        .iter()
+        .map(|line| match line {
+            Json::String(text) => format!("data: {text}\n\n"),
+            line => format!("data: {line}\n\n"),
+        })
+        .collect();
+    let (response, events) = read(Provider::Anthropic, [body.as_bytes()]).unwrap();
+    assert_eq!(response.model(), Some("b"));
+    assert_eq!(response.usage().unwrap().input, 7);
+    assert_eq!(response.usage().unwrap().output, 9);
+    let message = message(&response);
+    let Content::Parts(parts) = &message.content else {
+        panic!()
+    };
+    assert!(metadata(&parts[0], "citations").is_some());
+    let block = |part: &Part| match &part.kind {
+        PartKind::ProviderBlock { data, .. } => serde_json::from_str::<Json>(
+            &ash_agent_context_core::json::write(&Value::Map(data.clone())),
+        )
+        .unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        block(&parts[1]),
+        json!({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "q"}})
+    );
+    assert_eq!(block(&parts[2])["type"], "web_search_tool_result");
+    assert_eq!(parts[3].kind, PartKind::RedactedThinking("xyz".into()));
+    assert_eq!(parts.len(), 5);
+    assert!(message.calls[0]
+        .provider_metadata
+        .as_ref()
+        .unwrap()
+        .get_named("caller")
+        .is_some());
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| matches!(event, Event::Part(_)))
+            .count(),
+        4
+    );
+    // Cut between the question and its answer: neither is kept.
+    let cut = body.find("web_search_tool_result").unwrap();
+    let (response, _) = Response::new(&Reading::of(Provider::Anthropic))
+        .feed(&body.as_bytes()[..cut], usize::MAX)
+        .unwrap();
+    let (message, _) = response.interrupt(Value::Nil).message();
+    let Content::Parts(parts) = &message.content else {
+        panic!()
+    };
+    assert_eq!(parts.len(), 1);
+}
+
+#[test]
+fn words_of_anthropic_are_texts() {
+    let start =
+        |block: Json| json!({"type": "content_block_start", "index": 0, "content_block": block});
+    let delta = |delta: Json| json!({"type": "content_block_delta", "index": 0, "delta": delta});
+    for wrong in [
+        start(json!({"type": "text", "text": 5})),
+        start(json!({"type": "thinking", "thinking": {"a": 1}})),
+        delta(json!({"type": "text_delta", "text": ["a"]})),
+        delta(json!({"type": "thinking_delta", "thinking": false})),
+        delta(json!({"type": "input_json_delta", "partial_json": {"a": 1}})),
+        json!({"type": "message", "content": [{"type": "text"}]}),
+        json!({"type": "message", "content": [{"type": "thinking", "thinking": null}]}),
+    ] {
+        let body = frame(Provider::Anthropic, &[&wrong.to_string()]);
+        let found = read(Provider::Anthropic, [&*body]).unwrap_err();
+        assert!(matches!(found, Fault::Unreadable(_)), "{wrong}: {found:?}");
+    }
+}
+
+#[test]
+fn a_gateway_that_asks_again_begins_again() {
+    let start = json!({"type": "message_start", "message": {"id": "m", "content": []}});
+    let lines = [
+        start.clone(),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "one"}}),
+        json!({"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "x", "name": "f", "input": {}}}),
+        start,
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "two"}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+        json!({"type": "message_stop"}),
+    ];
+    let (response, _) = stream(Provider::Anthropic, &lines);
+    assert_eq!(text(&response), "onetwo");
+    assert_eq!(response.message().1.len(), 0);
+    assert_eq!(calls(&response), []);
+}
+
+#[test]
+fn responses_believe_the_finished_item() {
+    let lines = [
+        json!({"type": "response.created", "response": {"id": "resp_a", "model": "m"}}),
+        // Parts counted across items.
+        json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 4, "item_id": "x", "delta": "draft"}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": {"type": "message", "id": "msg_b", "phase": "commentary",
+            "content": [{"type": "output_text", "text": "drafted"}]}}),
+        json!({"type": "response.output_item.added", "output_index": 1, "item": {"type": "reasoning", "id": "rs_a", "summary": []}}),
+        json!({"type": "response.reasoning_summary_text.delta", "output_index": 1, "summary_index": 0, "delta": "one"}),
+        json!({"type": "response.reasoning_summary_text.delta", "output_index": 1, "summary_index": 1, "delta": "two"}),
+        json!({"type": "response.output_item.done", "output_index": 1, "item": {"type": "reasoning", "id": "rs_b", "encrypted_content": "e",
+            "summary": [{"type": "summary_text", "text": "one"}, {"type": "summary_text", "text": "two"}]}}),
+        json!({"type": "response.completed", "response": {"id": "resp_b", "status": "completed", "output": [
+            {"type": "message", "content": [{"type": "output_text", "text": "other"}]},
+            {"type": "reasoning", "id": "rs_b", "encrypted_content": "another", "summary": []},
+            {"type": "web_search_call", "id": "ws_1", "status": "completed"}]}}),
+    ];
+    let (response, events) = stream(Provider::OpenAiResponses, &lines);
+    let Content::Parts(parts) = message(&response).content else {
+        panic!()
+    };
+    assert_eq!(parts[0].kind, PartKind::Text((*b"drafted").into()));
+    assert_eq!(metadata(&parts[0], "id"), Some(&Value::text("msg_b")));
+    assert_eq!(parts[1].kind, PartKind::Thinking((*b"one\n\ntwo").into()));
+    assert_eq!(
+        metadata(&parts[1], "encrypted_content"),
+        Some(&Value::text("e"))
+    );
+    assert!(matches!(parts[2].kind, PartKind::ProviderBlock { .. }));
+    assert_eq!(parts.len(), 3);
+    assert_eq!(response.id(), Some("resp_b"));
+    assert!(events.contains(&Event::Text {
+        part: 0,
+        text: "ed".into()
+    }));
+    let incomplete = json!({"type": "response.incomplete", "response": {"status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"}, "output": []}});
+    let (response, _) = stream(Provider::OpenAiResponses, &[incomplete]);
+    assert_eq!(
+        (response.finish_reason(), response.finish_word()),
+        (Some(Finish::Length), Some("max_output_tokens"))
+    );
+    let chat = format!("data: {HELLO}\n\n");
+    let error = Response::new(&Reading::of(Provider::OpenAiResponses))
+        .feed(chat.as_bytes(), usize::MAX)
+        .unwrap_err();
+    assert!(error.to_string().contains(":openai_chat"), "{error}");
+}
+
+#[test]
+fn calls_of_every_kind_are_calls() {
+    let items = [
+        (
+            json!({"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "sql", "input": "SELECT 1"}),
+            CallKind::Custom,
+            "c1",
+        ),
+        (
+            json!({"type": "shell_call", "id": "sh_1", "call_id": "c2", "action": {"commands": ["ls"]}, "status": "completed"}),
+            CallKind::Shell,
+            "c2",
+        ),
+        (
+            json!({"type": "apply_patch_call", "id": "apc_1", "call_id": "c3", "status": "completed",
+            "operation": {"type": "delete_file", "path": "a"}}),
+            CallKind::ApplyPatch,
+            "c3",
+        ),
+        (
+            json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "f", "server_label": "s", "arguments": "{}"}),
+            CallKind::McpApproval,
+            "mcpr_1",
+        ),
+    ];
+    let mut lines = vec![
+        json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "custom_tool_call", "id": "ctc_0", "call_id": "c1", "name": "sql", "input": ""}}),
+        json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "SELECT "}),
+        json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "1"}),
+    ];
+    for (index, (item, ..)) in items.iter().enumerate() {
+        lines.push(
+            json!({"type": "response.output_item.done", "output_index": index, "item": item}),
+        );
+    }
+    lines.push(json!({"type": "response.output_item.done", "output_index": 9, "item": {"type": "web_search_call", "id": "ws_1"}}));
+    lines.push(json!({"type": "response.completed", "response": {"status": "completed"}}));
+    let (response, events) = stream(Provider::OpenAiResponses, &lines);
+    let message = message(&response);
+    let got: Vec<_> = message
+        .calls
+        .iter()
+        .map(|call| (call.kind, &*call.id))
+        .collect();
+    assert_eq!(
+        got,
+        items
+            .iter()
+            .map(|(_, kind, id)| (*kind, *id))
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(message.calls[0].arguments.value, Value::text("SELECT 1"));
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| matches!(event, Event::CallArguments { .. }))
+            .count(),
+        2
+    );
+    assert_eq!(response.finish_reason(), Some(Finish::ToolCalls));
+    assert_eq!(add(&response).unwrap().current().count_pending(), 4);
+    // A whole answer has the same, and the next request the same items.
+    let search = json!({"type": "web_search_call", "id": "ws_1"});
+    let output: Vec<&Json> = items
+        .iter()
+        .map(|(item, ..)| item)
+        .chain([&search])
+        .collect();
+    let whole = json!({"status": "completed", "output": output}).to_string();
+    let whole =
+        Response::decode(whole.as_bytes(), &Reading::of(Provider::OpenAiResponses)).unwrap();
+    assert_eq!(whole.message().0.calls, message.calls);
+    // Half of one is text, and never waits.
+    let half: Vec<String> = lines.iter().take(2).map(Json::to_string).collect();
+    let body = frame(Provider::OpenAiResponses, &half);
+    let (open, _) = Response::new(&Reading::of(Provider::OpenAiResponses))
+        .feed(&body, usize::MAX)
+        .unwrap();
+    assert_eq!(open.message().1[0].kind, CallKind::Custom);
+    assert_eq!(
+        add(&open.interrupt(Value::Nil))
+            .unwrap()
+            .current()
+            .count_pending(),
+        0
+    );
+    let chat = [
+        piece(
+            json!({"index": 0, "id": "c", "type": "custom", "custom": {"name": "sql", "input": "SEL"}}),
+        ),
+        piece(json!({"index": 0, "custom": {"input": "ECT"}})),
+        end("tool_calls"),
+    ];
+    let (response, _) = stream(Provider::OpenAiChat, &chat);
+    let call = &response.message().0.calls[0];
+    assert_eq!(
+        (call.kind, &call.arguments.value),
+        (CallKind::Custom, &Value::text("SELECT"))
+    );
+}
+
+#[test]
+fn gemini_signs_parts_and_streams_arguments() {
+    let answer = |parts: Json, reason: Json| json!({"candidates": [{"content": {"parts": parts}, "finishReason": reason}]});
+    let lines = [
+        answer(json!([{"text": "a"}]), Json::Null),
+        answer(json!([{"text": "b"}]), Json::Null),
+        answer(
+            json!([{"text": "", "thoughtSignature": "c2ln"}]),
+            Json::Null,
+        ),
+        answer(
+            json!([{"functionCall": {"name": "f", "willContinue": true}, "thoughtSignature": "Y2Fs"}]),
+            Json::Null,
+        ),
+        answer(
+            json!([{"functionCall": {"partialArgs": [{"jsonPath": "$.a[0].b", "stringValue": "x", "willContinue": true}], "willContinue": true}}]),
+            Json::Null,
+        ),
+        answer(
+            json!([{"functionCall": {"partialArgs": [{"jsonPath": "$.a[0].b", "stringValue": "y"}, {"jsonPath": "$.n", "numberValue": 1.5}], "willContinue": true}}]),
+            Json::Null,
+        ),
+        answer(json!([{"functionCall": {}}]), Json::Null),
+        answer(json!([{"functionCall": {"name": "g"}}]), Json::Null),
+        answer(
+            json!([{"inlineData": {"mimeType": "image/png", "data": "aGk="}}]),
+            json!("STOP"),
+        ),
+        answer(json!([{"text": "later"}]), Json::Null),
+    ];
+    let (response, _) = stream(Provider::Gemini, &lines);
+    let Content::Parts(parts) = message(&response).content else {
+        panic!()
+    };
+    let kinds: Vec<_> = parts.iter().map(|part| part.kind.clone()).collect();
+    assert_eq!(kinds[0], PartKind::Text((*b"ab").into()));
+    assert_eq!(kinds[1], PartKind::Text((*b"").into()));
+    assert_eq!(metadata(&parts[1], "signature"), Some(&Value::text("c2ln")));
+    assert!(kinds[2].media().is_some());
+    assert_eq!(kinds[3], PartKind::Text((*b"later").into()));
+    assert_eq!(
+        calls(&response),
+        [
+            call("f", r#"{"a":[{"b":"xy"}],"n":1.5}"#, ""),
+            call("g", "{}", "")
+        ]
+    );
+    assert_eq!(response.finish_reason(), Some(Finish::ToolCalls));
+    let (blocked, _) = stream(
+        Provider::Gemini,
+        &[json!({"promptFeedback": {"blockReason": "SAFETY"}})],
+    );
+    assert_eq!(
+        (blocked.finish_reason(), blocked.finish_word()),
+        (Some(Finish::ContentFilter), Some("SAFETY"))
+    );
+    let (malformed, _) = stream(
+        Provider::Gemini,
+        &[json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]})],
+    );
+    assert_eq!(malformed.finish_reason(), Some(Finish::Error));
+}
+
+#[test]
+fn bedrock_runs_tools_of_its_own() {
+    let lines = [
+        json!({"contentBlockStart": {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "u", "name": "nova_grounding", "type": "server_tool_use"}}}}),
+        json!({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"toolUse": {"input": "{\"q\":1}"}}}}),
+        json!({"contentBlockStop": {"contentBlockIndex": 0}}),
+        json!({"contentBlockStart": {"contentBlockIndex": 1, "start": {"toolResult": {"toolUseId": "u", "status": "success"}}}}),
+        json!({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"toolResult": [{"json": {"a": 1}}]}}}),
+        json!({"contentBlockStop": {"contentBlockIndex": 1}}),
+        json!({"contentBlockDelta": {"delta": {"reasoningContent": {"redactedContent": "aGk="}}, "contentBlockIndex": 2}}),
+        json!({"contentBlockStop": {"contentBlockIndex": 2}}),
+        json!({"messageStop": {"stopReason": "end_turn"}}),
+    ];
+    let (response, _) = stream(Provider::Bedrock, &lines);
+    let Content::Parts(parts) = message(&response).content else {
+        panic!()
+    };
+    let written: Vec<String> = parts
+        .iter()
+        .take(2)
+        .map(|part| match &part.kind {
+            PartKind::ProviderBlock { data, .. } => {
+                ash_agent_context_core::json::write(&Value::Map(data.clone()))
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(written[0].contains(r#""input":{"q":1}"#), "{}", written[0]);
+    assert!(
+        written[1].contains(r#""content":[{"json":{"a":1}}]"#),
+        "{}",
+        written[1]
+    );
+    assert_eq!(parts[2].kind, PartKind::RedactedThinking("aGk=".into()));
+}
+
+#[test]
+fn the_model_that_was_asked_is_kept_with_its_thinking() {
+    let reading = Reading {
+        model: Some("alias"),
+        ..Reading::of(Provider::Ollama)
+    };
+    let body = json!({"model": "dated", "message": {"thinking": "hm", "content": "a"}, "done": true, "done_reason": "length"});
+    let response = Response::decode(body.to_string().as_bytes(), &reading).unwrap();
+    let Content::Parts(parts) = message(&response).content else {
+        panic!()
+    };
+    assert_eq!(metadata(&parts[0], "model"), Some(&Value::text("alias")));
+    assert_eq!(response.model(), Some("dated"));
+    assert_eq!(response.finish_reason(), Some(Finish::Length));
+    let context = add(&response).unwrap();
+    let reply = context
+        .current()
+        .last()
+        .unwrap()
+        .message
+        .reply
+        .clone()
+        .unwrap();
+    assert_eq!(
+        (reply.provider, reply.model.as_deref()),
+        (Some(Provider::Ollama), Some("dated"))
+    );
+    let stored = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    assert_eq!(stored, context);
+}

@@ -1,0 +1,132 @@
+//! A rewound conversation is as if what came later had never been.
+
+use ash_agent_context_core::{
+    json, time, Context, Defaults, Options, Provider, Stamp, Time, Value,
+};
+
+fn at() -> Time {
+    time::from_micros(0).unwrap()
+}
+
+fn stamp() -> Stamp {
+    Stamp::at(at())
+}
+
+fn user(context: &Context, text: &str) -> Context {
+    context
+        .add_user_message(Value::text(text), stamp())
+        .unwrap()
+}
+
+fn assistant(context: &Context, text: &str) -> Context {
+    let content = Value::text(text);
+    context
+        .add_assistant_message(content, Value::Nil, stamp())
+        .unwrap()
+}
+
+/// A call and its result.
+fn tool(context: &Context, id: &str, result: Value) -> Context {
+    let call = format!("[{{\"id\": \"{id}\", \"name\": \"f\"}}]");
+    let call = json::read(call.as_bytes(), 5).unwrap();
+    let result = Value::Tuple([Value::atom("ok"), result].into());
+    let results = Value::List([Value::Tuple([Value::text(id), result].into())].into());
+    context
+        .add_assistant_message(Value::Nil, call, stamp())
+        .and_then(|context| context.add_tool_results(results, stamp()))
+        .unwrap()
+}
+
+fn sent(context: &Context, provider: Provider) -> String {
+    let body = Default::default();
+    let segments = context.encode_request(&Options::new(provider), &body);
+    let bytes = segments
+        .unwrap()
+        .iter()
+        .flat_map(|segment| segment.bytes().to_vec())
+        .collect();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn reports_that_came_after_the_results_count_at_every_iteration() {
+    let usage = json::read(br#"{"input_tokens": 1, "output_tokens": 1}"#, 3).unwrap();
+    let mut context = Context::new("c", Value::text("hi"), Value::Nil, stamp()).unwrap();
+    for number in 1..=40 {
+        context = tool(&context, &format!("call_{number}"), Value::text("r"));
+        context = context.add_token_usage(usage.clone(), at()).unwrap();
+    }
+    for number in 1..=40 {
+        let rewound = context.rewind(number).unwrap();
+        assert_eq!(rewound.usage().input, u64::try_from(number).unwrap());
+        let loaded = Context::from_snapshot(&rewound.to_snapshot()).unwrap();
+        assert_eq!(loaded.usage(), rewound.usage());
+    }
+}
+
+#[test]
+fn an_imported_element_gives_up_what_was_rewound() {
+    let anthropic = r#"{"messages":[{"role":"user","content":"q"},
+        {"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]},
+        {"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"R"},{"type":"text","text":"LATER"}]},
+        {"role":"assistant","content":"answer"}]}"#;
+    let bedrock = r#"{"messages":[{"role":"user","content":[{"text":"q"}]},
+        {"role":"assistant","content":[{"toolUse":{"toolUseId":"a","name":"f","input":{}}}]},
+        {"role":"user","content":[{"toolResult":{"toolUseId":"a","content":[{"text":"R"}]}},{"text":"LATER"}]},
+        {"role":"assistant","content":[{"text":"answer"}]}]}"#;
+    let gemini = r#"{"contents":[{"role":"user","parts":[{"text":"q"}]},
+        {"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]},
+        {"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"R"}}},{"text":"LATER"}]},
+        {"role":"model","parts":[{"text":"answer"}]}]}"#;
+    for (body, provider) in [
+        (anthropic, Provider::Anthropic),
+        (bedrock, Provider::Bedrock),
+        (gemini, Provider::Gemini),
+    ] {
+        let defaults = Defaults { id: "c", at: at() };
+        let imported = Context::from_request(Value::text(body), provider, defaults).unwrap();
+        let rewound = imported.context.rewind(1).unwrap();
+        for context in [user(&rewound, "more"), rewound] {
+            let sent = sent(&context, provider);
+            assert!(!sent.contains("LATER"), "{provider:?}: {sent}");
+            assert!(sent.contains('R'), "{provider:?}: {sent}");
+        }
+        // Loaded again onto what it was a part of, it is as it was.
+        let delta = json::read(&imported.context.delta(2).unwrap(), 100).unwrap();
+        let loaded = imported.context.load_delta(delta).unwrap();
+        assert_eq!(loaded, imported.context, "{provider:?}");
+    }
+}
+
+#[test]
+fn whoever_alone_has_what_was_rewound_is_heavy_to_drop() {
+    let heavy = Value::List(vec![Value::Int(1); 30_000].into());
+    let mut context = Context::new("c", Value::text("hi"), Value::Nil, stamp()).unwrap();
+    for number in 0..60 {
+        context = tool(&context, &format!("call_{number}"), heavy.clone());
+    }
+    let rewound = context.rewind(1).unwrap();
+    drop(context);
+    let mut next = rewound.clone();
+    for _ in 0..50 {
+        next = assistant(&user(&next, "question"), "answer");
+    }
+    assert!(rewound.is_heavy_to_drop());
+}
+
+#[test]
+fn whoever_alone_has_summaries_is_heavy_to_drop() {
+    let long = "so many words of which little is left ".repeat(8);
+    let mut context = Context::new("c", Value::text(&long), Value::Nil, stamp()).unwrap();
+    for _ in 0..3_000 {
+        context = user(&assistant(&context, &long), "next");
+    }
+    for number in 1..=1_000 {
+        context = context
+            .summarize(3 * number, 3 * number, "s", at())
+            .unwrap();
+    }
+    let expanded = context.expand(1, 3_000, at());
+    assert!(context.is_heavy_to_drop());
+    assert_eq!(expanded.count_messages(), expanded.log().count());
+}

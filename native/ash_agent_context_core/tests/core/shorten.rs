@@ -1,0 +1,186 @@
+//! A request that is too long: the view becomes shorter step by step, knows why, and is undone.
+
+use ash_agent_context_core::{
+    time, Context, Map, Pressure, Rent, Shortened, Shortening, ShorteningKind, Stamp, Time, Value,
+};
+
+fn at() -> Time {
+    time::from_micros(1).unwrap()
+}
+
+const RENT: Rent<'static> = Rent {
+    keep: 3,
+    share: Some(0),
+    prices: None,
+    model: None,
+    window: None,
+};
+
+/// A question, and so many calls with a long result each.
+fn turn(context: Option<&Context>, calls: usize) -> Context {
+    let text = "line 17 of lib/a.ex has a few words more. ".repeat(30);
+    let stamp = || Stamp::at(at());
+    let mut context = match context {
+        None => Context::new("c", Value::text("Go"), Value::Nil, stamp()).unwrap(),
+        Some(context) => {
+            let added = context.add_assistant_message(Value::text("Done."), Value::Nil, stamp());
+            added
+                .unwrap()
+                .add_user_message(Value::text("Go on"), stamp())
+                .unwrap()
+        }
+    };
+    for _ in 0..calls {
+        let id = Value::text(&format!("c{}", context.current_iteration()));
+        let map = |entries: Vec<(&str, Value)>| {
+            let entries = entries.into_iter();
+            Value::List(
+                vec![Value::Map(Map::new(
+                    entries
+                        .map(|(key, value)| (Value::atom(key), value))
+                        .collect(),
+                ))]
+                .into(),
+            )
+        };
+        let call = map(vec![
+            ("id", id.clone()),
+            ("name", Value::text("read")),
+            ("arguments", Value::text("{}")),
+        ]);
+        let outcome = Value::Tuple(vec![Value::atom("ok"), Value::text(&text)].into());
+        let result = map(vec![("id", id), ("result", outcome)]);
+        let called = context.add_assistant_message(Value::text("I read."), call, stamp());
+        context = called.unwrap().add_tool_results(result, stamp()).unwrap();
+    }
+    context
+}
+
+fn shorten(context: &Context) -> Option<(Context, Shortening)> {
+    match context.shorten(Pressure::Overflow, &RENT, at()) {
+        Shortened::Shorter(next, step) => Some((*next, step)),
+        _ => None,
+    }
+}
+
+/// All steps, with the views between them.
+fn steps(context: &Context) -> Vec<(Context, Shortening)> {
+    std::iter::successors(shorten(context), |(context, _)| shorten(context)).collect()
+}
+
+fn stored(context: &Context) -> Context {
+    Context::from_snapshot(&context.to_snapshot()).unwrap()
+}
+
+#[test]
+fn each_step_is_shorter_than_the_one_before_and_is_kept_with_its_cause() {
+    let context = turn(Some(&turn(None, 5)), 6).put_recall(true, at());
+    let steps = steps(&context);
+    let kinds: Vec<_> = steps
+        .iter()
+        .map(|(_, step)| (step.kind, step.first, step.last))
+        .collect();
+    use ShorteningKind::{Cleared, Hidden};
+    assert_eq!(
+        kinds,
+        [
+            (Cleared, 1, 9),
+            (Cleared, 9, 11),
+            (Hidden, 1, 6),
+            (Hidden, 8, 11)
+        ]
+    );
+    let mut tokens = context.count_tokens(None);
+    for (number, (shorter, step)) in steps.iter().enumerate() {
+        assert!(shorter.count_tokens(None) < tokens);
+        tokens = shorter.count_tokens(None);
+        assert_eq!(step.cause, Pressure::Overflow);
+        assert_eq!(shorter.shortenings().len(), number + 1);
+        assert_eq!(shorter.shortenings().last(), Some(step));
+        assert_eq!(stored(shorter), *shorter);
+        if step.kind == Cleared {
+            let size = stored(shorter).view().unwrap().size();
+            assert_eq!(size.terms, 8 * (number + 1));
+        }
+        assert_eq!(stored(shorter).shortenings(), shorter.shortenings());
+        assert_eq!(shorter.log().count(), context.log().count());
+    }
+}
+
+#[test]
+fn a_step_is_undone() {
+    let context = turn(Some(&turn(None, 5)), 6).put_recall(true, at());
+    let all = steps(&context);
+    let cleared = |context: &Context| {
+        let view = context.view().unwrap();
+        let cleared = view.cleared();
+        cleared.map(|cleared| (cleared.iteration, cleared.calls))
+    };
+    let undo =
+        |context: &Context, step: &Shortening| context.undo(step.kind, step.first, step.last, at());
+    // One after the other, back to where each began.
+    let befores = std::iter::once(&context).chain(all.iter().map(|(context, _)| context));
+    for (before, (after, step)) in befores.zip(&all) {
+        let undone = undo(after, step);
+        assert_eq!(undone.shortenings(), before.shortenings());
+        assert_eq!(cleared(&undone), cleared(before));
+        assert_eq!(undone.count_messages(), before.count_messages());
+    }
+    // The first takes the second clearing along, and leaves what is hidden.
+    let (last, first) = (&all[3].0, &all[0].1);
+    let undone = undo(last, first);
+    assert_eq!(cleared(&undone), None);
+    assert_eq!(undone.shortenings(), &last.shortenings()[2..]);
+    assert_eq!(undo(&undone, first), undone);
+    assert_eq!(last.expand(1, u64::MAX, at()).shortenings().len(), 2);
+    // What was cleared in another way stays.
+    let context = context.clear_tool_results(3, "-", at());
+    let (shorter, step) = shorten(&context).unwrap();
+    assert_eq!(cleared(&undo(&shorter, &step)), cleared(&context));
+}
+
+#[test]
+fn a_rewind_forgets_the_steps_that_came_later() {
+    let first = turn(None, 6).put_recall(true, at());
+    let (shorter, _) = shorten(&first).unwrap();
+    let later = turn(Some(&shorter), 6);
+    let (later, _) = shorten(&later).unwrap();
+    assert_eq!(later.shortenings().len(), 2);
+    let back = later.rewind(8).unwrap();
+    assert_eq!(back.shortenings(), shorter.shortenings());
+    assert_eq!(later.rewind(1).unwrap().shortenings(), []);
+}
+
+#[test]
+fn a_request_that_fits_into_the_window_is_left_as_it_is() {
+    let context = turn(None, 6).put_recall(true, at());
+    let tokens = context.count_tokens(None);
+    let shorten = |window| {
+        let rent = Rent { window, ..RENT };
+        context.shorten(Pressure::Window, &rent, at())
+    };
+    assert!(matches!(shorten(None), Shortened::Fits));
+    assert!(matches!(shorten(Some(tokens)), Shortened::Fits));
+    let shorter = shorten(Some(tokens - 1));
+    assert!(matches!(shorter, Shortened::Shorter(_, step) if step.cause == Pressure::Window));
+    let rest = steps(&context).pop().unwrap().0;
+    let rent = Rent {
+        window: Some(1),
+        ..RENT
+    };
+    assert!(matches!(
+        rest.shorten(Pressure::Window, &rent, at()),
+        Shortened::Exhausted
+    ));
+}
+
+#[test]
+fn a_view_keeps_the_newest_fifty_steps() {
+    let mut context = turn(None, 5).put_recall(true, at());
+    for _ in 0..60 {
+        context = turn(Some(&context), 2);
+        context = shorten(&context).unwrap().0;
+    }
+    assert_eq!(context.shortenings().len(), 50);
+    assert_eq!(stored(&context), context);
+}

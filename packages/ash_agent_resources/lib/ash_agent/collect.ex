@@ -1,0 +1,20 @@
+defmodule AshAgent.Collect do
+  @moduledoc false
+
+  @doc "Maps with a function that returns `{:ok, value}`, and returns `{:ok, values}`, or the first that is something else."
+  @spec map(Enumerable.t(), (term() -> {:ok, term()} | other)) :: {:ok, list()} | other
+        when other: term()
+  def map(enumerable, fun) do
+    enumerable
+    |> Enum.reduce_while([], fn element, values ->
+      case fun.(element) do
+        {:ok, value} -> {:cont, [value | values]}
+        other -> {:halt, {:other, other}}
+      end
+    end)
+    |> case do
+      {:other, other} -> other
+      values -> {:ok, Enum.reverse(values)}
+    end
+  end
+end
