@@ -96,7 +96,7 @@ defmodule AshAgent.Context.Shortening do
          {:ok, shorter, %{strategy: :summarize, range: range}} when range != nil <-
            View.compact(revealed, {:summarize, fun}, opts),
          true <- count_tokens(shorter) < count_tokens(context) do
-      reply = Native.context_note_summarized(shorter.ref, {range.first, range.last}, cause, at)
+      reply = Native.context_note_summarized(shorter.ref, range.first, range.last, cause, at)
       next = Reply.put!(reply, context)
       {next, List.last(shortenings(next))}
     else

@@ -319,7 +319,7 @@ defmodule AshAgent.Context.View do
     with {:ok, text} <- Summarizer.summarize(fun, messages),
          check = opts[:check] || :nothing,
          {:ok, {handle, fate, verdict}} <-
-           Native.context_summarize(ref, {first, last}, text, check, opts[:at]) do
+           Native.context_summarize(ref, first, last, text, check, opts[:at]) do
       info = %{range: range, strategy: strategy(fate), reason: nil, verdict: verdict}
       info = if fate == :summarized, do: info, else: %{info | reason: :summary_refused}
       {:ok, Reply.put!({:ok, handle}, context), info}
@@ -365,7 +365,7 @@ defmodule AshAgent.Context.View do
     unless Kinds.words?(summary),
       do: AshAgent.Caller.refuse!("expected the summary to be UTF-8 text that is not blank")
 
-    case Native.context_summarize(ref, {first, last}, summary, :nothing, Options.time!(opts)) do
+    case Native.context_summarize(ref, first, last, summary, :nothing, Options.time!(opts)) do
       {:error, {:not_compactable, _range, allowed}} ->
         raise Error, reason: {:not_compactable, first..last, allowed}
 
@@ -434,7 +434,7 @@ defmodule AshAgent.Context.View do
   end
 
   def expand(%{ref: ref} = context, %{kind: kind, range: %Range{} = range}, opts) do
-    reply = Native.context_undo(ref, kind, {range.first, range.last}, Options.time!(opts))
+    reply = Native.context_undo(ref, kind, range.first, range.last, Options.time!(opts))
     Reply.put!(reply, context)
   end
 

@@ -33,6 +33,6 @@ defmodule AshAgent.Response.Schema do
   def follow(ref, follow, piece), do: Native.answer_follow(follow, ref, piece, false)
 
   @doc "The fields of a request that hold its answer to the schema."
-  def constrain(ref, provider, model, asked),
-    do: Native.answer_constrain(ref, provider, model, "answer", asked)
+  def constrain(ref, provider, model, {beside_tools?, forced?}),
+    do: Native.answer_constrain(ref, provider, model, "answer", beside_tools?, forced?)
 end

@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use crate::context::asked::Asked;
 use crate::error::Error;
+use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::MessageRef;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
@@ -72,6 +73,36 @@ impl Context {
     /// heavy: of several threads that drop the last holders at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
         self.log.let_go()
+    }
+
+    /// Number of the first iteration.
+    #[must_use]
+    pub fn first_number(&self) -> u64 {
+        self.log.first_number()
+    }
+
+    /// Number of iterations.
+    #[must_use]
+    pub fn count_iterations(&self) -> usize {
+        self.log.count_iterations()
+    }
+
+    /// Where a call stands: the newest one of this id.
+    ///
+    /// # Complexity
+    /// O(n) for calls of long ago.
+    #[must_use]
+    pub fn tool_call_status(&self, id: &str) -> Option<CallStatus> {
+        self.log.tool_call_status(id)
+    }
+
+    /// Returns what was decided about a call, if anything: the newest one of this id.
+    ///
+    /// # Complexity
+    /// As [`Context::tool_call_status`].
+    #[must_use]
+    pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
+        self.log.tool_call_decision(id)
     }
 
     /// A conversation with an empty iteration 1.

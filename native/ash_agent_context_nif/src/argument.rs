@@ -1,162 +1,274 @@
-//! Says what NIFs take. An argument is decoded by its type before the work begins, within what the scheduler allows.
+//! How arguments are read: each type once, within what the scheduler allows. What the work grows with in an argument is counted
+//! here, so that the table (`nifs.rs`) need not tell it.
 
-use std::marker::PhantomData;
+use std::ops::Deref;
 
-use ash_agent_context_core::{Map, Time, Trust, Value};
-use rustler::{Atom, Binary, Decoder, NifResult, Resource, ResourceArc, Term};
+use ash_agent_context_core::{
+    has_masks, text_cost, Context, Cost, Map, Size, Time, Trust, Value, BODY_DEPTH, MAX_DEPTH,
+    NESTING,
+};
+use rustler::{Atom, Env, Resource, ResourceArc, Term};
 
+use crate::atoms;
 use crate::clock;
-use crate::decode::{self, Around, Number};
+use crate::decode;
+use crate::encode::Encoder;
 use crate::error::NifError;
+use crate::resource::{ContextHandle, ContextResource};
 use crate::scheduler::Scheduler;
 use crate::words::Word;
 
-/// An argument, and what the work gets for it.
-pub trait Argument {
-    /// Holds what the work gets.
-    type Read;
-
+/// What a function takes.
+pub trait Argument<'a>: Sized {
     /// Reads it.
-    fn read(self, scheduler: Scheduler) -> Result<Self::Read, NifError>;
+    fn read(term: Term<'a>, scheduler: Scheduler) -> Result<Self, NifError>;
 }
 
-impl<T: Resource> Argument for ResourceArc<T> {
-    type Read = Self;
-
-    fn read(self, _scheduler: Scheduler) -> Result<Self, NifError> {
-        Ok(self)
-    }
+/// Reads a part of an argument: one of a wrong type is an error that is returned, since no guard in Elixir finds it.
+fn part<'a, T: Argument<'a>>(term: Term<'a>, scheduler: Scheduler) -> Result<T, NifError> {
+    T::read(term, scheduler).map_err(|error| match error {
+        NifError::Raise => NifError::BadArg,
+        other => other,
+    })
 }
 
-macro_rules! as_given {
-    ($($type:ty),*) => {
-        $(impl Argument for $type {
-            type Read = Self;
-
-            fn read(self, _scheduler: Scheduler) -> Result<Self, NifError> {
-                Ok(self)
-            }
-        })*
-    };
+/// Reads a field of a map of options.
+pub fn field<'a, T: Argument<'a>>(
+    options: Term<'a>,
+    key: Atom,
+    scheduler: Scheduler,
+) -> Result<T, NifError> {
+    part(options.map_get(key)?, scheduler)
 }
 
-as_given!(Atom, Binary<'_>, Term<'_>, bool);
-
-impl Argument for Number {
-    type Read = i64;
-
-    fn read(self, _scheduler: Scheduler) -> Result<i64, NifError> {
-        Ok(self.0)
-    }
+/// What is behind a handle.
+pub fn handle<'a, T: Resource>(term: Term<'a>) -> Result<&'a T, NifError> {
+    term.decode().map_err(|_| NifError::Raise)
 }
 
-/// A number of which a negative one is as good as zero.
-pub struct Unsigned(pub u64);
-
-impl<'a> Decoder<'a> for Unsigned {
-    fn decode(term: Term<'a>) -> NifResult<Self> {
-        let Number(number) = term.decode()?;
-        Ok(Self(u64::try_from(number).unwrap_or(0)))
-    }
-}
-
-impl Unsigned {
-    /// As a size.
-    pub fn size(&self) -> usize {
-        usize::try_from(self.0).unwrap_or(usize::MAX)
-    }
-}
-
-impl Argument for Unsigned {
-    type Read = u64;
-
-    fn read(self, _scheduler: Scheduler) -> Result<u64, NifError> {
-        Ok(self.0)
-    }
-}
-
-/// One of the words that the core knows.
-pub struct Worded<T>(pub T);
-
-impl<'a, T: Word> Decoder<'a> for Worded<T> {
-    fn decode(term: Term<'a>) -> NifResult<Self> {
-        let word = T::of(term.decode()?).map_err(|_| rustler::Error::BadArg)?;
-        Ok(Self(word))
-    }
-}
-
-impl<T: Word> Argument for Worded<T> {
-    type Read = T;
-
-    fn read(self, _scheduler: Scheduler) -> Result<T, NifError> {
-        Ok(self.0)
-    }
-}
-
-/// Anything that can be decoded. A value that cannot is an error that is returned, not raised: it may be a text that is not
-/// UTF-8, which no guard in Elixir finds.
-pub struct Of<'a, T>(Term<'a>, PhantomData<T>);
-
-impl<'a, T: 'a> Decoder<'a> for Of<'a, T> {
-    fn decode(term: Term<'a>) -> NifResult<Self> {
-        Ok(Self(term, PhantomData))
-    }
-}
-
-impl<'a, T: Decoder<'a>> Argument for Of<'a, T> {
-    type Read = T;
-
-    fn read(self, _scheduler: Scheduler) -> Result<T, NifError> {
-        Ok(self.0.decode()?)
-    }
-}
-
+/// Types of arguments, each with how one is read.
 macro_rules! arguments {
-    ($($(#[$doc:meta])* $name:ident => $read:ty = |$term:ident, $scheduler:ident| $body:expr;)*) => {
-        $($(#[$doc])*
-        pub struct $name<'a>(Term<'a>);
-
-        impl<'a> Decoder<'a> for $name<'a> {
-            fn decode(term: Term<'a>) -> NifResult<Self> {
-                Ok(Self(term))
-            }
-        }
-
-        impl Argument for $name<'_> {
-            type Read = $read;
-
-            fn read(self, $scheduler: Scheduler) -> Result<$read, NifError> {
-                let $term = self.0;
-                $body
+    ($($type:ty = |$term:ident, $scheduler:ident| $read:expr;)*) => {
+        $(impl<'a> $crate::argument::Argument<'a> for $type {
+            fn read($term: rustler::Term<'a>, $scheduler: $crate::scheduler::Scheduler) -> Result<Self, $crate::error::NifError> {
+                $read
             }
         })*
     };
+}
+pub(crate) use arguments;
+
+/// Types whose fields are read from a map under their own names.
+macro_rules! options {
+    ($($type:ty { $($key:ident $(: $field:ident)?),* $(,)? })*) => {
+        $(impl<'a> $crate::argument::Argument<'a> for $type {
+            fn read(options: rustler::Term<'a>, scheduler: $crate::scheduler::Scheduler) -> Result<Self, $crate::error::NifError> {
+                Ok(Self {
+                    $($key: $crate::argument::field(options, $crate::argument::key!($key $($field)?), scheduler)?,)*
+                })
+            }
+        })*
+    };
+}
+pub(crate) use options;
+
+/// The atom of a field that is not called otherwise.
+macro_rules! key {
+    ($field:ident) => {
+        $crate::atoms::$field()
+    };
+    ($field:ident $key:ident) => {
+        $crate::atoms::$key()
+    };
+}
+pub(crate) use key;
+
+/// A list of parts or calls, or a text.
+pub struct Items(pub Value);
+
+/// A list of results.
+pub struct Results(pub Value);
+
+/// What `to_map/1` gives.
+pub struct Attributes(pub Value);
+
+/// A dumped context.
+pub struct Document(pub Value);
+
+/// A foreign history.
+pub struct Body(pub Value);
+
+/// A map of metadata, or `nil`.
+pub struct Metadata(pub Option<Map>);
+
+/// An id, or a new one for `nil`.
+pub struct Id(pub String);
+
+/// JSON text, which is read.
+pub struct Json<'a>(pub &'a [u8]);
+
+arguments! {
+    Term<'a> = |term, _scheduler| Ok(term);
+    Atom = |term, _scheduler| term.decode().map_err(|_| NifError::Raise);
+    bool = |term, _scheduler| term.decode().map_err(|_| NifError::Raise);
+    i64 = |term, _scheduler| decode::number(term).ok_or(NifError::Raise);
+    // A negative one is as good as zero.
+    u64 = |term, scheduler| Ok(u64::try_from(i64::read(term, scheduler)?).unwrap_or(0));
+    usize = |term, scheduler| Ok(usize::try_from(u64::read(term, scheduler)?).unwrap_or(usize::MAX));
+    &'a str = |term, scheduler| {
+        let text: &str = term.decode()?;
+        scheduler.allow(Size::new(1, text.len()))?;
+        Ok(text)
+    };
+    String = |term, _scheduler| Ok(term.decode()?);
+    // Its reader knows how much of it is too much.
+    &'a [u8] = |term, _scheduler| {
+        let binary: rustler::Binary<'a> = term.decode().map_err(|_| NifError::Raise)?;
+        Ok(binary.as_slice())
+    };
+    Json<'a> = |term, scheduler| {
+        let text = <&[u8]>::read(term, scheduler)?;
+        scheduler.allow(text_cost(text))?;
+        Ok(Self(text))
+    };
+    Time = |term, scheduler| clock::at(term, scheduler);
+    Id = |term, _scheduler| clock::id(term).map(Self);
+    Value = |term, scheduler| decode::value(term, MAX_DEPTH, scheduler);
+    Items = |term, scheduler| decode::value(term, decode::ITEMS, scheduler).map(Self);
+    Results = |term, scheduler| decode::value(term, decode::RESULTS, scheduler).map(Self);
+    Attributes = |term, scheduler| decode::value(term, decode::ATTRIBUTES, scheduler).map(Self);
+    Metadata = |term, scheduler| decode::metadata(term, scheduler).map(Self);
+    Document = |term, scheduler| {
+        let document = decode::json(term, NESTING, scheduler)?;
+        // Patterns take milliseconds to compile.
+        if has_masks(&document) {
+            scheduler.allow(Cost::LONG)?;
+        }
+        Ok(Self(document))
+    };
+    Body = |term, scheduler| {
+        let body = decode::value(term, BODY_DEPTH, scheduler)?;
+        // It may be text, and is decoded, written as it is kept and taken apart.
+        let size = body.size();
+        let terms = size.terms.max(size.bytes / 8);
+        scheduler.allow(Cost::from(Size::new(terms, size.bytes)).times(3))?;
+        Ok(Self(body))
+    };
+    Trust = |term, scheduler| {
+        let (approvals, structs): (Atom, Atom) = part(term, scheduler)?;
+        let name = |atom: Atom| atom.to_term(term.get_env()).atom_to_string();
+        Self::from_names(&name(approvals)?, &name(structs)?).ok_or(NifError::BadArg)
+    };
+    &'a Context = |term, _scheduler| Ok(handle::<ContextResource>(term)?.get());
+}
+
+impl<'a, T: Word> Argument<'a> for T {
+    fn read(term: Term<'a>, _scheduler: Scheduler) -> Result<Self, NifError> {
+        let atom = term.decode().map_err(|_| NifError::Raise)?;
+        T::of(atom).map_err(|_| NifError::Raise)
+    }
+}
+
+impl<T: Resource> Argument<'_> for ResourceArc<T> {
+    fn read(term: Term<'_>, _scheduler: Scheduler) -> Result<Self, NifError> {
+        term.decode().map_err(|_| NifError::Raise)
+    }
+}
+
+impl<'a, T: Argument<'a>> Argument<'a> for Option<T> {
+    fn read(term: Term<'a>, scheduler: Scheduler) -> Result<Self, NifError> {
+        let is_given = term != atoms::nil().to_term(term.get_env());
+        is_given.then(|| part(term, scheduler)).transpose()
+    }
+}
+
+impl<'a, T: Argument<'a>> Argument<'a> for Vec<T> {
+    fn read(term: Term<'a>, scheduler: Scheduler) -> Result<Self, NifError> {
+        let items: rustler::ListIterator<'a> = term.decode()?;
+        let mut read = Self::new();
+        for item in items {
+            read.push(part(item, scheduler)?);
+        }
+        Ok(read)
+    }
+}
+
+macro_rules! tuples {
+    ($($($type:ident),*;)*) => {
+        $(impl<'a, $($type: Argument<'a>),*> Argument<'a> for ($($type,)*) {
+            fn read(term: Term<'a>, scheduler: Scheduler) -> Result<Self, NifError> {
+                let mut elements = crate::enif::ListElements::of(term).ok_or(NifError::BadArg)?;
+                let read = ($({
+                    let element = elements.next().ok_or(NifError::BadArg)?;
+                    part::<$type>(element, scheduler)?
+                },)*);
+                match elements.next() {
+                    None => Ok(read),
+                    Some(_) => Err(NifError::BadArg),
+                }
+            }
+        })*
+    };
+}
+
+tuples! {
+    A, B;
+    A, B, C;
+    A, B, C, D, E;
+    A, B, C, D, E, F;
+}
+
+/// What is behind a handle, and where the call runs.
+pub struct On<'a, T> {
+    pub of: &'a T,
+    pub env: Env<'a>,
+    pub scheduler: Scheduler,
+}
+
+impl<'a, T> Argument<'a> for On<'a, T>
+where
+    &'a T: Argument<'a>,
+{
+    fn read(term: Term<'a>, scheduler: Scheduler) -> Result<Self, NifError> {
+        let (of, env) = (Argument::read(term, scheduler)?, term.get_env());
+        Ok(Self { of, env, scheduler })
+    }
+}
+
+impl<T> Deref for On<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.of
+    }
+}
+
+/// A context with its handle, of which long texts leave as binaries that point into it, and where the call runs.
+pub struct Lender<'a> {
+    pub env: Env<'a>,
+    pub handle: ContextHandle,
+    pub scheduler: Scheduler,
 }
 
 arguments! {
-    /// A value.
-    Any => Value = |term, scheduler| decode::value(term, Around::Nothing, scheduler);
-    /// A list of parts or calls, or a text.
-    Items => Value = |term, scheduler| decode::value(term, Around::Items, scheduler);
-    /// A list of results.
-    Results => Value = |term, scheduler| decode::value(term, Around::Results, scheduler);
-    /// Stands for what `to_map/1` gives.
-    Attributes => Value = |term, scheduler| decode::value(term, Around::Attributes, scheduler);
-    /// A dumped context.
-    Document => Value = |term, scheduler| decode::value(term, Around::Document, scheduler);
-    /// A foreign history.
-    Body => Value = |term, scheduler| decode::value(term, Around::Body, scheduler);
-    /// A time, or `nil` for now.
-    At => Time = |term, scheduler| clock::at(term, scheduler);
-    /// An id, or `nil` for a new one.
-    Id => String = |term, _scheduler| clock::id(term);
-    /// A map of metadata, or `nil`.
-    Metadata => Option<Map> = |term, scheduler| decode::metadata(term, scheduler);
-    /// `{approvals, structs}`
-    Trusted => Trust = |term, _scheduler| {
-        let env = term.get_env();
-        let (approvals, structs): (Atom, Atom) = term.decode()?;
-        let name = |atom: Atom| atom.to_term(env).atom_to_string();
-        Trust::from_names(&name(approvals)?, &name(structs)?).ok_or(NifError::BadArg)
-    };
+    Lender<'a> = |term, scheduler| Ok(Self {
+        env: term.get_env(),
+        handle: ResourceArc::read(term, scheduler)?,
+        scheduler,
+    });
+}
+
+impl<'a> Lender<'a> {
+    /// An encoder of what the context holds.
+    pub fn encoder(&self) -> Encoder<'_, 'a> {
+        Encoder::new_sharing(self.env, &self.handle)
+    }
+}
+
+impl Deref for Lender<'_> {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        self.handle.get()
+    }
 }

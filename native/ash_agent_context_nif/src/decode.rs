@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use ash_agent_context_core::{
-    Error, Map, Size, Unsupported, Value, AROUND_CONTEXT, BODY_DEPTH, MAX_DEPTH, NESTING,
+    Error, Map, Size, Unsupported, Value, AROUND_CONTEXT, MAX_DEPTH, NESTING,
 };
 use rustler::sys::ErlNifTerm;
 use rustler::types::atom::{self, Atom};
@@ -19,54 +19,42 @@ use crate::enif::{ListElements, MapPairs, Waiting};
 use crate::error::NifError;
 use crate::scheduler::Scheduler;
 
-/// Levels of lists and maps around the values of an argument: a list of results holds maps, which
-/// hold `{:ok, value}`. Values may have [`MAX_DEPTH`] levels within them.
-#[derive(Debug, Clone, Copy)]
-pub enum Around {
-    /// The argument is the value.
-    Nothing,
-    /// A map of metadata.
-    Metadata,
-    /// A list of parts or calls.
-    Items,
-    /// A list of results.
-    Results,
-    /// Stands for what `to_map/1` gives.
-    Attributes,
-    /// A dumped context: JSON data, where tags add levels to values.
-    Document,
-    /// A dumped chat: several dumped contexts.
-    Chat,
-    /// A foreign request.
-    Body,
+/// Levels of an argument that is a list of parts or calls: values may have [`MAX_DEPTH`] within them.
+pub const ITEMS: usize = MAX_DEPTH + 2;
+
+/// Levels of a list of results, which holds maps, which hold `{:ok, value}`.
+pub const RESULTS: usize = MAX_DEPTH + 3;
+
+/// Levels of what `to_map/1` gives.
+pub const ATTRIBUTES: usize = MAX_DEPTH + 9;
+
+/// Levels of a dumped chat: several dumped contexts.
+pub const CHAT: usize = NESTING + AROUND_CONTEXT;
+
+/// Decodes an argument that has so many levels at most.
+pub fn value(term: Term<'_>, limit: usize, scheduler: Scheduler) -> Result<Value, NifError> {
+    decode(term, limit, scheduler, false)
 }
 
-impl Around {
-    /// Levels that an argument may have in all.
-    pub const fn limit(self) -> usize {
-        match self {
-            Self::Nothing => MAX_DEPTH,
-            Self::Metadata => MAX_DEPTH + 1,
-            Self::Items => MAX_DEPTH + 2,
-            Self::Results => MAX_DEPTH + 3,
-            Self::Attributes => MAX_DEPTH + 9,
-            Self::Document => NESTING,
-            Self::Chat => NESTING + AROUND_CONTEXT,
-            Self::Body => BODY_DEPTH,
-        }
-    }
+/// Decodes JSON data.
+pub fn json(term: Term<'_>, limit: usize, scheduler: Scheduler) -> Result<Value, NifError> {
+    decode(term, limit, scheduler, true)
 }
 
-/// Decodes an argument.
-pub fn value(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Value, NifError> {
+fn decode(
+    term: Term<'_>,
+    limit: usize,
+    scheduler: Scheduler,
+    json: bool,
+) -> Result<Value, NifError> {
     let mut decoder = Decoder {
         env: term.get_env(),
         meter: Meter {
             scheduler,
             read: Size::default(),
-            json: matches!(around, Around::Document | Around::Chat),
+            json,
         },
-        limit: around.limit(),
+        limit,
         open: SmallVec::new(),
     };
     decoder.value(term).map_err(|error| decoder.locate(*error))
@@ -74,7 +62,7 @@ pub fn value(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Val
 
 /// Decodes a map, or `None` for `nil`.
 pub fn metadata(term: Term<'_>, scheduler: Scheduler) -> Result<Option<Map>, NifError> {
-    match value(term, Around::Metadata, scheduler)? {
+    match value(term, MAX_DEPTH + 1, scheduler)? {
         Value::Nil => Ok(None),
         Value::Map(map) => Ok(Some(map)),
         _ => Err(NifError::BadArg),
@@ -83,17 +71,13 @@ pub fn metadata(term: Term<'_>, scheduler: Scheduler) -> Result<Option<Map>, Nif
 
 /// An integer; one beyond 64 bits is as good as the largest or the smallest of them, because no
 /// conversation has so many of anything.
-pub struct Number(pub i64);
-
-impl<'a> rustler::Decoder<'a> for Number {
-    fn decode(term: Term<'a>) -> rustler::NifResult<Self> {
-        if let Ok(small) = term.decode::<i64>() {
-            return Ok(Self(small));
-        }
-        let sign = big::decode(term).ok_or(rustler::Error::BadArg)?.sign();
-        let positive = sign == num_bigint::Sign::Plus;
-        Ok(Self(if positive { i64::MAX } else { i64::MIN }))
+pub fn number(term: Term<'_>) -> Option<i64> {
+    if let Ok(small) = term.decode::<i64>() {
+        return Some(small);
     }
+    let sign = big::decode(term)?.sign();
+    let positive = sign == num_bigint::Sign::Plus;
+    Some(if positive { i64::MAX } else { i64::MIN })
 }
 
 /// An error on the way. Its size counts: every scalar comes with the place for one.

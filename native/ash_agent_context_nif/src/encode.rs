@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use ash_agent_context_core::{time::Time, Map, Value};
+use ash_agent_context_core::{Map, Value};
 use rustler::types::tuple::make_tuple;
 use rustler::{Atom, Encoder as _, Env, NewBinary, ResourceArc, Term};
 use smallvec::SmallVec;
@@ -19,6 +19,31 @@ pub const SHARED: usize = 64;
 /// Encodes a value that lives nowhere but here.
 pub fn value<'e>(env: Env<'e>, value: &Value) -> Term<'e> {
     Encoder::new_copying(env).value(value)
+}
+
+/// A word of the core's own, which no one from outside can make up.
+pub fn word<'a>(env: Env<'a>, word: &'static str) -> Term<'a> {
+    Atom::from_str(env, word).map_or_else(|_| atoms::error().encode(env), |atom| atom.encode(env))
+}
+
+/// A map with so many entries more.
+pub fn with<'a, K: rustler::Encoder>(
+    map: Term<'a>,
+    entries: impl Iterator<Item = (K, Term<'a>)>,
+) -> Term<'a> {
+    let put = |map: Term<'a>, (key, value): (K, Term<'a>)| map.map_put(key, value).unwrap_or(map);
+    entries.fold(map, put)
+}
+
+/// What becomes a term.
+pub trait ToTerm {
+    /// The term.
+    fn to_term<'a>(&self, env: Env<'a>) -> Term<'a>;
+
+    /// Writes it as a field of a map.
+    fn put(&self, key: Atom, fields: &mut FieldTerms<'_>) {
+        fields.put(key, self);
+    }
 }
 
 /// A list, tuple or map whose elements are being encoded.
@@ -82,9 +107,9 @@ impl<'e> FieldTerms<'e> {
         }
     }
 
-    /// One entry more; `None` is `nil`.
-    pub fn put(&mut self, key: Atom, value: impl rustler::Encoder) {
-        self.put_term(key.to_term(self.env), value.encode(self.env));
+    /// One entry more.
+    pub fn put(&mut self, key: Atom, value: impl ToTerm) {
+        self.put_term(key.to_term(self.env), value.to_term(self.env));
     }
 
     /// One entry more, if there is a value.
@@ -328,44 +353,6 @@ impl<'r, 'e> Encoder<'r, 'e> {
         external.extend(name.as_bytes());
         let (term, _) = self.env.binary_to_term(&external)?;
         Some(term)
-    }
-
-    /// A `DateTime` in UTC.
-    pub fn time(&self, at: Time) -> Term<'e> {
-        use chrono::{Datelike, Timelike};
-        let env = self.env;
-        let keys = [
-            atoms::struct_(),
-            atoms::calendar(),
-            atoms::year(),
-            atoms::month(),
-            atoms::day(),
-            atoms::hour(),
-            atoms::minute(),
-            atoms::second(),
-            atoms::microsecond(),
-            atoms::time_zone(),
-            atoms::zone_abbr(),
-            atoms::utc_offset(),
-            atoms::std_offset(),
-        ];
-        let zero = 0.encode(env);
-        let values = [
-            atoms::date_time().to_term(env),
-            atoms::calendar_iso().to_term(env),
-            at.year().encode(env),
-            at.month().encode(env),
-            at.day().encode(env),
-            at.hour().encode(env),
-            at.minute().encode(env),
-            at.second().encode(env),
-            (at.nanosecond() / 1000, 6).encode(env),
-            "Etc/UTC".encode(env),
-            "UTC".encode(env),
-            zero,
-            zero,
-        ];
-        self.fields(&keys, &values)
     }
 
     /// The environment that the terms are made in.

@@ -1,5 +1,5 @@
-//! The only unsafe code: maps and lists made from arrays on the stack, the elements of tuples and maps, and a call of the
-//! allocator.
+//! The only unsafe code: how the VM calls NIFs, maps and lists made from arrays on the stack, the elements of tuples and maps,
+//! and a call of the allocator.
 //!
 //! Rustler's safe functions for this copy keys and values into vectors of their own, four
 //! allocations for a small map. Without them `to_messages/1` takes half the time
@@ -9,19 +9,63 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
+use rustler::codegen_runtime::{c_char, c_int, c_uint, handle_nif_result};
 use rustler::sys::{
     enif_get_tuple, enif_make_list_from_array, enif_make_map_from_arrays, enif_map_iterator_create,
-    enif_map_iterator_destroy, enif_map_iterator_get_pair, enif_map_iterator_next,
+    enif_map_iterator_destroy, enif_map_iterator_get_pair, enif_map_iterator_next, ErlNifEnv,
     ErlNifMapIterator, ErlNifMapIteratorEntry, ErlNifTerm,
 };
-use rustler::{Atom, Env, Term};
+use rustler::{Atom, Env, NifResult, SchedulerFlags, Term};
 use smallvec::SmallVec;
+
+/// A NIF, as the VM calls it.
+pub trait Nif {
+    /// Does its work, on a normal scheduler or on a dirty one.
+    fn call<'a>(env: Env<'a>, arguments: &[Term<'a>], is_normal: bool) -> NifResult<Term<'a>>;
+}
+
+/// A NIF under a name that ends with a zero byte.
+pub const fn define(
+    name: &'static str,
+    arity: usize,
+    flags: SchedulerFlags,
+    raw_func: unsafe extern "C" fn(*mut ErlNifEnv, c_int, *const ErlNifTerm) -> ErlNifTerm,
+) -> rustler::Nif {
+    rustler::Nif {
+        name: name.as_ptr().cast::<c_char>(),
+        arity: arity as c_uint,
+        flags: flags as c_uint,
+        raw_func,
+    }
+}
+
+/// Runs a NIF.
+///
+/// # Safety
+/// For the VM alone, which gives its environment and so many terms of it.
+pub unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
+    env: *mut ErlNifEnv,
+    count: c_int,
+    terms: *const ErlNifTerm,
+) -> ErlNifTerm {
+    let lifetime = ();
+    // SAFETY: the arguments are the VM's, and the environment lives until the call ends, as `lifetime` does.
+    unsafe {
+        let env = Env::new(&lifetime, env);
+        let terms = std::slice::from_raw_parts(terms, usize::try_from(count).unwrap_or(0));
+        let terms = terms.iter().map(|term| Term::new(env, *term));
+        let arguments: SmallVec<[Term<'_>; 6]> = terms.collect();
+        let call = AssertUnwindSafe(|| N::call(env, &arguments, IS_NORMAL));
+        handle_nif_result(catch_unwind(call), env).apply(env)
+    }
+}
 
 /// Terms of one environment.
 pub struct Terms<'e> {
     env: Env<'e>,
-    raw: SmallVec<[ErlNifTerm; 8]>,
+    raw: SmallVec<[ErlNifTerm; 16]>,
 }
 
 impl<'e> Terms<'e> {

@@ -1,36 +1,28 @@
 //! NIFs over `ash_agent_context_core`: terms in, core calls, terms out.
 
-mod account;
 mod answers;
-mod approvals;
 mod argument;
 mod big;
-mod chat;
 mod clock;
 mod context;
 mod decode;
 mod encode;
 mod enif;
 mod error;
-mod failures;
-mod import;
-mod json;
 mod messages;
-mod nif;
+mod nifs;
 mod otlp;
-mod pins;
 mod prices;
-mod recall;
-mod receipt;
-mod replay;
 mod request;
 mod resource;
 mod response;
 mod scheduler;
-mod snapshot;
+mod storage;
+mod to_term;
 mod tokens;
 mod trace;
 mod view;
+mod weight;
 mod words;
 
 mod atoms {
@@ -65,6 +57,9 @@ mod atoms {
         address, append, appended, call, counts, fact, hide, kept, missing, nothing, refuse, wrong, exit_code, facts, gone, kinds, look, masked, path, recall, shortened, summarized,
         uses, visible, was, whole,
         unknown, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
+        budget, reserve, keep_first, keep_last, keep, share, prices, lines, pattern, max_bytes, limit, width, color,
+        mark, title, request, fragment, method, agent, next, turns, resource, attributes, caller, conversation,
+        dialect, previous_response_id, system_role, interrupt, since, cache, framing, content_type,
         // Keys of provider metadata that responses bring, which may be the first to use these words.
         #[allow(dead_code)] annotations,
         #[allow(dead_code)] audio_data,

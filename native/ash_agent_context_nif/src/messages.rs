@@ -256,9 +256,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
             self.messages(context.messages_of(iteration)),
         );
         fields.put(atoms::tool_calls(), self.list(calls));
-        fields.put(atoms::started_at(), self.time(iteration.started_at));
-        let completed_at = iteration.completed_at;
-        fields.put(atoms::completed_at(), completed_at.map(|at| self.time(at)));
+        fields.put(atoms::started_at(), iteration.started_at);
+        fields.put(atoms::completed_at(), iteration.completed_at);
         fields.put(atoms::metadata(), self.notes(&iteration.metadata));
         fields.end()
     }

@@ -1,33 +1,27 @@
-//! The NIF of traces as OTLP.
+//! Traces as OTLP.
 
-use rustler::Term;
+#[cfg(not(feature = "otlp"))]
+pub fn otlp<'a>(
+    _told: rustler::Term<'a>,
+    _masked: bool,
+    _options: rustler::Term<'a>,
+) -> Result<rustler::Term<'a>, ash_agent_context_core::Error> {
+    Err(ash_agent_context_core::Error::FeatureMissing { feature: "otlp" })
+}
 
-use crate::nif::nif;
-
-nif!(
-    trace_otlp_normal,
-    trace_otlp_dirty,
-    |env, scheduler, told: Term<'a>, masked: bool, options: Term<'a>| {
-        with::otlp(env, scheduler, told, masked, options)
-    }
-);
+#[cfg(feature = "otlp")]
+pub use with::otlp;
 
 #[cfg(feature = "otlp")]
 mod with {
-    use ash_agent_context_core::{Conventions, Cost, OtlpOptions, Turns, Value};
-    use rustler::{Binary, Env, NewBinary, NifMap, Term};
+    use ash_agent_context_core::{Conventions, Error, OtlpOptions, Prices, Turns, Value};
 
-    use crate::argument::Unsigned;
-    use crate::decode::{self, Around};
-    use crate::error::NifError;
-    use crate::prices::PricesHandle;
-    use crate::scheduler::Scheduler;
-    use crate::trace::with_trace;
+    use crate::argument::{options, Items};
+    use crate::to_term::Bytes;
+    use crate::trace::Conversations;
 
     /// See `AshAgent.Trace.to_otlp/2`.
-    #[derive(NifMap)]
-    #[rustler(decode)]
-    struct GivenOtlp<'a> {
+    pub struct GivenOtlp<'a> {
         agent: &'a str,
         version: Option<&'a str>,
         error: Option<&'a str>,
@@ -35,28 +29,27 @@ mod with {
         next: bool,
         messages: bool,
         /// `nil`, or `{first, last}` with 0 for the last turn.
-        turns: Option<(Unsigned, Unsigned)>,
-        tools: Term<'a>,
-        resource: Term<'a>,
-        attributes: Term<'a>,
+        turns: Option<(u64, u64)>,
+        tools: Option<Items>,
+        resource: Items,
+        attributes: Items,
         open: bool,
         /// `nil`, or the 24 bytes of a trace's and a span's id.
-        caller: Option<Binary<'a>>,
-        prices: PricesHandle,
+        caller: Option<&'a [u8]>,
+        prices: &'a Prices,
     }
 
-    pub fn otlp<'a>(
-        env: Env<'a>,
-        scheduler: Scheduler,
-        told: Term<'a>,
+    options! {
+        GivenOtlp<'a> {
+            agent, version, error, json, next, messages, turns, tools, resource, attributes, open, caller, prices,
+        }
+    }
+
+    pub fn otlp(
+        told: Conversations<'_>,
         masked: bool,
-        options: Term<'a>,
-    ) -> Result<Term<'a>, NifError> {
-        // A span is more than the message that it is made of.
-        scheduler.allow(Cost::LONG)?;
-        let given: GivenOtlp<'a> = options.decode()?;
-        let read = |term| decode::value(term, Around::Items, scheduler);
-        let (tools, resource) = (read(given.tools)?, read(given.resource)?);
+        given: GivenOtlp<'_>,
+    ) -> Result<Bytes, Error> {
         let options = OtlpOptions {
             agent: given.agent,
             version: given.version,
@@ -66,21 +59,20 @@ mod with {
             },
             is_json: given.json,
             messages: given.messages,
-            turns: match given.turns.map(|(first, last)| (first.0, last.0)) {
+            turns: match given.turns {
                 None => Turns::All,
                 Some((0, 0)) => Turns::Last,
                 Some((first, last)) => Turns::Between(first, last),
             },
-            tools: (tools != Value::Nil).then_some(&tools),
-            resource: &pairs(resource),
-            attributes: &pairs(read(given.attributes)?),
+            tools: given.tools.as_ref().map(|Items(tools)| tools),
+            resource: &pairs(given.resource),
+            attributes: &pairs(given.attributes),
             error: given.error,
             is_open: given.open,
-            caller: given.caller.as_deref().and_then(ids),
-            prices: Some(given.prices.get()),
+            caller: given.caller.and_then(ids),
+            prices: Some(given.prices),
         };
-        let bytes = with_trace(scheduler, told, masked, |trace| trace.to_otlp(&options))??;
-        Ok(NewBinary::from_slice(env, &bytes).into())
+        told.trace(masked)?.to_otlp(&options).map(Bytes)
     }
 
     fn ids(bytes: &[u8]) -> Option<([u8; 16], [u8; 8])> {
@@ -88,31 +80,12 @@ mod with {
         Some((trace.try_into().ok()?, span.try_into().ok()?))
     }
 
-    fn pairs(map: Value) -> Vec<(String, Value)> {
+    fn pairs(Items(map): Items) -> Vec<(String, Value)> {
         let Value::Map(map) = map else {
             return Vec::new();
         };
         let entries = map.into_entries().into_iter();
         let named = entries.filter_map(|(key, value)| Some((key.as_name()?.to_owned(), value)));
         named.collect()
-    }
-}
-
-#[cfg(not(feature = "otlp"))]
-mod with {
-    use ash_agent_context_core::Error;
-    use rustler::{Env, Term};
-
-    use crate::error::NifError;
-    use crate::scheduler::Scheduler;
-
-    pub fn otlp<'a>(
-        _env: Env<'a>,
-        _scheduler: Scheduler,
-        _told: Term<'a>,
-        _masked: bool,
-        _options: Term<'a>,
-    ) -> Result<Term<'a>, NifError> {
-        Err(Error::FeatureMissing { feature: "otlp" }.into())
     }
 }

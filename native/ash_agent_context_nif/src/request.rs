@@ -1,20 +1,20 @@
-//! The NIFs of requests.
+//! Requests, what became of them, and the same requests again.
 
 use ash_agent_context_core::{
-    json, Dialect, Error, KeptBytes, Known, Located, Options, Prompt, Provider, Segment,
-    SystemRole, Thinking, Unready,
+    json, AccountRow, Accounting, Context, Deviation, DeviationCause, Dialect, Error, Forecast,
+    KeptBytes, Known, Located, Options, Prices, Provider, ReplayOutcome, ReplayRow, RequestChange,
+    Segment, SentPlace, SystemRole, Thinking, Time, Unready, Value, NESTING,
 };
-use rustler::{Decoder, Encoder as _, NewBinary, NifMap, NifResult, Resource, ResourceArc, Term};
+use rustler::{Encoder as _, NewBinary, Resource, ResourceArc, Term};
 
-use crate::argument::{Of, Unsigned, Worded};
+use crate::argument::{arguments, options, Lender, Metadata};
 use crate::atoms;
-use crate::decode::{self, Around};
-use crate::encode::{self, Encoder, SHARED};
+use crate::encode;
+use crate::encode::SHARED;
 use crate::error::NifError;
-use crate::nif::nif;
 use crate::resource::{ContextHandle, ContextResource};
 use crate::scheduler::Scheduler;
-use crate::words::Word;
+use crate::to_term::{maps, terms, Made, Maybe, ToTerm};
 
 /// Bytes that a normal scheduler encodes in well under a millisecond.
 const ENCODED: usize = 128 * 1024;
@@ -23,29 +23,29 @@ const ENCODED: usize = 128 * 1024;
 const LOOKED_AT: usize = 2_000;
 
 /// A request's options, see `AshAgent.Context.Requests`.
-#[derive(NifMap)]
-#[rustler(decode)]
 pub struct RequestOptions<'a> {
-    provider: Worded<Provider>,
+    provider: Provider,
     model: Option<&'a str>,
-    thinking: Worded<Thinking>,
-    system_role: RoleOption,
+    thinking: Thinking,
+    system_role: SystemRole,
     cache: bool,
-    since: Option<Unsigned>,
-    max_result_bytes: Option<Unsigned>,
+    since: Option<u64>,
+    max_result_bytes: Option<usize>,
     dialect: Option<&'a str>,
     previous_response_id: Option<&'a str>,
     conversation: Option<&'a str>,
     interrupt: bool,
 }
 
-struct RoleOption(SystemRole);
-
-impl<'a> Decoder<'a> for RoleOption {
-    fn decode(term: Term<'a>) -> NifResult<Self> {
-        let role = SystemRole::from_name(term.decode()?);
-        role.map(Self).ok_or(rustler::Error::BadArg)
+options! {
+    RequestOptions<'a> {
+        provider, model, thinking, system_role, cache, since, max_result_bytes, dialect, previous_response_id, conversation,
+        interrupt,
     }
+}
+
+arguments! {
+    SystemRole = |term, _scheduler| Self::from_name(term.decode()?).ok_or(NifError::BadArg);
 }
 
 impl RequestOptions<'_> {
@@ -54,11 +54,11 @@ impl RequestOptions<'_> {
         let (response, conversation) = (self.previous_response_id, self.conversation);
         Options {
             model: self.model,
-            thinking: self.thinking.0,
-            system_role: self.system_role.0,
+            thinking: self.thinking,
+            system_role: self.system_role,
             cache: self.cache,
-            from: self.since.as_ref().map(|since| since.0),
-            max_result_bytes: self.max_result_bytes.as_ref().map(Unsigned::size),
+            from: self.since,
+            max_result_bytes: self.max_result_bytes,
             dialect: self.dialect.and_then(Dialect::from_name),
             known: response
                 .map(Known::Response)
@@ -66,7 +66,7 @@ impl RequestOptions<'_> {
                 .unwrap_or(Known::Nothing),
             most: scheduler.limit(ENCODED),
             steps: scheduler.limit(LOOKED_AT),
-            ..Options::new(self.provider.0)
+            ..Options::new(self.provider)
         }
     }
 
@@ -74,6 +74,13 @@ impl RequestOptions<'_> {
     pub fn context(&self, context: ContextHandle) -> ContextHandle {
         let interrupted = self.interrupt.then(|| context.get().without_pending());
         interrupted.flatten().map_or(context, ContextResource::wrap)
+    }
+
+    fn lend<'a>(&self, context: Lender<'a>) -> Lender<'a> {
+        Lender {
+            handle: self.context(context.handle),
+            ..context
+        }
     }
 }
 
@@ -85,39 +92,39 @@ pub fn within_work<T>(result: Result<T, Error>) -> Result<T, NifError> {
     })
 }
 
-nif!(
-    context_encode_request_normal,
-    context_encode_request_dirty,
-    |env, scheduler, context: ContextHandle, given: Of<'a, RequestOptions<'a>>, body: Term<'a>| {
-        scheduler.allow(context.get().encode_cost(&given.options(scheduler)))?;
-        let body = decode::metadata(body, scheduler)?.unwrap_or_default();
-        let context = given.context(context);
-        let options = given.options(scheduler);
-        let segments = within_work(context.get().encode_request(&options, &body))?;
-        let encoder = Encoder::new_sharing(env, &context);
-        let mut kept = Vec::with_capacity(segments.len());
-        let shared = |segment| match segment {
-            Segment::Kept(bytes) if bytes.bytes().len() >= SHARED => {
-                kept.push(bytes);
-                None
-            }
-            segment => Some(segment),
-        };
-        // Options that are absent here are shared.
-        let segments: Vec<_> = segments.into_iter().map(shared).collect();
-        let kept = ResourceArc::new(KeptResource(kept));
-        let mut binaries =
-            (0..kept.0.len()).map(|index| kept.make_binary(env, |kept| kept.bytes(index)));
-        let list = segments.iter().map(|segment| match segment {
-            None => binaries.next().encode(env),
-            Some(Segment::Lent(bytes)) => encoder.binary(bytes),
-            Some(segment) => NewBinary::from_slice(env, segment.bytes()).into(),
-        });
-        Ok(encoder.list(list))
-    }
-);
+pub fn encode<'a>(
+    context: Lender<'a>,
+    given: RequestOptions<'a>,
+    Metadata(body): Metadata,
+) -> Result<Term<'a>, NifError> {
+    let options = given.options(context.scheduler);
+    context.scheduler.allow(context.encode_cost(&options))?;
+    let context = given.lend(context);
+    let segments = within_work(context.encode_request(&options, &body.unwrap_or_default()))?;
+    let encoder = context.encoder();
+    let mut kept = Vec::with_capacity(segments.len());
+    let shared = |segment| match segment {
+        Segment::Kept(bytes) if bytes.bytes().len() >= SHARED => {
+            kept.push(bytes);
+            None
+        }
+        segment => Some(segment),
+    };
+    // Options that are absent here are shared.
+    let segments: Vec<_> = segments.into_iter().map(shared).collect();
+    let env = context.env;
+    let kept = ResourceArc::new(KeptResource(kept));
+    let mut binaries =
+        (0..kept.0.len()).map(|index| kept.make_binary(env, |kept| kept.bytes(index)));
+    let list = segments.iter().map(|segment| match segment {
+        None => binaries.next().encode(env),
+        Some(Segment::Lent(bytes)) => encoder.binary(bytes),
+        Some(segment) => NewBinary::from_slice(env, segment.bytes()).into(),
+    });
+    Ok(encoder.list(list))
+}
 
-/// Holds what the binaries of a request point into, for as long as one of them is used.
+/// What the binaries of a request point into, for as long as one of them is used.
 struct KeptResource(Vec<KeptBytes>);
 
 #[rustler::resource_impl]
@@ -129,84 +136,166 @@ impl KeptResource {
     }
 }
 
-nif!(
-    context_request_normal,
-    context_request_dirty,
-    |env, scheduler, context: ContextHandle, given: Of<'a, RequestOptions<'a>>| {
-        scheduler.allow(context.get().request_cost())?;
-        let context = given.context(context);
-        let options = given.options(scheduler);
-        let segments = within_work(context.get().encode_request(&options, &Default::default()))?;
-        let text: Vec<u8> = segments
-            .iter()
-            .flat_map(|segment| segment.bytes())
-            .copied()
-            .collect();
-        let value = json::read(&text, Around::Document.limit())?;
-        Ok(encode::value(env, &value))
-    }
-);
-
-nif!(
-    context_request_report_normal,
-    context_request_report_dirty,
-    |env, scheduler, context: ContextHandle, given: Of<'a, RequestOptions<'a>>| {
-        scheduler.allow(context.get().request_cost())?;
-        let context = given.context(context);
-        let report = within_work(context.get().request_report(&given.options(scheduler)))?;
-        let encoder = Encoder::new_copying(env);
-        let list = encoder.list(report.iter().map(|change| encode_located(&encoder, change)));
-        Ok(list)
-    }
-);
-
-fn encode_located<'e>(encoder: &Encoder<'_, 'e>, located: &Located) -> Term<'e> {
-    let env = encoder.env();
-    let keys = [
-        atoms::change(),
-        atoms::from(),
-        atoms::to(),
-        atoms::iteration(),
-        atoms::position(),
-    ];
-    let values = [
-        located.change.what.atom().encode(env),
-        located.change.from.as_str().encode(env),
-        located.change.to.as_deref().encode(env),
-        located.iteration.encode(env),
-        located.position.encode(env),
-    ];
-    encoder.fields(&keys, &values)
+pub fn request(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Value, NifError> {
+    let options = given.options(context.scheduler);
+    let context = given.lend(context);
+    let segments = within_work(context.encode_request(&options, &Default::default()))?;
+    let bytes = segments.iter().flat_map(|segment| segment.bytes());
+    let text: Vec<u8> = bytes.copied().collect();
+    Ok(json::read(&text, NESTING)?)
 }
 
-nif!(
-    context_to_prompt_normal,
-    context_to_prompt_dirty,
-    |env, scheduler, context: ContextHandle, mode: Worded<Prompt>| {
-        scheduler.allow(context.get().request_cost())?;
-        let prompt = context.get().to_prompt(mode);
-        Ok(NewBinary::from_slice(env, prompt.as_bytes()).into())
-    }
-);
+pub fn report(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Vec<Located>, NifError> {
+    let options = given.options(context.scheduler);
+    within_work(given.lend(context).request_report(&options))
+}
 
-// The reasons why nothing can be sent.
-nif!(
-    context_unready_normal,
-    context_unready_dirty,
-    |env, scheduler, context: ContextHandle| {
-        scheduler.allow(context.get().unready_cost())?;
-        let reasons = context.get().unready();
-        let reasons: Vec<Term<'a>> = reasons
-            .iter()
-            .map(|reason| match reason {
-                Unready::NoMessages => atoms::no_messages().encode(env),
-                Unready::LastMessageFromAssistant => atoms::assistant_last().encode(env),
-                Unready::PendingToolCalls(ids) => {
-                    let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
-                    (atoms::pending_tool_calls(), ids).encode(env)
-                }
-            })
-            .collect();
-        Ok(reasons.encode(env))
+terms! {
+    // A reason why nothing can be sent.
+    Unready = |of, env| match of {
+        Self::NoMessages => atoms::no_messages().to_term(env),
+        Self::LastMessageFromAssistant => atoms::assistant_last().to_term(env),
+        Self::PendingToolCalls(ids) => (atoms::pending_tool_calls(), ids).to_term(env),
+    };
+}
+
+pub fn account(
+    context: Lender<'_>,
+    prices: Option<&Prices>,
+    model: Option<&str>,
+    since: u64,
+) -> Result<Vec<AccountRow>, NifError> {
+    // A row without a cause may make two requests again.
+    let again = context.encode_cost(&Options::new(Provider::Anthropic));
+    let cost = context.find_call_cost().plus(again.times(2));
+    context.scheduler.allow(cost)?;
+    Ok(context.account(&Accounting {
+        prices,
+        model,
+        since,
+    }))
+}
+
+/// The context with the digest of its next request.
+pub fn note_sent(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Context, NifError> {
+    let options = given.options(context.scheduler);
+    let cost = context.encode_cost(&options);
+    context
+        .scheduler
+        .allow(cost.plus(context.asked_view_cost()))?;
+    within_work(context.note_sent(&options))
+}
+
+/// The conversation as it was when an iteration's last request was made.
+pub fn as_asked(context: &Context, number: i64) -> Option<Made> {
+    let asked = context.as_asked(context.iteration(number)?)?;
+    Some(asked.into())
+}
+
+pub fn forecast(
+    context: Lender<'_>,
+    given: RequestOptions<'_>,
+    prices: Option<&Prices>,
+    at: Time,
+) -> Result<Forecast, NifError> {
+    let options = given.options(context.scheduler);
+    let cost = context.encode_cost(&options).times(2);
+    let view = context.looks_cost().plus(context.asked_view_cost());
+    context.scheduler.allow(cost.plus(view))?;
+    let context = given.context(context.handle);
+    let accounting = Accounting {
+        prices,
+        model: options.model,
+        since: 0,
+    };
+    within_work(context.get().forecast(&options, &accounting, at))
+}
+
+pub fn add_failure(context: &Context, failure: Value, at: Time) -> Result<Context, Error> {
+    context.add_failure(&failure, at)
+}
+
+/// Maps with what is known of each, oldest first.
+pub fn failures(context: Lender<'_>) -> Vec<Term<'_>> {
+    let env = context.env;
+    let failures = context.failures().map(|(iteration, failure)| {
+        let asked = failure
+            .requested_at
+            .map(|at| (atoms::requested_at(), at.to_term(env)));
+        let more = [
+            (atoms::iteration(), iteration.to_term(env)),
+            (atoms::at(), failure.at.to_term(env)),
+        ];
+        encode::with(failure.facts().to_term(env), more.into_iter().chain(asked))
+    });
+    failures.collect()
+}
+
+pub fn note_request(
+    context: &Context,
+    fields: Value,
+    tools: Value,
+    hashed: bool,
+) -> Result<Context, Error> {
+    match hashed {
+        true => context.note_request_hashes(fields, tools),
+        false => context.note_request(fields, tools),
     }
-);
+}
+
+/// The fields, the tools and the digest of an iteration's request.
+pub fn request_note(
+    context: &Context,
+    number: i64,
+) -> (Option<&Value>, Option<&Value>, Option<&str>) {
+    let iteration = context.iteration(number);
+    let noted = iteration.map_or([None; 2], |iteration| context.request_note(iteration));
+    let [fields, tools] = noted.map(|noted| noted.map(|(_, value)| value));
+    let sent = iteration.and_then(|iteration| context.sent_note(iteration));
+    (fields, tools, sent)
+}
+
+/// The conversation as an iteration's last request was made from it, but under the view of the request before.
+pub fn as_asked_before(context: &Context, number: i64) -> Option<Made> {
+    let asked = context.as_asked_under_last(context.iteration(number)?)?;
+    Some(asked.into())
+}
+
+/// The differences of another context's view, each with its cause and the first iteration.
+pub fn view_changes(context: Lender<'_>, other: &Context) -> Result<Vec<RequestChange>, NifError> {
+    context
+        .scheduler
+        .allow(context.view_cost().plus(other.view_cost()))?;
+    Ok(context.view_changes(other))
+}
+
+maps! {
+    ReplayRow = |of| {
+        iteration, outcome: &of.outcome, cause: Maybe(find_deviation(of).map(|deviation| &deviation.cause)),
+        place: Maybe(find_deviation(of).map(|deviation| &deviation.place)),
+    }
+}
+
+const fn find_deviation(row: &ReplayRow) -> Option<&Deviation> {
+    match &row.outcome {
+        ReplayOutcome::Different(deviation) => Some(deviation),
+        _ => None,
+    }
+}
+
+terms! {
+    ReplayOutcome = |of, env| match of {
+        Self::Same => atoms::same(),
+        Self::Unnoted => atoms::unnoted(),
+        Self::OtherPrompt => atoms::other_prompt(),
+        Self::OtherMasks => atoms::other_masks(),
+        Self::Follows => atoms::follows(),
+        Self::Different(_) => atoms::different(),
+    }.to_term(env);
+    DeviationCause = |of, env| match of {
+        Self::View => atoms::view().to_term(env),
+        Self::Version(version) => (atoms::version(), version).to_term(env),
+        Self::Log => atoms::log().to_term(env),
+    };
+    SentPlace = |of, env| (of.iteration, of.position, &of.call).to_term(env);
+}

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ash_agent_context_core::Context;
-use rustler::{Env, Resource, ResourceArc, Term};
+use rustler::{Resource, ResourceArc};
 
 use crate::enif;
 
@@ -122,15 +122,7 @@ fn work(coming: &Receiver<Box<dyn Send>>) {
 }
 
 /// Number of contexts that are alive, for tests.
-#[rustler::nif]
-fn live_contexts() -> isize {
+pub fn count_contexts() -> isize {
     let counts = LIVE.iter().map(|counter| counter.0.load(Ordering::Relaxed));
     counts.sum()
-}
-
-/// A handle and its current iteration, as every operation that makes a context answers.
-pub fn answer(env: Env<'_>, context: Context) -> Term<'_> {
-    use rustler::Encoder;
-    let iteration = context.current_iteration();
-    (ContextResource::wrap(context), iteration).encode(env)
 }

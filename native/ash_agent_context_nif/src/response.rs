@@ -1,27 +1,22 @@
-//! The NIFs of responses.
+//! Responses.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    AnswerTimes, Delta, Event, Fault, Finish, Framing, Given, MessageRef, Provider, Reading, Reply,
-    Response, Size, Stamp, State, ToolCall, Value,
+    AnswerTimes, Context, Delta, Error, Event, Fault, Framing, Given, MessageRef, Provider,
+    Reading, Reply, Response, Size, State, Time, Value, MAX_DEPTH,
 };
-use rustler::{
-    Atom, Binary, Encoder as _, Env, NifMap, NifTaggedEnum, Resource, ResourceArc, Term,
-};
+use rustler::{Atom, Env, NifTaggedEnum, Resource, ResourceArc, Term};
 
-use crate::argument::{Any, At, Metadata, Of, Worded};
+use crate::argument::{arguments, field, handle, options, Items, Metadata, On};
 use crate::atoms;
-use crate::clock;
-use crate::decode::{self, Around, Number};
-use crate::encode::{Encoder, FieldTerms};
-use crate::error::{encode_fault, NifError};
-use crate::nif::nif;
-use crate::resource::{answer, bury, note_freed, ContextHandle};
-use crate::scheduler::Scheduler;
+use crate::context::stamp;
+use crate::decode;
+use crate::encode::{self, Encoder};
+use crate::error::NifError;
+use crate::resource::{bury, note_freed};
+use crate::to_term::{maps, terms, Maybe, Returned, ToTerm};
 use crate::words::Word as _;
-
-type ResponseResult<'a> = Result<Term<'a>, NifError>;
 
 /// Bytes that a normal scheduler reads in well under a millisecond: real streams take 5 to 10 ns a byte,
 /// the worst ones (an event in ten bytes) 20.
@@ -68,67 +63,81 @@ impl Drop for ResponseResource {
 }
 
 /// Number of responses that are alive, for tests.
-#[rustler::nif]
-fn live_responses() -> usize {
+pub fn count() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
+/// How much of a response there is to put together.
+pub fn received(response: &Response) -> Size {
+    let bytes = response.count_received();
+    Size::new(bytes / 64, bytes)
+}
+
+/// Bytes from a provider.
+pub struct Fed<'a>(&'a [u8]);
+
+/// A report on tokens.
+pub struct Reported(Value);
+
+arguments! {
+    &'a Response = |term, _scheduler| handle::<ResponseResource>(term)?.get();
+    Fed<'a> = |term, scheduler| {
+        let bytes = <&[u8]>::read(term, scheduler)?;
+        match bytes.len() > scheduler.limit(FED) {
+            true => Err(NifError::Dirty),
+            false => Ok(Self(bytes)),
+        }
+    };
+    // One that cannot be kept is not a reason to lose an answer.
+    Reported = |term, scheduler| match decode::value(term, MAX_DEPTH, scheduler) {
+        Err(NifError::Dirty) => Err(NifError::Dirty),
+        report => Ok(Self(report.unwrap_or(Value::Nil))),
+    };
+}
+
 /// How to read a response, see `AshAgent.Response.new/2`.
-#[derive(NifMap)]
-#[rustler(decode)]
-struct ReadingOptions<'a> {
-    provider: Option<Worded<Provider>>,
+pub struct ReadingOptions<'a> {
+    provider: Option<Provider>,
     framing: Option<Atom>,
     content_type: Option<&'a str>,
     model: Option<&'a str>,
-    max_bytes: Number,
+    max_bytes: i64,
+}
+
+options! {
+    ReadingOptions<'a> { provider, framing, content_type, model, max_bytes }
 }
 
 impl<'a> ReadingOptions<'a> {
     fn reading(&self) -> Reading<'a> {
         // A response that is pushed has no provider of its own.
-        let provider = self
-            .provider
-            .as_ref()
-            .map_or(Provider::Anthropic, |named| named.0);
-        let reading = Reading::of(provider);
+        let reading = Reading::of(self.provider.unwrap_or(Provider::Anthropic));
         let named = self.framing.and_then(|given| Framing::of(given).ok());
         let told = || self.content_type.and_then(Framing::of_content_type);
         Reading {
             framing: named.or_else(told).unwrap_or(reading.framing),
             model: self.model,
-            max_bytes: usize::try_from(self.max_bytes.0).unwrap_or(reading.max_bytes),
+            max_bytes: usize::try_from(self.max_bytes).unwrap_or(reading.max_bytes),
             ..reading
         }
     }
 }
 
 /// A response of which nothing came yet.
-#[rustler::nif]
-fn response_new_normal<'a>(env: Env<'a>, options: Term<'a>) -> ResponseResult<'a> {
-    let options: ReadingOptions<'a> = options.decode()?;
-    let response = match options.provider {
+pub fn new(options: ReadingOptions<'_>) -> ResponseHandle {
+    ResponseResource::wrap(match options.provider {
         Some(_) => Response::new(&options.reading()),
         None => Response::neutral(&options.reading()),
-    };
-    Ok(ResponseResource::wrap(response).encode(env))
+    })
 }
 
-nif!(
-    response_feed_normal,
-    response_feed_dirty,
-    |env, scheduler, response: ResponseHandle, bytes: Binary<'a>| {
-        if scheduler.is_normal() && bytes.len() > FED {
-            return Err(NifError::Dirty);
-        }
-        let (next, events) = response
-            .get()?
-            .feed(bytes.as_slice(), scheduler.limit(PARSED))?;
-        Ok(news(env, next, &events))
-    }
-);
+pub fn feed(response: On<'_, Response>, Fed(bytes): Fed<'_>) -> Result<News, Fault> {
+    response
+        .feed(bytes, response.scheduler.limit(PARSED))
+        .map(News::from)
+}
 
-/// Says what a model says, see `t:AshAgent.Response.delta/0`.
+/// What a model says, see `t:AshAgent.Response.delta/0`.
 #[derive(NifTaggedEnum)]
 #[rustler(decode)]
 enum Pushed<'a> {
@@ -140,287 +149,180 @@ enum Pushed<'a> {
     Finish(&'a str),
 }
 
-impl<'a> Pushed<'a> {
-    fn delta(self, scheduler: Scheduler) -> Result<Delta<'a>, NifError> {
-        Ok(match self {
-            Self::Text(text) => Delta::Text(text),
-            Self::Thinking(text) => Delta::Thinking(text),
-            Self::ToolCallStarted(call, id, name) => Delta::CallStarted(call, id, name),
-            Self::ToolCallArguments(call, json) => Delta::CallArguments(call, json),
-            Self::Usage(report) => Delta::Usage(report_value(report, scheduler)?),
-            Self::Finish(word) => Delta::Finish(word),
-        })
+arguments! {
+    Delta<'a> = |term, scheduler| Ok(match term.decode()? {
+        Pushed::Text(text) => Self::Text(text),
+        Pushed::Thinking(text) => Self::Thinking(text),
+        Pushed::ToolCallStarted(call, id, name) => Self::CallStarted(call, id, name),
+        Pushed::ToolCallArguments(call, json) => Self::CallArguments(call, json),
+        Pushed::Usage(report) => Self::Usage(Reported::read(report, scheduler)?.0),
+        Pushed::Finish(word) => Self::Finish(word),
+    });
+}
+
+pub fn push(response: On<'_, Response>, deltas: Vec<Delta<'_>>) -> Result<News, NifError> {
+    let bytes = deltas.iter().map(Delta::len).sum();
+    response.scheduler.allow(Size::new(deltas.len(), bytes))?;
+    Ok(response
+        .push(&deltas, response.scheduler.limit(PARSED))?
+        .into())
+}
+
+pub fn finish(response: On<'_, Response>) -> Result<News, Fault> {
+    response
+        .finish(response.scheduler.limit(PARSED))
+        .map(News::from)
+}
+
+pub fn interrupt(response: &Response, reason: Value) -> News {
+    response.interrupt(reason).into()
+}
+
+pub fn decode(Fed(body): Fed<'_>, options: ReadingOptions<'_>) -> Result<News, Fault> {
+    Response::decode(body, &options.reading()).map(News::from)
+}
+
+pub fn read_refusal(status: i64, name: Option<&str>, Fed(body): Fed<'_>) -> Fault {
+    Fault::refusal(u16::try_from(status).unwrap_or_default(), name, body)
+}
+
+arguments! {
+    // A whole answer, see `AshAgent.Response.from_message/1`.
+    Given<'a> = |term, scheduler| {
+        let Items(content) = field(term, atoms::content(), scheduler)?;
+        let Items(calls) = field(term, atoms::tool_calls(), scheduler)?;
+        let Reported(usage) = field(term, atoms::usage(), scheduler)?;
+        let model = field(term, atoms::model(), scheduler)?;
+        let finish = field(term, atoms::finish_reason(), scheduler)?;
+        Ok(Self { content, calls, usage, model, finish })
+    };
+}
+
+pub fn from_message(given: Given<'_>) -> Result<News, Error> {
+    Response::from_message(given).map(News::from)
+}
+
+/// A response with what was new of it.
+pub struct News(Response, Vec<Event>);
+
+impl From<Response> for News {
+    fn from(response: Response) -> Self {
+        Self(response, Vec::new())
     }
 }
 
-/// A report on tokens. One that cannot be kept is not a reason to lose an answer.
-fn report_value(report: Term<'_>, scheduler: Scheduler) -> Result<Value, NifError> {
-    match decode::value(report, Around::Nothing, scheduler) {
-        Err(NifError::Dirty) => Err(NifError::Dirty),
-        usage => Ok(usage.unwrap_or(Value::Nil)),
+impl From<(Response, Vec<Event>)> for News {
+    fn from((response, events): (Response, Vec<Event>)) -> Self {
+        Self(response, events)
     }
 }
 
-nif!(
-    response_push_normal,
-    response_push_dirty,
-    |env, scheduler, response: ResponseHandle, pushed: Of<'a, Vec<Pushed<'a>>>| {
-        let deltas = pushed.into_iter().map(|one| one.delta(scheduler));
-        let deltas = deltas.collect::<Result<Vec<_>, _>>()?;
-        let bytes = deltas.iter().map(Delta::len).sum();
-        scheduler.allow(Size::new(deltas.len(), bytes))?;
-        let (next, events) = response.get()?.push(&deltas, scheduler.limit(PARSED))?;
-        Ok(news(env, next, &events))
-    }
-);
-
-nif!(
-    response_finish_normal,
-    response_finish_dirty,
-    |env, scheduler, response: ResponseHandle| {
-        let (next, events) = response.get()?.finish(scheduler.limit(PARSED))?;
-        Ok(news(env, next, &events))
-    }
-);
-
-nif!(
-    response_interrupt_normal,
-    response_interrupt_dirty,
-    |env, _scheduler, response: ResponseHandle, reason: Any| {
-        Ok(news(env, response.get()?.interrupt(reason), &[]))
-    }
-);
-
-nif!(
-    response_decode_normal,
-    response_decode_dirty,
-    |env, scheduler, body: Binary<'a>, options: Of<'a, ReadingOptions<'a>>| {
-        if scheduler.is_normal() && body.len() > FED {
-            return Err(NifError::Dirty);
-        }
-        let response = Response::decode(body.as_slice(), &options.reading())?;
-        Ok(news(env, response, &[]))
-    }
-);
-
-nif!(
-    response_read_refusal_normal,
-    response_read_refusal_dirty,
-    |env, scheduler, status: Number, name: Of<'a, Option<&'a str>>, body: Binary<'a>| {
-        if scheduler.is_normal() && body.len() > FED {
-            return Err(NifError::Dirty);
-        }
-        let status = u16::try_from(status).unwrap_or_default();
-        Ok(encode_fault(
-            env,
-            &Fault::refusal(status, name, body.as_slice()),
-        ))
-    }
-);
-
-/// A whole answer, see `AshAgent.Response.from_message/1`.
-#[derive(NifMap)]
-#[rustler(decode)]
-struct Whole<'a> {
-    content: Term<'a>,
-    tool_calls: Term<'a>,
-    usage: Term<'a>,
-    model: Option<&'a str>,
-    finish_reason: Option<&'a str>,
-}
-
-nif!(
-    response_from_message_normal,
-    response_from_message_dirty,
-    |env, scheduler, given: Of<'a, Whole<'a>>| {
-        let response = Response::from_message(Given {
-            content: decode::value(given.content, Around::Items, scheduler)?,
-            calls: decode::value(given.tool_calls, Around::Items, scheduler)?,
-            usage: report_value(given.usage, scheduler)?,
-            model: given.model,
-            finish: given.finish_reason,
-        })?;
-        Ok(news(env, response, &[]))
-    }
-);
-
-/// `{handle, state, events}`
-fn news<'a>(env: Env<'a>, response: Response, events: &[Event]) -> Term<'a> {
-    let state = state_atom(response.state());
-    let encoder = Encoder::new_copying(env);
-    let events = encoder.list(events.iter().map(|event| encode_event(&encoder, event)));
-    (ResponseResource::wrap(response), state, events).encode(env)
-}
-
-fn state_atom(state: &State) -> Atom {
-    match state {
-        State::Open => atoms::open(),
-        State::Queued => atoms::queued(),
-        State::Complete => atoms::complete(),
-        State::Interrupted(_) => atoms::interrupted(),
-        State::Failed(_) => atoms::failed(),
+impl Returned for News {
+    // `{handle, state, events}`
+    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
+        let Self(response, events) = self;
+        let state = encode::word(env, response.state().name());
+        Ok((ResponseResource::wrap(response), state, events).to_term(env))
     }
 }
 
-fn encode_event<'r, 'e>(encoder: &Encoder<'r, 'e>, event: &'r Event) -> Term<'e> {
-    let env = encoder.env();
-    match event {
-        Event::Text { part, text } => (atoms::text(), part, encoder.text(text)).encode(env),
-        Event::Thinking { part, text } => (atoms::thinking(), part, encoder.text(text)).encode(env),
-        Event::CallStarted { position, name } => {
-            (atoms::tool_call_started(), position, encoder.text(name)).encode(env)
-        }
-        Event::CallArguments { position, json } => {
-            (atoms::tool_call_arguments(), position, encoder.text(json)).encode(env)
-        }
-        Event::Call(call) => (atoms::tool_call(), encoder.one_call(call)).encode(env),
-        Event::Part(part) => (atoms::part(), encoder.part(part)).encode(env),
-        Event::Usage(report) => {
-            let report = crate::tokens::encode_report(env, report);
-            (atoms::usage(), report).encode(env)
-        }
-        Event::Finish(finish) => (atoms::finish(), finish.atom()).encode(env),
-        Event::Error(fault) => (atoms::error(), encode_fault(env, fault)).encode(env),
-    }
-}
-
-nif!(
-    response_message_normal,
-    response_message_dirty,
-    |env, scheduler, response: ResponseHandle| {
-        let response = response.get()?;
-        scheduler.allow(cost(response))?;
-        let (message, half) = response.message();
+terms! {
+    Event = |of, env| {
         let encoder = Encoder::new_copying(env);
-        let shown = encoder.message(MessageRef::Added(&message));
-        if half.is_empty() {
-            return Ok(shown);
+        match of {
+            Self::Text { part, text } => (atoms::text(), part, text).to_term(env),
+            Self::Thinking { part, text } => (atoms::thinking(), part, text).to_term(env),
+            Self::CallStarted { position, name } => (atoms::tool_call_started(), position, name).to_term(env),
+            Self::CallArguments { position, json } => (atoms::tool_call_arguments(), position, json).to_term(env),
+            Self::Call(call) => (atoms::tool_call(), encoder.call(call).end()).to_term(env),
+            Self::Part(part) => (atoms::part(), encoder.part(part)).to_term(env),
+            Self::Usage(report) => (atoms::usage(), report).to_term(env),
+            Self::Finish(finish) => (atoms::finish(), *finish).to_term(env),
+            Self::Error(fault) => (atoms::error(), fault).to_term(env),
         }
-        let half = encoder.calls(half.iter());
-        Ok(shown.map_put(atoms::unfinished_tool_calls(), half)?)
-    }
-);
-
-/// Returns what there is to put together.
-fn cost(response: &Response) -> Size {
-    Size::new(response.count_received() / 64, response.count_received())
+    };
 }
 
-nif!(
-    context_add_response_normal,
-    context_add_response_dirty,
-    |env,
-     scheduler,
-     context: ContextHandle,
-     response: ResponseHandle,
-     metadata: Metadata,
-     times: Of<'a, (Term<'a>, Term<'a>)>,
-     at: At| {
-        let response = response.get()?;
-        scheduler.allow(cost(response))?;
-        scheduler.allow(context.get().append_cost())?;
-        let read = |at: Term<'a>| {
-            let is_given = at != atoms::nil().to_term(env);
-            is_given.then(|| clock::at(at, scheduler)).transpose()
-        };
-        let times = AnswerTimes {
-            requested_at: read(times.0)?,
-            first_chunk_at: read(times.1)?,
-        };
-        let stamp = Stamp { at, metadata };
-        let next = context.get().add_answer(response, times, stamp)?;
-        Ok(answer(env, next))
-    }
-);
+pub fn message(response: On<'_, Response>) -> Term<'_> {
+    let (message, half) = response.of.message();
+    let shown = Encoder::new_copying(response.env).message(MessageRef::Added(&message));
+    let half = (!half.is_empty()).then(|| {
+        let half = Encoder::new_copying(response.env).calls(half.iter());
+        (atoms::unfinished_tool_calls(), half)
+    });
+    encode::with(shown, half.into_iter())
+}
 
-// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
-nif!(
-    response_facts_normal,
-    response_facts_dirty,
-    |env, scheduler, response: ResponseHandle| {
-        let response = response.get()?;
-        // A provider may write megabytes where others write a name.
-        let texts = [response.id(), response.model(), response.finish_word()];
-        let bytes = texts.into_iter().flatten().map(str::len).sum();
-        scheduler.allow(Size::new(texts.len(), bytes))?;
-        let report = response.report();
-        let usage = report.map(|report| crate::tokens::encode_report(env, &report));
-        let finish = response.finish_reason().map(Finish::atom);
-        let facts = (
-            response.id(),
-            response.model(),
-            usage,
-            finish,
-            response.finish_word(),
-            response.count_received(),
-        );
-        Ok(facts.encode(env))
-    }
-);
+pub fn add_to(
+    context: &Context,
+    response: On<'_, Response>,
+    metadata: Metadata,
+    (requested_at, first_chunk_at): (Option<Time>, Option<Time>),
+    at: Time,
+) -> Result<Context, NifError> {
+    response.scheduler.allow(received(&response))?;
+    let times = AnswerTimes {
+        requested_at,
+        first_chunk_at,
+    };
+    Ok(context.add_answer(&response, times, stamp(at, metadata))?)
+}
 
-// Returns what else the provider says of its answer, `nil` when it says nothing.
-nif!(
-    response_details_normal,
-    response_details_dirty,
-    |env, scheduler, response: ResponseHandle| {
-        let response = response.get()?;
-        scheduler.allow(cost(response))?;
-        let details = response.details();
-        let nothing = || atoms::nil().to_term(env);
-        Ok(details.map_or_else(nothing, |details| {
-            Encoder::new_copying(env).value(&Value::Map(details))
-        }))
-    }
-);
+/// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
+pub fn facts(response: On<'_, Response>) -> Result<Term<'_>, NifError> {
+    let (id, model, word) = (
+        response.of.id(),
+        response.of.model(),
+        response.of.finish_word(),
+    );
+    // A provider may write megabytes where others write a name.
+    let bytes = [id, model, word].into_iter().flatten().map(str::len).sum();
+    response.scheduler.allow(Size::new(3, bytes))?;
+    let finish = response.finish_reason();
+    let facts = (
+        id,
+        model,
+        response.report(),
+        finish,
+        word,
+        response.count_received(),
+    );
+    Ok(facts.to_term(response.env))
+}
 
-// Why a response failed or was interrupted, else `nil`.
-nif!(
-    response_reason_normal,
-    response_reason_dirty,
-    |env, scheduler, response: ResponseHandle| {
-        Ok(match response.get()?.state() {
-            // Its words are few, whatever the provider wrote.
-            State::Failed(fault) => encode_fault(env, fault),
-            State::Interrupted(reason) => {
-                scheduler.allow(reason.size())?;
-                Encoder::new_copying(env).value(reason)
-            }
-            _ => atoms::nil().to_term(env),
-        })
-    }
-);
+/// Why a response failed or was interrupted.
+pub fn reason(response: On<'_, Response>) -> Result<Option<Term<'_>>, NifError> {
+    Ok(match response.state() {
+        // Its words are few, whatever the provider wrote.
+        State::Failed(fault) => Some(fault.to_term(response.env)),
+        State::Interrupted(reason) => {
+            response.scheduler.allow(reason.size())?;
+            Some(reason.to_term(response.env))
+        }
+        _ => None,
+    })
+}
 
 impl<'r, 'e> Encoder<'r, 'e> {
-    /// A call alone.
-    fn one_call(&self, call: &'r ToolCall) -> Term<'e> {
-        self.call(call).end()
-    }
-
     /// Where a message of the model came from.
     pub fn reply(&self, reply: &'r Reply) -> Term<'e> {
-        let text = |text: &'r Option<Box<str>>| text.as_deref().map(|of| self.text(of));
-        let reason = reply.interrupted.as_ref();
-        let state = match reason {
+        let reason = self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil));
+        let details = reply
+            .details
+            .as_ref()
+            .map(|details| (atoms::details(), self.map(details)));
+        let more = [(atoms::reason(), reason)].into_iter().chain(details);
+        encode::with(reply.to_term(self.env()), more)
+    }
+}
+
+maps! {
+    Reply = |of| {
+        provider, model, id, finish_reason: of.finish, finish_word: of.word,
+        state: match of.interrupted {
             Some(_) => atoms::interrupted(),
             None => atoms::complete(),
-        };
-        let mut fields = FieldTerms::new(self.env());
-        fields.put(atoms::provider(), reply.provider.map(Provider::atom));
-        fields.put(atoms::model(), text(&reply.model));
-        fields.put(atoms::id(), text(&reply.id));
-        fields.put(atoms::finish_reason(), reply.finish.map(Finish::atom));
-        fields.put(atoms::finish_word(), text(&reply.word));
-        fields.put(atoms::state(), state);
-        fields.put(atoms::reason(), reason.map(|reason| self.value(reason)));
-        let details = reply.details.as_ref();
-        fields.put_given(atoms::details(), details.map(|details| self.map(details)));
-        for (key, at) in [
-            (atoms::requested_at(), reply.requested_at),
-            (atoms::first_chunk_at(), reply.first_chunk_at),
-            (atoms::received_at(), reply.received_at),
-        ] {
-            fields.put_given(key, at.map(|at| self.time(at)));
-        }
-        fields.end()
+        },
+        requested_at: Maybe(of.requested_at), first_chunk_at: Maybe(of.first_chunk_at), received_at: Maybe(of.received_at),
     }
 }

@@ -1,8 +1,9 @@
-//! Says what runs on which scheduler.
+//! Chooses the scheduler of each call.
 //!
 //! A call on a normal scheduler must end within a millisecond; an empty call on a dirty one costs
 //! 11 us, on a normal one 0.05 us. So every NIF whose work grows with its data exists twice. The
 //! normal one does as much as fits, else it answers `{:error, :dirty}` and `Native` calls the other.
+//! What the work grows with stands in the table (`nifs.rs`); how much is too much stands here.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -39,11 +40,6 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether the work must be bounded.
-    pub const fn is_normal(self) -> bool {
-        matches!(self, Self::Normal(_))
-    }
-
     /// When the call began, or now.
     pub fn now(self) -> SystemTime {
         match self {
@@ -56,10 +52,9 @@ impl Scheduler {
     pub fn allow(self, cost: impl Into<Cost>) -> Result<(), NifError> {
         let Cost { work, handed_out } = cost.into();
         let fits = work.terms <= NORMAL.terms && work.bytes <= NORMAL.bytes && handed_out <= READ;
-        if fits || !self.is_normal() {
-            Ok(())
-        } else {
-            Err(NifError::Dirty)
+        match self {
+            Self::Normal(_) if !fits => Err(NifError::Dirty),
+            _ => Ok(()),
         }
     }
 }

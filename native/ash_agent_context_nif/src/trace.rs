@@ -1,111 +1,63 @@
-//! The NIFs of traces.
+//! Pages of conversations.
 
-use ash_agent_context_core::{Context, Cost, PageOptions, Printed, Told, Trace};
-use rustler::{Env, NewBinary, NifMap, Term};
+use ash_agent_context_core::{Context, Error, PageOptions, Prices, Printed, Told, Trace};
 
-use crate::argument::{Of, Unsigned};
-use crate::error::NifError;
-use crate::nif::nif;
-use crate::prices::PricesHandle;
+use crate::argument::{arguments, options, Argument};
 use crate::request::RequestOptions;
-use crate::resource::ContextHandle;
 use crate::scheduler::Scheduler;
 
-/// `{name, id, parent | nil, origin | nil, active?, context}`
-type TraceTerms = (
-    String,
-    String,
-    Option<String>,
-    Option<usize>,
-    bool,
-    ContextHandle,
-);
+/// The conversations of a trace, each `{name, id, parent | nil, origin | nil, active?, context}`.
+pub struct Conversations<'a>(Vec<Told<'a>>);
+
+arguments! {
+    Conversations<'a> = |term, scheduler| {
+        type Given<'a> = (&'a str, &'a str, Option<&'a str>, Option<usize>, bool, &'a Context);
+        let told: Vec<Given<'a>> = Argument::read(term, scheduler)?;
+        let contexts: Vec<&Context> = told.iter().map(|told| told.5).collect();
+        scheduler.allow(Trace::cost(&contexts))?;
+        let told = told.into_iter().map(|(name, id, parent, origin, is_active, context)| {
+            Told { name, id, parent, origin, is_active, context }
+        });
+        Ok(Self(told.collect()))
+    };
+}
+
+impl<'a> Conversations<'a> {
+    /// Of these a trace.
+    pub fn trace(self, masked: bool) -> Result<Trace<'a>, Error> {
+        Trace::new(self.0, masked)
+    }
+}
 
 /// See `AshAgent.Trace.to_html/2`.
-#[derive(NifMap)]
-#[rustler(decode)]
-struct HtmlOptions<'a> {
+pub struct HtmlOptions<'a> {
     title: Option<&'a str>,
     request: Option<RequestOptions<'a>>,
-    prices: PricesHandle,
+    prices: &'a Prices,
     fragment: bool,
 }
 
-/// See `AshAgent.Context.print/2`.
-#[derive(NifMap)]
-#[rustler(decode)]
-struct PrintOptions {
-    limit: Unsigned,
-    width: Option<Unsigned>,
-    color: bool,
-    mark: Option<(Unsigned, Unsigned)>,
+options! {
+    // See `AshAgent.Context.print/2`.
+    Printed { most: limit, width, color, mark }
+    HtmlOptions<'a> { title, request, prices, fragment }
 }
 
-/// Returns what a trace of these conversations gives.
-pub fn with_trace<T>(
-    scheduler: Scheduler,
-    told: Term<'_>,
+pub fn html(
+    told: Conversations<'_>,
     masked: bool,
-    give: impl FnOnce(&Trace<'_>) -> T,
-) -> Result<T, NifError> {
-    let told: Vec<TraceTerms> = told.decode()?;
-    let contexts: Vec<&Context> = told.iter().map(|terms| terms.5.get()).collect();
-    scheduler.allow(Trace::cost(&contexts))?;
-    let told = told
-        .iter()
-        .map(|(name, id, parent, origin, is_active, context)| Told {
-            name,
-            id,
-            parent: parent.as_deref(),
-            origin: *origin,
-            is_active: *is_active,
-            context: context.get(),
-        });
-    Ok(give(&Trace::new(told.collect(), masked)?))
-}
-
-fn text<'a>(env: Env<'a>, text: &str) -> Term<'a> {
-    NewBinary::from_slice(env, text.as_bytes()).into()
-}
-
-nif!(trace_html_normal, trace_html_dirty, |env,
-                                           scheduler,
-                                           told: Term<'a>,
-                                           masked: bool,
-                                           given: Of<
-    'a,
-    HtmlOptions<'a>,
->| {
-    // The page's own script is hashed and copied each time.
-    scheduler.allow(Cost::LONG)?;
+    given: HtmlOptions<'_>,
+) -> Result<String, Error> {
     let request = given.request.as_ref();
     let options = PageOptions {
         title: given.title,
         request: request.map(|request| request.options(Scheduler::Dirty)),
-        prices: given.prices.get(),
+        prices: given.prices,
         fragment: given.fragment,
     };
-    let page = with_trace(scheduler, told, masked, |trace| trace.to_html(&options))?;
-    Ok(text(env, &page))
-});
+    Ok(told.trace(masked)?.to_html(&options))
+}
 
-nif!(trace_print_normal, trace_print_dirty, |env,
-                                             scheduler,
-                                             told: Term<'a>,
-                                             masked: bool,
-                                             options: Of<
-    'a,
-    PrintOptions,
->| {
-    let how = Printed {
-        most: options.limit.size(),
-        width: options.width.as_ref().map(Unsigned::size),
-        color: options.color,
-        mark: options
-            .mark
-            .as_ref()
-            .map(|(iteration, call)| (iteration.size(), call.size())),
-    };
-    let page = with_trace(scheduler, told, masked, |trace| trace.print(how))?;
-    Ok(text(env, &page))
-});
+pub fn print(told: Conversations<'_>, masked: bool, how: Printed) -> Result<String, Error> {
+    Ok(told.trace(masked)?.print(how))
+}

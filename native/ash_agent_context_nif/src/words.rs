@@ -3,13 +3,14 @@
 use std::sync::OnceLock;
 
 use ash_agent_context_core::{
-    CallKind, CallStatus, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish,
-    Framing, Look, MediaClass, Method, Pressure, Prompt, Provider, RepairKind, Role,
-    ShorteningKind, Status, Thinking,
+    CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, Look,
+    MediaClass, Method, Pressure, Prompt, Provider, RepairKind, Role, ShorteningKind, Status,
+    Thinking,
 };
-use rustler::{Atom, OwnedEnv};
+use rustler::{Atom, Env, OwnedEnv, Term};
 
 use crate::atoms;
+use crate::encode::ToTerm;
 use crate::error::NifError;
 
 /// A word with an atom for each of its values.
@@ -38,6 +39,12 @@ macro_rules! words {
             fn atoms() -> &'static [Atom] {
                 static ATOMS: OnceLock<Vec<Atom>> = OnceLock::new();
                 ATOMS.get_or_init(|| atoms_of::<Self>())
+            }
+        }
+
+        impl ToTerm for $word {
+            fn to_term<'a>(&self, env: Env<'a>) -> Term<'a> {
+                self.atom().to_term(env)
             }
         })*
     };
@@ -74,13 +81,4 @@ fn atoms_of<T: Word>() -> Vec<Atom> {
         made.map(|atom| atom.unwrap_or_else(|_| atoms::nil()))
             .collect()
     })
-}
-
-/// A call's status, which may be one that it ended with.
-pub fn call_status(status: CallStatus) -> Atom {
-    match status {
-        CallStatus::Pending => atoms::pending(),
-        CallStatus::Approved => atoms::approved(),
-        CallStatus::Ended(status) => status.atom(),
-    }
 }

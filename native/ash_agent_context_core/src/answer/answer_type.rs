@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::answer::fit::FitWalk;
+use crate::answer::fit::{FitWalk, SEVERAL_REPAIRS};
 use crate::answer::issue::{Findings, Mend, MendKind};
 use crate::answer::node::{without_style, Kinds, NodeId, Others, Property, SchemaNode};
 #[cfg(feature = "json_schema")]
@@ -16,7 +16,7 @@ use crate::value::{Map, Size, Value};
 #[derive(Debug)]
 pub struct AnswerType {
     schema: Value,
-    nodes: Vec<SchemaNode>,
+    pub(crate) nodes: Vec<SchemaNode>,
     /// Names of the fields of the answer, without style. An object with none of them is not the answer.
     names: HashSet<Box<str>>,
     /// Names of fields at any place, without style.
@@ -24,7 +24,7 @@ pub struct AnswerType {
     /// Those of them, as they are written, that have an object or a list.
     inner: HashSet<Box<str>>,
     /// Some object may have fields of any name.
-    is_open: bool,
+    pub(crate) is_open: bool,
     /// The checker for keywords that the nodes do not know, if there are any.
     #[cfg(feature = "json_schema")]
     rest: Option<Rest>,
@@ -126,10 +126,6 @@ impl AnswerType {
         false
     }
 
-    pub(crate) fn nodes(&self) -> &[SchemaNode] {
-        &self.nodes
-    }
-
     /// Returns whether a field of this name belongs to the answer.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.contains(&*without_style(name))
@@ -147,11 +143,6 @@ impl AnswerType {
         self.names.iter().any(|name| name.starts_with(&word))
     }
 
-    /// Returns whether some object of the answer may have fields of any name.
-    pub(crate) fn is_open(&self) -> bool {
-        self.is_open
-    }
-
     /// Returns whether some object of the answer may have a field of this name.
     pub(crate) fn may_have(&self, name: &str) -> bool {
         self.is_open || self.fields.contains(&*without_style(name))
@@ -166,8 +157,7 @@ impl AnswerType {
     pub(crate) fn takes(&self, name: &str, value: &Value) -> bool {
         let mut fields = self.nodes.iter().filter_map(|node| node.property(name));
         fields.any(|property| {
-            let mut report = Findings::default();
-            self.fit(property.node, value, true, &Path::new(), &mut report);
+            let (_, report) = self.fit(property.node, value, true, Path::new());
             report.fits() && !report.mends.iter().any(|mend| mend.path.is_empty())
         })
     }
@@ -178,24 +168,22 @@ impl AnswerType {
         id: NodeId,
         value: &Value,
         is_lenient: bool,
-        path: &Path,
-        report: &mut Findings,
-    ) -> Option<Value> {
-        let mut path = path.clone();
-        FitWalk::new(&self.nodes, is_lenient).fit(id, value, &mut path, report)
+        path: Path,
+    ) -> (Option<Value>, Findings) {
+        let mut walk = FitWalk::new(&self.nodes, is_lenient, path);
+        let fitted = walk.fit(id, value);
+        (fitted, walk.report)
     }
 
     /// Schemas that hold for the same value repair it each for itself: what came of it has to fit all of them.
     fn check_repaired(&self, value: Value, repaired: Value, report: &mut Findings) -> Value {
-        let mut again = Findings::default();
-        let changed = self.fit(0, &repaired, false, &Path::new(), &mut again);
+        let (changed, again) = self.fit(0, &repaired, false, Path::new());
         if again.is_clean() && changed.is_none() {
             return repaired;
         }
         report.add(again);
         if report.fits() {
-            let words = "could be repaired in more than one way: write it as the schema says";
-            report.issue(&Path::new(), words);
+            report.issue(&Path::new(), SEVERAL_REPAIRS);
         }
         value
     }
@@ -233,7 +221,8 @@ impl AnswerType {
 
     /// Fits a whole answer.
     pub(crate) fn fit_whole(&self, value: Value, is_lenient: bool, report: &mut Findings) -> Value {
-        let fitted = self.fit(0, &value, is_lenient, &Path::new(), report);
+        let (fitted, found) = self.fit(0, &value, is_lenient, Path::new());
+        report.add(found);
         if !report.fits() {
             return value;
         }

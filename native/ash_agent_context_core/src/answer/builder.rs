@@ -33,46 +33,36 @@ pub(crate) struct Candidate {
     pub ends: Vec<usize>,
 }
 
-/// The values of a text.
-pub(crate) struct Builder<'t> {
-    answer: &'t AnswerType,
+/// The value that is being read, and what was found in it.
+#[derive(Default)]
+struct OpenCandidate {
     frames: Vec<OpenValue>,
     text: Option<String>,
     value: Option<Value>,
     report: Findings,
     is_meant: bool,
     field: Option<String>,
-    takes_all: bool,
     is_doubled: bool,
     start: usize,
     ends: Vec<usize>,
+}
+
+/// The values of a text.
+pub(crate) struct Builder<'t> {
+    /// Whose fields tell the answer; `None` takes every value for it.
+    answer: Option<&'t AnswerType>,
+    open: OpenCandidate,
     /// Those that may be the answer.
     pub found: Vec<Candidate>,
 }
 
 impl<'t> Builder<'t> {
-    pub fn new(answer: &'t AnswerType) -> Self {
+    pub fn new(answer: Option<&'t AnswerType>) -> Self {
         Self {
             answer,
-            frames: Vec::new(),
-            text: None,
-            value: None,
-            report: Findings::default(),
-            is_meant: false,
-            field: None,
-            takes_all: false,
-            is_doubled: false,
-            start: 0,
-            ends: Vec::new(),
+            open: OpenCandidate::default(),
             found: Vec::new(),
         }
-    }
-
-    /// Takes every value for the answer.
-    pub fn of_all(answer: &'t AnswerType) -> Self {
-        let mut builder = Self::new(answer);
-        builder.takes_all = true;
-        builder
     }
 
     fn path(&self) -> Path {
@@ -82,41 +72,31 @@ impl<'t> Builder<'t> {
             OpenValue::Object(_, Value::Nil, _) => None,
             OpenValue::Object(_, key, _) => Some(key.clone()),
         };
-        self.frames.iter().filter_map(step).collect()
-    }
-
-    fn begin_candidate(&mut self) {
-        self.frames.clear();
-        self.text = None;
-        self.value = None;
-        self.report = Findings::default();
-        self.is_doubled = false;
-        self.ends.clear();
-        self.is_meant = false;
+        self.open.frames.iter().filter_map(step).collect()
     }
 }
 
 impl Sink for Builder<'_> {
     fn answer(&self) -> Option<&AnswerType> {
-        (!self.takes_all).then_some(self.answer)
+        self.answer
     }
 
     fn mean(&mut self, field: Option<&str>) {
-        self.is_meant = true;
-        self.field = field.map(str::to_owned);
+        self.open.is_meant = true;
+        self.open.field = field.map(str::to_owned);
     }
 
     fn begin(&mut self, kind: Kinds, at: usize) {
-        if self.frames.is_empty() {
-            self.start = at;
+        if self.open.frames.is_empty() {
+            self.open.start = at;
         }
         if kind == Kinds::STRING {
-            self.text = Some(String::new());
+            self.open.text = Some(String::new());
         }
     }
 
     fn open(&mut self, is_list: bool) {
-        self.frames.push(if is_list {
+        self.open.frames.push(if is_list {
             OpenValue::List(Vec::new())
         } else {
             OpenValue::Object(Vec::new(), Value::Nil, 0)
@@ -124,67 +104,67 @@ impl Sink for Builder<'_> {
     }
 
     fn key(&mut self, key: &str) {
-        if let Some(OpenValue::Object(entries, open, end)) = self.frames.last_mut() {
+        if let Some(OpenValue::Object(entries, open, end)) = self.open.frames.last_mut() {
             *open = Value::text(key);
             let is_object = matches!(entries.last(), Some((_, Value::Map(_))));
-            if is_object && self.ends.len() < MOST_ENDS {
-                self.ends.push(*end);
+            if is_object && self.open.ends.len() < MOST_ENDS {
+                self.open.ends.push(*end);
             }
         }
     }
 
     fn text(&mut self, part: &str) {
-        if let Some(text) = &mut self.text {
+        if let Some(text) = &mut self.open.text {
             text.push_str(part);
         }
     }
 
     fn scalar(&mut self, value: Value) {
-        self.value = Some(value);
+        self.open.value = Some(value);
     }
 
     fn end(&mut self, at: usize) {
-        let scalar = self.value.take();
-        let scalar = scalar.or(self.text.take().map(|text| Value::text(&text)));
-        let value = scalar.or_else(|| match self.frames.pop()? {
+        let scalar = self.open.value.take();
+        let scalar = scalar.or(self.open.text.take().map(|text| Value::text(&text)));
+        let value = scalar.or_else(|| match self.open.frames.pop()? {
             OpenValue::List(items) => Some(Value::List(items.into())),
             OpenValue::Object(entries, ..) => {
                 let given = entries.len();
                 let map = Map::new(entries);
-                self.is_doubled |= map.len() != given;
+                self.open.is_doubled |= map.len() != given;
                 Some(Value::Map(map))
             }
         });
         let Some(value) = value else { return };
-        match self.frames.last_mut() {
+        match self.open.frames.last_mut() {
             Some(OpenValue::List(items)) => items.push(value),
             Some(OpenValue::Object(entries, key, end)) => {
                 entries.push((key.clone(), value));
                 *end = at;
             }
             None => {
-                if self.is_meant {
+                let read = mem::take(&mut self.open);
+                if read.is_meant {
                     self.found.push(Candidate {
                         value,
-                        report: mem::take(&mut self.report),
-                        is_doubled: self.is_doubled,
-                        field: self.field.take(),
-                        place: self.start..at,
-                        ends: mem::take(&mut self.ends),
+                        report: read.report,
+                        is_doubled: read.is_doubled,
+                        field: read.field,
+                        place: read.start..at,
+                        ends: read.ends,
                     });
                 }
-                self.begin_candidate();
             }
         }
     }
 
     fn mend(&mut self, kind: MendKind) {
-        let is_open = !self.frames.is_empty() || self.found.is_empty();
+        let is_open = !self.open.frames.is_empty() || self.found.is_empty();
         let path = self.path();
         let last = self.found.last_mut().map(|found| &mut found.report);
         let report = match last {
             Some(last) if !is_open => last,
-            _ => &mut self.report,
+            _ => &mut self.open.report,
         };
         let is_told = kind == MendKind::Prose
             && report.mends.contains(&Mend {
@@ -197,6 +177,6 @@ impl Sink for Builder<'_> {
     }
 
     fn abandon(&mut self) {
-        self.begin_candidate();
+        self.open = OpenCandidate::default();
     }
 }

@@ -13,6 +13,10 @@ use crate::value::{json, steps, Map, Value};
 /// Levels of lists and objects that an answer may have. The walk recurses with them.
 pub(crate) const LEVELS: usize = 64;
 
+/// The problem of a value that several repairs would make fit.
+pub(crate) const SEVERAL_REPAIRS: &str =
+    "could be repaired in more than one way: write it as the schema says";
+
 /// Distances of values that are something else than what was asked for.
 const OTHER_KIND: usize = 1_000;
 const OTHER_CHOICE: usize = 100;
@@ -29,6 +33,8 @@ pub(crate) struct FitWalk<'t> {
     nodes: &'t [SchemaNode],
     /// Repairs what is near, besides `null` for what may be left out.
     is_lenient: bool,
+    path: Path,
+    pub report: Findings,
     /// Which alternative was taken for a value. Without it, alternatives within alternatives would be tried again and again.
     taken: HashMap<(NodeId, bool, usize), TakenBranch>,
     /// The length of a path at which no list is made of a value: one was just made there, or taken apart.
@@ -39,65 +45,50 @@ pub(crate) struct FitWalk<'t> {
 type Fitted = Option<Value>;
 
 impl<'t> FitWalk<'t> {
-    pub fn new(nodes: &'t [SchemaNode], is_lenient: bool) -> Self {
+    /// A walk that begins at a path.
+    pub fn new(nodes: &'t [SchemaNode], is_lenient: bool, path: Path) -> Self {
         Self {
             nodes,
             is_lenient,
+            path,
+            report: Findings::default(),
             taken: HashMap::new(),
             settled_at: None,
         }
     }
 
     /// Fits a value to a node.
-    pub fn fit(
-        &mut self,
-        id: NodeId,
-        value: &Value,
-        path: &mut Path,
-        report: &mut Findings,
-    ) -> Fitted {
+    pub fn fit(&mut self, id: NodeId, value: &Value) -> Fitted {
         steps::count(1);
         let node = self.nodes.get(id)?;
-        if path.len() > LEVELS {
-            report.issue(path, format!("expected at most {LEVELS} levels"));
+        if self.path.len() > LEVELS {
+            self.issue(format!("expected at most {LEVELS} levels"));
             return None;
         }
-        let mut fitted = match self.fit_kind(id, node, value, path, report) {
+        let mut fitted = match self.fit_kind(id, node, value) {
             Kind::Right => None,
             Kind::Changed(value) => Some(value),
             Kind::Settled(fitted) => return fitted,
         };
-        if let Some(choice) = choose(
-            node,
-            fitted.as_ref().unwrap_or(value),
-            self.is_lenient,
-            path,
-            report,
-        ) {
-            fitted = Some(choice);
-        }
+        fitted = self
+            .choose(node, fitted.as_ref().unwrap_or(value))
+            .or(fitted);
         let inside = match fitted.as_ref().unwrap_or(value) {
-            Value::Map(map) => self.fit_object(node, map, path, report),
-            Value::List(items) => self.fit_list(node, items, path, report),
+            Value::Map(map) => self.fit_object(node, map),
+            Value::List(items) => self.fit_list(node, items),
             _ => None,
         };
         fitted = inside.or(fitted);
-        check(node, fitted.as_ref().unwrap_or(value), path, report);
+        let made = fitted.as_ref().unwrap_or(value);
+        check(node, made, &self.path, &mut self.report);
         for id in &node.all_of {
-            fitted = self.fit_again(*id, value, fitted, path, report);
+            fitted = self.fit_again(value, fitted, |fit, value| fit.fit(*id, value));
         }
         for (branches, is_one) in [(&node.any_of, false), (&node.one_of, true)] {
-            if branches.is_empty() {
-                continue;
+            if !branches.is_empty() {
+                let again = |fit: &mut Self, value: &_| fit.fit_one_of(id, branches, is_one, value);
+                fitted = self.fit_again(value, fitted, again);
             }
-            fitted = match fitted {
-                None => self.fit_one_of(id, branches, is_one, value, path, report),
-                Some(made) => {
-                    let again = self
-                        .afresh(|fit| fit.fit_one_of(id, branches, is_one, &made, path, report));
-                    again.or(Some(made))
-                }
-            };
         }
         fitted
     }
@@ -105,18 +96,13 @@ impl<'t> FitWalk<'t> {
     /// Fits what came of a value so far to another schema for it.
     fn fit_again(
         &mut self,
-        id: NodeId,
         value: &Value,
         fitted: Fitted,
-        path: &mut Path,
-        report: &mut Findings,
+        fit: impl FnOnce(&mut Self, &Value) -> Fitted,
     ) -> Fitted {
         match fitted {
-            None => self.fit(id, value, path, report),
-            Some(made) => {
-                let again = self.afresh(|fit| fit.fit(id, &made, path, report));
-                again.or(Some(made))
-            }
+            None => fit(self, value),
+            Some(made) => self.afresh(|walk| fit(walk, &made)).or(Some(made)),
         }
     }
 
@@ -128,15 +114,31 @@ impl<'t> FitWalk<'t> {
         done
     }
 
+    /// Tries something, and returns what was found by it apart.
+    fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Fitted) -> (Fitted, Findings) {
+        let outer = mem::take(&mut self.report);
+        let fitted = work(self);
+        (fitted, mem::replace(&mut self.report, outer))
+    }
+
+    /// Does something at a step from here.
+    fn within<R>(&mut self, step: Value, work: impl FnOnce(&mut Self) -> R) -> R {
+        self.path.push(step);
+        let done = work(self);
+        self.path.pop();
+        done
+    }
+
+    fn issue(&mut self, words: impl Into<String>) {
+        self.report.issue(&self.path, words);
+    }
+
+    fn mend(&mut self, kind: MendKind) {
+        self.report.mend(&self.path, kind);
+    }
+
     /// Finds out whether a value is of a kind that fits, or can be read as one.
-    fn fit_kind(
-        &mut self,
-        id: NodeId,
-        node: &SchemaNode,
-        value: &Value,
-        path: &mut Path,
-        report: &mut Findings,
-    ) -> Kind {
+    fn fit_kind(&mut self, id: NodeId, node: &SchemaNode, value: &Value) -> Kind {
         let (Some(kinds), kind) = (node.kinds, Kinds::of(value)) else {
             return Kind::Right;
         };
@@ -145,85 +147,63 @@ impl<'t> FitWalk<'t> {
         }
         if self.is_lenient {
             if let Some((value, mend)) = from_text(value, kinds) {
-                report.mend(path, mend);
+                self.mend(mend);
                 return Kind::Changed(value);
             }
             let one = match value {
                 Value::List(items) => items.first().filter(|_| items.len() == 1),
                 _ => None,
             };
-            if let Some(fitted) = one.and_then(|one| self.try_one(id, one, path, report)) {
-                return Kind::Settled(Some(fitted));
+            // A list of one in the place of its element.
+            let one = one.filter(|one| !matches!(one, Value::List(_)));
+            let place = self.path.len();
+            let fitted = one.and_then(|one| {
+                self.try_instead(place, MendKind::Unwrapped, one, |walk| walk.fit(id, one))
+            });
+            if fitted.is_some() {
+                return Kind::Settled(fitted);
             }
-            let is_settled = self.settled_at == Some(path.len());
+            let is_settled = self.settled_at == Some(place);
             let is_single = kind != Kinds::NULL && !says_list(value);
             if kinds.has(Kinds::ARRAY) && is_single && !is_settled {
-                if let Some(fitted) = self.try_list(id, value, path, report) {
-                    return Kind::Settled(Some(fitted));
+                // A single value in the place of a list of one.
+                let list = Value::List(Box::new([value.clone()]));
+                let fitted = self.try_instead(place + 1, MendKind::Wrapped, &list, |walk| {
+                    walk.afresh(|walk| walk.fit(id, &list))
+                });
+                if fitted.is_some() {
+                    return Kind::Settled(fitted);
                 }
             }
         }
         let words = format!("expected {}, got {}", kinds.words(), kind.words());
-        report.far_issue(path, OTHER_KIND, words);
+        self.report.far_issue(&self.path, OTHER_KIND, words);
         Kind::Settled(None)
     }
 
-    /// A list of one in the place of its element.
-    fn try_one(
+    /// Takes another value instead if it fits.
+    fn try_instead(
         &mut self,
-        id: NodeId,
-        one: &Value,
-        path: &mut Path,
-        report: &mut Findings,
+        settled_at: usize,
+        mend: MendKind,
+        other: &Value,
+        fit: impl FnOnce(&mut Self) -> Fitted,
     ) -> Fitted {
-        if matches!(one, Value::List(_)) {
-            return None;
-        }
-        let outer = self.settled_at.replace(path.len());
-        let mut tried = Findings::default();
-        let fitted = self.fit(id, one, path, &mut tried);
+        let outer = self.settled_at.replace(settled_at);
+        let (fitted, tried) = self.attempt(fit);
         self.settled_at = outer;
         tried.fits().then(|| {
-            report.mend(path, MendKind::Unwrapped);
-            report.add(tried);
-            fitted.unwrap_or_else(|| one.clone())
+            self.mend(mend);
+            self.report.add(tried);
+            fitted.unwrap_or_else(|| other.clone())
         })
     }
 
-    /// A single value in the place of a list of one.
-    fn try_list(
-        &mut self,
-        id: NodeId,
-        value: &Value,
-        path: &mut Path,
-        report: &mut Findings,
-    ) -> Fitted {
-        let outer = self.settled_at.replace(path.len() + 1);
-        let mut tried = Findings::default();
-        let list = Value::List(Box::new([value.clone()]));
-        let fitted = self.afresh(|fit| fit.fit(id, &list, path, &mut tried));
-        self.settled_at = outer;
-        tried.fits().then(|| {
-            report.mend(path, MendKind::Wrapped);
-            report.add(tried);
-            fitted.unwrap_or(list)
-        })
-    }
-
-    fn fit_list(
-        &mut self,
-        node: &SchemaNode,
-        items: &[Value],
-        path: &mut Path,
-        report: &mut Findings,
-    ) -> Fitted {
+    fn fit_list(&mut self, node: &SchemaNode, items: &[Value]) -> Fitted {
         let mut made: Option<Vec<Value>> = None;
         for (at, item) in items.iter().enumerate() {
             let Some(id) = node.item(at) else { break };
-            path.push(index(at));
-            let fitted = self.fit(id, item, path, report);
-            path.pop();
-            if let Some(fitted) = fitted {
+            if let Some(fitted) = self.within(index(at), |walk| walk.fit(id, item)) {
                 let made = made.get_or_insert_with(|| items.to_vec());
                 if let Some(place) = made.get_mut(at) {
                     *place = fitted;
@@ -233,39 +213,30 @@ impl<'t> FitWalk<'t> {
         made.map(|items| Value::List(items.into()))
     }
 
-    fn fit_object(
-        &mut self,
-        node: &SchemaNode,
-        map: &Map,
-        path: &mut Path,
-        report: &mut Findings,
-    ) -> Fitted {
-        let renamed = self.is_lenient.then(|| rename(node, map, path, report));
-        let renamed = renamed.flatten();
+    fn fit_object(&mut self, node: &SchemaNode, map: &Map) -> Fitted {
+        let renamed = self.is_lenient.then(|| self.rename(node, map)).flatten();
         let map = renamed.as_ref().unwrap_or(map);
         let mut made: Option<Vec<(Value, Option<Value>)>> = None;
         for (at, (key, value)) in map.iter().enumerate() {
             let name = key.as_name().unwrap_or_default();
             let property = node.property(name);
             let id = match (property, node.others) {
-                (Some(property), _) => property.node,
-                (None, Others::Of(id)) => id,
+                (Some(property), _) => Some(property.node),
+                (None, Others::Of(id)) => Some(id),
                 (None, Others::Allowed) => continue,
-                (None, Others::Refused) => {
-                    path.push(key.clone());
-                    report.issue(path, unknown_field(node));
-                    path.pop();
-                    continue;
+                (None, Others::Refused) => None,
+            };
+            let change = self.within(key.clone(), |walk| {
+                let Some(id) = id else {
+                    walk.issue(unknown_field(node));
+                    return None;
+                };
+                if is_left_out(property, value) && walk.refuses_null(id) {
+                    walk.mend(MendKind::DroppedNull);
+                    return Some(None);
                 }
-            };
-            path.push(key.clone());
-            let change = if is_left_out(property, value) && self.refuses_null(id, path) {
-                report.mend(path, MendKind::DroppedNull);
-                Some(None)
-            } else {
-                self.fit(id, value, path, report).map(Some)
-            };
-            path.pop();
+                walk.fit(id, value).map(Some)
+            });
             if let Some(change) = change {
                 let copy = || {
                     let entry = |(key, value): &(Value, Value)| (key.clone(), Some(value.clone()));
@@ -276,7 +247,7 @@ impl<'t> FitWalk<'t> {
                 }
             }
         }
-        self.check_required(node, map, path, report);
+        self.check_required(node, map);
         let kept = |entries: Vec<(Value, Option<Value>)>| {
             let kept = entries
                 .into_iter()
@@ -286,7 +257,7 @@ impl<'t> FitWalk<'t> {
         made.map(kept).or(renamed.map(Value::Map))
     }
 
-    fn check_required(&self, node: &SchemaNode, map: &Map, path: &mut Path, report: &mut Findings) {
+    fn check_required(&mut self, node: &SchemaNode, map: &Map) {
         let required = node
             .properties
             .iter()
@@ -303,15 +274,12 @@ impl<'t> FitWalk<'t> {
                 Some(kinds) => format!("is missing: expected {}", kinds.words()),
                 None => "is missing".to_owned(),
             };
-            path.push(key);
-            report.issue(path, words);
-            path.pop();
+            self.within(key, |walk| walk.issue(words));
         }
     }
 
-    fn refuses_null(&mut self, id: NodeId, path: &mut Path) -> bool {
-        let mut tried = Findings::default();
-        self.afresh(|fit| fit.fit(id, &Value::Nil, path, &mut tried));
+    fn refuses_null(&mut self, id: NodeId) -> bool {
+        let (_, tried) = self.attempt(|walk| walk.afresh(|walk| walk.fit(id, &Value::Nil)));
         !tried.fits()
     }
 
@@ -322,42 +290,33 @@ impl<'t> FitWalk<'t> {
         branches: &[NodeId],
         is_one: bool,
         value: &Value,
-        path: &mut Path,
-        report: &mut Findings,
     ) -> Fitted {
         let key = (id, is_one, std::ptr::from_ref(value).addr());
         let taken = match self.taken.get(&key) {
             Some(taken) => Some(*taken),
-            None => self.find(branches, is_one, value, path),
+            None => self.find(branches, is_one, value),
         }?;
         self.taken.insert(key, taken);
         if let Some(problem) = taken.problem {
-            report.issue(path, problem);
+            self.issue(problem);
             return None;
         }
-        self.fit(taken.branch, value, path, report)
+        self.fit(taken.branch, value)
     }
 
-    fn find(
-        &mut self,
-        branches: &[NodeId],
-        is_one: bool,
-        value: &Value,
-        path: &mut Path,
-    ) -> Option<TakenBranch> {
-        let (mut clean, mut repaired): (Vec<NodeId>, Vec<(usize, NodeId, Fitted)>) =
+    fn find(&mut self, branches: &[NodeId], is_one: bool, value: &Value) -> Option<TakenBranch> {
+        let (mut clean, mut repaired): (Vec<NodeId>, Vec<(NodeId, Fitted)>) =
             (Vec::new(), Vec::new());
         let mut nearest: Option<(usize, NodeId)> = None;
         for branch in branches {
-            let mut tried = Findings::default();
-            let fitted = self.fit(*branch, value, path, &mut tried);
+            let (fitted, tried) = self.attempt(|walk| walk.fit(*branch, value));
             if tried.is_clean() {
                 clean.push(*branch);
                 if !is_one {
                     break;
                 }
             } else if tried.fits() {
-                repaired.push((tried.mended, *branch, fitted));
+                repaired.push((*branch, fitted));
             } else if nearest.is_none_or(|(distance, _)| tried.distance < distance) {
                 nearest = Some((tried.distance, *branch));
             }
@@ -369,13 +328,73 @@ impl<'t> FitWalk<'t> {
                 *branch,
                 Some("expected exactly one of the alternatives, and several fit"),
             ),
-            ([], [(_, first, value), rest @ ..]) => {
-                let is_same = rest.iter().all(|(_, _, other)| other == value);
-                let problem = "could be repaired in more than one way: write it as the schema says";
-                taken(*first, (!is_same).then_some(problem))
+            ([], [(first, value), rest @ ..]) => {
+                let is_same = rest.iter().all(|(_, other)| other == value);
+                taken(*first, (!is_same).then_some(SEVERAL_REPAIRS))
             }
             ([], []) => nearest.and_then(|(_, branch)| taken(branch, None)),
         }
+    }
+
+    /// Checks that a value is one of the choices, if there are any, and returns the one that was meant.
+    fn choose(&mut self, node: &SchemaNode, value: &Value) -> Fitted {
+        let known = node.choices.as_deref()?;
+        let is_equal = |choice: &&Value| *choice == value || canonical(choice) == canonical(value);
+        if known.iter().any(|choice| is_equal(&choice)) {
+            return None;
+        }
+        if self.is_lenient {
+            let style = value.as_str().map(|word| without_style(word.trim()));
+            let near = |choice: &&Value| {
+                let word = choice.as_str().map(without_style);
+                word.is_some() && word == style
+            };
+            let mut found = known.iter().filter(near);
+            if let (Some(choice), None) = (found.next(), found.next()) {
+                self.mend(MendKind::Choice);
+                return Some(choice.clone());
+            }
+        }
+        let words = if let [only] = known {
+            format!("expected {}", json::write(only))
+        } else {
+            format!("expected one of {}", choices(known))
+        };
+        self.report.far_issue(&self.path, OTHER_CHOICE, words);
+        None
+    }
+
+    /// Gives keys of another style the name of the property that is missing. `None` if there are none.
+    fn rename(&mut self, node: &SchemaNode, map: &Map) -> Option<Map> {
+        let mut renamed: HashMap<&str, usize> = HashMap::new();
+        let mut found = Vec::new();
+        for (at, (key, _)) in map.iter().enumerate() {
+            let name = key.as_str()?;
+            if node.property(name).is_some() {
+                continue;
+            }
+            let Some(property) = node.property_in_style(name) else {
+                continue;
+            };
+            let is_wanted = property.is_required || node.others == Others::Refused;
+            if is_wanted && map.get(&Value::text(&property.name)).is_none() {
+                *renamed.entry(&*property.name).or_default() += 1;
+                found.push((at, &*property.name));
+            }
+        }
+        // Of two keys for one property, nobody knows which one was meant.
+        found.retain(|(_, name)| renamed.get(name) == Some(&1));
+        if found.is_empty() {
+            return None;
+        }
+        let mut entries: Vec<(Value, Value)> = map.iter().cloned().collect();
+        for (at, name) in found {
+            if let Some((key, _)) = entries.get_mut(at) {
+                *key = Value::text(name);
+                self.within(key.clone(), |walk| walk.mend(MendKind::KeyStyle));
+            }
+        }
+        Some(Map::new(entries))
     }
 }
 
@@ -417,75 +436,6 @@ fn from_text(value: &Value, kinds: Kinds) -> Option<(Value, MendKind)> {
     kinds
         .has(Kinds::of(&read))
         .then_some((read, MendKind::NumberFromText))
-}
-
-/// Checks that a value is one of the choices, if there are any, and returns the one that was meant.
-fn choose(
-    node: &SchemaNode,
-    value: &Value,
-    is_lenient: bool,
-    path: &Path,
-    report: &mut Findings,
-) -> Fitted {
-    let known = node.choices.as_deref()?;
-    let is_equal = |choice: &&Value| *choice == value || canonical(choice) == canonical(value);
-    if known.iter().any(|choice| is_equal(&choice)) {
-        return None;
-    }
-    if is_lenient {
-        let style = value.as_str().map(|word| without_style(word.trim()));
-        let near = |choice: &&Value| {
-            let word = choice.as_str().map(without_style);
-            word.is_some() && word == style
-        };
-        let mut found = known.iter().filter(near);
-        if let (Some(choice), None) = (found.next(), found.next()) {
-            report.mend(path, MendKind::Choice);
-            return Some(choice.clone());
-        }
-    }
-    let words = if let [only] = known {
-        format!("expected {}", json::write(only))
-    } else {
-        format!("expected one of {}", choices(known))
-    };
-    report.far_issue(path, OTHER_CHOICE, words);
-    None
-}
-
-/// Gives keys of another style the name of the property that is missing. `None` if there are none.
-fn rename(node: &SchemaNode, map: &Map, path: &mut Path, report: &mut Findings) -> Option<Map> {
-    let mut renamed: HashMap<&str, usize> = HashMap::new();
-    let mut found = Vec::new();
-    for (at, (key, _)) in map.iter().enumerate() {
-        let name = key.as_str()?;
-        if node.property(name).is_some() {
-            continue;
-        }
-        let Some(property) = node.property_in_style(name) else {
-            continue;
-        };
-        let is_wanted = property.is_required || node.others == Others::Refused;
-        if is_wanted && map.get(&Value::text(&property.name)).is_none() {
-            *renamed.entry(&*property.name).or_default() += 1;
-            found.push((at, &*property.name));
-        }
-    }
-    // Of two keys for one property, nobody knows which one was meant.
-    found.retain(|(_, name)| renamed.get(name) == Some(&1));
-    if found.is_empty() {
-        return None;
-    }
-    let mut entries: Vec<(Value, Value)> = map.iter().cloned().collect();
-    for (at, name) in found {
-        if let Some((key, _)) = entries.get_mut(at) {
-            *key = Value::text(name);
-            path.push(key.clone());
-            report.mend(path, MendKind::KeyStyle);
-            path.pop();
-        }
-    }
-    Some(Map::new(entries))
 }
 
 fn is_left_out(property: Option<&Property>, value: &Value) -> bool {

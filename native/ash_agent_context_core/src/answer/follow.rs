@@ -5,7 +5,6 @@ use rpds::ListSync;
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::builder::Builder;
-use crate::answer::issue::{Findings, MendKind};
 use crate::answer::lexer::{Lexer, Sink};
 use crate::answer::node::{Kinds, NodeId, Others, SchemaNode};
 use crate::error::{index, Path};
@@ -271,7 +270,7 @@ impl Following<'_> {
             Rule::Node(id) => id,
         };
         loop {
-            let node = self.answer.nodes().get(id)?;
+            let node = self.answer.nodes.get(id)?;
             if node.kinds.is_some_and(|kinds| !kinds.has(kind)) {
                 return None;
             }
@@ -302,7 +301,7 @@ impl Following<'_> {
     /// Returns whether a value of this kind may fit as it is.
     fn may_be(&self, id: NodeId, kind: Kinds) -> bool {
         let mut open = vec![id];
-        while let Some(node) = open.pop().and_then(|id| self.answer.nodes().get(id)) {
+        while let Some(node) = open.pop().and_then(|id| self.answer.nodes.get(id)) {
             if node.kinds.is_some_and(|kinds| !kinds.has(kind)) {
                 return false;
             }
@@ -317,7 +316,7 @@ impl Following<'_> {
 
     fn node(&self, rule: Rule) -> Option<&SchemaNode> {
         match rule {
-            Rule::Node(id) => self.answer.nodes().get(id),
+            Rule::Node(id) => self.answer.nodes.get(id),
             _ => None,
         }
     }
@@ -340,15 +339,13 @@ impl Following<'_> {
         let mut pieces: Vec<&str> = held.pieces.iter().map(|piece| &**piece).collect();
         pieces.reverse();
         let text = pieces.concat();
-        let Some(value) = read_value(self.answer, &text) else {
+        let Some(value) = read_value(&text) else {
             return;
         };
         let Rule::Node(id) = rule else { return };
-        let mut report = Findings::default();
         let path = self.path();
-        let fitted = self
-            .answer
-            .fit(id, &value, self.is_lenient, &path, &mut report);
+        let is_lenient = self.is_lenient;
+        let (fitted, report) = self.answer.fit(id, &value, is_lenient, path.clone());
         if report.fits() && self.state.is_meant_at(&path) {
             self.show(Came::Value(fitted.unwrap_or(value)));
         }
@@ -356,8 +353,8 @@ impl Following<'_> {
 }
 
 /// A value alone, as the lexer reads it.
-fn read_value(answer: &AnswerType, text: &str) -> Option<Value> {
-    let mut builder = Builder::of_all(answer);
+fn read_value(text: &str) -> Option<Value> {
+    let mut builder = Builder::new(None);
     // A list around it, for the lexer looks for one.
     let mut lexer = Lexer::default();
     for part in ["[", text, "]"] {
@@ -447,8 +444,6 @@ impl Sink for Following<'_> {
         });
     }
 
-    fn open(&mut self, _is_list: bool) {}
-
     fn key(&mut self, key: &str) {
         if self.state.hidden.is_some() {
             return;
@@ -523,8 +518,6 @@ impl Sink for Following<'_> {
             }
         }
     }
-
-    fn mend(&mut self, _kind: MendKind) {}
 
     fn abandon(&mut self) {
         self.state.is_over = self.state.has_shown || !self.shown.is_empty();

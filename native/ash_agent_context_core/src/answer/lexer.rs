@@ -6,11 +6,12 @@
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::comment::Comment;
-use crate::answer::escape::Escape;
+
 use crate::answer::fit::LEVELS;
 use crate::answer::issue::MendKind;
 use crate::answer::node::Kinds;
 use crate::answer::prose::{quoted, After, GivenUp, Prose, Quotes};
+use crate::value::unescape::Escape;
 use crate::value::{json, Value};
 
 /// Bytes that a key or a number may have.
@@ -25,7 +26,7 @@ pub(crate) trait Sink {
     /// A value of this kind begins.
     fn begin(&mut self, kind: Kinds, at: usize);
     /// The value that began is a list or an object.
-    fn open(&mut self, is_list: bool);
+    fn open(&mut self, _is_list: bool) {}
     /// The next value is the one of this key.
     fn key(&mut self, key: &str);
     /// A part of the text that began.
@@ -35,7 +36,7 @@ pub(crate) trait Sink {
     /// The value that began last, and has not ended, ends.
     fn end(&mut self, at: usize);
     /// Something was not as JSON has it.
-    fn mend(&mut self, kind: MendKind);
+    fn mend(&mut self, _kind: MendKind) {}
     /// The text so far is not JSON, and counts as prose.
     fn abandon(&mut self);
 }
@@ -76,6 +77,17 @@ enum Mode {
     GivenUp(GivenUp),
     /// The answer itself was given up. Nothing more is read.
     Broken,
+}
+
+impl Mode {
+    /// What comes in a list or an object: the first of it, or after a comma.
+    const fn inside(is_list: bool, is_first: bool) -> Self {
+        match (is_list, is_first) {
+            (true, true) => Self::Value(ValuePlace::First),
+            (true, false) => Self::Value(ValuePlace::Next),
+            (false, is_first) => Self::Key(is_first),
+        }
+    }
 }
 
 /// The state between two pieces. It is small, however long the text is.
@@ -197,9 +209,8 @@ impl Lexer {
         self.lists = 0;
         self.depth = 0;
         let answer = sink.answer();
-        self.field = answer
-            .and_then(|answer| self.prose.field(answer))
-            .map(str::to_owned);
+        let field = answer.and_then(|answer| self.prose.field(answer));
+        self.field = field.map(str::to_owned);
         self.is_opened = false;
         self.is_meant = false;
         if answer.is_some() && self.prose.is_inside() {
@@ -234,18 +245,10 @@ impl Lexer {
             return false;
         }
         let bit = 1_u64 << self.depth;
-        self.lists = if is_list {
-            self.lists | bit
-        } else {
-            self.lists & !bit
-        };
+        self.lists = (self.lists & !bit) | (u64::from(is_list) << self.depth);
         self.depth += 1;
         sink.open(is_list);
-        self.mode = if is_list {
-            Mode::Value(ValuePlace::First)
-        } else {
-            Mode::Key(true)
-        };
+        self.mode = Mode::inside(is_list, true);
         true
     }
 
@@ -333,12 +336,7 @@ impl Lexer {
                 return false;
             }
             Mode::After if byte == b',' => {
-                let in_list = self.is_in_list();
-                self.mode = if in_list {
-                    Mode::Value(ValuePlace::Next)
-                } else {
-                    Mode::Key(false)
-                };
+                self.mode = Mode::inside(self.is_in_list(), false);
             }
             Mode::After if byte == if self.is_in_list() { b']' } else { b'}' } => {
                 self.close(at, sink);
@@ -468,13 +466,10 @@ impl Lexer {
 
     fn end(&mut self, at: usize, sink: &mut impl Sink) {
         self.word.clear();
-        self.mode = if self.depth == 0 {
-            Mode::Prose
-        } else {
-            Mode::After
-        };
+        self.mode = Mode::After;
         sink.end(at);
         if self.depth == 0 {
+            self.mode = Mode::Prose;
             self.has_root = true;
             self.prose.begin(After::Value);
         }

@@ -4,7 +4,6 @@ pub mod answer_type;
 pub mod builder;
 pub mod check;
 pub mod comment;
-pub mod escape;
 pub mod fit;
 pub mod follow;
 pub mod formats;

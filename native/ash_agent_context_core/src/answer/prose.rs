@@ -203,7 +203,7 @@ impl Prose {
     /// The field of which a list or an object here may be the value.
     pub fn field(&self, answer: &AnswerType) -> Option<&str> {
         let is_told = match self.place {
-            Place::Told(true) => answer.is_open() || answer.has_inside(&self.name),
+            Place::Told(true) => answer.is_open || answer.has_inside(&self.name),
             Place::Told(false) => answer.has_inside(&self.name),
             _ => false,
         };

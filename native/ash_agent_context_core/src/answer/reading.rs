@@ -83,19 +83,15 @@ impl AnswerType {
     }
 
     fn search(&self, text: &str, strict: bool) -> Answer {
-        let (mut lexer, mut builder) = (Lexer::default(), Builder::new(self));
+        let (mut lexer, mut builder) = (Lexer::default(), Builder::new(Some(self)));
         lexer.feed(text, &mut builder);
         let found = builder.found;
         if lexer.is_broken() {
             return Answer::misfit(BROKEN);
         }
         let is_cut = lexer.is_cut(self, !found.is_empty());
-        let differ = |found: &[Candidate]| {
-            found
-                .windows(2)
-                .any(|pair| matches!(pair, [a, b] if a.value != b.value))
-        };
-        if differ(&found) {
+        let mut pairs = found.windows(2);
+        if pairs.any(|pair| matches!(pair, [a, b] if a.value != b.value)) {
             return Answer::misfit(SEVERAL);
         }
         if found.iter().any(|found| self.is_part(found)) {
@@ -132,7 +128,7 @@ impl AnswerType {
             let at = at - found.place.start;
             let (before, rest) = whole.split_at_checked(at).unwrap_or_default();
             let before = before.strip_suffix('}').unwrap_or_default();
-            let (mut lexer, mut builder) = (Lexer::default(), Builder::new(self));
+            let (mut lexer, mut builder) = (Lexer::default(), Builder::new(Some(self)));
             for part in [before, rest, "}"] {
                 lexer.feed(part, &mut builder);
             }

@@ -245,6 +245,7 @@ impl<'s> Compiler<'s> {
         let rest = reference
             .as_str()
             .and_then(|text| text.strip_prefix('#'))
+            .filter(|rest| rest.is_empty() || rest.starts_with('/'))
             .ok_or_else(wrong)?;
         let (mut path, mut found) = (Path::new(), self.root);
         for step in rest.split('/').skip(1) {
@@ -264,12 +265,7 @@ impl<'s> Compiler<'s> {
             found = next.ok_or_else(wrong)?;
             path.push(key);
         }
-        let is_pointer = rest.is_empty() || rest.starts_with('/');
-        if is_pointer {
-            Ok((path, found))
-        } else {
-            Err(wrong())
-        }
+        Ok((path, found))
     }
 }
 

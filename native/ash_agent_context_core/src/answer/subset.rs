@@ -234,15 +234,11 @@ impl Narrowing<'_> {
                 continue;
             }
             let field = |(name, schema): &(Value, Value)| {
-                let is_required = required.contains(name);
-                (
-                    name.clone(),
-                    if is_required {
-                        schema.clone()
-                    } else {
-                        nullable(schema)
-                    },
-                )
+                let schema = match required.contains(name) {
+                    true => schema.clone(),
+                    false => nullable(schema),
+                };
+                (name.clone(), schema)
             };
             *value = Value::Map(Map::new(narrowed.iter().map(field).collect()));
         }

@@ -10,8 +10,8 @@
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
-use crate::log::price::{Rates, Unit};
-use crate::log::price_list::Prices;
+use crate::prices::list::Prices;
+use crate::prices::rates::{Rates, Unit};
 use crate::tokens::Method;
 use crate::value::time::Time;
 use crate::value::word::words;

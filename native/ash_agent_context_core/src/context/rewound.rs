@@ -4,7 +4,7 @@ use crate::context::asked::list_digests;
 use crate::context::looks;
 use crate::context::Context;
 use crate::log::provider::Provider;
-use crate::log::usage::Usage;
+use crate::prices::usage::Usage;
 use crate::value::time::{self, Time};
 use crate::value::Value;
 use crate::view::View;

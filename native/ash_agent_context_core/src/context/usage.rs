@@ -2,12 +2,12 @@
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::log::bill::Report;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
-use crate::log::price::Money;
-use crate::log::price_list::Prices;
-use crate::log::usage::Usage;
+use crate::prices::bill::{Bill, Report};
+use crate::prices::list::Prices;
+use crate::prices::rates::Money;
+use crate::prices::usage::Usage;
 use crate::tokens::Method;
 use crate::value::time::Time;
 
@@ -109,5 +109,40 @@ impl Context {
         let iteration = self.iteration(i64::try_from(number).ok()?)?;
         let mut entries = iteration.entries().rev();
         entries.find(|entry| entry.usage.is_some())
+    }
+}
+
+impl Prices {
+    /// Returns what an answer cost where its tokens were reported: of the model that it names or of the one that was
+    /// asked for. `opened` is when its iteration began, for an answer whose request is not known.
+    ///
+    /// # Errors
+    /// The name of a model without a price, as far as it is known.
+    pub fn cost<'e>(
+        &self,
+        entry: &'e Entry,
+        asked: Option<&'e str>,
+        opened: Time,
+    ) -> Result<Option<Money>, Option<&'e str>> {
+        let Some(reported) = entry.usage.as_deref() else {
+            return Ok(None);
+        };
+        let reply = entry.message.reply.as_deref();
+        let named = reply.and_then(|reply| reply.model.as_deref());
+        let provider = reply.and_then(|reply| reply.provider);
+        let provider = provider.map(|provider| provider.name());
+        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
+        let rates = self
+            .find(provider, [named, asked], at)
+            .ok_or(named.or(asked))?;
+        let cost = |bill: &Bill| {
+            let other = bill.model.as_deref();
+            let other = other.and_then(|model| self.find(provider, [Some(model), None], at));
+            other.unwrap_or(rates).cost(bill)
+        };
+        let bills = reported.bills();
+        Ok(Some(
+            bills.iter().map(cost).fold(Money::default(), Money::plus),
+        ))
     }
 }

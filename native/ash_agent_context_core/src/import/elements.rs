@@ -13,12 +13,19 @@ use crate::value::Value;
 pub struct Elements {
     provider: Option<Provider>,
     elements: Vec<Element>,
+    /// By number.
+    made: Vec<Made>,
+}
+
+/// A message or an exchange.
+#[derive(Debug)]
+struct Made {
     /// A smaller number that belongs together with this one, or the number itself.
-    leaders: Vec<usize>,
-    /// Says whether anything was made of an element.
-    claimed: Vec<bool>,
-    /// By leader: whether they are not as they were.
-    changed: Vec<bool>,
+    leader: usize,
+    /// It was made of an element.
+    claimed: bool,
+    /// Those that it leads are not as they were.
+    changed: bool,
 }
 
 #[derive(Debug)]
@@ -34,9 +41,7 @@ impl Elements {
         Self {
             provider,
             elements: Vec::new(),
-            leaders: Vec::new(),
-            claimed: Vec::new(),
-            changed: Vec::new(),
+            made: Vec::new(),
         }
     }
 
@@ -60,8 +65,8 @@ impl Elements {
         let Some(element) = self.elements.get_mut(element) else {
             return;
         };
-        if let Some(claimed) = self.claimed.get_mut(number) {
-            *claimed = true;
+        if let Some(made) = self.made.get_mut(number) {
+            made.claimed = true;
         }
         match element.number {
             Some(other) => self.join(number, other),
@@ -94,29 +99,32 @@ impl Elements {
     pub fn change(&mut self, number: usize) {
         self.reach(number);
         let leader = self.leader(number);
-        if let Some(changed) = self.changed.get_mut(leader) {
-            *changed = true;
+        if let Some(leader) = self.made.get_mut(leader) {
+            leader.changed = true;
         }
     }
 
     fn reach(&mut self, number: usize) {
-        while self.leaders.len() <= number {
-            self.leaders.push(self.leaders.len());
-            self.claimed.push(false);
-            self.changed.push(false);
+        for leader in self.made.len()..=number {
+            self.made.push(Made {
+                leader,
+                claimed: false,
+                changed: false,
+            });
         }
     }
 
     fn leader(&mut self, mut number: usize) -> usize {
         loop {
-            let next = self.leaders.get(number).copied().unwrap_or(number);
+            let leader = |number: usize| self.made.get(number).map_or(number, |made| made.leader);
+            let next = leader(number);
             if next == number {
                 return number;
             }
             // Halves the way for those who come later.
-            let after = self.leaders.get(next).copied().unwrap_or(next);
-            if let Some(leader) = self.leaders.get_mut(number) {
-                *leader = after;
+            let after = leader(next);
+            if let Some(made) = self.made.get_mut(number) {
+                made.leader = after;
             }
             number = after;
         }
@@ -126,8 +134,8 @@ impl Elements {
         let (a, b) = (self.leader(a), self.leader(b));
         let (first, second) = (a.min(b), a.max(b));
         let changed = self.is_changed(second);
-        if let Some(leader) = self.leaders.get_mut(second) {
-            *leader = first;
+        if let Some(second) = self.made.get_mut(second) {
+            second.leader = first;
         }
         if changed {
             self.change(first);
@@ -136,7 +144,7 @@ impl Elements {
 
     fn is_changed(&mut self, number: usize) -> bool {
         let leader = self.leader(number);
-        self.changed.get(leader).copied().unwrap_or(false)
+        self.made.get(leader).is_some_and(|made| made.changed)
     }
 
     /// Returns what stands on the wire for each number; of `pairs`, both are as they were or none.
@@ -144,20 +152,19 @@ impl Elements {
         let Some(provider) = self.provider else {
             return Vec::new();
         };
-        for element in std::mem::take(&mut self.elements) {
-            if let (true, Some(number)) = (element.changed, element.number) {
-                self.change(number);
-            }
-            self.elements.push(element);
-        }
+        let elements = std::mem::take(&mut self.elements);
+        let changed = elements.iter().filter(|element| element.changed);
+        changed
+            .filter_map(|element| element.number)
+            .for_each(|number| self.change(number));
         for (a, b) in pairs.iter().chain(pairs.iter().rev()).copied() {
             if self.is_changed(a) || self.is_changed(b) {
                 self.change(a);
                 self.change(b);
             }
         }
-        let mut texts = vec![String::new(); self.leaders.len()];
-        for element in std::mem::take(&mut self.elements) {
+        let mut texts = vec![String::new(); self.made.len()];
+        for element in elements {
             let Some(number) = element.number else {
                 continue;
             };
@@ -167,9 +174,9 @@ impl Elements {
                 text.push_str(&element.json);
             }
         }
-        let numbers = 0..self.leaders.len();
+        let numbers = 0..self.made.len();
         let original = |number: usize| {
-            let kept = self.claimed.get(number).copied().unwrap_or(false);
+            let kept = self.made.get(number).is_some_and(|made| made.claimed);
             if !kept || self.is_changed(number) {
                 return None;
             }

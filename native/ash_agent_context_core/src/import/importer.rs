@@ -26,6 +26,7 @@ use crate::import::written::Written;
 use crate::provider;
 use crate::provider::accepts::{Rules, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
+use crate::provider::format::Format;
 use crate::provider::listener::{Listen, ReadResult};
 
 /// A history that is being read.
@@ -86,6 +87,12 @@ impl Importer {
         ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
 
+    /// Returns whether the provider does not take this, if there is one.
+    fn refuses(&self, takes: impl FnOnce(&dyn Format) -> bool) -> bool {
+        let room = self.provider.map(provider::room);
+        room.is_some_and(|room| !takes(room))
+    }
+
     /// Notes what changes the element that is being read, or takes it out.
     fn repair(&mut self, kind: RepairKind, id: Option<&str>) {
         self.elements.change_element(self.element);
@@ -101,12 +108,8 @@ impl Importer {
         let number = message_number(self.entries.len());
         self.elements.claim(number, self.element);
         if let ReadMessage::Other { content, .. } = &entry {
-            if self.repeats(content) {
-                self.elements.change(number);
-            }
-        }
-        if let (Some(provider), ReadMessage::Other { content, .. }) = (self.provider, &entry) {
-            if !fits::message(provider::room(provider), content, &[]) {
+            let is_refused = self.refuses(|room| fits::message(room, content, &[]));
+            if self.repeats(content) || is_refused {
                 self.elements.change(number);
             }
         }
@@ -143,15 +146,18 @@ impl Importer {
                 }
                 open.slots.push_back(slot);
                 let mut uses = last.uses.get(&call.id).copied().unwrap_or_default() + 1;
+                let mut to = call.id.clone();
                 if uses > 1 {
                     let another = |uses: usize| Box::from(format!("{}_{uses}", call.id));
-                    let mut to: Box<str> = another(uses);
+                    to = another(uses);
                     while last.uses.contains_key(&to) {
                         uses += 1;
                         to = another(uses);
                     }
                     last.uses.insert(to.clone(), 1);
-                    last.uses.insert(call.id.clone(), uses);
+                }
+                last.uses.insert(call.id.clone(), uses);
+                if to != call.id {
                     self.elements.change(message_number(entry));
                     self.repairs.push(Repair {
                         kind: RepairKind::RenamedCall,
@@ -159,8 +165,6 @@ impl Importer {
                         id: Some(std::mem::replace(&mut call.id, to.clone())),
                         to: Some(to),
                     });
-                } else {
-                    last.uses.insert(call.id.clone(), uses);
                 }
             }
             last.calls.push(call);
@@ -304,7 +308,8 @@ impl Importer {
             exchanged.content = Content::Parts(parts.into_boxed_slice());
         }
         let mut exchange = Exchange::new(exchanged.calls.len());
-        for (slot, answer) in exchanged.slots.into_iter().enumerate() {
+        let slots = exchanged.slots.into_iter().zip(&exchanged.calls);
+        for (slot, (answer, call)) in slots.enumerate() {
             let outcome = match answer {
                 Some(answer) => Outcome::new(answer.status, answer.output),
                 None if is_last => continue,
@@ -312,7 +317,7 @@ impl Importer {
                     self.repairs.push(Repair {
                         kind: RepairKind::SynthesisedResult,
                         message: exchanged.element,
-                        id: exchanged.calls.get(slot).map(|call| call.id.clone()),
+                        id: Some(call.id.clone()),
                         to: None,
                     });
                     let reason = Output::Value(Value::text(INTERRUPTED));
@@ -370,7 +375,6 @@ impl Listen for Importer {
         }
     }
 
-    /// The element that is being read has a shape that its provider refuses.
     fn mark_refused(&mut self) {
         self.elements.change_element(self.element);
     }
@@ -450,9 +454,7 @@ impl Listen for Importer {
             Content::Text(_) => true,
             Content::Parts(parts) => parts.iter().any(|part| part.kind.is_text()),
         };
-        let is_taken = self
-            .provider
-            .is_none_or(|provider| fits::message(provider::room(provider), &content, &calls));
+        let is_refused = self.refuses(|room| fits::message(room, &content, &calls));
         let repeats = self.repeats(&content);
         let rules = self.rules;
         let before = self.entries.len();
@@ -505,7 +507,7 @@ impl Listen for Importer {
         for element in elements {
             self.elements.claim(message_number(entry), *element);
         }
-        if !is_taken || repeats || (is_second && rules.remakes_merged) {
+        if is_refused || repeats || (is_second && rules.remakes_merged) {
             self.elements.change(message_number(entry));
         }
         self.join(entry, calls);
@@ -537,12 +539,11 @@ impl Listen for Importer {
             self.elements.change(results_number(entry));
         }
         self.elements.claim(results_number(entry), self.element);
-        let (provider, rules) = (self.provider, self.rules);
+        let is_refused = self.refuses(|room| fits::result(room, &answer.output));
+        let rules = self.rules;
         if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
             let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
-            let is_taken = provider
-                .is_none_or(|provider| fits::result(provider::room(provider), &answer.output));
-            if !is_taken || (rules.results_stand_together && !in_one) {
+            if is_refused || (rules.results_stand_together && !in_one) {
                 self.elements.change(results_number(entry));
             }
             exchanged.notes.extend(answer.metadata.take());

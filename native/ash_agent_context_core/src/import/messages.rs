@@ -2,14 +2,15 @@
 
 use crate::error::{each, Error};
 use crate::log::call::{Name, ToolCall};
-use crate::log::message::{Output, Role, Status};
+use crate::log::message::{Output, Role};
 use crate::log::part::{Content, Part, Place};
 use crate::log::provider::Provider;
 use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::chat::read::{self as chat, OPENAI, ROLES_KNOWN};
-use crate::provider::foreign::{call, check_levels, has, name_at, Object, CONTENT};
+use crate::provider::foreign::{call, check_levels, has, name_at, CONTENT};
 use crate::provider::listener::{split_user, Listener, ReadResult, UserBlock};
+use crate::value::fields::Fields;
 
 pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     history.read_each(messages, |message, history| {
@@ -17,7 +18,7 @@ pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
             neutral(message, history)
         } else if !has_known_role(&message) {
             // Here nobody could get it back.
-            let key = Object::read(message, "a message, a map")?.key("role");
+            let key = Fields::read(message, "a message, a map")?.key("role");
             Err(Error::invalid(vec![key], ROLES))
         } else {
             chat::read_message(message, history, &OPENAI)
@@ -57,7 +58,7 @@ fn is_neutral_part(part: &Value) -> bool {
 }
 
 fn neutral(message: Value, history: &mut Listener) -> Result<(), Error> {
-    let mut message = Object::read(message, "a message, a map")?;
+    let mut message = Fields::read(message, "a message, a map")?;
     let role = message.text("role")?;
     let role = role.as_deref().and_then(Role::from_name);
     let role =
@@ -91,8 +92,8 @@ fn neutral(message: Value, history: &mut Listener) -> Result<(), Error> {
 }
 
 /// Content without the results in it, which come apart.
-fn user_content(message: &mut Object) -> Result<(Vec<ReadResult>, Content), Error> {
-    let items = match message.take("content") {
+fn user_content(message: &mut Fields) -> Result<(Vec<ReadResult>, Content), Error> {
+    let items = match message.take_given("content") {
         None => return Ok((Vec::new(), Content::None)),
         Some(Value::Binary(text)) => return Ok((Vec::new(), Content::Text(text))),
         Some(Value::List(items)) => items.into_vec(),
@@ -136,7 +137,7 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
         return chat::read_call(value, Provider::OpenAiChat);
     }
     check_levels(&value, MAX_DEPTH + 1)?;
-    let mut object = Object::read(value, "a tool call, a map")?;
+    let mut object = Fields::read(value, "a tool call, a map")?;
     let id = object.text("id")?;
     let kind = object.kind();
     let name = match kind.tool() {
@@ -145,20 +146,16 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
     };
     let arguments = object.arguments_of(kind, "arguments")?;
     let provider_metadata = object.map("provider_metadata")?;
-    let mut call = call(id, name, arguments, provider_metadata);
-    call.kind = kind;
-    call.extra = object.rest();
-    Ok(call)
+    let extra = object.rest();
+    let call = call(id, name, arguments, provider_metadata).of_kind(kind);
+    Ok(ToolCall { extra, ..call })
 }
 
 fn read_result(value: Value) -> Result<ReadResult, Error> {
-    let mut object = Object::read(value, "a tool result, a map")?;
+    let mut object = Fields::read(value, "a tool result, a map")?;
     let id = object.need_text("tool_use_id")?;
-    let status = match object.take("is_error") {
-        Some(Value::Bool(true)) => Status::Error,
-        _ => Status::Ok,
-    };
-    let output = match object.take("content") {
+    let status = object.status();
+    let output = match object.take_given("content") {
         Some(Value::List(items)) if !items.is_empty() => {
             let parts = each(items.into_vec(), |item| read_part(item, Place::Result))
                 .map_err(|error| error.within(object.key("content")))?;
@@ -170,9 +167,5 @@ fn read_result(value: Value) -> Result<ReadResult, Error> {
             Output::Value(value)
         }
     };
-    Ok(ReadResult {
-        id: Some(id),
-        status,
-        ..ReadResult::ok(output)
-    })
+    Ok(ReadResult::new(Some(id), status, output))
 }

@@ -7,7 +7,6 @@
 //! own provider gets those back; every other provider gets what the neutral form says.
 
 mod aliases;
-mod cost;
 pub mod defaults;
 mod elements;
 mod fits;
@@ -26,7 +25,7 @@ use crate::value::json;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider;
-use crate::provider::foreign::Object;
+use crate::value::fields::Fields;
 use importer::Importer;
 use written::Written;
 
@@ -56,7 +55,7 @@ impl Context {
             }
             body => (body, Written::default()),
         };
-        let mut body = Object::read(body, "a request's body, a map or its JSON text")?;
+        let mut body = Fields::read(body, "a request's body, a map or its JSON text")?;
         let mut history = Importer::of(Some(provider)).with_written(written);
         room.read(&mut body, &mut history)?;
         let rest = body.rest().unwrap_or_default();

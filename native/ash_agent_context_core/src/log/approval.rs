@@ -140,13 +140,6 @@ impl Log {
         }
     }
 
-    /// Returns whether a call of this id waits for its result.
-    #[must_use]
-    pub fn has_pending(&self, id: &str) -> bool {
-        let found = self.current.last().and_then(|entry| place(entry, id));
-        found.is_some_and(|(slot, _, exchange)| exchange.slot(slot).is_none())
-    }
-
     /// The calls that have neither a decision nor a result, each with the arguments that it would run with.
     /// With `asked`, only those that somebody was asked about: they wait for a decision, and the others may
     /// run where nobody has to be asked.

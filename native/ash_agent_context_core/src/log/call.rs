@@ -190,6 +190,11 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
+    /// The same as a call of this kind.
+    pub(crate) fn of_kind(self, kind: CallKind) -> Self {
+        Self { kind, ..self }
+    }
+
     /// An id that every provider takes that has no form of its own for ids.
     pub(crate) fn safe_id(&self) -> &str {
         self.aliases.safe.as_deref().unwrap_or(&self.id)

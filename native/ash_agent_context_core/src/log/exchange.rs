@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::log::bill::Reported;
 use crate::log::call::ToolCall;
 use crate::log::decision::{Decision, Decisions};
 use crate::log::entries::Entries;
@@ -11,7 +10,8 @@ use crate::log::message::{Message, Outcome, Role};
 use crate::log::original::Original;
 use crate::log::part::Content;
 use crate::log::piece::Pieces;
-use crate::log::usage::Usage;
+use crate::prices::bill::Reported;
+use crate::prices::usage::Usage;
 use crate::value::{Map, Size, Value};
 
 /// A message of an iteration, with the results of its calls.

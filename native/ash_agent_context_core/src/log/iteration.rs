@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
-use crate::log::bill::Reported;
 use crate::log::call::{ToolCall, FEW};
 use crate::log::entries::Entries;
 use crate::log::exchange::{Entry, Exchange, MessageRef};
@@ -16,7 +15,8 @@ use crate::log::original::Original;
 use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::log::tally::Tallies;
-use crate::log::usage::Usage;
+use crate::prices::bill::Reported;
+use crate::prices::usage::Usage;
 use crate::value::time::Time;
 use crate::value::{Map, Size};
 

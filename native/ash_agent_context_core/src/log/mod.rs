@@ -4,7 +4,6 @@
 pub mod address;
 pub mod alias;
 pub mod approval;
-pub mod bill;
 pub mod call;
 pub mod decision;
 pub(crate) mod declined;
@@ -27,9 +26,6 @@ pub mod original;
 pub mod part;
 pub mod piece;
 mod places;
-pub mod price;
-pub mod price_list;
-pub mod price_read;
 pub mod provider;
 pub mod reply;
 pub mod results;
@@ -37,12 +33,10 @@ mod rewind;
 mod segment;
 pub mod served;
 pub mod tally;
-pub mod usage;
 
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::log::bill::Reported;
 use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::failed::FailedRequest;
@@ -56,7 +50,8 @@ use crate::log::part::{item_id, Content, Part, Place};
 use crate::log::results::read_results;
 use crate::log::segment::{LogSegment, SEGMENT};
 use crate::log::served::{PartPlace, SplitPairs};
-use crate::log::usage::Usage;
+use crate::prices::bill::Reported;
+use crate::prices::usage::Usage;
 use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 

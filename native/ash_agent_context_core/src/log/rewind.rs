@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::log::iteration::{Checkpoint, Iteration};
 use crate::log::provider::Provider;
-use crate::log::usage::Usage;
 use crate::log::Log;
+use crate::prices::usage::Usage;
 use crate::value::Size;
 
 /// Iterations from one checkpoint to the next. A rewind recounts everything after the last one.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::log::bill::Report;
 use crate::log::reply::Finish;
+use crate::prices::bill::Report;
 use crate::provider::block::{gather, Note};
 use crate::provider::draft::Draft;
 use crate::provider::event::Event;
@@ -78,7 +78,8 @@ impl Draft {
     /// Reads a report on tokens that replaces earlier ones. One that cannot be read is left out: it is
     /// no reason to lose an answer.
     pub fn count_tokens(&mut self, report: &Node<'_>) {
-        if let Ok(report) = Report::of(report) {
+        let report = report.to_value().map(|report| Report::read(&report));
+        if let Some(Ok(report)) = report {
             self.set_usage(report);
         }
     }

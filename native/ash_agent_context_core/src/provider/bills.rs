@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use crate::log::bill::{Bill, Count, Report, Term};
 use crate::log::provider::Provider;
-use crate::log::usage::Usage;
+use crate::prices::bill::{Bill, Count, Report, Term};
+use crate::prices::usage::Usage;
 use crate::provider::figures::{Billed, Figures};
 use crate::provider::room;
 use crate::value::{Map, Value};
@@ -17,7 +17,7 @@ const PARTS: usize = 100;
 static NAMES: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let mut names = HashSet::new();
     for figures in all() {
-        names.extend(figures.billed.iter().map(|billed| billed.under));
+        names.extend(figures.billed.iter().flat_map(|billed| billed.under));
         names.extend(figures.terms.iter().map(|(name, _)| *name));
         names.extend(figures.parts);
     }
@@ -39,13 +39,9 @@ pub(crate) fn read(usage: Usage, report: &Value) -> Report {
         return usage.into();
     };
     let names = all().flat_map(|figures| figures.parts);
-    let lists = names.filter_map(|name| report.get_named(name));
-    let parts = lists.filter_map(|parts| match parts {
-        Value::List(parts) => Some(parts.iter()),
-        _ => None,
-    });
-    let parts = parts.flatten();
-    let mut parts: Vec<Bill> = parts.take(PARTS).filter_map(read_part).collect();
+    let lists = names.filter_map(|name| report.get_named(name)?.as_list());
+    let parts = lists.flatten().take(PARTS);
+    let mut parts: Vec<Bill> = parts.filter_map(read_part).collect();
     let whole = read_bill(usage, report);
     if parts.is_empty() {
         return Report::new(usage, vec![whole]);
@@ -63,7 +59,7 @@ pub(crate) fn read(usage: Usage, report: &Value) -> Report {
 
 /// A part has the keys of a report.
 fn read_part(part: &Value) -> Option<Bill> {
-    let Value::Map(map) = part else { return None };
+    let map = part.as_map()?;
     let usage = Report::read(part).ok()?.usage;
     let mut bill = read_bill(usage, map);
     if let Some(model) = map.get_named("model").and_then(Value::as_str) {
@@ -76,7 +72,11 @@ fn read_bill(usage: Usage, report: &Map) -> Bill {
     let mut bill = Bill::plain(usage);
     for figures in all() {
         for billed in figures.billed {
-            if let Some(given) = report.get_named(billed.under) {
+            for given in billed
+                .under
+                .iter()
+                .filter_map(|name| report.get_named(name))
+            {
                 bill.add(billed.count, number(billed, given));
             }
         }
@@ -92,19 +92,13 @@ fn read_bill(usage: Usage, report: &Map) -> Bill {
 fn number(billed: &Billed, given: &Value) -> u64 {
     let count = |map: &Map| {
         let numbers = billed.number.iter().filter_map(|key| map.get_named(key));
-        let mut numbers = numbers.filter_map(|number| match number {
-            Value::Int(number) => u64::try_from(*number).ok(),
-            _ => None,
-        });
+        let mut numbers = numbers.filter_map(Value::as_count);
         numbers.next().unwrap_or(0)
     };
     match (given, billed.of) {
         (Value::Map(map), None) => count(map),
         (Value::List(items), Some((key, word))) => {
-            let maps = items.iter().filter_map(|item| match item {
-                Value::Map(map) => Some(map),
-                _ => None,
-            });
+            let maps = items.iter().filter_map(Value::as_map);
             let is_meant = |map: &&Map| map.get_named(key).and_then(Value::as_name) == Some(word);
             maps.filter(is_meant).map(count).sum()
         }

@@ -11,7 +11,7 @@ use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::{Map, Value};
 
-use super::node::{self, Node, NodeKind};
+use super::node::{self, Node};
 use super::rope::Rope;
 use crate::provider::foreign;
 use crate::value::letters;
@@ -115,11 +115,9 @@ impl Block {
         if self.notes.is_empty() && !always {
             return None;
         }
-        let mut entries = vec![(Value::atom("provider"), Value::atom(provider.name()))];
-        entries.extend(asked.map(|asked| (Value::atom("model"), Value::text(asked))));
-        let notes = gather(&self.notes).into_iter();
-        entries.extend(notes.map(|(name, value)| (Value::atom(name), value)));
-        Some(Map::new(entries))
+        let model = asked.map(|asked| ("model", Value::text(asked)));
+        let notes = model.into_iter().chain(gather(&self.notes));
+        Some(foreign::metadata_with(provider, notes))
     }
 
     pub(super) fn part_of(
@@ -181,10 +179,7 @@ impl Block {
         if let Some(around) = opaque.around {
             data = Map::new(vec![(Value::text(around), Value::Map(data))]);
         }
-        Ok(foreign::part(
-            PartKind::ProviderBlock { provider, data },
-            None,
-        ))
+        Ok(foreign::own_block(provider, data))
     }
 
     /// The call, or what there is of it: the text of its arguments is no more than text then.
@@ -203,16 +198,9 @@ impl Block {
                 json: None,
             },
         };
-        ToolCall {
-            id: call.id.clone(),
-            kind: call.kind,
-            name: Name::Text(call.name.clone()),
-            arguments,
-            provider_metadata: None,
-            extra: None,
-            unknown: None,
-            aliases: crate::log::alias::Aliases::default(),
-        }
+        let name = Name::Text(call.name.clone());
+        let id = Some(call.id.clone());
+        foreign::call(id, name, arguments, None).of_kind(call.kind)
     }
 
     /// Returns whether it is a call whose arguments are all there.
@@ -275,12 +263,14 @@ pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
 /// The arguments of a call, if there are any. Whatever is not an object is refused: a tool must not run
 /// without the arguments that it was called with.
 pub(crate) fn arguments(given: Option<&Node<'_>>) -> Result<Option<Arguments>, Fault> {
-    let read = match given.map(Node::kind) {
-        None | Some(NodeKind::Nil) => return Ok(None),
+    let Some(given) = given.filter(|given| !given.is_nil()) else {
+        return Ok(None);
+    };
+    let read = match given.as_str() {
         // Their JSON text, as requests may have it, too.
-        Some(NodeKind::Text(text)) => Some(Arguments::from_json(text.as_bytes().into()))
+        Some(text) => Some(Arguments::from_json(text.as_bytes().into()))
             .filter(|read| matches!(read.value, Value::Map(_))),
-        _ => given.and_then(object),
+        None => object(given),
     };
     let wrong = || Fault::unreadable("a tool call whose arguments are not an object");
     read.map(Some).ok_or_else(wrong)

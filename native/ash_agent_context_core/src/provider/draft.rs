@@ -8,11 +8,11 @@ use std::sync::Arc;
 use rpds::{HashTrieMapSync, ListSync, VectorSync};
 
 use crate::fault::Fault;
-use crate::log::bill::Report;
 use crate::log::call::{Name, ToolCall};
 use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
+use crate::prices::bill::Report;
 use crate::value::{steps, Map, Value};
 
 use super::block::{Block, BlockKind, Call, Note, Opaque};
@@ -269,7 +269,8 @@ impl Draft {
         self.say(key, text, true);
     }
 
-    fn say(&mut self, key: Key, text: &str, thinks: bool) {
+    /// More of one or the other.
+    pub fn say(&mut self, key: Key, text: &str, thinks: bool) {
         let at = match self.find(&key) {
             Some(at) => at,
             None if text.is_empty() => return,
@@ -287,22 +288,19 @@ impl Draft {
         });
     }
 
-    /// More of one or the other.
-    pub fn text_or_thinking(&mut self, key: Key, text: &str, thinks: bool) {
-        self.say(key, text, thinks);
-    }
-
     /// Opens a text that may stay without words.
-    pub fn open_text(&mut self, key: Key) {
-        if self.find(&key).is_none() {
-            self.open(key, BlockKind::Text);
-        }
+    pub fn open_text(&mut self, key: &Key) {
+        self.open_words(key, BlockKind::Text);
     }
 
     /// Opens a block of reasoning that may stay without words.
-    pub fn open_thinking(&mut self, key: Key) {
-        if self.find(&key).is_none() {
-            self.open(key, BlockKind::Thinking);
+    pub fn open_thinking(&mut self, key: &Key) {
+        self.open_words(key, BlockKind::Thinking);
+    }
+
+    fn open_words(&mut self, key: &Key, kind: BlockKind) {
+        if self.find(key).is_none() {
+            self.open(key.clone(), kind);
         }
     }
 
@@ -512,16 +510,10 @@ impl Draft {
                 self.events.push(Event::Call(whole));
             }
             BlockKind::Call(call) => {
-                let whole = ToolCall {
-                    id: call.id.clone(),
-                    kind: call.kind,
-                    name: Name::Text(call.name.clone()),
-                    arguments: block.read_arguments(call, is_text),
-                    provider_metadata: block.metadata(Some(provider), asked.as_deref(), false),
-                    extra: None,
-                    unknown: None,
-                    aliases: crate::log::alias::Aliases::default(),
-                };
+                let (id, name) = (call.id.clone(), Name::Text(call.name.clone()));
+                let arguments = block.read_arguments(call, is_text);
+                let metadata = block.metadata(Some(provider), asked.as_deref(), false);
+                let whole = foreign::call(Some(id), name, arguments, metadata).of_kind(call.kind);
                 block.done = true;
                 if let BlockKind::Call(call) = &mut block.kind {
                     call.whole = Some(Arc::new(whole.clone()));

@@ -7,8 +7,8 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::block::{Block, BlockKind};
 use crate::provider::draft::Draft;
-use crate::provider::foreign::{join_details, order_calls, part};
-use crate::value::{Map, Value};
+use crate::provider::foreign::{join_details, metadata, order_calls, part};
+use crate::value::Value;
 
 /// Holds what there is to put on a conversation.
 #[derive(Debug)]
@@ -42,12 +42,8 @@ fn put_details(
         return;
     }
     let words = join_details(&details).into_bytes().into();
-    let mut entries = vec![
-        (Value::atom("provider"), Value::atom(provider.name())),
-        (key, details),
-    ];
-    entries.extend(asked.map(|asked| (Value::atom("model"), Value::text(asked))));
-    let part = part(PartKind::Thinking(words), Some(Map::new(entries)));
+    let metadata = metadata(provider, &[("model", asked)]).put(key, details);
+    let part = part(PartKind::Thinking(words), Some(metadata));
     parts.insert(0, (0, part));
 }
 

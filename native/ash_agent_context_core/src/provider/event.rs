@@ -1,8 +1,8 @@
 //! Says what happens while a response comes in.
 
-use crate::log::bill::Report;
 use crate::log::call::ToolCall;
 use crate::log::part::Part;
+use crate::prices::bill::Report;
 
 use crate::fault::Fault;
 use crate::log::reply::Finish;

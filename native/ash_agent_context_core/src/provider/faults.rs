@@ -3,7 +3,7 @@
 use crate::failure::FailureKind;
 use crate::fault::Fault;
 
-use super::node::{self, Node, NodeKind};
+use super::node::{self, Node};
 
 /// Characters that are kept of a provider's own words.
 const WORDS: usize = 2_000;
@@ -11,8 +11,7 @@ const WORDS: usize = 2_000;
 impl Fault {
     /// Returns what a provider says went wrong.
     pub(crate) fn provider(code: Option<&str>, message: Option<&str>) -> Self {
-        let names: Vec<_> = code.into_iter().collect();
-        Self::tell(code, message, &names, None, None)
+        Self::tell(code, message, code.as_slice(), None, None)
     }
 
     fn tell(
@@ -40,11 +39,10 @@ impl Fault {
         let told = node::get(node, "error");
         let flat = matches!(node::text(node, "type"), Some("error"))
             || matches!(node::text(node, "object"), Some("error"));
-        match (told, told.map(Node::kind)) {
-            (_, Some(NodeKind::Text(message))) => Some(Self::provider(None, Some(message))),
-            (Some(error), Some(NodeKind::Object(_))) => Some(Self::read(error)),
-            _ if flat => Some(Self::read(node)),
-            _ => None,
+        match (told, told.and_then(Node::as_str)) {
+            (_, Some(message)) => Some(Self::provider(None, Some(message))),
+            (Some(error @ Node::Object(_)), _) => Some(Self::read(error)),
+            _ => flat.then(|| Self::read(node)),
         }
     }
 
@@ -75,26 +73,23 @@ impl Fault {
     pub fn refusal(status: u16, name: Option<&str>, body: &[u8]) -> Self {
         // Amazon adds an address.
         let name = name.map(|name| name.split(':').next().unwrap_or(name));
+        let say =
+            |message: Option<&str>| Self::tell(name, message, name.as_slice(), Some(status), None);
         let read = |node: &Node<'_>| {
             // Gemini's streams refuse with a list.
             let node = node::as_list(node).first().unwrap_or(node);
             let told = node::get(node, "error");
-            Ok(match told.map(Node::kind) {
-                Some(NodeKind::Text(message)) => {
-                    let names: Vec<_> = name.into_iter().collect();
-                    Self::tell(name, Some(message), &names, Some(status), None)
-                }
-                Some(NodeKind::Object(_)) => {
+            Ok(match told.and_then(Node::as_str) {
+                Some(message) => say(Some(message)),
+                None => {
+                    let told = told.filter(|told| matches!(told, Node::Object(_)));
                     Self::read_refusal(told.unwrap_or(node), name, Some(status))
                 }
-                _ => Self::read_refusal(node, name, Some(status)),
             })
         };
         node::read(body, read).unwrap_or_else(|_| {
             let text = std::str::from_utf8(body).ok().map(str::trim);
-            let text = text.filter(|text| !text.is_empty());
-            let names: Vec<_> = name.into_iter().collect();
-            Self::tell(name, text, &names, Some(status), None)
+            say(text.filter(|text| !text.is_empty()))
         })
     }
 
@@ -136,48 +131,4 @@ fn retry_after(error: &Node<'_>) -> Option<u64> {
 
 fn short(text: &str, limit: usize) -> Box<str> {
     text.chars().take(limit).collect::<String>().into()
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use crate::fault::Fault;
-    use crate::provider::node;
-
-    fn fault(json: &str) -> Fault {
-        node::read(json.as_bytes(), |node| Ok(Fault::of(node).unwrap())).unwrap()
-    }
-
-    #[test]
-    fn providers_say_whether_asking_again_helps() {
-        let again = [
-            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
-            r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED"}}"#,
-            r#"{"error":{"message":"m","type":"server_error","code":null}}"#,
-            r#"{"error":{"message":"m","code":502}}"#,
-            r#"{"type":"error","code":"rate_limit_exceeded","message":"m"}"#,
-            r#"{"object":"error","message":"m","type":"rate_limited","code":"1300"}"#,
-        ];
-        let not = [
-            r#"{"error":{"message":"m","type":"insufficient_quota","code":"insufficient_quota"}}"#,
-            r#"{"error":{"message":"m","type":"invalid_request_error","code":429}}"#,
-            r#"{"error":"model not found"}"#,
-            r#"{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT"}}"#,
-        ];
-        for json in again {
-            assert!(fault(json).again(), "{json}");
-        }
-        for json in not {
-            assert!(!fault(json).again(), "{json}");
-        }
-    }
-
-    #[test]
-    fn gemini_says_how_long_to_wait() {
-        let json = r#"{"error":{"code":429,"message":"m","details":[{"@type":"x"},{"retryDelay":"34.4s"}]}}"#;
-        let Fault::Provider { after, .. } = fault(json) else {
-            panic!("another fault");
-        };
-        assert_eq!(after, Some(34_400));
-    }
 }

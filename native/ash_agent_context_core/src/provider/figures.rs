@@ -1,85 +1,72 @@
 //! Under which keys a provider reports the tokens it counted.
 
-use crate::log::bill::{Count, Term};
+use crate::prices::bill::{Count, Term};
 
-/// Holds what has a price of its own in a report: a number in an object, or in those objects of a list where a word
+/// The figures of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FigureKind {
+    /// An object that holds the report.
+    Around,
+    /// An object with details of the request, such as `Cached` and `Written`.
+    InputDetails,
+    /// An object with details of the answer, such as `Reasoning`.
+    OutputDetails,
+    /// Read from the cache and not in `Input`.
+    CacheRead,
+    /// Written to the cache and not in `Input`.
+    CacheWritten,
+    /// Of the request, without what the cache had or was given.
+    Input,
+    /// Of the request, all of it.
+    WholeInput,
+    /// What the provider's own tools read, beside `WholeInput`.
+    Tools,
+    /// Thoughts, beside `Candidates`.
+    Thoughts,
+    /// Of the answer, all of it.
+    Output,
+    /// Of the answer, without thoughts.
+    Candidates,
+    /// Of both.
+    Total,
+    /// Of the request, what came from the cache.
+    Cached,
+    /// Of the request, what was written to the cache, where `Input` or `WholeInput` has it.
+    Written,
+    /// Of the answer, what the model thought.
+    Reasoning,
+}
+
+impl FigureKind {
+    /// How many there are.
+    pub const COUNT: usize = Self::Reasoning as usize + 1;
+
+    /// Returns whether it is an object and not a number.
+    pub const fn is_object(self) -> bool {
+        matches!(
+            self,
+            Self::Around | Self::InputDetails | Self::OutputDetails
+        )
+    }
+}
+
+/// What has a price of its own in a report: a number in an object, or in those objects of a list where a word
 /// stands under a key.
 pub(crate) struct Billed {
-    /// The key of the object or list.
-    pub under: &'static str,
+    /// The keys of the object or list.
+    pub under: &'static [&'static str],
     /// Which objects of a list.
     pub of: Option<(&'static str, &'static str)>,
     /// The number's keys.
     pub number: &'static [&'static str],
-    /// Says what it counts.
+    /// What it counts.
     pub count: Count,
 }
 
-impl Billed {
-    /// A number in an object.
-    pub const fn in_object(
-        under: &'static str,
-        number: &'static [&'static str],
-        count: Count,
-    ) -> Self {
-        Self {
-            under,
-            of: None,
-            number,
-            count,
-        }
-    }
-
-    /// Numbers in a list.
-    pub const fn in_list(
-        under: &'static str,
-        of: (&'static str, &'static str),
-        number: &'static [&'static str],
-        count: Count,
-    ) -> Self {
-        Self {
-            under,
-            of: Some(of),
-            number,
-            count,
-        }
-    }
-}
-
-/// The keys of a report; those that are not there are empty. A key in snake case is what some clients
-/// make of one in camel case.
+/// The keys of a report. A key in snake case is what some clients make of one in camel case.
 pub(crate) struct Figures {
-    /// Objects that hold the report.
-    pub around: &'static [&'static str],
-    /// Of the request, without what the cache had or was given.
-    pub input: &'static [&'static str],
-    /// Of the request, all of it.
-    pub whole_input: &'static [&'static str],
-    /// Read from the cache and not in `input`.
-    pub cache_read: &'static [&'static str],
-    /// Written to the cache and not in `input`.
-    pub cache_written: &'static [&'static str],
-    /// Holds what the provider's own tools read, beside `whole_input`.
-    pub tools: &'static [&'static str],
-    /// Of the answer, all of it.
-    pub output: &'static [&'static str],
-    /// Of the answer, without thoughts.
-    pub candidates: &'static [&'static str],
-    /// Thoughts, beside `candidates`.
-    pub thoughts: &'static [&'static str],
-    /// Of both.
-    pub total: &'static [&'static str],
-    /// Of the request, what came from the cache.
-    pub cached: &'static [&'static str],
-    /// Of the request, what was written to the cache, where `input` or `whole_input` has it.
-    pub written: &'static [&'static str],
-    /// Of the answer, what the model thought.
-    pub reasoning: &'static [&'static str],
-    /// Objects with details of the request, such as `cached` and `written`.
-    pub input_details: &'static [&'static str],
-    /// Objects with details of the answer, such as `reasoning`.
-    pub output_details: &'static [&'static str],
-    /// Holds what has a price of its own.
+    /// The keys of each figure that there is.
+    pub keys: &'static [(FigureKind, &'static [&'static str])],
     pub billed: &'static [Billed],
     /// Words on which prices depend.
     pub terms: &'static [(&'static str, Term)],
@@ -90,21 +77,7 @@ pub(crate) struct Figures {
 impl Figures {
     /// None at all.
     pub const NONE: Self = Self {
-        around: &[],
-        input: &[],
-        whole_input: &[],
-        cache_read: &[],
-        cache_written: &[],
-        tools: &[],
-        output: &[],
-        candidates: &[],
-        thoughts: &[],
-        total: &[],
-        cached: &[],
-        written: &[],
-        reasoning: &[],
-        input_details: &[],
-        output_details: &[],
+        keys: &[],
         billed: &[],
         terms: &[],
         parts: &[],

@@ -3,6 +3,7 @@
 use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall, PARTS_BEFORE};
 use crate::log::kind::CallKind;
+use crate::log::message::Status;
 use crate::log::part::{is_base64, Class, Content, MediaPart, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::value::fields::{utf8, Fields};
@@ -11,15 +12,10 @@ use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 /// Holds what a role's content may be.
 pub const CONTENT: &str = "content: text or a list of parts";
 
-/// An object of a foreign history, its keys atoms or strings.
-pub struct Object {
-    fields: Fields,
-}
-
-impl Object {
+/// What readers of foreign histories take out of an object, whose keys are atoms or strings.
+impl Fields {
     pub fn read(value: Value, expected: &'static str) -> Result<Self, Error> {
-        let fields = Fields::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))?;
-        Ok(Self { fields })
+        Self::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))
     }
 
     /// An error at one of its keys.
@@ -27,19 +23,9 @@ impl Object {
         Error::invalid(vec![self.key(name)], expected)
     }
 
-    /// A known key as the object spells its keys.
-    pub fn key(&self, name: &str) -> Value {
-        self.fields.key(name)
-    }
-
-    /// Takes the value of a key; `nil` is none.
-    pub fn take(&mut self, name: &str) -> Option<Value> {
-        self.fields.take_given(name)
-    }
-
     /// Takes UTF-8 text; an atom is text too.
     pub fn text(&mut self, name: &str) -> Result<Option<Box<str>>, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             None => Ok(None),
             Some(Value::Atom(atom)) => Ok(Some((*atom).into())),
             Some(value) => match utf8(value) {
@@ -57,7 +43,7 @@ impl Object {
 
     /// Takes text that must be there, whatever its bytes.
     pub fn need_bytes(&mut self, name: &str) -> Result<Bytes, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             Some(Value::Binary(bytes)) => Ok(bytes),
             _ => Err(self.wrong(name, "text")),
         }
@@ -65,7 +51,7 @@ impl Object {
 
     /// Takes the name of a tool.
     pub fn need_name(&mut self, name: &str) -> Result<Name, Error> {
-        let read = match self.take(name) {
+        let read = match self.take_given(name) {
             Some(Value::Atom(atom)) => Some(Name::Atom(atom)),
             Some(value) => utf8(value).ok().map(Name::Text),
             None => None,
@@ -75,7 +61,7 @@ impl Object {
 
     /// Takes a list that must be there.
     pub fn need_list(&mut self, name: &str, expected: &'static str) -> Result<Vec<Value>, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             Some(Value::List(items)) => Ok(items.into_vec()),
             _ => Err(self.wrong(name, expected)),
         }
@@ -88,7 +74,7 @@ impl Object {
         expected: &'static str,
         read: impl FnMut(Value) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             None => Ok(Vec::new()),
             Some(Value::List(items)) => {
                 each(items, read).map_err(|error| error.within(self.key(name)))
@@ -104,15 +90,15 @@ impl Object {
         expected: &'static str,
         read: impl FnOnce(Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        match self.take(name).and_then(Fields::of) {
-            Some(fields) => read(Self { fields }).map_err(|error| error.within(self.key(name))),
+        match self.take_given(name).and_then(Self::of) {
+            Some(fields) => read(fields).map_err(|error| error.within(self.key(name))),
             None => Err(self.wrong(name, expected)),
         }
     }
 
     /// Takes arguments: an object or its JSON text, which may be left out.
     pub fn arguments(&mut self, name: &str) -> Result<Arguments, Error> {
-        let value = self.take(name).unwrap_or(Value::Nil);
+        let value = self.take_given(name).unwrap_or(Value::Nil);
         check_levels(&value, MAX_DEPTH)?;
         Arguments::from_value(value)
             .ok_or_else(|| self.wrong(name, "arguments: an object or its JSON text"))
@@ -120,20 +106,27 @@ impl Object {
 
     /// Takes the kind of a call; what is none stays.
     pub fn kind(&mut self) -> CallKind {
-        let kind = self.fields.take_known("kind", CallKind::of);
-        kind.unwrap_or_default()
+        self.take_known("kind", CallKind::of).unwrap_or_default()
     }
 
     /// Takes the arguments of a call of this kind, which may be left out.
     pub fn arguments_of(&mut self, kind: CallKind, name: &str) -> Result<Arguments, Error> {
-        let value = self.take(name).unwrap_or(Value::Nil);
+        let value = self.take_given(name).unwrap_or(Value::Nil);
         check_levels(&value, MAX_DEPTH)?;
         Arguments::of(kind, value).ok_or_else(|| self.wrong(name, "the arguments of its kind"))
     }
 
+    /// Takes whether a result is an error.
+    pub fn status(&mut self) -> Status {
+        match self.take_given("is_error") {
+            Some(Value::Bool(true)) => Status::Error,
+            _ => Status::Ok,
+        }
+    }
+
     /// Takes a map that may be left out.
     pub fn map(&mut self, name: &str) -> Result<Option<Map>, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             None => Ok(None),
             Some(Value::Map(map)) => Ok(Some(map)),
             Some(_) => Err(self.wrong(name, "a map")),
@@ -146,7 +139,7 @@ impl Object {
         name: &str,
         read: impl FnMut(Value) -> Result<Part, Error>,
     ) -> Result<Content, Error> {
-        match self.take(name) {
+        match self.take_given(name) {
             None => Ok(Content::None),
             Some(Value::Binary(text)) => Ok(Content::Text(text)),
             Some(Value::List(parts)) => {
@@ -158,25 +151,10 @@ impl Object {
         }
     }
 
-    /// The value of a key, which stays.
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        self.fields.get(name)
-    }
-
-    /// Returns whether there is something under a key.
-    pub fn has(&self, name: &str) -> bool {
-        self.fields.has(name)
-    }
-
     /// The object with a field that was taken.
     pub fn put_back(self, name: &str, value: Value) -> Map {
         let key = self.key(name);
-        self.fields.rest().unwrap_or_default().put(key, value)
-    }
-
-    /// Returns what nobody took.
-    pub fn rest(self) -> Option<Map> {
-        self.fields.rest()
+        self.rest().unwrap_or_default().put(key, value)
     }
 }
 
@@ -205,11 +183,22 @@ pub fn filled_name_at<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
 
 /// Metadata that names its provider, with the texts that it wants to see again.
 pub fn metadata(provider: Provider, texts: &[(&str, Option<&str>)]) -> Map {
-    let mut entries = vec![(Value::atom("provider"), Value::atom(provider.name()))];
-    for (key, text) in texts {
-        entries.extend(text.map(|text| (Value::atom(key), Value::text(text))));
-    }
-    Map::new(entries)
+    let texts = texts.iter();
+    metadata_with(
+        provider,
+        texts.filter_map(|(key, text)| Some((*key, Value::text((*text)?)))),
+    )
+}
+
+/// The same with values of any kind.
+pub fn metadata_with<'k>(
+    provider: Provider,
+    notes: impl IntoIterator<Item = (&'k str, Value)>,
+) -> Map {
+    let provider = (Value::atom("provider"), Value::atom(provider.name()));
+    let notes = notes.into_iter();
+    let notes = notes.map(|(key, value)| (Value::atom(key), value));
+    Map::new(std::iter::once(provider).chain(notes).collect())
 }
 
 /// The same when there is a text, else none.
@@ -244,7 +233,7 @@ pub fn text_part(text: Bytes) -> Part {
 
 /// A block with its text under this key.
 pub fn text_block(block: Value, key: &str) -> Result<Part, Error> {
-    let mut block = Object::read(block, BLOCK)?;
+    let mut block = Fields::read(block, BLOCK)?;
     block.need_bytes(key).map(text_part)
 }
 
@@ -260,10 +249,15 @@ pub fn system_part(provider: Provider, block: Value) -> Result<Part, Error> {
 
 const BLOCK: &str = "a content block, an object";
 
+/// A block of the provider's own.
+pub fn own_block(provider: Provider, data: Map) -> Part {
+    part(PartKind::ProviderBlock { provider, data }, None)
+}
+
 /// A block that has no neutral form.
 pub fn provider_block(provider: Provider, block: Value) -> Result<Part, Error> {
     match json_like(block, MAX_DEPTH)? {
-        Value::Map(data) => Ok(part(PartKind::ProviderBlock { provider, data }, None)),
+        Value::Map(data) => Ok(own_block(provider, data)),
         _ => Err(Error::invalid(Vec::new(), BLOCK)),
     }
 }
@@ -271,12 +265,14 @@ pub fn provider_block(provider: Provider, block: Value) -> Result<Part, Error> {
 /// A block that has no neutral form, where a model gets text: its JSON.
 pub fn json_part(block: &Value) -> Result<Part, Error> {
     match block {
-        Value::Map(_) => {
-            let json = crate::value::json::write(block);
-            Ok(text_part(json.into_bytes().into_boxed_slice()))
-        }
+        Value::Map(_) => Ok(json_text(block)),
         _ => Err(Error::invalid(Vec::new(), BLOCK)),
     }
+}
+
+/// A value where a model gets text: its JSON.
+pub fn json_text(value: &Value) -> Part {
+    text_part(crate::value::json::write(value).into_bytes().into())
 }
 
 /// A block that the message around it cannot have.
@@ -321,9 +317,7 @@ pub fn declined_call(call: ToolCall) -> Part {
         let key = key.as_name().filter(|key| !ours.contains(key))?;
         Some((Value::text(key), value))
     }));
-    let provider = Provider::Anthropic;
-    let data = Map::new(data);
-    part(PartKind::ProviderBlock { provider, data }, None)
+    own_block(Provider::Anthropic, Map::new(data))
 }
 
 /// A part of this kind; what has no kind that is known is a block of its provider.
@@ -393,65 +387,41 @@ fn data_url(url: &str) -> Option<(&str, &str)> {
     (plain && is_base64(data)).then_some((media_type, data))
 }
 
-/// Foreign data as JSON has it: keys and atoms are text. Recursion ends where the levels do.
+/// Foreign data as JSON has it: keys and atoms are text.
 ///
 /// # Errors
 /// [`Error::TooDeep`]
 pub fn json_like(value: Value, levels: usize) -> Result<Value, Error> {
-    let inner = || levels.checked_sub(1).ok_or(TOO_DEEP);
-    let all = |items: Box<[Value]>| -> Result<Box<[Value]>, Error> {
-        let inner = inner()?;
-        let items = items.into_vec().into_iter();
-        items.map(|item| json_like(item, inner)).collect()
-    };
-    Ok(match value {
-        Value::Atom(name) => Value::text(&name),
-        Value::List(items) => Value::List(all(items)?),
-        // A date or the like: it is written as its text.
-        Value::Map(map) if map.get_atom("__struct__").is_some() => {
-            let value = Value::Map(map);
-            check_levels(&value, levels)?;
-            value
-        }
-        Value::Map(map) => {
-            let inner = inner()?;
-            let entries = map.into_entries().into_iter();
-            let entries: Result<Vec<_>, Error> = entries
-                .map(|(key, value)| {
-                    let name = key.as_name().map(Value::text);
-                    Ok((name.unwrap_or(key), json_like(value, inner)?))
-                })
-                .collect();
-            Value::Map(Map::new(entries?))
-        }
-        other => {
-            check_levels(&other, levels)?;
-            other
-        }
-    })
+    check_levels(&value, levels)?;
+    Ok(as_json(value))
 }
 
-const TOO_DEEP: Error = Error::TooDeep { limit: MAX_DEPTH };
+fn as_json(value: Value) -> Value {
+    match value {
+        Value::Atom(name) => Value::text(&name),
+        Value::List(items) => Value::List(items.into_vec().into_iter().map(as_json).collect()),
+        // A date or the like is written as its text.
+        Value::Map(map) if map.get_atom("__struct__").is_none() => {
+            let entry = |(key, value): (Value, Value)| {
+                let name = key.as_name().map(Value::text);
+                (name.unwrap_or(key), as_json(value))
+            };
+            Value::Map(Map::new(
+                map.into_entries().into_iter().map(entry).collect(),
+            ))
+        }
+        other => other,
+    }
+}
 
 /// Refuses a value with more levels than these.
 ///
 /// # Errors
 /// [`Error::TooDeep`]
 pub fn check_levels(value: &Value, levels: usize) -> Result<(), Error> {
-    let inner = || levels.checked_sub(1).ok_or(TOO_DEEP);
-    match value {
-        Value::List(items) | Value::Tuple(items) => {
-            let inner = inner()?;
-            items.iter().try_for_each(|item| check_levels(item, inner))
-        }
-        Value::Map(map) => {
-            let inner = inner()?;
-            map.iter().try_for_each(|(key, value)| {
-                check_levels(key, inner)?;
-                check_levels(value, inner)
-            })
-        }
-        _ => Ok(()),
+    match value.is_deeper_than(levels) {
+        true => Err(Error::TooDeep { limit: MAX_DEPTH }),
+        false => Ok(()),
     }
 }
 

@@ -9,11 +9,11 @@ use crate::log::message::Message;
 use crate::provider::accepts::Accepts;
 use crate::provider::draft::Draft;
 use crate::provider::figures::Figures;
-use crate::provider::foreign::Object;
 use crate::provider::framing::Framing;
 use crate::provider::listener::Listener;
 use crate::provider::node::Node;
 use crate::provider::writer::Writer;
+use crate::value::fields::Fields;
 use crate::value::{Map, Value};
 
 /// All rules of a provider.
@@ -94,7 +94,7 @@ pub(crate) trait Writes: Sync {
 /// How a request is read.
 pub(crate) trait Reads: Sync {
     /// Takes the conversation out of a request's body.
-    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error>;
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error>;
 
     /// Returns whether an object is an element of its own: reading finds no neutral form for it.
     fn is_row(&self, element: &Map) -> bool {

@@ -5,7 +5,7 @@ use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part};
 use crate::provider::accepts::Rules;
-use crate::provider::foreign::Object;
+use crate::value::fields::Fields;
 use crate::value::{Map, Value};
 
 /// Says what a listener does with each turn.
@@ -96,11 +96,11 @@ impl Listener {
     /// Reads a system prompt that stands beside the messages, where there is one.
     pub fn read_prompt(
         &mut self,
-        body: &mut Object,
+        body: &mut Fields,
         name: &str,
         read: impl FnOnce(Value) -> Result<Content, Error>,
     ) -> Result<(), Error> {
-        let Some(field) = body.take(name) else {
+        let Some(field) = body.take_given(name) else {
             return Ok(());
         };
         let json = crate::value::json::write(&field).into_boxed_str();
@@ -112,7 +112,7 @@ impl Listener {
     /// Reads the list of messages.
     pub fn read_list(
         &mut self,
-        body: &mut Object,
+        body: &mut Fields,
         name: &str,
         expected: &'static str,
         read: impl FnMut(Value, &mut Self) -> Result<(), Error>,
@@ -167,11 +167,11 @@ pub struct ReadResult {
 }
 
 impl ReadResult {
-    pub const fn ok(output: Output) -> Self {
+    pub const fn new(id: Option<Box<str>>, status: Status, output: Output) -> Self {
         Self {
-            id: None,
+            id,
             name: None,
-            status: Status::Ok,
+            status,
             output,
             metadata: None,
             moved: false,

@@ -1,21 +1,17 @@
 //! JSON that a provider sends, read in place.
 
-use std::borrow::Cow;
-
-use jiter::{JsonErrorType, JsonValue};
-use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use crate::fault::Fault;
+use crate::value::json::{self, AsJson, ParseFault};
 use crate::value::letters;
-use crate::value::node::Named;
 use crate::value::scan::Scan;
 use crate::value::steps;
 use crate::value::{Map, Value};
 
-pub(crate) use crate::value::node::{Node, NodeKind};
+pub(crate) use crate::value::node::Node;
 
-/// Levels of nesting that are read; [`jiter`]'s own limit.
+/// Levels of nesting that are read.
 pub(crate) const DEPTH: usize = 200;
 
 /// Reads one document.
@@ -34,41 +30,20 @@ pub(crate) fn read<T>(
         return then(&node);
     }
     // Rare or invalid input.
-    let error = match JsonValue::parse(bytes, false) {
-        Ok(value) => return then(&of_value(&value)),
-        Err(error) => error,
-    };
-    if error.error_type == JsonErrorType::RecursionLimitExceeded {
-        return Err(Fault::TooDeep { limit: DEPTH });
-    }
-    let wrong = || Fault::NotJson {
-        problem: error.error_type.to_string().into(),
-        byte: error.index,
+    let wrong = match json::read_tree::<Node<'_>>(bytes, DEPTH) {
+        Ok((node, _)) => return then(&node),
+        Err(ParseFault::TooDeep(limit)) => return Err(Fault::TooDeep { limit }),
+        Err(fault) => fault.into_problem(),
     };
     // Servers cut texts in the middle of a character, as bytes or as one of its two escapes.
-    let repaired = replace_halves(&letters::utf8(bytes)).ok_or_else(wrong)?;
-    let value = JsonValue::parse(repaired.as_bytes(), false).map_err(|_| wrong())?;
-    then(&of_value(&value))
-}
-
-/// Recurses no deeper than [`DEPTH`].
-fn of_value<'a>(value: &JsonValue<'a>) -> Node<'a> {
-    match value {
-        JsonValue::Null => Node::Value(Value::Nil),
-        JsonValue::Bool(flag) => Node::Value(Value::Bool(*flag)),
-        JsonValue::Int(number) => Node::Value(Value::Int(*number)),
-        JsonValue::BigInt(number) => Node::Value(Value::integer(number.clone())),
-        JsonValue::Float(number) => Node::Value(Value::Float(*number)),
-        JsonValue::Str(Cow::Borrowed(text)) => Node::Text(text.as_bytes()),
-        JsonValue::Str(Cow::Owned(text)) => Node::Value(Value::text(text)),
-        JsonValue::Array(items) => Node::List(items.iter().map(of_value).collect()),
-        JsonValue::Object(entries) => {
-            let entries = entries.iter();
-            Node::Object(
-                entries
-                    .map(|(key, of)| (key.clone(), of_value(of)))
-                    .collect(),
-            )
+    let repaired = replace_halves(&letters::utf8(bytes));
+    let read = repaired.map(|text| json::read_tree::<Node<'_>>(text.as_bytes(), DEPTH));
+    match read {
+        Some(Ok((node, _))) => then(&node),
+        _ => {
+            let (problem, byte) = wrong;
+            let problem = problem.into();
+            Err(Fault::NotJson { problem, byte })
         }
     }
 }
@@ -133,7 +108,7 @@ pub(crate) fn dig<'n, 'a>(node: &'n Node<'a>, path: &[&str]) -> Option<&'n Node<
 
 /// The text under a key.
 pub(crate) fn text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
-    as_text(get(node, key)?)
+    get(node, key)?.as_str()
 }
 
 /// The same, where a text without letters counts as missing.
@@ -141,14 +116,10 @@ pub(crate) fn filled_text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> 
     text(node, key).filter(|text| !text.is_empty())
 }
 
-pub(crate) fn as_text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
-    node.as_str()
-}
-
 /// The number under a key, when it is not negative.
 pub(crate) fn number(node: &Node<'_>, key: &str) -> Option<u64> {
-    match get(node, key)?.kind() {
-        NodeKind::Int(number) => u64::try_from(number).ok(),
+    match get(node, key)? {
+        Node::Value(Value::Int(number)) => u64::try_from(*number).ok(),
         _ => None,
     }
 }
@@ -172,12 +143,10 @@ pub(crate) fn as_list<'n, 'a>(node: &'n Node<'a>) -> &'n [Node<'a>] {
 
 /// Returns whether a value says anything, or is an empty one of its kind or an object of such.
 pub(crate) fn says(node: &Node<'_>) -> bool {
-    let is_empty = |node: &Node<'_>| match node.kind() {
-        NodeKind::Nil => true,
-        NodeKind::Text(text) => text.is_empty(),
-        NodeKind::List(items) => items.is_empty(),
-        NodeKind::Object(entries) => entries.is_empty(),
-        _ => false,
+    let is_empty = |node: &Node<'_>| match node {
+        Node::List(items) => items.is_empty(),
+        Node::Object(entries) => entries.is_empty(),
+        node => node.is_nil() || node.as_str() == Some(""),
     };
     match node {
         Node::Object(entries) => !entries.iter().all(|(_, value)| is_empty(value)),
@@ -195,22 +164,8 @@ pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
 /// # Errors
 /// [`Fault::Unreadable`] for a number that does not fit into a float.
 pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
-    Ok(match node.kind() {
-        NodeKind::Nil | NodeKind::Other => Value::Nil,
-        NodeKind::Bool(flag) => Value::Bool(flag),
-        NodeKind::Int(number) => Value::Int(number),
-        NodeKind::BigInt(number) => Value::integer(number.clone()),
-        NodeKind::Float(float) if float.is_finite() => Value::Float(float),
-        NodeKind::Float(_) => {
-            return Err(Fault::unreadable("a number that does not fit into a float"))
-        }
-        NodeKind::Text(text) => Value::text(text),
-        NodeKind::List(items) => {
-            let items: Result<Vec<_>, Fault> = items.iter().map(to_value).collect();
-            Value::List(items?.into_boxed_slice())
-        }
-        NodeKind::Object(_) => Value::Map(to_map(node)?),
-    })
+    let value = node.to_value();
+    value.ok_or_else(|| Fault::unreadable("a number that does not fit into a float"))
 }
 
 /// An object as the conversation keeps it; anything else is empty.
@@ -218,12 +173,13 @@ pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
 /// # Errors
 /// As [`to_value`].
 pub(crate) fn to_map(node: &Node<'_>) -> Result<Map, Fault> {
-    let Node::Object(entries) = node else {
-        return Ok(Map::default());
-    };
-    let read = |(key, value): &Named<'_>| Ok((Value::text(key), to_value(value)?));
-    let entries: Result<Vec<_>, Fault> = entries.iter().map(read).collect();
-    Ok(Map::new(entries?))
+    match node {
+        Node::Object(_) => match to_value(node)? {
+            Value::Map(map) => Ok(map),
+            _ => Ok(Map::default()),
+        },
+        _ => Ok(Map::default()),
+    }
 }
 
 /// The value as JSON text without white space, keys in their order.
@@ -235,32 +191,15 @@ struct AsText<'n, 'a>(&'n Node<'a>);
 
 impl Serialize for AsText<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.kind() {
-            NodeKind::Nil | NodeKind::Other => serializer.serialize_unit(),
-            NodeKind::Bool(flag) => serializer.serialize_bool(flag),
-            NodeKind::Int(number) => serializer.serialize_i64(number),
-            NodeKind::Float(float) => serializer.serialize_f64(float),
-            NodeKind::Text(text) => serializer.serialize_str(text),
-            NodeKind::BigInt(number) => {
-                match serde_json::value::RawValue::from_string(number.to_string()) {
-                    Ok(raw) => raw.serialize(serializer),
-                    Err(_) => serializer.serialize_str(&number.to_string()),
-                }
+        match self.0 {
+            Node::Text(text) => serializer.serialize_str(&letters::utf8(text)),
+            Node::List(items) => serializer.collect_seq(items.iter().map(AsText)),
+            Node::Object(entries) => {
+                serializer.collect_map(entries.iter().map(|(key, node)| (key, AsText(node))))
             }
-            NodeKind::List(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    seq.serialize_element(&AsText(item))?;
-                }
-                seq.end()
-            }
-            NodeKind::Object(entries) => {
-                let mut map = serializer.serialize_map(Some(entries.len()))?;
-                for (key, value) in entries {
-                    map.serialize_entry(key, &AsText(value))?;
-                }
-                map.end()
-            }
+            Node::Value(Value::BigInt(number)) => json::serialize_digits(number, serializer),
+            Node::Value(value) => AsJson(value).serialize(serializer),
+            Node::Taken => serializer.serialize_unit(),
         }
     }
 }
@@ -268,9 +207,7 @@ impl Serialize for AsText<'_, '_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use jiter::JsonValue;
-
-    use super::{of_value, read, text, to_text, to_value, Fault, DEPTH};
+    use super::{json, read, text, to_text, to_value, Fault, Node, DEPTH};
 
     /// Most documents are read by our own scanner, what is rare by jiter.
     #[test]
@@ -283,13 +220,12 @@ mod tests {
             "[9223372036854775807,9223372036854775808,-9223372036854775808]",
             &deep,
         ] {
-            let value = JsonValue::parse(json.as_bytes(), false).unwrap();
-            let slow = of_value(&value);
+            let slow = json::read_tree::<Node<'_>>(json.as_bytes(), DEPTH);
+            let (slow, _) = slow.ok().unwrap();
             let fast = read(json.as_bytes(), |node| Ok((to_text(node), to_value(node))));
             assert_eq!(fast, Ok((to_text(&slow), to_value(&slow))), "{json}");
         }
         for json in ["", "01", "[1,]", "{\"a\":1", "tru", "\"\n\"", "1 2", "'a'"] {
-            assert!(JsonValue::parse(json.as_bytes(), false).is_err(), "{json}");
             assert!(read(json.as_bytes(), |_| Ok(())).is_err(), "{json}");
         }
     }

@@ -2,6 +2,7 @@
 
 use rpds::ListSync;
 
+use crate::fault::Fault;
 use crate::value::steps;
 
 /// Bytes from which on the end of a text becomes a link of its own. A push onto a shared text copies
@@ -91,6 +92,19 @@ impl Rope {
         }
         bytes.extend_from_slice(&self.end);
         bytes
+    }
+
+    /// Takes all bytes with these after them, unless more of them waited than may be put together at once.
+    ///
+    /// # Errors
+    /// [`Fault::TooMuchWork`]
+    pub fn take_with(&mut self, end: &[u8], budget: usize) -> Result<Vec<u8>, Fault> {
+        if self.len > budget {
+            return Err(Fault::TooMuchWork);
+        }
+        let mut whole = std::mem::take(self).join();
+        whole.extend_from_slice(end);
+        Ok(whole)
     }
 
     /// The last byte.

@@ -6,13 +6,13 @@ use chrono::TimeDelta;
 use crate::context::cache::{keeps_for_an_hour, predict, LOOKED_THROUGH};
 use crate::context::cause::{Cause, Request};
 use crate::context::Context;
-use crate::log::bill::Reported;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
-use crate::log::price::{Rates, Unit};
-use crate::log::price_list::Prices;
 use crate::log::provider::Provider;
-use crate::log::usage::Usage;
+use crate::prices::bill::Reported;
+use crate::prices::list::Prices;
+use crate::prices::rates::{Rates, Unit};
+use crate::prices::usage::Usage;
 use crate::request::diagnosis::Diagnosis;
 use crate::value::time::Time;
 

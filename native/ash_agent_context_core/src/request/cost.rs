@@ -32,16 +32,4 @@ impl Context {
         let kept = first.and_then(|iteration| iteration.pieces().find(options.key()));
         kept.map_or(1, |kept| kept.piece.count().max(1))
     }
-
-    /// Of making a request as a value, or its report, or the view as plain text.
-    #[must_use]
-    pub fn request_cost(&self) -> Cost {
-        self.whole_cost().plus(self.looks_cost())
-    }
-
-    /// Of [`Context::unready`].
-    #[must_use]
-    pub fn unready_cost(&self) -> Cost {
-        self.view_cost().plus(self.append_cost())
-    }
 }

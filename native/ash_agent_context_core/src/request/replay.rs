@@ -7,7 +7,6 @@ use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::provider::options::Options;
 use crate::request::fingerprint::{digest, find_differing, lay_out, SentNote, SentPiece, VERSION};
-use crate::value::cost::Cost;
 use crate::value::digest::Digest;
 use crate::view::View;
 
@@ -91,14 +90,6 @@ impl Context {
             });
         }
         rows
-    }
-
-    /// Of [`Context::replay`].
-    #[must_use]
-    pub fn replay_cost(&self) -> Cost {
-        // Each request may have all of it in pieces.
-        self.request_cost()
-            .plus(Cost::steps(self.count_messages()).times(self.count_iterations()))
     }
 
     /// `follows`: an earlier request differs.

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::log::bill::Report;
 use crate::log::call::ToolCall;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Place};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::log::reply::Reply;
-use crate::log::usage::Usage;
+use crate::prices::bill::Report;
+use crate::prices::usage::Usage;
 use crate::provider::draft::Draft;
 use crate::provider::drafted::Drafted;
 use crate::provider::event::Event;

@@ -1,7 +1,7 @@
 //! A response that somebody else reads: what it says is pushed, not fed as bytes.
 
 use crate::fault::Fault;
-use crate::log::bill::Report;
+use crate::prices::bill::Report;
 use crate::provider::draft::{Draft, Key};
 use crate::provider::event::Event;
 use crate::value::Value;
@@ -103,6 +103,6 @@ impl Draft {
 
     fn push_text(&mut self, text: &str, thinks: bool) {
         let key = self.last_text(thinks).unwrap_or_else(|| self.next_key());
-        self.text_or_thinking(key, text, thinks);
+        self.say(key, text, thinks);
     }
 }

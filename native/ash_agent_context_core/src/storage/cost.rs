@@ -3,9 +3,8 @@
 use memchr::memmem;
 
 use crate::context::Context;
-use crate::storage::load::has_masks;
 use crate::value::cost::Cost;
-use crate::value::{Size, Value};
+use crate::value::Size;
 
 /// Holds what stands in the text of a snapshot that has patterns.
 const MASKS: &[u8] = b"\"masks\"";
@@ -26,23 +25,14 @@ impl Context {
         Cost::from(self.delta_size(since)).times(WALKS)
     }
 
-    /// Of [`Context::load`].
-    #[must_use]
-    pub fn load_cost(document: &Value) -> Cost {
-        patterns(has_masks(document))
-    }
-
-    /// Of [`Context::load_delta`].
-    #[must_use]
-    pub fn load_delta_cost(&self, document: &Value) -> Cost {
-        Cost::from(self.load_delta_size(document)).plus(Self::load_cost(document))
-    }
-
     /// Of [`Context::from_snapshot`].
     #[must_use]
     pub fn from_snapshot_cost(text: &[u8]) -> Cost {
         let has_masks = text.len() <= LOOKED_THROUGH && memmem::find(text, MASKS).is_some();
-        text_cost(text).plus(patterns(has_masks))
+        match has_masks {
+            true => Cost::LONG, // patterns take milliseconds to compile
+            false => text_cost(text),
+        }
     }
 }
 
@@ -50,12 +40,4 @@ impl Context {
 #[must_use]
 pub fn text_cost(text: &[u8]) -> Cost {
     Size::new(text.len() / BYTES_PER_TERM, text.len()).into()
-}
-
-/// Patterns take milliseconds to compile.
-fn patterns(are_there: bool) -> Cost {
-    match are_there {
-        true => Cost::LONG,
-        false => Cost::default(),
-    }
 }

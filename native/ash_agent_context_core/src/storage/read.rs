@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::log::bill::Reported;
 use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Role};
 use crate::log::original::Original;
 use crate::log::part::Content;
+use crate::prices::bill::Reported;
 use crate::storage::keys;
 use crate::storage::limits::NESTING;
 use crate::storage::node::Node;

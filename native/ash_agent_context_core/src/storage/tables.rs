@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::log::bill::{self, Bill, Reported};
 use crate::log::decision::Decision;
 use crate::log::kind::CallKind;
 use crate::log::origin::Origin;
 use crate::log::original::Original;
 use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
-use crate::log::usage::Usage;
+use crate::prices::bill::{self, Bill, Reported};
+use crate::prices::usage::Usage;
 use crate::storage::keys;
 use crate::storage::table::*;
 use crate::storage::take::DocumentFields;

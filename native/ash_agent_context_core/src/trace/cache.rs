@@ -6,7 +6,7 @@ use crate::context::cause::Cause;
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
-use crate::log::price_list::Prices;
+use crate::prices::list::Prices;
 use crate::request::account::{AccountRow, Accounting, Outlook};
 
 /// The account of a conversation, by its answers.

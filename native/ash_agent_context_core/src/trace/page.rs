@@ -8,7 +8,7 @@ use base64::Engine as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::context::Context;
-use crate::log::price_list::Prices;
+use crate::prices::list::Prices;
 use crate::provider::options::Options;
 use crate::trace::data::DataWriter;
 use crate::trace::html::Html;

@@ -66,7 +66,7 @@ impl<'a> Trace<'a> {
     /// How much it takes to write down all of it.
     #[must_use]
     pub fn cost(contexts: &[&Context]) -> Cost {
-        let cost = |context: &&Context| context.whole_cost().plus(context.looks_cost());
+        let cost = |context: &&Context| context.recall_cost();
         let sum = contexts.iter().map(cost).fold(Cost::default(), Cost::plus);
         // Masks of several views become those of all.
         let views = contexts.iter().filter_map(|context| context.view());

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use jiter::{Jiter, JiterErrorType, JsonErrorType, NumberAny, NumberInt, Peek};
 use num_bigint::BigInt;
-use serde::ser::{SerializeMap, SerializeSeq};
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::error::Error;
@@ -23,9 +23,40 @@ pub(crate) const MAX_DIGITS: u64 = 4300;
 /// Integers of so many bits have at most [`MAX_DIGITS`] digits: `14_280 * log10(2) < 4300`.
 const MAX_BITS: u64 = 14_280;
 
-enum Container {
-    Array(Vec<Value>),
-    Object(Vec<(Value, Value)>, Box<[u8]>),
+/// What a text is read into: values, or nodes of a document.
+pub(crate) trait Tree: Sized {
+    /// An empty container takes a level like any other, and a number has to fit into a float.
+    const IS_STRICT: bool;
+
+    fn scalar(value: Value) -> Self;
+    fn list(items: Vec<Self>) -> Self;
+    /// An object, and whether it had a key twice.
+    fn object(entries: Vec<(Box<str>, Self)>) -> (Self, bool);
+}
+
+impl Tree for Value {
+    const IS_STRICT: bool = true;
+
+    fn scalar(value: Value) -> Self {
+        value
+    }
+
+    fn list(items: Vec<Self>) -> Self {
+        Self::List(items.into_boxed_slice())
+    }
+
+    fn object(entries: Vec<(Box<str>, Self)>) -> (Self, bool) {
+        let given = entries.len();
+        let entry = |(key, value): (Box<str>, Self)| (Self::Binary(key.into_boxed_bytes()), value);
+        let map = Map::new(entries.into_iter().map(entry).collect());
+        let is_doubled = map.len() != given;
+        (Self::Map(map), is_doubled)
+    }
+}
+
+enum Container<T> {
+    Array(Vec<T>),
+    Object(Vec<(Box<str>, T)>, Box<str>),
 }
 
 /// Reads one JSON document: objects become maps with string keys; of duplicate keys the last counts.
@@ -41,15 +72,11 @@ pub fn read(text: &[u8], limit: usize) -> Result<Value, Error> {
 
 /// Like [`read`], and tells whether an object had a key twice.
 pub(crate) fn read_noting(text: &[u8], limit: usize) -> Result<(Value, bool), Error> {
-    let mut jiter = Jiter::new(text);
-    let read = read_value(&mut jiter, limit).map_err(|fault| fault.explain(&jiter))?;
-    jiter
-        .finish()
-        .map_err(|error| ParseFault::from(error).explain(&jiter))?;
-    Ok(read)
+    let fault = |fault: ParseFault| fault.explain(text);
+    read_tree(text, limit).map_err(fault)
 }
 
-enum ParseFault {
+pub(crate) enum ParseFault {
     TooDeep(usize),
     Number(usize),
     Syntax(jiter::JiterError),
@@ -62,7 +89,16 @@ impl From<jiter::JiterError> for ParseFault {
 }
 
 impl ParseFault {
-    fn explain(self, jiter: &Jiter<'_>) -> Error {
+    /// What is wrong, in the reader's words, and at which byte.
+    pub fn into_problem(self) -> (String, usize) {
+        match self {
+            Self::TooDeep(_) => ("too deep".to_owned(), 0),
+            Self::Number(at) => ("number out of range".to_owned(), at),
+            Self::Syntax(error) => (error.error_type.to_string(), error.index),
+        }
+    }
+
+    fn explain(self, text: &[u8]) -> Error {
         let (what, index) = match self {
             Self::TooDeep(limit) => return Error::TooDeep { limit },
             Self::Number(index) => ("a number that a float can hold".to_owned(), index),
@@ -76,48 +112,57 @@ impl ParseFault {
                 (what, error.index)
             }
         };
-        let position = jiter.error_position(index);
+        let position = Jiter::new(text).error_position(index);
+        let (line, column) = (position.line, position.column);
         Error::invalid(
             Vec::new(),
-            format!(
-                "{what}, at line {} column {}",
-                position.line, position.column
-            ),
+            format!("{what}, at line {line} column {column}"),
         )
     }
 }
 
-fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), ParseFault> {
+/// Reads one document into any tree, and tells whether an object had a key twice.
+pub(crate) fn read_tree<T: Tree>(text: &[u8], limit: usize) -> Result<(T, bool), ParseFault> {
+    let mut jiter = Jiter::new(text);
+    let read = read_value(&mut jiter, limit)?;
+    jiter.finish()?;
+    Ok(read)
+}
+
+fn read_value<T: Tree>(jiter: &mut Jiter<'_>, limit: usize) -> Result<(T, bool), ParseFault> {
     let mut doubled = false;
-    let mut open: Vec<Container> = Vec::new();
+    let mut open: Vec<Container<T>> = Vec::new();
     let mut peek = jiter.peek()?;
     loop {
         // One value: a scalar, an empty container, or the opening of one more level.
-        let mut value = match peek {
-            Peek::Array => {
-                if open.len() >= limit {
-                    return Err(ParseFault::TooDeep(limit));
-                }
-                if let Some(first) = jiter.known_array()? {
-                    open.push(Container::Array(Vec::new()));
+        let is_full = open.len() >= limit;
+        if is_full && T::IS_STRICT && matches!(peek, Peek::Array | Peek::Object) {
+            return Err(ParseFault::TooDeep(limit));
+        }
+        let container = match peek {
+            Peek::Array => match jiter.known_array()? {
+                None => Err(T::list(Vec::new())),
+                Some(first) => {
                     peek = first;
-                    continue;
+                    Ok(Container::Array(Vec::new()))
                 }
-                Value::List(Box::default())
-            }
-            Peek::Object => {
-                if open.len() >= limit {
-                    return Err(ParseFault::TooDeep(limit));
-                }
-                if let Some(key) = jiter.known_object()? {
-                    let key = key.as_bytes().into();
-                    open.push(Container::Object(Vec::new(), key));
+            },
+            Peek::Object => match jiter.known_object()?.map(Box::from) {
+                None => Err(T::object(Vec::new()).0),
+                Some(key) => {
                     peek = jiter.peek()?;
-                    continue;
+                    Ok(Container::Object(Vec::new(), key))
                 }
-                Value::Map(Map::default())
+            },
+            _ => Err(T::scalar(read_scalar(jiter, peek, T::IS_STRICT)?)),
+        };
+        let mut value = match container {
+            Ok(_) if is_full => return Err(ParseFault::TooDeep(limit)),
+            Ok(container) => {
+                open.push(container);
+                continue;
             }
-            _ => read_scalar(jiter, peek)?,
+            Err(value) => value,
         };
         // Hand it to the level around it; close every level that ends here.
         loop {
@@ -130,27 +175,25 @@ fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Pars
                         peek = next;
                         break;
                     }
-                    value = Value::List(items.into_boxed_slice());
+                    value = T::list(items);
                 }
                 Some(Container::Object(mut entries, key)) => {
-                    entries.push((Value::Binary(key), value));
+                    entries.push((key, value));
                     if let Some(key) = jiter.next_key()? {
-                        let key = key.as_bytes().into();
-                        open.push(Container::Object(entries, key));
+                        open.push(Container::Object(entries, key.into()));
                         peek = jiter.peek()?;
                         break;
                     }
-                    let given = entries.len();
-                    let map = Map::new(entries);
-                    doubled |= map.len() != given;
-                    value = Value::Map(map);
+                    let (object, is_doubled) = T::object(entries);
+                    doubled |= is_doubled;
+                    value = object;
                 }
             }
         }
     }
 }
 
-fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek) -> Result<Value, ParseFault> {
+fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek, strict: bool) -> Result<Value, ParseFault> {
     Ok(match peek {
         Peek::Null => {
             jiter.known_null()?;
@@ -164,7 +207,7 @@ fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek) -> Result<Value, ParseFault> {
                 NumberAny::Int(NumberInt::Int(small)) => Value::Int(small),
                 NumberAny::Int(NumberInt::BigInt(big)) => Value::integer(big),
                 NumberAny::Float(float) => {
-                    if !float.is_finite() {
+                    if strict && !float.is_finite() {
                         return Err(ParseFault::Number(index));
                     }
                     Value::Float(float)
@@ -247,7 +290,7 @@ impl Serialize for AsJson<'_> {
             Value::Float(float) => serializer.serialize_f64(*float),
             Value::Atom(name) => serializer.serialize_str(name),
             Value::Binary(bytes) => serializer.serialize_str(&letters::utf8(bytes)),
-            Value::Tuple(items) => serialize_items(items, serializer),
+            Value::Tuple(items) => serializer.collect_seq(items.iter().map(AsJson)),
             Value::List(items) if is_keyword(items) => {
                 let entries = items.iter().filter_map(|item| match item {
                     Value::Tuple(pair) => match &**pair {
@@ -256,9 +299,9 @@ impl Serialize for AsJson<'_> {
                     },
                     _ => None,
                 });
-                serialize_keyword(entries, serializer)
+                serialize_entries(entries, true, serializer)
             }
-            Value::List(items) => serialize_items(items, serializer),
+            Value::List(items) => serializer.collect_seq(items.iter().map(AsJson)),
             Value::Map(map) => {
                 if let Some(ready) = structs::fragment(map).and_then(structs::ready) {
                     return ready.serialize(serializer);
@@ -282,29 +325,26 @@ impl Serialize for AsObject<'_> {
     }
 }
 
-fn serialize_items<S: Serializer>(items: &[Value], serializer: S) -> Result<S::Ok, S::Error> {
-    let mut seq = serializer.serialize_seq(Some(items.len()))?;
-    for item in items {
-        seq.serialize_element(&AsJson(item))?;
-    }
-    seq.end()
+fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
+    let is_name = |key: &Value| matches!(key, Value::Atom(name) if &**name == "__struct__");
+    let entries = map.iter().map(|(key, value)| (key, value));
+    let entries = entries.filter(|(key, _)| !is_name(key));
+    serialize_entries(entries, !differ_as_text(map), serializer)
 }
 
-fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
+/// Of keys that have the same text the first counts.
+fn serialize_entries<'a, S: Serializer>(
+    entries: impl Iterator<Item = (&'a Value, &'a Value)>,
+    may_repeat: bool,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut seen = HashSet::new();
     let mut object = serializer.serialize_map(None)?;
-    // Of keys that have the same text the first counts.
-    let mut seen = (!differ_as_text(map)).then(HashSet::new);
-    for (key, value) in map.iter() {
-        if matches!(key, Value::Atom(name) if &**name == "__struct__") {
-            continue;
-        }
+    for (key, value) in entries {
         let key = key_text(key);
-        if let Some(seen) = &mut seen {
-            if !seen.insert(key.clone()) {
-                continue;
-            }
+        if !may_repeat || seen.insert(key.clone()) {
+            object.serialize_entry(&*key, &AsJson(value))?;
         }
-        object.serialize_entry(&*key, &AsJson(value))?;
     }
     object.end()
 }
@@ -335,25 +375,18 @@ fn is_keyword(items: &[Value]) -> bool {
         })
 }
 
-fn serialize_keyword<'a, S: Serializer>(
-    entries: impl Iterator<Item = (&'a Value, &'a Value)>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let mut seen = HashSet::new();
-    let mut object = serializer.serialize_map(None)?;
-    for (key, value) in entries {
-        let key = key_text(key);
-        if seen.insert(key.clone()) {
-            object.serialize_entry(&*key, &AsJson(value))?;
-        }
-    }
-    object.end()
-}
-
 fn serialize_big<S: Serializer>(integer: &BigInt, serializer: S) -> Result<S::Ok, S::Error> {
     if integer.bits() > MAX_BITS {
         return serializer.serialize_str(&format!("{integer:#x}"));
     }
+    serialize_digits(integer, serializer)
+}
+
+/// All digits of an integer, however many there are.
+pub(crate) fn serialize_digits<S: Serializer>(
+    integer: &BigInt,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match serde_json::value::RawValue::from_string(integer.to_string()) {
         Ok(raw) => raw.serialize(serializer),
         Err(_) => serializer.serialize_str(&integer.to_string()),

@@ -14,6 +14,7 @@ pub mod scan;
 pub mod steps;
 pub mod structs;
 pub mod time;
+pub mod unescape;
 pub mod word;
 pub mod wording;
 
@@ -106,6 +107,28 @@ impl Value {
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Binary(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_map(&self) -> Option<&Map> {
+        match self {
+            Self::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_list(&self) -> Option<&[Value]> {
+        match self {
+            Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// An integer of 64 bits that is not negative.
+    pub(crate) fn as_count(&self) -> Option<u64> {
+        match self {
+            Self::Int(number) => u64::try_from(*number).ok(),
             _ => None,
         }
     }

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use num_bigint::BigInt;
-
 use crate::value::fields::{self, NotThat};
+use crate::value::json::Tree;
 use crate::value::time::{self, Time};
 use crate::value::{Map, Value};
 
@@ -21,9 +20,6 @@ pub(crate) enum Node<'a> {
     /// Stands for what was taken out of an object.
     Taken,
 }
-
-/// A key and what stands under it.
-pub(crate) type Named<'a> = (Cow<'a, str>, Node<'a>);
 
 impl<'a> Node<'a> {
     #[inline]
@@ -88,38 +84,45 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns what it is, to be looked at.
-    pub fn kind(&self) -> NodeKind<'_, 'a> {
-        match self {
-            Self::Text(text) => std::str::from_utf8(text).map_or(NodeKind::Other, NodeKind::Text),
-            Self::List(items) => NodeKind::List(items),
-            Self::Object(entries) => NodeKind::Object(entries),
-            Self::Value(Value::Nil) => NodeKind::Nil,
-            Self::Value(Value::Bool(flag)) => NodeKind::Bool(*flag),
-            Self::Value(Value::Int(number)) => NodeKind::Int(*number),
-            Self::Value(Value::BigInt(number)) => NodeKind::BigInt(number),
-            Self::Value(Value::Float(number)) => NodeKind::Float(*number),
-            Self::Value(value @ Value::Binary(_)) => {
-                value.as_str().map_or(NodeKind::Other, NodeKind::Text)
+    /// The same of a node that stays; `None` where a number does not fit into a float.
+    pub fn to_value(&self) -> Option<Value> {
+        Some(match self {
+            Self::Text(text) => Value::Binary((*text).into()),
+            Self::List(items) => {
+                Value::List(items.iter().map(Self::to_value).collect::<Option<_>>()?)
             }
-            Self::Value(_) | Self::Taken => NodeKind::Other,
-        }
+            Self::Object(entries) => {
+                let entry = |(key, node): &Named<'_>| Some((Value::text(key), node.to_value()?));
+                Value::Map(Map::new(entries.iter().map(entry).collect::<Option<_>>()?))
+            }
+            Self::Value(Value::Float(float)) if !float.is_finite() => return None,
+            Self::Value(value) => value.clone(),
+            Self::Taken => Value::Nil,
+        })
     }
 }
 
-/// Says what a node is that was read from a text.
-#[derive(Clone, Copy)]
-pub(crate) enum NodeKind<'n, 'a> {
-    Nil,
-    Bool(bool),
-    Int(i64),
-    BigInt(&'n BigInt),
-    Float(f64),
-    Text(&'n str),
-    List(&'n [Node<'a>]),
-    Object(&'n [Named<'a>]),
-    /// A term, or nothing.
-    Other,
+/// A key and what stands under it.
+pub(crate) type Named<'a> = (Cow<'a, str>, Node<'a>);
+
+impl Tree for Node<'_> {
+    const IS_STRICT: bool = false;
+
+    fn scalar(value: Value) -> Self {
+        Self::Value(value)
+    }
+
+    fn list(items: Vec<Self>) -> Self {
+        Self::List(items.into_boxed_slice())
+    }
+
+    fn object(entries: Vec<(Box<str>, Self)>) -> (Self, bool) {
+        let entry = |(key, node): (Box<str>, Self)| (Cow::Owned(key.into_string()), node);
+        (
+            Self::Object(entries.into_iter().map(entry).collect()),
+            false,
+        )
+    }
 }
 
 /// The map of an object's entries; of several with one key the last one counts.

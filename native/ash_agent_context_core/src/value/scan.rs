@@ -11,6 +11,7 @@ use crate::value::escape;
 use crate::value::json;
 use crate::value::node::{Named, Node};
 use crate::value::steps;
+use crate::value::unescape::Escape;
 use crate::value::Value;
 
 /// Levels of nesting that are read here; each takes some of a scheduler's stack.
@@ -211,49 +212,24 @@ impl<'a> Scan<'a> {
     }
 
     fn escape(&mut self) -> Option<()> {
-        let [b'\\', code, rest @ ..] = self.rest else {
-            return None;
-        };
-        self.rest = rest;
-        let byte = match code {
-            b'"' | b'\\' | b'/' => *code,
-            b'n' => b'\n',
-            b't' => b'\t',
-            b'r' => b'\r',
-            b'b' => 8,
-            b'f' => 12,
-            b'u' => {
-                let letter = self.letter()?;
+        self.skip(b"\\")?;
+        let mut escape = Escape::Backslash;
+        loop {
+            let (byte, rest) = self.rest.split_first()?;
+            // Models escape it, and JSON does not.
+            if *byte == b'\'' {
+                return None;
+            }
+            self.rest = rest;
+            let (next, letter) = escape.feed(*byte)?;
+            escape = next;
+            if let Some(letter) = letter {
+                let mut bytes = [0; 4];
                 self.plain
-                    .extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                    .extend_from_slice(letter.encode_utf8(&mut bytes).as_bytes());
                 return Some(());
             }
-            _ => return None,
-        };
-        self.plain.push(byte);
-        Some(())
-    }
-
-    /// The letter of an escape, or of two of them.
-    fn letter(&mut self) -> Option<char> {
-        let unit = self.unit()?;
-        if !(0xd800..0xdc00).contains(&unit) {
-            return char::from_u32(unit);
         }
-        self.skip(b"\\u")?;
-        let low = self
-            .unit()?
-            .checked_sub(0xdc00)
-            .filter(|low| *low < 0x400)?;
-        char::from_u32(0x1_0000 + ((unit - 0xd800) << 10) + low)
-    }
-
-    fn unit(&mut self) -> Option<u32> {
-        let (digits, rest) = self.rest.split_first_chunk::<4>()?;
-        self.rest = rest;
-        digits.iter().try_fold(0, |unit, digit| {
-            Some(unit * 16 + char::from(*digit).to_digit(16)?)
-        })
     }
 
     fn number(&mut self) -> Option<Value> {
@@ -270,52 +246,5 @@ impl<'a> Scan<'a> {
         }
         let digit = |sum, digit: &u8| sum * 10 + i64::from(digit - b'0');
         Some(Value::Int(number.iter().fold(0, digit)))
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::Scan;
-    use crate::value::json;
-
-    /// The letters of a text that is an escape alone, where the scanner reads it.
-    fn letters(escapes: &str) -> Option<Vec<u8>> {
-        let text = format!("\"{escapes}\"");
-        let node = Scan::whole(text.as_bytes())?;
-        assert_eq!(
-            json::read(text.as_bytes(), 1).as_ref(),
-            Ok(&node.into_value())
-        );
-        json::read(text.as_bytes(), 1)
-            .unwrap()
-            .as_str()
-            .map(|text| text.into())
-    }
-
-    #[test]
-    fn two_escapes_are_one_letter_only_where_the_second_is_a_low_half() {
-        for (pair, letter) in [
-            ("\\ud800\\udc00", "\u{10000}"),
-            ("\\ud83d\\ude00", "\u{1f600}"),
-            ("\\udbff\\udfff", "\u{10ffff}"),
-            ("\\ud7ff\\ue000", "\u{d7ff}\u{e000}"),
-        ] {
-            assert_eq!(letters(pair).as_deref(), Some(letter.as_bytes()), "{pair}");
-        }
-        for half in [
-            "\\ud800",
-            "\\ud800x",
-            "\\ud800\\n",
-            "\\ud800\\udbff",
-            "\\ud800\\ue000",
-            "\\ud800\\uffff",
-            "\\ud800\\u0041",
-            "\\udbff\\ue000",
-            "\\udc00",
-            "\\udfff\\ud800",
-        ] {
-            assert_eq!(letters(half), None, "{half}");
-        }
     }
 }

@@ -1,8 +1,5 @@
 //! The verdict of a check on a summary.
 
-use crate::value::cost::Cost;
-use crate::value::Size;
-
 /// Facts that a verdict names, of each sort.
 pub(crate) const NAMED: usize = 20;
 
@@ -22,12 +19,6 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Of looking at it: what it names may be long.
-    #[must_use]
-    pub fn cost(&self) -> Cost {
-        Size::new(self.missing.len() + self.wrong.len(), self.bytes()).into()
-    }
-
     pub(crate) fn bytes(&self) -> usize {
         let named = self.missing.iter().chain(&self.wrong);
         named.map(|text| text.len()).sum()

@@ -1765,3 +1765,31 @@ fn the_model_that_was_asked_is_kept_with_its_thinking() {
     let stored = Context::from_snapshot(&context.to_snapshot()).unwrap();
     assert_eq!(stored, context);
 }
+
+#[test]
+fn arguments_come_as_values_for_paths() {
+    let read = |pieces: Json| {
+        let call = json!({"functionCall": {"name": "f", "partialArgs": pieces}});
+        let body = json!({"candidates": [{"content": {"parts": [call]}, "finishReason": "STOP"}]});
+        let reading = Reading::of(Provider::Gemini);
+        let response = Response::decode(body.to_string().as_bytes(), &reading)?;
+        let json = message(&response).calls[0].arguments.json.clone();
+        Ok::<_, Fault>(json.unwrap().to_string())
+    };
+    let pieces = json!([
+        {"jsonPath": "$.b[0].n", "stringValue": "x"},
+        {"jsonPath": "$.b[0].n", "stringValue": "y"},
+        {"jsonPath": "$.b[1]", "boolValue": true},
+        {"jsonPath": "$['a b']"},
+        {"jsonPath": "$.b[999999999999]", "numberValue": 2},
+    ]);
+    let expected = r#"{"b":[{"n":"xy"},true,2],"a b":null}"#;
+    assert_eq!(read(pieces).unwrap(), expected);
+    let of_value = json!([{"jsonPath": "$.a", "numberValue": 1}, {"jsonPath": "$.a.b"}]);
+    assert!(read(of_value).is_err());
+    for path in ["", "a", "$a", "$[", "$[x]", "$['a", "$[-1]"] {
+        assert!(read(json!([{"jsonPath": path}])).is_err(), "{path}");
+    }
+    let deep = read(json!([{"jsonPath": format!("${}", ".a".repeat(201))}]));
+    assert_eq!(deep, Err(Fault::TooDeep { limit: 200 }));
+}

@@ -3,7 +3,6 @@
 use super::{Room, CALLED};
 use crate::error::{each, Error};
 use crate::log::declined::has_declined;
-use crate::log::message::Status;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::provider::format::Reads;
@@ -11,16 +10,17 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, filled_name_at, image_or_file, inline_image, json_like, json_part, metadata, name_at,
-    part, part_or_block, provider_block, refuse_misplaced, system_part, text_block, Object,
-    CONTENT,
+    at, call, filled_name_at, image_or_file, inline_image, json_like, json_part, metadata,
+    metadata_with, name_at, part, part_or_block, provider_block, refuse_misplaced, system_part,
+    text_block, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
+use crate::value::fields::Fields;
 
 const PROVIDER: Provider = Provider::Anthropic;
 
 impl Reads for Room {
-    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         history.read_prompt(body, "system", system_content)?;
         history.read_list(body, "messages", "a list of messages", read_message)
     }
@@ -35,9 +35,9 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
         history.whole(provider_block(PROVIDER, message)?, false);
         return Ok(());
     }
-    let mut message = Object::read(message, "a message, an object")?;
+    let mut message = Fields::read(message, "a message, an object")?;
     let role = message.need_text("role")?;
-    let content = message.take("content").unwrap_or(Value::Nil);
+    let content = message.take_given("content").unwrap_or(Value::Nil);
     let read = match &*role {
         "user" => user(content, history),
         "assistant" => assistant(content, history),
@@ -74,37 +74,35 @@ fn system_content(content: Value) -> Result<Content, Error> {
     }
 }
 
+fn blocks(content: Value) -> Result<Vec<Value>, Error> {
+    match content {
+        Value::Nil => Ok(Vec::new()),
+        Value::List(blocks) => Ok(blocks.into_vec()),
+        _ => Err(Error::invalid(Vec::new(), CONTENT)),
+    }
+}
+
 /// The results of the message, then what else it says.
 fn user(content: Value, history: &mut Listener) -> Result<(), Error> {
-    let blocks = match content {
-        Value::Nil => Vec::new(),
-        Value::Binary(text) => {
-            history.user(Content::Text(text), None);
-            return Ok(());
-        }
-        Value::List(blocks) => blocks.into_vec(),
-        _ => return Err(Error::invalid(Vec::new(), CONTENT)),
-    };
-    history.read_user(blocks, |block| match name_at(&block, "type") {
+    if let Value::Binary(text) = content {
+        history.user(Content::Text(text), None);
+        return Ok(());
+    }
+    history.read_user(blocks(content)?, |block| match name_at(&block, "type") {
         Some("tool_result") => result(block).map(UserBlock::Answer),
         _ => user_part(block).map(UserBlock::Part),
     })
 }
 
 fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
-    let blocks = match content {
-        Value::Nil => Vec::new(),
-        Value::Binary(text) => {
-            history.assistant(Content::Text(text), Vec::new(), None);
-            return Ok(());
-        }
-        Value::List(blocks) => blocks.into_vec(),
-        _ => return Err(Error::invalid(Vec::new(), CONTENT)),
-    };
+    if let Value::Binary(text) = content {
+        history.assistant(Content::Text(text), Vec::new(), None);
+        return Ok(());
+    }
     let mut said = ModelBlocks::default();
-    each(blocks, |block| {
+    each(blocks(content)?, |block| {
         if name_at(&block, "type") == Some("tool_use") {
-            let mut block = Object::read(block, "")?;
+            let mut block = Fields::read(block, "")?;
             let id = block.text("id")?;
             let name = block.need_name("name")?;
             let metadata = read_call_notes(&block)?;
@@ -122,7 +120,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
 }
 
 /// Returns what a call says beside its arguments.
-fn read_call_notes(block: &Object) -> Result<Option<Map>, Error> {
+fn read_call_notes(block: &Fields) -> Result<Option<Map>, Error> {
     let mut metadata = metadata(PROVIDER, &[]);
     for key in CALLED {
         if let Some(value) = block.get(key) {
@@ -150,14 +148,12 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
             let citations = citations.map(|of| json_like(of.clone(), MAX_DEPTH - 1));
             let mut part = text_block(block, "text")?;
             if let Some(citations) = citations {
-                let metadata = metadata(PROVIDER, &[]);
-                let citations = metadata.put(Value::atom("citations"), citations?);
-                part.provider_metadata = Some(citations);
+                part.provider_metadata = Some(metadata_with(PROVIDER, [("citations", citations?)]));
             }
             Ok(part)
         }
         Some("thinking") => {
-            let mut block = Object::read(block, "")?;
+            let mut block = Fields::read(block, "")?;
             let text = block.need_bytes("thinking")?;
             let signature = block.text("signature")?;
             let signature = signature
@@ -167,7 +163,7 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
             Ok(part(PartKind::Thinking(text), Some(metadata)))
         }
         Some("redacted_thinking") => {
-            let data = Object::read(block, "")?.need_text("data")?;
+            let data = Fields::read(block, "")?.need_text("data")?;
             let metadata = metadata(PROVIDER, &[]);
             Ok(part(PartKind::RedactedThinking(data), Some(metadata)))
         }
@@ -202,18 +198,11 @@ fn media(block: &Value) -> Option<PartKind> {
 }
 
 fn result(block: Value) -> Result<ReadResult, Error> {
-    let mut block = Object::read(block, "")?;
+    let mut block = Fields::read(block, "")?;
     let id = block.need_text("tool_use_id")?;
-    let status = match block.take("is_error") {
-        Some(Value::Bool(true)) => Status::Error,
-        _ => Status::Ok,
-    };
+    let status = block.status();
     let content = block.content("content", result_part)?;
-    Ok(ReadResult {
-        id: Some(id),
-        status,
-        ..ReadResult::ok(output(content, status))
-    })
+    Ok(ReadResult::new(Some(id), status, output(content, status)))
 }
 
 fn result_part(block: Value) -> Result<Part, Error> {

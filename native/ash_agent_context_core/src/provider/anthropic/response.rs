@@ -4,61 +4,50 @@ use super::{Room, CALLED};
 use std::sync::Arc;
 
 use crate::fault::Fault;
-use crate::log::part::{Part, PartKind};
+use crate::log::part::PartKind;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
-use crate::provider::foreign::{declined_call, part};
+use crate::provider::foreign::{declined_call, metadata, part};
 use crate::provider::format::Responds;
-use crate::provider::node::{self, Node, NodeKind};
-use crate::value::{Map, Value};
+use crate::provider::node::{self, Node};
 
 impl Responds for Room {
+    /// Reads an event, or a whole message.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-        read(draft, node)
-    }
-}
-
-/// Reads an event, or a whole message.
-fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    let index = Key::Index(node::number(node, "index").unwrap_or(0));
-    match node::text(node, "type") {
-        Some("content_block_delta") => delta(draft, &index, node),
-        Some("content_block_start") => match node::get(node, "content_block") {
-            Some(block) => start_block(draft, index, block),
-            None => Ok(()),
-        },
-        Some("content_block_stop") => draft.close(&index),
-        Some("message_start") => match node::get(node, "message") {
-            Some(message) => start(draft, message),
-            None => Ok(()),
-        },
-        Some("message_delta") => {
-            if let Some(usage) = node::get(node, "usage") {
-                draft.count_more_tokens(usage);
+        let index = Key::Index(node::number(node, "index").unwrap_or(0));
+        match node::text(node, "type") {
+            Some("content_block_delta") => delta(draft, &index, node),
+            Some("content_block_start") => node::get(node, "content_block")
+                .map_or(Ok(()), |inner| start_block(draft, index, inner)),
+            Some("content_block_stop") => draft.close(&index),
+            Some("message_start") => {
+                node::get(node, "message").map_or(Ok(()), |inner| start(draft, inner))
             }
-            draft.keep(node, &DETAILS);
-            draft.keep_object(node, DIAGNOSTICS);
-            match node::get(node, "delta") {
-                Some(delta) => stop_reason(draft, delta),
-                None => Ok(()),
+            Some("message_delta") => {
+                if let Some(usage) = node::get(node, "usage") {
+                    draft.count_more_tokens(usage);
+                }
+                draft.keep(node, &DETAILS);
+                draft.keep_object(node, DIAGNOSTICS);
+                node::get(node, "delta").map_or(Ok(()), |delta| stop_reason(draft, delta))
             }
+            Some("message_stop") => draft.end(),
+            Some("message") => {
+                start(draft, node)?;
+                draft.end()
+            }
+            _ => match Fault::of(node) {
+                Some(fault) => Err(fault),
+                // `ping`, and what is to come.
+                None if node::text(node, "type").is_some() => Ok(()),
+                None => Err(Fault::neither(
+                    node,
+                    "neither a message nor an event of one",
+                )),
+            },
         }
-        Some("message_stop") => draft.end(),
-        Some("message") => {
-            start(draft, node)?;
-            draft.end()
-        }
-        _ => match Fault::of(node) {
-            Some(fault) => Err(fault),
-            // `ping`, and what is to come.
-            None if node::text(node, "type").is_some() => Ok(()),
-            None => Err(Fault::neither(
-                node,
-                "neither a message nor an event of one",
-            )),
-        },
     }
 }
 
@@ -88,7 +77,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
     match kind {
         "text" => {
             let text = words(block, "text", is_whole)?;
-            draft.open_text(key.clone());
+            draft.open_text(&key);
             for citation in node::list(block, "citations") {
                 draft.note_more(&key, "citations", node::to_value(citation)?);
             }
@@ -96,13 +85,14 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
         "thinking" => {
             let text = words(block, "thinking", is_whole)?;
-            draft.open_thinking(key.clone());
+            draft.open_thinking(&key);
             draft.thinking(key.clone(), text);
             draft.sign(&key, node::text(block, "signature"));
         }
         "redacted_thinking" => {
             let data = node::text(block, "data").unwrap_or_default();
-            draft.put_part(key, make_redacted(data));
+            let kind = PartKind::RedactedThinking(data.into());
+            draft.put_part(key, part(kind, Some(metadata(Provider::Anthropic, &[]))));
         }
         "tool_use" => {
             if node::filled_text(block, "name").is_none() {
@@ -129,7 +119,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         kind => {
             if kind == "fallback" {
                 draft.decline_calls(declined_call)?;
-                let to = node::dig(block, &["to", "model"]).and_then(node::as_text);
+                let to = node::dig(block, &["to", "model"]).and_then(Node::as_str);
                 draft.start(None, to);
             }
             let has_input = matches!(node::get(block, "input"), Some(Node::Object(_)));
@@ -146,17 +136,11 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
 
 /// The words of a block or of more of it. Servers leave out those that are empty where more are to come.
 fn words<'n>(node: &'n Node<'_>, name: &'static str, needed: bool) -> Result<&'n str, Fault> {
-    match node::get(node, name).map(Node::kind) {
-        Some(NodeKind::Text(words)) => Ok(words),
-        None if !needed => Ok(""),
-        _ => Err(Fault::unreadable(format!("{name} that is not text"))),
-    }
-}
-
-fn make_redacted(data: &str) -> Part {
-    let provider = Value::atom(Provider::Anthropic.name());
-    let metadata = Map::new(vec![(Value::atom("provider"), provider)]);
-    part(PartKind::RedactedThinking(data.into()), Some(metadata))
+    let words = match node::get(node, name) {
+        None => (!needed).then_some(""),
+        Some(words) => words.as_str(),
+    };
+    words.ok_or_else(|| Fault::unreadable(format!("{name} that is not text")))
 }
 
 fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {

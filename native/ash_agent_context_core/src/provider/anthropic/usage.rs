@@ -1,20 +1,22 @@
 //! How Anthropic reports tokens.
 
 use super::Room;
-use crate::log::bill::{Count, Term};
-use crate::provider::figures::{Billed, Figures};
+use crate::prices::bill::{Count, Term};
+use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::format::Reports;
 
 impl Reports for Room {
     fn figures(&self) -> &'static Figures {
         &Figures {
-            around: &["usage"],
-            input: &["input_tokens"],
-            cache_read: &["cache_read_input_tokens"],
-            cache_written: &["cache_creation_input_tokens"],
-            output: &["output_tokens"],
-            output_details: &["output_tokens_details"],
-            reasoning: &["thinking_tokens"],
+            keys: &[
+                (Around, &["usage"]),
+                (Input, &["input_tokens"]),
+                (CacheRead, &["cache_read_input_tokens"]),
+                (CacheWritten, &["cache_creation_input_tokens"]),
+                (Output, &["output_tokens"]),
+                (OutputDetails, &["output_tokens_details"]),
+                (Reasoning, &["thinking_tokens"]),
+            ],
             billed: &BILLED,
             terms: &[
                 ("service_tier", Term::Tier),
@@ -22,16 +24,21 @@ impl Reports for Room {
                 ("inference_geo", Term::Geo),
             ],
             parts: &["iterations"],
-            ..Figures::NONE
         }
     }
 }
 
 const BILLED: [Billed; 2] = [
-    Billed::in_object(
-        "cache_creation",
-        &["ephemeral_1h_input_tokens"],
-        Count::WrittenHour,
-    ),
-    Billed::in_object("server_tool_use", &["web_search_requests"], Count::Searches),
+    Billed {
+        under: &["cache_creation"],
+        of: None,
+        number: &["ephemeral_1h_input_tokens"],
+        count: Count::WrittenHour,
+    },
+    Billed {
+        under: &["server_tool_use"],
+        of: None,
+        number: &["web_search_requests"],
+        count: Count::Searches,
+    },
 ];

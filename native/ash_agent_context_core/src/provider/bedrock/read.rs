@@ -15,15 +15,16 @@ use crate::value::{Value, MAX_DEPTH};
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
     at, call, check_levels, has, image, image_or_file, inline_image, json_like, json_part,
-    metadata, name_at, part, part_or_block, plain_content, provider_block, system_part, text_block,
-    text_part, Object, CONTENT,
+    json_text, metadata, metadata_with, name_at, part, part_or_block, plain_content,
+    provider_block, system_part, text_block, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
+use crate::value::fields::Fields;
 
 const PROVIDER: Provider = Provider::Bedrock;
 
 impl Reads for Room {
-    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         history.read_prompt(body, "system", system_content)?;
         history.read_list(body, "messages", "a list of messages", read_message)
     }
@@ -48,7 +49,7 @@ fn is_cache_point(block: &Value) -> bool {
 }
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
-    let mut message = Object::read(message, "a message, an object")?;
+    let mut message = Fields::read(message, "a message, an object")?;
     let role = message.need_text("role")?;
     let blocks = message.need_list("content", "content: a list of blocks")?;
     let read = match &*role {
@@ -71,7 +72,7 @@ fn is_unknown_to_system(block: &Value) -> bool {
 fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     history.read_user(blocks, |block| {
         if has(&block, "toolResult") {
-            let mut block = Object::read(block, "")?;
+            let mut block = Fields::read(block, "")?;
             let answer = block.need_object("toolResult", "a tool result", result);
             return answer.map(UserBlock::Answer);
         }
@@ -101,7 +102,7 @@ fn assistant(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     each(blocks, |block| {
         let used = at(&block, "toolUse");
         if used.is_some_and(|used| !is_served(name_at(used, "type"))) {
-            said.call(Object::read(block, "")?.need_object("toolUse", "a tool call", read_call)?);
+            said.call(Fields::read(block, "")?.need_object("toolUse", "a tool call", read_call)?);
             return Ok(());
         }
         served.extend(used.and_then(|used| name_at(used, "toolUseId").map(Box::from)));
@@ -118,7 +119,7 @@ fn assistant(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_call(mut tool: Object) -> Result<ToolCall, Error> {
+fn read_call(mut tool: Fields) -> Result<ToolCall, Error> {
     let id = tool.text("toolUseId")?;
     let name = tool.need_name("name")?;
     Ok(call(id, name, tool.arguments("input")?, None))
@@ -180,7 +181,7 @@ fn read_cited(block: &Value) -> Option<Part> {
         return None;
     }
     let citations = json_like(citations.clone(), MAX_DEPTH - 1).ok()?;
-    let metadata = metadata(PROVIDER, &[]).put(Value::atom("citations"), citations);
+    let metadata = metadata_with(PROVIDER, [("citations", citations)]);
     Some(part(PartKind::Text(text), Some(metadata)))
 }
 
@@ -228,25 +229,21 @@ fn source(of: &Value) -> Option<Source> {
     is_base64(data).then(|| Source::Data(data.into()))
 }
 
-fn result(mut result: Object) -> Result<ReadResult, Error> {
+fn result(mut result: Fields) -> Result<ReadResult, Error> {
     let id = result.need_text("toolUseId")?;
     let status = match result.text("status")?.as_deref() {
         Some("error") => Status::Error,
         _ => Status::Ok,
     };
     let key = result.key("content");
-    let output = match result.take("content") {
+    let output = match result.take_given("content") {
         None => Output::Value(Value::Nil),
         Some(Value::List(blocks)) => {
             result_output(blocks.into_vec(), status).map_err(|error: Error| error.within(key))?
         }
         Some(_) => return Err(result.wrong("content", CONTENT)),
     };
-    Ok(ReadResult {
-        id: Some(id),
-        status,
-        ..ReadResult::ok(output)
-    })
+    Ok(ReadResult::new(Some(id), status, output))
 }
 
 /// One text is text, one object a map; else there are parts.
@@ -263,10 +260,7 @@ fn result_output(blocks: Vec<Value>, status: Status) -> Result<Output, Error> {
         }
         match (media(&block), at(&block, "json")) {
             (Some(kind), _) => Ok(part(kind, None)),
-            (None, Some(json)) => {
-                let text = crate::value::json::write(json).into_bytes();
-                Ok(text_part(text.into_boxed_slice()))
-            }
+            (None, Some(json)) => Ok(json_text(json)),
             (None, None) => json_part(&block),
         }
     })?;

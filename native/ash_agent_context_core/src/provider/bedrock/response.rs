@@ -26,8 +26,26 @@ impl Responds for Room {
         true
     }
 
+    /// Reads a whole answer.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-        read(draft, node)
+        if let Some(message) = node::dig(node, &["output", "message"]) {
+            for (block, index) in node::list(message, "content").iter().zip(0..) {
+                read_block(draft, Key::Index(index), block)?;
+            }
+            count(draft, node);
+            stop(draft, node)?;
+            return draft.end();
+        }
+        // An event in an object of its name, as gateways send them.
+        if let Node::Object(entries) = node {
+            if let [(name, inner @ Node::Object(_))] = &**entries {
+                return read_event(draft, name, inner);
+            }
+        }
+        Err(Fault::neither(
+            node,
+            "neither an answer of Converse nor an event of one",
+        ))
     }
 
     fn read_event(&self, draft: &mut Draft, name: &str, node: &Node<'_>) -> Result<(), Fault> {
@@ -35,39 +53,15 @@ impl Responds for Room {
     }
 }
 
-/// Reads a whole answer.
-fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    if let Some(message) = node::dig(node, &["output", "message"]) {
-        for (block, index) in node::list(message, "content").iter().zip(0..) {
-            read_block(draft, Key::Index(index), block)?;
-        }
-        count(draft, node);
-        stop(draft, node)?;
-        return draft.end();
-    }
-    // An event in an object of its name, as gateways send them.
-    if let Node::Object(entries) = node {
-        if let [(name, inner @ Node::Object(_))] = &**entries {
-            return read_event(draft, name, inner);
-        }
-    }
-    Err(Fault::neither(
-        node,
-        "neither an answer of Converse nor an event of one",
-    ))
-}
-
 fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fault> {
     let key = Key::Index(node::number(event, "contentBlockIndex").unwrap_or(0));
     match name {
-        "contentBlockDelta" => match node::get(event, "delta") {
-            Some(delta) => read_delta(draft, &key, delta),
-            None => Ok(()),
-        },
-        "contentBlockStart" => match node::get(event, "start") {
-            Some(start) => read_start(draft, key, start),
-            None => Ok(()),
-        },
+        "contentBlockDelta" => {
+            node::get(event, "delta").map_or(Ok(()), |delta| read_delta(draft, &key, delta))
+        }
+        "contentBlockStart" => {
+            node::get(event, "start").map_or(Ok(()), |start| read_start(draft, key, start))
+        }
         "contentBlockStop" => draft.close(&key),
         "messageStop" => stop(draft, event),
         "metadata" => {
@@ -87,7 +81,7 @@ fn count(draft: &mut Draft, node: &Node<'_>) {
         draft.count_tokens(usage);
     }
     let tier = node::dig(node, &["serviceTier", "type"]);
-    draft.put_tier(tier.and_then(node::as_text));
+    draft.put_tier(tier.and_then(Node::as_str));
     draft.keep(node, &["trace", "serviceTier"]);
 }
 
@@ -138,7 +132,7 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
             draft.note_more(key, "content", node::to_value(result)?);
         }
     } else if let Some(citation) = node::get(delta, "citation") {
-        draft.open_text(key.clone());
+        draft.open_text(key);
         draft.note_more(key, "citations", node::to_value(citation)?);
         draft.show_empty(key);
     } else if let Some(source) = node::dig(delta, &["image", "source"]) {
@@ -149,7 +143,7 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
 
 fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
     if let Some(signature) = signature {
-        draft.open_thinking(key.clone());
+        draft.open_thinking(key);
         draft.sign(key, Some(signature));
     }
 }
@@ -178,11 +172,11 @@ fn put_part(draft: &mut Draft, key: &Key, part: Part) {
     let notes = [noted("citations"), noted("signature")];
     match &part.kind {
         PartKind::Text(text) => {
-            draft.open_text(key.clone());
+            draft.open_text(key);
             draft.text(key.clone(), &utf8(text));
         }
         PartKind::Thinking(text) => {
-            draft.open_thinking(key.clone());
+            draft.open_thinking(key);
             draft.thinking(key.clone(), &utf8(text));
         }
         _ => return draft.put_part(key.clone(), part),

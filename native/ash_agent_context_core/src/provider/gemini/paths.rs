@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use crate::fault::Fault;
@@ -150,67 +149,10 @@ impl Serialize for Tree {
             Self::Nothing => serializer.serialize_unit(),
             Self::Text(text) => serializer.serialize_str(&letters::utf8(text)),
             Self::Value(value) => AsJson(value).serialize(serializer),
-            Self::List(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    seq.serialize_element(item)?;
-                }
-                seq.end()
-            }
+            Self::List(items) => serializer.collect_seq(items),
             Self::Keys(object) => {
-                let mut map = serializer.serialize_map(Some(object.entries.len()))?;
-                for (key, value) in &object.entries {
-                    map.serialize_entry(key, value)?;
-                }
-                map.end()
+                serializer.collect_map(object.entries.iter().map(|(key, value)| (key, value)))
             }
         }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::{assemble, Fault};
-    use crate::provider::block::ArgumentPiece;
-    use crate::value::Value;
-    use std::sync::Arc;
-
-    fn join_pieces(pieces: &[(&str, Value)]) -> Result<String, Fault> {
-        let piece = |(path, value): &(&str, Value)| {
-            Arc::new(ArgumentPiece {
-                path: (*path).into(),
-                value: value.clone(),
-            })
-        };
-        assemble(&pieces.iter().map(piece).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn paths_make_objects_and_lists_and_texts_grow() {
-        let pieces = [
-            ("$.b[0].n", Value::text("x")),
-            ("$.b[0].n", Value::text("y")),
-            ("$.b[1]", Value::Bool(true)),
-            ("$['a b']", Value::Nil),
-            ("$.b[999999999999]", Value::Int(2)),
-        ];
-        assert_eq!(
-            join_pieces(&pieces).unwrap(),
-            r#"{"b":[{"n":"xy"},true,2],"a b":null}"#
-        );
-    }
-
-    #[test]
-    fn what_is_not_a_path_is_refused() {
-        for path in ["", "a", "$a", "$[", "$[x]", "$['a", "$[-1]"] {
-            assert!(join_pieces(&[(path, Value::Nil)]).is_err(), "{path}");
-        }
-        let deep = format!("${}", ".a".repeat(201));
-        assert_eq!(
-            join_pieces(&[(&deep, Value::Nil)]),
-            Err(Fault::TooDeep { limit: 200 })
-        );
-        assert!(join_pieces(&[("$.a", Value::Int(1)), ("$.a.b", Value::Int(1))]).is_err());
     }
 }

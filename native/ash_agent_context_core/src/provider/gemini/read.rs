@@ -10,10 +10,11 @@ use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, check_levels, image_or_file, inline_image, metadata, metadata_of, name_at,
-    order_calls, part, plain_content, provider_block, system_part, text_part, Object,
+    at, call, check_levels, image_or_file, inline_image, json_text, metadata, metadata_of, name_at,
+    order_calls, part, plain_content, provider_block, system_part, text_part,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
+use crate::value::fields::Fields;
 
 const PROVIDER: Provider = Provider::Gemini;
 
@@ -47,7 +48,7 @@ fn find_spelling(value: &Value, key: Spelling) -> &'static str {
 }
 
 impl Reads for Room {
-    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         for key in [SYSTEM.0, SYSTEM.1] {
             history.read_prompt(body, key, system_content)?;
         }
@@ -60,7 +61,7 @@ fn system_content(system: Value) -> Result<Content, Error> {
     if let Value::Binary(text) = system {
         return Ok(Content::Text(text));
     }
-    let mut system = Object::read(system, "a content, an object")?;
+    let mut system = Fields::read(system, "a content, an object")?;
     let parts = system.content("parts", |part| system_part(PROVIDER, part))?;
     Ok(
         match plain_content(crate::provider::foreign::into_parts(parts)) {
@@ -71,7 +72,7 @@ fn system_content(system: Value) -> Result<Content, Error> {
 }
 
 fn read_content(content: Value, history: &mut Listener) -> Result<(), Error> {
-    let mut content = Object::read(content, "a content, an object")?;
+    let mut content = Fields::read(content, "a content, an object")?;
     let role = content.text("role")?;
     let parts = content.need_list("parts", "a list of parts")?;
     let read = match role.as_deref() {
@@ -86,7 +87,7 @@ fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     history.read_user(values, |value| {
         if find(&value, RESPONSE).is_some() {
             let key = find_spelling(&value, RESPONSE);
-            let answer = Object::read(value, "")?.need_object(key, "a response", response);
+            let answer = Fields::read(value, "")?.need_object(key, "a response", response);
             return answer.map(UserBlock::Answer);
         }
         if find(&value, CALL).is_some() {
@@ -136,7 +137,7 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
     let signature = find_name(&value, SIGNATURE);
     let metadata = metadata_of(PROVIDER, "signature", signature);
     let key = find_spelling(&value, CALL);
-    Object::read(value, "")?.need_object(key, "a function call", |mut function| {
+    Fields::read(value, "")?.need_object(key, "a function call", |mut function| {
         let id = function.text("id")?;
         let name = function.need_name("name")?;
         Ok(call(id, name, function.arguments("args")?, metadata))
@@ -182,7 +183,7 @@ fn media(value: &Value) -> Option<PartKind> {
     Some(image_or_file(is_image, media_type, source, filename))
 }
 
-fn response(mut response: Object) -> Result<ReadResult, Error> {
+fn response(mut response: Fields) -> Result<ReadResult, Error> {
     let id = response.text("id")?;
     let name = response.text("name")?;
     let given = response.map("response")?.unwrap_or_default();
@@ -190,7 +191,7 @@ fn response(mut response: Object) -> Result<ReadResult, Error> {
         .iter()
         .try_for_each(|(_, value)| check_levels(value, MAX_DEPTH - 1))?;
     let key = response.key("parts");
-    let media = match response.take("parts") {
+    let media = match response.take_given("parts") {
         Some(Value::List(parts)) => {
             each(parts.into_vec(), content_part).map_err(|error| error.within(key))?
         }
@@ -201,21 +202,17 @@ fn response(mut response: Object) -> Result<ReadResult, Error> {
         Output::Value(value)
     } else {
         let words = match value {
-            Value::Binary(text) => text,
-            other => crate::value::json::write(&other)
-                .into_bytes()
-                .into_boxed_slice(),
+            Value::Binary(text) => text_part(text),
+            other => json_text(&other),
         };
         let is_media = |part: &Part| part.kind.is_text() || part.kind.media().is_some();
-        let mut parts = vec![text_part(words)];
+        let mut parts = vec![words];
         parts.extend(media.into_iter().filter(is_media));
         Output::Parts(parts.into_boxed_slice())
     };
     Ok(ReadResult {
-        id,
         name,
-        status,
-        ..ReadResult::ok(output)
+        ..ReadResult::new(id, status, output)
     })
 }
 

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 use super::Room;
 use crate::fault::Fault;
 use crate::log::call::Arguments;
-use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::provider::block::{arguments, ArgumentPiece};
@@ -57,47 +56,43 @@ impl Responds for Room {
         true
     }
 
+    /// Reads an answer or a piece of one.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-        read(draft, node)
-    }
-}
-
-/// Reads an answer or a piece of one.
-fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    Fault::check(node)?;
-    let candidates = node::list(node, "candidates");
-    let feedback = node::get(node, "promptFeedback");
-    let usage = node::get(node, "usageMetadata");
-    if candidates.is_empty() && feedback.is_none() && usage.is_none() {
-        let names = ["responseId", "modelVersion", "candidates"];
-        return match names.iter().any(|name| node::get(node, name).is_some()) {
-            true => Ok(()),
-            false => Err(Fault::neither(node, "not an answer of generateContent")),
-        };
-    }
-    draft.start(
-        node::text(node, "responseId"),
-        node::text(node, "modelVersion"),
-    );
-    let first = |of: &&Node<'_>| node::number(of, "index").unwrap_or(0) == 0;
-    let candidate = candidates.iter().find(first);
-    if let Some(content) = candidate.and_then(|of| node::get(of, "content")) {
-        for part in node::list(content, "parts") {
-            read_part(draft, part)?;
+        Fault::check(node)?;
+        let candidates = node::list(node, "candidates");
+        let feedback = node::get(node, "promptFeedback");
+        let usage = node::get(node, "usageMetadata");
+        if candidates.is_empty() && feedback.is_none() && usage.is_none() {
+            let names = ["responseId", "modelVersion", "candidates"];
+            return match names.iter().any(|name| node::get(node, name).is_some()) {
+                true => Ok(()),
+                false => Err(Fault::neither(node, "not an answer of generateContent")),
+            };
         }
-    }
-    if let Some(usage) = usage {
-        draft.count_tokens(usage);
-    }
-    if let Some(candidate) = candidate {
-        draft.keep(candidate, &DETAILS);
-    }
-    if let Some(word) = candidate.and_then(|of| word(of, "finishReason", &REASONS)) {
-        return draft.finish_all(reason(&word), &word);
-    }
-    match feedback.and_then(|feedback| word(feedback, "blockReason", &BLOCKED)) {
-        Some(word) => draft.finish_all(Finish::ContentFilter, &word),
-        None => Ok(()),
+        draft.start(
+            node::text(node, "responseId"),
+            node::text(node, "modelVersion"),
+        );
+        let first = |of: &&Node<'_>| node::number(of, "index").unwrap_or(0) == 0;
+        let candidate = candidates.iter().find(first);
+        if let Some(content) = candidate.and_then(|of| node::get(of, "content")) {
+            for part in node::list(content, "parts") {
+                read_part(draft, part)?;
+            }
+        }
+        if let Some(usage) = usage {
+            draft.count_tokens(usage);
+        }
+        if let Some(candidate) = candidate {
+            draft.keep(candidate, &DETAILS);
+        }
+        if let Some(word) = candidate.and_then(|of| word(of, "finishReason", &REASONS)) {
+            return draft.finish_all(reason(&word), &word);
+        }
+        match feedback.and_then(|feedback| word(feedback, "blockReason", &BLOCKED)) {
+            Some(word) => draft.finish_all(Finish::ContentFilter, &word),
+            None => Ok(()),
+        }
     }
 }
 
@@ -145,7 +140,7 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
     let Some(text) = node::text(part, "text") else {
         let part = match super::read::model_part(node::to_value(part)?) {
             Ok(part) => part,
-            Err(_) => opaque(part)?,
+            Err(_) => foreign::own_block(Provider::Gemini, node::to_map(part)?),
         };
         draft.put_part(draft.next_key(), part);
         return Ok(());
@@ -156,26 +151,18 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
         None => draft.next_key(),
     };
     let Some(signature) = signature else {
-        draft.text_or_thinking(key, text, thinks);
+        draft.say(key, text, thinks);
         return Ok(());
     };
     match thinks {
-        true => draft.open_thinking(key.clone()),
-        false => draft.open_text(key.clone()),
+        true => draft.open_thinking(&key),
+        false => draft.open_text(&key),
     }
-    draft.text_or_thinking(key.clone(), text, thinks);
+    draft.say(key.clone(), text, thinks);
     draft.sign(&key, Some(signature));
     // A signature may stand on an empty text.
     draft.show_empty(&key);
     draft.close(&key)
-}
-
-fn opaque(part: &Node<'_>) -> Result<Part, Fault> {
-    let kind = PartKind::ProviderBlock {
-        provider: Provider::Gemini,
-        data: node::to_map(part)?,
-    };
-    Ok(foreign::part(kind, None))
 }
 
 /// A call with all its arguments, the first piece of one, or a further piece.

@@ -4,9 +4,9 @@ use super::Room;
 use crate::error::Error;
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::read::{self, ChatDialect};
-use crate::provider::foreign::Object;
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
+use crate::value::fields::Fields;
 use crate::value::Map;
 
 const RULES: ChatDialect = ChatDialect {
@@ -15,7 +15,7 @@ const RULES: ChatDialect = ChatDialect {
 };
 
 impl Reads for Room {
-    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         read::read(body, history, &RULES)
     }
 

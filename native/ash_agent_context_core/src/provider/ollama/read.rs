@@ -2,44 +2,38 @@
 
 use super::Room;
 use crate::error::Error;
-use crate::log::message::Output;
+use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::{Map, Value};
 
-use crate::provider::foreign::{
-    call, inline_image, metadata, part, provider_block, text_part, Object,
-};
+use crate::provider::foreign::{call, inline_image, metadata, part, provider_block, text_part};
 use crate::provider::listener::{Listener, ReadResult};
+use crate::value::fields::Fields;
 
 const PROVIDER: Provider = Provider::Ollama;
 const ROLES: &str = "\"system\", \"user\", \"assistant\" or \"tool\"";
 
 impl Reads for Room {
-    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         history.read_list(body, "messages", "a list of messages", read_message)
     }
 
     fn is_row(&self, element: &Map) -> bool {
-        is_row(element)
+        let role = element.get_named("role").and_then(Value::as_name);
+        role.is_some_and(|role| !["system", "user", "assistant", "tool"].contains(&role))
     }
-}
-
-/// Returns whether a message has a role that we do not know.
-fn is_row(message: &Map) -> bool {
-    let role = message.get_named("role").and_then(Value::as_name);
-    role.is_some_and(|role| !["system", "user", "assistant", "tool"].contains(&role))
 }
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
-    if matches!(&message, Value::Map(map) if is_row(map)) {
+    if matches!(&message, Value::Map(map) if Room.is_row(map)) {
         history.whole(provider_block(PROVIDER, message)?, false);
         return Ok(());
     }
-    let mut message = Object::read(message, "a message, an object")?;
+    let mut message = Fields::read(message, "a message, an object")?;
     let role = message.need_text("role")?;
-    let text = match message.take("content") {
+    let text = match message.take_given("content") {
         None => None,
         Some(Value::Binary(text)) => Some(text),
         Some(_) => return Err(message.wrong("content", "text")),
@@ -69,10 +63,10 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
                 None => message.text("name")?,
             };
             let output = Output::Value(text.map_or(Value::Nil, Value::Binary));
+            let id = message.text("tool_call_id")?;
             history.answer(ReadResult {
-                id: message.text("tool_call_id")?,
                 name,
-                ..ReadResult::ok(output)
+                ..ReadResult::new(id, Status::Ok, output)
             });
         }
         _ => return Err(message.wrong("role", ROLES)),
@@ -91,7 +85,7 @@ fn content(mut parts: Vec<Part>, text: Option<Box<[u8]>>, mut images: Vec<Part>)
 }
 
 fn read_call(value: Value) -> Result<crate::log::call::ToolCall, Error> {
-    let mut object = Object::read(value, "a tool call, an object")?;
+    let mut object = Fields::read(value, "a tool call, an object")?;
     let id = object.text("id")?;
     object.need_object("function", "the function that is called", |mut function| {
         let name = function.need_name("name")?;

@@ -16,44 +16,40 @@ impl Responds for Room {
         Framing::NdJson
     }
 
+    /// Reads a line, or a whole answer, which has the same form.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-        read(draft, node)
-    }
-}
-
-/// Reads a line, or a whole answer, which has the same form.
-fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    Fault::check(node)?;
-    let is_done = node::is_true(node, "done");
-    let message = node::get(node, "message");
-    if message.is_none() && !is_done {
-        return Err(Fault::neither(node, "neither a message nor the end of one"));
-    }
-    draft.start(None, node::text(node, "model"));
-    if let Some(message) = message {
-        let said = |name| node::text(message, name).unwrap_or_default();
-        draft.thinking(Key::Only("thinking"), said("thinking"));
-        draft.text(Key::Only("content"), said("content"));
-        for data in node::list(message, "images") {
-            if let Ok(part) = image(node::to_value(data)?) {
-                draft.put_part(draft.next_key(), part);
+        Fault::check(node)?;
+        let is_done = node::is_true(node, "done");
+        let message = node::get(node, "message");
+        if message.is_none() && !is_done {
+            return Err(Fault::neither(node, "neither a message nor the end of one"));
+        }
+        draft.start(None, node::text(node, "model"));
+        if let Some(message) = message {
+            let said = |name| node::text(message, name).unwrap_or_default();
+            draft.thinking(Key::Only("thinking"), said("thinking"));
+            draft.text(Key::Only("content"), said("content"));
+            for data in node::list(message, "images") {
+                if let Ok(part) = image(node::to_value(data)?) {
+                    draft.put_part(draft.next_key(), part);
+                }
+            }
+            for call in node::list(message, "tool_calls") {
+                read_call(draft, call)?;
             }
         }
-        for call in node::list(message, "tool_calls") {
-            read_call(draft, call)?;
+        if !is_done {
+            return Ok(());
         }
+        draft.count_tokens(node);
+        let word = node::filled_text(node, "done_reason").unwrap_or("stop");
+        let reason = match word {
+            "length" => Finish::Length,
+            _ => Finish::Stop,
+        };
+        draft.finish_all(reason, word)?;
+        draft.end()
     }
-    if !is_done {
-        return Ok(());
-    }
-    draft.count_tokens(node);
-    let word = node::filled_text(node, "done_reason").unwrap_or("stop");
-    let reason = match word {
-        "length" => Finish::Length,
-        _ => Finish::Stop,
-    };
-    draft.finish_all(reason, word)?;
-    draft.end()
 }
 
 /// A call comes as a whole; older servers give it no id.

@@ -3,10 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::calls::ItemForm;
-use super::PROVIDER;
+use super::{read_calls, PROVIDER};
 use crate::log::call::{Arguments, Name, ToolCall};
-use crate::log::kind::CallKind;
-use crate::provider::foreign::{call, metadata, name_at};
+use crate::provider::foreign::{call, metadata_with, name_at};
 use crate::value::Value;
 
 /// The name of a tool that an output does not tell.
@@ -26,11 +25,7 @@ pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
             known.extend(id);
             continue;
         };
-        let id = match form.kind {
-            CallKind::McpApproval => name_at(item, "approval_request_id"),
-            CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
-            _ => name_at(item, "call_id"),
-        };
+        let id = read_calls::answered_id(form, item);
         if let Some(id) = id.filter(|id| !id.is_empty() && known.insert(id)) {
             let first = *run.get_or_insert(position);
             let calls = assumed.entry(first).or_default();
@@ -42,14 +37,8 @@ pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
 
 fn assume_call(form: &ItemForm, id: &str, name: Option<&str>) -> ToolCall {
     let name = form.kind.tool().or(name).unwrap_or(UNKNOWN);
-    let metadata = metadata(PROVIDER, &[]).put(Value::atom("assumed"), Value::Bool(true));
+    let metadata = metadata_with(PROVIDER, [("assumed", Value::Bool(true))]);
     let arguments = Arguments::of(form.kind, Value::Nil).unwrap_or_default();
-    let mut call = call(
-        Some(id.into()),
-        Name::Text(name.into()),
-        arguments,
-        Some(metadata),
-    );
-    call.kind = form.kind;
-    call
+    let name = Name::Text(name.into());
+    call(Some(id.into()), name, arguments, Some(metadata)).of_kind(form.kind)
 }

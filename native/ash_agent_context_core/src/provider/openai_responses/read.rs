@@ -10,21 +10,22 @@ use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
-    into_parts, metadata, name_at, order_calls, part, provider_block, system_part, text_block,
-    Object,
+    into_parts, metadata_with, name_at, order_calls, own_block, part, provider_block, system_part,
+    text_block,
 };
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
-use crate::value::{Map, Value};
+use crate::value::fields::Fields;
+use crate::value::Value;
 
 impl Reads for Room {
-    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         history.read_prompt(body, "instructions", |instructions| match instructions {
             Value::Binary(text) => Ok(Content::Text(text)),
             _ => Err(Error::invalid(Vec::new(), "text")),
         })?;
         let key = body.key("input");
-        let items = match body.take("input") {
+        let items = match body.take_given("input") {
             Some(Value::Binary(text)) => {
                 history.user(Content::Text(text), None);
                 return Ok(());
@@ -131,7 +132,10 @@ impl ItemReader {
         }
         if &*kind == "reasoning" {
             let (words, notes) = texts::reasoning(&item, self.keeps_items)?;
-            let part = part(PartKind::Thinking(words), Some(write_notes(notes)));
+            let part = part(
+                PartKind::Thinking(words),
+                Some(metadata_with(PROVIDER, notes)),
+            );
             said.make_room(history);
             said.elements.push(element);
             said.parts.push(part);
@@ -189,7 +193,7 @@ fn is_served_output(served: &HashSet<Box<str>>, item: &Value) -> bool {
 
 fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> Result<(), Error> {
     let of_message = texts::message_notes(&item);
-    let mut item = Object::read(item, "an item, an object")?;
+    let mut item = Fields::read(item, "an item, an object")?;
     let role = item.need_text("role")?;
     match &*role {
         "user" => {
@@ -217,7 +221,7 @@ fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> R
             let mut parts = into_parts(content);
             let notes = texts::text_notes(&Value::Nil, &of_message)?;
             if let Some(text) = parts.first_mut().filter(|_| is_text && !notes.is_empty()) {
-                text.provider_metadata = Some(write_notes(notes));
+                text.provider_metadata = Some(metadata_with(PROVIDER, notes));
             }
             said.is_text |= is_text;
             said.parts.append(&mut parts);
@@ -225,13 +229,7 @@ fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> R
         _ => {
             // The API knows more roles than we do, or will.
             let element = history.element();
-            let block = part(
-                PartKind::ProviderBlock {
-                    provider: PROVIDER,
-                    data: item.put_back("role", Value::text(&role)),
-                },
-                None,
-            );
+            let block = own_block(PROVIDER, item.put_back("role", Value::text(&role)));
             said.make_room(history);
             said.elements.push(element);
             said.parts.push(block);
@@ -275,14 +273,6 @@ fn assistant_part(value: Value, of_message: &Notes) -> Result<Part, Error> {
     };
     let notes = texts::text_notes(&value, of_message)?;
     let text = text_block(value, words)?;
-    let metadata = (!notes.is_empty()).then(|| write_notes(notes));
+    let metadata = (!notes.is_empty()).then(|| metadata_with(PROVIDER, notes));
     Ok(part(text.kind, metadata))
-}
-
-/// Metadata with what is kept.
-fn write_notes(notes: Notes) -> Map {
-    let known = metadata(PROVIDER, &[]).into_entries();
-    let notes = notes.into_iter();
-    let notes = notes.map(|(name, value)| (Value::atom(name), value));
-    Map::new(known.into_iter().chain(notes).collect())
 }

@@ -11,9 +11,10 @@ use crate::log::part::Source;
 use crate::provider::dialect::blocks::output;
 use crate::provider::foreign::{
     at, call as new_call, check_levels, image, json_like, json_part, metadata, name_at, part,
-    text_block, url_image, Object,
+    text_block, url_image,
 };
 use crate::provider::listener::ReadResult;
+use crate::value::fields::Fields;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 /// A call; nothing when the item is not what its type says, so that it goes back as it came.
@@ -34,16 +35,14 @@ pub(super) fn call(form: &ItemForm, item: &Value) -> Result<Option<ToolCall>, Er
         (Some(id), Some(name), Some(arguments)) => {
             let metadata = read_kept(form, item, name_at(item, "id"))?;
             let name = Name::Text(name.into());
-            let mut call = new_call(Some(id.into()), name, arguments, metadata);
-            call.kind = form.kind;
-            Some(call)
+            Some(new_call(Some(id.into()), name, arguments, metadata).of_kind(form.kind))
         }
         _ => None,
     })
 }
 
 fn function(form: &ItemForm, item: &Value) -> Result<ToolCall, Error> {
-    let mut object = Object::read(item.clone(), "")?;
+    let mut object = Fields::read(item.clone(), "")?;
     let own = object.text("id")?;
     let id = object.need_text("call_id")?;
     let name = object.need_name("name")?;
@@ -89,15 +88,9 @@ fn read_kept(form: &ItemForm, item: &Value, own: Option<&str>) -> Result<Option<
 /// # Errors
 /// A function's output is always one.
 pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>, Error> {
-    let id = match form.kind {
-        CallKind::Function | CallKind::Custom => return text_output(item).map(Some),
-        CallKind::McpApproval => name_at(item, "approval_request_id"),
-        CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
-        _ => name_at(item, "call_id"),
-    };
     let answered = match form.kind {
-        CallKind::LocalShell => at(item, "output").cloned().map(ok),
-        CallKind::Shell => at(item, "output").cloned().map(ok),
+        CallKind::Function | CallKind::Custom => return text_output(item).map(Some),
+        CallKind::LocalShell | CallKind::Shell => at(item, "output").cloned().map(ok),
         CallKind::ToolSearch => at(item, "tools").cloned().map(ok),
         CallKind::ApplyPatch => {
             let status = match name_at(item, "status") {
@@ -110,17 +103,22 @@ pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>
         CallKind::McpApproval => approval(item),
         _ => screenshot(item)?,
     };
-    let (Some(id), Some((status, output))) = (id, answered) else {
+    let (Some(id), Some((status, output))) = (answered_id(form, item), answered) else {
         return Ok(None);
     };
     if let Output::Value(value) = &output {
         check_levels(value, MAX_DEPTH)?;
     }
-    Ok(Some(ReadResult {
-        id: Some(id.into()),
-        status,
-        ..ReadResult::ok(output)
-    }))
+    Ok(Some(ReadResult::new(Some(id.into()), status, output)))
+}
+
+/// The id of the call that an item answers.
+pub(super) fn answered_id<'v>(form: &ItemForm, item: &'v Value) -> Option<&'v str> {
+    match form.kind {
+        CallKind::McpApproval => name_at(item, "approval_request_id"),
+        CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
+        _ => name_at(item, "call_id"),
+    }
 }
 
 fn ok(value: Value) -> (Status, Output) {
@@ -171,7 +169,7 @@ fn screenshot(item: &Value) -> Result<Option<(Status, Output)>, Error> {
 }
 
 fn text_output(item: &Value) -> Result<ReadResult, Error> {
-    let mut item = Object::read(item.clone(), "")?;
+    let mut item = Fields::read(item.clone(), "")?;
     let id = item.need_text("call_id")?;
     let content = item.content("output", |value| {
         match (name_at(&value, "type"), media(&value)) {
@@ -180,8 +178,6 @@ fn text_output(item: &Value) -> Result<ReadResult, Error> {
             _ => json_part(&value),
         }
     })?;
-    Ok(ReadResult {
-        id: Some(id),
-        ..ReadResult::ok(output(content, Status::Ok))
-    })
+    let output = output(content, Status::Ok);
+    Ok(ReadResult::new(Some(id), Status::Ok, output))
 }

@@ -8,7 +8,6 @@ use super::{read_calls, texts, Room, PROVIDER};
 use crate::fault::Fault;
 use crate::log::call::ToolCall;
 use crate::log::kind::CallKind;
-use crate::log::part::PartKind;
 use crate::log::reply::Finish;
 use crate::provider::block::Opaque;
 use crate::provider::draft::{Draft, Key};
@@ -29,75 +28,69 @@ impl Responds for Room {
         true
     }
 
+    /// Reads an event, or a whole response.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-        read(draft, node)
+        let Some(kind) = node::text(node, "type") else {
+            Fault::check(node)?;
+            if node::get(node, "output").is_some() || node::text(node, "object") == Some("response")
+            {
+                return read_whole(draft, node, None);
+            }
+            return Err(match node::get(node, "choices") {
+                Some(_) => Fault::unreadable(
+                    "a chat completion: the server speaks :openai_chat, not :openai_responses",
+                ),
+                None => Fault::neither(node, "neither a response nor an event of one"),
+            });
+        };
+        let index = node::number(node, "output_index").unwrap_or(0);
+        let key = Key::Index(index);
+        let piece = |name| node::number(node, name).unwrap_or(0);
+        let said = node::text(node, "delta").unwrap_or_default();
+        let (item, response) = (node::get(node, "item"), node::get(node, "response"));
+        match kind {
+            "response.output_text.delta" => speak(draft, index, piece("content_index"), said),
+            "response.refusal.delta" => {
+                draft.refuse();
+                speak(draft, index, piece("content_index"), said);
+            }
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+                draft.arguments(&key, said);
+            }
+            "response.reasoning_summary_text.delta" => {
+                draft.next_piece(&key, piece("summary_index"));
+                draft.thinking(key, said);
+            }
+            "response.reasoning_text.delta" => {
+                draft.next_piece(&key, piece("content_index"));
+                draft.thinking(key, said);
+            }
+            "response.output_item.added" => {
+                item.into_iter()
+                    .for_each(|item| begin_item(draft, key.clone(), item));
+            }
+            "response.output_item.done" => {
+                return item.map_or(Ok(()), |item| read_item(draft, index, item));
+            }
+            "response.completed" | "response.incomplete" => {
+                let closed = kind.strip_prefix("response.");
+                return response.map_or(Ok(()), |response| read_whole(draft, response, closed));
+            }
+            "response.created" | "response.in_progress" | "response.queued" => {
+                response
+                    .into_iter()
+                    .for_each(|response| start(draft, response));
+            }
+            "response.failed" => {
+                let response = response.unwrap_or(node);
+                let failed = || Fault::provider(Some("failed"), None);
+                return Err(Fault::of(response).unwrap_or_else(failed));
+            }
+            "error" => return Err(Fault::of(node).unwrap_or_else(|| Fault::read(node))),
+            _ => {}
+        }
+        Ok(())
     }
-}
-
-/// Reads an event, or a whole response.
-fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    let Some(kind) = node::text(node, "type") else {
-        Fault::check(node)?;
-        if node::get(node, "output").is_some() || node::text(node, "object") == Some("response") {
-            return read_whole(draft, node, None);
-        }
-        return Err(match node::get(node, "choices") {
-            Some(_) => Fault::unreadable(
-                "a chat completion: the server speaks :openai_chat, not :openai_responses",
-            ),
-            None => Fault::neither(node, "neither a response nor an event of one"),
-        });
-    };
-    let index = node::number(node, "output_index").unwrap_or(0);
-    let key = Key::Index(index);
-    let piece = |name| node::number(node, name).unwrap_or(0);
-    let said = node::text(node, "delta").unwrap_or_default();
-    match kind {
-        "response.output_text.delta" => speak(draft, index, piece("content_index"), said),
-        "response.refusal.delta" => {
-            draft.refuse();
-            speak(draft, index, piece("content_index"), said);
-        }
-        "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-            draft.arguments(&key, said);
-        }
-        "response.reasoning_summary_text.delta" => {
-            draft.next_piece(&key, piece("summary_index"));
-            draft.thinking(key, said);
-        }
-        "response.reasoning_text.delta" => {
-            draft.next_piece(&key, piece("content_index"));
-            draft.thinking(key, said);
-        }
-        "response.output_item.added" => {
-            if let Some(item) = node::get(node, "item") {
-                begin_item(draft, key, item);
-            }
-        }
-        "response.output_item.done" => {
-            if let Some(item) = node::get(node, "item") {
-                read_item(draft, index, item)?;
-            }
-        }
-        "response.completed" | "response.incomplete" => {
-            if let Some(response) = node::get(node, "response") {
-                return read_whole(draft, response, kind.strip_prefix("response."));
-            }
-        }
-        "response.created" | "response.in_progress" | "response.queued" => {
-            if let Some(response) = node::get(node, "response") {
-                start(draft, response);
-            }
-        }
-        "response.failed" => {
-            let response = node::get(node, "response").unwrap_or(node);
-            let failed = || Fault::provider(Some("failed"), None);
-            return Err(Fault::of(response).unwrap_or_else(failed));
-        }
-        "error" => return Err(Fault::of(node).unwrap_or_else(|| Fault::read(node))),
-        _ => {}
-    }
-    Ok(())
 }
 
 /// More of a message's text. Some gateways number the parts of all messages together.
@@ -147,7 +140,7 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
     draft.put_tier(node::text(response, "service_tier"));
     draft.keep(response, &["prompt_cache_diagnostics"]);
     Fault::check(response)?;
-    let word = node::dig(response, &["incomplete_details", "reason"]).and_then(node::as_text);
+    let word = node::dig(response, &["incomplete_details", "reason"]).and_then(Node::as_str);
     let (reason, word) = match (status, word) {
         ("incomplete", Some("content_filter")) => (Finish::ContentFilter, "content_filter"),
         ("incomplete", word) => (Finish::Length, word.unwrap_or("incomplete")),
@@ -179,7 +172,7 @@ fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
         match kind {
             None | Some("message") => {}
             Some("reasoning") => {
-                draft.open_thinking(key.clone());
+                draft.open_thinking(&key);
                 draft.show_empty(&key);
             }
             Some(_) => draft.open_opaque(key, Opaque::default()),
@@ -231,11 +224,8 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
                 draft.mark(seen);
                 return Ok(());
             }
-            let part = PartKind::ProviderBlock {
-                provider: PROVIDER,
-                data: node::to_map(item)?,
-            };
-            draft.put_part(key.clone(), foreign::part(part, None));
+            let part = foreign::own_block(PROVIDER, node::to_map(item)?);
+            draft.put_part(key.clone(), part);
         }
         None => {}
     }
@@ -263,7 +253,7 @@ fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fa
         let text = name_at(part, words).unwrap_or_default();
         if !text.is_empty() || texts::may_be_empty(&of_message) {
             let notes = texts::text_notes(part, &of_message).unwrap_or_default();
-            draft.open_text(key.clone());
+            draft.open_text(&key);
             draft.put_text(key.clone(), text, false);
             draft.note_all(&key, notes);
             draft.show_empty(&key);
@@ -276,7 +266,7 @@ fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fa
 fn read_reasoning(draft: &mut Draft, key: &Key, item: &Node<'_>) -> Result<(), Fault> {
     let item = node::to_value(item)?;
     let (words, notes) = texts::reasoning(&item, draft.knows(&STORED)).unwrap_or_default();
-    draft.open_thinking(key.clone());
+    draft.open_thinking(key);
     draft.put_text(key.clone(), &utf8(&words), true);
     draft.note_all(key, notes);
     draft.close(key)

@@ -1,21 +1,23 @@
 //! How OpenAI Responses reports tokens.
 
 use super::Room;
-use crate::provider::figures::Figures;
+use crate::provider::figures::{FigureKind::*, Figures};
 use crate::provider::format::Reports;
 
 impl Reports for Room {
     fn figures(&self) -> &'static Figures {
         &Figures {
-            around: &["usage"],
-            input: &["input_tokens"],
-            output: &["output_tokens"],
-            total: &["total_tokens"],
-            input_details: &["input_tokens_details"],
-            cached: &["cached_tokens"],
-            written: &["cache_write_tokens"],
-            output_details: &["output_tokens_details"],
-            reasoning: &["reasoning_tokens"],
+            keys: &[
+                (Around, &["usage"]),
+                (Input, &["input_tokens"]),
+                (Output, &["output_tokens"]),
+                (Total, &["total_tokens"]),
+                (InputDetails, &["input_tokens_details"]),
+                (Cached, &["cached_tokens"]),
+                (Written, &["cache_write_tokens"]),
+                (OutputDetails, &["output_tokens_details"]),
+                (Reasoning, &["reasoning_tokens"]),
+            ],
             ..Figures::NONE
         }
     }

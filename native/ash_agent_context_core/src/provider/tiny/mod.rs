@@ -13,9 +13,9 @@ pub(crate) struct Room;
 mod tests {
     use crate::context::Context;
     use crate::import::defaults::Defaults;
-    use crate::log::bill::Report;
     use crate::log::provider::Provider;
     use crate::log::Stamp;
+    use crate::prices::bill::Report;
     use crate::provider::options::Options;
     use crate::response::{Reading, Response, State};
     use crate::value::time::Time;

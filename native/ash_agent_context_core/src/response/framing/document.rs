@@ -105,12 +105,7 @@ impl Documents {
         if self.waiting.is_empty() {
             return take(None, end);
         }
-        if self.waiting.len() > budget {
-            return Err(Fault::TooMuchWork);
-        }
-        let mut whole = std::mem::take(&mut self.waiting).join();
-        whole.extend_from_slice(end);
-        take(None, &whole)
+        take(None, &self.waiting.take_with(end, budget)?)
     }
 
     pub fn finish(&self) -> Result<(), Fault> {

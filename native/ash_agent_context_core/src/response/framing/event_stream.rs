@@ -43,7 +43,8 @@ impl EventStream {
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
         let mut rest = bytes;
         loop {
-            let missing = self.count_missing()?.saturating_sub(self.waiting.len());
+            let needed = self.length.unwrap_or(PRELUDE);
+            let missing = needed.saturating_sub(self.waiting.len());
             if rest.len() < missing {
                 self.waiting.push(rest);
                 return Ok(());
@@ -67,18 +68,8 @@ impl EventStream {
                 read_frame(next, take)?;
                 continue;
             }
-            if self.waiting.len() > budget {
-                return Err(Fault::TooMuchWork);
-            }
-            let mut frame = std::mem::take(&mut self.waiting).join();
-            frame.extend_from_slice(next);
-            read_frame(&frame, take)?;
+            read_frame(&self.waiting.take_with(next, budget)?, take)?;
         }
-    }
-
-    /// Bytes that have to be there for the next step.
-    fn count_missing(&self) -> Result<usize, Fault> {
-        Ok(self.length.unwrap_or(PRELUDE))
     }
 
     pub fn finish(&self) -> Result<(), Fault> {

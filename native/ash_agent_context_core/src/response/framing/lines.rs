@@ -43,12 +43,7 @@ impl Lines {
                 take(Cow::Borrowed(line))?;
                 continue;
             }
-            if self.waiting.len() > budget {
-                return Err(Fault::TooMuchWork);
-            }
-            let mut whole = std::mem::take(&mut self.waiting).join();
-            whole.extend_from_slice(line);
-            take(Cow::Owned(whole))?;
+            take(Cow::Owned(self.waiting.take_with(line, budget)?))?;
         }
         self.waiting.push(rest);
         Ok(())

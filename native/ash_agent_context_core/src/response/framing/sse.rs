@@ -122,13 +122,9 @@ impl SseEvent {
                 None => Ok(()),
             };
         }
-        if self.data.len() > budget {
-            return Err(Fault::TooMuchWork);
-        }
-        let mut data = std::mem::take(&mut self.data).join();
-        if let Some((line, from)) = held.take() {
-            data.extend_from_slice(line.get(from..).unwrap_or_default());
-        }
+        let held = held.take();
+        let end = held.as_ref().and_then(|(line, from)| line.get(*from..));
+        let data = self.data.take_with(end.unwrap_or_default(), budget)?;
         give(name, &data, take)
     }
 }

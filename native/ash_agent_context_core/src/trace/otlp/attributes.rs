@@ -3,10 +3,10 @@
 use crate::context::asked::{find_parameter, MOST_OUTPUT};
 use crate::context::cause::Cause;
 use crate::log::message::{Message, Outcome, Status};
-use crate::log::price::Money;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
-use crate::log::usage::Usage;
+use crate::prices::rates::Money;
+use crate::prices::usage::Usage;
 use crate::request::account::AccountRow;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};

@@ -1,6 +1,6 @@
 //! Says which options there are for spans.
 
-use crate::log::price_list::Prices;
+use crate::prices::list::Prices;
 use crate::value::Value;
 
 /// Which names things have.

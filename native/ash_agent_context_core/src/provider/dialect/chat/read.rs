@@ -3,16 +3,20 @@
 use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
+use crate::log::message::Status;
 use crate::log::part::{is_base64, Class, Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::provider::Provider;
+use crate::provider::dialect::blocks::output;
 use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
     at, call, image_or_file, inline_file, into_parts, join_details, json_like, json_part, metadata,
-    name_at, part, part_or_block, provider_block, system_part, text_block, url_image, Object,
+    metadata_with, name_at, part, part_or_block, provider_block, system_part, text_block,
+    url_image,
 };
 use crate::provider::listener::{Listener, ReadResult};
+use crate::value::fields::Fields;
 
 const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
@@ -50,7 +54,7 @@ pub(crate) const OPENAI: ChatDialect = ChatDialect {
 };
 
 /// Takes the conversation out of a request's body.
-pub fn read(body: &mut Object, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
+pub fn read(body: &mut Fields, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
     let mut messages = body.need_list("messages", "a list of messages")?;
     for (position, message) in messages.iter_mut().enumerate() {
         if leftovers::take_away(message, dialect.provider) {
@@ -73,7 +77,7 @@ pub fn read_message(
         history.whole(provider_block(dialect.provider, message)?, false);
         return Ok(());
     }
-    let mut message = Object::read(message, "a message, an object")?;
+    let mut message = Fields::read(message, "a message, an object")?;
     match &*message.need_text("role")? {
         "system" | "developer" => {
             let content = message.content("content", |part| system_part(dialect.provider, part))?;
@@ -85,10 +89,8 @@ pub fn read_message(
         }
         "assistant" => {
             let content = message.content("content", |part| assistant_part(part, dialect))?;
-            let content = read_spoken(&mut message, content, dialect)?;
-            let content = refusal(&mut message, content, dialect)?;
-            let content = reasoning(&mut message, content, dialect)?;
-            let calls = match message.take("tool_calls") {
+            let content = read_beside(&mut message, content, dialect)?;
+            let calls = match message.take_given("tool_calls") {
                 Some(Value::List(none)) if none.is_empty() && !dialect.empty_calls => {
                     history.mark_refused();
                     Vec::new()
@@ -144,7 +146,7 @@ pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("refusal") => {
-            let text = Object::read(value, "")?.need_bytes("refusal")?;
+            let text = Fields::read(value, "")?.need_bytes("refusal")?;
             Ok(refusal_part(text, dialect))
         }
         Some("thinking") => thought::read(value, dialect.provider),
@@ -153,90 +155,68 @@ pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error
 }
 
 /// A refusal is what the model says, and that it is one stands with it.
-fn refusal(
-    message: &mut Object,
-    content: Content,
-    dialect: &ChatDialect,
-) -> Result<Content, Error> {
-    let Some(text) = message.text("refusal")?.filter(|text| !text.is_empty()) else {
-        return Ok(content);
-    };
-    Ok(behind(
-        content,
-        refusal_part(text.into_boxed_bytes(), dialect),
-    ))
-}
-
 fn refusal_part(text: Box<[u8]>, dialect: &ChatDialect) -> Part {
-    let metadata = metadata(dialect.provider, &[]).put(Value::atom(IS_REFUSAL), Value::Bool(true));
+    let metadata = metadata_with(dialect.provider, [(IS_REFUSAL, Value::Bool(true))]);
     part(PartKind::Text(text), Some(metadata))
 }
 
-/// A recording that the server has: its words are a text, where they are told.
-fn read_spoken(
-    message: &mut Object,
+/// The content with what servers have beside it: a recording, a refusal and reasoning.
+fn read_beside(
+    message: &mut Fields,
     content: Content,
     dialect: &ChatDialect,
 ) -> Result<Content, Error> {
-    let Some(audio @ Value::Map(_)) = message.take("audio") else {
+    let spoken = message.take_given("audio");
+    let spoken = spoken.and_then(|audio| spoken_part(&audio, dialect));
+    let refusal = message.text("refusal")?.filter(|text| !text.is_empty());
+    let refusal = refusal.map(|text| refusal_part(text.into_boxed_bytes(), dialect));
+    let thought = read_reasoning(message, dialect)?;
+    if spoken.is_none() && refusal.is_none() && thought.is_none() {
         return Ok(content);
-    };
-    let Some(id) = name_at(&audio, "id").filter(|id| !id.is_empty()) else {
-        return Ok(content);
-    };
-    let words = name_at(&audio, "transcript").unwrap_or_default();
-    let metadata = metadata(dialect.provider, &[(AUDIO_ID, Some(id))]);
-    let text = PartKind::Text(words.as_bytes().into());
-    Ok(behind(content, part(text, Some(metadata))))
-}
-
-fn behind(content: Content, part: Part) -> Content {
-    let mut parts = into_parts(content);
-    parts.push(part);
-    Content::Parts(parts.into_boxed_slice())
-}
-
-/// Reasoning beside the content, as DeepSeek, OpenRouter and others have it.
-fn reasoning(
-    message: &mut Object,
-    content: Content,
-    dialect: &ChatDialect,
-) -> Result<Content, Error> {
-    let told = message.text("reasoning_content")?;
-    let plain = match message.take("reasoning") {
-        Some(Value::Binary(text)) => Some(text),
-        _ => None,
-    };
-    let details = match message.take("reasoning_details") {
-        Some(details @ Value::List(_)) => Some(json_like(details, MAX_DEPTH - 1)?),
-        _ => None,
-    };
-    let text = match (told, plain, &details) {
-        (Some(text), ..) => Some(text.into_boxed_bytes()),
-        (None, Some(text), _) => Some(text),
-        (None, None, Some(details)) => Some(join_details(details).into_bytes().into()),
-        (None, None, None) => None,
-    };
-    let Some(text) = text else {
-        return Ok(content);
-    };
-    let mut metadata = metadata(dialect.provider, &[]);
-    if let Some(details) = details {
-        metadata = metadata.put(Value::atom("reasoning_details"), details);
     }
-    let mut parts = vec![part(PartKind::Thinking(text), Some(metadata))];
-    // An empty content beside it says nothing.
-    let is_empty = |part: &Part| part.kind.text().is_some_and(|text| text.is_empty());
-    parts.extend(
-        into_parts(content)
-            .into_iter()
-            .filter(|part| !is_empty(part)),
-    );
+    let mut parts = into_parts(content);
+    parts.extend(spoken.into_iter().chain(refusal));
+    if let Some(thought) = thought {
+        // An empty content beside it says nothing.
+        let is_empty = |part: &Part| part.kind.text().is_some_and(|text| text.is_empty());
+        parts.retain(|part| !is_empty(part));
+        parts.insert(0, thought);
+    }
     Ok(Content::Parts(parts.into_boxed_slice()))
 }
 
+/// A recording that the server has: its words are a text, where they are told.
+fn spoken_part(audio: &Value, dialect: &ChatDialect) -> Option<Part> {
+    let id = name_at(audio, "id").filter(|id| !id.is_empty())?;
+    let words = name_at(audio, "transcript").unwrap_or_default();
+    let metadata = metadata(dialect.provider, &[(AUDIO_ID, Some(id))]);
+    let text = PartKind::Text(words.as_bytes().into());
+    Some(part(text, Some(metadata)))
+}
+
+/// Reasoning beside the content, as DeepSeek, OpenRouter and others have it.
+fn read_reasoning(message: &mut Fields, dialect: &ChatDialect) -> Result<Option<Part>, Error> {
+    let told = message.text("reasoning_content")?;
+    let plain = match message.take_given("reasoning") {
+        Some(Value::Binary(text)) => Some(text),
+        _ => None,
+    };
+    let details = match message.take_given("reasoning_details") {
+        Some(details @ Value::List(_)) => Some(json_like(details, MAX_DEPTH - 1)?),
+        _ => None,
+    };
+    let told = told.map(|text| text.into_boxed_bytes()).or(plain);
+    let joined = || Some(join_details(details.as_ref()?).into_bytes().into());
+    let Some(text) = told.or_else(joined) else {
+        return Ok(None);
+    };
+    let details = details.map(|details| ("reasoning_details", details));
+    let metadata = metadata_with(dialect.provider, details);
+    Ok(Some(part(PartKind::Thinking(text), Some(metadata))))
+}
+
 fn calls(
-    message: &mut Object,
+    message: &mut Fields,
     given: Option<Value>,
     provider: Provider,
 ) -> Result<Vec<ToolCall>, Error> {
@@ -244,10 +224,10 @@ fn calls(
     // Some servers have an empty one beside everything.
     let is_called = |older: &Value| name_at(older, "name") != Some("");
     let has_calls = matches!(&given, Some(Value::List(calls)) if !calls.is_empty());
-    let older = message.take("function_call").filter(is_called);
+    let older = message.take_given("function_call").filter(is_called);
     if let Some(older) = older.filter(|_| !has_calls) {
         // The form that tool_calls took the place of.
-        let call = function(Object::read(older, "the function that is called")?, None);
+        let call = function(Fields::read(older, "the function that is called")?, None);
         return call
             .map(|call| vec![call])
             .map_err(|error| error.within(key));
@@ -262,19 +242,18 @@ fn calls(
 
 /// Reads one call.
 pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
-    let mut object = Object::read(value, "a tool call, an object")?;
+    let mut object = Fields::read(value, "a tool call, an object")?;
     let kind = object.text("type")?;
     let id = object.text("id")?;
     let extra = match object.get(EXTRA) {
-        Some(Value::Map(_)) => object.take(EXTRA),
+        Some(Value::Map(_)) => object.take_given(EXTRA),
         _ => None,
     };
     let extra = extra
         .map(|extra| json_like(extra, MAX_DEPTH - 1))
         .transpose()?;
     let signed = |call: ToolCall| ToolCall {
-        provider_metadata: extra
-            .map(|extra| metadata(provider, &[]).put(Value::atom(EXTRA), extra)),
+        provider_metadata: extra.map(|extra| metadata_with(provider, [(EXTRA, extra)])),
         ..call
     };
     match kind.as_deref() {
@@ -298,22 +277,20 @@ pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
     }
 }
 
-fn function(mut called: Object, id: Option<Box<str>>) -> Result<ToolCall, Error> {
+fn function(mut called: Fields, id: Option<Box<str>>) -> Result<ToolCall, Error> {
     let name = called.need_name("name")?;
     Ok(call(id, name, called.arguments("arguments")?, None))
 }
 
-fn custom(mut called: Object, id: Option<Box<str>>) -> Result<ToolCall, Error> {
+fn custom(mut called: Fields, id: Option<Box<str>>) -> Result<ToolCall, Error> {
     let name = called.need_name("name")?;
-    let input = called.take("input").unwrap_or(Value::Nil);
+    let input = called.take_given("input").unwrap_or(Value::Nil);
     let arguments = Arguments::of(CallKind::Custom, input);
     let arguments = arguments.ok_or_else(|| called.wrong("input", "text"))?;
-    let mut call = call(id, name, arguments, None);
-    call.kind = CallKind::Custom;
-    Ok(call)
+    Ok(call(id, name, arguments, None).of_kind(CallKind::Custom))
 }
 
-fn result(message: &mut Object) -> Result<ReadResult, Error> {
+fn result(message: &mut Fields) -> Result<ReadResult, Error> {
     let id = message.text("tool_call_id")?;
     let name = message.text("name")?;
     let content = message.content("content", |value| match name_at(&value, "type") {
@@ -321,22 +298,20 @@ fn result(message: &mut Object) -> Result<ReadResult, Error> {
         Some("image_url") => image(value),
         _ => json_part(&value),
     })?;
-    let output = crate::provider::dialect::blocks::output(content, crate::log::message::Status::Ok);
     Ok(ReadResult {
-        id,
         name,
-        ..ReadResult::ok(output)
+        ..ReadResult::new(id, Status::Ok, output(content, Status::Ok))
     })
 }
 
 /// An image by its URL, which stands in an object or alone.
 pub(super) fn image(value: Value) -> Result<Part, Error> {
-    let mut object = Object::read(value, "")?;
+    let mut object = Fields::read(value, "")?;
     let key = object.key("image_url");
     let expected = "an image's url";
-    let url = match object.take("image_url") {
+    let url = match object.take_given("image_url") {
         Some(image @ Value::Map(_)) => {
-            let mut image = Object::read(image, expected)?;
+            let mut image = Fields::read(image, expected)?;
             image.need_text("url").map_err(|error| error.within(key))?
         }
         Some(Value::Binary(url)) => match String::from_utf8(url.into_vec()) {

@@ -4,18 +4,18 @@
 //! twice, repeat ids and names in each chunk, or send the whole arguments again.
 
 use crate::fault::Fault;
-use crate::log::bill::Count;
 use crate::log::kind::CallKind;
-use crate::log::part::{PartKind, AUDIO_ID};
+use crate::log::part::AUDIO_ID;
 use crate::log::reply::Finish;
+use crate::prices::bill::Count;
 use crate::provider::block::arguments;
 use crate::provider::dialect::chat::read::{self, EXTRA, IS_REFUSAL};
 use crate::provider::dialect::chat::thought::{reference, REFERENCES};
 use crate::provider::draft::{Draft, Key};
-use crate::provider::figures::{Billed, Figures};
+use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign::{self, provider_block};
 use crate::provider::format::{Reports, Responds};
-use crate::provider::node::{self, Node, NodeKind};
+use crate::provider::node::{self, Node};
 use crate::value::Value;
 
 const CONTENT: Key = Key::Only("content");
@@ -53,48 +53,48 @@ impl<Room: Completions> Reports for Room {
 
 /// OpenAI's keys, and what DeepSeek and Mistral call the hits of their caches.
 const FIGURES: Figures = Figures {
-    around: &["usage"],
-    whole_input: &["prompt_tokens"],
-    output: &["completion_tokens"],
-    total: &["total_tokens"],
-    cached: &[
-        "cached_tokens",
-        "num_cached_tokens",
-        "prompt_cache_hit_tokens",
+    keys: &[
+        (Around, &["usage"]),
+        (WholeInput, &["prompt_tokens"]),
+        (Output, &["completion_tokens"]),
+        (Total, &["total_tokens"]),
+        (
+            Cached,
+            &[
+                "cached_tokens",
+                "num_cached_tokens",
+                "prompt_cache_hit_tokens",
+            ],
+        ),
+        (Written, &["cache_write_tokens"]),
+        (Reasoning, &["reasoning_tokens"]),
+        (InputDetails, REQUEST),
+        (OutputDetails, ANSWER),
     ],
-    written: &["cache_write_tokens"],
-    reasoning: &["reasoning_tokens"],
-    input_details: &["prompt_tokens_details"],
-    output_details: &["completion_tokens_details"],
     billed: &[
-        Billed::in_object(
-            "prompt_tokens_details",
-            &["audio_tokens"],
-            Count::InputAudio,
-        ),
-        Billed::in_object(
-            "prompt_tokens_details",
-            &["image_tokens"],
-            Count::InputImage,
-        ),
-        Billed::in_object(
-            "prompt_tokens_details",
-            &["video_tokens"],
-            Count::InputVideo,
-        ),
-        Billed::in_object(
-            "completion_tokens_details",
-            &["audio_tokens"],
-            Count::OutputAudio,
-        ),
-        Billed::in_object(
-            "completion_tokens_details",
-            &["image_tokens"],
-            Count::OutputImage,
-        ),
+        billed(REQUEST, &["audio_tokens"], Count::InputAudio),
+        billed(REQUEST, &["image_tokens"], Count::InputImage),
+        billed(REQUEST, &["video_tokens"], Count::InputVideo),
+        billed(ANSWER, &["audio_tokens"], Count::OutputAudio),
+        billed(ANSWER, &["image_tokens"], Count::OutputImage),
     ],
     ..Figures::NONE
 };
+
+/// Where the details of the request and those of the answer stand.
+const REQUEST: Names = &["prompt_tokens_details"];
+const ANSWER: Names = &["completion_tokens_details"];
+
+type Names = &'static [&'static str];
+
+const fn billed(under: Names, number: Names, count: Count) -> Billed {
+    Billed {
+        under,
+        of: None,
+        number,
+        count,
+    }
+}
 
 /// Reads a chunk, or a whole completion.
 fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
@@ -263,7 +263,7 @@ fn refusal(draft: &mut Draft, said: &Node<'_>) {
 /// Returns what the model says aloud: its words are a text, and the recording stands with them.
 fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
     if let Some(id) = node::filled_text(audio, "id") {
-        draft.open_text(AUDIO);
+        draft.open_text(&AUDIO);
         draft.note(&AUDIO, AUDIO_ID, Value::text(id));
         draft.show_empty(&AUDIO);
     }
@@ -302,17 +302,14 @@ fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
 
 /// A text, or a list of texts and thoughts in their order, as Mistral has it.
 fn content(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
-    match node::get(message, "content").map(Node::kind) {
-        Some(NodeKind::Text(text)) => match draft.last_text(false) {
+    if let Some(text) = node::text(message, "content") {
+        match draft.last_text(false) {
             Some(last) if draft.knows(&Key::Only("list")) => draft.text(last, text),
             _ => draft.text(CONTENT, text),
-        },
-        Some(NodeKind::List(items)) => {
-            for item in items {
-                read_item(draft, item)?;
-            }
         }
-        _ => {}
+    }
+    for item in node::list(message, "content") {
+        read_item(draft, item)?;
     }
     Ok(())
 }
@@ -329,11 +326,7 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
             return Ok(());
         }
         _ => {
-            let part = PartKind::ProviderBlock {
-                provider: draft.provider,
-                data: node::to_map(item)?,
-            };
-            let part = foreign::part(part, None);
+            let part = foreign::own_block(draft.provider, node::to_map(item)?);
             draft.put_part(draft.next_key(), part);
             return Ok(());
         }
@@ -350,13 +343,13 @@ fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
     let whole = node::get(item, "thinking");
     draft.thinking(
         key.clone(),
-        whole.and_then(node::as_text).unwrap_or_default(),
+        whole.and_then(Node::as_str).unwrap_or_default(),
     );
     for piece in whole.map_or(&[][..], node::as_list) {
         match node::text(piece, "text") {
             Some(text) => draft.thinking(key.clone(), text),
             None => {
-                draft.open_thinking(key.clone());
+                draft.open_thinking(&key);
                 let reference = reference(draft.length(&key), node::to_value(piece)?);
                 draft.note_more(&key, REFERENCES, reference);
             }
@@ -453,7 +446,7 @@ fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) -> Result<()
     }
     // The input of a custom tool is text.
     let given = node::get(function, "arguments").or_else(|| node::get(function, "input"));
-    if let Some(json) = given.and_then(node::as_text) {
+    if let Some(json) = given.and_then(Node::as_str) {
         draft.arguments(key, json);
     } else if let Some(seed) = arguments(given)? {
         draft.seed_arguments(key, seed);

@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::foreign::{at, json_like, metadata, part, Object};
+use crate::provider::foreign::{at, json_like, metadata, part};
+use crate::value::fields::Fields;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 /// The key in a thought's metadata for what it refers to.
@@ -27,7 +28,7 @@ pub(crate) fn reference(after: usize, chunk: Value) -> Value {
 
 /// Reads a thought: pieces of text, mostly one, and what they refer to.
 pub(super) fn read(value: Value, provider: Provider) -> Result<Part, Error> {
-    let mut object = Object::read(value, "")?;
+    let mut object = Fields::read(value, "")?;
     let pieces = object.need_list("thinking", "a list of text parts")?;
     let (mut text, mut references) = (Vec::new(), Vec::new());
     for piece in pieces {
@@ -38,7 +39,7 @@ pub(super) fn read(value: Value, provider: Provider) -> Result<Part, Error> {
     }
     let signature = object.text("signature")?;
     let mut metadata = metadata(provider, &[("signature", signature.as_deref())]);
-    if object.take("closed") == Some(Value::Bool(true)) {
+    if object.take_given("closed") == Some(Value::Bool(true)) {
         metadata = metadata.put(Value::atom("closed"), Value::Bool(true));
     }
     if !references.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::log::usage::Usage;
+use crate::prices::usage::Usage;
 use crate::value::word::words;
 
 words! {

@@ -1,6 +1,6 @@
 //! Counts the cost of an answer by the rates of its model: parts are taken out of wholes, and the sum is rounded once.
 
-use crate::log::bill::{Bill, Count, Term};
+use crate::prices::bill::{Bill, Count, Term};
 use crate::value::time::Time;
 use crate::value::word::words;
 

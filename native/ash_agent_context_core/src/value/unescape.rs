@@ -16,6 +16,7 @@ pub(crate) enum Escape {
 
 impl Escape {
     /// Reads a byte. Returns what is to come, and the letter if it is complete; `None` if there is no such escape.
+    #[inline]
     pub fn feed(self, byte: u8) -> Option<(Self, Option<char>)> {
         let digit = || char::from(byte).to_digit(16);
         let letter = |letter| Some((Self::None, Some(letter)));

@@ -2,9 +2,7 @@
 
 use regex::Regex;
 
-use crate::log::bill::Reported;
-use crate::log::exchange::Entry;
-use crate::log::price::{Money, Rates};
+use crate::prices::rates::Rates;
 use crate::value::time::Time;
 
 /// Which names are meant.
@@ -142,40 +140,6 @@ impl Prices {
             .chain(everyones)
             .chain(owners);
         offers.find_map(|offer| offer.find(is_meant, at))
-    }
-
-    /// Returns what an answer cost where its tokens were reported: of the model that it names or of the one that was
-    /// asked for. `opened` is when its iteration began, for an answer whose request is not known.
-    ///
-    /// # Errors
-    /// The name of a model without a price, as far as it is known.
-    pub fn cost<'e>(
-        &self,
-        entry: &'e Entry,
-        asked: Option<&'e str>,
-        opened: Time,
-    ) -> Result<Option<Money>, Option<&'e str>> {
-        let Some(reported) = entry.usage.as_deref() else {
-            return Ok(None);
-        };
-        let reply = entry.message.reply.as_deref();
-        let named = reply.and_then(|reply| reply.model.as_deref());
-        let provider = reply.and_then(|reply| reply.provider);
-        let provider = provider.map(|provider| provider.name());
-        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
-        let rates = self
-            .find(provider, [named, asked], at)
-            .ok_or(named.or(asked))?;
-        let bill = |sum: Money, bill: &crate::log::bill::Bill| {
-            let other = bill.model.as_deref();
-            let other = other.and_then(|model| self.find(provider, [Some(model), None], at));
-            sum.plus(other.unwrap_or(rates).cost(bill))
-        };
-        Ok(Some(
-            Reported::bills(reported)
-                .iter()
-                .fold(Money::default(), bill),
-        ))
     }
 }
 

@@ -1,0 +1,251 @@
+//! What is stored: snapshots, chats, foreign histories and JSON.
+
+use ash_agent_context_core::{
+    json, read_terms, write_terms, Branch, Changes, Chat, Context, Cost, Defaults, Error, Imported,
+    LoadedBranch, LoadedChat, Map, Provider, Structs, Time, Trust, Value, NESTING,
+};
+use rustler::{Encoder as _, Env, Resource, ResourceArc, Term};
+
+use crate::argument::{arguments, Argument, Body, Document, Id, Json, Lender, Metadata};
+use crate::decode;
+use crate::error::NifError;
+use crate::resource::note_freed;
+use crate::to_term::{Bytes, Made, Returned, ToTerm};
+
+/// Text that a binary points into: a snapshot is not copied once more.
+struct SnapshotText(Vec<u8>);
+
+#[rustler::resource_impl]
+impl Resource for SnapshotText {}
+
+impl Drop for SnapshotText {
+    fn drop(&mut self) {
+        note_freed();
+    }
+}
+
+/// The document as a term; whole since iteration 0.
+pub fn dump(context: Lender<'_>, since: i64) -> Result<Value, NifError> {
+    context.scheduler.allow(context.dump_cost(since))?;
+    let text = match since {
+        0 => context.to_snapshot(),
+        since => context.delta(since)?,
+    };
+    Ok(json::read(&text, NESTING)?)
+}
+
+/// What a context has beyond another one.
+pub fn dump_beside(context: &Context, other: &Context) -> Result<Value, Error> {
+    json::read(&context.delta_beside(other), NESTING)
+}
+
+pub fn load(Document(document): Document, trust: Trust) -> Result<Context, Error> {
+    Context::load_with(document, trust)
+}
+
+pub fn load_delta(
+    context: Lender<'_>,
+    Document(delta): Document,
+    trust: Trust,
+) -> Result<Context, NifError> {
+    context.scheduler.allow(context.load_delta_size(&delta))?;
+    Ok(context.load_delta_with(delta, trust)?)
+}
+
+pub fn encode(context: Lender<'_>) -> Term<'_> {
+    let mut text = context.to_snapshot();
+    // It lives as long as the binary: an estimate that was far too large is not kept.
+    if text.capacity() > text.len() / 4 * 5 {
+        text.shrink_to_fit();
+    }
+    let owner = ResourceArc::new(SnapshotText(text));
+    owner
+        .make_binary(context.env, |owner| &owner.0)
+        .encode(context.env)
+}
+
+/// A snapshot.
+pub struct Snapshot<'a>(&'a [u8]);
+
+arguments! {
+    Snapshot<'a> = |term, scheduler| {
+        let Json(text) = Json::read(term, scheduler)?;
+        scheduler.allow(Context::from_snapshot_cost(text))?;
+        Ok(Self(text))
+    };
+}
+
+pub fn decode(Snapshot(text): Snapshot<'_>, trust: Trust) -> Result<Context, Error> {
+    Context::from_snapshot_with(text, trust)
+}
+
+/// What a store has to write that keeps the other context, or nothing yet.
+pub fn changes(context: &Context, base: Option<&Context>) -> Changes {
+    context.changes(base)
+}
+
+/// All iterations from the first one on that the other context has not.
+pub fn changes_from(context: &Context, other: &Context) -> Vec<(u64, Bytes)> {
+    documents(context.changes_from(other))
+}
+
+fn documents(iterations: Vec<(u64, Vec<u8>)>) -> Vec<(u64, Bytes)> {
+    let documents = iterations
+        .into_iter()
+        .map(|(number, text)| (number, Bytes(text)));
+    documents.collect()
+}
+
+impl Returned for Changes {
+    // `{head | nil, updated_at, [{number, document}]}`
+    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
+        Ok((
+            self.head.map(Bytes),
+            self.updated_at,
+            documents(self.iterations),
+        )
+            .to_term(env))
+    }
+}
+
+/// What `ChatContext` keeps of a chat.
+pub struct Head(Map);
+
+/// Fields that other versions wrote.
+pub struct Extra(Map);
+
+/// Branches, each `{name, number, origin | nil, extra, context}`.
+pub struct Branches<'a>(Vec<Branch<'a>>);
+
+arguments! {
+    Head = |term, scheduler| map(decode::value(term, decode::ATTRIBUTES, scheduler)?).map(Self);
+    Extra = |term, scheduler| map(decode::json(term, NESTING, scheduler)?).map(Self);
+    Branches<'a> = |term, scheduler| {
+        type Given<'a> = (Value, u64, Option<u64>, Extra, &'a Context);
+        let branches: Vec<Given<'a>> = Argument::read(term, scheduler)?;
+        // Comparing two may take as long as writing one of them.
+        let sizes = branches.iter().map(|(.., context)| Cost::from(context.size()));
+        scheduler.allow(sizes.fold(Cost::default(), Cost::plus))?;
+        let branches = branches.into_iter().map(|(name, number, origin, Extra(extra), context)| {
+            Branch { name, number, origin, extra, context }
+        });
+        Ok(Self(branches.collect()))
+    };
+}
+
+fn map(value: Value) -> Result<Map, NifError> {
+    match value {
+        Value::Map(map) => Ok(map),
+        _ => Err(NifError::BadArg),
+    }
+}
+
+fn chat<'a>(
+    Head(head): Head,
+    Extra(extra): Extra,
+    Extra(config_extra): Extra,
+    Branches(branches): Branches<'a>,
+) -> Chat<'a> {
+    Chat {
+        head,
+        extra,
+        config_extra,
+        branches,
+    }
+}
+
+pub fn dump_chat(
+    head: Head,
+    extra: Extra,
+    config: Extra,
+    branches: Branches<'_>,
+) -> Result<Value, Error> {
+    chat(head, extra, config, branches).dump()
+}
+
+pub fn encode_chat(
+    head: Head,
+    extra: Extra,
+    config: Extra,
+    branches: Branches<'_>,
+) -> Result<Bytes, Error> {
+    chat(head, extra, config, branches).to_snapshot().map(Bytes)
+}
+
+/// `{head, extra, config_extra, [{name, base | nil, context, extra}]}`
+pub fn load_chat(
+    document: Nested,
+    config_keys: Vec<&str>,
+    trust: Trust,
+) -> Result<LoadedChat, Error> {
+    LoadedChat::read(document.0, &config_keys, trust)
+}
+
+/// A dumped chat.
+pub struct Nested(Value);
+
+arguments! {
+    Nested = |term, scheduler| decode::json(term, decode::CHAT, scheduler).map(Self);
+}
+
+impl Returned for LoadedChat {
+    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
+        let branch = |branch: LoadedBranch| {
+            (
+                branch.name,
+                branch.base,
+                Made::from(branch.context),
+                branch.extra,
+            )
+                .to_term(env)
+        };
+        let branches: Vec<_> = self.branches.into_iter().map(branch).collect();
+        Ok((self.head, self.extra, self.config_extra, branches).to_term(env))
+    }
+}
+
+pub fn seed(
+    parent: &Context,
+    first: i64,
+    last: i64,
+    Id(id): Id,
+    at: Time,
+) -> Result<Context, Error> {
+    parent.seed(first, last, &id, at)
+}
+
+pub fn import_request(
+    Body(body): Body,
+    provider: Provider,
+    Id(id): Id,
+    at: Time,
+) -> Result<Imported, Error> {
+    Context::from_request(body, provider, Defaults { id: &id, at })
+}
+
+pub fn import_messages(Body(list): Body, Id(id): Id, at: Time) -> Result<Imported, Error> {
+    Context::from_messages(list, Defaults { id: &id, at })
+}
+
+impl Returned for Imported {
+    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
+        Ok((Made::from(self.context), self.repairs, self.rest).to_term(env))
+    }
+}
+
+pub fn decode_json(Json(text): Json<'_>) -> Result<Value, Error> {
+    json::read(text, NESTING)
+}
+
+pub fn encode_json(term: Value) -> String {
+    json::write(&term)
+}
+
+/// Terms that JSON lacks are written as in stored conversations.
+pub fn encode_terms(Metadata(terms): Metadata) -> Bytes {
+    Bytes(write_terms(&terms.unwrap_or_default()))
+}
+
+pub fn decode_terms(Json(text): Json<'_>) -> Result<Map, Error> {
+    read_terms(text, Structs::Keep)
+}
