@@ -480,7 +480,7 @@ defmodule AshAgentContext.MixProject do
       # The guides are a path: in the order in which they are read.
       extras:
         ~w(README.md guides/getting-started.md guides/requests.md guides/responses.md guides/budgets.md guides/branches.md) ++
-          ~w(guides/storage.md guides/looking.livemd guides/libraries.md guides/cheatsheet.cheatmd guides/benchmarks.md) ++
+          ~w(guides/storage.md guides/looking.livemd guides/libraries.md guides/upgrading.md guides/cheatsheet.cheatmd guides/benchmarks.md) ++
           ~w(ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE NOTICE bench/RESULTS.md),
       groups_for_extras: [
         Start: ~r"guides/(getting-started|cheatsheet)",
@@ -489,27 +489,17 @@ defmodule AshAgentContext.MixProject do
       ],
       groups_for_docs:
         for(
-          group <- [
-            "Build",
-            "Read",
-            "Requests",
-            "Other libraries",
-            "Responses",
-            "View and budget",
-            "Recall",
-            "Approve",
-            "Store",
-            "Fork"
-          ],
+          group <- ["Build", "Read", "Fork", "Requests", "Store"],
           do: {String.to_atom(group), &(&1[:group] == group)}
         ),
       groups_for_modules: [
         Conversations:
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
-        "Functions of AshAgent.Context":
-          ~r"^AshAgent\.Context\.(Account|Asked|Calls|Failures|Import|Libraries|Log|Pins|Recall|Receipt|Rent|Requests|Responses|Shortening|Storage|Tokens|View)$",
+        "Conversations by topic":
+          ~r"^AshAgent\.Context\.(Audit|Calls|Import|Pins|Recall|Rent|Shortening|Tokens|View)$",
+        "Other libraries": ~r"^AshAgent\.Context\.(Jido|LangChain|ReqLLM)$",
         Enhancers: ~r"^AshAgent\.Context\.Enhancer$",
-        "Ecto and JSON": ~r"(EctoType|JSON|UnknownAtom|Reply)",
+        "Ecto and JSON": ~r"(EctoType|JSON|UnknownAtom)",
         Looking: ~r"^AshAgent\.(Trace|Prices)"
       ]
     ]

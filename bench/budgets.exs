@@ -51,11 +51,11 @@ context = conversation.(1_000)
 messages = maps.(1_000)
 
 for method <- [:estimate, :o200k_base, :cl100k_base] do
-  Context.count_tokens(context, method: method)
+  Context.Tokens.count_tokens(context, method: method)
 
   times =
     Harness.compare(
-      fn -> Context.count_tokens(context, method: method) end,
+      fn -> Context.Tokens.count_tokens(context, method: method) end,
       fn -> count.(messages) end,
       any
     )
@@ -66,7 +66,7 @@ end
 
 times =
   Harness.compare(
-    fn -> Context.count_tokens(context, method: :estimate) end,
+    fn -> Context.Tokens.count_tokens(context, method: :estimate) end,
     fn -> by_length.(messages) end,
     any
   )
@@ -86,7 +86,7 @@ native = fn ->
   loop.(
     context,
     &(&1 |> Context.add_assistant_message(&2) |> Context.add_user_message("go on")),
-    &Context.exceeds_token_budget?(&1, 1_000_000)
+    &Context.Tokens.budget(&1, 1_000_000).exceeded?
   )
 end
 
@@ -102,22 +102,22 @@ times = Harness.compare(native, plain, any)
 row.("50 turns behind 1,000 messages, a budget check in each", times, "")
 
 # Trimming: what is hidden decides, not what stays.
-{:ok, _, hidden} = Context.fit(context, 100_000, step: 1)
-all = Context.count_tokens(context)
+{:ok, _, hidden} = Context.View.fit(context, 100_000, step: 1)
+all = Context.Tokens.count_tokens(context)
 
 for n <- [1_000, 10_000] do
   context = conversation.(n)
-  total = Context.count_tokens(context)
+  total = Context.Tokens.count_tokens(context)
 
   {:ok, _, 1..20} =
-    Context.fit(
+    Context.View.fit(
       context,
-      total - Context.count_tokens(Context.keep_iteration_range(context, 1, 20)) + 10,
+      total - Context.Tokens.count_tokens(Context.View.hide(context, {:all_but, 1..20})) + 10,
       step: 20
     )
 
-  hide = fn -> Context.fit(context, total - 10_000, step: 20) end
-  drop = fn -> Context.compact(context, :drop, range: 1..20) end
+  hide = fn -> Context.View.fit(context, total - 10_000, step: 20) end
+  drop = fn -> Context.View.compact(context, :drop, range: 1..20) end
   times = Harness.compare(hide, drop, any)
 
   IO.puts(
@@ -130,7 +130,7 @@ IO.puts("fit of #{all} tokens to 100,000 hides #{inspect(hidden)}")
 # What stays is not encoded again.
 fresh = fn -> Context.encode_request!(context, :openai_chat) end
 fresh.()
-{:ok, trimmed, _} = Context.fit(context, 100_000)
+{:ok, trimmed, _} = Context.View.fit(context, 100_000)
 times = Harness.compare(fn -> Context.encode_request!(trimmed, :openai_chat) end, fresh, any)
 
 IO.puts(
@@ -158,18 +158,19 @@ end
 
 before = Enum.reduce(1..499, Context.new("Go", system_prompt: "Be brief."), turn)
 # A run notes each request, so that only what came since the last one is new.
-{:ok, noted} = Context.put_sent(before, :anthropic, cache: :auto)
+{:ok, noted} = Context.Audit.put_sent(before, :anthropic, cache: :auto)
 agent = turn.(500, noted)
 
 encode = fn -> Context.encode_request!(agent, :anthropic, cache: :auto) end
 encode.()
-{:ok, %{breaks: []}} = Context.forecast(agent, :anthropic, cache: :auto)
+{:ok, %{breaks: []}} = Context.Audit.forecast(agent, :anthropic, cache: :auto)
 
 for {name, aim, work} <- [
-      {"a forecast", 50, fn -> Context.forecast(agent, :anthropic, cache: :auto) end},
-      {"a note of what is sent", 1, fn -> Context.put_sent(agent, :anthropic, cache: :auto) end},
-      {"whether results are due", nil, fn -> Context.clear_when_due(agent) end},
-      {"an account", nil, fn -> Context.account(agent) end}
+      {"a forecast", 50, fn -> Context.Audit.forecast(agent, :anthropic, cache: :auto) end},
+      {"a note of what is sent", 1,
+       fn -> Context.Audit.put_sent(agent, :anthropic, cache: :auto) end},
+      {"whether results are due", nil, fn -> Context.Rent.clear_when_due(agent) end},
+      {"an account", nil, fn -> Context.Audit.account(agent) end}
     ] do
   times = Harness.compare(work, encode, any)
   aim = if aim, do: "; #{aim} us: #{if times.native < aim, do: "yes", else: "NO"}"

@@ -217,7 +217,10 @@ defmodule Play do
           do: [function["name"], " ", function["arguments"]]
 
     text = IO.iodata_to_binary([message["content"] || "" | calls])
-    if text == "", do: 4, else: text |> Context.new() |> Context.count_tokens(method: :estimate)
+
+    if text == "",
+      do: 4,
+      else: text |> Context.new() |> Context.Tokens.count_tokens(method: :estimate)
   end
 
   defp answer(%{provider: :anthropic} = sheet, text, calls, usage) do
@@ -405,20 +408,20 @@ shown = fn context ->
 end
 
 in_steps = fn context ->
-  if shown.(context) > 20, do: Context.clear_tool_results(context, keep: 10), else: context
+  if shown.(context) > 20, do: Context.View.clear_tool_results(context, keep: 10), else: context
 end
 
 summary = String.duplicate("Then the agent read and changed some files, as it was told to. ", 30)
 
 summarize = fn context ->
   hidden =
-    for first..last <- Context.view(context).summaries,
+    for first..last <- Context.View.view(context).summaries,
         reduce: 0,
         do: (most -> Enum.max([most, first, last]))
 
   if context.current_iteration - hidden > 31 do
     {:ok, context, _} =
-      Context.compact(context, {:summarize, fn _ -> summary end}, keep_last: 10, check: nil)
+      Context.View.compact(context, {:summarize, fn _ -> summary end}, keep_last: 10, check: nil)
 
     context
   else
@@ -431,7 +434,7 @@ rent = fn keep ->
     prices = prices.(sheet)
 
     fn context, at ->
-      context |> Context.clear_when_due(keep: keep, prices: prices, at: at) |> elem(0)
+      context |> Context.Rent.clear_when_due(keep: keep, prices: prices, at: at) |> elem(0)
     end
   end
 end
@@ -441,7 +444,7 @@ always = fn policy -> fn _sheet -> fn context, _at -> policy.(context) end end e
 policies = [
   {"everything is sent", always.(& &1)},
   {"all but the last 10 results are cleared each time",
-   always.(&Context.clear_tool_results(&1, keep: 10))},
+   always.(&Context.View.clear_tool_results(&1, keep: 10))},
   {"all but 10, when there are 20", always.(in_steps)},
   {"a summary after each 21 iterations, the last 10 stay", always.(summarize)},
   {"rent, the last 10 stay", rent.(10)},

@@ -101,7 +101,7 @@ defmodule Forgetting do
   @moduledoc false
 
   def play(turns, policy) do
-    start = {Context.put_recall(Context.new("Go"), true), MapSet.new(), counts()}
+    start = {Context.Recall.put_recall(Context.new("Go"), true), MapSet.new(), counts()}
     {_context, _said, counts} = Enum.reduce(turns, start, &step(&1, &2, policy))
     counts
   end
@@ -166,10 +166,10 @@ defmodule Forgetting do
 
     log =
       context
-      |> Context.expand(:all)
-      |> Context.clear_tool_results(keep: 1_000_000)
-      |> Context.put_max_result_bytes(nil)
-      |> Context.put_masks([])
+      |> Context.View.expand(:all)
+      |> Context.View.clear_tool_results(keep: 1_000_000)
+      |> Context.View.put_max_result_bytes(nil)
+      |> Context.View.put_masks([])
       |> results()
       |> Enum.join("\n")
 
@@ -206,19 +206,19 @@ defmodule Forgetting do
   end
 
   defp masked?(context, word) do
-    Enum.any?(Context.view(context).masks, fn {pattern, _text} ->
+    Enum.any?(Context.View.view(context).masks, fn {pattern, _text} ->
       Regex.match?(Regex.compile!(pattern), word)
     end)
   end
 
   # By search, or by a handle in the view.
   defp recalled?(context, word) do
-    found = Enum.map(Context.search(context, word), & &1.handle)
+    found = Enum.map(Context.Recall.search(context, word), & &1.handle)
     Enum.any?(Stream.concat(found, handles(context)), &leads_to?(context, &1, word))
   end
 
   defp leads_to?(context, handle, word) do
-    {:ok, text} = Context.recall(context, handle, max_bytes: 10_000_000)
+    {:ok, text} = Context.Recall.recall(context, handle, max_bytes: 10_000_000)
     String.contains?(text, word)
   end
 
@@ -227,7 +227,7 @@ defmodule Forgetting do
         text <- if(is_binary(content), do: [content], else: Enum.map(content, & &1[:content])),
         is_binary(text),
         [_, handle] <- Regex.scan(~r/\brecall ([0-9.]+-[0-9]{3})[\] ]/, text),
-        match?({:ok, _}, Context.recall(context, handle, lines: 1)),
+        match?({:ok, _}, Context.Recall.recall(context, handle, lines: 1)),
         do: handle
   end
 
@@ -259,8 +259,8 @@ context =
     |> Context.add_tool_results([{"c#{number}", {:ok, text}}])
   end)
 
-hidden = context |> Context.put_recall(true) |> Context.clear_tool_results(keep: 0)
-masked = Context.put_masks(hidden, [{"[0-9]{16}", "[card]"}])
+hidden = context |> Context.Recall.put_recall(true) |> Context.View.clear_tool_results(keep: 0)
+masked = Context.View.put_masks(hidden, [{"[0-9]{16}", "[card]"}])
 
 time = fn fun ->
   times = for _ <- 1..15, do: fun |> :timer.tc() |> elem(0)
@@ -274,34 +274,39 @@ for {name, context, words} <- [
       {"six words", hidden, "which order is at line 17 of agent"},
       {"an id, with a mask", masked, "A3959500B"}
     ] do
-  IO.puts("| #{name} | #{time.(fn -> [_ | _] = Context.search(context, words) end)} |")
+  IO.puts("| #{name} | #{time.(fn -> [_ | _] = Context.Recall.search(context, words) end)} |")
 end
 
-receipt = hidden |> Context.keep_last_iterations(3) |> Context.put_recall(true)
+receipt = hidden |> Context.View.hide({:all_but_last, 3}) |> Context.Recall.put_recall(true)
 
 IO.puts(
-  "| a receipt of it | #{time.(fn -> %{counts: %{gone: 0}} = Context.receipt(receipt) end)} |"
+  "| a receipt of it | #{time.(fn -> %{counts: %{gone: 0}} = Context.Recall.receipt(receipt) end)} |"
 )
 
 # Hides all but the last five iterations, when there are fifteen.
 by_tens = fn context, opts ->
-  context = if opts == [], do: context, else: Context.put_recall(context, true, opts)
-  last = for first..last <- Context.view(context).hidden, reduce: 0, do: (_ -> max(first, last))
+  context = if opts == [], do: context, else: Context.Recall.put_recall(context, true, opts)
+
+  last =
+    for first..last <- Context.View.view(context).hidden, reduce: 0, do: (_ -> max(first, last))
 
   if context.current_iteration - last > 15,
-    do: Context.keep_last_iterations(context, 5),
+    do: Context.View.hide(context, {:all_but_last, 5}),
     else: context
 end
 
 policies = [
   {"all results", & &1},
-  {"the last 10", &Context.clear_tool_results(&1, keep: 10)},
-  {"the last 3", &Context.clear_tool_results(&1, keep: 3)},
-  {"the last 1", &Context.clear_tool_results(&1, keep: 1)},
-  {"the last 3, when that is due (rent)", &(&1 |> Context.clear_when_due(keep: 3) |> elem(0))},
+  {"the last 10", &Context.View.clear_tool_results(&1, keep: 10)},
+  {"the last 3", &Context.View.clear_tool_results(&1, keep: 3)},
+  {"the last 1", &Context.View.clear_tool_results(&1, keep: 1)},
+  {"the last 3, when that is due (rent)",
+   &(&1 |> Context.Rent.clear_when_due(keep: 3) |> elem(0))},
   {"the last 3, numbers are masked",
-   &(&1 |> Context.clear_tool_results(keep: 3) |> Context.put_masks([{"[0-9]{4,}", "[number]"}]))},
-  {"2 KB of each", &Context.put_max_result_bytes(&1, 2_000)},
+   &(&1
+     |> Context.View.clear_tool_results(keep: 3)
+     |> Context.View.put_masks([{"[0-9]{4,}", "[number]"}]))},
+  {"2 KB of each", &Context.View.put_max_result_bytes(&1, 2_000)},
   {"the last 5 to 15 iterations", &by_tens.(&1, [])},
   {"the same, an index of 1 %", &by_tens.(&1, index: 0.01)},
   {"the same, an index of 3 %", &by_tens.(&1, index: 0.03)},
@@ -332,7 +337,7 @@ defmodule Lies do
 
     check = fn what, text ->
       {:ok, _, %{verdict: %{wrong: wrong}}} =
-        Context.compact(context, {:summarize, fn _ -> text end}, check: nil)
+        Context.View.compact(context, {:summarize, fn _ -> text end}, check: nil)
 
       tell.(what, text, wrong)
       {what, wrong != []}

@@ -207,8 +207,8 @@ defmodule AshAgent.Bench.Schedulers do
         {"load!/1", fn -> Context.load!(dump) end},
         {"load/2", fn -> Context.load(context, delta) end},
         {"load!/2", fn -> Context.load!(context, delta) end},
-        {"from_snapshot/1", fn -> Context.from_snapshot(snapshot) end},
-        {"from_snapshot!/1", fn -> Context.from_snapshot!(snapshot) end},
+        {"from_snapshot/1", fn -> Context.load(snapshot) end},
+        {"from_snapshot!/1", fn -> Context.load!(snapshot) end},
         {"request/3", fn -> Context.request(context, :gemini, pending: :interrupt) end},
         {"request!/3", fn -> Context.request!(context, :ollama, pending: :interrupt) end},
         {"encode_request/3, again", body.(:anthropic)},
@@ -223,23 +223,27 @@ defmodule AshAgent.Bench.Schedulers do
         {"to_prompt/1", fn -> Context.to_prompt(context) end},
         {"validate_for_request/1", fn -> Context.validate_for_request(waiting) end},
         {"add_token_usage/2",
-         fn -> short |> Context.add_assistant_message("x") |> Context.add_token_usage(usage) end},
-        {"get_cumulative_tokens/1", fn -> Context.get_cumulative_tokens(context) end},
-        {"get_iteration_tokens/2", fn -> Context.get_iteration_tokens(context, first.number) end},
-        {"count_tokens/1", fn -> Context.count_tokens(uncounted.()) end},
+         fn ->
+           short |> Context.add_assistant_message("x") |> Context.Tokens.add_token_usage(usage)
+         end},
+        {"get_cumulative_tokens/1", fn -> Context.Tokens.get_cumulative_tokens(context) end},
+        {"get_iteration_tokens/2",
+         fn -> Context.Tokens.get_iteration_tokens(context, first.number) end},
+        {"count_tokens/1", fn -> Context.Tokens.count_tokens(uncounted.()) end},
         {"count_tokens/2 of a new text of 10 MB",
-         fn -> Context.count_tokens(Context.new(big), method: :estimate) end},
+         fn -> Context.Tokens.count_tokens(Context.new(big), method: :estimate) end},
         {"count_tokens/2, exact",
-         fn -> Context.count_tokens(uncounted.(), method: :o200k_base) end},
-        {"token_breakdown/1", fn -> Context.token_breakdown(uncounted.()) end},
-        {"estimate_token_count/1", fn -> Context.estimate_token_count(context) end},
-        {"exceeds_token_budget?/2", fn -> Context.exceeds_token_budget?(context, 100) end},
-        {"tokens_remaining/2", fn -> Context.tokens_remaining(context, 100) end},
-        {"budget_utilization/2", fn -> Context.budget_utilization(context, 100) end},
-        {"from_request/3", fn -> Context.from_request(request, :openai_chat) end},
-        {"from_request!/3", fn -> Context.from_request!(request, :openai_chat) end},
-        {"from_messages/1", fn -> Context.from_messages(chat) end},
-        {"from_messages!/1", fn -> Context.from_messages!(chat) end},
+         fn -> Context.Tokens.count_tokens(uncounted.(), method: :o200k_base) end},
+        {"token_breakdown/1", fn -> Context.Tokens.token_breakdown(uncounted.()) end},
+        {"estimate_token_count/1",
+         fn -> Context.Tokens.count_tokens(context, method: :estimate) end},
+        {"exceeds_token_budget?/2", fn -> Context.Tokens.budget(context, 100).exceeded? end},
+        {"tokens_remaining/2", fn -> Context.Tokens.budget(context, 100).remaining end},
+        {"budget_utilization/2", fn -> Context.Tokens.budget(context, 100).share end},
+        {"from_request/3", fn -> Context.Import.from_request(request, :openai_chat) end},
+        {"from_request!/3", fn -> Context.Import.from_request!(request, :openai_chat) end},
+        {"from_messages/1", fn -> Context.Import.from_messages(chat) end},
+        {"from_messages!/1", fn -> Context.Import.from_messages!(chat) end},
         {"fetch/2", fn -> context[:iterations] end},
         {"inspect/1", fn -> inspect(context) end},
         {"Enum.count/1", fn -> Enum.count(context) end},
@@ -247,7 +251,8 @@ defmodule AshAgent.Bench.Schedulers do
         {"JSON.encode/1",
          fn -> Context.JSON.encode(map.metadata |> Map.put("messages", chat)) end},
         {"JSON.fragment/1", fn -> Context.JSON.fragment(chat) end},
-        {"JSON.decode/1", fn -> Context.JSON.decode(json) end}
+        {"JSON.decode/1", fn -> Context.JSON.decode(json) end},
+        {"Changes.put_media_back/2", fn -> Context.Changes.put_media_back(json, "AA==") end}
       ]
   end
 
@@ -271,82 +276,92 @@ defmodule AshAgent.Bench.Schedulers do
   end
 
   defp view_functions(context, short, waiting, dump) do
-    total = Context.count_tokens(short)
+    total = Context.Tokens.count_tokens(short)
     newest = short.current_iteration
     masks = [{"secret-[a-z]+", "[secret]"}]
-    masked = Context.put_masks(context, masks)
+    masked = Context.View.put_masks(context, masks)
     long = text(1024 * 1024)
     fork = context |> Context.interrupt() |> Context.add_user_message("another way")
-    hidden = short |> Context.keep_last_iterations(1) |> Context.put_recall(true)
-    noted = Context.put_request(short, %{"words" => long}, [])
+    hidden = short |> Context.View.hide({:all_but_last, 1}) |> Context.Recall.put_recall(true)
+    noted = Context.Audit.put_request(short, %{"words" => long}, [])
     asked = answered(short)
-    {:ok, sent} = Context.put_sent(fork, :anthropic)
-    shortened = shorten_all(Context.put_recall(short, true))
-    steps = Context.shortenings(shortened)
+    {:ok, sent} = Context.Audit.put_sent(fork, :anthropic)
+    shortened = shorten_all(Context.Recall.put_recall(short, true))
+    steps = Context.Shortening.shortenings(shortened)
 
     [
-      {"fit/2", fn -> Context.fit(short, div(total, 2)) end},
-      {"fit/3, exact", fn -> Context.fit(short, div(total, 4), method: :cl100k_base) end},
-      {"keep_last_iterations/2", fn -> Context.keep_last_iterations(short, 1) end},
+      {"fit/2", fn -> Context.View.fit(short, div(total, 2)) end},
+      {"fit/3, exact", fn -> Context.View.fit(short, div(total, 4), method: :cl100k_base) end},
+      {"keep_last_iterations/2", fn -> Context.View.hide(short, {:all_but_last, 1}) end},
       {"hide_old_iterations/2",
-       fn -> Context.hide_old_iterations(short, 0, at: ~U[2999-01-01 00:00:00Z]) end},
-      {"keep_iteration_range/3", fn -> Context.keep_iteration_range(short, 1, 1) end},
-      {"hide_iterations/2", fn -> Context.hide_iterations(short, 1) end},
-      {"compact/2, drop", fn -> Context.compact(short, :drop) end},
+       fn -> Context.View.hide(short, {:older_than, 0}, at: ~U[2999-01-01 00:00:00Z]) end},
+      {"keep_iteration_range/3", fn -> Context.View.hide(short, {:all_but, 1..1}) end},
+      {"hide_iterations/2", fn -> Context.View.hide(short, 1) end},
+      {"compact/2, drop", fn -> Context.View.compact(short, :drop) end},
       {"compact/2, a summary that fails",
-       fn -> Context.compact(short, {:summarize, fn _ -> {:error, :down} end}) end},
+       fn -> Context.View.compact(short, {:summarize, fn _ -> {:error, :down} end}) end},
       {"compact/2, summarize",
-       fn -> Context.compact(short, {:summarize, fn _ -> "short" end}) end},
+       fn -> Context.View.compact(short, {:summarize, fn _ -> "short" end}) end},
       {"mark_as_summarized/3",
-       fn -> if newest > 1, do: Context.mark_as_summarized(short, 1..(newest - 1), "short") end},
-      {"summary/2", fn -> Context.summary(short, 1) end},
-      {"expand/2", fn -> short |> Context.keep_last_iterations(1) |> Context.expand(:all) end},
-      {"clear_tool_results/2", fn -> Context.clear_tool_results(short, keep: 0) end},
+       fn ->
+         if newest > 1, do: Context.View.mark_as_summarized(short, 1..(newest - 1), "short")
+       end},
+      {"summary/2", fn -> Context.View.summary(short, 1) end},
+      {"expand/2",
+       fn -> short |> Context.View.hide({:all_but_last, 1}) |> Context.View.expand(:all) end},
+      {"clear_tool_results/2", fn -> Context.View.clear_tool_results(short, keep: 0) end},
       {"put_max_result_bytes/2, and to_messages/1",
-       fn -> context |> Context.put_max_result_bytes(100) |> Context.to_messages() end},
+       fn -> context |> Context.View.put_max_result_bytes(100) |> Context.to_messages() end},
       {"put_recall/2",
-       fn -> short |> Context.keep_last_iterations(1) |> Context.put_recall(true) end},
-      {"recall/2", fn -> Context.recall(context, "1..2-000") end},
+       fn -> short |> Context.View.hide({:all_but_last, 1}) |> Context.Recall.put_recall(true) end},
+      {"recall/2", fn -> Context.Recall.recall(context, "1..2-000") end},
       {"search/2",
-       fn -> context |> Context.keep_last_iterations(1) |> Context.search("the words") end},
-      {"receipt/1", fn -> Context.receipt(hidden) end},
-      {"receipt/2 of a request", fn -> Context.receipt(noted, iteration: newest) end},
-      {"diff_views/2", fn -> Context.diff_views(hidden, short) end},
-      {"pin/2", fn -> Context.pin(hidden, {:fact, "found"}) end},
-      {"pin/2 of a call of 10000", fn -> Context.pin(waiting, {:call, "new_9999"}) end},
+       fn ->
+         context |> Context.View.hide({:all_but_last, 1}) |> Context.Recall.search("the words")
+       end},
+      {"receipt/1", fn -> Context.Recall.receipt(hidden) end},
+      {"receipt/2 of a request", fn -> Context.Recall.receipt(noted, iteration: newest) end},
+      {"diff_views/2", fn -> Context.Recall.diff_views(hidden, short) end},
+      {"pin/2", fn -> Context.Pins.pin(hidden, {:fact, "found"}) end},
+      {"pin/2 of a call of 10000", fn -> Context.Pins.pin(waiting, {:call, "new_9999"}) end},
       {"pins/1, and unpin/2",
        fn ->
-         pinned = Context.pin(hidden, {:iteration, newest})
-         pinned |> Context.pins() |> Enum.each(&Context.unpin(pinned, &1))
+         pinned = Context.Pins.pin(hidden, {:iteration, newest})
+         pinned |> Context.Pins.pins() |> Enum.each(&Context.Pins.unpin(pinned, &1))
        end},
-      {"put_recall/3 with an index", fn -> Context.put_recall(hidden, true, index: 0.03) end},
-      {"recall?/1", fn -> Context.recall?(hidden) end},
-      {"verdict/2", fn -> Context.verdict(hidden, 1) end},
-      {"put_request/3 of 1 MB", fn -> Context.put_request(short, %{"words" => long}, []) end},
-      {"put_sent/2", fn -> Context.put_sent(fork, :anthropic) end},
-      {"replay/1", fn -> Context.replay(sent) end},
-      {"get_request/2", fn -> Context.get_request(noted, newest) end},
+      {"put_recall/3 with an index",
+       fn -> Context.Recall.put_recall(hidden, true, index: 0.03) end},
+      {"recall?/1", fn -> Context.Recall.recall?(hidden) end},
+      {"verdict/2", fn -> Context.View.verdict(hidden, 1) end},
+      {"put_request/3 of 1 MB",
+       fn -> Context.Audit.put_request(short, %{"words" => long}, []) end},
+      {"put_sent/2", fn -> Context.Audit.put_sent(fork, :anthropic) end},
+      {"replay/1", fn -> Context.Audit.replay(sent) end},
+      {"get_request/2", fn -> Context.Audit.get_request(noted, newest) end},
       {"put_request/4 of 1 MB, hashes",
-       fn -> Context.put_request(short, %{"body" => %{"words" => long}}, [], keep: :hashes) end},
-      {"put_sent/3", fn -> Context.put_sent(short, :anthropic, pending: :interrupt) end},
-      {"fetch_asked/2", fn -> Context.fetch_asked(asked, newest) end},
-      {"fetch_asked_before/2", fn -> Context.Asked.fetch_asked_before(asked, newest) end},
-      {"view_changes/2", fn -> Context.Asked.view_changes(hidden, short) end},
-      {"find_turn/3", fn -> Context.Log.find_turn(context, :key, "none") end},
-      {"get_response_id/1", fn -> Context.get_response_id(asked) end},
-      {"forecast/3", fn -> Context.forecast(asked, :anthropic, cache: :auto) end},
-      {"account/1", fn -> Context.account(asked) end},
-      {"clear_when_due/2", fn -> Context.clear_when_due(short, keep: 1) end},
-      {"shorten/3", fn -> Context.shorten(hidden, :context_overflow) end},
+       fn ->
+         Context.Audit.put_request(short, %{"body" => %{"words" => long}}, [], keep: :hashes)
+       end},
+      {"put_sent/3", fn -> Context.Audit.put_sent(short, :anthropic, pending: :interrupt) end},
+      {"fetch_asked/2", fn -> Context.Audit.fetch_asked(asked, newest) end},
+      {"fetch_asked_before/2", fn -> Context.Audit.fetch_asked_before(asked, newest) end},
+      {"view_changes/2", fn -> Context.Audit.view_changes(hidden, short) end},
+      {"find_turn/3", fn -> Context.find_turn(context, :key, "none") end},
+      {"outline/1", fn -> Context.outline(context) end},
+      {"get_response_id/1", fn -> Context.Audit.get_response_id(asked) end},
+      {"forecast/3", fn -> Context.Audit.forecast(asked, :anthropic, cache: :auto) end},
+      {"account/1", fn -> Context.Audit.account(asked) end},
+      {"clear_when_due/2", fn -> Context.Rent.clear_when_due(short, keep: 1) end},
+      {"shorten/3", fn -> Context.Shortening.shorten(hidden, :context_overflow) end},
       {"shorten/3 until nothing is left", fn -> shorten_all(hidden) end},
-      {"expand/2 of a step", fn -> Enum.each(steps, &Context.expand(shortened, &1)) end},
-      {"shortenings/1", fn -> Context.shortenings(hidden) end},
-      {"add_failure/2", fn -> Context.add_failure(short, %{kind: :closed}) end},
-      {"failures/1", fn -> Context.failures(short) end},
-      {"put_masks/2", fn -> Context.put_masks(context, masks) end},
+      {"expand/2 of a step", fn -> Enum.each(steps, &Context.View.expand(shortened, &1)) end},
+      {"shortenings/1", fn -> Context.Shortening.shortenings(hidden) end},
+      {"add_failure/2", fn -> Context.Audit.add_failure(short, %{kind: :closed}) end},
+      {"failures/1", fn -> Context.Audit.failures(short) end},
+      {"put_masks/2", fn -> Context.View.put_masks(context, masks) end},
       {"put_masks/2, and to_messages/1", fn -> Context.to_messages(masked) end},
-      {"put_prompt_block/3", fn -> Context.put_prompt_block(context, :memory, long) end},
-      {"view/1", fn -> Context.view(context) end},
+      {"put_prompt_block/3", fn -> Context.View.put_prompt_block(context, :memory, long) end},
+      {"view/1", fn -> Context.View.view(context) end},
       {"rewind/2", fn -> Context.rewind(short, to: div(newest + 1, 2)) end},
       {"put_system_prompt/2", fn -> Context.put_system_prompt(context, long) end},
       {"system_prompt/1",
@@ -354,16 +369,18 @@ defmodule AshAgent.Bench.Schedulers do
       {"diff/2", fn -> Context.diff(short, fork) end},
       {"dump/2, beside", fn -> Context.dump(short, beside: fork) end},
       {"load/1, with a view", fn -> Context.load(dump) end},
-      {"approve_tool_call/2 of 10000", fn -> Context.approve_tool_call(waiting, "new_9999") end},
-      {"deny_tool_call/3 of 10000", fn -> Context.deny_tool_call(waiting, "new_9999", "no") end},
-      {"tool_call_status/2", fn -> Context.tool_call_status(waiting, "none") end},
-      {"tool_call_decision/2", fn -> Context.tool_call_decision(waiting, "none") end}
+      {"approve_tool_call/2 of 10000",
+       fn -> Context.Calls.approve_tool_call(waiting, "new_9999") end},
+      {"deny_tool_call/3 of 10000",
+       fn -> Context.Calls.deny_tool_call(waiting, "new_9999", "no") end},
+      {"tool_call_status/2", fn -> Context.Calls.tool_call_status(waiting, "none") end},
+      {"tool_call_decision/2", fn -> Context.Calls.tool_call_decision(waiting, "none") end}
     ]
   end
 
   # The last step is a summary, where there is something to summarize.
   defp shorten_all(context) do
-    case Context.shorten(context, :context_overflow, summarize: fn _ -> "short" end) do
+    case Context.Shortening.shorten(context, :context_overflow, summarize: fn _ -> "short" end) do
       {same, nil} -> same
       {shorter, _step} -> shorten_all(shorter)
     end
@@ -376,10 +393,10 @@ defmodule AshAgent.Bench.Schedulers do
     calls = for i <- 1..10_000, do: call("new_#{i}", 256)
     waiting = Context.add_assistant_message(context, "", calls)
     shown = %{"query" => text(256)}
-    asked = Context.ask_about_tool_call(waiting, "new_9999", shown)
+    asked = Context.Calls.ask_about_tool_call(waiting, "new_9999", shown)
 
     answered =
-      Context.add_token_usage(Context.add_assistant_message(short, "x"), %{input_tokens: 1})
+      Context.Tokens.add_token_usage(Context.add_assistant_message(short, "x"), %{input_tokens: 1})
 
     prices = [%{model: :any, input: 3_000_000, output: 15_000_000}]
 
@@ -387,9 +404,9 @@ defmodule AshAgent.Bench.Schedulers do
       Response.decode(:openai_chat, answer(1024), content_type: "application/json")
 
     {:ok, long} = Response.decode(:openai_chat, answer(), content_type: "application/json")
-    req_llm = Context.to_req_llm(context)
-    langchain = Context.to_langchain(context)
-    jido = Context.to_jido(context)
+    req_llm = Context.ReqLLM.to_req_llm(context)
+    langchain = Context.LangChain.to_langchain(context)
+    jido = Context.Jido.to_jido(context)
     {:ok, device} = File.open("/dev/null", [:write, :utf8])
     prices_file = write_prices()
 
@@ -397,28 +414,27 @@ defmodule AshAgent.Bench.Schedulers do
       {"add_response/3", fn -> Context.add_response(short, response) end},
       {"add_response!/3 of 10 MB", fn -> Context.add_response!(short, long) end},
       {"ask_about_tool_call/4 of 10000",
-       fn -> Context.ask_about_tool_call(waiting, "new_9999", shown) end},
-      {"undecided_tool_calls/1 of 10000", fn -> Context.undecided_tool_calls(waiting) end},
-      {"asked_tool_calls/1 of 10000", fn -> Context.asked_tool_calls(waiting) end},
+       fn -> Context.Calls.ask_about_tool_call(waiting, "new_9999", shown) end},
+      {"undecided_tool_calls/1 of 10000", fn -> Context.Calls.undecided_tool_calls(waiting) end},
+      {"asked_tool_calls/1 of 10000", fn -> Context.Calls.asked_tool_calls(waiting) end},
       {"tool_call_approved?/3 of 10000",
-       fn -> Context.tool_call_approved?(asked, "new_9999", shown) end},
-      {"tool_call_times/2", fn -> Context.tool_call_times(waiting, "new_9999") end},
-      {"fetch_cost/2", fn -> Context.fetch_cost(answered, prices: prices) end},
+       fn -> Context.Calls.tool_call_approved?(asked, "new_9999", shown) end},
+      {"tool_call_times/2", fn -> Context.Calls.tool_call_times(waiting, "new_9999") end},
+      {"fetch_cost/2", fn -> Context.Audit.fetch_cost(answered, prices: prices) end},
       {"Prices.read/2", fn -> {:ok, _prices} = Prices.read(prices_file) end},
       {"Prices.known?/2", fn -> Prices.known?(Prices.terms(prices), "m") end},
       {"fork/2", fn -> Context.fork(short) end},
       {"turn_start/1", fn -> Context.turn_start(context) end},
       {"restore/1", fn -> Context.restore(context) end},
-      {"enhance/3", fn -> Context.enhance(short, [fn context, _needs -> {:ok, context} end]) end},
-      {"checked_options/2", fn -> Context.checked_options(:openai_chat, []) end},
-      {"providers/0", fn -> Context.providers() end},
+      {"enhance/3",
+       fn -> Context.Enhancer.run(short, [fn context, _needs -> {:ok, context} end]) end},
       {"print/2, all", fn -> Context.print(context, device: device, limit: :infinity) end},
-      {"to_req_llm/1", fn -> Context.to_req_llm(context) end},
-      {"from_req_llm/2", fn -> Context.from_req_llm(req_llm) end},
-      {"to_langchain/1", fn -> Context.to_langchain(context) end},
-      {"from_langchain/2", fn -> Context.from_langchain(langchain) end},
-      {"to_jido/1", fn -> Context.to_jido(context) end},
-      {"from_jido/2", fn -> Context.from_jido(jido) end},
+      {"to_req_llm/1", fn -> Context.ReqLLM.to_req_llm(context) end},
+      {"from_req_llm/2", fn -> Context.ReqLLM.from_req_llm(req_llm) end},
+      {"to_langchain/1", fn -> Context.LangChain.to_langchain(context) end},
+      {"from_langchain/2", fn -> Context.LangChain.from_langchain(langchain) end},
+      {"to_jido/1", fn -> Context.Jido.to_jido(context) end},
+      {"from_jido/2", fn -> Context.Jido.from_jido(jido) end},
       {"Trace.to_html/2", fn -> Trace.to_html(context) end},
       {"Trace.to_otlp/2", fn -> Trace.to_otlp(short) end},
       {"Trace.request?/1", fn -> Trace.request?([:openai_chat]) end}
@@ -590,10 +606,34 @@ defmodule AshAgent.Bench.Schedulers do
 
   # ---- what nothing has called
 
-  @modules [ChatContext, Context, Context.JSON, Context.Native, Response, Trace]
+  @modules [ChatContext, Context, Response, Trace] ++
+             [
+               Context.Audit,
+               Context.Calls,
+               Context.Enhancer,
+               Context.Import,
+               Context.JSON,
+               Context.Native
+             ] ++
+             [
+               Context.Pins,
+               Context.Recall,
+               Context.Rent,
+               Context.Shortening,
+               Context.Tokens,
+               Context.View
+             ]
 
   # Raise always, or are called by Elixir or tests alone.
-  @left_out [get_and_update: 3, pop: 2, load: 0, foreign?: 1, live_contexts: 0, live_responses: 0]
+  @left_out [
+    get_and_update: 3,
+    pop: 2,
+    load: 0,
+    foreign?: 1,
+    check!: 1,
+    live_contexts: 0,
+    live_responses: 0
+  ]
 
   defp count_calls do
     for module <- @modules do

@@ -94,7 +94,7 @@ for {name, context} <- conversations, jiffy? do
 end
 
 IO.puts(
-  "\nReading: from_snapshot/1, beside AshAgent.Context.JSON.decode/1 and :jiffy.decode/2 of the same text\n"
+  "\nReading: load/1, beside AshAgent.Context.JSON.decode/1 and :jiffy.decode/2 of the same text\n"
 )
 
 IO.puts("| conversation | JSON.decode | jiffy | from_snapshot |")
@@ -102,7 +102,7 @@ IO.puts("|---|---|---|---|")
 
 for {name, context} <- conversations do
   snapshot = Context.to_snapshot(context)
-  read = fn -> Context.from_snapshot!(snapshot) end
+  read = fn -> Context.load!(snapshot) end
   same? = fn copy, document -> Context.equal?(context, copy) and is_map(document) end
   decode = Harness.compare(read, fn -> Context.JSON.decode!(snapshot) end, same?)
 

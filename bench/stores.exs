@@ -380,10 +380,10 @@ defmodule AshAgent.Bench.Stores do
       kept.value
     end
 
-    times = Harness.compare(fetch, fn -> Context.from_snapshot!(snapshot) end, check)
+    times = Harness.compare(fetch, fn -> Context.load!(snapshot) end, check)
 
     IO.puts(
-      "\nfetch/2 of #{Context.count_messages(context)} messages: #{show(times.native)} us; from_snapshot/1 of the same: #{show(times.plain)} us"
+      "\nfetch/2 of #{Context.count_messages(context)} messages: #{show(times.native)} us; load/1 of the same: #{show(times.plain)} us"
     )
 
     :ok = Store.delete(store, "bench-load")

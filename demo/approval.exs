@@ -34,18 +34,24 @@ defmodule AshAgent.Demo.Approval do
   end
 
   defp decide(stored) do
-    [%{id: id}] = stored |> Context.from_snapshot!() |> Context.pending_tool_calls()
+    [%{id: id}] = stored |> Context.load!() |> Context.pending_tool_calls()
 
     stored
-    |> Context.from_snapshot!()
-    |> Context.deny_tool_call(id, "not before Monday", by: "Ann")
+    |> Context.load!()
+    |> Context.Calls.deny_tool_call(id, "not before Monday", by: "Ann")
   end
 
   defp show_statuses(context) do
     rows =
       for %{id: id, name: name} <- Context.get_iteration(context, 1).tool_calls do
-        decision = Context.tool_call_decision(context, id)
-        [id, name, "#{Context.tool_call_status(context, id)}", inspect(decision && decision.by)]
+        decision = Context.Calls.tool_call_decision(context, id)
+
+        [
+          id,
+          name,
+          "#{Context.Calls.tool_call_status(context, id)}",
+          inspect(decision && decision.by)
+        ]
       end
 
     IO.puts("")

@@ -37,7 +37,7 @@ defmodule AshAgent.Demo.Playback do
     with {:ok, text} <- File.read(file),
          {:ok, json} <- Context.JSON.decode(text),
          messages when is_list(messages) <- messages(json) do
-      Context.from_messages!(messages)
+      Context.Import.from_messages!(messages)
     else
       {:error, :eisdir} ->
         stop("#{name(file)}: a directory, not a file")

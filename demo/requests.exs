@@ -56,11 +56,11 @@ defmodule AshAgent.Demo.Requests do
     {us, text} = timed(fn -> Context.to_snapshot(context) end)
     IO.puts("  to_snapshot/1    #{bytes(byte_size(text))} of JSON, #{time(us)}")
 
-    {us, copy} = timed(fn -> Context.from_snapshot!(text) end)
+    {us, copy} = timed(fn -> Context.load!(text) end)
 
     equal =
       if Context.equal?(copy, context), do: "the same conversation", else: red("another one!")
 
-    IO.puts("  from_snapshot/1  #{equal}, #{time(us)}")
+    IO.puts("  load/1           #{equal}, #{time(us)}")
   end
 end

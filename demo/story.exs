@@ -111,11 +111,11 @@ defmodule AshAgent.Demo.Story do
         "#{call.name} was started, and nobody knows how it ended. Again? She finds the mail, and says no."
       )
 
-      {Context.deny_tool_call(context, call.id, "The mail is there: it was sent", by: "Ann"),
+      {Context.Calls.deny_tool_call(context, call.id, "The mail is there: it was sent", by: "Ann"),
        unknown}
     else
       ask("May it call #{call.name} #{inspect(call.arguments)}? She says yes.")
-      {Context.approve_tool_call(context, call.id, by: "Ann"), unknown}
+      {Context.Calls.approve_tool_call(context, call.id, by: "Ann"), unknown}
     end
   end
 

@@ -9,6 +9,12 @@ defmodule AshAgent do
   | to | use |
   |---|---|
   | hold a conversation, add to it, read it, ask a provider with it, store it | `AshAgent.Context` |
+  | change what models see of it | `AshAgent.Context.View`, and by a policy `AshAgent.Context.Shortening` and `Rent` |
+  | read what the view leaves out, and keep things in it | `AshAgent.Context.Recall`, `AshAgent.Context.Pins` |
+  | count tokens | `AshAgent.Context.Tokens` |
+  | approve tool calls, and look at what became of them | `AshAgent.Context.Calls` |
+  | see what requests asked for, whether they hit the cache, failed, and what they cost | `AshAgent.Context.Audit` |
+  | read histories of providers and of other libraries | `AshAgent.Context.Import`, `ReqLLM`, `LangChain` and `Jido` |
   | keep branches, child conversations and settings | `AshAgent.ChatContext`, `AshAgent.ChatContext.Branch`, `AshAgent.ChatContext.Config` |
   | read what a provider sends back, whole or as it streams | `AshAgent.Response` |
   | shape what a model is shown, step by step | `AshAgent.Context.Enhancer` |

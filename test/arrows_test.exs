@@ -4,7 +4,7 @@ defmodule AshAgent.ArrowsTest do
 
   alias AshAgent.TestSupport.Arrows
 
-  test "no files know each other in a circle", do: assert(Arrows.circles() == "")
+  test "no files need each other in a circle at compile time", do: assert(Arrows.circles() == "")
 
   test "what touches handles is found" do
     found = Arrows.intrusions(:ash_agent_context)

@@ -405,7 +405,7 @@ defmodule AshAgent.ChatContext do
   Adds a child's summary to its parent as a user message, and returns the new chat.
 
   The message's metadata is `%{child: %{id: id, usage: usage}}` with the child's id and the tokens that
-  `AshAgent.Context.get_cumulative_tokens/1` returns for its active branch. `summary` is a string or parts.
+  `AshAgent.Context.Tokens.get_cumulative_tokens/1` returns for its active branch. `summary` is a string or parts.
 
   Raises `AshAgent.Context.Error` with `{:not_a_child, child_id, parent_id}` for the child of another chat,
   `{:unknown_branch, name, names}`, or `{:pending_tool_calls, ids}` while calls wait for their results. If the child was
@@ -437,7 +437,7 @@ defmodule AshAgent.ChatContext do
       )
       when (is_binary(summary) or is_list(summary)) and is_list(opts) do
     opts = Options.validate!(opts, :complete_child)
-    usage = Context.get_cumulative_tokens(active(child).context)
+    usage = Context.Tokens.get_cumulative_tokens(active(child).context)
     stamp = [metadata: %{child: %{id: child.id, usage: usage}}] ++ Keyword.take(opts, [:at])
 
     update_context(

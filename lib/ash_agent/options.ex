@@ -19,6 +19,7 @@ defmodule AshAgent.Options do
           | :non_neg_integer
           | :pos_integer
           | :timeout
+          | :milliseconds
           | :list
           | :map
           | :keyword_list
@@ -52,9 +53,9 @@ defmodule AshAgent.Options do
   Raises `ArgumentError` for unknown, repeated, missing and wrong options. It names what is allowed.
   """
   @spec validate!(keyword(), schema() | compiled()) :: keyword()
-  def validate!(opts, schema) when is_list(schema), do: validate!(opts, compile(schema))
+  def validate!(opts, schema) do
+    {schema, required, defaults} = if is_list(schema), do: compile(schema), else: schema
 
-  def validate!(opts, {schema, required, defaults}) do
     unless right?(opts, schema) and Enum.all?(required, &:lists.keymember(&1, 1, opts)),
       do: explain!(opts, schema)
 
@@ -164,6 +165,8 @@ defmodule AshAgent.Options do
   defp valid?(:non_neg_integer, value), do: is_integer(value) and value >= 0
   defp valid?(:pos_integer, value), do: is_integer(value) and value > 0
   defp valid?(:timeout, value), do: value == :infinity or valid?(:non_neg_integer, value)
+  # Here nobody waits for nothing.
+  defp valid?(:milliseconds, value), do: value == :infinity or valid?(:pos_integer, value)
   defp valid?(:list, value), do: is_list(value)
   defp valid?(:map, value), do: is_map(value)
   defp valid?(:keyword_list, value), do: Keyword.keyword?(value)
@@ -200,6 +203,7 @@ defmodule AshAgent.Options do
   defp words(:non_neg_integer, _quote), do: "a non-negative integer"
   defp words(:pos_integer, _quote), do: "a positive integer"
   defp words(:timeout, quote), do: "milliseconds or #{quote}:infinity#{quote}"
+  defp words(:milliseconds, _quote), do: "milliseconds or `:infinity`"
   defp words(:list, _quote), do: "a list"
   defp words(:map, _quote), do: "a map"
   defp words(:keyword_list, _quote), do: "a keyword list"

@@ -1,6 +1,6 @@
 defmodule AshAgent.Prices do
   @moduledoc """
-  Prices of models, for `:prices` of `AshAgent.Runtime.run/2`, `AshAgent.Context.fetch_cost/2` and `AshAgent.Trace`.
+  Prices of models, for `:prices` of `AshAgent.Runtime.run/2`, `AshAgent.Context.Audit.fetch_cost/2` and `AshAgent.Trace`.
 
   They are a file that `read/2` has read, or a list of maps. All amounts are integers of 10^-12 US dollars, so that sums are exact:
   3 dollars for a million tokens are `3_000_000` for one.
@@ -30,7 +30,7 @@ defmodule AshAgent.Prices do
 
   An answer costs what the model costs that it names. Providers often add a date to the name that was asked for: without a
   price for `"gpt-4o-2024-08-06"`, that for `"gpt-4o"` counts. Only what the provider reported counts, see
-  `t:AshAgent.Context.usage/0`; the parts of an answer that Anthropic bills apart (`iterations`) cost what each of them costs.
+  `t:AshAgent.Context.Tokens.usage/0`; the parts of an answer that Anthropic bills apart (`iterations`) cost what each of them costs.
   """
 
   use AshAgent.Arguments
@@ -102,8 +102,8 @@ defmodule AshAgent.Prices do
       iex> prices.models
       1
       iex> context = AshAgent.Context.new("Hello!") |> AshAgent.Context.add_assistant_message("Hi!")
-      iex> context = AshAgent.Context.add_token_usage(context, %{input_tokens: 9, output_tokens: 2})
-      iex> {:error, error} = AshAgent.Context.fetch_cost(context, prices: prices)
+      iex> context = AshAgent.Context.Tokens.add_token_usage(context, %{input_tokens: 9, output_tokens: 2})
+      iex> {:error, error} = AshAgent.Context.Audit.fetch_cost(context, prices: prices)
       iex> error.reason
       {:no_price, nil}
   """

@@ -82,7 +82,7 @@ defmodule AshAgent.Response do
 
     * `:content` - a string, a list of parts, or `nil`
     * `:tool_calls` - a list of `t:AshAgent.Context.tool_call/0`
-    * `:usage` - a report on tokens as in `AshAgent.Context.add_token_usage/3`; a report that is not valid is left out
+    * `:usage` - a report on tokens as in `AshAgent.Context.Tokens.add_token_usage/3`; a report that is not valid is left out
     * `:finish_reason` - why the model stopped, see `t:finish_reason/0`, or any other word as a string
     * `:model` - the name of the model that answered
   """
@@ -142,7 +142,7 @@ defmodule AshAgent.Response do
     * `{:text, text}`, `{:thinking, text}` - more of a text
     * `{:tool_call_started, number, id, name}` - a call, under a number of its own
     * `{:tool_call_arguments, number, json}` - more of the text of its arguments
-    * `{:usage, map}` - the tokens that were counted so far, as in `AshAgent.Context.add_token_usage/3`
+    * `{:usage, map}` - the tokens that were counted so far, as in `AshAgent.Context.Tokens.add_token_usage/3`
     * `{:finish, reason}` - why the model stopped, or any other word as a string; this completes the response
   """
   @type delta ::
@@ -199,7 +199,14 @@ defmodule AshAgent.Response do
   @doc since: "0.1.0"
   @spec new(Context.provider() | nil, keyword()) :: t()
   def new(provider, opts \\ []) when provider in [nil | @providers] and is_list(opts) do
-    {:ok, ref} = provider |> options(opts) |> Native.response_new()
+    opts = AshAgent.Options.validate!(opts, @schema)
+    open(provider, Map.new(opts))
+  end
+
+  @doc false
+  # For those who have checked the options.
+  def open(provider, opts) do
+    {:ok, ref} = opts |> Map.put(:provider, provider) |> Native.response_new()
     %__MODULE__{ref: ref, provider: provider, state: :open}
   end
 
@@ -228,7 +235,10 @@ defmodule AshAgent.Response do
 
   def decode(provider, body, opts)
       when provider in @providers and is_binary(body) and is_list(opts) do
-    case Native.response_decode(body, options(provider, opts)) do
+    opts =
+      opts |> AshAgent.Options.validate!(@schema) |> Map.new() |> Map.put(:provider, provider)
+
+    case Native.response_decode(body, opts) do
       {:ok, {ref, state, []}} -> {:ok, %__MODULE__{ref: ref, provider: provider, state: state}}
       {:error, {:response, fault}} -> {:error, Error.new(fault)}
     end
@@ -402,9 +412,15 @@ defmodule AshAgent.Response do
   """
   @doc since: "0.1.0"
   @spec message(t()) :: map()
-  def message(%__MODULE__{ref: ref}) do
-    {:ok, message} = Native.response_message(ref)
-    message
+  def message(%__MODULE__{} = response), do: response |> read() |> elem(0)
+
+  @doc false
+  # The message with what else is known of the answer, in one call, for those who need several of them.
+  def read(%__MODULE__{ref: ref}) do
+    {:ok, {message, {_id, _model, usage, finish_reason, finish_word, _bytes}}} =
+      Native.response_message(ref)
+
+    {message, %{usage: usage, finish_reason: finish_reason, finish_word: finish_word}}
   end
 
   @doc """
@@ -557,18 +573,6 @@ defmodule AshAgent.Response do
   defp fact(%{ref: ref}, position) do
     {:ok, facts} = Native.response_facts(ref)
     elem(facts, position)
-  end
-
-  defp options(provider, opts) do
-    opts = AshAgent.Options.validate!(opts, @schema)
-
-    %{
-      provider: provider,
-      framing: opts[:framing],
-      content_type: opts[:content_type],
-      model: opts[:model],
-      max_bytes: opts[:max_bytes]
-    }
   end
 
   defp news({:ok, {ref, :failed, events}}, response),

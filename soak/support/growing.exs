@@ -90,16 +90,16 @@ defmodule AshAgent.Soak.Growing do
   defp approve({_, context, _, _} = session, id) do
     session =
       continue(session, :approve_tool_call, 50, fn ->
-        Context.approve_tool_call(context, id, by: "ann")
+        Context.Calls.approve_tool_call(context, id, by: "ann")
       end)
 
-    call(:tool_call_status, fn -> Context.tool_call_status(elem(session, 1), id) end)
+    call(:tool_call_status, fn -> Context.Calls.tool_call_status(elem(session, 1), id) end)
     session
   end
 
   defp deny({_, context, _, _} = session, id) do
     continue(session, :deny_tool_call, 50, fn ->
-      Context.deny_tool_call(context, id, "not on Fridays")
+      Context.Calls.deny_tool_call(context, id, "not on Fridays")
     end)
   end
 
@@ -126,7 +126,9 @@ defmodule AshAgent.Soak.Growing do
         %{"input_tokens" => 7, "output_tokens" => 8, "cache_read_input_tokens" => 100}
       ])
 
-    continue(session, :add_token_usage, 0, fn -> Context.add_token_usage(context, usage) end)
+    continue(session, :add_token_usage, 0, fn ->
+      Context.Tokens.add_token_usage(context, usage)
+    end)
   end
 
   def system_prompt({_, context, _, _} = session) do

@@ -17,7 +17,7 @@ defmodule AshAgent.Soak.Hostile do
 
     if Pool.small?(session) or chance(10) do
       changed = damaged(text)
-      read(:from_snapshot_hostile, fn -> Context.from_snapshot(changed) end)
+      read(:from_snapshot_hostile, fn -> Context.load(changed) end)
     end
 
     document = call(:dump, fn -> Context.dump(context) end)
@@ -34,9 +34,9 @@ defmodule AshAgent.Soak.Hostile do
          {:ok, body} <-
            call(:request, fn -> Context.request(context, provider, pending: :interrupt) end) do
       changed = junked(body)
-      read(:from_request_hostile, fn -> Context.from_request(changed, provider) end)
+      read(:from_request_hostile, fn -> Context.Import.from_request(changed, provider) end)
       text = damaged(call(:"JSON.encode", fn -> Context.JSON.encode(body) end))
-      read(:from_request_hostile, fn -> Context.from_request(text, Reading.provider()) end)
+      read(:from_request_hostile, fn -> Context.Import.from_request(text, Reading.provider()) end)
     end
   end
 
@@ -54,8 +54,8 @@ defmodule AshAgent.Soak.Hostile do
   @doc "JSON texts that are deep, long or no JSON."
   def texts({_, context, _, _}) do
     text = json()
-    read(:from_snapshot_hostile, fn -> Context.from_snapshot(text) end)
-    read(:from_request_hostile, fn -> Context.from_request(text, Reading.provider()) end)
+    read(:from_snapshot_hostile, fn -> Context.load(text) end)
+    read(:from_request_hostile, fn -> Context.Import.from_request(text, Reading.provider()) end)
     hostile(:JSON_hostile, fn -> Context.JSON.decode(text) end)
     call = [%{id: "text", name: :text, arguments: text}]
     hostile(:add_call_hostile, fn -> Context.add_assistant_message(context, text, call) end)
@@ -75,23 +75,23 @@ defmodule AshAgent.Soak.Hostile do
       fn -> Context.get_iteration(context, a) end,
       fn -> Context.fetch_message(context, {a, b}) end,
       fn -> Context.rewind(context, to: a) end,
-      fn -> Context.fit(context, a, step: b) end,
-      fn -> Context.expand(context, a) end,
-      fn -> Context.compact(context, a, range: b) end,
-      fn -> Context.put_masks(context, [{a, b}]) end,
-      fn -> Context.recall(context, a, pattern: b) end,
-      fn -> Context.search(context, a) end,
-      fn -> Context.put_masks(context, [{"(a{1000}){1000}", "x"}]) end,
-      fn -> Context.put_prompt_block(context, a, b) end,
-      fn -> Context.add_token_usage(context, %{"input_tokens" => a, output_tokens: b}) end,
+      fn -> Context.View.fit(context, a, step: b) end,
+      fn -> Context.View.expand(context, a) end,
+      fn -> Context.View.compact(context, a, range: b) end,
+      fn -> Context.View.put_masks(context, [{a, b}]) end,
+      fn -> Context.Recall.recall(context, a, pattern: b) end,
+      fn -> Context.Recall.search(context, a) end,
+      fn -> Context.View.put_masks(context, [{"(a{1000}){1000}", "x"}]) end,
+      fn -> Context.View.put_prompt_block(context, a, b) end,
+      fn -> Context.Tokens.add_token_usage(context, %{"input_tokens" => a, output_tokens: b}) end,
       fn -> Context.encode_request(context, :anthropic, body: %{a: a, b: b}) end,
       fn -> Context.encode_request(context, a, model: b) end,
-      fn -> Context.approve_tool_call(context, a, by: b) end,
-      fn -> Context.put_max_result_bytes(context, a) end,
-      fn -> Context.hide_old_iterations(context, a) end,
+      fn -> Context.Calls.approve_tool_call(context, a, by: b) end,
+      fn -> Context.View.put_max_result_bytes(context, a) end,
+      fn -> Context.View.hide(context, {:older_than, a}) end,
       fn -> Context.create(map) end,
       fn -> Context.update(context, %{metadata: a, updated_at: b}) end,
-      fn -> Context.from_messages([a, %{role: "user", content: b}]) end,
+      fn -> Context.Import.from_messages([a, %{role: "user", content: b}]) end,
       fn -> Context.load(a) end,
       fn -> Context.load(context, b) end,
       fn -> Context.dump(context, since: a) end

@@ -48,7 +48,7 @@ defmodule AshAgent.Soak.Memory do
 
   defp stir(text) do
     _small = Context.new("x") |> Context.add_assistant_message("y")
-    _large = Context.new(text) |> Context.to_snapshot() |> Context.from_snapshot!()
+    _large = Context.new(text) |> Context.to_snapshot() |> Context.load!()
     :ok
   end
 

@@ -87,11 +87,13 @@ defmodule AshAgent.Soak.Reading do
 
   def tokens({_, context, _, _}) do
     method = one_of([:auto, :estimate, :o200k_base, :cl100k_base])
-    call(:"count_tokens #{method}", fn -> Context.count_tokens(context, method: method) end)
+
+    call(:"count_tokens #{method}", fn -> Context.Tokens.count_tokens(context, method: method) end)
   end
 
   def breakdown({_, context, _, _}),
-    do: call(:token_breakdown, fn -> Context.token_breakdown(context, method: :estimate) end)
+    do:
+      call(:token_breakdown, fn -> Context.Tokens.token_breakdown(context, method: :estimate) end)
 
   def prompt({_, context, _, _}) do
     mode = one_of([:full, :continuation, :message])
@@ -101,8 +103,8 @@ defmodule AshAgent.Soak.Reading do
   def small({_, context, _, _}) do
     call(:validate_for_request, fn -> Context.validate_for_request(context) end)
     call(:inspect, fn -> inspect(context) end)
-    call(:view, fn -> Context.view(context) end)
-    call(:get_cumulative_tokens, fn -> Context.get_cumulative_tokens(context) end)
+    call(:view, fn -> Context.View.view(context) end)
+    call(:get_cumulative_tokens, fn -> Context.Tokens.get_cumulative_tokens(context) end)
     call(:extract_tool_calls, fn -> Context.extract_tool_calls(context) end)
   end
 end

@@ -54,7 +54,7 @@ defmodule AshAgent.Soak.Rounds do
     :ets.new(:soak_leak, [:public, :named_table, write_concurrency: true])
     # The first exact count loads its tables, which takes a second.
     for method <- [:o200k_base, :cl100k_base],
-        do: Context.count_tokens(Context.new("x"), method: method)
+        do: Context.Tokens.count_tokens(Context.new("x"), method: method)
   end
 
   defp round(state, options, number, until) do

@@ -15,7 +15,7 @@ defmodule AshAgent.Soak.Storing do
 
   def snapshot({_, context, _, _} = session) do
     text = call(:to_snapshot, fn -> Context.to_snapshot(context) end)
-    back(session, call(:from_snapshot, fn -> Context.from_snapshot(text) end))
+    back(session, call(:from_snapshot, fn -> Context.load(text) end))
   end
 
   def map({_, context, _, _}) do
@@ -88,7 +88,7 @@ defmodule AshAgent.Soak.Storing do
   end
 
   defp imported(request, provider) do
-    case call(:from_request, fn -> Context.from_request(request, provider) end) do
+    case call(:from_request, fn -> Context.Import.from_request(request, provider) end) do
       {:ok, copy, _report} ->
         again = call(:request, fn -> Context.request(copy, provider) end)
         expect(again == {:ok, request}, "another request for #{provider} after its import")

@@ -26,13 +26,9 @@ defmodule AshAgent.ChatContextTest do
     end)
   end
 
-  defp names(chat), do: Enum.map(ChatContext.branches(chat), & &1.name)
   defp context(chat, name), do: chat.branches[name].context
   defp texts(context), do: Enum.map(Context.to_messages(context), & &1.content)
   defp say(chat, text), do: ChatContext.update_context(chat, &Context.add_user_message(&1, text))
-
-  defp system(branch),
-    do: Context.request!(branch.context, :anthropic, pending: :interrupt)["system"]
 
   describe "new/1" do
     test "gives the context the chat's id, and the chat the id of a given context" do
@@ -58,7 +54,7 @@ defmodule AshAgent.ChatContextTest do
 
     test "keeps the prompts of a given context, and puts those that are given" do
       context =
-        Context.new("hi", system_prompt: "S") |> Context.put_prompt_block(:user_prompt, "U")
+        Context.new("hi", system_prompt: "S") |> Context.View.put_prompt_block(:user_prompt, "U")
 
       assert %Branch{system_prompt: "S", user_prompt: "U"} =
                ChatContext.active(ChatContext.new(context: context))
@@ -102,53 +98,6 @@ defmodule AshAgent.ChatContextTest do
   end
 
   describe "branch/3" do
-    test "makes a branch as the other one is, and leaves the active one active" do
-      chat = ChatContext.branch(chat(), "idea")
-      assert chat.active_branch_name == "main"
-      assert names(chat) == ["main", "idea"]
-      assert Context.equal?(context(chat, "main"), context(chat, "idea"))
-    end
-
-    test "rewinds to the end of an iteration" do
-      chat = ChatContext.branch(chat(), "idea", iteration: 2)
-      assert texts(context(chat, "idea")) == ["1", "a1", "2", "a2"]
-      assert texts(context(chat, "main")) == ["1", "a1", "2", "a2", "3", "a3"]
-      chat = ChatContext.switch(chat, "idea") |> say("other")
-      assert texts(context(chat, "idea")) == ["1", "a1", "2", "a2", "other"]
-
-      assert Context.get_iteration(context(chat, "idea"), 3).messages == [
-               %{role: :user, content: "other"}
-             ]
-    end
-
-    test "begins with another branch than the active one" do
-      chat = chat() |> ChatContext.branch("b", iteration: 1) |> ChatContext.branch("c", from: "b")
-      assert texts(context(chat, "c")) == ["1", "a1"]
-    end
-
-    test "takes prompts, which are the new branch's alone" do
-      chat = chat(system_prompt: "S", user_prompt: "U")
-      chat = ChatContext.branch(chat, "b", system_prompt: "T")
-      chat = ChatContext.branch(chat, "c", from: "b", user_prompt: nil)
-      assert Enum.map(ChatContext.branches(chat), &system/1) == ["S\n\nU", "T\n\nU", "T"]
-
-      assert [{"S", "U"}, {"T", "U"}, {"T", nil}] =
-               for(b <- ChatContext.branches(chat), do: {b.system_prompt, b.user_prompt})
-    end
-
-    test "branches while calls are pending, and each branch answers for itself" do
-      chat =
-        ChatContext.new(input: "hi")
-        |> ChatContext.update_context(
-          &Context.add_assistant_message(&1, nil, [%{id: "a", name: :now}])
-        )
-        |> ChatContext.branch("b")
-        |> ChatContext.update_context(&Context.add_tool_results(&1, [{"a", {:ok, 1}}]))
-
-      assert Context.pending_tool_calls(context(chat, "main")) == []
-      assert [%{id: "a"}] = Context.pending_tool_calls(context(chat, "b"))
-    end
-
     test "is refused for names that are taken or unknown, and for unknown iterations" do
       chat = ChatContext.branch(chat(), "b")
       assert reason_of(fn -> ChatContext.branch(chat, "b") end) == {:branch_exists, "b"}
@@ -175,78 +124,34 @@ defmodule AshAgent.ChatContextTest do
           ],
           do: assert_caller_bug(fn -> ChatContext.branch(chat, name, opts) end)
     end
+
+    test "branches while calls are pending, and each branch answers for itself" do
+      chat =
+        ChatContext.new(input: "hi")
+        |> ChatContext.update_context(
+          &Context.add_assistant_message(&1, nil, [%{id: "a", name: :now}])
+        )
+        |> ChatContext.branch("b")
+        |> ChatContext.update_context(&Context.add_tool_results(&1, [{"a", {:ok, 1}}]))
+
+      assert Context.pending_tool_calls(context(chat, "main")) == []
+      assert [%{id: "a"}] = Context.pending_tool_calls(context(chat, "b"))
+    end
   end
 
   describe "switch/2, rename_branch/3 and delete_branch/2" do
-    test "switch to a branch that is there" do
-      chat = ChatContext.branch(chat(), "b")
-      assert ChatContext.active(ChatContext.switch(chat, "b")).name == "b"
-
-      assert reason_of(fn -> ChatContext.switch(chat, "c") end) ==
-               {:unknown_branch, "c", ["main", "b"]}
-
-      assert_caller_bug(fn -> ChatContext.switch(chat, nil) end)
-    end
-
-    test "renaming keeps the order, and the active branch active" do
-      chat = chat() |> ChatContext.branch("b") |> ChatContext.branch("c")
-
-      renamed =
-        chat |> ChatContext.rename_branch("main", "z") |> ChatContext.rename_branch("b", "y")
-
-      assert names(renamed) == ["z", "y", "c"]
-      assert renamed.active_branch_name == "z"
-      assert ChatContext.active(renamed).name == "z"
-      assert ChatContext.equal?(ChatContext.rename_branch(chat, "b", "b"), chat)
-
-      assert reason_of(fn -> ChatContext.rename_branch(chat, "b", "c") end) ==
-               {:branch_exists, "c"}
-
-      assert {:unknown_branch, "x", _} =
-               reason_of(fn -> ChatContext.rename_branch(chat, "x", "c") end)
-
-      assert_caller_bug(fn -> ChatContext.rename_branch(chat, "b", "") end)
-    end
-
-    test "the active branch cannot be deleted, others can, and their names are free again" do
-      chat = chat() |> ChatContext.branch("b", iteration: 1) |> ChatContext.branch("c", from: "b")
-      deleted = ChatContext.delete_branch(chat, "b")
-      assert names(deleted) == ["main", "c"]
-      assert texts(context(deleted, "c")) == ["1", "a1"]
-      assert names(ChatContext.branch(deleted, "b")) == ["main", "c", "b"]
-
-      assert reason_of(fn -> ChatContext.delete_branch(chat, "main") end) ==
-               {:active_branch, "main"}
-
-      assert {:unknown_branch, "x", _} = reason_of(fn -> ChatContext.delete_branch(chat, "x") end)
-    end
   end
 
   describe "update/3" do
-    test "works on the active branch, or on the one that is named" do
-      chat = ChatContext.branch(chat(), "b")
-      add = &Context.add_user_message(&1, "more")
-
-      assert texts(context(ChatContext.update_context(chat, add), "b")) ==
-               texts(context(chat, "b"))
-
-      updated = ChatContext.update_context(chat, add, branch: "b")
-      assert List.last(texts(context(updated, "b"))) == "more"
-      assert texts(context(updated, "main")) == texts(context(chat, "main"))
-
-      assert {:unknown_branch, "x", _} =
-               reason_of(fn -> ChatContext.update_context(chat, add, branch: "x") end)
-    end
-
     test "shows the prompts of whatever context the function returns" do
       chat = chat(system_prompt: "S", user_prompt: "U")
 
       for {fun, prompts} <- [
             {&Context.put_system_prompt(&1, "T"), {"T", "U"}},
             {&Context.put_system_prompt(&1, nil), {nil, "U"}},
-            {&Context.put_prompt_block(&1, :user_prompt, "V"), {"S", "V"}},
-            {&Context.put_prompt_block(&1, "user_prompt", nil), {"S", nil}},
-            {&Context.put_prompt_block(&1, :memory, "M"), {"S", "U"}},
+            {&Context.View.put_prompt_block(&1, :user_prompt, "V"), {"S", "V"}},
+            {&Context.View.put_prompt_block(&1, "user_prompt", nil), {"S", nil}},
+            {&Context.View.put_prompt_block(&1, :memory, "M"), {"S", "U"}},
             {&Context.rewind(&1, to: 1), {"S", "U"}},
             {fn _ -> Context.new("else") end, {nil, nil}}
           ] do
@@ -279,30 +184,6 @@ defmodule AshAgent.ChatContextTest do
   end
 
   describe "prompts" do
-    test "are set, changed and taken away, branch by branch" do
-      chat = chat() |> ChatContext.branch("b")
-      chat = ChatContext.put_system_prompt(chat, "S")
-      chat = ChatContext.put_system_prompt(chat, [%{type: :text, text: "T"}], branch: "b")
-      chat = ChatContext.put_user_prompt(chat, "U", branch: "b", at: @at)
-      assert [main, b] = ChatContext.branches(chat)
-      assert {main.system_prompt, main.user_prompt} == {"S", nil}
-      assert {b.system_prompt, b.user_prompt} == {[%{type: :text, text: "T"}], "U"}
-      assert b.context[:updated_at] == @at
-      chat = ChatContext.put_user_prompt(chat, nil, branch: "b")
-      assert chat.branches["b"].user_prompt == nil
-      chat = ChatContext.put_system_prompt(chat, nil, branch: "b")
-      assert chat.branches["b"].system_prompt == nil
-      assert [%{role: :user} | _] = Context.to_messages(context(chat, "b"))
-    end
-
-    test "that are blank leave nothing behind the system prompt" do
-      for blank <- ["", "  \n"] do
-        chat = chat(system_prompt: "S", user_prompt: "U") |> ChatContext.put_user_prompt(blank)
-        assert ChatContext.active(chat).user_prompt == nil
-        assert system(ChatContext.active(chat)) == "S"
-      end
-    end
-
     test "can be wrong" do
       for prompt <- [1, :a, %{}],
           do: assert_caller_bug(fn -> ChatContext.put_system_prompt(chat(), prompt) end)

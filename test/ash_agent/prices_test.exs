@@ -55,7 +55,7 @@ defmodule AshAgent.PricesTest do
            } = usage = Response.usage(response)
 
     refute is_map_key(usage, :speed)
-    refute is_map_key(Context.get_cumulative_tokens(context), :searches)
+    refute is_map_key(Context.Tokens.get_cumulative_tokens(context), :searches)
   end
 
   @tag :tmp_dir
@@ -63,11 +63,11 @@ defmodule AshAgent.PricesTest do
     {:ok, prices} = Prices.read(Path.join(folder, "prices.json"))
     {_response, context} = answered()
     cost = 10 * 3_000_000 + 25 * 3_750_000 + 5 * 6_000_000 + 20 * 15_000_000 + 2 * 10_000_000_000
-    assert Context.fetch_cost(context, prices: prices) == {:ok, cost}
-    stored = context |> Context.to_snapshot() |> Context.from_snapshot!()
+    assert Context.Audit.fetch_cost(context, prices: prices) == {:ok, cost}
+    stored = context |> Context.to_snapshot() |> Context.load!()
     assert Context.equal?(stored, context)
-    assert Context.fetch_cost(stored, prices: prices) == {:ok, cost}
-    assert Context.fetch_cost(Context.fork(context), prices: prices) == {:ok, cost}
+    assert Context.Audit.fetch_cost(stored, prices: prices) == {:ok, cost}
+    assert Context.Audit.fetch_cost(Context.fork(context), prices: prices) == {:ok, cost}
   end
 
   test "words that a provider reports change the price" do
@@ -80,9 +80,9 @@ defmodule AshAgent.PricesTest do
       factors: %{service_tier: %{"batch" => {1, 2}}, inference_geo: %{us: {11, 10}}}
     }
 
-    assert Context.fetch_cost(context, prices: [price]) == {:ok, 22_000 + 22_000}
+    assert Context.Audit.fetch_cost(context, prices: [price]) == {:ok, 22_000 + 22_000}
 
-    assert Context.fetch_cost(context, prices: [Map.delete(price, :factors)]) ==
+    assert Context.Audit.fetch_cost(context, prices: [Map.delete(price, :factors)]) ==
              {:ok, 40_000 + 40_000}
   end
 
@@ -113,7 +113,7 @@ defmodule AshAgent.PricesTest do
       ] do
     test "a price with #{name} is refused" do
       assert_raise ArgumentError, ~r/:prices/, fn ->
-        Context.fetch_cost(Context.new("Hi"), prices: [unquote(Macro.escape(price))])
+        Context.Audit.fetch_cost(Context.new("Hi"), prices: [unquote(Macro.escape(price))])
       end
     end
   end

@@ -39,7 +39,7 @@ defmodule AshAgent.TraceFailuresTest do
     }
 
   defp failed(kind),
-    do: Context.new("Hi", at: @at) |> Context.add_failure(failure(kind), at: at(2))
+    do: Context.new("Hi", at: @at) |> Context.Audit.add_failure(failure(kind), at: at(2))
 
   defp print(context, opts \\ []),
     do: capture_io(fn -> Context.print(context, [width: :infinity] ++ opts) end)
@@ -80,7 +80,7 @@ defmodule AshAgent.TraceFailuresTest do
   end
 
   test "masks hold for the server's words, and without texts they are not sent" do
-    masked = Context.put_masks(failed(:quota), [{"words", "[masked]"}])
+    masked = Context.View.put_masks(failed(:quota), [{"words", "[masked]"}])
     assert print(masked) =~ "[masked] of the server"
     refute Trace.to_html(masked) =~ "words of the server"
     refute Trace.to_otlp(failed(:quota), messages: false) =~ "of the server"

@@ -32,14 +32,14 @@ defmodule AshAgent.TraceOtlpTest do
         at: @at
       )
       |> Context.add_assistant_message(thinking, calls, at: at(1))
-      |> Context.add_token_usage(%{
+      |> Context.Tokens.add_token_usage(%{
         input_tokens: 1_000,
         output_tokens: 50,
         cached_tokens: 400,
         reasoning_tokens: 7
       })
-      |> Context.approve_tool_call("c1", by: "ann", at: at(2))
-      |> Context.deny_tool_call("c2", "too dear", at: at(2))
+      |> Context.Calls.approve_tool_call("c1", by: "ann", at: at(2))
+      |> Context.Calls.deny_tool_call("c2", "too dear", at: at(2))
       |> Context.add_tool_results(
         [{"c1", {:ok, %{hotel: "Roma"}}}, {"c3", {:error, :refused}}, {"c4", {:ok, [@image]}}],
         at: at(5)
@@ -226,7 +226,10 @@ defmodule AshAgent.TraceOtlpTest do
 
       for provider <- [:openai_chat, :anthropic, :mistral, :ollama] do
         body = %{"model" => "model-1", "messages" => messages}
-        {:ok, context, %{rest: %{"model" => "model-1"}}} = Context.from_request(body, provider)
+
+        {:ok, context, %{rest: %{"model" => "model-1"}}} =
+          Context.Import.from_request(body, provider)
+
         assert Context.equal?(context, context |> Context.dump() |> Context.load!())
 
         added = Context.add_assistant_message(context, "Of course", [])
@@ -271,7 +274,7 @@ defmodule AshAgent.TraceOtlpTest do
 
       assert context
              |> Context.to_snapshot()
-             |> Context.from_snapshot!()
+             |> Context.load!()
              |> Context.equal?(context)
 
       for opts <- [[], [prices: [%{model: "other", input: 1, output: 1}]]] do
@@ -298,7 +301,7 @@ defmodule AshAgent.TraceOtlpTest do
       end
 
       body = %{messages: [%{role: "user", content: "Hi"}, %{role: "assistant", content: "Yes"}]}
-      {:ok, context, _report} = Context.from_request(body, :openai_chat)
+      {:ok, context, _report} = Context.Import.from_request(body, :openai_chat)
 
       for span <- spans_of(context),
           do: assert(span.attributes["gen_ai.provider.name"] == "openai")
@@ -353,7 +356,7 @@ defmodule AshAgent.TraceOtlpTest do
       assert spans_of(parent, turn: :last, messages: true) == second
       assert spans_of(parent, turn: 2..3, children: [child], messages: true) == whole
 
-      loaded = parent |> Context.to_snapshot() |> Context.from_snapshot!()
+      loaded = parent |> Context.to_snapshot() |> Context.load!()
       assert spans_of(loaded, children: [child], messages: true) == whole
 
       longer = parent |> Context.add_user_message("More") |> Context.add_assistant_message("No.")
@@ -447,7 +450,7 @@ defmodule AshAgent.TraceOtlpTest do
       {parent, child} = family()
 
       masked =
-        Context.put_masks(parent, [{"Roma|dear|Hotels|brief|hm|Look|[*]+ text|9", "[gone]"}])
+        Context.View.put_masks(parent, [{"Roma|dear|Hotels|brief|hm|Look|[*]+ text|9", "[gone]"}])
 
       opts = [children: [child], messages: true]
       {protobuf, json} = both(masked, opts)
@@ -461,7 +464,7 @@ defmodule AshAgent.TraceOtlpTest do
 
     test "tells of a summary only in the coming conventions, and only where there is one" do
       {parent, _child} = family()
-      compacted = Context.mark_as_summarized(parent, 1..2, "A hotel was found.")
+      compacted = Context.View.mark_as_summarized(parent, 1..2, "A hotel was found.")
 
       [before, _, _, _, _, _, after_it] =
         for %{name: name} = span <- spans_of(compacted, conventions: :next, messages: true),
@@ -500,12 +503,12 @@ defmodule AshAgent.TraceOtlpTest do
         Context.new(String.duplicate("One and one ", 50), at: @at)
         |> answer.(1)
         |> Context.add_user_message("Two", at: at(2))
-        |> Context.mark_as_summarized(1..1, "They met.")
+        |> Context.View.mark_as_summarized(1..1, "They met.")
         |> answer.(3)
         |> Context.add_user_message("Three", at: at(4))
         |> answer.(5)
         |> Context.add_user_message("Four", at: at(6))
-        |> Context.expand(:all)
+        |> Context.View.expand(:all)
         |> answer.(7)
 
       chats =
@@ -763,11 +766,11 @@ defmodule AshAgent.TraceOtlpTest do
         attributes: %{"a" => [1, 2], "b" => 1.5}
       ]
 
-      whole = both(Context.mark_as_summarized(parent, 1..2, "Found."), opts)
+      whole = both(Context.View.mark_as_summarized(parent, 1..2, "Found."), opts)
 
       # With a link, money, and what was asked.
       noted =
-        Context.put_request(Context.new("Hi"), %{"body" => %{"temperature" => 1}}, [
+        Context.Audit.put_request(Context.new("Hi"), %{"body" => %{"temperature" => 1}}, [
           %{"name" => "look", "description" => nil}
         ])
 

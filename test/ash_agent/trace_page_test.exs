@@ -49,9 +49,13 @@ defmodule AshAgent.TracePageTest do
       [system_prompt: "You plan trips.", id: "talk"] ++ at(0)
     )
     |> Context.add_assistant_message("I'll look at both.", calls, at(1))
-    |> Context.add_token_usage(%{input_tokens: 1_000, output_tokens: 50, cached_tokens: 600})
-    |> Context.approve_tool_call("call_1", [by: "ann"] ++ at(40))
-    |> Context.deny_tool_call("call_2", "too dear", [by: "bob"] ++ at(41))
+    |> Context.Tokens.add_token_usage(%{
+      input_tokens: 1_000,
+      output_tokens: 50,
+      cached_tokens: 600
+    })
+    |> Context.Calls.approve_tool_call("call_1", [by: "ann"] ++ at(40))
+    |> Context.Calls.deny_tool_call("call_2", "too dear", [by: "bob"] ++ at(41))
     |> Context.add_tool_results(
       [
         {"call_1", {:ok, "Sunny, " <> String.duplicate("warm and ", 400) <> "dry"}},
@@ -84,8 +88,8 @@ defmodule AshAgent.TracePageTest do
 
     asked =
       pending
-      |> Context.ask_about_tool_call("a", nil, at(2))
-      |> Context.ask_about_tool_call("b", %{path: "/srv/b"}, at(2))
+      |> Context.Calls.ask_about_tool_call("a", nil, at(2))
+      |> Context.Calls.ask_about_tool_call("b", %{path: "/srv/b"}, at(2))
 
     browser = open(Trace.to_html(asked), context)
     assert Browser.text(browser, ".top") =~ "waits for a decision"
@@ -231,11 +235,11 @@ defmodule AshAgent.TracePageTest do
       |> Context.add_assistant_message(Enum.join(hostile, "\n"), calls, at(1))
       |> Context.add_tool_results(results, at(2))
       |> Context.interrupt(hd(hostile))
-      |> Context.put_prompt_block(hd(hostile), hd(hostile))
+      |> Context.View.put_prompt_block(hd(hostile), hd(hostile))
       # An address that no part can be added with.
       |> Context.to_snapshot()
       |> String.replace("https://stored.example", "javascript:window.hacked=1")
-      |> Context.from_snapshot!()
+      |> Context.load!()
 
     chat =
       ChatContext.new(context: conversation, branch: hd(hostile))
@@ -326,13 +330,13 @@ defmodule AshAgent.TracePageTest do
     conversation =
       Context.new("Is it open?", at(0))
       |> Context.add_response!(asking, requested.(1) ++ at(3))
-      |> Context.approve_tool_call("c1", [by: "ann"] ++ at(93))
+      |> Context.Calls.approve_tool_call("c1", [by: "ann"] ++ at(93))
       |> Context.add_tool_results([ran.("c1", 93, 97), ran.("c2", 94, 95)], at(97))
-      |> Context.put_prompt_block("memory", "The user is Ann.", at(97))
-      |> Context.clear_tool_results([keep: 0] ++ at(97))
+      |> Context.View.put_prompt_block("memory", "The user is Ann.", at(97))
+      |> Context.View.clear_tool_results([keep: 0] ++ at(97))
       |> Context.add_response!(answer, requested.(98) ++ at(99))
       |> Context.add_user_message("Thanks", at(100))
-      |> Context.put_prompt_block("memory", nil, at(101))
+      |> Context.View.put_prompt_block("memory", nil, at(101))
 
     browser = open(Trace.to_html(conversation), context)
     [first, second | _] = Browser.texts(browser, ".row")
@@ -394,12 +398,12 @@ defmodule AshAgent.TracePageTest do
         ])
         |> Context.add_user_message("question #{n}")
       end)
-      |> Context.put_prompt_block("memory", "The user is Ann.")
-      |> Context.clear_tool_results(keep: 2)
-      |> Context.put_max_result_bytes(120)
-      |> Context.mark_as_summarized(1..2, "They began.")
+      |> Context.View.put_prompt_block("memory", "The user is Ann.")
+      |> Context.View.clear_tool_results(keep: 2)
+      |> Context.View.put_max_result_bytes(120)
+      |> Context.View.mark_as_summarized(1..2, "They began.")
 
-    assert {:ok, conversation, _info} = Context.compact(conversation, :drop, range: 3..3)
+    assert {:ok, conversation, _info} = Context.View.compact(conversation, :drop, range: 3..3)
 
     browser =
       open(Trace.to_html(conversation, request: {:anthropic, pending: :interrupt}), context)
@@ -588,22 +592,23 @@ defmodule AshAgent.TracePageTest do
     read = &%{id: &1, name: :read, arguments: %{}}
 
     shown =
-      Enum.reduce(~w(a b c), Context.put_recall(Context.new("Go"), true), fn id, context ->
+      Enum.reduce(~w(a b c), Context.Recall.put_recall(Context.new("Go"), true), fn id, context ->
         context
         |> Context.add_assistant_message(nil, [read.(id)])
         |> Context.add_tool_results([{id, {:ok, text <> id}}])
       end)
 
-    {shorter, step} = Context.shorten(shown, :context_overflow)
+    {shorter, step} = Context.Shortening.shorten(shown, :context_overflow)
     assert %{kind: :cleared, range: 1..2} = step
 
-    [handle] = for %{handle: "1." <> _ = handle} <- Context.search(shorter, "QX7R2M"), do: handle
+    [handle] =
+      for %{handle: "1." <> _ = handle} <- Context.Recall.search(shorter, "QX7R2M"), do: handle
 
     recalled =
       shorter
       |> Context.add_assistant_message(nil, [%{read.("d") | name: :recall}])
-      |> Context.add_tool_results([{"d", Context.recall(shorter, handle, lines: 1)}])
-      |> Context.pin({:fact, "QX7R2M"})
+      |> Context.add_tool_results([{"d", Context.Recall.recall(shorter, handle, lines: 1)}])
+      |> Context.Pins.pin({:fact, "QX7R2M"})
 
     line = fn conversation ->
       browser = open(Trace.to_html(conversation), context)
@@ -624,7 +629,7 @@ defmodule AshAgent.TracePageTest do
         ],
         do: assert(words =~ part)
 
-    hidden = shown |> Context.put_recall(false) |> Context.clear_tool_results(keep: 0)
+    hidden = shown |> Context.Recall.put_recall(false) |> Context.View.clear_tool_results(keep: 0)
     assert line.(hidden) =~ ~r/0 one recall away, 0 masked, [1-9][0-9]* gone: .*QX7R2M/
   end
 
@@ -701,10 +706,10 @@ defmodule AshAgent.TracePageTest do
 
     conversation =
       Context.new("Look", at(0))
-      |> Context.put_request(fields.(0), [tool.("look"), tool.("buy")])
+      |> Context.Audit.put_request(fields.(0), [tool.("look"), tool.("buy")])
       |> answer.("I see.", 1)
       |> Context.add_user_message("And now?", at(3))
-      |> Context.put_request(fields.(1), [tool.("look"), tool.("sell")])
+      |> Context.Audit.put_request(fields.(1), [tool.("look"), tool.("sell")])
       |> answer.("I see more.", 4)
       |> Context.add_user_message("Thanks", at(6))
 
@@ -753,7 +758,7 @@ defmodule AshAgent.TracePageTest do
       |> Context.add_user_message("And?", at(3))
       |> answer.(5_000, 10, 4)
       |> Context.add_user_message("And?", at(6))
-      |> Context.put_prompt_block(:clock, "It is Monday.")
+      |> Context.View.put_prompt_block(:clock, "It is Monday.")
       |> answer.(0, 5_100, 7)
 
     prices = [
@@ -773,7 +778,7 @@ defmodule AshAgent.TracePageTest do
   @tag :axe
   @tag skip: Browser.axe() == nil and "axe-core is missing"
   test "has nothing that axe would have otherwise", context do
-    failed = Context.add_failure(talk(), %{kind: :rate_limited, status: 429}, at(102))
+    failed = Context.Audit.add_failure(talk(), %{kind: :rate_limited, status: 429}, at(102))
     page = Trace.to_html(failed, children: [child()], request: :anthropic)
     browser = open(page, context)
     Browser.eval(browser, File.read!(Browser.axe()) <> "; 0")

@@ -108,7 +108,7 @@ defmodule AshAgent.TraceTest do
 
       context =
         Context.new("My key is #{secret}", system_prompt: "Never tell #{secret}", at: @at)
-        |> Context.put_prompt_block("memory", "Knows #{secret}")
+        |> Context.View.put_prompt_block("memory", "Knows #{secret}")
         |> Context.add_assistant_message(
           [%{type: :thinking, text: secret}, %{type: :text, text: secret}],
           [
@@ -117,15 +117,15 @@ defmodule AshAgent.TraceTest do
             %{id: "c3", name: "use", arguments: %{}}
           ]
         )
-        |> Context.ask_about_tool_call("c1", %{"key" => secret <> "!"})
-        |> Context.approve_tool_call("c1", by: "who knows #{secret}")
-        |> Context.ask_about_tool_call("c2", %{"other" => secret})
-        |> Context.deny_tool_call("c3", "because of #{secret}")
+        |> Context.Calls.ask_about_tool_call("c1", %{"key" => secret <> "!"})
+        |> Context.Calls.approve_tool_call("c1", by: "who knows #{secret}")
+        |> Context.Calls.ask_about_tool_call("c2", %{"other" => secret})
+        |> Context.Calls.deny_tool_call("c3", "because of #{secret}")
 
       other = Context.new("Also #{secret}") |> Context.put_metadata("parent_id", context[:id])
-      masked = Context.put_masks(context, [{"sk-live-[0-9]+", "[key]"}])
+      masked = Context.View.put_masks(context, [{"sk-live-[0-9]+", "[key]"}])
       chat = ChatContext.new(context: masked) |> ChatContext.branch("open")
-      chat = ChatContext.update_context(chat, &Context.put_masks(&1, []), branch: "open")
+      chat = ChatContext.update_context(chat, &Context.View.put_masks(&1, []), branch: "open")
 
       for shown <- [masked, chat], request <- [:anthropic, {:openai_chat, pending: :interrupt}] do
         page = Trace.to_html(shown, request: request, children: [other])
@@ -206,11 +206,11 @@ defmodule AshAgent.TraceTest do
           |> Context.add_assistant_message("done #{n}")
           |> Context.add_user_message("#{n}")
         end)
-        |> Context.clear_tool_results(keep: 2)
-        |> Context.put_max_result_bytes(100)
-        |> Context.mark_as_summarized(1..2, "They looked.")
+        |> Context.View.clear_tool_results(keep: 2)
+        |> Context.View.put_max_result_bytes(100)
+        |> Context.View.mark_as_summarized(1..2, "They looked.")
 
-      assert {:ok, context, _info} = Context.compact(context, :drop, range: 3..4)
+      assert {:ok, context, _info} = Context.View.compact(context, :drop, range: 3..4)
 
       data = data(Trace.to_html(context))
       assert [%{"view" => view}] = data["conversations"]
@@ -332,7 +332,7 @@ defmodule AshAgent.TraceTest do
     end
 
     test "is masked as the view is", %{context: context} do
-      masked = Context.put_masks(context, [{"secret", "[x]"}])
+      masked = Context.View.put_masks(context, [{"secret", "[x]"}])
       refute Trace.to_html(masked) =~ "secret"
       assert Trace.to_html(masked) =~ "https://a.example/[x]"
     end
@@ -348,7 +348,7 @@ defmodule AshAgent.TraceTest do
           at: @at
         )
         |> Context.add_tool_results([{"c1", {:error, :not_found}}], at: DateTime.add(@at, 90))
-        |> Context.keep_iteration_range(2, 2)
+        |> Context.View.hide({:all_but, 2..2})
 
       assert capture_io(fn ->
                assert Context.print(context, width: 80, color: false) == context

@@ -14,30 +14,35 @@ defmodule AshAgent.Freeze.Names do
     key = {__MODULE__, module, name, length(args)}
     found = :persistent_term.get(key, nil) || find(module, name, length(args))
     :persistent_term.put(key, found)
-    apply(found, args)
+    found.(args)
   end
 
   defp find(module, name, arity) do
-    old = {module, name}
+    renamed = @moved["#{module}.#{name}"]
 
-    Enum.find_value([renamed("#{module}.#{name}", old), old], fn {module, name} ->
-      module = module(module)
-
-      if Code.ensure_loaded?(module) and function_exported?(module, name, arity),
-        do: Function.capture(module, name, arity)
-    end) ||
+    exported(renamed, arity) || exported("#{module}.#{name}", arity) ||
       raise Missing, "say in test/freeze/names.exs what #{module}.#{name}/#{arity} is called"
   end
 
-  defp renamed(path, old) do
-    case @moved[path] do
-      nil ->
-        old
+  defp exported(nil, _arity), do: nil
 
-      path ->
-        {name, module} = path |> String.split(".") |> List.pop_at(-1)
-        {Enum.join(module, "."), String.to_atom(name)}
-    end
+  defp exported({task, old}, arity) do
+    names = for n <- 1..arity, do: "a#{n}"
+
+    {made, _} =
+      Code.eval_string(
+        "fn [#{Enum.join(names, ", ")}] -> AshAgent.Context.#{task.call(old, names)} end"
+      )
+
+    made
+  end
+
+  defp exported(path, arity) do
+    {name, module} = path |> String.split(".") |> List.pop_at(-1)
+    {module, name} = {module(Enum.join(module, ".")), String.to_atom(name)}
+
+    if Code.ensure_loaded?(module) and function_exported?(module, name, arity),
+      do: &apply(module, name, &1)
   end
 
   @doc "The module with this old name."
@@ -48,12 +53,12 @@ defmodule AshAgent.Freeze.Names do
 
   @doc "The words of an error without the modules of functions, and with the old names."
   def clean(words) do
-    words = Regex.replace(~r/\b(?:[A-Z]\w*\.)+([a-z]\w*[?!]?\/\d)/, words, "\\1")
+    words =
+      for {old, new} <- @moved, is_binary(new), reduce: words do
+        words -> String.replace(words, ~r/\b(AshAgent\.)?#{Regex.escape(new)}\//, "#{old}/")
+      end
 
-    Enum.reduce(@moved, words, fn {old, new}, words ->
-      [old, new] = for path <- [old, new], do: path |> String.split(".") |> List.last()
-      String.replace(words, "#{new}/", "#{old}/")
-    end)
+    Regex.replace(~r/\b(?:[A-Z]\w*\.)+([a-z]\w*[?!]?\/\d)/, words, "\\1")
   end
 end
 

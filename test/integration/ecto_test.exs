@@ -30,7 +30,7 @@ if Code.ensure_loaded?(Ecto.Schema) do
         |> Context.add_assistant_message(nil, [
           %{id: "a", name: "rm", arguments: %{"path" => "/"}}
         ])
-        |> Context.approve_tool_call("a", by: "the boss")
+        |> Context.Calls.approve_tool_call("a", by: "the boss")
 
       chat = ChatContext.new(context: context) |> ChatContext.branch("idea")
       %{context: context, chat: chat}
@@ -54,7 +54,7 @@ if Code.ensure_loaded?(Ecto.Schema) do
 
       assert Context.equal?(read.profile.context, context)
       assert Context.equal?(read.profile.text, context)
-      assert Context.tool_call_status(read.context, "a") == :approved
+      assert Context.Calls.tool_call_status(read.context, "a") == :approved
 
       assert %{rows: [["jsonb", "text", "bytea"]]} =
                Repo.query!(
@@ -97,7 +97,7 @@ if Code.ensure_loaded?(Ecto.Schema) do
       for input <- [Context.dump(context), Context.to_snapshot(context)] do
         changeset = Ecto.Changeset.cast(%Record{}, %{context: input}, @fields)
         given = changeset |> Repo.insert!() |> read() |> Map.fetch!(:context)
-        assert Context.tool_call_status(given, "a") == :pending
+        assert Context.Calls.tool_call_status(given, "a") == :pending
         refute is_struct(Context.metadata(given).file)
       end
 
@@ -105,7 +105,7 @@ if Code.ensure_loaded?(Ecto.Schema) do
           input <- [ChatContext.dump(chat), ChatContext.to_snapshot(chat)] do
         changeset = Ecto.Changeset.cast(%Record{}, %{field => input}, @fields)
         given = changeset |> Repo.insert!() |> read() |> Map.fetch!(field)
-        assert Context.tool_call_status(ChatContext.active(given).context, "a") == :pending
+        assert Context.Calls.tool_call_status(ChatContext.active(given).context, "a") == :pending
       end
     end
 

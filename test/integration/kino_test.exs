@@ -13,7 +13,7 @@ if Code.ensure_loaded?(Kino.Render) do
     end
 
     test "a cell whose value is a context or a chat shows its page, masked" do
-      context = Context.new("My key is sk-1") |> Context.put_masks([{"sk-[0-9]+", "[key]"}])
+      context = Context.new("My key is sk-1") |> Context.View.put_masks([{"sk-[0-9]+", "[key]"}])
 
       for shown <- [context, ChatContext.new(context: context)] do
         assert %{type: :js, js_view: %{pid: pid, ref: ref}} = Kino.Render.to_livebook(shown)

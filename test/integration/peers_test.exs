@@ -29,7 +29,7 @@ defmodule AshAgent.Integration.PeersTest do
   defp comes_back(from, to, given) do
     assert {:ok, context, %{repairs: []}} = from.(given)
     assert to.(context) == given
-    assert context |> Context.to_snapshot() |> Context.from_snapshot!() |> to.() == given
+    assert context |> Context.to_snapshot() |> Context.load!() |> to.() == given
     context
   end
 
@@ -54,7 +54,7 @@ defmodule AshAgent.Integration.PeersTest do
       for reasoning <- [:anthropic, :openai, :google] do
         check_all("conversations of ReqLLM", [runs: 60], fn size ->
           given = size |> PeerConversations.turns(@all) |> PeerConversations.req_llm(reasoning)
-          comes_back(&Context.from_req_llm/1, &Context.to_req_llm/1, given)
+          comes_back(&Context.ReqLLM.from_req_llm/1, &Context.ReqLLM.to_req_llm/1, given)
         end)
       end
     end
@@ -70,7 +70,7 @@ defmodule AshAgent.Integration.PeersTest do
             )
             |> ReqLLM.Context.append(ReqLLM.Context.user("Thanks"))
 
-          {:ok, context, _report} = Context.from_req_llm(given)
+          {:ok, context, _report} = Context.ReqLLM.from_req_llm(given)
 
           same_body(
             :req_llm,
@@ -90,7 +90,7 @@ defmodule AshAgent.Integration.PeersTest do
     test "gets its conversations back as they were" do
       check_all("conversations of LangChain", [runs: 150], fn size ->
         given = size |> PeerConversations.turns(@all) |> PeerConversations.langchain()
-        comes_back(&Context.from_langchain/1, &Context.to_langchain/1, given)
+        comes_back(&Context.LangChain.from_langchain/1, &Context.LangChain.to_langchain/1, given)
       end)
     end
 
@@ -101,7 +101,7 @@ defmodule AshAgent.Integration.PeersTest do
             (size |> PeerConversations.turns(unquote(traits)) |> PeerConversations.langchain()) ++
               [LangChain.Message.new_user!("Thanks")]
 
-          {:ok, context, _report} = Context.from_langchain(given)
+          {:ok, context, _report} = Context.LangChain.from_langchain(given)
 
           same_body(
             :langchain,
@@ -121,7 +121,7 @@ defmodule AshAgent.Integration.PeersTest do
     test "gets its conversations back as they were" do
       check_all("conversations of Jido AI", [runs: 150], fn size ->
         given = size |> PeerConversations.turns(@all) |> PeerConversations.jido()
-        comes_back(&Context.from_jido/1, &Context.to_jido/1, given)
+        comes_back(&Context.Jido.from_jido/1, &Context.Jido.to_jido/1, given)
       end)
     end
   end

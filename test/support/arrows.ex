@@ -1,14 +1,14 @@
 defmodule AshAgent.TestSupport.Arrows do
   @moduledoc false
 
-  # The rules for what may know what: files of a package are in no circle, packages know only those below them, and the
+  # The rules for what may know what: files of a package are in no circle at compile time, packages know only those below them, and the
   # handles of contexts are the context's package's alone. Each function returns sentences that name the file.
 
   import ExUnit.CaptureIO
 
-  @doc "The circles of files that `mix xref` finds in the package whose tests run."
+  @doc "The circles of files that need each other at compile time, as `mix xref` finds them in the package whose tests run."
   def circles do
-    args = ~w(graph --format cycles --fail-above 0)
+    args = ~w(graph --format cycles --label compile-connected --fail-above 0)
 
     capture_io(:stderr, fn ->
       send(self(), {:xref, capture_io(fn -> xref(args) end)})

@@ -131,11 +131,11 @@ defmodule AshAgent.TestSupport.Assertions do
     %{
       messages: Context.to_messages(context),
       log: Context.to_messages(context, view: :log),
-      view: Context.view(context),
+      view: Context.View.view(context),
       messages_count: Context.count_messages(context),
-      tokens: for(method <- @methods, do: Context.count_tokens(context, method: method)),
-      kinds: for(method <- @methods, do: Context.token_breakdown(context, method: method)),
-      usage: Context.get_cumulative_tokens(context),
+      tokens: for(method <- @methods, do: Context.Tokens.count_tokens(context, method: method)),
+      kinds: for(method <- @methods, do: Context.Tokens.token_breakdown(context, method: method)),
+      usage: Context.Tokens.get_cumulative_tokens(context),
       ready: Context.validate_for_request(context),
       prompt: Context.to_prompt(context),
       document: Context.dump(context)
@@ -146,7 +146,7 @@ defmodule AshAgent.TestSupport.Assertions do
   def assert_stored(context) do
     for copy <- [
           Context.load!(Context.dump(context)),
-          Context.from_snapshot!(Context.to_snapshot(context))
+          Context.load!(Context.to_snapshot(context))
         ] do
       assert Context.equal?(copy, context)
       copied = read_all(copy)
@@ -154,9 +154,11 @@ defmodule AshAgent.TestSupport.Assertions do
     end
 
     for method <- @methods do
-      kinds = context |> Context.token_breakdown(method: method) |> Map.values() |> Enum.sum()
+      kinds =
+        context |> Context.Tokens.token_breakdown(method: method) |> Map.values() |> Enum.sum()
+
       counted = if method == :auto, do: :estimate, else: method
-      assert kinds == Context.count_tokens(context, method: counted)
+      assert kinds == Context.Tokens.count_tokens(context, method: counted)
     end
   end
 end

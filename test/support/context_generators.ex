@@ -186,41 +186,45 @@ defmodule AshAgent.TestSupport.ContextGenerators do
   end
 
   defp view({:keep_last, count}, context, at),
-    do: Context.keep_last_iterations(context, count, at: at)
+    do: Context.View.hide(context, {:all_but_last, count}, at: at)
 
   defp view({:remove_old, seconds}, context, at),
-    do: Context.hide_old_iterations(context, seconds, at: at)
+    do: Context.View.hide(context, {:older_than, seconds}, at: at)
 
   defp view({:range, first, more}, context, at),
-    do: Context.keep_iteration_range(context, first, first + more, at: at)
+    do: Context.View.hide(context, {:all_but, first..(first + more)}, at: at)
 
   defp view({:hide, first, more}, context, at),
-    do: Context.hide_iterations(context, first..(first + more), at: at)
+    do: Context.View.hide(context, first..(first + more), at: at)
 
   defp view({:fit, percent, step}, context, at) do
-    budget = div(Context.count_tokens(context) * percent, 100)
-    Context.fit(context, budget, step: step, at: at)
+    budget = div(Context.Tokens.count_tokens(context) * percent, 100)
+    Context.View.fit(context, budget, step: step, at: at)
   end
 
   defp view({:drop, range}, context, at),
-    do: Context.compact(context, :drop, range: range, keep_last: 0, at: at)
+    do: Context.View.compact(context, :drop, range: range, keep_last: 0, at: at)
 
   defp view({:summarize, text, range}, context, at) do
     strategy = {:summarize, fn _messages -> text end}
-    Context.compact(context, strategy, range: range, keep_last: 0, at: at)
+    Context.View.compact(context, strategy, range: range, keep_last: 0, at: at)
   end
 
-  defp view({:expand, range}, context, at), do: Context.expand(context, range, at: at)
+  defp view({:expand, range}, context, at), do: Context.View.expand(context, range, at: at)
 
   defp view({:clear, keep, placeholder}, context, at),
-    do: Context.clear_tool_results(context, keep: keep, placeholder: placeholder, at: at)
+    do: Context.View.clear_tool_results(context, keep: keep, placeholder: placeholder, at: at)
 
-  defp view({:most, bytes}, context, at), do: Context.put_max_result_bytes(context, bytes, at: at)
-  defp view({:recall, recall}, context, at), do: Context.put_recall(context, recall, at: at)
-  defp view({:masks, masks}, context, at), do: Context.put_masks(context, masks, at: at)
+  defp view({:most, bytes}, context, at),
+    do: Context.View.put_max_result_bytes(context, bytes, at: at)
+
+  defp view({:recall, recall}, context, at),
+    do: Context.Recall.put_recall(context, recall, at: at)
+
+  defp view({:masks, masks}, context, at), do: Context.View.put_masks(context, masks, at: at)
 
   defp view({:block, name, text}, context, at),
-    do: Context.put_prompt_block(context, name, text, at: at)
+    do: Context.View.put_prompt_block(context, name, text, at: at)
 
   defp view({:system, prompt}, context, at),
     do: Context.put_system_prompt(context, prompt, at: at)

@@ -8,7 +8,7 @@ defmodule AshAgent.TestSupport.FirstCount do
   def lanes(method) do
     context = Context.new("Hello, world!")
     first = for ask <- asks(), do: ask.(context.ref, method)
-    counted = Context.count_tokens(context, method: method)
+    counted = Context.Tokens.count_tokens(context, method: method)
     {Enum.uniq(first), counted, Native.context_count_tokens_normal(context.ref, method)}
   end
 

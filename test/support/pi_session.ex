@@ -25,7 +25,7 @@ defmodule AshAgent.TestSupport.PiSession do
 
   defp step(%{"type" => "compaction", "timestamp" => at}, state) do
     opts = [check: nil, at: time(at)]
-    {:ok, context, _} = Context.compact(state.context, {:summarize, fn _ -> "S" end}, opts)
+    {:ok, context, _} = Context.View.compact(state.context, {:summarize, fn _ -> "S" end}, opts)
     %{state | context: context}
   end
 
@@ -84,7 +84,7 @@ defmodule AshAgent.TestSupport.PiSession do
       {:ok, context} =
         state.context
         |> Context.interrupt("interrupted", at: at)
-        |> Context.put_request(fields, nil)
+        |> Context.Audit.put_request(fields, nil)
         |> Context.add_response(response, requested_at: asked, at: at)
 
       %{state | context: context, costs: [round(usage["cost"]["total"] * 1.0e12) | state.costs]}

@@ -24,7 +24,7 @@ defmodule AshAgent.TestSupport.Replayed do
   as `:expected`. The first has none.
   """
   def play(:log, [snapshot | lines]) do
-    first = snapshot |> Base.decode64!() |> Context.from_snapshot!()
+    first = snapshot |> Base.decode64!() |> Context.load!()
 
     lines
     |> Enum.reduce([{first, nil}], fn
@@ -82,15 +82,15 @@ defmodule AshAgent.TestSupport.Replayed do
   defp log("rewind", context, [to], _at), do: Context.rewind(context, to: to)
 
   defp log("reload", context, [], _at),
-    do: context |> Context.to_snapshot() |> Context.from_snapshot!()
+    do: context |> Context.to_snapshot() |> Context.load!()
 
   defp log("interrupt", context, [reason], at), do: Context.interrupt(context, reason, at: at)
 
   defp log("approve_tool_call", context, [id, by], at),
-    do: Context.approve_tool_call(context, id, by: by, at: at)
+    do: Context.Calls.approve_tool_call(context, id, by: by, at: at)
 
   defp log("deny_tool_call", context, [id, reason], at),
-    do: Context.deny_tool_call(context, id, reason, at: at)
+    do: Context.Calls.deny_tool_call(context, id, reason, at: at)
 
   defp log("put_system_prompt", context, [prompt], at),
     do: Context.put_system_prompt(context, prompt, at: at)
@@ -147,29 +147,29 @@ defmodule AshAgent.TestSupport.Replayed do
   defp view(["interrupt"], context, _second, at), do: Context.interrupt(context, "stop", at)
 
   defp view(["usage", tokens], context, _second, at),
-    do: Context.add_token_usage(context, %{input_tokens: tokens, output_tokens: 7}, at)
+    do: Context.Tokens.add_token_usage(context, %{input_tokens: tokens, output_tokens: 7}, at)
 
   defp view(["keep_last", count], context, _second, at),
-    do: Context.keep_last_iterations(context, count, at)
+    do: Context.View.hide(context, {:all_but_last, count}, at)
 
   defp view(["remove_old", seconds], context, second, at),
-    do: Context.hide_old_iterations(context, min(seconds, second), at)
+    do: Context.View.hide(context, {:older_than, min(seconds, second)}, at)
 
   defp view(["range", first, last], context, _second, at),
-    do: Context.keep_iteration_range(context, first, last, at)
+    do: Context.View.hide(context, {:all_but, first..last}, at)
 
   defp view(["hide", first, last], context, _second, at),
-    do: Context.hide_iterations(context, first..last//1, at)
+    do: Context.View.hide(context, first..last//1, at)
 
   defp view(["fit", [percent, reserve], [first, last], step, how], context, _second, at) do
     method = Enum.at(@methods, how)
-    budget = div(Context.count_tokens(context, method: method) * percent, 100) + reserve
+    budget = div(Context.Tokens.count_tokens(context, method: method) * percent, 100) + reserve
     keep = [reserve: reserve, keep_first: first, keep_last: last]
 
     with {:ok, next, hidden} <-
-           Context.fit(context, budget, keep ++ [step: step, method: method] ++ at) do
+           Context.View.fit(context, budget, keep ++ [step: step, method: method] ++ at) do
       # What it returns is what is hidden then.
-      numbers = next |> Context.view() |> Map.fetch!(:hidden) |> Enum.flat_map(& &1)
+      numbers = next |> Context.View.view() |> Map.fetch!(:hidden) |> Enum.flat_map(& &1)
       ^hidden = if(numbers != [], do: Range.new(hd(numbers), List.last(numbers)))
       {:ok, next}
     end
@@ -177,34 +177,34 @@ defmodule AshAgent.TestSupport.Replayed do
 
   defp view(["drop", first, last], context, _second, at) do
     keep = [range: first..last//1, keep_first: 0, keep_last: 0]
-    with {:ok, next, _info} <- Context.compact(context, :drop, keep ++ at), do: {:ok, next}
+    with {:ok, next, _info} <- Context.View.compact(context, :drop, keep ++ at), do: {:ok, next}
   end
 
   defp view(["summarize", first, last, length], context, _second, at),
-    do: Context.mark_as_summarized(context, first..last//1, "s" <> words(length), at)
+    do: Context.View.mark_as_summarized(context, first..last//1, "s" <> words(length), at)
 
   defp view(["expand", first, last], context, _second, at),
-    do: Context.expand(context, first..last//1, at)
+    do: Context.View.expand(context, first..last//1, at)
 
   defp view(["clear", keep], context, _second, at),
-    do: Context.clear_tool_results(context, [keep: keep, placeholder: "-"] ++ at)
+    do: Context.View.clear_tool_results(context, [keep: keep, placeholder: "-"] ++ at)
 
   defp view(["most", most], context, _second, at),
-    do: Context.put_max_result_bytes(context, most, at)
+    do: Context.View.put_max_result_bytes(context, most, at)
 
   defp view(["mask", on?], context, _second, at),
-    do: Context.put_masks(context, if(on?, do: [{"and ", ""}], else: []), at)
+    do: Context.View.put_masks(context, if(on?, do: [{"and ", ""}], else: []), at)
 
   defp view(["block", on?], context, _second, at),
-    do: Context.put_prompt_block(context, "b", if(on?, do: "block"), at)
+    do: Context.View.put_prompt_block(context, "b", if(on?, do: "block"), at)
 
   defp view(["rewind", to], context, _second, _at), do: Context.rewind(context, to: to)
 
   defp view(["count", how], context, _second, _at) do
-    Context.count_tokens(context, method: Enum.at(@methods, how))
+    Context.Tokens.count_tokens(context, method: Enum.at(@methods, how))
     context
   end
 
   defp view(["store"], context, _second, _at),
-    do: context |> Context.to_snapshot() |> Context.from_snapshot!()
+    do: context |> Context.to_snapshot() |> Context.load!()
 end

@@ -75,7 +75,7 @@ defmodule AshAgent.ChatContext.Branch do
   end
 
   defp user_prompt(context) do
-    case List.keyfind(Context.view(context).blocks, @block, 0) do
+    case List.keyfind(Context.View.view(context).blocks, @block, 0) do
       {@block, text} -> text
       nil -> nil
     end
@@ -105,7 +105,7 @@ defmodule AshAgent.ChatContext.Branch do
     do:
       put_context(
         branch,
-        Context.put_prompt_block(branch.context, @block, reject_blank(prompt), opts)
+        Context.View.put_prompt_block(branch.context, @block, reject_blank(prompt), opts)
       )
 
   # A blank text would leave blank lines after the system prompt.

@@ -1,10 +1,11 @@
 defmodule AshAgent.Context.Calls do
   @moduledoc """
-  Tool calls: which ones are pending, what was decided about them, and how they ended.
-
-  Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
+  Tool calls: what was decided about them, and how they ended. `AshAgent.Context.pending_tool_calls/1` has those without a result.
   """
 
+  use AshAgent.Arguments
+
+  alias AshAgent.Context
   alias AshAgent.Context.{Native, Options, Reply}
 
   @typedoc """
@@ -25,62 +26,6 @@ defmodule AshAgent.Context.Calls do
 
   @typedoc "When the tool of a call started and ended."
   @type times :: %{started_at: DateTime.t(), ended_at: DateTime.t()}
-
-  @doc """
-  Returns the tool calls of the message added last to the current iteration, or `[]`.
-
-  ## Examples
-
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.extract_tool_calls()
-      []
-  """
-  @doc since: "0.1.0"
-  @spec extract_tool_calls(Reply.handle()) :: [map()]
-  def extract_tool_calls(%{ref: ref} = _context),
-    do: ref |> Native.context_tool_calls() |> Reply.ok!()
-
-  @doc """
-  Returns the tool calls that wait for a result, in the order of the calls.
-
-  ## Examples
-
-      iex> context = AshAgent.Context.new("Hello!")
-      iex> calls = [%{id: "a", name: :one}, %{id: "b", name: :two}]
-      iex> context = AshAgent.Context.add_assistant_message(context, nil, calls)
-      iex> context |> AshAgent.Context.add_tool_results([{"a", {:ok, 1}}]) |> AshAgent.Context.pending_tool_calls()
-      [%{id: "b", name: :two, arguments: %{}}]
-  """
-  @doc since: "0.1.0"
-  @spec pending_tool_calls(Reply.handle()) :: [map()]
-  def pending_tool_calls(%{ref: ref} = _context),
-    do: ref |> Native.context_pending_tool_calls() |> Reply.ok!()
-
-  @doc """
-  Answers every pending tool call with an error that has this reason, and returns the new context.
-
-  The conversation can then continue, for instance with the next user message. If nothing is pending, the context is
-  returned unchanged.
-
-  ## Options
-
-  #{Options.docs(:interrupt)}
-
-  ## Examples
-
-      iex> context = AshAgent.Context.new("Wait") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :sleep}])
-      iex> context = AshAgent.Context.interrupt(context, "cancelled by the user")
-      iex> AshAgent.Context.get_iteration(context, 1).tool_calls
-      [%{id: "a", name: :sleep, arguments: %{}, result: {:error, "cancelled by the user"}}]
-  """
-  @doc since: "0.1.0"
-  @spec interrupt(context, term(), keyword()) :: context when context: Reply.handle()
-  def interrupt(%{ref: ref} = context, reason \\ "interrupted", opts \\ []) do
-    opts = Options.validate!(opts, :interrupt)
-
-    ref
-    |> Native.context_interrupt(reason, opts[:status] == :cancelled, opts[:metadata], opts[:at])
-    |> Reply.put!(context)
-  end
 
   @doc """
   Records that somebody is asked to decide about a pending tool call before it runs, and returns the new context.
@@ -104,17 +49,18 @@ defmodule AshAgent.Context.Calls do
   ## Examples
 
       iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
-      iex> context = AshAgent.Context.ask_about_tool_call(context, "a", %{"path" => "/srv/x"})
-      iex> AshAgent.Context.undecided_tool_calls(context)
+      iex> context = AshAgent.Context.Calls.ask_about_tool_call(context, "a", %{"path" => "/srv/x"})
+      iex> AshAgent.Context.Calls.undecided_tool_calls(context)
       [%{id: "a", name: :delete, arguments: %{"path" => "/srv/x"}}]
       iex> AshAgent.Context.pending_tool_calls(context)
       [%{id: "a", name: :delete, arguments: %{"path" => "x"}}]
   """
   @doc since: "0.1.0"
-  @spec ask_about_tool_call(context, String.t(), arguments :: map() | nil, keyword()) :: context
-        when context: Reply.handle()
-  def ask_about_tool_call(%{ref: ref} = context, id, arguments \\ nil, opts \\ []),
-    do: ref |> Native.context_ask(id, arguments, Options.time!(opts)) |> Reply.put!(context)
+  @spec ask_about_tool_call(Context.t(), String.t(), arguments :: map() | nil, keyword()) ::
+          Context.t()
+  def ask_about_tool_call(%Context{ref: ref} = context, id, arguments \\ nil, opts \\ [])
+      when is_binary(id) and (is_map(arguments) or is_nil(arguments)),
+      do: ref |> Native.context_ask(id, arguments, Options.time!(opts)) |> Reply.put!(context)
 
   @doc """
   Returns the undecided tool calls of the current iteration, each with the arguments that it would run with: those of
@@ -123,12 +69,12 @@ defmodule AshAgent.Context.Calls do
   ## Examples
 
       iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}, %{id: "b", name: :list}])
-      iex> context |> AshAgent.Context.approve_tool_call("b") |> AshAgent.Context.undecided_tool_calls()
+      iex> context |> AshAgent.Context.Calls.approve_tool_call("b") |> AshAgent.Context.Calls.undecided_tool_calls()
       [%{id: "a", name: :delete, arguments: %{}}]
   """
   @doc since: "0.1.0"
-  @spec undecided_tool_calls(Reply.handle()) :: [map()]
-  def undecided_tool_calls(%{ref: ref} = _context),
+  @spec undecided_tool_calls(Context.t()) :: [map()]
+  def undecided_tool_calls(%Context{ref: ref}),
     do: ref |> Native.context_undecided_calls(false) |> Reply.ok!()
 
   @doc """
@@ -140,15 +86,15 @@ defmodule AshAgent.Context.Calls do
   ## Examples
 
       iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}, %{id: "b", name: :list}])
-      iex> context = AshAgent.Context.ask_about_tool_call(context, "a")
-      iex> AshAgent.Context.asked_tool_calls(context)
+      iex> context = AshAgent.Context.Calls.ask_about_tool_call(context, "a")
+      iex> AshAgent.Context.Calls.asked_tool_calls(context)
       [%{id: "a", name: :delete, arguments: %{}}]
-      iex> context |> AshAgent.Context.approve_tool_call("a") |> AshAgent.Context.asked_tool_calls()
+      iex> context |> AshAgent.Context.Calls.approve_tool_call("a") |> AshAgent.Context.Calls.asked_tool_calls()
       []
   """
   @doc since: "0.1.0"
-  @spec asked_tool_calls(Reply.handle()) :: [map()]
-  def asked_tool_calls(%{ref: ref} = _context),
+  @spec asked_tool_calls(Context.t()) :: [map()]
+  def asked_tool_calls(%Context{ref: ref}),
     do: ref |> Native.context_undecided_calls(true) |> Reply.ok!()
 
   @doc """
@@ -170,12 +116,12 @@ defmodule AshAgent.Context.Calls do
   ## Examples
 
       iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
-      iex> context |> AshAgent.Context.approve_tool_call("a", by: "ann") |> AshAgent.Context.tool_call_status("a")
+      iex> context |> AshAgent.Context.Calls.approve_tool_call("a", by: "ann") |> AshAgent.Context.Calls.tool_call_status("a")
       :approved
   """
   @doc since: "0.1.0"
-  @spec approve_tool_call(context, String.t(), keyword()) :: context when context: Reply.handle()
-  def approve_tool_call(%{ref: ref} = context, id, opts \\ []) do
+  @spec approve_tool_call(Context.t(), String.t(), keyword()) :: Context.t()
+  def approve_tool_call(%Context{ref: ref} = context, id, opts \\ []) when is_binary(id) do
     opts = Options.validate!(opts, :approve)
 
     ref
@@ -193,14 +139,15 @@ defmodule AshAgent.Context.Calls do
   ## Examples
 
       iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
-      iex> context = AshAgent.Context.approve_tool_call(context, "a", by: "ann")
-      iex> {AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "x"}), AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "/"})}
+      iex> context = AshAgent.Context.Calls.approve_tool_call(context, "a", by: "ann")
+      iex> {AshAgent.Context.Calls.tool_call_approved?(context, "a", %{"path" => "x"}), AshAgent.Context.Calls.tool_call_approved?(context, "a", %{"path" => "/"})}
       {true, false}
   """
   @doc since: "0.1.0"
-  @spec tool_call_approved?(Reply.handle(), String.t(), arguments :: map()) :: boolean()
-  def tool_call_approved?(%{ref: ref} = _context, id, arguments),
-    do: ref |> Native.context_is_approved(id, arguments) |> Reply.ok!()
+  @spec tool_call_approved?(Context.t(), String.t(), arguments :: map()) :: boolean()
+  def tool_call_approved?(%Context{ref: ref}, id, arguments)
+      when is_binary(id) and is_map(arguments),
+      do: ref |> Native.context_is_approved(id, arguments) |> Reply.ok!()
 
   @doc """
   Denies a pending tool call, and returns the new context.
@@ -215,16 +162,16 @@ defmodule AshAgent.Context.Calls do
   ## Examples
 
       iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
-      iex> context = AshAgent.Context.deny_tool_call(context, "a", "not on Fridays", by: "ann")
-      iex> AshAgent.Context.tool_call_status(context, "a")
+      iex> context = AshAgent.Context.Calls.deny_tool_call(context, "a", "not on Fridays", by: "ann")
+      iex> AshAgent.Context.Calls.tool_call_status(context, "a")
       :denied
       iex> AshAgent.Context.get_iteration(context, 1).tool_calls
       [%{id: "a", name: :delete, arguments: %{}, result: {:error, "denied: not on Fridays"}}]
   """
   @doc since: "0.1.0"
-  @spec deny_tool_call(context, String.t(), term(), keyword()) :: context
-        when context: Reply.handle()
-  def deny_tool_call(%{ref: ref} = context, id, reason \\ nil, opts \\ []) do
+  @spec deny_tool_call(Context.t(), String.t(), term(), keyword()) :: Context.t()
+  def deny_tool_call(%Context{ref: ref} = context, id, reason \\ nil, opts \\ [])
+      when is_binary(id) do
     opts = Options.validate!(opts, :deny)
     ref |> Native.context_deny(id, reason, opts[:by], opts[:at]) |> Reply.put!(context)
   end
@@ -234,12 +181,12 @@ defmodule AshAgent.Context.Calls do
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hi") |> AshAgent.Context.tool_call_status("a")
+      iex> AshAgent.Context.new("Hi") |> AshAgent.Context.Calls.tool_call_status("a")
       nil
   """
   @doc since: "0.1.0"
-  @spec tool_call_status(Reply.handle(), String.t()) :: call_status() | nil
-  def tool_call_status(%{ref: ref} = _context, id),
+  @spec tool_call_status(Context.t(), String.t()) :: call_status() | nil
+  def tool_call_status(%Context{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_status(id) |> Reply.ok!()
 
   @doc """
@@ -249,13 +196,13 @@ defmodule AshAgent.Context.Calls do
   ## Examples
 
       iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
-      iex> context = AshAgent.Context.deny_tool_call(context, "a", :friday, by: "ann", at: ~U[2026-01-02 10:00:00Z])
-      iex> AshAgent.Context.tool_call_decision(context, "a")
+      iex> context = AshAgent.Context.Calls.deny_tool_call(context, "a", :friday, by: "ann", at: ~U[2026-01-02 10:00:00Z])
+      iex> AshAgent.Context.Calls.tool_call_decision(context, "a")
       %{decision: :denied, by: "ann", at: ~U[2026-01-02 10:00:00.000000Z], reason: :friday}
   """
   @doc since: "0.1.0"
-  @spec tool_call_decision(Reply.handle(), String.t()) :: decision() | nil
-  def tool_call_decision(%{ref: ref} = _context, id),
+  @spec tool_call_decision(Context.t(), String.t()) :: decision() | nil
+  def tool_call_decision(%Context{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_decision(id) |> Reply.ok!()
 
   @doc """
@@ -268,11 +215,11 @@ defmodule AshAgent.Context.Calls do
       iex> times = %{started_at: ~U[2026-01-01 10:00:00.000000Z], ended_at: ~U[2026-01-01 10:00:02.000000Z]}
       iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :wait}])
       iex> context = AshAgent.Context.add_tool_results(context, [Map.merge(%{id: "a", result: {:ok, nil}}, times)])
-      iex> AshAgent.Context.tool_call_times(context, "a") == times
+      iex> AshAgent.Context.Calls.tool_call_times(context, "a") == times
       true
   """
   @doc since: "0.1.0"
-  @spec tool_call_times(Reply.handle(), String.t()) :: times() | nil
-  def tool_call_times(%{ref: ref} = _context, id),
+  @spec tool_call_times(Context.t(), String.t()) :: times() | nil
+  def tool_call_times(%Context{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_times(id) |> Reply.ok!()
 end

@@ -1,8 +1,8 @@
 defmodule AshAgent.Context.Changes do
   @moduledoc false
 
-  # The difference between two versions of a conversation, as JSON text, for stores that keep an iteration in a row of its own. The
-  # form is that of `AshAgent.Context.dump/2`.
+  # The difference between two versions of a conversation, as JSON text, for stores that keep an iteration in a row of its own and
+  # media beside it, and how the rows become a document again. The form is that of `AshAgent.Context.dump/2`.
 
   alias AshAgent.Context
   alias AshAgent.Context.Native
@@ -32,6 +32,25 @@ defmodule AshAgent.Context.Changes do
   @spec beyond(Context.t(), Context.t()) :: [iteration()]
   def beyond(%Context{ref: ref}, %Context{ref: other}),
     do: ok!(Native.snapshot_changes_from(ref, other))
+
+  @doc """
+  The document of rows: of each branch its number, that of its base, the first iteration of its own, the time of its change, its
+  label, its head and its iterations, with commas between. `chat` is what a chat is beside its branches, `nil` for a context.
+  """
+  @spec join(binary() | nil, [tuple()]) :: binary()
+  def join(chat, rows), do: ok!(Native.snapshot_join(chat, rows))
+
+  @doc """
+  A text with references in place of its images and files, and those of them that are not known: the digest of their base64, their
+  id and the base64. What is known are ids by such digests.
+  """
+  @spec take_media(binary(), %{binary() => String.t()}) ::
+          {binary(), [{binary(), String.t(), binary()}]}
+  def take_media(text, known), do: ok!(Native.media_take(text, known))
+
+  @doc "The reverse, with the base64 of each id, or one for all."
+  @spec put_media_back(binary(), %{String.t() => binary()} | binary()) :: binary()
+  def put_media_back(text, data), do: ok!(Native.media_put_back(text, data))
 
   defp ok!({:ok, changes}), do: changes
 end

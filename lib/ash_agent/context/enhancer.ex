@@ -1,12 +1,12 @@
 defmodule AshAgent.Context.Enhancer do
   @moduledoc """
-  A behaviour for steps that shape the view of a context before a model sees it. `AshAgent.Context.enhance/3` runs them.
+  A behaviour for steps that shape the view of a context before a model sees it. `run/3` runs them.
 
       iex> alias AshAgent.Context
-      iex> mask = fn context, _needs -> {:ok, Context.put_masks(context, [{~r/\\S+@\\S+/, "[address]"}])} end
-      iex> place = fn context, needs -> {:ok, Context.put_prompt_block(context, :place, needs[:place])} end
+      iex> mask = fn context, _needs -> {:ok, Context.View.put_masks(context, [{~r/\\S+@\\S+/, "[address]"}])} end
+      iex> place = fn context, needs -> {:ok, Context.View.put_prompt_block(context, :place, needs[:place])} end
       iex> context = Context.new("I am ann@example.com. Book a flight.", system_prompt: "You book flights.")
-      iex> {:ok, context, %{skipped: []}} = Context.enhance(context, [mask, place], needs: [place: "The user is in Oslo."])
+      iex> {:ok, context, %{skipped: []}} = Context.Enhancer.run(context, [mask, place], needs: [place: "The user is in Oslo."])
       iex> Context.to_messages(context)
       [
         %{role: :system, content: "You book flights.\\n\\nThe user is in Oslo."},
@@ -37,8 +37,7 @@ defmodule AshAgent.Context.Enhancer do
         end
       end
 
-  An enhancer may call any function that changes the view: `AshAgent.Context.fit/3`, `compact/3`, `clear_tool_results/2`,
-  `put_max_result_bytes/3`, `put_prompt_block/4`, `put_masks/3`, `expand/3`. It may not change the log, which is the
+  An enhancer may call any function that changes the view, such as those of `AshAgent.Context.View`. It may not change the log, which is the
   iterations with their messages and results, the system prompt, metadata and the id: a context with another log is
   refused.
 
@@ -48,7 +47,7 @@ defmodule AshAgent.Context.Enhancer do
   ## Failures
 
   An enhancer fails if it returns `{:error, reason}`, raises, throws, exits, returns anything else, or changes the log.
-  The option `:on_error` of `AshAgent.Context.enhance/3` decides what happens then. If the enhancer is skipped, the next
+  The option `:on_error` of `AshAgent.Context.Enhancer.run/3` decides what happens then. If the enhancer is skipped, the next
   one gets the context from before it.
 
   Enhancers run in the calling process, one after the other. There is no time limit: set your own within the enhancer.
@@ -57,11 +56,11 @@ defmodule AshAgent.Context.Enhancer do
   use AshAgent.Arguments
 
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, Handle, Log, Options}
+  alias AshAgent.Context.{Error, Handle, Options}
   alias AshAgent.Options, as: Check
 
   @typedoc """
-  The needs by name. The value is the one that `AshAgent.Context.enhance/3` was given with the name, or `true`.
+  The needs by name. The value is the one that `AshAgent.Context.Enhancer.run/3` was given with the name, or `true`.
   """
   @type needs :: %{optional(atom()) => term()}
 
@@ -73,7 +72,7 @@ defmodule AshAgent.Context.Enhancer do
   @typedoc "The enhancer that an error is about: the module, without its options, or the function."
   @type name :: module() | (Context.t(), needs() -> result())
 
-  @typedoc "The report of `AshAgent.Context.enhance/3`: the enhancers that failed and were skipped, in order."
+  @typedoc "The report of `AshAgent.Context.Enhancer.run/3`: the enhancers that failed and were skipped, in order."
   @type report :: %{skipped: [%{enhancer: name(), error: Error.t()}]}
 
   @doc """
@@ -86,7 +85,7 @@ defmodule AshAgent.Context.Enhancer do
   @doc """
   Checks an enhancer's own options and returns those that `c:enhance/3` gets.
 
-  It is called before the first enhancer runs. If it raises, `AshAgent.Context.enhance/3` raises, so that a wrong option is never
+  It is called before the first enhancer runs. If it raises, `AshAgent.Context.Enhancer.run/3` raises, so that a wrong option is never
   skipped like a failure.
   """
   @callback prepare(opts :: keyword()) :: keyword()
@@ -110,16 +109,17 @@ defmodule AshAgent.Context.Enhancer do
   ## Examples
 
       iex> alias AshAgent.Context
-      iex> profile = fn context, _needs -> {:ok, Context.put_prompt_block(context, :profile, "Ann, a pilot.")} end
-      iex> {:ok, context, %{skipped: []}} = Context.enhance(Context.new("Hello!"), [profile])
+      iex> profile = fn context, _needs -> {:ok, Context.View.put_prompt_block(context, :profile, "Ann, a pilot.")} end
+      iex> {:ok, context, %{skipped: []}} = Context.Enhancer.run(Context.new("Hello!"), [profile])
       iex> hd(Context.to_messages(context))
       %{role: :system, content: "Ann, a pilot."}
-      iex> {:error, error} = Context.enhance(context, [fn _context, _needs -> {:error, :down} end])
+      iex> {:error, error} = Context.Enhancer.run(context, [fn _context, _needs -> {:error, :down} end])
       iex> {:enhancer_failed, _function, :down} = error.reason
   """
   @doc since: "0.1.0"
   @spec run(Context.t(), [t()], keyword()) :: {:ok, Context.t(), report()} | {:error, Error.t()}
-  def run(%{ref: _} = context, enhancers, opts \\ []) do
+  def run(%Context{} = context, enhancers, opts \\ [])
+      when is_list(enhancers) and is_list(opts) do
     Handle.check!(context)
     opts = Options.validate!(opts, :enhance)
     needs = needs(opts[:needs])
@@ -168,9 +168,9 @@ defmodule AshAgent.Context.Enhancer do
 
   # Shared parts are not compared, and mostly everything is shared.
   defp equal_log?(a, b) do
-    Enum.all?([:id, :created_at, :metadata], &(Log.fetch(a, &1) === Log.fetch(b, &1))) and
-      Log.system_prompt(a) === Log.system_prompt(b) and
-      Log.diff(a, b) == %{last_common: a.current_iteration, a: [], b: []}
+    Enum.all?([:id, :created_at, :metadata], &(Context.fetch(a, &1) === Context.fetch(b, &1))) and
+      Context.system_prompt(a) === Context.system_prompt(b) and
+      Context.diff(a, b) == %{last_common: a.current_iteration, a: [], b: []}
   end
 
   defp decide(on_error, _name, _error) when is_atom(on_error), do: on_error
@@ -188,9 +188,9 @@ defmodule AshAgent.Context.Enhancer do
   end
 
   @doc """
-  Checks enhancers and their options without running them, and returns `:ok`.
+  Checks enhancers, their options and those of `AshAgent.Context.Enhancer.run/3` without running them, and returns `:ok`.
 
-  Raises `ArgumentError` as `AshAgent.Context.enhance/3` does.
+  Raises `ArgumentError` as `AshAgent.Context.Enhancer.run/3` does.
 
   ## Examples
 
@@ -200,8 +200,12 @@ defmodule AshAgent.Context.Enhancer do
       ** (ArgumentError) expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: String, which has no enhance/3
   """
   @doc since: "0.1.0"
-  @spec check!([t()]) :: :ok
-  def check!(enhancers) when is_list(enhancers), do: Enum.each(enhancers, &prepare!/1)
+  @spec check!([t()], keyword()) :: :ok
+  def check!(enhancers, opts \\ []) when is_list(enhancers) do
+    Enum.each(enhancers, &prepare!/1)
+    Options.validate!(opts, :enhance)
+    :ok
+  end
 
   defp prepare!(function) when is_function(function, 2), do: {function, function}
   defp prepare!(module) when is_atom(module), do: prepare!({module, []})

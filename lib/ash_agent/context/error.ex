@@ -125,12 +125,12 @@ defmodule AshAgent.Context.Error do
 
   defp describe({:illegal_status, id, from, to}) do
     "the tool call #{inspect(id)} is #{inspect(from)} and cannot become #{inspect(to)}: " <>
-      "only a pending call can be asked about, approved or denied, and only once. Check tool_call_status/2 first"
+      "only a pending call can be asked about, approved or denied, and only once. Check AshAgent.Context.Calls.tool_call_status/2 first"
   end
 
   defp describe({:other_arguments, id, paths}) do
     "the arguments that were given for the tool call #{inspect(id)} are not those that it would run with, so it was not approved: " <>
-      "they differ#{at_all(paths)}. Show those of undecided_tool_calls/1, and give these, or deny the call"
+      "they differ#{at_all(paths)}. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these, or deny the call"
   end
 
   defp describe({:invalid_usage, nil}) do
@@ -155,7 +155,7 @@ defmodule AshAgent.Context.Error do
 
   defp describe({:cannot_fit, least}) do
     "the system prompt, the current turn and the other iterations that have to stay take #{least} tokens. " <>
-      "Raise the budget, keep fewer iterations, or shorten tool results with clear_tool_results/2 or put_max_result_bytes/2"
+      "Raise the budget, keep fewer iterations, or shorten tool results with AshAgent.Context.View.clear_tool_results/2 or AshAgent.Context.View.put_max_result_bytes/2"
   end
 
   defp describe({:pins_too_long, pins, least}) do
@@ -181,7 +181,7 @@ defmodule AshAgent.Context.Error do
 
   defp describe({:summary_too_long, tokens, replaced}) do
     "the summary has #{tokens} tokens, too many for the #{replaced} of the iterations it would replace: at most half of them, " <>
-      "or fewer than them where summaries are not checked. Give a shorter summary, or hide the iterations with fit/3"
+      "or fewer than them where summaries are not checked. Give a shorter summary, or hide the iterations with AshAgent.Context.View.fit/3"
   end
 
   defp describe({:trace_too_large, most}) do
@@ -235,7 +235,7 @@ defmodule AshAgent.Context.Error do
 
   defp describe({:enhancer_failed, enhancer, reason}) do
     "the enhancer #{inspect(enhancer)} failed: #{failure(reason)}. " <>
-      "Pass the option :on_error to enhance/3 to go on without it"
+      "Pass the option :on_error to AshAgent.Context.Enhancer.run/3 to go on without it"
   end
 
   defp describe(reason), do: inspect(reason)

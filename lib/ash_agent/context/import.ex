@@ -1,12 +1,14 @@
 defmodule AshAgent.Context.Import do
   @moduledoc """
   Reads foreign histories: requests to providers, and lists of messages.
-
-  Call these as functions of `AshAgent.Context`, which checks their arguments and makes contexts of the results. Here they return
-  a context's fields in a map.
   """
 
-  alias AshAgent.Context.{Error, Native, Options, Reply, Requests}
+  use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
+
+  alias AshAgent.Context
+  alias AshAgent.Context.{Error, Native, Options, Reply}
+
+  import AshAgent.Context.Requests, only: [is_provider: 1]
 
   @typedoc """
   The repairs that an import made, and the fields of the request that are not part of the conversation.
@@ -34,7 +36,7 @@ defmodule AshAgent.Context.Import do
           rest: map()
         }
 
-  @type imported :: {:ok, Reply.handle(), import_report()} | {:error, Error.t()}
+  @type imported :: {:ok, Context.t(), import_report()} | {:error, Error.t()}
 
   @doc """
   Makes a context from a request to a provider, and returns `{:ok, context, report}` or `{:error, error}`.
@@ -61,26 +63,33 @@ defmodule AshAgent.Context.Import do
   ## Examples
 
       iex> body = %{"model" => "m1", "messages" => [%{"role" => "user", "content" => "Hello!"}]}
-      iex> {:ok, context, report} = AshAgent.Context.from_request(body, :anthropic)
+      iex> {:ok, context, report} = AshAgent.Context.Import.from_request(body, :anthropic)
       iex> AshAgent.Context.to_messages(context)
       [%{role: :user, content: "Hello!"}]
       iex> report
       %{repairs: [], rest: %{"model" => "m1"}}
 
-      iex> {:error, error} = AshAgent.Context.from_request(%{messages: [%{role: "user", content: 1}]}, :openai_chat)
+      iex> {:error, error} = AshAgent.Context.Import.from_request(%{messages: [%{role: "user", content: 1}]}, :openai_chat)
       iex> error.reason
       {:invalid, [:messages, 0, :content], "content: text or a list of parts"}
 
       iex> body = ~s({"contents": [{"role": "user", "parts": [{"text": "Hello!"}]}]})
-      iex> AshAgent.Context.from_request!(body, :gemini) |> AshAgent.Context.to_messages()
+      iex> AshAgent.Context.Import.from_request!(body, :gemini) |> AshAgent.Context.to_messages()
       [%{role: :user, content: "Hello!"}]
   """
   @doc since: "0.1.0"
-  @spec from_request(map() | binary(), Requests.provider(), keyword()) :: imported()
-  def from_request(body, provider, opts \\ []) do
+  @spec from_request(map() | binary(), Context.provider(), keyword()) :: imported()
+  def from_request(body, provider, opts \\ [])
+      when (is_map(body) or is_binary(body)) and is_provider(provider) do
     opts = Options.validate!(opts, :import)
     body |> Native.import_request(provider, opts[:id], opts[:at]) |> to_report()
   end
+
+  @doc "Like `from_request/3`, but returns the context alone or raises `AshAgent.Context.Error`."
+  @doc since: "0.1.0"
+  @spec from_request!(map() | binary(), Context.provider(), keyword()) :: Context.t()
+  def from_request!(body, provider, opts \\ []),
+    do: body |> from_request(provider, opts) |> bang!()
 
   @doc """
   Makes a context from a list of messages, and returns `{:ok, context, report}` or `{:error, error}`.
@@ -91,7 +100,7 @@ defmodule AshAgent.Context.Import do
   ## Examples
 
       iex> {:ok, context, report} =
-      ...>   AshAgent.Context.from_messages([
+      ...>   AshAgent.Context.Import.from_messages([
       ...>     %{role: "user", content: "What's the weather?"},
       ...>     %{role: "assistant", content: nil, tool_calls: [
       ...>       %{id: "a", type: "function", function: %{name: "get_weather", arguments: "{}"}}
@@ -103,19 +112,27 @@ defmodule AshAgent.Context.Import do
       iex> report.repairs
       [%{repair: :synthesised_result, id: "a", message: 1}]
 
-      iex> context = AshAgent.Context.from_messages!([%{"role" => "user", "content" => "Hello!"}])
+      iex> context = AshAgent.Context.Import.from_messages!([%{"role" => "user", "content" => "Hello!"}])
       iex> context.current_iteration
       1
   """
   @doc since: "0.1.0"
   @spec from_messages([map()], keyword()) :: imported()
-  def from_messages(messages, opts \\ []) do
+  def from_messages(messages, opts \\ []) when is_list(messages) do
     opts = Options.validate!(opts, :import)
     messages |> Native.import_messages(opts[:id], opts[:at]) |> to_report()
   end
+
+  @doc "Like `from_messages/2`, but returns the context alone or raises `AshAgent.Context.Error`."
+  @doc since: "0.1.0"
+  @spec from_messages!([map()], keyword()) :: Context.t()
+  def from_messages!(messages, opts \\ []), do: messages |> from_messages(opts) |> bang!()
 
   defp to_report({:ok, {handle, repairs, rest}}),
     do: {:ok, Reply.put!({:ok, handle}), %{repairs: repairs, rest: rest}}
 
   defp to_report({:error, _reason} = error), do: Reply.put_at(error)
+
+  defp bang!({:ok, context, _report}), do: context
+  defp bang!({:error, error}), do: raise(error)
 end

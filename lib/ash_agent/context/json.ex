@@ -106,5 +106,9 @@ defmodule AshAgent.Context.JSON do
   """
   @doc since: "0.1.0"
   @spec fragment(term()) :: Fragment.t()
-  def fragment(term), do: %Fragment{text: encode(term)}
+  def fragment(term), do: term |> encode() |> raw()
+
+  @doc false
+  # Text that is JSON already.
+  def raw(text), do: %Fragment{text: text}
 end

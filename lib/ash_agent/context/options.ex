@@ -47,7 +47,7 @@ defmodule AshAgent.Context.Options do
       ),
     max_result_bytes:
       result_bytes(
-        "limits the text of each tool result, see `AshAgent.Context.put_max_result_bytes/3`. Defaults to the view's own limit."
+        "limits the text of each tool result, see `AshAgent.Context.View.put_max_result_bytes/3`. Defaults to the view's own limit."
       ),
     dialect: [
       type: {:in, [:openai, :deepseek, :openrouter, :vllm, nil]},
@@ -79,7 +79,7 @@ defmodule AshAgent.Context.Options do
         ),
       at: time("when the conversation starts. Defaults to now."),
       max_result_bytes:
-        result_bytes("see `AshAgent.Context.put_max_result_bytes/3`. Defaults to `nil`.")
+        result_bytes("see `AshAgent.Context.View.put_max_result_bytes/3`. Defaults to `nil`.")
     ],
     message: @message,
     add_response:
@@ -102,7 +102,7 @@ defmodule AshAgent.Context.Options do
             one_of(
               [:interrupted, :cancelled],
               :interrupted,
-              "the status that `AshAgent.Context.tool_call_status/2` then returns for the calls."
+              "the status that `AshAgent.Context.Calls.tool_call_status/2` then returns for the calls."
             )
         ],
     to_messages: [
@@ -160,7 +160,7 @@ defmodule AshAgent.Context.Options do
         metadata(
           "the arguments that the person who decides has seen. Give them when the context may have changed since they " <>
             "were shown: others are an error, and nothing is approved. Defaults to those that " <>
-            "`AshAgent.Context.undecided_tool_calls/1` shows."
+            "`AshAgent.Context.Calls.undecided_tool_calls/1` shows."
         ),
       by: [type: :any, doc: "who decides. Defaults to `nil`."],
       at: time("when. Defaults to now.")

@@ -1,14 +1,15 @@
 defmodule AshAgent.Context.Peer do
   @moduledoc false
 
-  # Conversations of other libraries. Their messages are read into the form of `AshAgent.Context.from_messages/2`, which
+  # Conversations of other libraries. Their messages are read into the form of `AshAgent.Context.Import.from_messages/2`, which
   # groups and repairs them, and written from what `AshAgent.Context.to_messages/1` shows.
   #
   # Whatever a message has that is not written back by itself, such as a timestamp, is kept as its **difference** in the
   # message's metadata. It is used again only while it still says the same as the message: what was masked, cleared or
   # repaired since is never brought back by it.
 
-  alias AshAgent.Context.{Error, Import, JSON, Log}
+  alias AshAgent.Context
+  alias AshAgent.Context.{Error, Import, JSON}
 
   @typedoc "A message of the library as a map: the fields that differ from their defaults."
   @type foreign :: %{atom() => term()}
@@ -36,7 +37,7 @@ defmodule AshAgent.Context.Peer do
   @doc "Makes the library's struct, or a map with the same fields where the library is not loaded."
   @callback build(foreign()) :: struct() | map()
 
-  @doc "The context of a list of messages, as `AshAgent.Context.from_messages/2` returns it."
+  @doc "The context of a list of messages, as `AshAgent.Context.Import.from_messages/2` returns it."
   def import(peer, messages, opts) do
     {messages, {_names, _after_results?}} =
       messages
@@ -46,7 +47,8 @@ defmodule AshAgent.Context.Peer do
     {messages, prompt} = prompt(messages)
 
     with {:ok, context, report} <- Import.from_messages(messages, opts) do
-      {:ok, Enum.reduce(prompt, context, fn {key, note}, c -> Log.put_metadata(c, key, note) end),
+      {:ok,
+       Enum.reduce(prompt, context, fn {key, note}, c -> Context.put_metadata(c, key, note) end),
        report}
     end
   rescue
@@ -82,7 +84,7 @@ defmodule AshAgent.Context.Peer do
 
     {messages, _names} =
       messages
-      |> with_prompt(Map.take(Log.metadata(context), [peer.key()]))
+      |> with_prompt(Map.take(Context.metadata(context), [peer.key()]))
       |> Enum.map_reduce(%{}, fn message, names ->
         names = Map.merge(names, names(message))
         {write_message(peer, message, names), names}
@@ -337,6 +339,31 @@ defmodule AshAgent.Context.Peer do
   @doc "A library's struct with these fields, or a map where `export/3` did not find it."
   def build(module, fields),
     do: if(:erlang.module_loaded(module), do: struct(module, fields), else: fields)
+
+  @doc "A field that is a list, with `fun` applied to the maps in it."
+  def each(fields, key, fun) do
+    case fields do
+      %{^key => list} when is_list(list) ->
+        %{fields | key => Enum.map(list, &if(is_map(&1), do: fun.(&1), else: &1))}
+
+      _other ->
+        fields
+    end
+  end
+
+  @doc "A message that was read, with its calls and metadata where it has some."
+  def said(role, parts, calls, metadata \\ nil) do
+    message = %{role: role, content: simple(parts)}
+    message = if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
+
+    if is_map(metadata) and metadata != %{},
+      do: Map.put(message, :metadata, metadata),
+      else: message
+  end
+
+  @doc "A result of a tool that was read."
+  def result(id, content, error?),
+    do: %{type: :tool_result, tool_use_id: id, content: content, is_error: error?}
 
   @doc "Content with as little as says it."
   def simple([]), do: nil

@@ -5,7 +5,7 @@ defmodule AshAgent.Context.Pins do
       iex> alias AshAgent.Context
       iex> context = Context.new("Book it") |> Context.add_assistant_message(nil, [%{id: "a", name: :book, arguments: %{}}])
       iex> context = Context.add_tool_results(context, [{"a", {:ok, "The booking is QX7R2M.\\nThank you."}}])
-      iex> context = context |> Context.pin({:fact, "QX7R2M"}) |> Context.clear_tool_results(keep: 0)
+      iex> context = context |> Context.Pins.pin({:fact, "QX7R2M"}) |> Context.View.clear_tool_results(keep: 0)
       iex> [%{content: [%{content: text}]}] = context |> Context.to_messages() |> Enum.take(-1)
       iex> text
       "[Old tool result cleared]\\nThe booking is QX7R2M."
@@ -21,16 +21,18 @@ defmodule AshAgent.Context.Pins do
   results appear in the block or summary that replaces it. Masks apply to them.
 
   You need not pin the user's words: the block that replaces hidden iterations quotes them, the newest first, up to
-  the option `:user_bytes` of `AshAgent.Context.put_recall/3` and an eighth of what is hidden. There
+  the option `:user_bytes` of `AshAgent.Context.Recall.put_recall/3` and an eighth of what is hidden. There
   is such a block if the view has handles.
 
-  There may be 100 pins. If they leave a budget no room, `AshAgent.Context.fit/3` returns the error
+  There may be 100 pins. If they leave a budget no room, `AshAgent.Context.View.fit/3` returns the error
   `{:pins_too_long, names, least}`. They are stored with the view. A rewind takes those of what it takes away.
-
-  Call these functions as those of `AshAgent.Context`, which checks their arguments.
   """
 
+  use AshAgent.Arguments
+
+  alias AshAgent.{Caller, Context}
   alias AshAgent.Context.{Error, Native, Options, Reply}
+  alias AshAgent.Context.Options.Kinds
 
   @typedoc "What stays in the view."
   @type pin ::
@@ -49,16 +51,16 @@ defmodule AshAgent.Context.Pins do
 
       iex> alias AshAgent.Context
       iex> context = Context.new("Never delete anything.") |> Context.add_assistant_message("Fine.") |> Context.add_user_message("Go")
-      iex> context |> Context.pin({:message, 1, 0}) |> Context.keep_last_iterations(1) |> Context.to_messages()
+      iex> context |> Context.Pins.pin({:message, 1, 0}) |> Context.View.hide({:all_but_last, 1}) |> Context.to_messages()
       [
         %{role: :user, content: "[Iteration 1 is hidden]\\nuser: Never delete anything.", metadata: %{hidden: %{first: 1, last: 1}}},
         %{role: :user, content: "Go"}
       ]
   """
   @doc since: "0.1.0"
-  @spec pin(context, pin(), keyword()) :: context when context: Reply.handle()
-  def pin(%{ref: ref} = context, pin, opts \\ []) do
-    case find(ref, pin) do
+  @spec pin(Context.t(), pin(), keyword()) :: Context.t()
+  def pin(%Context{ref: ref} = context, pin, opts \\ []) do
+    case find!(ref, pin) do
       nil ->
         raise Error, reason: {:unknown_pin, "call #{elem(pin, 1)}"}
 
@@ -76,13 +78,13 @@ defmodule AshAgent.Context.Pins do
   ## Examples
 
       iex> alias AshAgent.Context
-      iex> "Hi" |> Context.new() |> Context.pin({:iteration, 1}) |> Context.unpin({:iteration, 1}) |> Context.pins()
+      iex> "Hi" |> Context.new() |> Context.Pins.pin({:iteration, 1}) |> Context.Pins.unpin({:iteration, 1}) |> Context.Pins.pins()
       []
   """
   @doc since: "0.1.0"
-  @spec unpin(context, pin(), keyword()) :: context when context: Reply.handle()
-  def unpin(%{ref: ref} = context, pin, opts \\ []) do
-    case find(ref, pin) do
+  @spec unpin(Context.t(), pin(), keyword()) :: Context.t()
+  def unpin(%Context{ref: ref} = context, pin, opts \\ []) do
+    case find!(ref, pin) do
       nil -> context
       found -> ref |> Native.context_unpin(found, Options.time!(opts)) |> Reply.put!(context)
     end
@@ -93,28 +95,35 @@ defmodule AshAgent.Context.Pins do
 
   ## Examples
 
-      iex> "Hi" |> AshAgent.Context.new() |> AshAgent.Context.pin({:fact, "blue"}) |> AshAgent.Context.pins()
+      iex> "Hi" |> AshAgent.Context.new() |> AshAgent.Context.Pins.pin({:fact, "blue"}) |> AshAgent.Context.Pins.pins()
       [fact: "blue"]
   """
   @doc since: "0.1.0"
-  @spec pins(Reply.handle()) :: [pin()]
-  def pins(%{ref: ref} = _context), do: ref |> Native.context_pins() |> Reply.ok!()
+  @spec pins(Context.t()) :: [pin()]
+  def pins(%Context{ref: ref}), do: ref |> Native.context_pins() |> Reply.ok!()
 
-  @doc false
-  def pin?({:iteration, number}), do: is_integer(number) and number > 0
+  defp find!(ref, {:call, id} = pin) do
+    check!(pin, Kinds.words?(id))
 
-  def pin?({:message, number, position}),
-    do: is_integer(number) and number > 0 and is_integer(position) and position >= 0
-
-  def pin?({kind, text}) when kind in [:call, :fact],
-    do: is_binary(text) and String.valid?(text) and String.trim(text) != ""
-
-  def pin?(_other), do: false
-
-  defp find(ref, {:call, id}) do
     with {iteration, slot} <- ref |> Native.context_place_of_call(id) |> Reply.ok!(),
          do: {:result, iteration, slot}
   end
 
-  defp find(_ref, pin), do: pin
+  defp find!(_ref, {:fact, text} = pin), do: check!(pin, Kinds.words?(text))
+  defp find!(_ref, {:iteration, number} = pin), do: check!(pin, positive?(number))
+
+  defp find!(_ref, {:message, number, position} = pin),
+    do: check!(pin, positive?(number) and is_integer(position) and position >= 0)
+
+  defp find!(_ref, pin), do: check!(pin, false)
+
+  defp positive?(number), do: is_integer(number) and number > 0
+
+  defp check!(pin, true), do: pin
+
+  defp check!(_pin, false) do
+    Caller.refuse!(
+      "expected {:iteration, number}, {:message, number, position}, {:call, id} or {:fact, text}"
+    )
+  end
 end

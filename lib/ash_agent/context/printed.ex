@@ -71,7 +71,7 @@ defmodule AshAgent.Context.Printed do
   @doc "A context on its own, as the core is told of it; see `AshAgent.Trace`."
   def describe(%{ref: ref} = context, active?) do
     Handle.check!(context)
-    %{id: id} = Native.context_summary(ref)
+    id = Native.context_id(ref)
     {"conversation #{id}", id, nil, nil, active?, ref}
   end
 

@@ -37,12 +37,12 @@ defmodule AshAgent.Context.Rent do
   Compared with sending everything, the first clearing costs at most the rent that was paid before it, which sending everything pays as well.
   So a run that ends right after a clearing costs more than one that never clears. `bench/policies.exs` measures both on recorded
   runs.
-
-  Call this as a function of `AshAgent.Context`, which checks its arguments. Here it takes anything with the context's `:ref`.
   """
 
+  use AshAgent.Arguments
+
+  alias AshAgent.{Context, Prices}
   alias AshAgent.Context.{Native, Options, Reply}
-  alias AshAgent.Prices
 
   @typedoc """
   Why results were cleared: the rent is paid, the cache is cold, the request begins otherwise anyway, or it would be too long.
@@ -68,14 +68,14 @@ defmodule AshAgent.Context.Rent do
       ...>   |> Context.add_tool_results([{"call_\#{number}", {:ok, String.duplicate("text ", 1_000)}}])
       ...> end
       iex> context = Enum.reduce(1..3, Context.new("Read all."), read)
-      iex> {_same, nil} = Context.clear_when_due(context, keep: 1)
-      iex> {shorter, :paid} = Enum.reduce(4..8, context, read) |> Context.clear_when_due(keep: 1)
-      iex> Context.view(shorter).cleared
+      iex> {_same, nil} = Context.Rent.clear_when_due(context, keep: 1)
+      iex> {shorter, :paid} = Enum.reduce(4..8, context, read) |> Context.Rent.clear_when_due(keep: 1)
+      iex> Context.View.view(shorter).cleared
       %{iteration: 7, calls: 1, placeholder: "[Old tool result cleared]"}
   """
   @doc since: "0.1.0"
-  @spec clear_when_due(context, keyword()) :: {context, due() | nil} when context: Reply.handle()
-  def clear_when_due(%{ref: ref} = context, opts \\ []) do
+  @spec clear_when_due(Context.t(), keyword()) :: {Context.t(), due() | nil}
+  def clear_when_due(%Context{ref: ref} = context, opts \\ []) do
     opts = Options.validate!(opts, :clear_when_due)
 
     rent = %{

@@ -1,45 +1,31 @@
 defmodule AshAgent.Context.Reply do
-  @moduledoc """
-  A context in the specs of the modules that document the functions of `AshAgent.Context`. It has no functions of its own.
-  """
+  @moduledoc false
 
   # Turns a NIF's answer into what a function returns or raises. A NIF that changes or makes a context answers
-  # `{:ok, {ref, current_iteration}}`, which becomes the given context's new fields, or a map of them where no context was given.
-  # So the modules below `AshAgent.Context` need not know its struct.
+  # `{:ok, {ref, current_iteration}}`, which becomes a context.
 
-  alias AshAgent.Caller
+  alias AshAgent.{Caller, Context}
   alias AshAgent.Context.Error
-
-  @typedoc "A context, for modules that do not know its struct."
-  @type handle :: %{
-          :ref => reference(),
-          :current_iteration => pos_integer(),
-          optional(:__struct__) => module()
-        }
 
   @type reply :: {:ok, {reference(), pos_integer()}} | {:error, term()}
 
-  @blank %{ref: nil, current_iteration: nil}
-
-  @doc false
-  # The context with its new handle, or the error.
-  @spec put(reply(), context) :: {:ok, context} | {:error, Error.t()} when context: map()
-  def put(reply, context \\ @blank)
+  @doc "The context with its new handle, or a new one, or the error."
+  @spec put(reply(), Context.t() | nil) :: {:ok, Context.t()} | {:error, Error.t()}
+  def put(reply, context \\ nil)
   def put({:ok, _handle} = reply, context), do: {:ok, put!(reply, context)}
   def put({:error, reason}, _context), do: {:error, %Error{reason: reason}}
 
-  @doc false
-  # Like `put/2`, but a wrong time raises, as it is the caller's mistake.
-  @spec put_at(reply(), context) :: {:ok, context} | {:error, Error.t()} when context: map()
-  def put_at(reply, context \\ @blank)
+  @doc "Like `put/2`, but a wrong time raises, as it is the caller's mistake."
+  @spec put_at(reply(), Context.t() | nil) :: {:ok, Context.t()} | {:error, Error.t()}
+  def put_at(reply, context \\ nil)
   def put_at({:error, :bad_time} = reply, context), do: put!(reply, context)
   def put_at(reply, context), do: put(reply, context)
 
-  @doc false
-  # Like `put/2`, but returns the context or raises the error.
-  @spec put!(reply(), context) :: context when context: map()
-  def put!(reply, context \\ @blank)
+  @doc "Like `put/2`, but returns the context or raises the error."
+  @spec put!(reply(), Context.t() | nil) :: Context.t()
+  def put!(reply, context \\ nil)
 
+  def put!({:ok, {ref, number}}, nil), do: %Context{ref: ref, current_iteration: number}
   def put!({:ok, {ref, number}}, context), do: %{context | ref: ref, current_iteration: number}
 
   def put!({:error, :bad_time}, _context) do
@@ -50,14 +36,12 @@ defmodule AshAgent.Context.Reply do
 
   def put!({:error, reason}, _context), do: Caller.raise!(%Error{reason: reason})
 
-  @doc false
-  # The term of a reply. Raises the error.
+  @doc "The term of a reply. Raises the error."
   @spec ok!({:ok, term()} | {:error, term()}) :: term()
   def ok!({:ok, term}), do: term
   def ok!({:error, reason}), do: Caller.raise!(%Error{reason: reason})
 
-  @doc false
-  # The reply with its reason as an error.
+  @doc "The reply with its reason as an error."
   @spec to_result({:ok, term()} | {:error, term()}) :: {:ok, term()} | {:error, Error.t()}
   def to_result({:ok, term}), do: {:ok, term}
   def to_result({:error, reason}), do: {:error, %Error{reason: reason}}

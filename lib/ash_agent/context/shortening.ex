@@ -8,14 +8,14 @@ defmodule AshAgent.Context.Shortening do
       ...>   |> Context.add_assistant_message(nil, [%{id: "call_\#{number}", name: :read}])
       ...>   |> Context.add_tool_results([{"call_\#{number}", {:ok, String.duplicate("text ", 1_000)}}])
       ...> end
-      iex> context = Enum.reduce(1..6, Context.new("Read all."), read) |> Context.put_recall(true)
-      iex> {shorter, step} = Context.shorten(context, :context_overflow)
+      iex> context = Enum.reduce(1..6, Context.new("Read all."), read) |> Context.Recall.put_recall(true)
+      iex> {shorter, step} = Context.Shortening.shorten(context, :context_overflow)
       iex> step
       %{kind: :cleared, cause: :context_overflow, iteration: 7, range: 1..3}
-      iex> {shorter, next} = Context.shorten(shorter, :context_overflow)
-      iex> Context.shortenings(shorter) == [step, next]
+      iex> {shorter, next} = Context.Shortening.shorten(shorter, :context_overflow)
+      iex> Context.Shortening.shortenings(shorter) == [step, next]
       true
-      iex> shorter |> Context.expand(next) |> Context.shortenings()
+      iex> shorter |> Context.View.expand(next) |> Context.Shortening.shortenings()
       [%{kind: :cleared, cause: :context_overflow, iteration: 7, range: 1..3}]
 
   These are the steps; the next one that makes the view shorter is taken:
@@ -28,15 +28,15 @@ defmodule AshAgent.Context.Shortening do
 
   A run that has the tool `recall` does this when the provider refuses a request as too long, or when the next one would be longer
   than the model's window, see `AshAgent.Runtime`. In your own loop, give the conversation handles first
-  (`AshAgent.Context.put_recall/3`), or the model cannot get back what is left out.
+  (`AshAgent.Context.Recall.put_recall/3`), or the model cannot get back what is left out.
 
-  Each step is part of the view, with its cause, is stored with it, and can be undone with `AshAgent.Context.expand/3`.
-
-  Call these functions as those of `AshAgent.Context`, which checks their arguments.
+  Each step is part of the view, with its cause, is stored with it, and can be undone with `AshAgent.Context.View.expand/3`.
   """
 
+  use AshAgent.Arguments
+
+  alias AshAgent.{Context, Prices}
   alias AshAgent.Context.{Native, Options, Reply, Tokens, View}
-  alias AshAgent.Prices
 
   @typedoc "Why the view was shortened: the provider refused a request, or the next one would not fit into the model's window."
   @type cause :: :context_overflow | :window
@@ -63,15 +63,15 @@ defmodule AshAgent.Context.Shortening do
 
       iex> alias AshAgent.Context
       iex> context = Context.new(String.duplicate("Many words. ", 100)) |> Context.add_assistant_message("Yes.") |> Context.add_user_message("Go on")
-      iex> {_same, nil} = Context.shorten(context, :window, window: 1_000)
-      iex> {_shorter, step} = Context.shorten(context, :window, window: 100)
+      iex> {_same, nil} = Context.Shortening.shorten(context, :window, window: 1_000)
+      iex> {_shorter, step} = Context.Shortening.shorten(context, :window, window: 100)
       iex> step
       %{kind: :hidden, cause: :window, iteration: 2, range: 1..1}
   """
   @doc since: "0.1.0"
-  @spec shorten(context, cause(), keyword()) :: {context, step() | nil}
-        when context: Reply.handle()
-  def shorten(%{ref: ref} = context, cause, given \\ []) do
+  @spec shorten(Context.t(), cause(), keyword()) :: {Context.t(), step() | nil}
+  def shorten(%Context{ref: ref} = context, cause, given \\ [])
+      when cause in [:context_overflow, :window] do
     opts = Options.validate!(given, :shorten)
     prices = if opts[:prices] != [], do: Prices.terms(opts[:prices])
     rent = %{keep: opts[:keep], share: 0, prices: prices, model: opts[:model]}
@@ -88,7 +88,7 @@ defmodule AshAgent.Context.Shortening do
   defp summarize(context, _cause, nil, _opts), do: {context, nil}
 
   # Earlier summaries are read by the summariser as they stand, what is only hidden is read again.
-  defp summarize(%{ref: ref} = context, cause, fun, opts) do
+  defp summarize(%Context{ref: ref} = context, cause, fun, opts) do
     at = Options.time!(opts)
 
     with {:ok, {first, last}} <- Native.context_compactable(ref, nil, 0, 0, false),
@@ -111,10 +111,10 @@ defmodule AshAgent.Context.Shortening do
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hi!") |> AshAgent.Context.shortenings()
+      iex> AshAgent.Context.new("Hi!") |> AshAgent.Context.Shortening.shortenings()
       []
   """
   @doc since: "0.1.0"
-  @spec shortenings(Reply.handle()) :: [step()]
-  def shortenings(%{ref: ref} = _context), do: ref |> Native.context_shortenings() |> Reply.ok!()
+  @spec shortenings(Context.t()) :: [step()]
+  def shortenings(%Context{ref: ref}), do: ref |> Native.context_shortenings() |> Reply.ok!()
 end

@@ -132,7 +132,7 @@ defmodule AshAgent.Context.Stored do
   end
 
   defp read_as(Context, :messages, messages, _accept) when is_list(messages) do
-    with {:ok, context, _repairs} <- Context.from_messages(messages), do: {:ok, context}
+    with {:ok, context, _repairs} <- Context.Import.from_messages(messages), do: {:ok, context}
   end
 
   defp read_as(Context, :messages, %{iterations: [_ | _]} = attributes, _accept),
@@ -159,14 +159,14 @@ defmodule AshAgent.Context.Stored do
     end
   end
 
-  defp from_document(kind, text) when is_binary(text), do: kind.from_snapshot(text, @parameters)
+  defp from_document(kind, text) when is_binary(text), do: from_text(kind, text, @parameters)
   defp from_document(kind, document), do: kind.load(document, @parameters)
 
   @doc "A value from a dump of `dump/3`."
   @spec load(kind(), term()) :: {:ok, value() | nil} | {:error, Error.t()}
   def load(_kind, nil), do: {:ok, nil}
-  def load(kind, %JSON.Fragment{text: text}), do: kind.from_snapshot(text)
-  def load(kind, text) when is_binary(text), do: kind.from_snapshot(text)
+  def load(kind, %JSON.Fragment{text: text}), do: from_text(kind, text, [])
+  def load(kind, text) when is_binary(text), do: from_text(kind, text, [])
   def load(kind, document), do: kind.load(document)
 
   @doc "The stored form of a value, in a column of text or of JSON."
@@ -258,4 +258,7 @@ defmodule AshAgent.Context.Stored do
 
   defp read_attributes(given, nil), do: Context.create(given)
   defp read_attributes(given, %Context{} = old), do: Context.update(old, given)
+
+  defp from_text(Context, text, opts), do: Context.load(text, opts)
+  defp from_text(kind, text, opts), do: kind.from_snapshot(text, opts)
 end

@@ -1,11 +1,11 @@
 defmodule AshAgent.Context.Tokens do
   @moduledoc """
-  Counts the tokens of a conversation's view, and compares them with a budget.
-
-  Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
-  Providers' own reports are in `AshAgent.Context.Responses`.
+  The tokens of a conversation: counted in its view, compared with a budget, and as providers reported them.
   """
 
+  use AshAgent.Arguments
+
+  alias AshAgent.Context
   alias AshAgent.Context.{Native, Options, Reply}
 
   # As large as an integer can be that is sure to be a float.
@@ -14,7 +14,7 @@ defmodule AshAgent.Context.Tokens do
   @typedoc """
   How to count tokens:
 
-    * `:auto` - the last report recorded by `AshAgent.Context.add_token_usage/3`, plus an estimate of everything after it; without a
+    * `:auto` - the last report recorded by `AshAgent.Context.Tokens.add_token_usage/3`, plus an estimate of everything after it; without a
       report, an estimate of everything
     * `:estimate` - from the text alone
     * `:o200k_base`, `:cl100k_base` - exactly as OpenAI's models with these encodings count text. Without the library's feature
@@ -36,6 +36,30 @@ defmodule AshAgent.Context.Tokens do
           tool_results: non_neg_integer(),
           media: non_neg_integer(),
           summaries: non_neg_integer()
+        }
+
+  @typedoc """
+  Tokens that providers reported. `total_tokens` is the provider's total, or else the sum of input and output.
+
+  The usage of a single answer (`AshAgent.Response.usage/1`) also has what is billed by itself, where there is any: tokens written to the
+  cache for an hour, tokens of sound, images and films, searches, and the words on which prices depend where they are not the
+  plain ones. Sums over answers have the first six.
+  """
+  @type usage :: %{
+          required(:input_tokens) => non_neg_integer(),
+          required(:output_tokens) => non_neg_integer(),
+          required(:total_tokens) => non_neg_integer(),
+          required(:cached_tokens) => non_neg_integer(),
+          required(:cache_write_tokens) => non_neg_integer(),
+          required(:reasoning_tokens) => non_neg_integer(),
+          optional(:cache_write_1h_tokens | :searches) => pos_integer(),
+          optional(:input_audio_tokens | :input_image_tokens | :input_video_tokens) =>
+            pos_integer(),
+          optional(:cached_audio_tokens | :cached_image_tokens | :cached_video_tokens) =>
+            pos_integer(),
+          optional(:output_audio_tokens | :output_image_tokens | :output_video_tokens) =>
+            pos_integer(),
+          optional(:service_tier | :speed | :inference_geo) => String.t()
         }
 
   @doc """
@@ -66,15 +90,15 @@ defmodule AshAgent.Context.Tokens do
   ## Examples
 
       iex> context = AshAgent.Context.new("Hello, world!")
-      iex> AshAgent.Context.count_tokens(context, method: :o200k_base)
+      iex> AshAgent.Context.Tokens.count_tokens(context, method: :o200k_base)
       8
-      iex> context = context |> AshAgent.Context.add_assistant_message("Hi!") |> AshAgent.Context.add_token_usage(%{input_tokens: 11, output_tokens: 3})
-      iex> AshAgent.Context.count_tokens(context)
+      iex> context = context |> AshAgent.Context.add_assistant_message("Hi!") |> AshAgent.Context.Tokens.add_token_usage(%{input_tokens: 11, output_tokens: 3})
+      iex> AshAgent.Context.Tokens.count_tokens(context)
       14
   """
   @doc since: "0.1.0"
-  @spec count_tokens(Reply.handle(), method: token_method()) :: non_neg_integer()
-  def count_tokens(%{ref: ref} = _context, opts \\ []),
+  @spec count_tokens(Context.t(), method: token_method()) :: non_neg_integer()
+  def count_tokens(%Context{ref: ref}, opts \\ []),
     do: ref |> Native.context_count_tokens(method(opts)) |> Reply.ok!()
 
   @doc """
@@ -85,65 +109,93 @@ defmodule AshAgent.Context.Tokens do
   ## Examples
 
       iex> context = AshAgent.Context.new("Hello, world!", system_prompt: "Be brief.")
-      iex> AshAgent.Context.token_breakdown(context, method: :o200k_base)
+      iex> AshAgent.Context.Tokens.token_breakdown(context, method: :o200k_base)
       %{system: 7, user: 8, assistant: 0, thinking: 0, tool_calls: 0, tool_results: 0, media: 0, summaries: 0}
   """
   @doc since: "0.1.0"
-  @spec token_breakdown(Reply.handle(), method: token_method()) :: breakdown()
-  def token_breakdown(%{ref: ref} = _context, opts \\ []),
+  @spec token_breakdown(Context.t(), method: token_method()) :: breakdown()
+  def token_breakdown(%Context{ref: ref}, opts \\ []),
     do: ref |> Native.context_token_breakdown(method(opts)) |> Reply.ok!()
 
   @doc """
-  Returns an estimate of the view's tokens from the text alone; the same as `count_tokens(context, method: :estimate)`.
+  Returns how much of a budget the view takes. Takes the option of `count_tokens/2`.
+
+    * `tokens` - of the view
+    * `remaining` - how many tokens the view leaves free, or 0
+    * `share` - of the budget: 1.0 for all of it, more if the view exceeds it
+    * `exceeded?` - whether the view has more tokens than the budget
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.estimate_token_count() |> is_integer()
-      true
+      iex> AshAgent.Context.new("Hello, world!") |> AshAgent.Context.Tokens.budget(80, method: :o200k_base)
+      %{tokens: 8, remaining: 72, share: 0.1, exceeded?: false}
   """
   @doc since: "0.1.0"
-  @spec estimate_token_count(Reply.handle()) :: non_neg_integer()
-  def estimate_token_count(context), do: count_tokens(context, method: :estimate)
+  @spec budget(Context.t(), pos_integer(), method: token_method()) :: %{
+          tokens: non_neg_integer(),
+          remaining: non_neg_integer(),
+          share: float(),
+          exceeded?: boolean()
+        }
+  def budget(%Context{} = context, budget, opts \\ []) when is_integer(budget) and budget > 0 do
+    tokens = count_tokens(context, opts)
+
+    %{
+      tokens: tokens,
+      remaining: max(budget - tokens, 0),
+      share: tokens / min(budget, @countless),
+      exceeded?: tokens > budget
+    }
+  end
 
   @doc """
-  Returns whether the view has more tokens than `budget`. Takes the option of `count_tokens/2`.
+  Records the tokens that a provider reported with the model's last message, and returns the new context.
+
+  `usage` is the report of OpenAI (Chat Completions, Responses), Anthropic, Gemini, Bedrock, Ollama or Mistral as it came,
+  with atom or string keys, or a map such as `get_cumulative_tokens/1` returns. A figure reported twice is counted once.
+  Input includes tokens from the provider's cache, even if the provider counts them separately (Anthropic, Bedrock);
+  output includes reasoning. Several reports on one message add up. A report belongs to the iteration of its message, so a
+  report recorded after the tool results is in a `AshAgent.Context.dump/2` since that iteration, not since the current one.
+
+  Raises `AshAgent.Context.Error` with `{:invalid_usage, key}` or `:no_assistant_message`. Takes the option `:at` as
+  `AshAgent.Context.put_metadata/4` does.
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.exceeds_token_budget?(100)
-      false
+      iex> context = AshAgent.Context.new("Hello!") |> AshAgent.Context.add_assistant_message("Hi!")
+      iex> context = AshAgent.Context.Tokens.add_token_usage(context, %{"prompt_tokens" => 9, "completion_tokens" => 2})
+      iex> AshAgent.Context.Tokens.get_cumulative_tokens(context)
+      %{input_tokens: 9, output_tokens: 2, total_tokens: 11, cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0}
   """
   @doc since: "0.1.0"
-  @spec exceeds_token_budget?(Reply.handle(), pos_integer(), method: token_method()) :: boolean()
-  def exceeds_token_budget?(context, budget, opts \\ []), do: count_tokens(context, opts) > budget
+  @spec add_token_usage(Context.t(), map(), keyword()) :: Context.t()
+  def add_token_usage(%Context{ref: ref} = context, usage, opts \\ []) when is_map(usage),
+    do: ref |> Native.context_add_usage(usage, Options.time!(opts)) |> Reply.put!(context)
 
   @doc """
-  Returns how many tokens of `budget` the view leaves free, or 0. Takes the option of `count_tokens/2`.
+  Returns the tokens that providers reported in all iterations together, in constant time.
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hello, world!") |> AshAgent.Context.tokens_remaining(100, method: :o200k_base)
-      92
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.Tokens.get_cumulative_tokens()
+      %{input_tokens: 0, output_tokens: 0, total_tokens: 0, cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0}
   """
   @doc since: "0.1.0"
-  @spec tokens_remaining(Reply.handle(), pos_integer(), method: token_method()) ::
-          non_neg_integer()
-  def tokens_remaining(context, budget, opts \\ []),
-    do: max(budget - count_tokens(context, opts), 0)
+  @spec get_cumulative_tokens(Context.t()) :: usage()
+  def get_cumulative_tokens(%Context{ref: ref}), do: Native.context_usage(ref)
 
   @doc """
-  Returns the share of `budget` that the view takes: 1.0 for all of it, more if it exceeds it. Takes the option of
-  `count_tokens/2`.
+  Returns the tokens that providers reported in the iteration with this number, or `nil` if there is no such iteration.
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hello, world!") |> AshAgent.Context.budget_utilization(80, method: :o200k_base)
-      0.1
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.Tokens.get_iteration_tokens(2)
+      nil
   """
   @doc since: "0.1.0"
-  @spec budget_utilization(Reply.handle(), pos_integer(), method: token_method()) :: float()
-  def budget_utilization(context, budget, opts \\ []),
-    do: count_tokens(context, opts) / min(budget, @countless)
+  @spec get_iteration_tokens(Context.t(), integer()) :: usage() | nil
+  def get_iteration_tokens(%Context{ref: ref}, number) when is_integer(number),
+    do: Native.context_iteration_usage(ref, number)
 
   defp method(opts), do: Options.validate!(opts, :count_tokens)[:method]
 end

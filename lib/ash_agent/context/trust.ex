@@ -11,7 +11,7 @@ defmodule AshAgent.Context.Trust do
       default: :keep,
       doc:
         "`:drop` leaves out all decisions about tool calls. A call that was approved and has no result is pending again and " <>
-          "waits for a decision, see `AshAgent.Context.asked_tool_calls/1`. A denied call keeps its result, since a filled " <>
+          "waits for a decision, see `AshAgent.Context.Calls.asked_tool_calls/1`. A denied call keeps its result, since a filled " <>
           "slot is final, and has the status `:error`; calls that ran keep their result and status."
     ],
     structs: [

@@ -4,13 +4,16 @@ defmodule AshAgent.Context.View do
 
   The log, which is everything that was said, is never changed by these functions. They hide and summarise iterations, clear,
   shorten and mask texts, and add to the system prompt; `AshAgent.Context.to_messages/1`, requests and token counts show the result.
-
-  Call them as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
 
-  alias AshAgent.Context.{Error, Log, Native, Options, Reply, Summarizer}
+  use AshAgent.Arguments
+
+  alias AshAgent.{Caller, Context}
+  alias AshAgent.Context.{Error, Native, Options, Reply, Summarizer}
   alias AshAgent.Context.Options.Kinds
   alias AshAgent.Options, as: Check
+
+  defguardp is_positive(number) when is_integer(number) and number > 0
 
   @least_result_bytes Kinds.least_result_bytes()
 
@@ -25,6 +28,14 @@ defmodule AshAgent.Context.View do
           blocks: [{String.t(), String.t()}]
         }
 
+  @typedoc "Which iterations to hide, see `hide/3`."
+  @type which ::
+          pos_integer()
+          | Range.t()
+          | {:all_but, Range.t()}
+          | {:all_but_last, pos_integer()}
+          | {:older_than, non_neg_integer()}
+
   @typedoc """
   How to compact a range of iterations: `:drop` hides it, `{:summarize, fun}` shows a summary instead.
 
@@ -32,7 +43,8 @@ defmodule AshAgent.Context.View do
   """
   @type strategy ::
           :drop
-          | {:summarize, ([Log.message()] -> String.t() | {:ok, String.t()} | {:error, term()})}
+          | {:summarize,
+             ([Context.message()] -> String.t() | {:ok, String.t()} | {:error, term()})}
 
   @typedoc "What `compact/3` did."
   @type compaction :: %{
@@ -62,24 +74,112 @@ defmodule AshAgent.Context.View do
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.view()
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.View.view()
       %{hidden: [], summaries: [], cleared: nil, max_result_bytes: nil, masks: [], blocks: []}
   """
   @doc since: "0.1.0"
-  @spec view(Reply.handle()) :: t()
-  def view(%{ref: ref} = _context), do: ref |> Native.context_view() |> Reply.ok!()
+  @spec view(Context.t()) :: t()
+  def view(%Context{ref: ref}), do: ref |> Native.context_view() |> Reply.ok!()
 
   @doc """
-  Returns the number of messages in the view, which `AshAgent.Context.to_messages/1` returns, in constant time.
+  Hides iterations, also those of the current turn, and returns the new context. `expand/3` shows them again.
+
+  The log keeps them, numbers stay, and the next message goes where it would have gone. `which` says what is hidden:
+
+    * a range of numbers, or one number. A summary that reaches out of the range stays
+    * `{:all_but_last, count}` - all but the last iterations that have messages
+    * `{:all_but, range}` - all but these, and those added later
+    * `{:older_than, seconds}` - those that began so long before `:at`. The last iteration with messages stays
+
+  Takes the option `:at` as `AshAgent.Context.put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` if a
+  range hides the current iteration and calls are pending in it.
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hello!", system_prompt: "Be brief.") |> AshAgent.Context.count_messages()
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One", at: ~U[2026-01-01 10:00:00Z], system_prompt: "Hi") |> Context.add_assistant_message("1")
+      iex> context = Context.add_user_message(context, "Two", at: ~U[2026-01-01 12:00:00Z])
+      iex> context |> Context.View.hide(1) |> Context.to_messages()
+      [%{role: :system, content: "Hi"}, %{role: :user, content: "Two"}]
+      iex> context |> Context.View.hide({:all_but_last, 1}) |> Context.to_messages()
+      [%{role: :system, content: "Hi"}, %{role: :user, content: "Two"}]
+      iex> context |> Context.View.hide({:all_but, 1..1}) |> Context.to_messages()
+      [%{role: :system, content: "Hi"}, %{role: :user, content: "One"}, %{role: :assistant, content: "1"}]
+      iex> context |> Context.View.hide({:older_than, 3600}, at: ~U[2026-01-01 12:30:00Z]) |> Context.count_messages()
       2
   """
   @doc since: "0.1.0"
-  @spec count_messages(Reply.handle()) :: non_neg_integer()
-  def count_messages(%{ref: ref} = _context), do: Native.context_count_messages(ref)
+  @spec hide(Context.t(), which(), keyword()) :: Context.t()
+  def hide(context, which, opts \\ [])
+
+  def hide(%Context{} = context, which, opts) when is_positive(which),
+    do: hide(context, which..which, opts)
+
+  def hide(%Context{ref: ref} = context, %Range{first: first, last: last}, opts)
+      when is_positive(first) and last >= first,
+      do: ref |> Native.context_hide(first, last, Options.time!(opts)) |> Reply.put!(context)
+
+  def hide(%Context{ref: ref} = context, {:all_but, %Range{first: first, last: last}}, opts)
+      when is_positive(first) and last >= first,
+      do: ref |> Native.context_range(first, last, Options.time!(opts)) |> Reply.put!(context)
+
+  def hide(%Context{ref: ref} = context, {:all_but_last, count}, opts) when is_positive(count),
+    do: ref |> Native.context_keep_last(count, Options.time!(opts)) |> Reply.put!(context)
+
+  def hide(%Context{ref: ref} = context, {:older_than, seconds}, opts)
+      when is_integer(seconds) and seconds >= 0 do
+    at = Options.time!(opts) || DateTime.utc_now()
+    # The calendar begins with the year 0: nothing is older.
+    most = DateTime.diff(at, ~U[0000-01-01 00:00:00Z])
+    before = DateTime.add(at, -min(seconds, most), :second)
+    ref |> Native.context_remove_old(before, at) |> Reply.put!(context)
+  end
+
+  @doc """
+  Shows hidden or summarised iterations in the view again, and returns the new context.
+
+  `range` is a range of numbers, one number, or `:all`. A summary that the range touches is removed as a whole. With a step of
+  `AshAgent.Context.Shortening.shortenings/1` it undoes the step: it shows the iterations again that the step hid or summarised, or the results
+  that the step and later ones cleared. Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.View.hide({:all_but_last, 1}) |> Context.View.expand(:all) |> Context.count_messages()
+      3
+  """
+  @doc since: "0.1.0"
+  @spec expand(
+          Context.t(),
+          Range.t() | pos_integer() | :all | AshAgent.Context.Shortening.step(),
+          keyword()
+        ) :: Context.t()
+  def expand(context, part, opts \\ [])
+
+  def expand(%Context{ref: ref} = context, :all, opts) do
+    last = Native.context_first_iteration(ref) + Native.context_count_iterations(ref)
+    expand(context, 1..last, opts)
+  end
+
+  def expand(%Context{ref: ref} = context, %{kind: kind, range: %Range{} = range}, opts) do
+    reply = Native.context_undo(ref, kind, range.first, range.last, Options.time!(opts))
+    Reply.put!(reply, context)
+  end
+
+  def expand(%Context{} = context, part, opts) when is_positive(part),
+    do: expand(context, part..part, opts)
+
+  def expand(%Context{ref: ref} = context, %Range{first: first, last: last}, opts)
+      when first > 0 and last >= first,
+      do: ref |> Native.context_expand(first, last, Options.time!(opts)) |> Reply.put!(context)
+
+  def expand(%Context{}, part, _opts)
+      when is_integer(part) or is_struct(part, Range) or is_map_key(part, :kind) do
+    Caller.refuse!(
+      "expected :all, the number of an iteration, a range of them, or a step that shortenings/1 returns"
+    )
+  end
 
   @doc """
   Hides the oldest iterations until the view fits into `budget` tokens, and returns `{:ok, context, hidden}` or `{:error,
@@ -88,7 +188,7 @@ defmodule AshAgent.Context.View do
   `hidden` is the range of all iterations that are then hidden, or `nil`. Iterations are hidden as a whole, so that no
   exchange is cut. These always stay: the system prompt, the current turn (everything from the last user message on) with
   its pending calls, and the iterations that `:keep_first` and `:keep_last` name. Summaries stay if hiding the rest
-  suffices. The log keeps everything, and `expand/2` brings it back.
+  suffices. The log keeps everything, and `expand/3` brings it back.
 
   The error's reason is `{:cannot_fit, least}` with the number of tokens that have to stay. Costs O(iterations hidden).
 
@@ -100,18 +200,18 @@ defmodule AshAgent.Context.View do
 
       iex> alias AshAgent.Context
       iex> context = Enum.reduce(1..4, Context.new("0"), &(&2 |> Context.add_assistant_message("ok") |> Context.add_user_message(to_string(&1))))
-      iex> {:ok, context, hidden} = Context.fit(context, 16, step: 1, method: :o200k_base)
+      iex> {:ok, context, hidden} = Context.View.fit(context, 16, step: 1, method: :o200k_base)
       iex> {hidden, Context.to_messages(context)}
       {1..3, [%{role: :user, content: "3"}, %{role: :assistant, content: "ok"}, %{role: :user, content: "4"}]}
-      iex> {:error, error} = Context.fit(context, 4)
+      iex> {:error, error} = Context.View.fit(context, 4)
       iex> error.reason
       {:cannot_fit, 5}
   """
   @doc since: "0.1.0"
-  @spec fit(context, non_neg_integer(), keyword()) ::
-          {:ok, context, hidden :: Range.t() | nil} | {:error, Error.t()}
-        when context: Reply.handle()
-  def fit(%{ref: ref} = context, budget, opts \\ []) do
+  @spec fit(Context.t(), non_neg_integer(), keyword()) ::
+          {:ok, Context.t(), Range.t() | nil} | {:error, Error.t()}
+  def fit(%Context{ref: ref} = context, budget, opts \\ [])
+      when is_integer(budget) and budget >= 0 do
     opts = Options.validate!(opts, :fit)
 
     given = %{
@@ -130,104 +230,10 @@ defmodule AshAgent.Context.View do
   end
 
   @doc """
-  Hides all but the last `count` iterations that have messages, and returns the new context.
-
-  The log keeps them, numbers stay, and the next message goes where it would have gone. Takes the option `:at` as
-  `AshAgent.Context.put_metadata/4` does.
-
-  ## Examples
-
-      iex> alias AshAgent.Context
-      iex> context = Context.new("One", system_prompt: "Hi") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
-      iex> context |> Context.keep_last_iterations(1) |> Context.to_messages()
-      [%{role: :system, content: "Hi"}, %{role: :user, content: "Two"}]
-  """
-  @doc since: "0.1.0"
-  @spec keep_last_iterations(context, pos_integer(), keyword()) :: context
-        when context: Reply.handle()
-  def keep_last_iterations(%{ref: ref} = context, count, opts \\ []),
-    do: ref |> Native.context_keep_last(count, Options.time!(opts)) |> Reply.put!(context)
-
-  @doc """
-  Hides the iterations that began more than `seconds` ago, and returns the new context. The last iteration with messages
-  stays.
-
-  ## Options
-
-  #{Options.docs(:hide_old)}
-
-  ## Examples
-
-      iex> alias AshAgent.Context
-      iex> context = Context.new("One", at: ~U[2026-01-01 10:00:00Z]) |> Context.add_assistant_message("1")
-      iex> context = Context.add_user_message(context, "Two", at: ~U[2026-01-01 12:00:00Z])
-      iex> context |> Context.hide_old_iterations(3600, at: ~U[2026-01-01 12:30:00Z]) |> Context.to_messages()
-      [%{role: :user, content: "Two"}]
-  """
-  @doc since: "0.1.0"
-  @spec hide_old_iterations(context, non_neg_integer(), keyword()) :: context
-        when context: Reply.handle()
-  def hide_old_iterations(%{ref: ref} = context, seconds, opts \\ []) do
-    at = Options.validate!(opts, :hide_old)[:at] || DateTime.utc_now()
-    ref |> Native.context_remove_old(seconds_before(at, seconds), at) |> Reply.put!(context)
-  end
-
-  # The calendar begins with the year 0: nothing is older.
-  defp seconds_before(at, seconds) do
-    since_year_0 = DateTime.diff(at, ~U[0000-01-01 00:00:00Z])
-    DateTime.add(at, -min(seconds, since_year_0), :second)
-  end
-
-  @doc """
-  Shows only the iterations from `first` to `last`, and those added later, and returns the new context.
-
-  Takes the option `:at` as `AshAgent.Context.put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` if
-  calls are pending in the current iteration and the range leaves it out.
-
-  ## Examples
-
-      iex> alias AshAgent.Context
-      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
-      iex> context |> Context.keep_iteration_range(1, 1) |> Context.to_messages()
-      [%{role: :user, content: "One"}, %{role: :assistant, content: "1"}]
-  """
-  @doc since: "0.1.0"
-  @spec keep_iteration_range(context, pos_integer(), pos_integer(), keyword()) :: context
-        when context: Reply.handle()
-  def keep_iteration_range(%{ref: ref} = context, first, last, opts \\ []),
-    do: ref |> Native.context_range(first, last, Options.time!(opts)) |> Reply.put!(context)
-
-  @doc """
-  Hides iterations, also those of the current turn, and returns the new context.
-
-  `range` is a range of numbers or one number. A summary that reaches out of the range stays. `expand/3` shows them again. Takes the option
-  `:at` as `AshAgent.Context.put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` if the range has the
-  current iteration and calls are pending in it.
-
-  ## Examples
-
-      iex> alias AshAgent.Context
-      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
-      iex> context |> Context.hide_iterations(1) |> Context.to_messages()
-      [%{role: :user, content: "Two"}]
-  """
-  @doc since: "0.1.0"
-  @spec hide_iterations(context, Range.t() | pos_integer(), keyword()) :: context
-        when context: Reply.handle()
-  def hide_iterations(context, range, opts \\ [])
-
-  def hide_iterations(context, number, opts) when is_integer(number) and number > 0,
-    do: hide_iterations(context, number..number, opts)
-
-  def hide_iterations(%{ref: ref} = context, %Range{first: first, last: last}, opts)
-      when first > 0 and last >= first,
-      do: ref |> Native.context_hide(first, last, Options.time!(opts)) |> Reply.put!(context)
-
-  @doc """
   Compacts the view, and returns `{:ok, context, info}` or `{:error, error}`.
 
   The view shows the summary instead of the iterations, as a user message with `metadata: %{summary: %{first: first, last:
-  last}}` and a first line that says so. The log keeps the iterations: `expand/2` brings them back, and `AshAgent.Context.get_iteration/2`
+  last}}` and a first line that says so. The log keeps the iterations: `expand/3` brings them back, and `AshAgent.Context.get_iteration/2`
   and dumps include them. The current turn with its pending calls is never compacted. Compacting again works on the view,
   so the summariser gets the earlier summary.
 
@@ -242,7 +248,7 @@ defmodule AshAgent.Context.View do
   ## Checking
 
   Each summary is compared by a program with the iterations that it stands for, fact by fact (see
-  `AshAgent.Context.Receipt`). The verdict is in `info`, is kept with the view, and `verdict/2` returns it. `wrong` has what
+  `AshAgent.Context.Recall`). The verdict is in `info`, is kept with the view, and `verdict/2` returns it. `wrong` has what
   the summary says that the iterations do not: a path, an id or a number that is not there, or that is another one between
   the same words. `:refuse` and `:hide` act if anything is wrong, or if the summary lacks more facts that calls used or
   users named than it has facts.
@@ -256,7 +262,7 @@ defmodule AshAgent.Context.View do
       iex> alias AshAgent.Context
       iex> context = Context.new(String.duplicate("Tell me of Elixir. ", 20)) |> Context.add_assistant_message("It is a language.")
       iex> context = Context.add_user_message(context, "Go on")
-      iex> {:ok, context, info} = Context.compact(context, {:summarize, fn _messages -> "Elixir was explained." end})
+      iex> {:ok, context, info} = Context.View.compact(context, {:summarize, fn _messages -> "Elixir was explained." end})
       iex> info
       %{range: 1..1, strategy: :summarize, reason: nil, verdict: %{facts: 1, kept: 0, missing: [String.duplicate("Tell me of Elixir. ", 11) |> binary_part(0, 200)], wrong: [], appended: 0}}
       iex> Context.to_messages(context)
@@ -270,10 +276,9 @@ defmodule AshAgent.Context.View do
       ]
   """
   @doc since: "0.1.0"
-  @spec compact(context, strategy(), keyword()) ::
-          {:ok, context, compaction()} | {:error, Error.t()}
-        when context: Reply.handle()
-  def compact(%{ref: ref} = context, strategy, opts \\ []) do
+  @spec compact(Context.t(), strategy(), keyword()) ::
+          {:ok, Context.t(), compaction()} | {:error, Error.t()}
+  def compact(%Context{ref: ref} = context, strategy, opts \\ []) do
     opts = Options.validate!(opts, :compact)
     strategy = strategy!(strategy)
     asked = if range = opts[:range], do: {range.first, range.last}
@@ -302,17 +307,17 @@ defmodule AshAgent.Context.View do
   defp strategy!({:summarize, fun}) when is_function(fun, 1), do: {:summarize, fun}
 
   defp strategy!(other) do
-    AshAgent.Caller.refuse!(
+    Caller.refuse!(
       "expected :drop or {:summarize, fun} with a function of arity 1, got: #{Check.kind(other)}"
     )
   end
 
-  defp compact(%{ref: ref} = context, {:drop, nil}, range, opts) do
+  defp compact(%Context{ref: ref} = context, {:drop, nil}, range, opts) do
     reply = Native.context_drop_range(ref, range.first, range.last, opts[:at])
     {:ok, Reply.put!(reply, context), %{range: range, strategy: :drop, reason: nil, verdict: nil}}
   end
 
-  defp compact(%{ref: ref} = context, {:summarize, fun}, range, opts) do
+  defp compact(%Context{ref: ref} = context, {:summarize, fun}, range, opts) do
     %{first: first, last: last} = range
     messages = ref |> Native.context_messages_between(first, last) |> Reply.ok!()
 
@@ -328,7 +333,7 @@ defmodule AshAgent.Context.View do
     end
   end
 
-  defp forget(%{ref: ref} = context, range, reason, at) do
+  defp forget(%Context{ref: ref} = context, range, reason, at) do
     {handle, fate} = ref |> Native.context_forget(range.first, range.last, at) |> Reply.ok!()
     info = %{range: range, strategy: strategy(fate), reason: reason, verdict: nil}
     {:ok, Reply.put!({:ok, handle}, context), info}
@@ -348,22 +353,28 @@ defmodule AshAgent.Context.View do
 
       iex> alias AshAgent.Context
       iex> context = Context.new(String.duplicate("Tell me of Elixir. ", 20)) |> Context.add_assistant_message("It is a language.")
-      iex> context = context |> Context.add_user_message("Go on") |> Context.mark_as_summarized(1, "Elixir was explained.")
-      iex> Context.summary(context, 1)
+      iex> context = context |> Context.add_user_message("Go on") |> Context.View.mark_as_summarized(1, "Elixir was explained.")
+      iex> Context.View.summary(context, 1)
       "Elixir was explained."
   """
   @doc since: "0.1.0"
-  @spec mark_as_summarized(context, pos_integer() | Range.t(), String.t(), keyword()) :: context
-        when context: Reply.handle()
+  @spec mark_as_summarized(Context.t(), pos_integer() | Range.t(), String.t(), keyword()) ::
+          Context.t()
   def mark_as_summarized(context, range, summary, opts \\ [])
 
-  def mark_as_summarized(context, number, summary, opts) when is_integer(number) and number > 0,
-    do: mark_as_summarized(context, number..number, summary, opts)
+  def mark_as_summarized(%Context{} = context, range, summary, opts)
+      when is_positive(range) and is_binary(summary),
+      do: mark_as_summarized(context, range..range, summary, opts)
 
-  def mark_as_summarized(%{ref: ref} = context, %Range{first: first, last: last}, summary, opts)
-      when first > 0 and last >= first do
+  def mark_as_summarized(
+        %Context{ref: ref} = context,
+        %Range{first: first, last: last},
+        summary,
+        opts
+      )
+      when is_positive(first) and last >= first and is_binary(summary) do
     unless Kinds.words?(summary),
-      do: AshAgent.Caller.refuse!("expected the summary to be UTF-8 text that is not blank")
+      do: Caller.refuse!("expected the summary to be UTF-8 text that is not blank")
 
     case Native.context_summarize(ref, first, last, summary, :nothing, Options.time!(opts)) do
       {:error, {:not_compactable, _range, allowed}} ->
@@ -382,12 +393,12 @@ defmodule AshAgent.Context.View do
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.summary(1)
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.View.summary(1)
       nil
   """
   @doc since: "0.1.0"
-  @spec summary(Reply.handle(), integer()) :: String.t() | nil
-  def summary(%{ref: ref} = _context, number),
+  @spec summary(Context.t(), integer()) :: String.t() | nil
+  def summary(%Context{ref: ref}, number) when is_integer(number),
     do: ref |> Native.context_summary_of(number) |> Reply.ok!()
 
   @doc """
@@ -397,59 +408,13 @@ defmodule AshAgent.Context.View do
 
   ## Examples
 
-      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.verdict(1)
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.View.verdict(1)
       nil
   """
   @doc since: "0.1.0"
-  @spec verdict(Reply.handle(), integer()) :: verdict() | nil
-  def verdict(%{ref: ref} = _context, number),
+  @spec verdict(Context.t(), integer()) :: verdict() | nil
+  def verdict(%Context{ref: ref}, number) when is_integer(number),
     do: ref |> Native.context_verdict(number) |> Reply.ok!()
-
-  @doc """
-  Shows hidden or summarised iterations in the view again, and returns the new context.
-
-  `range` is a range of numbers, one number, or `:all`. A summary that the range touches is removed as a whole. With a step of
-  `AshAgent.Context.shortenings/1` it undoes the step: it shows the iterations again that the step hid or summarised, or the results
-  that the step and later ones cleared. Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
-
-  ## Examples
-
-      iex> alias AshAgent.Context
-      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
-      iex> context |> Context.keep_last_iterations(1) |> Context.expand(:all) |> Context.count_messages()
-      3
-  """
-  @doc since: "0.1.0"
-  @spec expand(
-          context,
-          Range.t() | pos_integer() | :all | AshAgent.Context.Shortening.step(),
-          keyword()
-        ) :: context
-        when context: Reply.handle()
-  def expand(context, range, opts \\ [])
-
-  def expand(%{ref: ref} = context, :all, opts) do
-    last = Native.context_first_iteration(ref) + Native.context_count_iterations(ref)
-    expand(context, 1..last, opts)
-  end
-
-  def expand(%{ref: ref} = context, %{kind: kind, range: %Range{} = range}, opts) do
-    reply = Native.context_undo(ref, kind, range.first, range.last, Options.time!(opts))
-    Reply.put!(reply, context)
-  end
-
-  def expand(context, number, opts) when is_integer(number) and number > 0,
-    do: expand(context, number..number, opts)
-
-  def expand(%{ref: ref} = context, %Range{first: first, last: last}, opts)
-      when first > 0 and last >= first,
-      do: ref |> Native.context_expand(first, last, Options.time!(opts)) |> Reply.put!(context)
-
-  def expand(_context, _part, _opts) do
-    AshAgent.Caller.refuse!(
-      "expected :all, the number of an iteration, a range of them, or a step that shortenings/1 returns"
-    )
-  end
 
   @doc """
   Clears old tool results in the view, and returns the new context. The calls stay, and the log keeps the results.
@@ -466,13 +431,13 @@ defmodule AshAgent.Context.View do
 
       iex> alias AshAgent.Context
       iex> context = Context.new("Hi") |> Context.add_assistant_message(nil, [%{id: "a", name: :read}])
-      iex> context = context |> Context.add_tool_results([{"a", {:ok, "a long text"}}]) |> Context.clear_tool_results(keep: 0)
+      iex> context = context |> Context.add_tool_results([{"a", {:ok, "a long text"}}]) |> Context.View.clear_tool_results(keep: 0)
       iex> context |> Context.to_messages() |> List.last()
       %{role: :user, content: [%{type: :tool_result, tool_use_id: "a", content: "[Old tool result cleared]", is_error: false}]}
   """
   @doc since: "0.1.0"
-  @spec clear_tool_results(context, keyword()) :: context when context: Reply.handle()
-  def clear_tool_results(%{ref: ref} = context, opts \\ []) do
+  @spec clear_tool_results(Context.t(), keyword()) :: Context.t()
+  def clear_tool_results(%Context{ref: ref} = context, opts \\ []) do
     opts = Options.validate!(opts, :clear_tool_results)
 
     ref
@@ -495,16 +460,15 @@ defmodule AshAgent.Context.View do
       iex> alias AshAgent.Context
       iex> context = Context.new("Hi") |> Context.add_assistant_message(nil, [%{id: "a", name: :read}])
       iex> context = Context.add_tool_results(context, [{"a", {:ok, String.duplicate("x", 5_000)}}])
-      iex> [%{content: [%{content: text}]}] = context |> Context.put_max_result_bytes(100) |> Context.to_messages() |> Enum.take(-1)
+      iex> [%{content: [%{content: text}]}] = context |> Context.View.put_max_result_bytes(100) |> Context.to_messages() |> Enum.take(-1)
       iex> {byte_size(text), String.replace(text, "x", "")}
       {100, "\\n[... 4931 bytes left out ...]\\n"}
   """
   @doc since: "0.1.0"
-  @spec put_max_result_bytes(context, pos_integer() | nil, keyword()) :: context
-        when context: Reply.handle()
-  def put_max_result_bytes(%{ref: ref} = context, bytes, opts \\ []) do
+  @spec put_max_result_bytes(Context.t(), pos_integer() | nil, keyword()) :: Context.t()
+  def put_max_result_bytes(%Context{ref: ref} = context, bytes, opts \\ []) do
     unless Kinds.result_bytes?(bytes) do
-      AshAgent.Caller.refuse!(
+      Caller.refuse!(
         "expected an integer of at least #{@least_result_bytes}, or nil, got: #{Check.kind(bytes)}"
       )
     end
@@ -522,17 +486,16 @@ defmodule AshAgent.Context.View do
   ## Examples
 
       iex> context = AshAgent.Context.new("Hello!", system_prompt: "Be brief.")
-      iex> context |> AshAgent.Context.put_prompt_block(:memory, "The user is Ann.") |> AshAgent.Context.to_messages() |> hd()
+      iex> context |> AshAgent.Context.View.put_prompt_block(:memory, "The user is Ann.") |> AshAgent.Context.to_messages() |> hd()
       %{role: :system, content: "Be brief.\\n\\nThe user is Ann."}
   """
   @doc since: "0.1.0"
-  @spec put_prompt_block(context, atom() | String.t(), String.t() | nil, keyword()) :: context
-        when context: Reply.handle()
-  def put_prompt_block(%{ref: ref} = context, name, text, opts \\ []) do
+  @spec put_prompt_block(Context.t(), atom() | String.t(), String.t() | nil, keyword()) ::
+          Context.t()
+  def put_prompt_block(%Context{ref: ref} = context, name, text, opts \\ [])
+      when (is_atom(name) or is_binary(name)) and (is_binary(text) or is_nil(text)) do
     for given <- [to_string(name), text], is_binary(given), not String.valid?(given) do
-      AshAgent.Caller.refuse!(
-        "expected a UTF-8 string, got: #{Check.kind(given)} that is not valid UTF-8"
-      )
+      Caller.refuse!("expected a UTF-8 string, got: #{Check.kind(given)} that is not valid UTF-8")
     end
 
     ref
@@ -563,14 +526,13 @@ defmodule AshAgent.Context.View do
   ## Examples
 
       iex> context = AshAgent.Context.new("My card is 4111 1111 1111 1111.")
-      iex> context |> AshAgent.Context.put_masks([{~r/\\b(\\d{4} ?){4}\\b/, "[card]"}]) |> AshAgent.Context.to_messages()
+      iex> context |> AshAgent.Context.View.put_masks([{~r/\\b(\\d{4} ?){4}\\b/, "[card]"}]) |> AshAgent.Context.to_messages()
       [%{role: :user, content: "My card is [card]."}]
   """
   @doc since: "0.1.0"
-  @spec put_masks(context, [{Regex.t() | String.t(), String.t()}], keyword()) :: context
-        when context: Reply.handle()
-  def put_masks(%{ref: ref} = context, masks, opts \\ []) do
-    if List.improper?(masks), do: AshAgent.Caller.refuse!("expected masks to be a proper list")
+  @spec put_masks(Context.t(), [{Regex.t() | String.t(), String.t()}], keyword()) :: Context.t()
+  def put_masks(%Context{ref: ref} = context, masks, opts \\ []) when is_list(masks) do
+    if List.improper?(masks), do: Caller.refuse!("expected masks to be a proper list")
     masks = Enum.map(masks, &mask!/1)
     ref |> Native.context_masks(masks, Options.time!(opts)) |> Reply.put!(context)
   end
@@ -579,7 +541,7 @@ defmodule AshAgent.Context.View do
     if Regex.opts(regex) in ["", []] do
       mask!({Regex.source(regex), replacement})
     else
-      AshAgent.Caller.refuse!(
+      Caller.refuse!(
         "expected a regex without options; write them into the pattern itself, as in (?i)"
       )
     end
@@ -588,11 +550,11 @@ defmodule AshAgent.Context.View do
   defp mask!({pattern, replacement} = mask) when is_binary(pattern) and is_binary(replacement) do
     if String.valid?(pattern) and String.valid?(replacement),
       do: mask,
-      else: AshAgent.Caller.refuse!("expected a mask's pattern and replacement to be valid UTF-8")
+      else: Caller.refuse!("expected a mask's pattern and replacement to be valid UTF-8")
   end
 
   defp mask!(other) do
-    AshAgent.Caller.refuse!(
+    Caller.refuse!(
       "expected a mask to be {pattern, replacement} with a regex or string and a string, got: #{Check.kind(other)}"
     )
   end

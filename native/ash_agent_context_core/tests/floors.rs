@@ -187,10 +187,13 @@ fn circle_problems(arrows: &Arrows) -> Vec<String> {
 
 fn floor(module: &[String]) -> Option<usize> {
     let first = module.first()?;
+    // What is true of providers is known from the log on.
+    let is_fact = first == "provider" && module.last()? == "facts";
+    let first = if is_fact { "log" } else { first };
     let name = BESIDE
         .iter()
-        .find(|(file, _)| file == first)
-        .map_or(first.as_str(), |(_, floor)| floor);
+        .find(|(file, _)| *file == first)
+        .map_or(first, |(_, floor)| floor);
     FLOORS.iter().position(|floor| *floor == name)
 }
 
@@ -201,7 +204,12 @@ fn file(module: &[String]) -> String {
 fn arrows(sources: &Sources) -> Arrows {
     let paths: BTreeMap<&Vec<String>, Paths> = sources
         .iter()
-        .map(|(module, text)| (module, Paths::of(module, &code(text), sources)))
+        .map(|(module, text)| {
+            (
+                module,
+                Paths::of(module, &in_rooms(code(text), sources), sources),
+            )
+        })
         .collect();
     let uses = |(module, found): (&&Vec<String>, &Paths)| {
         let uses = found.all.iter().filter_map(|path| target(path, &paths, 0));
@@ -209,6 +217,24 @@ fn arrows(sources: &Sources) -> Arrows {
         ((*module).clone(), uses)
     };
     paths.iter().map(uses).collect()
+}
+
+/// A macro's line for each of the rooms that it stands for.
+fn in_rooms(code: String, sources: &Sources) -> String {
+    let is_room = |module: &&Vec<String>| module.len() == 3 && module[2] == "facts";
+    let rooms: Vec<&String> = sources
+        .keys()
+        .filter(is_room)
+        .map(|module| &module[1])
+        .collect();
+    let lines = code.lines().map(|line| match line.contains("$room") {
+        true => rooms
+            .iter()
+            .map(|room| line.replace("$room", room) + "\n")
+            .collect(),
+        false => format!("{line}\n"),
+    });
+    lines.collect()
 }
 
 /// The module where a path's end is defined: the longest beginning that is a module, or where that one

@@ -216,6 +216,7 @@ tuples! {
     A, B, C;
     A, B, C, D, E;
     A, B, C, D, E, F;
+    A, B, C, D, E, F, G;
 }
 
 /// What is behind a handle, and where the call runs.

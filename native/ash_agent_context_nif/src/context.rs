@@ -165,6 +165,18 @@ pub const fn to_map(context: Lender<'_>) -> Whole<'_> {
     Whole(context)
 }
 
+/// What a run has to know before it begins: `{id, first iteration of the turn, reported tokens, pending calls, recall?}`.
+pub fn outline(context: &Context) -> (&str, u64, u64, usize, bool) {
+    let pending = context.current().count_pending();
+    (
+        context.id(),
+        context.turn(),
+        context.usage().total,
+        pending,
+        context.has_recall(),
+    )
+}
+
 /// What can be told in constant time.
 pub struct Summary<'a>(&'a Context);
 

@@ -95,6 +95,8 @@ nifs! {
 
     // What it holds.
     context_summary(context) Constant = context::summary;
+    context_id(context) Constant = Context::id;
+    context_outline(context) Constant = context::outline;
     context_first_iteration(context) Constant = Context::first_number;
     context_count_iterations(context) Constant = Context::count_iterations;
     context_count_messages(context) Constant = Context::count_messages;
@@ -208,6 +210,9 @@ nifs! {
     snapshot_decode(text, trust) Arguments = storage::decode;
     snapshot_changes(context, base) Whole = storage::changes;
     snapshot_changes_from(context, other) Whole = storage::changes_from;
+    snapshot_join(chat, rows) Arguments = storage::join;
+    media_take(text, known) Arguments = storage::take_media;
+    media_put_back(text, media) Arguments = storage::put_media_back;
     chat_dump(head, extra, config_extra, branches) Arguments = storage::dump_chat;
     chat_encode(head, extra, config_extra, branches) Arguments = storage::encode_chat;
     chat_load(document, config_keys, trust) Long = storage::load_chat;

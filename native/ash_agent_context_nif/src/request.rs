@@ -166,7 +166,7 @@ pub fn account(
     since: u64,
 ) -> Result<Vec<AccountRow>, NifError> {
     // A row without a cause may make two requests again.
-    let again = context.encode_cost(&Options::new(Provider::Anthropic));
+    let again = context.encode_cost(&Options::new(Provider::default()));
     let cost = context.find_call_cost().plus(again.times(2));
     context.scheduler.allow(cost)?;
     Ok(context.account(&Accounting {

@@ -111,7 +111,7 @@ options! {
 impl<'a> ReadingOptions<'a> {
     fn reading(&self) -> Reading<'a> {
         // A response that is pushed has no provider of its own.
-        let reading = Reading::of(self.provider.unwrap_or(Provider::Anthropic));
+        let reading = Reading::of(self.provider.unwrap_or_default());
         let named = self.framing.and_then(|given| Framing::of(given).ok());
         let told = || self.content_type.and_then(Framing::of_content_type);
         Reading {
@@ -243,6 +243,7 @@ terms! {
     };
 }
 
+/// The message, and what `facts` returns.
 pub fn message(response: On<'_, Response>) -> Term<'_> {
     let (message, half) = response.of.message();
     let shown = Encoder::new_copying(response.env).message(MessageRef::Added(&message));
@@ -250,7 +251,8 @@ pub fn message(response: On<'_, Response>) -> Term<'_> {
         let half = Encoder::new_copying(response.env).calls(half.iter());
         (atoms::unfinished_tool_calls(), half)
     });
-    encode::with(shown, half.into_iter())
+    let shown = encode::with(shown, half.into_iter());
+    (shown, known(response.of).to_term(response.env)).to_term(response.env)
 }
 
 pub fn add_to(
@@ -268,26 +270,28 @@ pub fn add_to(
     Ok(context.add_answer(&response, times, stamp(at, metadata))?)
 }
 
-/// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
 pub fn facts(response: On<'_, Response>) -> Result<Term<'_>, NifError> {
-    let (id, model, word) = (
+    let texts = [
         response.of.id(),
         response.of.model(),
         response.of.finish_word(),
-    );
+    ];
     // A provider may write megabytes where others write a name.
-    let bytes = [id, model, word].into_iter().flatten().map(str::len).sum();
-    response.scheduler.allow(Size::new(3, bytes))?;
-    let finish = response.finish_reason();
-    let facts = (
-        id,
-        model,
+    let bytes = texts.into_iter().flatten().map(str::len).sum();
+    response.scheduler.allow(Size::new(texts.len(), bytes))?;
+    Ok(known(response.of).to_term(response.env))
+}
+
+/// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
+fn known(response: &Response) -> impl ToTerm + '_ {
+    (
+        response.id(),
+        response.model(),
         response.report(),
-        finish,
-        word,
+        response.finish_reason(),
+        response.finish_word(),
         response.count_received(),
-    );
-    Ok(facts.to_term(response.env))
+    )
 }
 
 /// Why a response failed or was interrupted.

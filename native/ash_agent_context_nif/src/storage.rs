@@ -1,8 +1,9 @@
 //! What is stored: snapshots, chats, foreign histories and JSON.
 
 use ash_agent_context_core::{
-    json, read_terms, write_terms, Branch, Changes, Chat, Context, Cost, Defaults, Error, Imported,
-    LoadedBranch, LoadedChat, Map, Provider, Structs, Time, Trust, Value, NESTING,
+    join_rows, json, put_media_back as put_back, read_terms, take_media as take, write_terms,
+    Branch, BranchRow, Changes, Chat, Context, Cost, Defaults, Error, Imported, LoadedBranch,
+    LoadedChat, Map, Provider, Structs, Time, Trust, Value, NESTING,
 };
 use rustler::{Encoder as _, Env, Resource, ResourceArc, Term};
 
@@ -10,6 +11,7 @@ use crate::argument::{arguments, Argument, Body, Document, Id, Json, Lender, Met
 use crate::decode;
 use crate::error::NifError;
 use crate::resource::note_freed;
+use crate::scheduler::Scheduler;
 use crate::to_term::{Bytes, Made, Returned, ToTerm};
 
 /// Text that a binary points into: a snapshot is not copied once more.
@@ -87,6 +89,47 @@ pub fn changes(context: &Context, base: Option<&Context>) -> Changes {
 /// All iterations from the first one on that the other context has not.
 pub fn changes_from(context: &Context, other: &Context) -> Vec<(u64, Bytes)> {
     documents(context.changes_from(other))
+}
+
+/// Rows of branches, each `[number, base | nil, since | nil, updated_at, label | nil, head, iterations | nil]`.
+pub struct Rows<'a>(Vec<BranchRow<'a>>);
+
+arguments! {
+    Rows<'a> = |term, scheduler| {
+        type Given<'a> = (u64, Option<u64>, Option<u64>, &'a str, Option<&'a [u8]>, &'a [u8], Option<Json<'a>>);
+        let rows: Vec<Given<'a>> = Argument::read(term, scheduler)?;
+        let rows = rows.into_iter().map(|(number, base, since, updated_at, label, head, iterations)| {
+            let iterations = iterations.map(|Json(text)| text).unwrap_or_default();
+            BranchRow { number, base, since, updated_at, label, head, iterations }
+        });
+        Ok(Self(rows.collect()))
+    };
+}
+
+/// The document of rows.
+pub fn join(chat: Option<&[u8]>, Rows(rows): Rows<'_>) -> Result<Bytes, Error> {
+    join_rows(chat, &rows).map(Bytes)
+}
+
+/// `{text, [{digest, id, base64}]}`: a text without its media, and those that are not among the known ones.
+pub fn take_media<'a>(Json(text): Json<'a>, known: Term<'a>) -> Term<'a> {
+    let env = known.get_env();
+    let id = |digest: &[u8]| {
+        let digest = Bytes(digest.to_vec()).to_term(env);
+        known.map_get(digest).ok()?.decode().ok()
+    };
+    let (taken, media) = take(text, id);
+    let media = media.iter().map(|media| {
+        let (digest, data) = (media.digest.to_vec(), media.data.to_vec());
+        (Bytes(digest), media.id.as_str(), Bytes(data))
+    });
+    (Bytes(taken), media.collect::<Vec<_>>()).to_term(env)
+}
+
+/// The reverse, with the base64 of each id, or with one for all.
+pub fn put_media_back<'a>(Json(text): Json<'a>, data: Term<'a>) -> Result<Bytes, NifError> {
+    let find = |id: &str| <&[u8]>::read(data.map_get(id).unwrap_or(data), Scheduler::Dirty).ok();
+    put_back(text, find).map(Bytes).ok_or(NifError::BadArg)
 }
 
 fn documents(iterations: Vec<(u64, Vec<u8>)>) -> Vec<(u64, Bytes)> {

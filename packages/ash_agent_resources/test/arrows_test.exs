@@ -4,7 +4,7 @@ defmodule AshAgent.Conversation.ArrowsTest do
 
   alias AshAgent.TestSupport.Arrows
 
-  test "no files know each other in a circle", do: assert(Arrows.circles() == "")
+  test "no files need each other in a circle at compile time", do: assert(Arrows.circles() == "")
 
   test "handles of contexts are for the context's package",
     do: assert(Arrows.intrusions(:ash_agent_resources) == [])

@@ -621,7 +621,7 @@ defmodule AshAgent.Integration.AgentTest do
       roll2 = used(600, calls([{"2", "roll"}]))
       error = error(Typist.run("Hi", plays([roll, roll2, "never"])))
       assert error.reason == {:max_total_tokens_exceeded, 1_000}
-      assert Context.get_cumulative_tokens(error.context).total_tokens == 1_200
+      assert Context.Tokens.get_cumulative_tokens(error.context).total_tokens == 1_200
 
       answer = used(300, calls([{"2", "submit_answer", %{"content" => "a"}}]))
       assert {:ok, _result} = Typist.run("Hi", plays([roll, answer]))
@@ -723,11 +723,11 @@ defmodule AshAgent.Integration.AgentTest do
 
       assert {:ok, %Paused{}} = Guarded.resume(paused.context, plays(["no"], actor: @mia))
 
-      approved = Context.approve_tool_call(paused.context, "1", by: "mia")
+      approved = Context.Calls.approve_tool_call(paused.context, "1", by: "mia")
       assert {:ok, result} = Guarded.resume(approved, plays(["Gone"], actor: @mia))
       assert results(result.context) == [{"1", {:ok, "deleted /tmp/x"}}]
 
-      denied = Context.deny_tool_call(paused.context, "1", "keep it", by: "mia")
+      denied = Context.Calls.deny_tool_call(paused.context, "1", "keep it", by: "mia")
       assert {:ok, result} = Guarded.resume(denied, plays(["Kept"], actor: @mia))
       assert [{"1", {:error, words}}] = results(result.context)
       assert words =~ "keep it"
@@ -742,7 +742,7 @@ defmodule AshAgent.Integration.AgentTest do
       # The call that waits there for a decision is none of this agent's, which has nobody to ask.
       error = error(Helper.resume(paused.context, plays(["no"])))
       assert Exception.message(error) =~ "the conversation is paused until its calls are decided"
-      approved = Context.approve_tool_call(paused.context, "1", by: "mia")
+      approved = Context.Calls.approve_tool_call(paused.context, "1", by: "mia")
       assert {:ok, result} = Helper.resume(approved, plays(["I cannot"]))
       assert [{"1", {:error, words}}] = results(result.context)
       assert words =~ ~s(unknown tool "delete")

@@ -238,7 +238,7 @@ for {resource, moduletags, integrations} <- [
 
       context = show(chat, :context)
       assert [%{result: {:ok, %{"by" => "ann"}}}] = Context.get_iteration(context, 1).tool_calls
-      assert %{by: "m1"} = Context.tool_call_decision(context, "1")
+      assert %{by: "m1"} = Context.Calls.tool_call_decision(context, "1")
     end
 
     test "an approval is for the arguments that were shown" do
@@ -254,7 +254,7 @@ for {resource, moduletags, integrations} <- [
       end
 
       assert {:ok, _chat} = approve.(%{"path" => "/tmp/x"})
-      assert Context.tool_call_approved?(show(chat, :context), "1", %{"path" => "/tmp/x"})
+      assert Context.Calls.tool_call_approved?(show(chat, :context), "1", %{"path" => "/tmp/x"})
     end
 
     test "a denial is read by the model" do
@@ -477,7 +477,7 @@ for {resource, moduletags, integrations} <- [
       context = %{ash_agent: %{options: [view: view]}}
       chat = @resource.say!(start(), "Mail ann@example.com", opts(context: context))
       stored = @resource |> Ash.get!(chat.id, opts()) |> show(:context)
-      assert [{_email, "[redacted]"}] = Context.view(stored).masks
+      assert [{_email, "[redacted]"}] = Context.View.view(stored).masks
       assert Enum.at(Context.to_messages(stored), 1).content == "Mail [redacted]"
       assert Enum.at(Context.to_messages(stored, view: :log), 1).content == "Mail ann@example.com"
 

@@ -57,7 +57,7 @@ for {resource, moduletags, integrations} <- [
       |> Context.add_assistant_message(nil, [
         %{id: "a", name: "rm", arguments: %{"path" => "/"}}
       ])
-      |> Context.approve_tool_call("a", by: "the boss")
+      |> Context.Calls.approve_tool_call("a", by: "the boss")
     end
 
     defp chat(context) do
@@ -120,7 +120,7 @@ for {resource, moduletags, integrations} <- [
         )
 
       for read <- [read.context, read.text, read.bytes, ChatContext.active(read.chat).context] do
-        assert Context.tool_call_status(read, "a") == :approved
+        assert Context.Calls.tool_call_status(read, "a") == :approved
         assert %File.Stream{} = Context.metadata(read).file
       end
     end
@@ -256,14 +256,14 @@ for {resource, moduletags, integrations} <- [
     test "parameters approve nothing and bring no structs" do
       for input <- [parameters(approved()), Context.to_snapshot(approved())] do
         given = create(%{given: input}).given
-        assert Context.tool_call_status(given, "a") == :pending
-        assert Context.tool_call_decision(given, "a") == nil
+        assert Context.Calls.tool_call_status(given, "a") == :pending
+        assert Context.Calls.tool_call_decision(given, "a") == nil
         refute is_struct(Context.metadata(given).file)
       end
 
       chat = ChatContext.to_snapshot(ChatContext.new(context: approved()))
       context = ChatContext.active(create(%{chat_text: chat}).chat_text).context
-      assert Context.tool_call_status(context, "a") == :pending
+      assert Context.Calls.tool_call_status(context, "a") == :pending
       refute is_struct(Context.metadata(context).file)
     end
 

@@ -103,7 +103,7 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
     end
 
     test "tokens" do
-      zero = Context.get_cumulative_tokens(Context.new("Hello"))
+      zero = Context.Tokens.get_cumulative_tokens(Context.new("Hello"))
       assert {zero.input_tokens, zero.output_tokens, zero.total_tokens} == {0, 0, 0}
 
       # Reports belong to an answer.
@@ -111,14 +111,22 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
 
       context =
         answered
-        |> Context.add_token_usage(%{input_tokens: 100, output_tokens: 50, total_tokens: 150})
-        |> Context.add_token_usage(%{input_tokens: 75, output_tokens: 25, total_tokens: 100})
+        |> Context.Tokens.add_token_usage(%{
+          input_tokens: 100,
+          output_tokens: 50,
+          total_tokens: 150
+        })
+        |> Context.Tokens.add_token_usage(%{
+          input_tokens: 75,
+          output_tokens: 25,
+          total_tokens: 100
+        })
 
-      sum = Context.get_cumulative_tokens(context)
+      sum = Context.Tokens.get_cumulative_tokens(context)
       assert {sum.input_tokens, sum.output_tokens, sum.total_tokens} == {175, 75, 250}
 
-      partial = Context.add_token_usage(answered, %{input_tokens: 100})
-      sum = Context.get_cumulative_tokens(partial)
+      partial = Context.Tokens.add_token_usage(answered, %{input_tokens: 100})
+      sum = Context.Tokens.get_cumulative_tokens(partial)
       assert {sum.input_tokens, sum.output_tokens, sum.total_tokens} == {100, 0, 100}
     end
 
@@ -129,16 +137,16 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
         for %{role: :user, content: text} <- Context.to_messages(context), do: text
       end
 
-      assert seen.(Context.keep_last_iterations(context, 2)) == [text(4), text(5)]
-      assert seen.(Context.keep_last_iterations(context, 10)) == seen.(context)
-      assert seen.(Context.keep_last_iterations(context, 1)) == [text(5)]
-      assert seen.(Context.keep_iteration_range(context, 2, 3)) == [text(2), text(3)]
-      assert seen.(Context.keep_iteration_range(context, 1, 5)) == seen.(context)
-      assert seen.(Context.keep_iteration_range(context, 4, 4)) == [text(4)]
+      assert seen.(Context.View.hide(context, {:all_but_last, 2})) == [text(4), text(5)]
+      assert seen.(Context.View.hide(context, {:all_but_last, 10})) == seen.(context)
+      assert seen.(Context.View.hide(context, {:all_but_last, 1})) == [text(5)]
+      assert seen.(Context.View.hide(context, {:all_but, 2..3})) == [text(2), text(3)]
+      assert seen.(Context.View.hide(context, {:all_but, 1..5})) == seen.(context)
+      assert seen.(Context.View.hide(context, {:all_but, 4..4})) == [text(4)]
 
       # The originals, and the log of the others, are as they were.
       assert numbers(context) == [1, 2, 3, 4, 5]
-      assert numbers(Context.keep_last_iterations(context, 2)) == [1, 2, 3, 4, 5]
+      assert numbers(Context.View.hide(context, {:all_but_last, 2})) == [1, 2, 3, 4, 5]
     end
 
     test "old iterations" do
@@ -160,9 +168,9 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
         for %{role: :user, content: text} <- Context.to_messages(context), do: text
       end
 
-      assert users.(Context.hide_old_iterations(context, 5400, at: now)) == ["3600", "0"]
+      assert users.(Context.View.hide(context, {:older_than, 5400}, at: now)) == ["3600", "0"]
 
-      assert users.(Context.hide_old_iterations(context, 10_000, at: now)) == [
+      assert users.(Context.View.hide(context, {:older_than, 10_000}, at: now)) == [
                "7200",
                "3600",
                "0"
@@ -173,13 +181,13 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
 
     test "summaries and metadata" do
       context = iterations(3)
-      assert Context.summary(context, 1) == nil
-      summarized = Context.mark_as_summarized(context, 1, "Summary 1")
+      assert Context.View.summary(context, 1) == nil
+      summarized = Context.View.mark_as_summarized(context, 1, "Summary 1")
 
-      assert {Context.summary(summarized, 1), Context.summary(summarized, 2)} ==
+      assert {Context.View.summary(summarized, 1), Context.View.summary(summarized, 2)} ==
                {"Summary 1", nil}
 
-      assert Context.summary(context, 1) == nil
+      assert Context.View.summary(context, 1) == nil
       refute Enum.any?(Context.to_messages(summarized), &(&1.content == text(1)))
 
       noted =
@@ -250,7 +258,7 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
       assert %{metadata: %{"cumulative_tokens" => %{"total_tokens" => 4}}} =
                Context.get_iteration(context, 1)
 
-      assert Context.get_cumulative_tokens(context).total_tokens == 0
+      assert Context.Tokens.get_cumulative_tokens(context).total_tokens == 0
       assert {:ok, _request} = Context.request(context, :anthropic)
 
       # One that was cut short: what it waits for can be answered.
@@ -307,20 +315,20 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
 
     test "budgets" do
       context = iterations(10)
-      estimate = Context.estimate_token_count(context)
+      estimate = Context.Tokens.count_tokens(context, method: :estimate)
       assert is_integer(estimate) and estimate > 10
-      refute Context.exceeds_token_budget?(context, estimate)
-      assert Context.exceeds_token_budget?(context, estimate - 1)
-      assert Context.tokens_remaining(context, estimate + 50) == 50
-      assert Context.tokens_remaining(context, estimate) == 0
-      assert Context.tokens_remaining(context, 1) == 0
-      assert Context.budget_utilization(context, estimate) == 1.0
-      assert Context.budget_utilization(context, estimate * 2) == 0.5
-      assert Context.budget_utilization(context, 1) == estimate / 1
+      refute Context.Tokens.budget(context, estimate).exceeded?
+      assert Context.Tokens.budget(context, estimate - 1).exceeded?
+      assert Context.Tokens.budget(context, estimate + 50).remaining == 50
+      assert Context.Tokens.budget(context, estimate).remaining == 0
+      assert Context.Tokens.budget(context, 1).remaining == 0
+      assert Context.Tokens.budget(context, estimate).share == 1.0
+      assert Context.Tokens.budget(context, estimate * 2).share == 0.5
+      assert Context.Tokens.budget(context, 1).share == estimate / 1
 
       # Longer messages count more, which they did not there.
-      assert Context.estimate_token_count(Context.new(text(1))) >
-               Context.estimate_token_count(Context.new("x"))
+      assert Context.Tokens.count_tokens(Context.new(text(1)), method: :estimate) >
+               Context.Tokens.count_tokens(Context.new("x"), method: :estimate)
     end
   end
 

@@ -90,7 +90,7 @@ defmodule AshAgent.Integration.EmbeddedTest do
   test "parameters approve nothing and bring no structs" do
     context =
       context()
-      |> Context.approve_tool_call("a", by: "the boss")
+      |> Context.Calls.approve_tool_call("a", by: "the boss")
       |> Context.put_metadata(:file, %File.Stream{path: "/"})
 
     trusted = Embedded.from_context(context)
@@ -98,12 +98,12 @@ defmodule AshAgent.Integration.EmbeddedTest do
 
     for embedded <- [Embedded.create!(given), Embedded.update!(Embedded.create!(%{}), given)] do
       assert {:ok, read} = Embedded.to_context(embedded)
-      assert Context.tool_call_status(read, "a") == :pending
+      assert Context.Calls.tool_call_status(read, "a") == :pending
       refute is_struct(Context.metadata(read).file)
     end
 
     assert {:ok, read} = Embedded.to_context(trusted)
-    assert Context.tool_call_status(read, "a") == :approved
+    assert Context.Calls.tool_call_status(read, "a") == :approved
     assert Context.equal?(read, context)
   end
 

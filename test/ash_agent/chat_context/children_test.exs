@@ -13,12 +13,12 @@ defmodule AshAgent.ChatContext.ChildrenTest do
     context =
       Context.new("one", id: "p", system_prompt: "S", metadata: %{a: 1})
       |> Context.add_assistant_message("two")
-      |> Context.add_token_usage(%{input_tokens: 10, output_tokens: 5})
+      |> Context.Tokens.add_token_usage(%{input_tokens: 10, output_tokens: 5})
       |> Context.add_user_message("three")
       |> Context.add_assistant_message(nil, [
         %{id: "call", name: :look, arguments: ~s({"a": 1.0})}
       ])
-      |> Context.add_token_usage(%{input_tokens: 20, output_tokens: 5})
+      |> Context.Tokens.add_token_usage(%{input_tokens: 20, output_tokens: 5})
       |> Context.add_tool_results([{"call", {:ok, "secret 42"}}])
       |> Context.add_assistant_message("four")
 
@@ -80,7 +80,7 @@ defmodule AshAgent.ChatContext.ChildrenTest do
       assert Context.to_messages(context(child)) ==
                Context.to_messages(context(child), view: :log)
 
-      assert Context.get_cumulative_tokens(context(child)).total_tokens == 0
+      assert Context.Tokens.get_cumulative_tokens(context(child)).total_tokens == 0
       assert {:ok, _} = Context.encode_request(context(child), :openai_chat)
       # What create/1 would lose.
       assert Context.encode_request!(context(child), :openai_chat) |> IO.iodata_to_binary() =~
@@ -109,14 +109,14 @@ defmodule AshAgent.ChatContext.ChildrenTest do
         ChatContext.update_context(
           parent(),
           &(&1
-            |> Context.put_masks([{"secret \\d+", "[hidden]"}])
-            |> Context.put_max_result_bytes(500))
+            |> Context.View.put_masks([{"secret \\d+", "[hidden]"}])
+            |> Context.View.put_max_result_bytes(500))
         )
 
-      parent = ChatContext.update_context(parent, &Context.keep_last_iterations(&1, 1))
+      parent = ChatContext.update_context(parent, &Context.View.hide(&1, {:all_but_last, 1}))
       child = ChatContext.spawn_child(parent, seed: 2..3)
       refute inspect(Context.to_messages(context(child))) =~ "secret"
-      assert %{hidden: [], blocks: [], max_result_bytes: 500} = Context.view(context(child))
+      assert %{hidden: [], blocks: [], max_result_bytes: 500} = Context.View.view(context(child))
       assert length(contents(child)) == 4
     end
 
@@ -184,7 +184,7 @@ defmodule AshAgent.ChatContext.ChildrenTest do
       ChatContext.update_context(child, fn context ->
         context
         |> Context.add_assistant_message("done")
-        |> Context.add_token_usage(%{input_tokens: 7, output_tokens: 2})
+        |> Context.Tokens.add_token_usage(%{input_tokens: 7, output_tokens: 2})
       end)
     end
 

@@ -49,8 +49,10 @@ defmodule AshAgent.ChatContext.GoldenTest do
     |> results([{"c", {:ok, "done"}}], "d \0 ä")
     |> say("seven", "d \0 ä")
     |> ChatContext.branch("e", from: "d \0 ä")
-    |> ChatContext.update_context(&Context.put_masks(&1, [{"se..n", "#"}], at: @at), branch: "e")
-    |> ChatContext.update_context(&Context.keep_last_iterations(&1, 1, at: @at), branch: "e")
+    |> ChatContext.update_context(&Context.View.put_masks(&1, [{"se..n", "#"}], at: @at),
+      branch: "e"
+    )
+    |> ChatContext.update_context(&Context.View.hide(&1, {:all_but_last, 1}, at: @at), branch: "e")
     |> ChatContext.update_context(&Context.put_metadata(&1, :note, {:a, 1}, at: @at), branch: "e")
     |> ChatContext.update_context(fn _ -> Context.new("else", id: "other", at: @at) end,
       branch: "b"
@@ -84,7 +86,9 @@ defmodule AshAgent.ChatContext.GoldenTest do
   end
 
   test "a child that is seeded with a range is stored in the same bytes" do
-    parent = ChatContext.update_context(chat(), &Context.put_max_result_bytes(&1, 2_000, at: @at))
+    parent =
+      ChatContext.update_context(chat(), &Context.View.put_max_result_bytes(&1, 2_000, at: @at))
+
     opts = [seed: 2..3, id: "child", input: "go", at: @at]
     text = parent |> ChatContext.spawn_child(opts) |> ChatContext.to_snapshot()
     assert text == File.read!(@seeded)

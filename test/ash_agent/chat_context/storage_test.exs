@@ -114,11 +114,11 @@ defmodule AshAgent.ChatContext.StorageTest do
     test "keep views, notes and reports on tokens of each branch" do
       chat =
         chat()
-        |> ChatContext.update_context(&Context.put_masks(&1, [{"one", "1"}]), branch: "b")
-        |> ChatContext.update_context(&Context.keep_last_iterations(&1, 1), branch: "d")
+        |> ChatContext.update_context(&Context.View.put_masks(&1, [{"one", "1"}]), branch: "b")
+        |> ChatContext.update_context(&Context.View.hide(&1, {:all_but_last, 1}), branch: "d")
         |> ChatContext.update_context(&Context.put_metadata(&1, :note, {:a, 1}), branch: "d")
         |> ChatContext.update_context(
-          &Context.add_token_usage(&1, %{input_tokens: 1, output_tokens: 2}),
+          &Context.Tokens.add_token_usage(&1, %{input_tokens: 1, output_tokens: 2}),
           branch: "c"
         )
 

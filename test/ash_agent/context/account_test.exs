@@ -5,7 +5,7 @@ defmodule AshAgent.Context.AccountTest do
   alias AshAgent.TestSupport.OtlpReader
   alias AshAgent.TestSupport.PiSession, as: Session
 
-  doctest AshAgent.Context.Account
+  doctest AshAgent.Context.Audit
 
   @start ~U[2026-01-01 10:00:00.000000Z]
   @prices [
@@ -44,7 +44,7 @@ defmodule AshAgent.Context.AccountTest do
     Context.add_user_message(context, "And?", at: at)
   end
 
-  defp verdicts(context), do: Enum.map(Context.account(context).requests, & &1.verdict)
+  defp verdicts(context), do: Enum.map(Context.Audit.account(context).requests, & &1.verdict)
   defp start, do: answer(Context.new("Hi", system_prompt: "S"), {10, 0, 5_000})
   defp last(context), do: List.last(verdicts(context))
 
@@ -62,15 +62,15 @@ defmodule AshAgent.Context.AccountTest do
   test "each change before a request is the cause of what was not read" do
     broken = fn change -> start() |> change.() |> answer({10, 0, 5_100}) |> last() end
     assert broken.(&Context.put_system_prompt(&1, "T")) == {:broken, :system_prompt}
-    assert broken.(&Context.put_prompt_block(&1, :b, "B")) == {:broken, :block}
-    assert broken.(&Context.put_max_result_bytes(&1, 100)) == {:broken, :shortened}
-    assert broken.(&Context.put_masks(&1, [{"S", "T"}])) == {:broken, :masked}
-    assert broken.(&Context.keep_last_iterations(&1, 1)) == {:broken, :hidden}
+    assert broken.(&Context.View.put_prompt_block(&1, :b, "B")) == {:broken, :block}
+    assert broken.(&Context.View.put_max_result_bytes(&1, 100)) == {:broken, :shortened}
+    assert broken.(&Context.View.put_masks(&1, [{"S", "T"}])) == {:broken, :masked}
+    assert broken.(&Context.View.hide(&1, {:all_but_last, 1})) == {:broken, :hidden}
     assert broken.(& &1) == :unexplained
 
     summary = fn context ->
       {:ok, context, _} =
-        Context.compact(context, {:summarize, fn _ -> "S" end}, keep_last: 1, check: nil)
+        Context.View.compact(context, {:summarize, fn _ -> "S" end}, keep_last: 1, check: nil)
 
       context
     end
@@ -86,14 +86,14 @@ defmodule AshAgent.Context.AccountTest do
 
   test "fields, tools and the form of the answer are causes where they were noted" do
     noted = fn body, tools ->
-      Context.put_request(Context.new("Hi"), %{"model" => "m", "body" => body}, tools)
+      Context.Audit.put_request(Context.new("Hi"), %{"model" => "m", "body" => body}, tools)
     end
 
     broken = fn body, tools ->
       %{"temperature" => 1, "thinking" => "low"}
       |> noted.([%{"name" => "a"}])
       |> answer({10, 0, 5_000})
-      |> Context.put_request(%{"model" => "m", "body" => body}, tools)
+      |> Context.Audit.put_request(%{"model" => "m", "body" => body}, tools)
       |> answer({10, 0, 5_100})
       |> last()
     end
@@ -108,12 +108,16 @@ defmodule AshAgent.Context.AccountTest do
 
   test "the provider is blamed where both requests are known to be what was sent, and alike" do
     sent = fn context ->
-      {:ok, context} = Context.put_sent(context, :anthropic, cache: :auto)
+      {:ok, context} = Context.Audit.put_sent(context, :anthropic, cache: :auto)
       context
     end
 
     noted = fn context ->
-      Context.put_request(context, %{"model" => "claude", "body" => %{"temperature" => 1}}, [])
+      Context.Audit.put_request(
+        context,
+        %{"model" => "claude", "body" => %{"temperature" => 1}},
+        []
+      )
     end
 
     start = Context.new("Hi", system_prompt: "S") |> noted.() |> sent.() |> answer({10, 0, 5_000})
@@ -124,7 +128,7 @@ defmodule AshAgent.Context.AccountTest do
       |> sent.()
       |> answer({10, 0, 5_100})
       |> Context.to_snapshot()
-      |> Context.from_snapshot!()
+      |> Context.load!()
 
     assert last(stored) == :provider
 
@@ -132,67 +136,41 @@ defmodule AshAgent.Context.AccountTest do
     assert start |> answer({10, 0, 5_100}) |> last() == :unexplained
     # Another field, or something in the request that cannot be made again.
     other =
-      Context.put_request(start, %{"model" => "claude", "body" => %{"temperature" => 0}}, [])
+      Context.Audit.put_request(
+        start,
+        %{"model" => "claude", "body" => %{"temperature" => 0}},
+        []
+      )
 
     assert other |> sent.() |> answer({10, 0, 5_100}) |> last() == :unexplained
-    {:ok, cut} = Context.put_sent(start, :anthropic, since: 2)
+    {:ok, cut} = Context.Audit.put_sent(start, :anthropic, since: 2)
     assert cut |> answer({10, 0, 5_100}) |> last() == :unexplained
     # Other masks are a cause of their own, the same ones are none.
-    masked = start |> Context.put_masks([{"Hi", "Ho"}]) |> sent.() |> answer({10, 0, 5_100})
+    masked = start |> Context.View.put_masks([{"Hi", "Ho"}]) |> sent.() |> answer({10, 0, 5_100})
     assert last(masked) == {:broken, :masked}
     again = masked |> sent.() |> answer({10, 0, 5_200})
     assert last(again) == :provider
 
-    assert again |> Context.put_masks([]) |> sent.() |> answer({10, 0, 5_300}) |> last() ==
+    assert again |> Context.View.put_masks([]) |> sent.() |> answer({10, 0, 5_300}) |> last() ==
              {:broken, :masked}
 
     # What began otherwise has its cause.
     assert start
-           |> Context.put_prompt_block(:b, "B")
+           |> Context.View.put_prompt_block(:b, "B")
            |> sent.()
            |> answer({10, 0, 5_100})
            |> last() == {:broken, :block}
   end
 
-  test "a result that is cleared breaks what follows it" do
-    call = fn context ->
-      context
-      |> Context.add_assistant_message(nil, [%{id: "a", name: :read}])
-      |> Context.add_tool_results([{"a", {:ok, "a long text"}}])
-    end
-
-    context = start() |> call.() |> answer({10, 5_000, 500})
-
-    assert context |> Context.clear_tool_results(keep: 0) |> answer({10, 5_000, 200}) |> last() ==
-             :hit
-
-    assert context |> Context.clear_tool_results(keep: 0) |> answer({10, 4_000, 200}) |> last() ==
-             {:broken, :cleared}
-  end
-
-  test "the lifetime is the one that was written last" do
-    assert start() |> answer({10, 0, 5_100}, minute: 6) |> last() == :expired
-    assert start() |> answer({10, 0, 5_100}, minute: 4) |> last() == :unexplained
-    hour = [cache_creation: %{ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 5_000}]
-    hour = Context.new("Hi") |> answer({10, 0, 5_000}, usage: hour)
-    assert hour |> answer({10, 0, 5_100}, minute: 59) |> last() == :unexplained
-    assert hour |> answer({10, 0, 5_100}, minute: 61) |> last() == :expired
-    # What the request says has the first word.
-    assert start()
-           |> Context.put_system_prompt("T")
-           |> answer({10, 0, 5_100}, minute: 6)
-           |> last() == {:broken, :system_prompt}
-  end
-
   test "money is what it cost, and what was lost of it" do
     context = start() |> answer({10, 5_000, 100}) |> answer({10, 0, 5_200}, minute: 9)
-    account = Context.account(context, prices: @prices)
+    account = Context.Audit.account(context, prices: @prices)
     assert Enum.map(account.requests, & &1.cost) == [626_500, 64_000, 651_500]
     assert Enum.map(account.requests, & &1.avoidable) == [0, 0, 5_100 * (125 - 10)]
     assert account.cost == 1_342_000 and account.avoidable == 586_500
     assert account.verdicts == %{first: 1, hit: 1, expired: 1}
     assert {account.predicted, account.read} == {10_100, 5_000}
-    assert %{cost: nil, avoidable: nil} = Context.account(context)
+    assert %{cost: nil, avoidable: nil} = Context.Audit.account(context)
   end
 
   test "other providers promise what they have, and OpenAI whole blocks" do
@@ -219,7 +197,7 @@ defmodule AshAgent.Context.AccountTest do
       |> answer.(1_500, 0)
 
     assert [{0, :first}, {0, :first}, {1_280, :hit}, {1_280, :unexplained}] =
-             Enum.map(Context.account(context).requests, &{&1.predicted, &1.verdict})
+             Enum.map(Context.Audit.account(context).requests, &{&1.predicted, &1.verdict})
   end
 
   test "what is stored is accounted for as before" do
@@ -229,13 +207,16 @@ defmodule AshAgent.Context.AccountTest do
       |> answer({10, 0, 5_100})
       |> answer({10, 5_100, 9})
 
-    stored = context |> Context.to_snapshot() |> Context.from_snapshot!()
-    assert Context.account(stored, prices: @prices) == Context.account(context, prices: @prices)
+    stored = context |> Context.to_snapshot() |> Context.load!()
+
+    assert Context.Audit.account(stored, prices: @prices) ==
+             Context.Audit.account(context, prices: @prices)
+
     assert Context.equal?(stored, context)
     # The same system prompt is no change after loading either.
     assert stored |> answer({10, 0, 5_200}) |> last() == :unexplained
 
-    assert stored |> Context.put_masks([{"S", "T"}]) |> answer({10, 0, 5_200}) |> last() ==
+    assert stored |> Context.View.put_masks([{"S", "T"}]) |> answer({10, 0, 5_200}) |> last() ==
              {:broken, :masked}
 
     assert stored |> Context.put_system_prompt("U") |> answer({10, 0, 5_200}) |> last() ==
@@ -251,27 +232,15 @@ defmodule AshAgent.Context.AccountTest do
       |> answer({10, 5_000, 0}, minute: 30)
 
     context = context |> answer({10, 5_000, 0}, minute: 60) |> answer({10, 0, 5_100}, minute: 100)
-    %{requests: all} = Context.account(context, prices: @prices)
+    %{requests: all} = Context.Audit.account(context, prices: @prices)
     assert List.last(all).verdict == :unexplained
 
     for since <- 1..6,
         do:
           assert(
-            Context.account(context, prices: @prices, since: since).requests ==
+            Context.Audit.account(context, prices: @prices, since: since).requests ==
               Enum.drop(all, since - 1)
           )
-  end
-
-  test "answers without usage and tokens are skipped" do
-    assert Context.account(Context.new("Hi")).requests == []
-
-    context =
-      start()
-      |> Context.add_assistant_message("No")
-      |> Context.add_user_message("Hm")
-      |> answer({10, 5_000, 1})
-
-    assert verdicts(context) == [:first, :hit]
   end
 
   test "what was lost is shown at the terminal, on the page and in spans" do
@@ -340,7 +309,7 @@ defmodule AshAgent.Context.AccountTest do
           ] do
         test "#{file} is predicted to the token, its breaks have their evidence, and the money is what was paid" do
           {context, costs} = Session.read(Path.join(@folder, unquote(file)))
-          account = Context.account(context, prices: prices())
+          account = Context.Audit.account(context, prices: prices())
           assert [%{verdict: :first} | rest] = account.requests
           assert length(rest) == unquote(steps)
           {kept, broken} = Enum.split_with(rest, &(&1.verdict in [:first, :hit]))

@@ -6,8 +6,6 @@ defmodule AshAgent.Context.AskedTest do
   alias AshAgent.{Context, Response, Trace}
   alias AshAgent.Context.Error
 
-  doctest AshAgent.Context.Asked
-
   @at ~U[2026-01-01 10:00:00.000000Z]
   @tool %{"name" => "look", "description" => "Looks", "parameters" => %{"type" => "object"}}
 
@@ -27,11 +25,11 @@ defmodule AshAgent.Context.AskedTest do
   defp asked do
     Enum.reduce(1..3, Context.new("Hi", at: @at), fn n, context ->
       context
-      |> Context.put_request(fields(), [@tool])
+      |> Context.Audit.put_request(fields(), [@tool])
       |> answer("#{n}")
       |> Context.add_user_message("More")
     end)
-    |> Context.put_request(fields(%{"temperature" => 1.5}), [])
+    |> Context.Audit.put_request(fields(%{"temperature" => 1.5}), [])
     |> answer("4")
   end
 
@@ -46,41 +44,50 @@ defmodule AshAgent.Context.AskedTest do
     rewound = Context.rewind(context, to: 2)
     {:ok, added} = Context.load(rewound, delta)
 
-    for context <- [context, base, Context.from_snapshot!(snapshot), added] do
+    for context <- [context, base, Context.load!(snapshot), added] do
       for n <- 1..3,
           do:
             assert(
-              Context.get_request(context, n) == %{fields: fields(), tools: [@tool], sent: nil}
+              Context.Audit.get_request(context, n) == %{
+                fields: fields(),
+                tools: [@tool],
+                sent: nil
+              }
             )
 
-      assert Context.get_request(context, 4) == %{
+      assert Context.Audit.get_request(context, 4) == %{
                fields: fields(%{"temperature" => 1.5}),
                tools: [],
                sent: nil
              }
 
-      assert Context.get_request(context, 5) == %{fields: nil, tools: nil, sent: nil}
+      assert Context.Audit.get_request(context, 5) == %{fields: nil, tools: nil, sent: nil}
     end
 
     assert Context.equal?(base, context)
-    again = rewound |> Context.put_request(fields(%{"seed" => 7}), nil) |> answer("3")
-    assert %{fields: %{"body" => %{"seed" => 7}}, tools: [@tool]} = Context.get_request(again, 3)
-    refute Context.equal?(Context.put_request(context, %{}, nil), context)
+    again = rewound |> Context.Audit.put_request(fields(%{"seed" => 7}), nil) |> answer("3")
+
+    assert %{fields: %{"body" => %{"seed" => 7}}, tools: [@tool]} =
+             Context.Audit.get_request(again, 3)
+
+    refute Context.equal?(Context.Audit.put_request(context, %{}, nil), context)
   end
 
   test "is known of requests alone" do
-    context = Context.new("Hi") |> Context.put_request(fields(), [@tool])
-    assert Context.get_request(context, 1) == %{fields: nil, tools: nil, sent: nil}
+    context = Context.new("Hi") |> Context.Audit.put_request(fields(), [@tool])
+    assert Context.Audit.get_request(context, 1) == %{fields: nil, tools: nil, sent: nil}
 
     assert %{tools: [@tool]} =
-             context |> Context.add_failure(%{kind: :timeout}) |> Context.get_request(1)
+             context
+             |> Context.Audit.add_failure(%{kind: :timeout})
+             |> Context.Audit.get_request(1)
 
     context = Context.add_assistant_message(context, "Yes")
-    assert Context.get_request(context, 1) == %{fields: nil, tools: nil, sent: nil}
+    assert Context.Audit.get_request(context, 1) == %{fields: nil, tools: nil, sent: nil}
 
     for wrong <- [[1], [%{}, 1]], [fields | rest] = wrong do
       assert_raise ArgumentError, fn ->
-        Context.put_request(context, fields, List.first(rest))
+        Context.Audit.put_request(context, fields, List.first(rest))
       end
     end
 
@@ -100,7 +107,7 @@ defmodule AshAgent.Context.AskedTest do
   test "can be kept as digests, which tell what has changed and nothing else" do
     noted = fn context, fields, tools ->
       context
-      |> Context.put_request(fields, tools, keep: :hashes)
+      |> Context.Audit.put_request(fields, tools, keep: :hashes)
       |> answer("Yes")
       |> Context.add_user_message("More")
     end
@@ -111,24 +118,32 @@ defmodule AshAgent.Context.AskedTest do
     for secret <- ["Looks", "END", "object"], do: refute(text =~ secret)
 
     assert %{fields: %{"server" => "llm.example", "body" => first}, tools: [tool]} =
-             Context.get_request(context, 1)
+             Context.Audit.get_request(context, 1)
 
     assert %{"name" => "look", "digest" => <<_::binary-size(16)>>} = tool
-    assert %{fields: %{"body" => ^first}} = Context.get_request(context, 2)
-    assert %{fields: %{"body" => other}, tools: [^tool]} = Context.get_request(context, 3)
+    assert %{fields: %{"body" => ^first}} = Context.Audit.get_request(context, 2)
+    assert %{fields: %{"body" => other}, tools: [^tool]} = Context.Audit.get_request(context, 3)
     assert for({key, value} <- other, first[key] != value, do: key) == ["temperature"]
-    assert_raise ArgumentError, fn -> Context.put_request(context, nil, nil, keep: :some) end
+
+    assert_raise ArgumentError, fn ->
+      Context.Audit.put_request(context, nil, nil, keep: :some)
+    end
   end
 
   test "the conversation can be had as it was asked, with the view of then" do
-    sent = fn context -> elem(Context.put_sent(context, :anthropic), 1) end
+    sent = fn context -> elem(Context.Audit.put_sent(context, :anthropic), 1) end
     context = Context.new("Hi", system_prompt: "S", at: @at) |> sent.() |> answer("1")
     context = Context.add_user_message(context, "More")
-    hidden = context |> Context.keep_last_iterations(1) |> Context.put_masks([{"More", "Less"}])
-    context = hidden |> sent.() |> answer("2") |> Context.expand(1..1)
 
-    {:ok, first} = Context.fetch_asked(context, 1)
-    {:ok, second} = Context.fetch_asked(context, 2)
+    hidden =
+      context
+      |> Context.View.hide({:all_but_last, 1})
+      |> Context.View.put_masks([{"More", "Less"}])
+
+    context = hidden |> sent.() |> answer("2") |> Context.View.expand(1..1)
+
+    {:ok, first} = Context.Audit.fetch_asked(context, 1)
+    {:ok, second} = Context.Audit.fetch_asked(context, 2)
 
     assert Context.to_messages(first) ==
              Context.to_messages(Context.new("Hi", system_prompt: "S"))
@@ -136,17 +151,17 @@ defmodule AshAgent.Context.AskedTest do
     assert Context.to_messages(second) == Context.to_messages(hidden)
 
     for {number, asked} <- [{1, first}, {2, second}] do
-      %{sent: digest} = Context.get_request(context, number)
-      assert {:ok, again} = Context.put_sent(asked, :anthropic)
+      %{sent: digest} = Context.Audit.get_request(context, number)
+      assert {:ok, again} = Context.Audit.put_sent(asked, :anthropic)
       assert [%{"sent" => sent} | _] = Enum.reverse(Context.dump(again)["iterations"])
       assert sent |> String.split(" ") |> hd() == digest
     end
 
-    assert Context.fetch_asked(context, 3) == :error
-    assert Context.fetch_asked(Context.new("Hi"), 1) == :error
+    assert Context.Audit.fetch_asked(context, 3) == :error
+    assert Context.Audit.fetch_asked(Context.new("Hi"), 1) == :error
     # Digests of masks are stored, and not they: today's take their place.
-    stored = context |> Context.put_masks([]) |> Context.to_snapshot() |> Context.from_snapshot!()
-    {:ok, second} = Context.fetch_asked(stored, 2)
+    stored = context |> Context.View.put_masks([]) |> Context.to_snapshot() |> Context.load!()
+    {:ok, second} = Context.Audit.fetch_asked(stored, 2)
     assert List.last(Context.to_messages(second)).content == "More"
   end
 
@@ -170,14 +185,14 @@ defmodule AshAgent.Context.AskedTest do
     refute (last["gen_ai.tool.definitions"] || "") =~ "Looks"
 
     nested = %{"body" => %{"generationConfig" => %{"topP" => 0.5, "maxOutputTokens" => 5}}}
-    context = Context.new("Hi") |> Context.put_request(nested, nil) |> answer("1")
+    context = Context.new("Hi") |> Context.Audit.put_request(nested, nil) |> answer("1")
     [_turn, chat] = context |> Trace.to_otlp() |> spans()
     assert %{"gen_ai.request.top_p" => 0.5, "gen_ai.request.max_tokens" => 5} = chat.attributes
   end
 
   describe "replay/1" do
     defp ask(context, opts \\ []) do
-      {:ok, context} = Context.put_sent(context, :anthropic, opts)
+      {:ok, context} = Context.Audit.put_sent(context, :anthropic, opts)
       answer = %{type: "message", content: [%{type: "text", text: "Yes, sk-1"}]}
       {:ok, response} = Response.decode(:anthropic, answer)
       {:ok, context} = Context.add_response(context, response, requested_at: DateTime.utc_now())
@@ -185,8 +200,8 @@ defmodule AshAgent.Context.AskedTest do
     end
 
     defp outcomes(context) do
-      loaded = context |> Context.to_snapshot() |> Context.from_snapshot!()
-      for row <- Context.replay(loaded), do: row.outcome
+      loaded = context |> Context.to_snapshot() |> Context.load!()
+      for row <- Context.Audit.replay(loaded), do: row.outcome
     end
 
     test "a prompt or masks that are not kept make no difference, but nothing is known of the request" do
@@ -197,20 +212,20 @@ defmodule AshAgent.Context.AskedTest do
                :same
              ]
 
-      masked = context |> Context.put_masks([{"sk-[0-9]", "[key]"}]) |> ask()
+      masked = context |> Context.View.put_masks([{"sk-[0-9]", "[key]"}]) |> ask()
       assert outcomes(masked) == [:same, :same]
 
       for other <- [[], [{"sk-[0-9]", "[other]"}]],
           do:
             assert(
-              masked |> Context.put_masks(other) |> ask() |> outcomes() == [
+              masked |> Context.View.put_masks(other) |> ask() |> outcomes() == [
                 :same,
                 :other_masks,
                 :same
               ]
             )
 
-      assert Context.replay(Context.new("Hi")) == []
+      assert Context.Audit.replay(Context.new("Hi")) == []
     end
 
     test "marks for the cache and hidden iterations are as they were, and requests of before are not known" do
@@ -218,7 +233,7 @@ defmodule AshAgent.Context.AskedTest do
         Context.new("Hi")
         |> ask(cache: :auto)
         |> ask()
-        |> Context.keep_last_iterations(1)
+        |> Context.View.hide({:all_but_last, 1})
         |> ask(cache: :auto)
 
       assert outcomes(context) == [:same, :same, :same]
@@ -231,21 +246,21 @@ defmodule AshAgent.Context.AskedTest do
     test "the first of many results that differs is named, of very many only their message" do
       for {count, place} <- [{20, {1, 2, "call_7"}}, {40, {1, 2, nil}}] do
         calls = for n <- 1..count, do: %{id: "call_#{n}", name: "look", arguments: %{}}
-        {:ok, context} = Context.new("Hi") |> Context.put_sent(:anthropic)
+        {:ok, context} = Context.new("Hi") |> Context.Audit.put_sent(:anthropic)
         {:ok, response} = Response.from_message(%{tool_calls: calls})
         {:ok, context} = Context.add_response(context, response, requested_at: DateTime.utc_now())
         results = for %{id: id} <- calls, do: {id, {:ok, "of " <> id}}
 
         context =
           context
-          |> Context.put_request(%{"provider" => "anthropic"}, [])
+          |> Context.Audit.put_request(%{"provider" => "anthropic"}, [])
           |> Context.add_tool_results(results)
           |> ask()
 
         edited = context |> Context.to_snapshot() |> String.replace(~s("of call_7"), ~s("off"))
 
         assert [_first, %{outcome: :different, cause: :log, place: ^place}] =
-                 edited |> Context.from_snapshot!() |> Context.replay()
+                 edited |> Context.load!() |> Context.Audit.replay()
       end
     end
   end

@@ -9,178 +9,21 @@ defmodule AshAgent.Context.CallKindsTest do
   @png "iVBORw0KGgo="
 
   # Each kind: its item, its answer's item, what its call and its result are.
-  @kinds [
-    custom: {
-      %{
-        "type" => "custom_tool_call",
-        "call_id" => "call_1",
-        "name" => "sql",
-        "input" => "SELECT 1; -- {\"a\":1}"
-      },
-      %{"type" => "custom_tool_call_output", "call_id" => "call_1", "output" => "1"},
-      %{name: "sql", arguments: "SELECT 1; -- {\"a\":1}"},
-      {:ok, "1"}
-    },
-    shell: {
-      %{
-        "type" => "shell_call",
-        "call_id" => "call_1",
-        "id" => "sh_1",
-        "status" => "completed",
-        "action" => %{
-          "commands" => ["ls", "pwd"],
-          "timeout_ms" => 1000,
-          "max_output_length" => 500
-        }
-      },
-      %{
-        "type" => "shell_call_output",
-        "call_id" => "call_1",
-        "max_output_length" => 500,
-        "output" => [
-          %{
-            "stdout" => "a\n",
-            "stderr" => "",
-            "outcome" => %{"type" => "exit", "exit_code" => 0}
-          },
-          %{"stdout" => "", "stderr" => "", "outcome" => %{"type" => "timeout"}}
-        ]
-      },
-      %{
-        name: "shell",
-        arguments: %{
-          "commands" => ["ls", "pwd"],
-          "timeout_ms" => 1000,
-          "max_output_length" => 500
-        }
-      },
-      {:ok,
-       [
-         %{"stdout" => "a\n", "stderr" => "", "outcome" => %{"type" => "exit", "exit_code" => 0}},
-         %{"stdout" => "", "stderr" => "", "outcome" => %{"type" => "timeout"}}
-       ]}
-    },
-    local_shell: {
-      %{
-        "type" => "local_shell_call",
-        "id" => "lsh_1",
-        "call_id" => "call_1",
-        "status" => "completed",
-        "action" => %{"type" => "exec", "command" => ["ls"], "env" => %{}}
-      },
-      %{"type" => "local_shell_call_output", "id" => "call_1", "output" => "{\"stdout\":\"a\"}"},
-      %{name: "local_shell", arguments: %{"type" => "exec", "command" => ["ls"], "env" => %{}}},
-      {:ok, "{\"stdout\":\"a\"}"}
-    },
-    apply_patch: {
-      %{
-        "type" => "apply_patch_call",
-        "id" => "apc_1",
-        "call_id" => "call_1",
-        "status" => "completed",
-        "operation" => %{"type" => "update_file", "path" => "a.ex", "diff" => "@@\n-a\n+b"}
-      },
-      %{
-        "type" => "apply_patch_call_output",
-        "call_id" => "call_1",
-        "status" => "failed",
-        "output" => "no such file"
-      },
-      %{
-        name: "apply_patch",
-        arguments: %{"type" => "update_file", "path" => "a.ex", "diff" => "@@\n-a\n+b"}
-      },
-      {:error, "no such file"}
-    },
-    computer: {
-      %{
-        "type" => "computer_call",
-        "id" => "cu_1",
-        "call_id" => "call_1",
-        "status" => "completed",
-        "pending_safety_checks" => [
-          %{"id" => "sc_1", "code" => "malicious", "message" => "Sure?"}
-        ],
-        "action" => %{"type" => "click", "button" => "left", "x" => 1, "y" => 2}
-      },
-      %{
-        "type" => "computer_call_output",
-        "call_id" => "call_1",
-        "acknowledged_safety_checks" => [
-          %{"id" => "sc_1", "code" => "malicious", "message" => "Sure?"}
-        ],
-        "output" => %{
-          "type" => "computer_screenshot",
-          "image_url" => "data:image/png;base64," <> @png
-        }
-      },
-      %{
-        name: "computer",
-        arguments: %{"type" => "click", "button" => "left", "x" => 1, "y" => 2}
-      },
-      {:ok,
-       [
-         %{
-           type: :image,
-           media_type: "image/png",
-           data: @png,
-           provider_metadata: %{
-             provider: :openai_responses,
-             acknowledged_safety_checks: [
-               %{"id" => "sc_1", "code" => "malicious", "message" => "Sure?"}
-             ]
-           }
-         }
-       ]}
-    },
-    mcp_approval: {
-      %{
-        "type" => "mcp_approval_request",
-        "id" => "mcpr_1",
-        "server_label" => "files",
-        "name" => "delete",
-        "arguments" => "{\"path\":\"/\"}"
-      },
-      %{
-        "type" => "mcp_approval_response",
-        "approval_request_id" => "mcpr_1",
-        "approve" => false,
-        "reason" => "never"
-      },
-      %{name: "delete", arguments: %{"path" => "/"}},
-      {:error, "never"}
-    },
-    tool_search: {
-      %{
-        "type" => "tool_search_call",
-        "call_id" => "call_1",
-        "execution" => "client",
-        "status" => "completed",
-        "arguments" => %{"query" => "mail"}
-      },
-      %{
-        "type" => "tool_search_output",
-        "call_id" => "call_1",
-        "execution" => "client",
-        "status" => "completed",
-        "tools" => [%{"type" => "function", "name" => "send_mail", "parameters" => %{}}]
-      },
-      %{name: "tool_search", arguments: %{"query" => "mail"}},
-      {:ok, [%{"type" => "function", "name" => "send_mail", "parameters" => %{}}]}
-    }
-  ]
+  @kinds "test/fixtures/call_kinds.json"
+         |> File.read!()
+         |> Context.JSON.decode!()
+         |> Map.new(&{String.to_atom(&1["kind"]), &1})
 
   defp body(kind, more \\ []) do
-    {call, output, _, _} = @kinds[kind]
-
-    reasoning = %{
-      "type" => "reasoning",
-      "id" => "rs_1",
-      "summary" => [],
-      "encrypted_content" => "e"
-    }
-
+    %{"call" => call, "output" => output} = @kinds[kind]
+    reasoning = %{"type" => "reasoning", "id" => "rs_1", "summary" => []}
+    reasoning = Map.put(reasoning, "encrypted_content", "e")
     %{"input" => [%{"role" => "user", "content" => "Go"}, reasoning, call, output] ++ more}
+  end
+
+  defp pending(kind) do
+    body = %{"input" => [%{"role" => "user", "content" => "Go"}, @kinds[kind]["call"]]}
+    Context.Import.from_request!(body, :openai_responses)
   end
 
   defp id(:mcp_approval), do: "mcpr_1"
@@ -195,27 +38,26 @@ defmodule AshAgent.Context.CallKindsTest do
   defp last(context, provider \\ :openai_responses, opts \\ []),
     do: context |> judge(provider, opts) |> Map.fetch!("input") |> List.last()
 
-  for {kind, {_, _, shown, result}} <- @kinds do
+  for kind <- Map.keys(@kinds) do
     @kind kind
-    @shown shown
-    @result result
 
     describe "#{kind}" do
       test "is a call with a slot, in the iteration of its answer" do
-        context = Context.from_request!(body(@kind), :openai_responses)
+        context = Context.Import.from_request!(body(@kind), :openai_responses)
 
         assert [%{kind: @kind, result: result} = call] =
                  Context.get_iteration(context, 1).tool_calls
 
-        assert result == @result
-        assert Map.take(call, [:name, :arguments]) == @shown
+        shown = Map.take(call, [:name, :arguments, :kind])
+        shown = Map.put(shown, :result, result) |> Context.JSON.encode() |> Context.JSON.decode!()
+        assert shown == Map.drop(@kinds[@kind], ["call", "output"])
         assert context.current_iteration == 2
         assert judge(context, :openai_responses) == body(@kind)
       end
 
       test "goes back in its form when its message is made anew, and from storage, and from attributes" do
-        context = Context.from_request!(body(@kind), :openai_responses)
-        masked = Context.put_masks(context, [{"nowhere to be found", "x"}])
+        context = Context.Import.from_request!(body(@kind), :openai_responses)
+        masked = Context.View.put_masks(context, [{"nowhere to be found", "x"}])
         again = Context.load!(Context.dump(masked))
         made = context |> Context.to_map() |> Context.create!()
 
@@ -223,16 +65,12 @@ defmodule AshAgent.Context.CallKindsTest do
           assert %{"input" => [_, %{"type" => "reasoning"}, call, output]} =
                    judge(context, :openai_responses)
 
-          {given, answer, _, _} = @kinds[@kind]
-          assert call == given
-          assert output == answer
+          assert %{"call" => ^call, "output" => ^output} = @kinds[@kind]
         end
       end
 
       test "is pending, can be interrupted, and views leave no half of it" do
-        {call, _, _, _} = @kinds[@kind]
-        body = %{"input" => [%{"role" => "user", "content" => "Go"}, call]}
-        context = Context.from_request!(body, :openai_responses)
+        context = pending(@kind)
         assert [%{id: id, kind: @kind}] = Context.pending_tool_calls(context)
         assert id == id(@kind)
 
@@ -244,7 +82,9 @@ defmodule AshAgent.Context.CallKindsTest do
         interrupted = context |> Context.interrupt() |> Context.add_user_message("Go on")
         judge(interrupted, :openai_responses)
 
-        assert judge(Context.keep_last_iterations(interrupted, 1), :openai_responses)["input"]
+        assert judge(Context.View.hide(interrupted, {:all_but_last, 1}), :openai_responses)[
+                 "input"
+               ]
                |> length() == 1
 
         assert judge(interrupted, :openai_responses, since: 2)["input"] |> length() == 1
@@ -254,9 +94,7 @@ defmodule AshAgent.Context.CallKindsTest do
       end
 
       test "takes any answer" do
-        {call, _, _, _} = @kinds[@kind]
-        body = %{"input" => [%{"role" => "user", "content" => "Go"}, call]}
-        context = Context.from_request!(body, :openai_responses)
+        context = pending(@kind)
 
         parts = [
           %{type: :text, text: "words"},
@@ -276,12 +114,12 @@ defmodule AshAgent.Context.CallKindsTest do
           for provider <- RequestChecker.providers(), do: judge(answered, provider)
         end
 
-        denied = Context.deny_tool_call(context, id(@kind), "no")
+        denied = Context.Calls.deny_tool_call(context, id(@kind), "no")
         for provider <- RequestChecker.providers(), do: judge(denied, provider)
       end
 
       test "is a function for every provider that does not know it, and the report says so" do
-        context = Context.from_request!(body(@kind), :openai_responses)
+        context = Context.Import.from_request!(body(@kind), :openai_responses)
 
         for provider <- RequestChecker.providers() -- [:openai_responses] do
           judge(context, provider)
@@ -302,7 +140,7 @@ defmodule AshAgent.Context.CallKindsTest do
       call = %{id: "mcpr_1", kind: :mcp_approval, name: "delete", arguments: %{path: "/"}}
       context = Context.new("Go") |> Context.add_assistant_message(nil, [call])
 
-      approved = Context.approve_tool_call(context, "mcpr_1", by: "ann")
+      approved = Context.Calls.approve_tool_call(context, "mcpr_1", by: "ann")
       assert Context.pending_tool_calls(approved) == []
       assert %{"type" => "mcp_approval_response", "approve" => true} = last(approved)
 
@@ -317,7 +155,7 @@ defmodule AshAgent.Context.CallKindsTest do
       assert %{"approve" => true, "reason" => "fine"} = last(answered)
 
       assert %{"approve" => false, "reason" => "denied: no"} =
-               last(Context.deny_tool_call(context, "mcpr_1", "no"))
+               last(Context.Calls.deny_tool_call(context, "mcpr_1", "no"))
     end
 
     test "whoever approves an action on a screen acknowledges its safety checks" do
@@ -344,13 +182,13 @@ defmodule AshAgent.Context.CallKindsTest do
 
       approved =
         context
-        |> Context.approve_tool_call("call_1", by: "ann")
+        |> Context.Calls.approve_tool_call("call_1", by: "ann")
         |> Context.add_tool_results(answer)
 
       assert %{"acknowledged_safety_checks" => [^check]} = last(approved)
 
       assert %{"acknowledged_safety_checks" => [^check]} =
-               approved |> Context.put_masks([{"zzz", ""}]) |> last()
+               approved |> Context.View.put_masks([{"zzz", ""}]) |> last()
     end
 
     test "words that a screenshot has no place for follow it" do
@@ -404,9 +242,10 @@ defmodule AshAgent.Context.CallKindsTest do
   describe "a response" do
     alias AshAgent.Response
 
-    for {kind, {item, _, shown, _}} <- @kinds do
+    for kind <- Map.keys(@kinds) do
       test "with a call of the kind #{kind} has it pending, and gives it back as it came" do
-        {kind, item} = {unquote(kind), unquote(Macro.escape(item))}
+        kind = unquote(kind)
+        %{"call" => item, "name" => name, "arguments" => arguments} = @kinds[kind]
         body = %{"id" => "resp_1", "status" => "completed", "output" => [item]}
         {:ok, whole} = Response.decode(:openai_responses, body)
 
@@ -422,7 +261,7 @@ defmodule AshAgent.Context.CallKindsTest do
         for response <- [whole, streamed] do
           context = "Go" |> Context.new() |> Context.add_response!(response)
           assert [%{kind: ^kind} = call] = Context.pending_tool_calls(context)
-          assert Map.take(call, [:name, :arguments]) == unquote(Macro.escape(shown))
+          assert %{name: ^name, arguments: ^arguments} = call
           interrupted = Context.interrupt(context)
           assert %{"input" => [_, ^item | _]} = judge(interrupted, :openai_responses)
         end
@@ -464,7 +303,7 @@ defmodule AshAgent.Context.CallKindsTest do
                "custom" => %{"name" => "sql", "input" => "SELECT 1"}
              }
 
-      imported = Context.from_request!(body, :openai_chat)
+      imported = Context.Import.from_request!(body, :openai_chat)
 
       assert [%{kind: :custom, arguments: "SELECT 1"}] =
                Context.get_iteration(imported, 1).tool_calls
@@ -536,13 +375,13 @@ defmodule AshAgent.Context.CallKindsTest do
             served ++ [%{"role" => "assistant", "content" => "Done"}]
       }
 
-      context = Context.from_request!(body, :openai_responses)
+      context = Context.Import.from_request!(body, :openai_responses)
       assert Context.get_iteration(context, 1).tool_calls == []
       assert Context.request!(context, :openai_responses) == body
 
       types =
         for %{"type" => type} <-
-              Context.put_masks(context, [{"fox", "x"}])
+              Context.View.put_masks(context, [{"fox", "x"}])
               |> Context.request!(:openai_responses)
               |> Map.fetch!("input"),
             do: type
@@ -568,7 +407,7 @@ defmodule AshAgent.Context.CallKindsTest do
         }
 
         assert {:ok, context, %{repairs: [], rest: rest}} =
-                 Context.from_request(body, :openai_responses)
+                 Context.Import.from_request(body, :openai_responses)
 
         assert rest == %{key => "x_1"}
 
@@ -579,7 +418,7 @@ defmodule AshAgent.Context.CallKindsTest do
         # Without it the request stands alone, and other providers can have it.
         for provider <- RequestChecker.providers(), do: judge(context, provider)
 
-        assert judge(Context.put_masks(context, [{"72", "x"}]), :openai_responses, [
+        assert judge(Context.View.put_masks(context, [{"72", "x"}]), :openai_responses, [
                  {option, "x_1"}
                ])["input"]
                |> hd()
@@ -589,7 +428,7 @@ defmodule AshAgent.Context.CallKindsTest do
 
     test "without it, results without calls are orphans" do
       assert {:ok, _, %{repairs: [%{repair: :dropped_orphan_result}, _]}} =
-               Context.from_request(%{"input" => @results}, :openai_responses)
+               Context.Import.from_request(%{"input" => @results}, :openai_responses)
     end
 
     test "only what came after the model's last words is sent, or after those of an iteration" do

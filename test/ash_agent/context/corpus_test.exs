@@ -18,9 +18,9 @@ defmodule AshAgent.Context.CorpusTest do
   for path <- @contexts do
     test "#{path} loads, and is written as it was" do
       text = File.read!(unquote(path))
-      assert {:ok, context} = Context.from_snapshot(text)
+      assert {:ok, context} = Context.load(text)
       assert Context.dump(context) == text |> JSON.decode!() |> put_digest()
-      again = context |> Context.to_snapshot() |> Context.from_snapshot!()
+      again = context |> Context.to_snapshot() |> Context.load!()
       assert Context.equal?(again, context)
       # It goes on.
       goes_on = context |> Context.interrupt() |> Context.add_user_message("More")

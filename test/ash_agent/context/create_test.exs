@@ -58,13 +58,6 @@ defmodule AshAgent.Context.CreateTest do
                plain() |> Context.to_map() |> Map.keys() |> Enum.sort()
     end
 
-    test "are inverse" do
-      map = Context.to_map(plain())
-      assert {:ok, %Context{current_iteration: 2} = context} = Context.create(map)
-      assert_same(map, Context.to_map(context))
-      assert Context.equal?(context, plain())
-    end
-
     test "are inverse for any conversation" do
       check_all("create", [runs: 120, max_size: 30], fn size ->
         context = native_conversation(size)
@@ -76,11 +69,6 @@ defmodule AshAgent.Context.CreateTest do
         assert again.current_iteration == context.current_iteration
         assert Context.count_messages(again) == Context.count_messages(context)
       end)
-    end
-
-    test "take keyword lists" do
-      map = Context.to_map(plain())
-      assert_same(map, Context.to_map(Context.create!(Map.to_list(map))))
     end
 
     test "take what JSON made of it" do
@@ -116,63 +104,6 @@ defmodule AshAgent.Context.CreateTest do
       context = Context.create!(decoded)
       assert_same(Context.to_messages(plain()), Context.to_messages(context))
       assert Context.metadata(context) == %{"user" => 7}
-    end
-
-    test "take results in every form of a string-keyed map" do
-      for result <- [{:ok, 1}, ["ok", 1], %{"ok" => 1}] do
-        assert [%{result: {:ok, 1}}] = calls_with(result)
-      end
-
-      for result <- [{:error, "x"}, ["error", "x"], %{"error" => "x"}] do
-        assert [%{result: {:error, "x"}}] = calls_with(result)
-      end
-
-      assert [%{result: nil}] = calls_with(nil)
-    end
-
-    defp calls_with(result) do
-      context =
-        Context.create!(%{
-          "iterations" => [
-            %{
-              "number" => 1,
-              "messages" => [
-                %{
-                  "role" => "assistant",
-                  "content" => nil,
-                  "tool_calls" => [%{"id" => "a", "name" => "x", "arguments" => %{}}]
-                }
-              ],
-              "tool_calls" => [
-                %{"id" => "a", "name" => "x", "arguments" => %{}, "result" => result}
-              ]
-            }
-          ]
-        })
-
-      Context.get_iteration(context, 1).tool_calls
-    end
-
-    test "keep both contexts apart" do
-      context = plain()
-      map = Context.to_map(context)
-      again = Context.create!(map)
-      Context.interrupt(again)
-      Context.put_metadata(again, :a, 1)
-      assert_same(map, Context.to_map(context))
-      assert_same(map, Context.to_map(again))
-    end
-
-    test "go on where the conversation was" do
-      again = Context.create!(Context.to_map(plain()))
-      assert [%{id: "a", name: "search"}] = Context.pending_tool_calls(again)
-
-      assert {:tool_call_already_answered, "d", ["a"]} ==
-               reason_of(fn -> Context.add_tool_results(again, [{"d", {:ok, 1}}]) end)
-
-      again = Context.add_tool_results(again, [{"a", {:ok, 1}}], at: @t1)
-      origin = Context.add_tool_results(plain(), [{"a", {:ok, 1}}], at: @t1)
-      assert_same(Context.to_map(origin), Context.to_map(again))
     end
   end
 
@@ -228,16 +159,6 @@ defmodule AshAgent.Context.CreateTest do
 
       context = Context.add_assistant_message(context, "ok") |> Context.add_user_message("seven")
       assert context.current_iteration == 7
-    end
-
-    test "opens an empty iteration for the number after the last" do
-      messages = [%{role: :user, content: "Hi"}, %{role: :assistant, content: "Hello"}]
-
-      context =
-        Context.create!(%{iterations: [%{number: 1, messages: messages}], current_iteration: 2})
-
-      assert context.current_iteration == 2
-      assert %{number: 2, messages: [], completed_at: nil} = Context.get_iteration(context, 2)
     end
 
     test "reads times from ISO 8601 text" do
@@ -343,19 +264,6 @@ defmodule AshAgent.Context.CreateTest do
       end
     end
 
-    test "refuses times that are none" do
-      for {key, value} <- [
-            month: 13,
-            hour: 25,
-            microsecond: nil,
-            utc_offset: nil,
-            calendar: No.Such.Calendar
-          ] do
-        assert {^key, {:error, %Error{reason: {:invalid, [:created_at], _}}}} =
-                 {key, Context.create(%{created_at: Map.put(@t0, key, value)})}
-      end
-    end
-
     test "names a missing key" do
       for {attributes, path} <- [
             {%{iterations: [%{number: 1, messages: [%{content: "x"}]}]},
@@ -377,15 +285,6 @@ defmodule AshAgent.Context.CreateTest do
       end
     end
 
-    test "names keys as they were given" do
-      attributes = %{
-        "iterations" => [%{"number" => 1, "messages" => [%{"role" => "bogus", "content" => ""}]}]
-      }
-
-      assert {:error, %Error{reason: {:invalid, ["iterations", 0, "messages", 0, "role"], _}}} =
-               Context.create(attributes)
-    end
-
     test "names the path of a term it cannot keep" do
       for {attributes, path} <- [
             {%{metadata: %{a: [1 | 2]}}, [:metadata, :a]},
@@ -395,17 +294,6 @@ defmodule AshAgent.Context.CreateTest do
         assert {:error, %Error{reason: {:unsupported_term, :improper_list, ^path}}} =
                  Context.create(attributes)
       end
-    end
-
-    test "refuses an id used twice in a message, a result for no call and a result without its call" do
-      call = %{id: "a", name: :x, arguments: %{}}
-      twice = %{role: :assistant, content: nil, tool_calls: [call, call]}
-      assert {:error, %Error{}} = Context.create(%{iterations: [%{number: 1, messages: [twice]}]})
-
-      orphan = Map.put(call, :result, {:ok, 1})
-
-      assert {:error, %Error{}} =
-               Context.create(%{iterations: [%{number: 1, messages: [], tool_calls: [orphan]}]})
     end
 
     test "refuses a result that is none" do
@@ -424,25 +312,6 @@ defmodule AshAgent.Context.CreateTest do
 
         assert {:error, %Error{reason: {:invalid, path, _}}} = Context.create(attributes)
         assert [:iterations, 0, :tool_calls, 0, :result] == path
-      end
-    end
-
-    test "never makes two calls of one id in a message, whatever it is given" do
-      messages = [
-        %{
-          role: :assistant,
-          content: nil,
-          tool_calls: [%{id: "call_1_0_1", name: :a}, %{name: :b}]
-        }
-      ]
-
-      case Context.create(%{iterations: [%{number: 1, messages: messages}]}) do
-        {:ok, context} ->
-          ids = Enum.map(Context.extract_tool_calls(context), & &1.id)
-          assert Enum.uniq(ids) == ids
-
-        {:error, %Error{}} ->
-          :ok
       end
     end
 
@@ -602,14 +471,6 @@ defmodule AshAgent.Context.CreateTest do
     defp damage(_, junk), do: one_of(junk)
   end
 
-  describe "create!/1 and update!/2" do
-    test "raise the error" do
-      assert_raise Error, fn -> Context.create!(%{iterations: 7}) end
-      assert_raise Error, fn -> Context.update!(plain(), %{iterations: 7}) end
-      assert %Context{} = Context.create!(%{})
-    end
-  end
-
   describe "update/2" do
     test "changes what is given and keeps the rest" do
       context = plain()
@@ -617,68 +478,6 @@ defmodule AshAgent.Context.CreateTest do
       assert {:ok, updated} = Context.update(context, %{metadata: %{a: 1}, updated_at: @t1})
       assert_same(%{map | metadata: %{a: 1}, updated_at: @t1}, Context.to_map(updated))
       assert_same(map, Context.to_map(context))
-    end
-
-    test "takes keyword lists and string keys" do
-      for attributes <- [[id: "x"], %{id: "x"}, %{"id" => "x"}] do
-        assert %{id: "x", metadata: %{"user" => 7}} =
-                 Context.to_map(Context.update!(plain(), attributes))
-      end
-    end
-
-    test "keeps everything but updated_at when nothing is given" do
-      context = plain()
-
-      assert_same(
-        Map.delete(Context.to_map(context), :updated_at),
-        Map.delete(Context.to_map(Context.update!(context, %{})), :updated_at)
-      )
-    end
-
-    test "replaces the iterations" do
-      iterations = [%{number: 3, messages: [%{role: :user, content: "Hi"}]}]
-      updated = Context.update!(plain(), %{iterations: iterations})
-      assert updated.current_iteration == 3
-
-      assert [%{number: 3, messages: [%{role: :user, content: "Hi"}]}] =
-               Context.iterations(updated)
-
-      assert %{id: "conversation-1"} = Context.to_map(updated)
-    end
-
-    test "makes any context of any other" do
-      one = plain()
-      other = Context.new("other", at: @t1)
-
-      assert_same(
-        Context.to_map(one),
-        Context.to_map(Context.update!(other, Context.to_map(one)))
-      )
-    end
-
-    test "opens the iteration after the last" do
-      context = Context.new("Hi") |> Context.add_assistant_message("Hello")
-      updated = Context.update!(context, %{current_iteration: 2})
-      assert updated.current_iteration == 2
-      assert %{messages: []} = Context.get_iteration(updated, 2)
-      assert context.current_iteration == 1
-    end
-
-    test "names the path of what is wrong" do
-      for {attributes, path} <- [
-            {%{iterations: 7}, [:iterations]},
-            {%{current_iteration: 9}, [:current_iteration]},
-            {%{bogus: 1}, [:bogus]},
-            {%{"metadata" => 7}, ["metadata"]}
-          ] do
-        assert {:error, %Error{reason: {:invalid, ^path, _}}} =
-                 Context.update(plain(), attributes)
-      end
-    end
-
-    test "refuses what is no context or no attributes" do
-      for wrong <- [nil, %{}], do: assert_caller_bug(fn -> Context.update(wrong, %{}) end)
-      for wrong <- [nil, 7], do: assert_caller_bug(fn -> Context.update(plain(), wrong) end)
     end
   end
 

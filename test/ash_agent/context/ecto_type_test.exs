@@ -205,12 +205,12 @@ defmodule AshAgent.Context.EctoTypeTest do
     context =
       Context.new("Clean up", metadata: %{file: %File.Stream{path: "/etc/hostname"}})
       |> Context.add_assistant_message(nil, [%{id: "a", name: "rm", arguments: %{}}])
-      |> Context.approve_tool_call("a", by: "the boss")
+      |> Context.Calls.approve_tool_call("a", by: "the boss")
 
     for input <- [Context.dump(context), Context.to_snapshot(context)] do
       assert {:ok, cast} = EctoType.cast(input)
-      assert Context.tool_call_status(cast, "a") == :pending
-      assert Context.tool_call_decision(cast, "a") == nil
+      assert Context.Calls.tool_call_status(cast, "a") == :pending
+      assert Context.Calls.tool_call_decision(cast, "a") == nil
       refute is_struct(Context.metadata(cast).file)
       assert {:ok, loaded} = EctoType.load(input)
       assert Context.equal?(loaded, context)
@@ -220,7 +220,7 @@ defmodule AshAgent.Context.EctoTypeTest do
 
     for input <- [ChatContext.dump(chat), ChatContext.to_snapshot(chat)] do
       assert {:ok, cast} = ChatContext.EctoType.cast(input)
-      assert Context.tool_call_status(ChatContext.active(cast).context, "a") == :pending
+      assert Context.Calls.tool_call_status(ChatContext.active(cast).context, "a") == :pending
       assert {:ok, loaded} = ChatContext.EctoType.load(input)
       assert ChatContext.equal?(loaded, chat)
     end

@@ -16,7 +16,7 @@ defmodule AshAgent.Context.EnhancerTest do
 
     @impl true
     def enhance(context, needs, opts),
-      do: {:ok, Context.put_prompt_block(context, :block, opts[:text] || inspect(needs))}
+      do: {:ok, Context.View.put_prompt_block(context, :block, opts[:text] || inspect(needs))}
   end
 
   defmodule Bare do
@@ -24,31 +24,32 @@ defmodule AshAgent.Context.EnhancerTest do
 
     @impl true
     def enhance(context, _needs, opts),
-      do: {:ok, Context.put_prompt_block(context, :bare, inspect(opts))}
+      do: {:ok, Context.View.put_prompt_block(context, :bare, inspect(opts))}
   end
 
   defp hello, do: Context.new("Hello!", metadata: %{a: 1}, system_prompt: "Hi")
 
   defp failure(fun, opts \\ []) do
     {:error, %Error{reason: {:enhancer_failed, ^fun, reason}} = error} =
-      Context.enhance(hello(), [fun], opts)
+      Context.Enhancer.run(hello(), [fun], opts)
 
     {reason, Exception.message(error)}
   end
 
   defp block(name, text),
-    do: fn context, _needs -> {:ok, Context.put_prompt_block(context, name, text)} end
+    do: fn context, _needs -> {:ok, Context.View.put_prompt_block(context, name, text)} end
 
   describe "enhance/3" do
     test "takes modules, modules with options and functions, in their order" do
       seen = fn context, _needs ->
-        {:ok, Context.put_prompt_block(context, :seen, inspect(Context.view(context).blocks))}
+        {:ok,
+         Context.View.put_prompt_block(context, :seen, inspect(Context.View.view(context).blocks))}
       end
 
       assert {:ok, context, %{skipped: []}} =
-               Context.enhance(hello(), [{Block, text: "one"}, Bare, seen])
+               Context.Enhancer.run(hello(), [{Block, text: "one"}, Bare, seen])
 
-      assert Context.view(context).blocks == [
+      assert Context.View.view(context).blocks == [
                {"block", "one"},
                {"bare", "[]"},
                {"seen", ~s([{"block", "one"}, {"bare", "[]"}])}
@@ -57,13 +58,13 @@ defmodule AshAgent.Context.EnhancerTest do
 
     test "returns the context as it is for no enhancers" do
       context = hello()
-      assert {:ok, ^context, %{skipped: []}} = Context.enhance(context, [])
+      assert {:ok, ^context, %{skipped: []}} = Context.Enhancer.run(context, [])
     end
 
     test "leaves the given context as it was" do
       context = hello()
-      {:ok, _enhanced, _report} = Context.enhance(context, [Block])
-      assert Context.view(context).blocks == []
+      {:ok, _enhanced, _report} = Context.Enhancer.run(context, [Block])
+      assert Context.View.view(context).blocks == []
     end
 
     test "gives needs as a map, whatever they came as" do
@@ -73,8 +74,8 @@ defmodule AshAgent.Context.EnhancerTest do
             {%{a: true, b: "x", c: nil}, %{a: true, b: "x"}},
             {MapSet.new([:a]), %{a: true}}
           ] do
-        {:ok, context, _report} = Context.enhance(hello(), [Block], needs: given)
-        assert Context.view(context).blocks == [{"block", inspect(seen)}]
+        {:ok, context, _report} = Context.Enhancer.run(hello(), [Block], needs: given)
+        assert Context.View.view(context).blocks == [{"block", inspect(seen)}]
       end
     end
 
@@ -93,33 +94,33 @@ defmodule AshAgent.Context.EnhancerTest do
             {Block, [], 1},
             fn _ -> 1 end
           ] do
-        assert_caller_bug(fn -> Context.enhance(hello(), [told, bad]) end)
+        assert_caller_bug(fn -> Context.Enhancer.run(hello(), [told, bad]) end)
       end
 
       refute_received :ran
 
       assert_raise ArgumentError, ~r/got: String, which has no enhance\/3/, fn ->
-        Context.enhance(hello(), [{String, key: "secret"}])
+        Context.Enhancer.run(hello(), [{String, key: "secret"}])
       end
     end
 
     test "raises what an enhancer raises for its options, also when failures are skipped" do
       for bad <- [{Block, txt: 1}, {Block, text: 1, txt: 2}] do
-        assert_caller_bug(fn -> Context.enhance(hello(), [bad], on_error: :skip) end)
+        assert_caller_bug(fn -> Context.Enhancer.run(hello(), [bad], on_error: :skip) end)
       end
     end
 
     test "refuses wrong arguments and options" do
       for opts <- [[need: []], [needs: :a], [needs: ["a"]], [needs: %{"a" => 1}], [needs: 1..2]] do
-        assert_caller_bug(fn -> Context.enhance(hello(), [], opts) end)
+        assert_caller_bug(fn -> Context.Enhancer.run(hello(), [], opts) end)
       end
 
       for on_error <- [nil, :raise, fn -> :skip end, "skip"],
-          do: assert_caller_bug(fn -> Context.enhance(hello(), [], on_error: on_error) end)
+          do: assert_caller_bug(fn -> Context.Enhancer.run(hello(), [], on_error: on_error) end)
 
-      assert_caller_bug(fn -> Context.enhance(:context, []) end)
-      assert_caller_bug(fn -> Context.enhance(hello(), Block) end)
-      assert_caller_bug(fn -> Context.enhance(hello(), [], %{}) end)
+      assert_caller_bug(fn -> Context.Enhancer.run(:context, []) end)
+      assert_caller_bug(fn -> Context.Enhancer.run(hello(), Block) end)
+      assert_caller_bug(fn -> Context.Enhancer.run(hello(), [], %{}) end)
     end
   end
 
@@ -130,15 +131,18 @@ defmodule AshAgent.Context.EnhancerTest do
 
     test "may raise, throw and exit" do
       assert {%RuntimeError{message: "no"}, message} = failure(fn _, _ -> raise "no" end)
-      assert message =~ " failed: no. Pass the option :on_error to enhance/3 to go on without it"
+
+      assert message =~
+               " failed: no. Pass the option :on_error to AshAgent.Context.Enhancer.run/3 to go on without it"
+
       assert {{:throw, 1}, _} = failure(fn _, _ -> throw(1) end)
       assert {{:exit, :gone}, _} = failure(fn _, _ -> exit(:gone) end)
 
       assert {%Error{reason: {:cannot_fit, _}}, _} =
-               failure(fn c, _ -> {:error, elem(Context.fit(c, 1), 1)} end)
+               failure(fn c, _ -> {:error, elem(Context.View.fit(c, 1), 1)} end)
 
       assert {%Error{reason: {:invalid_pattern, _, _}}, _} =
-               failure(fn c, _ -> Context.put_masks(c, [{"(", ""}]) end)
+               failure(fn c, _ -> Context.View.put_masks(c, [{"(", ""}]) end)
     end
 
     test "may return nonsense, which the message does not show" do
@@ -188,18 +192,18 @@ defmodule AshAgent.Context.EnhancerTest do
 
       for change <- [
             &Context.rewind(&1, to: 1),
-            &Context.approve_tool_call(&1, "a"),
+            &Context.Calls.approve_tool_call(&1, "a"),
             &Context.add_tool_results(&1, [{"a", {:ok, 1}}]),
             &Context.interrupt/1
           ] do
         assert {:error, %Error{reason: {:enhancer_failed, _, :log_changed}}} =
-                 Context.enhance(context, [fn context, _ -> {:ok, change.(context)} end])
+                 Context.Enhancer.run(context, [fn context, _ -> {:ok, change.(context)} end])
       end
     end
 
     test "may give an equal context that went through storage" do
       assert {:ok, _, %{skipped: []}} =
-               Context.enhance(hello(), [
+               Context.Enhancer.run(hello(), [
                  fn context, _ -> context |> Context.dump() |> Context.load() end
                ])
     end
@@ -209,9 +213,9 @@ defmodule AshAgent.Context.EnhancerTest do
       enhancers = [block(:a, "1"), fails, Block, {Block, text: <<255>>}, block(:b, "2")]
 
       assert {:ok, context, %{skipped: [first, second]}} =
-               Context.enhance(hello(), enhancers, on_error: :skip)
+               Context.Enhancer.run(hello(), enhancers, on_error: :skip)
 
-      assert Enum.map(Context.view(context).blocks, &elem(&1, 0)) == ["a", "block", "b"]
+      assert Enum.map(Context.View.view(context).blocks, &elem(&1, 0)) == ["a", "block", "b"]
       assert %{enhancer: ^fails, error: %Error{reason: {:enhancer_failed, ^fails, :down}}} = first
 
       assert %{
@@ -222,12 +226,14 @@ defmodule AshAgent.Context.EnhancerTest do
 
     test "leaves nothing behind when skipped" do
       half = fn context, _ ->
-        Context.put_prompt_block(context, :half, "done")
+        Context.View.put_prompt_block(context, :half, "done")
         raise "half-way"
       end
 
       context = hello()
-      assert {:ok, ^context, %{skipped: [_]}} = Context.enhance(context, [half], on_error: :skip)
+
+      assert {:ok, ^context, %{skipped: [_]}} =
+               Context.Enhancer.run(context, [half], on_error: :skip)
     end
 
     test "is stopped or skipped as a function decides" do
@@ -239,22 +245,22 @@ defmodule AshAgent.Context.EnhancerTest do
       bad = {Block, text: <<255>>}
 
       assert {:ok, _, %{skipped: [%{enhancer: Block}]}} =
-               Context.enhance(hello(), [bad], on_error: decide)
+               Context.Enhancer.run(hello(), [bad], on_error: decide)
 
       fails = fn _, _ -> {:error, :down} end
 
       assert {:error, %Error{reason: {:enhancer_failed, ^fails, :down}}} =
-               Context.enhance(hello(), [bad, fails], on_error: decide)
+               Context.Enhancer.run(hello(), [bad, fails], on_error: decide)
 
       assert_raise ArgumentError, ~r/expected :on_error to return/, fn ->
-        Context.enhance(hello(), [fails], on_error: fn _, _ -> :maybe end)
+        Context.Enhancer.run(hello(), [fails], on_error: fn _, _ -> :maybe end)
       end
     end
 
     test "runs no enhancer behind it when it stops" do
       me = self()
       told = fn context, _needs -> send(me, :ran) && {:ok, context} end
-      assert {:error, _} = Context.enhance(hello(), [fn _, _ -> :no end, told])
+      assert {:error, _} = Context.Enhancer.run(hello(), [fn _, _ -> :no end, told])
       refute_received :ran
     end
   end

@@ -12,9 +12,9 @@ defmodule AshAgent.Context.ForkTest do
   defp context do
     Context.new("One", id: "c1", at: @at, metadata: %{user: 7}, system_prompt: "S")
     |> Context.add_assistant_message("1", [], at: @at)
-    |> Context.add_token_usage(%{input_tokens: 3, output_tokens: 1}, at: @at)
+    |> Context.Tokens.add_token_usage(%{input_tokens: 3, output_tokens: 1}, at: @at)
     |> Context.add_user_message("Two", at: @at)
-    |> Context.put_masks([{"secret", "[x]"}], at: @at)
+    |> Context.View.put_masks([{"secret", "[x]"}], at: @at)
   end
 
   defp fork(context \\ context(), opts \\ []),
@@ -33,8 +33,11 @@ defmodule AshAgent.Context.ForkTest do
       changed = [:id, :origin, :created_at, :updated_at]
       assert Map.drop(Context.to_map(fork), changed) == Map.drop(Context.to_map(context), changed)
       assert Context.to_messages(fork) == Context.to_messages(context)
-      assert Context.view(fork) == Context.view(context)
-      assert Context.get_cumulative_tokens(fork) == Context.get_cumulative_tokens(context)
+      assert Context.View.view(fork) == Context.View.view(context)
+
+      assert Context.Tokens.get_cumulative_tokens(fork) ==
+               Context.Tokens.get_cumulative_tokens(context)
+
       assert Context.diff(context, fork) == %{last_common: 2, a: [], b: []}
     end
 
@@ -67,20 +70,22 @@ defmodule AshAgent.Context.ForkTest do
           nil,
           for(id <- ~w(a b c d), do: %{id: id, name: :delete})
         )
-        |> Context.approve_tool_call("a", by: "ann")
-        |> Context.approve_tool_call("b", by: "ann")
-        |> Context.deny_tool_call("c", "no", by: "ann")
+        |> Context.Calls.approve_tool_call("a", by: "ann")
+        |> Context.Calls.approve_tool_call("b", by: "ann")
+        |> Context.Calls.deny_tool_call("c", "no", by: "ann")
         |> Context.add_tool_results([{"a", {:ok, 1}}])
 
       fork = fork(context)
-      statuses = for id <- ~w(a b c d), do: Context.tool_call_status(fork, id)
+      statuses = for id <- ~w(a b c d), do: Context.Calls.tool_call_status(fork, id)
       assert statuses == [:ok, :pending, :denied, :pending]
-      assert %{by: "ann"} = Context.tool_call_decision(fork, "a")
-      assert Context.tool_call_decision(fork, "b") == nil
-      assert %{decision: :denied} = Context.tool_call_decision(fork, "c")
-      assert Context.tool_call_status(context, "b") == :approved
+      assert %{by: "ann"} = Context.Calls.tool_call_decision(fork, "a")
+      assert Context.Calls.tool_call_decision(fork, "b") == nil
+      assert %{decision: :denied} = Context.Calls.tool_call_decision(fork, "c")
+      assert Context.Calls.tool_call_status(context, "b") == :approved
       assert Context.equal?(Context.load!(Context.dump(fork)), fork)
-      assert Context.tool_call_status(Context.approve_tool_call(fork, "b"), "b") == :approved
+
+      assert Context.Calls.tool_call_status(Context.Calls.approve_tool_call(fork, "b"), "b") ==
+               :approved
     end
 
     test "refuses an id that is none or the context's own, and unknown options" do
@@ -102,9 +107,9 @@ defmodule AshAgent.Context.ForkTest do
 
       for copy <- [
             Context.load!(Context.dump(fork)),
-            Context.from_snapshot!(Context.to_snapshot(fork)),
+            Context.load!(Context.to_snapshot(fork)),
             Context.create!(Context.to_map(fork))
-            |> Context.put_masks([{"secret", "[x]"}], at: @later)
+            |> Context.View.put_masks([{"secret", "[x]"}], at: @later)
           ] do
         assert copy[:origin] == %{id: "c1", iteration: 2}
         assert Context.to_map(copy) == Context.to_map(fork)

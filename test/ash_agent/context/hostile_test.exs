@@ -25,8 +25,6 @@ defmodule AshAgent.Context.HostileTest do
     end
   end
 
-  defp refuse(fun), do: assert(survive(fun) == :error)
-
   defp golden, do: JSON.decode!(@golden)
 
   # Every way into a value: keys and indexes, with the empty one.
@@ -55,36 +53,6 @@ defmodule AshAgent.Context.HostileTest do
     do: Map.update!(map, key, &put_at(&1, path, new))
 
   defp put_at(list, [index | path], new), do: List.update_at(list, index, &put_at(&1, path, new))
-
-  defp delete_at(map, [key]) when is_map(map), do: Map.delete(map, key)
-  defp delete_at(list, [index]) when is_list(list), do: List.delete_at(list, index)
-
-  defp delete_at(map, [key | path]) when is_map(map),
-    do: Map.update!(map, key, &delete_at(&1, path))
-
-  defp delete_at(list, [index | path]), do: List.update_at(list, index, &delete_at(&1, path))
-
-  test "a snapshot cut off anywhere is refused" do
-    compact = JSON.encode(golden())
-
-    for length <- 0..(byte_size(compact) - 1)//7 do
-      refuse(fn -> Context.from_snapshot(binary_part(compact, 0, length)) end)
-    end
-  end
-
-  test "a snapshot with changed bytes is read or refused" do
-    check_all("mutated snapshots", [runs: 400, max_size: 8], fn size ->
-      bytes =
-        Enum.reduce(1..size, @golden, fn _, bytes ->
-          at = between(0, byte_size(bytes) - 1)
-          <<before::binary-size(at), _, rest::binary>> = bytes
-          bytes = one_of([~c({}[]",:$0123456789), [0, 10, 92, 127, 128, 255], ~c(abnrtu)])
-          before <> <<one_of(bytes)>> <> rest
-        end)
-
-      survive(fn -> Context.from_snapshot(bytes) end)
-    end)
-  end
 
   @wrong [
     nil,
@@ -128,24 +96,8 @@ defmodule AshAgent.Context.HostileTest do
     ~D[2026-01-01]
   ]
 
-  test "another value anywhere in a document is read or refused" do
-    document = golden()
-
-    for path <- paths(document), wrong <- @wrong do
-      survive(fn -> Context.load(put_at(document, path, wrong)) end)
-    end
-  end
-
-  test "a missing value anywhere in a document is read or refused" do
-    document = golden()
-
-    for path <- paths(document),
-        path != [],
-        do: survive(fn -> Context.load(delete_at(document, path)) end)
-  end
-
   test "another value anywhere in attributes is read or refused" do
-    attributes = Context.from_snapshot!(@golden) |> Context.to_map()
+    attributes = Context.load!(@golden) |> Context.to_map()
     attributes = JSON.decode!(JSON.encode(attributes))
 
     for path <- paths(attributes), path != [], wrong <- @wrong do
@@ -216,7 +168,7 @@ defmodule AshAgent.Context.HostileTest do
     run = fn ->
       for document <- texts do
         survive(fn -> Context.load(document) end)
-        survive(fn -> Context.from_snapshot(JSON.encode(document)) end)
+        survive(fn -> Context.load(JSON.encode(document)) end)
       end
 
       for attributes <- attributes, do: survive(fn -> Context.create(attributes) end)
@@ -227,94 +179,6 @@ defmodule AshAgent.Context.HostileTest do
     before = :erlang.system_info(:atom_count)
     run.()
     assert :erlang.system_info(:atom_count) == before
-  end
-
-  test "nesting beyond the limit is refused, whatever it is made of" do
-    deep = fn times, wrap -> Enum.reduce(1..times, 1, fn _, inner -> wrap.(inner) end) end
-    document = golden()
-
-    wraps = [
-      &[&1],
-      &%{"a" => &1},
-      &%{"$tuple" => [&1]},
-      &%{"$map" => [[1, &1]]},
-      &%{"$map" => [[&1, 1]]},
-      &%{":a" => &1}
-    ]
-
-    for wrap <- wraps, times <- [260, 300, 5_000] do
-      for path <- [
-            ["metadata"],
-            ["iterations", 0, "messages", 1, "tool_calls", 0, "result", "value"],
-            ["new"]
-          ] do
-        # Deep values cannot be put into a map of the golden document with a text beside them.
-        put = fn -> put_in(document, Enum.map(path, &access/1), deep.(times, wrap)) end
-        result = survive(fn -> Context.load(put.()) end)
-        if times > 300, do: assert(result == :error)
-      end
-    end
-  end
-
-  defp access(index) when is_integer(index), do: Access.at(index)
-  defp access(key), do: key
-
-  # More than linear work, or waiting, takes longer than this.
-  @tag timeout: 60_000
-  test "100,000 levels and 50 MB of brackets are refused at once" do
-    for text <- [
-          String.duplicate("[", 50_000_000),
-          String.duplicate("{\"$tuple\":[", 100_000),
-          ~s({"version":1,"metadata":) <>
-            String.duplicate("[", 100_000) <> String.duplicate("]", 100_000) <> "}",
-          ~s({"version":1,"new":) <> String.duplicate(~s({"a":), 100_000),
-          String.duplicate("]", 1_000_000),
-          String.duplicate("\"", 1_000_001)
-        ] do
-      assert survive(fn -> Context.from_snapshot(text) end) == :error
-    end
-
-    deep = Enum.reduce(1..100_000, 1, fn _, inner -> [inner] end)
-    refuse(fn -> Context.load(deep) end)
-    refuse(fn -> Context.load(%{"version" => 1, "metadata" => deep}) end)
-    refuse(fn -> Context.create(%{"metadata" => deep}) end)
-    key = Enum.reduce(1..100_000, 1, fn _, inner -> %{inner => 1} end)
-    refuse(fn -> Context.load(%{"version" => 1, "metadata" => key}) end)
-  end
-
-  # More than linear work, or waiting, takes longer than this.
-  @tag timeout: 60_000
-  test "huge numbers, duplicate keys, lone surrogates and NUL bytes are read or refused" do
-    text = fn metadata ->
-      String.replace(@golden, ~s("metadata": {), ~s("metadata": {) <> metadata, global: false)
-    end
-
-    for metadata <- [
-          ~s("n":1e999,),
-          ~s("n":-1e999,),
-          ~s("n":) <> String.duplicate("9", 4_300) <> ",",
-          ~s("n":) <> String.duplicate("9", 100_000) <> ",",
-          ~s("n":0.) <> String.duplicate("9", 100_000) <> ",",
-          ~s("n":1e) <> String.duplicate("9", 100_000) <> ",",
-          ~s("n":{"$int":"0x) <> String.duplicate("f", 1_000_000) <> ~s("},),
-          ~s("n":{"$int":") <> String.duplicate("9", 1_000_000) <> ~s("},),
-          ~s("n":{"$float":") <> String.duplicate("9", 1_000_000) <> ~s("},),
-          ~s("a":1,"a":2,"a":{"$atom":"ok"},),
-          ~s("\\ud800":1,),
-          ~s("a":"\\udc00",),
-          ~s("a":"\\u0000",),
-          ~s("a\\u0000":1,),
-          ~s("a":"\0",),
-          ~s("a":") <> <<255, 254>> <> ~s(",),
-          ~s(":":1,"$:":2,"$$":3,),
-          ~s(":a":1,"$:a":2,":a":3,)
-        ] do
-      survive(fn -> Context.from_snapshot(text.(metadata)) end)
-    end
-
-    # Of duplicate keys the last counts, and an integer of any length is exact.
-    context = Context.from_snapshot!(text.(~s("a":1,"a":{"$atom":"ok"},)))
-    assert Context.metadata(context)["a"] == :ok
   end
 
   # More than linear work, or waiting, takes longer than this.
@@ -351,48 +215,11 @@ defmodule AshAgent.Context.HostileTest do
   end
 
   test "a forged delta is refused or gives a context" do
-    base = Context.from_snapshot!(@golden)
+    base = Context.load!(@golden)
     delta = Context.dump(base, since: 3)
 
     for path <- paths(delta), wrong <- @wrong do
       survive(fn -> Context.load(base, put_at(delta, path, wrong)) end)
-    end
-  end
-
-  test "a foreign history with another value anywhere is imported or refused" do
-    messages = [
-      %{"role" => "system", "content" => "Be brief."},
-      %{"role" => "user", "content" => [%{"type" => "text", "text" => "hi"}]},
-      %{
-        "role" => "assistant",
-        "content" => nil,
-        "tool_calls" => [
-          %{
-            "id" => "a",
-            "type" => "function",
-            "function" => %{"name" => "run", "arguments" => "{}"}
-          }
-        ]
-      },
-      %{"role" => "tool", "tool_call_id" => "a", "content" => "done"}
-    ]
-
-    imported = fn
-      {:ok, context, _repairs} -> {:ok, context}
-      error -> error
-    end
-
-    body = %{"model" => "m", "messages" => messages}
-
-    for wrong <- @wrong do
-      for path <- paths(messages), messages = put_at(messages, path, wrong), is_list(messages) do
-        survive(fn -> imported.(Context.from_messages(messages)) end)
-      end
-
-      for path <- paths(body), body = put_at(body, path, wrong), is_map(body) do
-        for provider <- [:openai_chat, :anthropic, :ollama, :mistral],
-            do: survive(fn -> imported.(Context.from_request(body, provider)) end)
-      end
     end
   end
 end

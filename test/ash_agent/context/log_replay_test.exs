@@ -31,7 +31,7 @@ defmodule AshAgent.Context.LogReplayTest do
 
   test "the same operations in many processes at once lead to equal contexts" do
     for [start | lines] <- conversations() do
-      first = start |> Base.decode64!() |> Context.from_snapshot!()
+      first = start |> Base.decode64!() |> Context.load!()
       before = Context.to_map(first)
       play = fn -> :log |> Replayed.play([start | lines]) |> List.last() |> elem(0) end
 

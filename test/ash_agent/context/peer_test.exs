@@ -242,27 +242,28 @@ defmodule AshAgent.Context.PeerTest do
       end
 
       test "a conversation comes back as it was" do
-        assert {:ok, context, %{repairs: []}} = Context.from_req_llm(req_llm())
-        assert Context.to_req_llm(context) == req_llm()
-        assert {:ok, context, %{repairs: []}} = Context.from_langchain(langchain())
-        assert Context.to_langchain(context) == langchain()
+        assert {:ok, context, %{repairs: []}} = Context.ReqLLM.from_req_llm(req_llm())
+        assert Context.ReqLLM.to_req_llm(context) == req_llm()
+        assert {:ok, context, %{repairs: []}} = Context.LangChain.from_langchain(langchain())
+        assert Context.LangChain.to_langchain(context) == langchain()
 
         for prompt <- ["You are helpful.", nil] do
-          assert {:ok, context, %{repairs: []}} = Context.from_jido(jido(prompt))
-          assert Context.to_jido(context) == jido(prompt)
+          assert {:ok, context, %{repairs: []}} = Context.Jido.from_jido(jido(prompt))
+          assert Context.Jido.to_jido(context) == jido(prompt)
           assert context[:id] == "j1"
         end
       end
 
       test "also after it was stored" do
         for {from, to, conversation} <- [
-              {&Context.from_req_llm/1, &Context.to_req_llm/1, req_llm()},
-              {&Context.from_langchain/1, &Context.to_langchain/1, langchain()},
-              {&Context.from_jido/1, &Context.to_jido/1, jido()}
+              {&Context.ReqLLM.from_req_llm/1, &Context.ReqLLM.to_req_llm/1, req_llm()},
+              {&Context.LangChain.from_langchain/1, &Context.LangChain.to_langchain/1,
+               langchain()},
+              {&Context.Jido.from_jido/1, &Context.Jido.to_jido/1, jido()}
             ] do
           {:ok, context, _report} = from.(conversation)
 
-          assert context |> Context.to_snapshot() |> Context.from_snapshot!() |> to.() ==
+          assert context |> Context.to_snapshot() |> Context.load!() |> to.() ==
                    conversation
         end
       end
@@ -272,11 +273,11 @@ defmodule AshAgent.Context.PeerTest do
           turns = many(between(1, size), &turn/0)
 
           for {from, to, conversation} <- [
-                {&Context.from_req_llm/1, &Context.to_req_llm/1,
+                {&Context.ReqLLM.from_req_llm/1, &Context.ReqLLM.to_req_llm/1,
                  make(ReqLLM.Context, messages: Enum.flat_map(turns, &req_turn/1))},
-                {&Context.from_langchain/1, &Context.to_langchain/1,
+                {&Context.LangChain.from_langchain/1, &Context.LangChain.to_langchain/1,
                  Enum.flat_map(turns, &chain_turn/1)},
-                {&Context.from_jido/1, &Context.to_jido/1,
+                {&Context.Jido.from_jido/1, &Context.Jido.to_jido/1,
                  make(Jido.AI.Context,
                    id: "j",
                    entries: turns |> Enum.flat_map(&jido_turn/1) |> Enum.reverse()
@@ -377,7 +378,7 @@ defmodule AshAgent.Context.PeerTest do
 
   describe "the form" do
     test "of ReqLLM says what providers get" do
-      {:ok, context, _} = Context.from_req_llm(req_llm())
+      {:ok, context, _} = Context.ReqLLM.from_req_llm(req_llm())
 
       assert %{"system" => _, "messages" => [_, called, results, answered | _]} =
                Context.request(context, :anthropic) |> elem(1)
@@ -420,7 +421,7 @@ defmodule AshAgent.Context.PeerTest do
         %{role: :tool, tool_call_id: "call_1", content: "sunny"}
       ]
 
-      {:ok, context, %{repairs: []}} = Context.from_req_llm(messages)
+      {:ok, context, %{repairs: []}} = Context.ReqLLM.from_req_llm(messages)
 
       assert {:ok, %{"input" => [_, reasoning, %{"type" => "function_call"}, _]}} =
                Context.request(context, :openai_responses)
@@ -439,7 +440,7 @@ defmodule AshAgent.Context.PeerTest do
       assert %{"functionCall" => %{"name" => "get"}, "thoughtSignature" => "c2ln"} = called
 
       assert %{messages: [_, %{reasoning_details: ^details, tool_calls: [^call]}, _]} =
-               context |> Context.to_req_llm() |> plain()
+               context |> Context.ReqLLM.to_req_llm() |> plain()
     end
 
     test "of reasoning of our own is that of the library's own providers" do
@@ -471,10 +472,10 @@ defmodule AshAgent.Context.PeerTest do
       }
 
       assert %{messages: [_, %{content: [], reasoning_details: [^detail]}]} =
-               Context.to_req_llm(context)
+               Context.ReqLLM.to_req_llm(context)
 
       assert %{entries: [%{thinking: "Hm", reasoning_details: [^detail]}, _]} =
-               Context.to_jido(context)
+               Context.Jido.to_jido(context)
     end
 
     test "of every library is the same request" do
@@ -515,13 +516,13 @@ defmodule AshAgent.Context.PeerTest do
         %{role: "tool", tool_call_id: "a", content: "sunny"}
       ]
 
-      for provider <- Context.providers() do
-        expected = Context.request(Context.from_messages!(plain), provider)
+      for provider <- Context.Requests.providers() do
+        expected = Context.request(Context.Import.from_messages!(plain), provider)
 
         for {:ok, context, %{repairs: []}} <- [
-              Context.from_req_llm(req_llm),
-              Context.from_langchain(langchain),
-              Context.from_jido(%{
+              Context.ReqLLM.from_req_llm(req_llm),
+              Context.LangChain.from_langchain(langchain),
+              Context.Jido.from_jido(%{
                 id: "j",
                 system_prompt: "Be brief.",
                 entries: Enum.reverse(entries)
@@ -545,19 +546,19 @@ defmodule AshAgent.Context.PeerTest do
                  %{tool_calls: [call]},
                  %{role: :tool, name: "get", metadata: %{is_error: true}}
                ]
-             } = Context.to_req_llm(context)
+             } = Context.ReqLLM.to_req_llm(context)
 
       assert %{id: "a", type: "function", function: %{name: "get", arguments: ~s({"city":"NYC"})}} =
                call
 
       assert [_, _, %{tool_calls: [%{name: "get"}]}, %{tool_results: [%{is_error: true}]}] =
-               Context.to_langchain(context)
+               Context.LangChain.to_langchain(context)
 
       assert %{
                id: "c1",
                system_prompt: "Be brief.",
                entries: [%{role: :tool}, _, %{content: "Weather?"}]
-             } = Context.to_jido(context)
+             } = Context.Jido.to_jido(context)
     end
   end
 
@@ -566,21 +567,21 @@ defmodule AshAgent.Context.PeerTest do
       secret = "tok_1234"
 
       for {from, to, conversation} <- [
-            {&Context.from_req_llm/1, &Context.to_req_llm/1,
+            {&Context.ReqLLM.from_req_llm/1, &Context.ReqLLM.to_req_llm/1,
              [
                req(:user, [text(secret, metadata: %{a: 1})]),
                req(:assistant, [text("ok"), part(:thinking, text: secret)], metadata: %{b: 1})
              ]},
-            {&Context.from_langchain/1, &Context.to_langchain/1,
+            {&Context.LangChain.from_langchain/1, &Context.LangChain.to_langchain/1,
              [
                chain(:user, secret, name: "ann"),
                chain(:assistant, [chain_part(:text, secret, citations: [1])])
              ]},
-            {&Context.from_jido/1, &Context.to_jido/1,
+            {&Context.Jido.from_jido/1, &Context.Jido.to_jido/1,
              make(Jido.AI.Context, id: "j", entries: [entry(:user, secret, refs: %{a: 1})])}
           ] do
         {:ok, context, _} = from.(conversation)
-        masked = Context.put_masks(context, [{"tok_1234", "[gone]"}])
+        masked = Context.View.put_masks(context, [{"tok_1234", "[gone]"}])
         shown = inspect(to.(masked), limit: :infinity, printable_limit: :infinity, structs: false)
         refute shown =~ secret
         assert shown =~ "[gone]"
@@ -589,15 +590,15 @@ defmodule AshAgent.Context.PeerTest do
     end
 
     test "continues in the library's form" do
-      {:ok, context, _} = Context.from_req_llm([req(:user, "Hi", name: "ann")])
+      {:ok, context, _} = Context.ReqLLM.from_req_llm([req(:user, "Hi", name: "ann")])
       context = Context.add_assistant_message(context, "Hello!")
-      assert [%{name: "ann"}, %{role: :assistant}] = Context.to_req_llm(context).messages
+      assert [%{name: "ann"}, %{role: :assistant}] = Context.ReqLLM.to_req_llm(context).messages
     end
   end
 
   describe "anything else" do
     test "is an error that says where" do
-      for from <- [&Context.from_req_llm/1, &Context.from_langchain/1] do
+      for from <- [&Context.ReqLLM.from_req_llm/1, &Context.LangChain.from_langchain/1] do
         assert {:error, %Context.Error{reason: {:invalid, [1], _}}} =
                  from.([%{role: :user, content: "a"}, %{role: "boss"}])
 
@@ -650,9 +651,10 @@ defmodule AshAgent.Context.PeerTest do
           end)
 
         for {from, to} <- [
-              {&Context.from_req_llm/1, &Context.to_req_llm/1},
-              {&Context.from_langchain/1, &Context.to_langchain/1},
-              {fn messages -> Context.from_jido(%{entries: messages}) end, &Context.to_jido/1}
+              {&Context.ReqLLM.from_req_llm/1, &Context.ReqLLM.to_req_llm/1},
+              {&Context.LangChain.from_langchain/1, &Context.LangChain.to_langchain/1},
+              {fn messages -> Context.Jido.from_jido(%{entries: messages}) end,
+               &Context.Jido.to_jido/1}
             ] do
           case from.(messages) do
             {:ok, context, _report} -> to.(context)

@@ -24,144 +24,6 @@ defmodule AshAgent.Context.ProviderFormsTest do
 
   defp messages(context, provider, opts \\ []), do: judge(context, provider, opts)["messages"]
 
-  describe "a server tool's pair" do
-    @pairs [
-      anthropic:
-        {%{
-           "type" => "server_tool_use",
-           "id" => "srvtoolu_1",
-           "name" => "web_search",
-           "input" => %{"query" => "fox"}
-         },
-         %{
-           "type" => "web_search_tool_result",
-           "tool_use_id" => "srvtoolu_1",
-           "content" => [
-             %{
-               "type" => "web_search_result",
-               "url" => "https://example.com",
-               "title" => "t",
-               "encrypted_content" => "e"
-             }
-           ]
-         }},
-      bedrock:
-        {%{
-           "toolUse" => %{
-             "toolUseId" => "s_1",
-             "name" => "search",
-             "input" => %{"q" => "fox"},
-             "type" => "server_tool_use"
-           }
-         },
-         %{
-           "toolResult" => %{
-             "toolUseId" => "s_1",
-             "content" => [%{"text" => "found"}],
-             "type" => "web_search_tool_result"
-           }
-         }},
-      gemini:
-        {%{"executableCode" => %{"language" => "PYTHON", "code" => "fox()"}},
-         %{"codeExecutionResult" => %{"outcome" => "OUTCOME_OK", "output" => "1"}}}
-    ]
-
-    defp served(provider, blocks) do
-      said =
-        Enum.map(blocks, &%{type: :provider_block, provider: provider, data: &1}) ++
-          [%{type: :text, text: "Done"}]
-
-      Context.new("Hi") |> Context.add_assistant_message(said)
-    end
-
-    test "is never split by masks, whichever half has the word" do
-      for {provider, {used, result}} <- @pairs,
-          word <- ["fox", "OUTCOME_OK|web_search_result|found"] do
-        context = served(provider, [used, result])
-        sent = inspect(Context.request!(context, provider))
-        masked = inspect(Context.put_masks(context, [{word, "x"}]) |> Context.request!(provider))
-
-        for half <- [
-              "server_tool_use",
-              "web_search_tool_result",
-              "toolUse",
-              "toolResult",
-              "executableCode",
-              "codeExecutionResult"
-            ] do
-          if sent =~ half, do: refute(masked =~ half, "#{half} of #{provider} with #{word}")
-        end
-
-        assert masked =~ "Done"
-        assert :masked_text in changes(Context.put_masks(context, [{word, "x"}]), provider)
-      end
-    end
-
-    test "goes once, also when it stands there twice" do
-      {used, result} = @pairs[:anthropic]
-      context = served(:anthropic, [used, result]) |> Context.add_user_message("Again")
-      blocks = Enum.map([used, result], &%{type: :provider_block, provider: :anthropic, data: &1})
-      context = Context.add_assistant_message(context, blocks ++ [%{type: :text, text: "Done"}])
-
-      ids =
-        for %{"content" => [_ | _] = blocks} <- messages(context, :anthropic),
-            %{"id" => id} <- blocks,
-            do: id
-
-      assert ids == ["srvtoolu_1"]
-      assert changes(context, :anthropic) == [:dropped_part, :dropped_part]
-    end
-
-    test "an imported body with an item twice is sent with it once" do
-      item = %{
-        "type" => "web_search_call",
-        "id" => "ws_1",
-        "status" => "completed",
-        "action" => %{"type" => "search", "query" => "q"}
-      }
-
-      said = %{"role" => "assistant", "content" => "Done"}
-
-      body = %{
-        "input" => [
-          %{"role" => "user", "content" => "Hi"},
-          item,
-          said,
-          %{"role" => "user", "content" => "Hi"},
-          item,
-          said
-        ]
-      }
-
-      context = Context.from_request!(body, :openai_responses)
-
-      assert Enum.count(
-               judge(context, :openai_responses)["input"],
-               &(&1["type"] == "web_search_call")
-             ) == 1
-    end
-
-    test "Bedrock's own results in a message of the model are read" do
-      {used, result} = @pairs[:bedrock]
-
-      body = %{
-        "messages" => [
-          %{"role" => "user", "content" => [%{"text" => "Hi"}]},
-          %{"role" => "assistant", "content" => [used, result, %{"text" => "Done"}]}
-        ]
-      }
-
-      assert {:ok, context, %{repairs: []}} = Context.from_request(body, :bedrock)
-      assert Context.request!(context, :bedrock) == body
-      assert Context.get_iteration(context, 1).tool_calls == []
-
-      assert [_, %{"content" => [%{"text" => "found"}, %{"text" => "Done"}]}] =
-               messages(context, :anthropic)
-
-      assert :part_to_text in changes(context, :anthropic)
-    end
-  end
-
   describe "reasoning in OpenAI's chat format" do
     defp reasoned(more \\ %{}) do
       call = %{
@@ -189,7 +51,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
     end
 
     test "survives import, storage and attributes, beside an empty content too" do
-      context = Context.from_request!(reasoned(), :openai_chat)
+      context = Context.Import.from_request!(reasoned(), :openai_chat)
 
       for context <- [
             context,
@@ -215,7 +77,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
     end
 
     test "is not sent where it is refused, and the report says so" do
-      context = Context.from_request!(reasoned(), :openai_chat)
+      context = Context.Import.from_request!(reasoned(), :openai_chat)
       body = judge(context, :openai_chat, dialect: :openai)
       refute inspect(body) =~ "reasoning"
 
@@ -264,8 +126,8 @@ defmodule AshAgent.Context.ProviderFormsTest do
       ]
 
       body = reasoned(%{"reasoning_details" => details, "reasoning" => "hm"})
-      context = Context.from_request!(body, :openai_chat)
-      masked = Context.put_masks(context, [{"nothing", ""}])
+      context = Context.Import.from_request!(body, :openai_chat)
+      masked = Context.View.put_masks(context, [{"nothing", ""}])
 
       for context <- [context, masked] do
         assert [_, %{"reasoning_details" => ^details}, _, _] =
@@ -273,7 +135,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       end
 
       refute inspect(
-               Context.put_masks(context, [{"claude", "x"}])
+               Context.View.put_masks(context, [{"claude", "x"}])
                |> Context.request!(:openai_chat, dialect: :openrouter)
              ) =~ "claude"
     end
@@ -299,7 +161,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         )
 
       body = put_in(body, ["messages", Access.at(2), "tool_call_id"], String.duplicate("i", 60))
-      context = Context.from_request!(body, :openai_chat)
+      context = Context.Import.from_request!(body, :openai_chat)
 
       assert RequestChecker.validate_request(
                Context.request!(context, :openai_chat, dialect: :openai),
@@ -377,7 +239,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         ]
       }
 
-      imported = Context.from_request!(body, :mistral)
+      imported = Context.Import.from_request!(body, :mistral)
 
       built =
         Context.create!(%{
@@ -406,7 +268,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         ]
       }
 
-      context = Context.from_request!(body, :mistral)
+      context = Context.Import.from_request!(body, :mistral)
       assert judge(context, :mistral) == body
 
       later = Context.add_user_message(context, "Go on")
@@ -421,7 +283,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       for key <- ["prefix", "partial"], dialect <- [nil, :deepseek] do
         begun = %{"role" => "assistant", "content" => "Once upon", key => true}
         body = %{"messages" => [%{"role" => "user", "content" => "Hi"}, begun]}
-        context = Context.from_request!(body, :openai_chat)
+        context = Context.Import.from_request!(body, :openai_chat)
         assert Context.request!(context, :openai_chat, dialect: dialect) == body
 
         for later <- [
@@ -479,7 +341,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       }
 
       for body <- [body, text(body)] do
-        assert {:ok, context, %{repairs: []}} = Context.from_request(body, :openai_chat)
+        assert {:ok, context, %{repairs: []}} = Context.Import.from_request(body, :openai_chat)
         assert [_, assistant, _] = messages(context, :openai_chat)
         assert Map.keys(assistant) == ["content", "role", "tool_calls"]
       end
@@ -542,12 +404,12 @@ defmodule AshAgent.Context.ProviderFormsTest do
           end
 
         body = %{list => [user | elements]}
-        assert {:ok, context, %{repairs: []}} = Context.from_request(body, provider)
+        assert {:ok, context, %{repairs: []}} = Context.Import.from_request(body, provider)
         # Bedrock knows no other roles: neighbours of the user's are one message there.
         if provider != :bedrock, do: assert(Context.request!(context, provider) == body)
-        assert {:ok, again, _} = Context.from_request(text(body), provider)
+        assert {:ok, again, _} = Context.Import.from_request(text(body), provider)
         assert Context.request!(again, provider) == Context.request!(context, provider)
-        masked = Context.put_masks(context, [{"nowhere", ""}])
+        masked = Context.View.put_masks(context, [{"nowhere", ""}])
 
         if provider in [:anthropic, :openai_chat, :mistral, :openai_responses, :ollama],
           do: assert(Context.request!(masked, provider)[list] |> Enum.take(2) == body[list])
@@ -557,20 +419,6 @@ defmodule AshAgent.Context.ProviderFormsTest do
           if words, do: assert(sent =~ words, "#{provider} for #{other}: #{sent}")
         end
       end
-    end
-
-    test "a recording goes back by its id, and others get its words" do
-      recording = %{"id" => "audio_1", "transcript" => "Hello there"}
-      said = %{"role" => "assistant", "audio" => recording}
-      body = %{"messages" => [%{"role" => "user", "content" => "Hi"}, said]}
-      assert {:ok, context, %{repairs: []}} = Context.from_request(body, :openai_chat)
-      assert Context.request!(context, :openai_chat) == body
-      anew = Context.put_masks(context, [{"nowhere", ""}])
-      assert [_, said] = judge(anew, :openai_chat)["messages"]
-      assert said == %{"role" => "assistant", "content" => nil, "audio" => %{"id" => "audio_1"}}
-
-      for other <- RequestChecker.providers() -- [:openai_chat],
-          do: assert(inspect(judge(context, other)) =~ "Hello there")
     end
 
     test "a call of a new type waits for its answer" do
@@ -583,7 +431,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         ]
       }
 
-      context = Context.from_request!(body, :openai_chat)
+      context = Context.Import.from_request!(body, :openai_chat)
       assert [%{id: "call_1", name: "telepathy"}] = Context.pending_tool_calls(context)
     end
 
@@ -594,7 +442,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       text =
         ~s({"model":"m", "messages" : [ #{elements} ],\n "system":[{"type":"text","text":"Be  brief."}]})
 
-      context = Context.from_request!(text, :anthropic)
+      context = Context.Import.from_request!(text, :anthropic)
       sent = context |> Context.encode_request!(:anthropic) |> IO.iodata_to_binary()
       assert sent =~ String.replace(elements, "[ 2 ]", "[2]")
       assert sent =~ ~s("system":[{"type":"text","text":"Be  brief."}])
@@ -602,7 +450,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       doubled = ~s({"messages":[{"role":"user","content":"a","content":"b"}]})
 
       assert doubled
-             |> Context.from_request!(:anthropic)
+             |> Context.Import.from_request!(:anthropic)
              |> Context.encode_request!(:anthropic)
              |> IO.iodata_to_binary() =~ ~s("content":"b")
     end
@@ -660,58 +508,6 @@ defmodule AshAgent.Context.ProviderFormsTest do
         assert changes(context, provider) -- [:added_message] == [:part_to_text]
       end
     end
-
-    test "between two calls stays there for who allows it" do
-      parts = [
-        %{"text" => "First"},
-        %{"functionCall" => %{"name" => "a", "args" => %{}}, "thoughtSignature" => "c2ln"},
-        %{"text" => "then"},
-        %{"functionCall" => %{"name" => "b", "args" => %{}}}
-      ]
-
-      response = fn name ->
-        %{"functionResponse" => %{"name" => name, "response" => %{"output" => "1"}}}
-      end
-
-      body = %{
-        "contents" => [
-          %{"role" => "user", "parts" => [%{"text" => "Hi"}]},
-          %{"role" => "model", "parts" => parts},
-          %{"role" => "user", "parts" => [response.("a"), response.("b")]}
-        ]
-      }
-
-      context = Context.from_request!(body, :gemini)
-      assert Context.request!(context, :gemini) == body
-      masked = Context.put_masks(context, [{"nowhere", ""}])
-
-      for context <- [
-            masked,
-            Context.load!(Context.dump(masked)),
-            context |> Context.to_map() |> Context.create!()
-          ] do
-        assert [
-                 _,
-                 %{
-                   "parts" => [
-                     %{"text" => "First"},
-                     %{"functionCall" => %{"name" => "a"}},
-                     %{"text" => "then"},
-                     %{"functionCall" => %{"name" => "b"}}
-                   ]
-                 }
-                 | _
-               ] = judge(context, :gemini)["contents"]
-
-        kinds =
-          for item <- judge(context, :openai_responses)["input"],
-              do: item["content"] || item["name"] || "output"
-
-        # Calls stand directly in front of their results there.
-        assert kinds == ["Hi", "First", "then", "a", "b", "output", "output"]
-        for provider <- [:anthropic, :bedrock, :openai_chat], do: judge(context, provider)
-      end
-    end
   end
 
   describe "what a provider wants to see again" do
@@ -754,54 +550,6 @@ defmodule AshAgent.Context.ProviderFormsTest do
 
         for {provider, opts} <- [openai_chat: [model: "gpt-6"], mistral: [], anthropic: []],
             do: refute(text(Context.request!(context, provider, opts)) =~ "extra_content")
-      end
-    end
-
-    test "stands on imported calls, also when they are not sent as they came" do
-      body = %{
-        "messages" => [
-          %{"role" => "user", "content" => "Hi"},
-          %{"role" => "assistant", "content" => nil, "tool_calls" => [@call]},
-          %{"role" => "tool", "tool_call_id" => "call_1", "content" => "Bob"}
-        ]
-      }
-
-      context = Context.from_request!(body, :openai_chat)
-      assert Context.request!(context, :openai_chat) == body
-      masked = Context.put_masks(context, [{"Bob", "x"}])
-
-      assert [_, %{"tool_calls" => [@call]}, _] =
-               Context.request!(masked, :openai_chat)["messages"]
-    end
-
-    test "is the phase of a message of Responses, with its id and without" do
-      message = fn id ->
-        %{
-          "type" => "message",
-          "id" => id,
-          "role" => "assistant",
-          "status" => "completed",
-          "phase" => "commentary",
-          "content" => [%{"type" => "output_text", "text" => "Let me see.", "annotations" => []}]
-        }
-      end
-
-      for id <- ["msg_1", "other_1"] do
-        body = %{"id" => "resp_1", "status" => "completed", "output" => [message.(id)]}
-        {:ok, response} = AshAgent.Response.decode(:openai_responses, body)
-        {:ok, context} = "Hi" |> Context.new() |> Context.add_response(response)
-        imported = %{"input" => [%{"role" => "user", "content" => "Hi"}, message.(id)]}
-        imported = Context.from_request!(imported, :openai_responses)
-        masked = Context.put_masks(imported, [{"Hi", "Ho"}])
-
-        for context <- [context, imported, masked] do
-          assert [_, %{"phase" => "commentary"} = sent] =
-                   Context.request!(context, :openai_responses)["input"]
-
-          # An id that is not OpenAI's stays in what goes back as it came.
-          assert sent["id"] in ["msg_1", nil] or context == imported
-          refute text(Context.request!(context, :openai_chat)) =~ "phase"
-        end
       end
     end
   end
@@ -863,7 +611,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
         }
 
         body = %{"messages" => [%{"role" => "user", "content" => [recording]}]}
-        context = Context.from_request!(body, :openai_chat)
+        context = Context.Import.from_request!(body, :openai_chat)
         assert [%{content: [%{type: :audio, media_type: ^type}]}] = Context.to_messages(context)
         assert Context.request!(context, :openai_chat) == body
 
@@ -875,7 +623,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
       # What has no media type stays the provider's own.
       other = %{"type" => "input_audio", "input_audio" => %{"data" => @wav, "format" => "opus"}}
       body = %{"messages" => [%{"role" => "user", "content" => [other]}]}
-      context = Context.from_request!(body, :openai_chat)
+      context = Context.Import.from_request!(body, :openai_chat)
       assert [%{content: [%{type: :provider_block}]}] = Context.to_messages(context)
       assert Context.request!(context, :openai_chat) == body
     end
@@ -926,12 +674,13 @@ defmodule AshAgent.Context.ProviderFormsTest do
           ] do
         list = if provider == :openai_responses, do: "input", else: "messages"
         body = %{list => [%{"role" => "user", "content" => [part]}]}
-        context = Context.from_request!(body, provider)
+        context = Context.Import.from_request!(body, provider)
 
         assert [%{content: [%{type: :file, file_id: "file_1", provider: ^provider}]}] =
                  Context.to_messages(context)
 
-        assert Context.put_masks(context, [{"nowhere", ""}]) |> Context.request!(provider) == body
+        assert Context.View.put_masks(context, [{"nowhere", ""}]) |> Context.request!(provider) ==
+                 body
       end
     end
 
@@ -1077,49 +826,13 @@ defmodule AshAgent.Context.ProviderFormsTest do
              ] = messages(context, :anthropic)
 
       refute inspect(judge(context, :bedrock)) =~ "fox"
-      refute inspect(judge(Context.put_masks(context, [{"fox", "x"}]), :anthropic)) =~ "fox"
+      refute inspect(judge(Context.View.put_masks(context, [{"fox", "x"}]), :anthropic)) =~ "fox"
       body = judge(context, :anthropic)
 
       assert body
-             |> Context.from_request!(:anthropic)
-             |> Context.put_masks([{"nowhere", ""}])
+             |> Context.Import.from_request!(:anthropic)
+             |> Context.View.put_masks([{"nowhere", ""}])
              |> Context.request!(:anthropic) == body
-    end
-
-    test "what a Gemini model made goes back to it" do
-      body = %{
-        "contents" => [
-          %{"role" => "user", "parts" => [%{"text" => "Draw"}]},
-          %{
-            "role" => "model",
-            "parts" => [
-              %{
-                "inlineData" => %{"mimeType" => "image/png", "data" => @png},
-                "thoughtSignature" => "c2ln"
-              }
-            ]
-          },
-          %{"role" => "user", "parts" => [%{"text" => "Bigger"}]}
-        ]
-      }
-
-      context = Context.from_request!(body, :gemini)
-      assert judge(Context.put_masks(context, [{"nowhere", ""}]), :gemini) == body
-
-      built = %{
-        type: :image,
-        media_type: "image/png",
-        data: @png,
-        provider_metadata: %{provider: :gemini}
-      }
-
-      context =
-        Context.new("Draw")
-        |> Context.add_assistant_message([built])
-        |> Context.add_user_message("Bigger")
-
-      assert [_, %{"parts" => [%{"inlineData" => %{"data" => @png}}]}, _] =
-               judge(context, :gemini)["contents"]
     end
   end
 end

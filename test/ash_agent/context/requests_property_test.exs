@@ -73,7 +73,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
         ],
         provider <- [:anthropic, :gemini, :openai_responses] do
       plain = Context.new([%{type: :text, text: "Look"}, part])
-      view = Context.put_masks(plain, [{word, "[masked]"}])
+      view = Context.View.put_masks(plain, [{word, "[masked]"}])
       sent = Context.request!(plain, provider)
       assert {part, masked(view, sent) != []} == {part, found?}
       assert masked(view, Context.request!(view, provider)) == []
@@ -317,7 +317,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   # and the letters of their base64 can spell anything.
   defp masked(context, part) do
     word = ContextGenerators.masked_word()
-    masks? = Enum.any?(Context.view(context).masks, fn {pattern, _} -> pattern =~ word end)
+    masks? = Enum.any?(Context.View.view(context).masks, fn {pattern, _} -> pattern =~ word end)
 
     shown =
       for data <- data(Context.to_messages(context, view: :log), false),
@@ -795,7 +795,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
     opts = opts |> Keyword.take([:pending, :since]) |> put_cache(case.provider)
     body = Context.request!(context, case.provider, opts)
 
-    case Context.from_request(body, case.provider) do
+    case Context.Import.from_request(body, case.provider) do
       {:ok, imported, _repairs} ->
         other = case.other
         foreign = Context.request!(imported, other, [])
@@ -829,7 +829,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   # A view of what was imported obeys the rules as well, also of the provider whose form is kept.
   # It is imported as text, whose order of keys is that of requests.
   defp viewed(case, text) do
-    imported = Context.from_request!(text, case.provider)
+    imported = Context.Import.from_request!(text, case.provider)
     view = ContextGenerators.continue(imported, case.views, @later)
     plain = encode(imported, case.provider, pending: :interrupt)
 

@@ -14,7 +14,7 @@ defmodule AshAgent.Context.RequestsTest do
       context = Context.new("Hi")
       tools = [%{name: :add, about: "Zürich \"1\"", at: ~D[2026-01-01]}]
 
-      for provider <- Context.providers() do
+      for provider <- Context.Requests.providers() do
         send =
           &(context
             |> Context.encode_request!(provider, body: %{tools: &1})
@@ -105,7 +105,8 @@ defmodule AshAgent.Context.RequestsTest do
                ] = Context.request_report(context, provider)
       end
 
-      masked = Context.new("Hi", system_prompt: "Call Bob.") |> Context.put_masks([{"Bob", "x"}])
+      masked =
+        Context.new("Hi", system_prompt: "Call Bob.") |> Context.View.put_masks([{"Bob", "x"}])
 
       assert [%{change: :masked_text, from: "system", position: 0}] =
                Context.request_report(masked, :gemini)
@@ -120,7 +121,7 @@ defmodule AshAgent.Context.RequestsTest do
         "messages" => [%{"role" => "user", "content" => "a"}]
       }
 
-      context = Context.from_request!(body, :anthropic)
+      context = Context.Import.from_request!(body, :anthropic)
       assert Context.request_report(context, :anthropic) == []
 
       for provider <- AshAgent.TestSupport.RequestChecker.providers() -- [:anthropic] do
@@ -146,7 +147,7 @@ defmodule AshAgent.Context.RequestsTest do
         ]
       }
 
-      {:ok, context, %{repairs: []}} = Context.from_request(body, :anthropic)
+      {:ok, context, %{repairs: []}} = Context.Import.from_request(body, :anthropic)
       assert Context.request!(context, :anthropic) == body
       assert Context.request_report(context, :anthropic, model: "another") == []
       assert [%{change: :dropped_thinking}] = Context.request_report(context, :gemini)

@@ -2,7 +2,7 @@ defmodule AshAgent.Context.RewindTest do
   use ExUnit.Case, async: true
 
   import AshAgent.TestSupport.Assertions
-  import AshAgent.TestSupport.Generators, only: [check_all: 3, between: 2, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [check_all: 3, between: 2]
 
   alias AshAgent.Context
   alias AshAgent.TestSupport.{ContextGenerators, RequestChecker}
@@ -62,21 +62,6 @@ defmodule AshAgent.Context.RewindTest do
     assert Context.count_messages(back) == 6
   end
 
-  test "what comes next opens the next iteration" do
-    back = Context.rewind(turns(5), to: 3)
-    assert %{current_iteration: 4} = other = Context.add_user_message(back, "else")
-    assert Context.get_iteration_messages(other, 4) == [%{role: :user, content: "else"}]
-    assert %{current_iteration: 4} = Context.add_assistant_message(back, "more")
-  end
-
-  test "to the current iteration changes nothing" do
-    check_all("rewinds to now", [runs: 100, max_size: 8], fn size ->
-      for context <- history(size) do
-        assert Context.equal?(Context.rewind(context, to: context.current_iteration), context)
-      end
-    end)
-  end
-
   test "refuses iterations that are not there" do
     big = Bitwise.bsl(1, 80)
 
@@ -88,79 +73,6 @@ defmodule AshAgent.Context.RewindTest do
     for wrong <- [[to: nil], [to: 1.0], [to: "1"], [], [at: 1], [to: 1, at: @at]] do
       assert_caller_bug(fn -> Context.rewind(turns(2), wrong) end)
     end
-  end
-
-  test "with calls that wait leaves them behind" do
-    context = turns(2) |> Context.add_assistant_message(nil, [%{id: "a", name: :x}])
-    back = Context.rewind(context, to: 2)
-    assert Context.pending_tool_calls(back) == []
-    assert Context.tool_call_status(back, "a") == nil
-    assert %{current_iteration: 3} = Context.add_user_message(back, "again")
-  end
-
-  test "keeps what was noted on the conversation and on kept iterations" do
-    context = turns(4) |> Context.put_metadata(:a, 1) |> Context.put_iteration_metadata(2, :b, 2)
-    back = context |> Context.put_iteration_metadata(4, :c, 3) |> Context.rewind(to: 2)
-    assert Context.metadata(back) == %{a: 1}
-    assert Context.get_iteration(back, 2).metadata == %{b: 2}
-    assert Context.system_prompt(context) == Context.system_prompt(back)
-  end
-
-  test "takes the reports of later iterations away" do
-    used = fn context, n ->
-      Context.add_token_usage(context, %{input_tokens: n, output_tokens: 1})
-    end
-
-    context =
-      Enum.reduce(1..40, Context.new("start"), fn n, context ->
-        context |> Context.add_assistant_message("a") |> used.(n) |> Context.add_user_message("q")
-      end)
-
-    for n <- [1, 2, 15, 16, 17, 31, 32, 33, 40] do
-      sum = div(n * (n + 1), 2)
-      back = Context.rewind(context, to: n)
-      assert %{input_tokens: ^sum, output_tokens: ^n} = Context.get_cumulative_tokens(back)
-      assert Context.count_tokens(back) == n + 1
-      assert Context.equal?(Context.load!(Context.dump(back)), back)
-    end
-  end
-
-  test "of a view leaves what is hidden in front of the turn" do
-    back = turns(9) |> Context.keep_last_iterations(2) |> Context.rewind(to: 5)
-    assert Context.view(back).hidden == [1..4]
-    assert Context.count_messages(back) == 2
-
-    back = turns(9) |> Context.keep_last_iterations(2) |> Context.rewind(to: 1)
-    assert Context.view(back).hidden == []
-    assert Context.to_messages(back) == Context.to_messages(back, view: :log)
-  end
-
-  test "into a summary brings back what it stands for" do
-    {:ok, context, %{range: 1..20}} =
-      Context.compact(turns(22), {:summarize, fn _ -> "They talked." end}, range: 1..20)
-
-    for to <- [1, 7, 20] do
-      back = Context.rewind(context, to: to)
-      assert Context.view(back).summaries == []
-      assert Context.count_messages(back) == 2 * to
-      assert length(Context.to_messages(back)) == 2 * to
-    end
-
-    assert Context.view(Context.rewind(context, to: 21)).summaries == [1..20]
-  end
-
-  test "shows results that come after it, also where later ones were cleared" do
-    tool = fn context, id ->
-      context
-      |> Context.add_assistant_message(nil, [%{id: id, name: :read}])
-      |> Context.add_tool_results([{id, {:ok, "result #{id}"}}])
-    end
-
-    context = Enum.reduce(["a", "b", "c"], Context.new("Hi"), &tool.(&2, &1))
-    back = context |> Context.clear_tool_results(keep: 0) |> Context.rewind(to: 1) |> tool.("d")
-
-    shown = for %{content: [%{content: text}]} <- Context.to_messages(back), do: text
-    assert shown == ["[Old tool result cleared]", "result d"]
   end
 
   test "gives the past, whatever came later" do
@@ -183,12 +95,15 @@ defmodule AshAgent.Context.RewindTest do
         if number < last.current_iteration, do: assert(Context.equal?(copy, back))
         assert Context.to_messages(back) == Context.to_messages(copy)
         assert Context.count_messages(back) == length(Context.to_messages(back))
-        assert Context.get_cumulative_tokens(back) == Context.get_cumulative_tokens(copy)
+
+        assert Context.Tokens.get_cumulative_tokens(back) ==
+                 Context.Tokens.get_cumulative_tokens(copy)
+
         assert requests(back) == requests(copy)
 
         for method <- [:auto, :estimate, :o200k_base] do
-          assert Context.count_tokens(back, method: method) ==
-                   Context.count_tokens(copy, method: method)
+          assert Context.Tokens.count_tokens(back, method: method) ==
+                   Context.Tokens.count_tokens(copy, method: method)
         end
 
         # By the context that there was.
@@ -241,53 +156,6 @@ defmodule AshAgent.Context.RewindTest do
     end)
   end
 
-  test "again and again is as once" do
-    check_all("rewinds of rewinds", [runs: 100, max_size: 14], fn size ->
-      last = List.last(history(size))
-
-      to =
-        Enum.sort([between(1, last.current_iteration), between(1, last.current_iteration)], :desc)
-
-      twice = Enum.reduce(to, last, &Context.rewind(&2, to: &1))
-      assert Context.equal?(twice, Context.rewind(last, to: List.last(to)))
-      assert requests(twice) == requests(Context.rewind(last, to: List.last(to)))
-
-      # A way there and back leaves nothing.
-      there =
-        Enum.reduce(1..5, twice, fn _, context ->
-          ContextGenerators.continue(context, ContextGenerators.steps(2))
-        end)
-
-      if last.current_iteration > 1 do
-        assert Context.equal?(Context.rewind(there, to: 1), Context.rewind(last, to: 1))
-        assert requests(Context.rewind(there, to: 1)) == requests(Context.rewind(last, to: 1))
-      end
-    end)
-  end
-
-  test "re-used ids get the names that they would have got" do
-    call = fn context, id ->
-      context
-      |> Context.add_assistant_message(nil, [%{id: id, name: :x}], at: @at)
-      |> Context.add_tool_results([{id, {:ok, "r"}}], at: @at)
-    end
-
-    ids = for n <- 1..60, do: one_of(["a.b", "a_b", "a-b", "call_1_1_0", "n#{n}"])
-    all = Enum.reduce(ids, Context.new("Hi", id: "c", at: @at), &call.(&2, &1))
-
-    for to <- [1, 5, 15, 16, 17, 32, 33, 59] do
-      fresh =
-        ids |> Enum.take(to) |> Enum.reduce(Context.new("Hi", id: "c", at: @at), &call.(&2, &1))
-
-      for id <- ["a.b", "a_b", "new", "call_1_1_0"] do
-        a = all |> Context.rewind(to: to) |> call.(id)
-        b = call.(fresh, id)
-        assert requests(a) == requests(b)
-        assert past(a) == past(b)
-      end
-    end
-  end
-
   test "is one of several branches" do
     context = turns(6)
     a = context |> Context.rewind(to: 3) |> Context.add_user_message("left", at: @at)
@@ -303,7 +171,7 @@ defmodule AshAgent.Context.RewindTest do
              Context.diff(context, Context.new("else"))
 
     # Views and system prompts are not compared.
-    other = context |> Context.keep_last_iterations(1) |> Context.put_system_prompt("New")
+    other = context |> Context.View.hide({:all_but_last, 1}) |> Context.put_system_prompt("New")
     assert %{last_common: 7, a: [], b: []} = Context.diff(context, other)
 
     # Equal contents are common, wherever they are.

@@ -66,38 +66,8 @@ defmodule AshAgent.Context.TermsTest do
   end
 
   describe "terms come back equal:" do
-    test "nil, booleans and atoms" do
-      for term <- [nil, true, false, :ok, :"", :"with space", :日本, String, :"Elixir.No.Such"] do
-        assert_comes_back(term)
-      end
-
-      assert_comes_back(String.to_atom(String.duplicate("é", 255)))
-    end
-
     test "integers of any size" do
-      for bits <- [
-            0,
-            7,
-            8,
-            15,
-            31,
-            32,
-            53,
-            58,
-            59,
-            60,
-            61,
-            62,
-            63,
-            64,
-            65,
-            127,
-            128,
-            256,
-            2040,
-            2048,
-            4096
-          ],
+      for bits <- Enum.concat([[0, 7, 8, 15, 31, 32, 53], 58..65, [127, 128, 256, 2048, 4096]]),
           sign <- [1, -1],
           offset <- [-1, 0, 1] do
         integer = sign * Bitwise.bsl(1, bits) + offset
@@ -113,10 +83,6 @@ defmodule AshAgent.Context.TermsTest do
           ] do
         assert_comes_back(integer)
       end
-    end
-
-    test "integers of 100,000 bits" do
-      assert_comes_back(Bitwise.bsl(12345, 100_000) + 7)
     end
 
     test "floats, down to the sign of zero" do
@@ -156,51 +122,6 @@ defmodule AshAgent.Context.TermsTest do
       end
     end
 
-    test "sub-binaries of a large binary" do
-      <<_::binary-3, middle::binary-80, _::binary>> = :binary.copy("abcdefg", 1000)
-      assert_comes_back(middle)
-    end
-
-    test "lists, keyword lists and charlists" do
-      for list <- [
-            [],
-            [nil],
-            [[]],
-            [[], [[]]],
-            [a: 1, a: 2, b: nil],
-            ~c"charlist",
-            [{:a}],
-            [{"a", 1}]
-          ] do
-        assert_comes_back(list)
-      end
-
-      assert_comes_back(Enum.to_list(1..10_000))
-    end
-
-    test "tuples" do
-      for tuple <- [{}, {nil}, {:ok, 1}, {:error, {:a, {}}}, {{}, {}}, {:ok}] do
-        assert_comes_back(tuple)
-      end
-
-      assert_comes_back(List.to_tuple(Enum.to_list(1..1000)))
-    end
-
-    test "maps with keys of any kind, small and large" do
-      for map <- [
-            %{},
-            %{nil => nil},
-            %{:a => 1, "a" => 2},
-            %{{1, 2} => 1, [] => 2, %{} => 3, 1 => 4, <<255>> => 5},
-            %{%{deep: [1]} => %{deep: {2}}}
-          ] do
-        assert_comes_back(map)
-      end
-
-      assert_comes_back(Map.new(1..33, &{&1, &1}))
-      assert_comes_back(Map.new(1..5000, &{"key #{&1}", &1}))
-    end
-
     test "structs, nested" do
       for struct <- [
             ~D[2026-02-28],
@@ -217,54 +138,6 @@ defmodule AshAgent.Context.TermsTest do
           ] do
         assert_comes_back(struct)
         assert_comes_back([%{a: {struct, struct}}])
-      end
-    end
-
-    test "nil apart from a missing key" do
-      context = Context.new("Hello", metadata: %{a: nil})
-      assert Map.fetch(Context.metadata(context), :a) == {:ok, nil}
-      assert Map.fetch(Context.metadata(context), :b) == :error
-
-      context = asked(%{a: nil})
-      assert [%{arguments: arguments}] = Context.extract_tool_calls(context)
-      assert arguments == %{a: nil}
-    end
-
-    test "structs as the whole map of arguments and metadata" do
-      context = asked(~D[2026-01-01])
-      assert [%{arguments: ~D[2026-01-01]}] = Context.extract_tool_calls(context)
-    end
-
-    test "text that looks like something else" do
-      for text <- [
-            "nil",
-            "true",
-            "1",
-            ":a",
-            "[]",
-            "{}",
-            "\"quoted\"",
-            "__struct__",
-            "$type",
-            "~D[2026-01-01]"
-          ] do
-        assert_comes_back(text)
-        assert_comes_back(%{text => text})
-      end
-    end
-
-    test "message texts of any bytes" do
-      for text <- ["", " ", "Grüße", "a\u0000b", "a" <> <<255>>, :binary.copy(<<200>>, 100)] do
-        context = Context.new(text, system_prompt: text) |> Context.add_assistant_message(text)
-
-        assert_same(
-          [
-            %{role: :system, content: text},
-            %{role: :user, content: text},
-            %{role: :assistant, content: text}
-          ],
-          Context.to_messages(context)
-        )
       end
     end
 
@@ -298,43 +171,6 @@ defmodule AshAgent.Context.TermsTest do
   end
 
   describe "terms of this VM are kept as their printed text:" do
-    test "pids" do
-      [_, digits] = Regex.run(~r/<([\d.]+)>/, inspect(self()))
-
-      for {_, put, get} <- places() do
-        text = get.(put.(self()))
-        assert is_binary(text) and text =~ digits
-      end
-    end
-
-    test "references" do
-      reference = make_ref()
-      [_, digits] = Regex.run(~r/<([\d.]+)>/, inspect(reference))
-
-      for {_, put, get} <- places() do
-        text = get.(put.(reference))
-        assert is_binary(text) and text =~ digits
-      end
-    end
-
-    test "ports" do
-      [port | _] = Port.list()
-      [_, digits] = Regex.run(~r/<([\d.]+)>/, inspect(port))
-
-      for {_, put, get} <- places() do
-        text = get.(put.(port))
-        assert is_binary(text) and text =~ digits
-      end
-    end
-
-    test "functions" do
-      for {_, put, get} <- places() do
-        assert get.(put.(&String.upcase/1)) =~ "upcase/1"
-        closure = get.(put.(fn -> put end))
-        assert is_binary(closure) and closure != ""
-      end
-    end
-
     test "a handle of this package" do
       context = Context.new("Hello")
 
@@ -352,12 +188,26 @@ defmodule AshAgent.Context.TermsTest do
       end
     end
 
-    test "inside other terms, as keys too" do
-      context = Context.new("Hello", metadata: %{list: [{self()}], map: %{self() => 1}})
-      assert %{list: [{text}], map: map} = Context.metadata(context)
-      assert is_binary(text)
-      assert map == %{text => 1}
+    test "pids, references, ports and functions, as keys too" do
+      context = Context.new("Hello", metadata: %{map: %{self() => 1}})
+      assert [{key, 1}] = Map.to_list(Context.metadata(context).map)
+
+      for {term, words} <- [
+            {self(), digits(self())},
+            {make_ref(), ""},
+            {hd(Port.list()), digits(hd(Port.list()))},
+            {&String.upcase/1, "upcase/1"},
+            {fn -> key end, ""}
+          ],
+          {name, put, get} <- places() do
+        text = get.(put.(term))
+        assert is_binary(text) and text != "" and text =~ words, "#{inspect(term)} in #{name}"
+      end
+
+      assert key =~ digits(self())
     end
+
+    defp digits(term), do: hd(Regex.run(~r/\d[\d.]*\d/, inspect(term)))
   end
 
   describe "refused with the path:" do
@@ -374,40 +224,16 @@ defmodule AshAgent.Context.TermsTest do
       end
     end
 
-    test "improper lists whose tail is a map, an atom or a binary" do
-      for tail <- [%{}, :a, "a", {}, 1.5], {_, put, _} <- places() do
-        assert {:improper_list, _} = refused_at(put, [1, 2 | tail])
-      end
-    end
+    test "bitstrings, of more than a byte and as keys" do
+      for wrong <- [<<"abc", 1::1>>, %{<<1::7>> => 1}],
+          {_, put, _} <- places(),
+          do: assert({:bitstring, _} = refused_at(put, wrong))
 
-    test "bitstrings" do
       for {name, put, _} <- places() do
         {kind, path} = refused_at(put, [0, %{b: {0, 0, <<1::3>>}}])
         assert {name, :bitstring} == {name, kind}
         assert {name, [1, :b, 2]} == {name, Enum.take(path, -3)}
       end
-    end
-
-    test "bitstrings of more than a byte, and as keys" do
-      for {_, put, _} <- places() do
-        assert {:bitstring, _} = refused_at(put, <<"abc", 1::1>>)
-        assert {:bitstring, _} = refused_at(put, %{<<1::7>> => 1})
-      end
-    end
-
-    test "in structs" do
-      {:improper_list, path} =
-        refused_at(&Context.put_metadata(Context.new("Hello"), :a, &1), %URI{path: [1 | 2]})
-
-      assert :path == List.last(path)
-    end
-
-    test "in the message" do
-      error =
-        assert_refused(fn -> Context.put_metadata(Context.new("Hello"), :secret, [1 | 2]) end)
-
-      assert %Error{reason: {:unsupported_term, :improper_list, _}} = error
-      assert Exception.message(error) =~ "improper"
     end
 
     test "in content" do

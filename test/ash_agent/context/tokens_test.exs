@@ -15,7 +15,7 @@ defmodule AshAgent.Context.TokensTest do
   @message 4
   @call 8
 
-  defp count(context, method), do: Context.count_tokens(context, method: method)
+  defp count(context, method), do: Context.Tokens.count_tokens(context, method: method)
   defp more(context, other, method), do: count(other, method) - count(context, method)
 
   # PNG with a header of this size and nothing behind it but bytes.
@@ -73,10 +73,14 @@ defmodule AshAgent.Context.TokensTest do
         prompted = Context.new("Hi", system_prompt: "You are a helpful assistant.")
         assert more(bare, prompted, method) > @message
 
-        assert more(prompted, Context.put_prompt_block(prompted, :a, "The user is Ann."), method) >
+        assert more(
+                 prompted,
+                 Context.View.put_prompt_block(prompted, :a, "The user is Ann."),
+                 method
+               ) >
                  0
 
-        assert more(bare, Context.put_prompt_block(bare, :a, "The user is Ann."), method) >
+        assert more(bare, Context.View.put_prompt_block(bare, :a, "The user is Ann."), method) >
                  @message
 
         assert count(Context.put_system_prompt(prompted, nil), method) == count(bare, method)
@@ -191,18 +195,20 @@ defmodule AshAgent.Context.TokensTest do
 
     test "are an estimate where there is no report" do
       context = turns(3, "some words")
-      assert Context.count_tokens(context) == count(context, :estimate)
-      assert Context.estimate_token_count(context) == count(context, :estimate)
+      assert Context.Tokens.count_tokens(context) == count(context, :estimate)
+      assert Context.Tokens.count_tokens(context, method: :estimate) == count(context, :estimate)
     end
 
     test "take the last report as it is" do
       context = turns(3, "some words") |> Context.add_assistant_message("Yes.")
-      used = Context.add_token_usage(context, %{input_tokens: 700, output_tokens: 11})
-      assert Context.count_tokens(used) == 711
-      assert Context.estimate_token_count(used) == Context.estimate_token_count(context)
+      used = Context.Tokens.add_token_usage(context, %{input_tokens: 700, output_tokens: 11})
+      assert Context.Tokens.count_tokens(used) == 711
 
-      again = Context.add_token_usage(used, %{input_tokens: 900, output_tokens: 1})
-      assert Context.count_tokens(again) == 901
+      assert Context.Tokens.count_tokens(used, method: :estimate) ==
+               Context.Tokens.count_tokens(context, method: :estimate)
+
+      again = Context.Tokens.add_token_usage(used, %{input_tokens: 900, output_tokens: 1})
+      assert Context.Tokens.count_tokens(again) == 901
     end
 
     test "take the report as it is when it comes after the results" do
@@ -210,60 +216,62 @@ defmodule AshAgent.Context.TokensTest do
         Context.new("Hi")
         |> Context.add_assistant_message(nil, [%{id: "a", name: "x", arguments: %{}}])
         |> Context.add_tool_results([{"a", {:ok, "r"}}])
-        |> Context.add_token_usage(%{input_tokens: 500, output_tokens: 5})
+        |> Context.Tokens.add_token_usage(%{input_tokens: 500, output_tokens: 5})
 
-      assert Context.count_tokens(context) >= 505
+      assert Context.Tokens.count_tokens(context) >= 505
       next = Context.add_assistant_message(context, "Yes.")
 
-      assert Context.count_tokens(next) ==
-               Context.count_tokens(context) + more(context, next, :estimate)
+      assert Context.Tokens.count_tokens(next) ==
+               Context.Tokens.count_tokens(context) + more(context, next, :estimate)
     end
 
     test "estimate only what came after the report" do
       used =
         turns(3, "some words")
         |> Context.add_assistant_message("Yes.")
-        |> Context.add_token_usage(%{input_tokens: 700, output_tokens: 11})
+        |> Context.Tokens.add_token_usage(%{input_tokens: 700, output_tokens: 11})
 
       next = Context.add_user_message(used, "And what of the other things?")
-      assert Context.count_tokens(next) == 711 + more(used, next, :estimate)
+      assert Context.Tokens.count_tokens(next) == 711 + more(used, next, :estimate)
 
       next = Context.add_assistant_message(next, nil, [%{id: "a", name: "x", arguments: %{}}])
       next = Context.add_tool_results(next, [{"a", {:ok, "a result"}}])
-      assert Context.count_tokens(next) == 711 + more(used, next, :estimate)
+      assert Context.Tokens.count_tokens(next) == 711 + more(used, next, :estimate)
     end
 
     test "take off a report what is hidden since" do
       used =
         turns(5, String.duplicate("some words ", 20))
         |> Context.add_assistant_message("Yes.")
-        |> Context.add_token_usage(%{input_tokens: 2000, output_tokens: 11})
+        |> Context.Tokens.add_token_usage(%{input_tokens: 2000, output_tokens: 11})
 
-      hidden = Context.keep_last_iterations(used, 2)
-      assert Context.count_tokens(hidden) == 2011 + more(used, hidden, :estimate)
-      assert hidden |> Context.expand(:all) |> Context.count_tokens() == 2011
+      hidden = Context.View.hide(used, {:all_but_last, 2})
+      assert Context.Tokens.count_tokens(hidden) == 2011 + more(used, hidden, :estimate)
+      assert hidden |> Context.View.expand(:all) |> Context.Tokens.count_tokens() == 2011
     end
 
     test "do not count reasoning that is not sent again" do
       context = Context.new("Hi") |> Context.add_assistant_message("Yes.")
       report = %{input_tokens: 100, output_tokens: 50, reasoning_tokens: 40}
-      assert context |> Context.add_token_usage(report) |> Context.count_tokens() == 110
+
+      assert context |> Context.Tokens.add_token_usage(report) |> Context.Tokens.count_tokens() ==
+               110
     end
 
     test "never are below nothing" do
       used =
         turns(5, String.duplicate("some words ", 100))
         |> Context.add_assistant_message("Yes.")
-        |> Context.add_token_usage(%{input_tokens: 1, output_tokens: 1})
+        |> Context.Tokens.add_token_usage(%{input_tokens: 1, output_tokens: 1})
 
-      assert used |> Context.keep_last_iterations(1) |> Context.count_tokens() >= 0
+      assert used |> Context.View.hide({:all_but_last, 1}) |> Context.Tokens.count_tokens() >= 0
     end
 
     test "are refused when they are none" do
       for wrong <- [[method: :exact], [method: nil], [method: "estimate"], [other: 1], :estimate] do
-        assert_caller_bug(fn -> Context.count_tokens(Context.new("Hi"), wrong) end)
-        assert_caller_bug(fn -> Context.token_breakdown(Context.new("Hi"), wrong) end)
-        assert_caller_bug(fn -> Context.exceeds_token_budget?(Context.new("Hi"), 5, wrong) end)
+        assert_caller_bug(fn -> Context.Tokens.count_tokens(Context.new("Hi"), wrong) end)
+        assert_caller_bug(fn -> Context.Tokens.token_breakdown(Context.new("Hi"), wrong) end)
+        assert_caller_bug(fn -> Context.Tokens.budget(Context.new("Hi"), 5, wrong).exceeded? end)
       end
     end
   end
@@ -280,10 +288,10 @@ defmodule AshAgent.Context.TokensTest do
         )
         |> Context.add_tool_results([{"a", {:ok, "r"}}])
         |> Context.add_user_message([image(png(100, 100))])
-        |> Context.compact({:summarize, fn _ -> "They talked." end}, range: 1..5)
+        |> Context.View.compact({:summarize, fn _ -> "They talked." end}, range: 1..5)
 
       for method <- @methods do
-        kinds = Context.token_breakdown(context, method: method)
+        kinds = Context.Tokens.token_breakdown(context, method: method)
 
         assert kinds |> Map.keys() |> Enum.sort() == [
                  :assistant,
@@ -307,7 +315,7 @@ defmodule AshAgent.Context.TokensTest do
         context = ContextGenerators.build(ContextGenerators.script(size))
 
         for method <- @plain do
-          kinds = Context.token_breakdown(context, method: method)
+          kinds = Context.Tokens.token_breakdown(context, method: method)
           assert kinds |> Map.values() |> Enum.sum() == count(context, method)
         end
       end)
@@ -338,9 +346,12 @@ defmodule AshAgent.Context.TokensTest do
       for method <- @plain do
         rest = count(context, method) - count(Context.put_system_prompt(context, nil), method)
         last = Context.new("some words in a sentence") |> count(method)
-        assert context |> Context.keep_last_iterations(1) |> count(method) == rest + last
+        assert context |> Context.View.hide({:all_but_last, 1}) |> count(method) == rest + last
 
-        assert context |> Context.keep_last_iterations(1) |> Context.expand(:all) |> count(method) ==
+        assert context
+               |> Context.View.hide({:all_but_last, 1})
+               |> Context.View.expand(:all)
+               |> count(method) ==
                  count(context, method)
       end
     end
@@ -352,15 +363,19 @@ defmodule AshAgent.Context.TokensTest do
         |> Context.add_tool_results([{"a", {:ok, String.duplicate("some words ", 1000)}}])
 
       for method <- @plain do
-        assert context |> Context.clear_tool_results(keep: 0) |> count(method) < 100
-        assert context |> Context.put_max_result_bytes(200) |> count(method) < 200
-        assert context |> Context.put_masks([{"(some words ?)+", "x"}]) |> count(method) < 100
+        assert context |> Context.View.clear_tool_results(keep: 0) |> count(method) < 100
+        assert context |> Context.View.put_max_result_bytes(200) |> count(method) < 200
 
-        assert context |> Context.put_masks([{"o", "a long word "}]) |> count(method) >
+        assert context |> Context.View.put_masks([{"(some words ?)+", "x"}]) |> count(method) <
+                 100
+
+        assert context |> Context.View.put_masks([{"o", "a long word "}]) |> count(method) >
                  count(context, method)
 
         there_and_back =
-          context |> Context.put_max_result_bytes(200) |> Context.put_max_result_bytes(nil)
+          context
+          |> Context.View.put_max_result_bytes(200)
+          |> Context.View.put_max_result_bytes(nil)
 
         assert count(there_and_back, method) == count(context, method)
       end
@@ -371,22 +386,25 @@ defmodule AshAgent.Context.TokensTest do
     test "tell how much is left" do
       context = Context.new("Hello, world!")
       opts = [method: :o200k_base]
-      assert Context.tokens_remaining(context, 10, opts) == 2
-      assert Context.tokens_remaining(context, 8, opts) == 0
-      assert Context.tokens_remaining(context, 1, opts) == 0
-      assert Context.exceeds_token_budget?(context, 7, opts)
-      refute Context.exceeds_token_budget?(context, 8, opts)
-      assert Context.budget_utilization(context, 8, opts) == 1.0
-      assert Context.budget_utilization(context, 4, opts) == 2.0
+      assert Context.Tokens.budget(context, 10, opts).remaining == 2
+      assert Context.Tokens.budget(context, 8, opts).remaining == 0
+      assert Context.Tokens.budget(context, 1, opts).remaining == 0
+      assert Context.Tokens.budget(context, 7, opts).exceeded?
+      refute Context.Tokens.budget(context, 8, opts).exceeded?
+      assert Context.Tokens.budget(context, 8, opts).share == 1.0
+      assert Context.Tokens.budget(context, 4, opts).share == 2.0
     end
 
     test "of any size" do
       context = Context.new("Hello, world!")
       big = Bitwise.bsl(1, 80)
-      assert Context.tokens_remaining(context, big) == big - Context.count_tokens(context)
-      refute Context.exceeds_token_budget?(context, big)
-      assert Context.budget_utilization(context, big) < 1.0e-20
-      assert Context.budget_utilization(context, Bitwise.bsl(1, 3000)) < 1.0e-20
+
+      assert Context.Tokens.budget(context, big).remaining ==
+               big - Context.Tokens.count_tokens(context)
+
+      refute Context.Tokens.budget(context, big).exceeded?
+      assert Context.Tokens.budget(context, big).share < 1.0e-20
+      assert Context.Tokens.budget(context, Bitwise.bsl(1, 3000)).share < 1.0e-20
     end
 
     test "agree with the count, for any context and method" do
@@ -396,21 +414,15 @@ defmodule AshAgent.Context.TokensTest do
         tokens = count(context, method)
         budget = between(1, 2 * tokens + 1)
         opts = [method: method]
-        assert Context.exceeds_token_budget?(context, budget, opts) == tokens > budget
-        assert Context.tokens_remaining(context, budget, opts) == max(budget - tokens, 0)
-        assert Context.budget_utilization(context, budget, opts) == tokens / budget
+        assert Context.Tokens.budget(context, budget, opts).exceeded? == tokens > budget
+        assert Context.Tokens.budget(context, budget, opts).remaining == max(budget - tokens, 0)
+        assert Context.Tokens.budget(context, budget, opts).share == tokens / budget
       end)
     end
 
     test "are positive integers" do
       for wrong <- [0, -1, 1.5, nil, :all, "5"],
-          fun <- [
-            &Context.exceeds_token_budget?/2,
-            &Context.tokens_remaining/2,
-            &Context.budget_utilization/2
-          ] do
-        assert_caller_bug(fn -> fun.(Context.new("Hi"), wrong) end)
-      end
+          do: assert_caller_bug(fn -> Context.Tokens.budget(Context.new("Hi"), wrong) end)
     end
   end
 

@@ -19,7 +19,7 @@ defmodule AshAgent.Context.TrustTest do
     [
       Context.load!(document, opts),
       Context.load!(base, Map.put(document, "since", 1), opts),
-      Context.from_snapshot!(JSON.encode(document), opts),
+      Context.load!(JSON.encode(document), opts),
       active.(ChatContext.load!(chat, opts)),
       active.(ChatContext.from_snapshot!(JSON.encode(chat), opts))
     ]
@@ -48,9 +48,9 @@ defmodule AshAgent.Context.TrustTest do
       ]
 
       for context <- ways(document(calls), approvals: :drop) do
-        statuses = for %{"id" => id} <- calls, do: Context.tool_call_status(context, id)
+        statuses = for %{"id" => id} <- calls, do: Context.Calls.tool_call_status(context, id)
         assert statuses == [:pending, :ok, :error, :error, :pending]
-        for %{"id" => id} <- calls, do: refute(Context.tool_call_decision(context, id))
+        for %{"id" => id} <- calls, do: refute(Context.Calls.tool_call_decision(context, id))
 
         assert Enum.map(Context.pending_tool_calls(context), & &1.id) == ["approved", "pending"]
 
@@ -59,16 +59,16 @@ defmodule AshAgent.Context.TrustTest do
 
         assert Context.equal?(Context.load!(Context.dump(context)), context)
 
-        assert Context.tool_call_status(
-                 Context.approve_tool_call(context, "approved"),
+        assert Context.Calls.tool_call_status(
+                 Context.Calls.approve_tool_call(context, "approved"),
                  "approved"
                ) == :approved
       end
 
       for context <- ways(document(calls), []) do
-        statuses = for %{"id" => id} <- calls, do: Context.tool_call_status(context, id)
+        statuses = for %{"id" => id} <- calls, do: Context.Calls.tool_call_status(context, id)
         assert statuses == [:approved, :ok, :error, :denied, :pending]
-        assert %{by: "the boss"} = Context.tool_call_decision(context, "ran")
+        assert %{by: "the boss"} = Context.Calls.tool_call_decision(context, "ran")
       end
     end
 
@@ -90,7 +90,7 @@ defmodule AshAgent.Context.TrustTest do
 
         for loaded <- [
               Context.load!(Context.dump(context), structs: :drop),
-              Context.from_snapshot!(text, structs: :drop)
+              Context.load!(text, structs: :drop)
             ] do
           assert_same(plain(told(context)), told(loaded))
           assert Context.equal?(Context.load!(Context.dump(loaded)), loaded)
@@ -171,7 +171,7 @@ defmodule AshAgent.Context.TrustTest do
       for context <- ways(document, structs: :drop) do
         refute Context.to_snapshot(context) =~ "Elixir.URI"
         refute Context.to_snapshot(context) =~ "__struct__"
-        assert %{by: %{path: "/"}} = Context.tool_call_decision(context, "a")
+        assert %{by: %{path: "/"}} = Context.Calls.tool_call_decision(context, "a")
       end
     end
 
@@ -347,7 +347,7 @@ defmodule AshAgent.Context.TrustTest do
         assert_caller_bug(fn -> Context.load(document, opts) end)
         assert_caller_bug(fn -> Context.load!(document, opts) end)
         assert_caller_bug(fn -> Context.load(Context.new("Hello!"), document, opts) end)
-        assert_caller_bug(fn -> Context.from_snapshot("", opts) end)
+        assert_caller_bug(fn -> Context.load("", opts) end)
         assert_caller_bug(fn -> ChatContext.load(document, opts) end)
         assert_caller_bug(fn -> ChatContext.from_snapshot("", opts) end)
 

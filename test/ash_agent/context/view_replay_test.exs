@@ -25,14 +25,15 @@ defmodule AshAgent.Context.ViewReplayTest do
   end
 
   defp state(context) do
-    view = Context.view(context)
+    view = Context.View.view(context)
     methods = Replayed.methods()
 
     %{
       "snapshot" => context |> Context.to_snapshot() |> :erlang.crc32(),
       "prompt" => context |> Context.to_prompt() |> :erlang.crc32(),
       "messages" => Context.count_messages(context),
-      "tokens" => for(method <- methods, do: Context.count_tokens(context, method: method)),
+      "tokens" =>
+        for(method <- methods, do: Context.Tokens.count_tokens(context, method: method)),
       "hidden" => Enum.flat_map(view.hidden, & &1),
       "summarised" => Enum.flat_map(view.summaries, & &1)
     }

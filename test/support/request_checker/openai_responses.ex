@@ -61,252 +61,50 @@ defmodule AshAgent.TestSupport.RequestChecker.OpenAIResponses do
 
   ## Items
 
-  defp item(%{"type" => "function_call"} = item, path, _body, _opts) do
-    object(
-      item,
-      path,
-      %{
-        "type" => &any/2,
-        "call_id" => sized(1..64, :bad_id),
-        "name" => matching(@name, :bad_name),
-        "arguments" => &arguments_text/2
-      },
-      %{
-        "id" => item_id("fc"),
-        "status" => one_of(@statuses),
-        "caller" => optional(&map/2),
-        "namespace" => &text/2,
-        "async" => &boolean/2
-      }
-    )
-  end
+  # By the SDK's `response_input_item_param.py`: the fields that an item has besides its type, and those that it may have, with
+  # what is in each (`field/1`). A `?` takes null as well.
+  @items %{
+    "function_call" =>
+      {~w(call_id:call name:name arguments:arguments),
+       ~w(id:fc_ status:status caller:map? namespace:text async:boolean)},
+    "function_call_output" =>
+      {~w(call_id:call output:output),
+       ~w(id:_? status:status? caller:map? name:text? namespace:text?)},
+    "custom_tool_call" =>
+      {~w(call_id:call name:name input:string),
+       ~w(id:ct_ caller:map? namespace:text async:boolean)},
+    "custom_tool_call_output" => {~w(call_id:call output:output), ~w(id:_ caller:map?)},
+    "shell_call" =>
+      {~w(call_id:call action:map), ~w(id:sh_? status:status? caller:map? environment:map?)},
+    "shell_call_output" =>
+      {~w(call_id:call output:chunks),
+       ~w(id:_? status:status? caller:map? max_output_length:count?)},
+    "local_shell_call" => {~w(id:lsh_ call_id:call action:map status:status), []},
+    "local_shell_call_output" => {~w(id:call output:text), ~w(status:status?)},
+    "apply_patch_call" =>
+      {~w(call_id:call operation:map status:in_progress|completed), ~w(id:apc_? caller:map?)},
+    "apply_patch_call_output" =>
+      {~w(call_id:call status:completed|failed), ~w(id:_? caller:map? output:text?)},
+    "computer_call" =>
+      {~w(id:cu_ call_id:call status:status pending_safety_checks:maps),
+       ~w(action:map actions:maps)},
+    "computer_call_output" =>
+      {~w(call_id:call output:screenshot),
+       ~w(id:_? status:status? acknowledged_safety_checks:maps?)},
+    "mcp_approval_request" => {~w(id:mcpr_ name:text server_label:text arguments:arguments), []},
+    "mcp_approval_response" =>
+      {~w(approval_request_id:mcpr_ approve:boolean), ~w(id:_? reason:text?)},
+    "tool_search_call" =>
+      {~w(arguments:any), ~w(id:_? call_id:call? execution:server|client status:status?)},
+    "tool_search_output" =>
+      {~w(tools:tools), ~w(id:_? call_id:call? execution:server|client status:status?)}
+  }
 
-  defp item(%{"type" => "function_call_output"} = item, path, _body, _opts) do
-    output = text_or(only(["input_text", "input_image", "input_file"], @parts, &content/2))
+  defp item(%{"type" => type} = item, path, _body, _opts) when is_map_key(@items, type) do
+    {required, optional} = @items[type]
 
-    object(
-      item,
-      path,
-      %{"type" => &any/2, "call_id" => sized(1..64, :bad_id), "output" => output},
-      %{
-        "id" => optional(item_id("")),
-        "status" => optional(one_of(@statuses)),
-        "caller" => optional(&map/2),
-        "name" => optional(&text/2),
-        "namespace" => optional(&text/2)
-      }
-    )
-  end
-
-  # Calls of other kinds and what answers them, by the SDK's `response_input_item_param.py`.
-  defp item(%{"type" => "custom_tool_call"} = item, path, _body, _opts) do
-    object(
-      item,
-      path,
-      %{
-        "type" => &any/2,
-        "call_id" => sized(1..64, :bad_id),
-        "name" => matching(@name, :bad_name),
-        "input" => &string/2
-      },
-      %{
-        "id" => item_id("ct"),
-        "caller" => optional(&map/2),
-        "namespace" => &text/2,
-        "async" => &boolean/2
-      }
-    )
-  end
-
-  defp item(%{"type" => "custom_tool_call_output"} = item, path, _body, _opts) do
-    output = text_or(only(["input_text", "input_image", "input_file"], @parts, &content/2))
-
-    object(
-      item,
-      path,
-      %{"type" => &any/2, "call_id" => sized(1..64, :bad_id), "output" => output},
-      %{"id" => item_id(""), "caller" => optional(&map/2)}
-    )
-  end
-
-  defp item(%{"type" => "shell_call"} = item, path, _body, _opts) do
-    object(
-      item,
-      path,
-      %{"type" => &any/2, "call_id" => sized(1..64, :bad_id), "action" => &map/2},
-      %{
-        "id" => optional(item_id("sh")),
-        "status" => optional(one_of(@statuses)),
-        "caller" => optional(&map/2),
-        "environment" => optional(&map/2)
-      }
-    )
-  end
-
-  defp item(%{"type" => "shell_call_output"} = item, path, _body, _opts) do
-    outcome = fn
-      %{"type" => "timeout"} = outcome, at -> object(outcome, at, %{"type" => &any/2})
-      outcome, at -> object(outcome, at, %{"type" => one_of(["exit"]), "exit_code" => &integer/2})
-    end
-
-    chunk = object_of(%{"stdout" => &string/2, "stderr" => &string/2, "outcome" => outcome})
-
-    object(
-      item,
-      path,
-      %{
-        "type" => &any/2,
-        "call_id" => sized(1..64, :bad_id),
-        "output" => filled(:empty_content, chunk)
-      },
-      %{
-        "id" => optional(item_id("")),
-        "status" => optional(one_of(@statuses)),
-        "caller" => optional(&map/2),
-        "max_output_length" => optional(&count/2)
-      }
-    )
-  end
-
-  defp item(%{"type" => "local_shell_call"} = item, path, _body, _opts) do
-    object(item, path, %{
-      "type" => &any/2,
-      "id" => item_id("lsh"),
-      "call_id" => sized(1..64, :bad_id),
-      "action" => &map/2,
-      "status" => one_of(@statuses)
-    })
-  end
-
-  defp item(%{"type" => "local_shell_call_output"} = item, path, _body, _opts) do
-    object(
-      item,
-      path,
-      %{"type" => &any/2, "id" => sized(1..64, :bad_id), "output" => &text/2},
-      %{"status" => optional(one_of(@statuses))}
-    )
-  end
-
-  defp item(%{"type" => "apply_patch_call"} = item, path, _body, _opts) do
-    object(
-      item,
-      path,
-      %{
-        "type" => &any/2,
-        "call_id" => sized(1..64, :bad_id),
-        "operation" => &map/2,
-        "status" => one_of(["in_progress", "completed"])
-      },
-      %{"id" => optional(item_id("apc")), "caller" => optional(&map/2)}
-    )
-  end
-
-  defp item(%{"type" => "apply_patch_call_output"} = item, path, _body, _opts) do
-    object(
-      item,
-      path,
-      %{
-        "type" => &any/2,
-        "call_id" => sized(1..64, :bad_id),
-        "status" => one_of(["completed", "failed"])
-      },
-      %{
-        "id" => optional(item_id("")),
-        "caller" => optional(&map/2),
-        "output" => optional(&text/2)
-      }
-    )
-  end
-
-  defp item(%{"type" => "computer_call"} = item, path, _body, _opts) do
-    findings =
-      object(
-        item,
-        path,
-        %{
-          "type" => &any/2,
-          "id" => item_id("cu"),
-          "call_id" => sized(1..64, :bad_id),
-          "status" => one_of(@statuses),
-          "pending_safety_checks" => list_of(&map/2)
-        },
-        %{"action" => &map/2, "actions" => list_of(&map/2)}
-      )
-
-    findings ++ source(item, path, ["action", "actions"])
-  end
-
-  defp item(%{"type" => "computer_call_output"} = item, path, _body, _opts) do
-    screenshot = fn shot, at ->
-      object(shot, at, %{"type" => one_of(["computer_screenshot"])}, %{
-        "image_url" => &url_or_data/2,
-        "file_id" => &text/2
-      }) ++ if(is_map(shot), do: source(shot, at, ["image_url", "file_id"]), else: [])
-    end
-
-    object(
-      item,
-      path,
-      %{"type" => &any/2, "call_id" => sized(1..64, :bad_id), "output" => screenshot},
-      %{
-        "id" => optional(item_id("")),
-        "status" => optional(one_of(@statuses)),
-        "acknowledged_safety_checks" => optional(list_of(&map/2))
-      }
-    )
-  end
-
-  defp item(%{"type" => "mcp_approval_request"} = item, path, _body, _opts) do
-    object(item, path, %{
-      "type" => &any/2,
-      "id" => item_id("mcpr"),
-      "name" => &text/2,
-      "server_label" => &text/2,
-      "arguments" => &arguments_text/2
-    })
-  end
-
-  defp item(%{"type" => "mcp_approval_response"} = item, path, _body, _opts) do
-    object(
-      item,
-      path,
-      %{
-        "type" => &any/2,
-        "approval_request_id" => item_id("mcpr"),
-        "approve" => &boolean/2
-      },
-      %{"id" => optional(item_id("")), "reason" => optional(&text/2)}
-    )
-  end
-
-  defp item(%{"type" => "tool_search_call"} = item, path, _body, _opts) do
-    object(
-      item,
-      path,
-      %{"type" => &any/2, "arguments" => &any/2},
-      %{
-        "id" => optional(item_id("")),
-        "call_id" => optional(sized(1..64, :bad_id)),
-        "execution" => one_of(["server", "client"]),
-        "status" => optional(one_of(@statuses))
-      }
-    )
-  end
-
-  defp item(%{"type" => "tool_search_output"} = item, path, _body, _opts) do
-    tool = fn tool, at -> object(tool, at, %{"type" => &text/2}, keys(tool)) end
-
-    object(
-      item,
-      path,
-      %{"type" => &any/2, "tools" => list_of(tool)},
-      %{
-        "id" => optional(item_id("")),
-        "call_id" => optional(sized(1..64, :bad_id)),
-        "execution" => one_of(["server", "client"]),
-        "status" => optional(one_of(@statuses))
-      }
-    )
+    object(item, path, Map.put(fields(required), "type", &any/2), fields(optional)) ++
+      if(type == "computer_call", do: source(item, path, ["action", "actions"]), else: [])
   end
 
   defp item(%{"type" => "reasoning"} = item, path, body, opts) do
@@ -354,6 +152,58 @@ defmodule AshAgent.TestSupport.RequestChecker.OpenAIResponses do
     do: [finding(:missing_key, path, "neither type nor role")]
 
   defp item(item, path, _body, _opts), do: map(item, path)
+
+  defp fields(fields) do
+    Map.new(fields, fn field ->
+      [key, check] = String.split(field, ":")
+      {bare, optional?} = {String.trim_trailing(check, "?"), String.ends_with?(check, "?")}
+      {key, if(optional?, do: optional(field(bare)), else: field(bare))}
+    end)
+  end
+
+  defp field("call"), do: sized(1..64, :bad_id)
+  defp field("name"), do: matching(@name, :bad_name)
+  defp field("arguments"), do: &arguments_text/2
+  defp field("status"), do: one_of(@statuses)
+  defp field("map"), do: &map/2
+  defp field("maps"), do: list_of(&map/2)
+  defp field("text"), do: &text/2
+  defp field("string"), do: &string/2
+  defp field("boolean"), do: &boolean/2
+  defp field("count"), do: &count/2
+  defp field("any"), do: &any/2
+
+  defp field("output"),
+    do: text_or(only(["input_text", "input_image", "input_file"], @parts, &content/2))
+
+  defp field("chunks") do
+    outcome = fn
+      %{"type" => "timeout"} = outcome, at -> object(outcome, at, %{"type" => &any/2})
+      outcome, at -> object(outcome, at, %{"type" => one_of(["exit"]), "exit_code" => &integer/2})
+    end
+
+    chunk = object_of(%{"stdout" => &string/2, "stderr" => &string/2, "outcome" => outcome})
+    filled(:empty_content, chunk)
+  end
+
+  defp field("screenshot") do
+    fn shot, at ->
+      object(shot, at, %{"type" => one_of(["computer_screenshot"])}, %{
+        "image_url" => &url_or_data/2,
+        "file_id" => &text/2
+      }) ++ if(is_map(shot), do: source(shot, at, ["image_url", "file_id"]), else: [])
+    end
+  end
+
+  defp field("tools"),
+    do: list_of(fn tool, at -> object(tool, at, %{"type" => &text/2}, keys(tool)) end)
+
+  # An id that begins so, or one of these words.
+  defp field(other) do
+    if String.ends_with?(other, "_"),
+      do: item_id(String.trim_trailing(other, "_")),
+      else: one_of(String.split(other, "|"))
+  end
 
   # Whatever else an object has.
   defp keys(object) when is_map(object), do: Map.new(object, fn {key, _} -> {key, &any/2} end)

@@ -12,7 +12,7 @@ defmodule AshAgent.Context.Options.Views do
     one_of(
       [:auto, :estimate, :o200k_base, :cl100k_base],
       default,
-      "how to count tokens, see `t:AshAgent.Context.token_method/0`."
+      "how to count tokens, see `t:AshAgent.Context.Tokens.token_method/0`."
     )
   end
 
@@ -39,7 +39,6 @@ defmodule AshAgent.Context.Options.Views do
             method: method(:auto),
             at: at()
           ],
-      hide_old: [at: time("the time to count back from. Defaults to now.")],
       compact:
         [
           range:
@@ -94,7 +93,7 @@ defmodule AshAgent.Context.Options.Views do
         window:
           positive(
             "tokens that a request may have before results are cleared in any case. Defaults to as many as leave room for the " <>
-              "answer in the `:context_window` of the model's price, if it has one, see `shorten/3`."
+              "answer in the `:context_window` of the model's price, if it has one, see `AshAgent.Context.Shortening.shorten/3`."
           ),
         at: at()
       ],
@@ -105,14 +104,14 @@ defmodule AshAgent.Context.Options.Views do
         window:
           positive(
             "tokens that a request may have, for the cause `:window`. Defaults to the `:context_window` of the model's price, without " <>
-              "the tokens that the noted request (`put_request/4`) lets the answer have, or without 8,192, at most a quarter of the " <>
+              "the tokens that the noted request (`AshAgent.Context.Audit.put_request/4`) lets the answer have, or without 8,192, at most a quarter of the " <>
               "window, where it says nothing. Without either, each request fits."
           ),
         summarize: [
           type: {:or, [{:fun, 1}, nil]},
           type_doc: "a function of arity 1",
           doc:
-            "makes a summary of messages for the last step, as in `compact/3`. Defaults to no such step."
+            "makes a summary of messages for the last step, as in `AshAgent.Context.View.compact/3`. Defaults to no such step."
         ],
         at: at()
       ],
@@ -123,7 +122,7 @@ defmodule AshAgent.Context.Options.Views do
           type: {:or, [:string, nil]},
           type_doc: "a regular expression as a string",
           doc:
-            "returns only lines that match, each with its number. The syntax is that of `AshAgent.Context.put_masks/3`."
+            "returns only lines that match, each with its number. The syntax is that of `AshAgent.Context.View.put_masks/3`."
         ],
         max_bytes: [type: :pos_integer, default: 8_000, doc: "how long the text may be."]
       ],

@@ -13,8 +13,9 @@ use crate::log::iteration::Iteration;
 use crate::log::part::Content;
 use crate::log::provider::Provider;
 use crate::log::Log;
-use crate::prices::bill::{Bill, Count};
+use crate::prices::bill::{Count, Reported};
 use crate::prices::usage::Usage;
+use crate::provider::facts::Cache;
 use crate::value::time::Time;
 use crate::value::Value;
 use crate::view::View;
@@ -24,9 +25,6 @@ pub(crate) const LOOKED_THROUGH: usize = 64;
 
 /// More blocks since the last request need not be counted.
 const MOST_BLOCKS: usize = 1_000;
-
-/// OpenAI caches requests of so many tokens, in blocks of so many.
-const OPENAI: (u64, u64) = (1024, 128);
 
 impl Context {
     /// The newest answer of a model, with its iteration.
@@ -45,8 +43,7 @@ impl Context {
         entry.message.reply.as_deref()?.id.as_deref()
     }
 
-    /// Returns whether the provider surely has nothing in its cache any more, or never had. Only Anthropic and Bedrock say
-    /// how long they keep it; each request that reads it begins that time anew.
+    /// Returns whether the provider surely has nothing in its cache any more, or never had, where it says how long it keeps it.
     #[must_use]
     pub fn has_cold_cache(&self, at: Time) -> bool {
         let Some((_, entry)) = self.last_answer() else {
@@ -54,9 +51,11 @@ impl Context {
         };
         let reply = entry.message.reply.as_deref();
         let provider = reply.and_then(|reply| reply.provider);
-        if !matches!(provider, Some(Provider::Anthropic | Provider::Bedrock)) {
+        // The longest time where that of what was written last is not known.
+        let for_an_hour = self.wrote_for_an_hour() != Some(false);
+        let Some(lifetime) = provider.and_then(|of| lifetime(of, for_an_hour)) else {
             return false;
-        }
+        };
         let reported = entry.usage.as_deref();
         if reported.is_some_and(|reported| reported.last.cached + reported.last.written == 0) {
             return true; // nothing is marked, or it is too short
@@ -65,15 +64,7 @@ impl Context {
         // A request that was cut off read the rest.
         let later = self.rewound().filter(|cut| cut.provider == provider);
         let ended = ended.max(later.and_then(|cut| cut.ended_at));
-        ended.is_some_and(|ended| at.signed_duration_since(ended) > self.cache_lifetime())
-    }
-
-    /// How long Anthropic and Bedrock keep what was written last; the longest time where that is not known.
-    pub(crate) fn cache_lifetime(&self) -> TimeDelta {
-        match self.wrote_for_an_hour() {
-            Some(false) => TimeDelta::minutes(5),
-            Some(true) | None => TimeDelta::hours(1),
-        }
+        ended.is_some_and(|ended| at.signed_duration_since(ended) > lifetime)
     }
 
     /// Returns whether what was written last stays for an hour, where anything was.
@@ -82,7 +73,7 @@ impl Context {
         let entries = back.flat_map(|iteration| iteration.entries().rev());
         let mut reports = entries.filter_map(|entry| entry.usage.as_deref());
         let written = reports.find(|reported| reported.last.written > 0)?;
-        Some(written.bills().iter().any(keeps_for_an_hour))
+        Some(keeps_for_an_hour(written))
     }
 
     /// Returns whether the next request surely begins otherwise than the last one: other hidden iterations, summaries or
@@ -130,13 +121,9 @@ impl Context {
 
     /// Returns whether the last request is known to have had tools.
     pub(crate) fn had_tools(&self) -> bool {
-        let noted = self
-            .last_answer()
-            .map(|(last, _)| self.asked.request_of(last.number));
-        let Some([_, Some((_, Value::List(tools)))]) = noted else {
-            return false;
-        };
-        !tools.is_empty()
+        let last = self.last_answer();
+        let noted = last.and_then(|(last, _)| self.asked.tools.of(last.number));
+        matches!(noted, Some((_, Value::List(tools))) if !tools.is_empty())
     }
 
     /// Returns whether the masks of the last request are at hand.
@@ -225,14 +212,27 @@ fn count_blocks(entry: &Entry) -> usize {
     parts + 2 * entry.message.calls.len()
 }
 
+/// How long a provider keeps what it has in its cache, if it says so.
+pub(crate) fn lifetime(provider: Provider, for_an_hour: bool) -> Option<TimeDelta> {
+    let Cache::Marked {
+        minutes, longest, ..
+    } = &provider.facts().cache
+    else {
+        return None;
+    };
+    Some(TimeDelta::minutes(if for_an_hour {
+        *longest
+    } else {
+        *minutes
+    }))
+}
+
 /// The tokens that a provider reads from its cache for a request that begins as one with this usage did, up to so many.
-/// Only OpenAI rounds; the others promise nothing beyond what they say that they have.
 pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u64 {
-    match provider {
-        Some(Provider::OpenAiChat | Provider::OpenAiResponses) if usage.written == 0 => {
-            let (least, block) = OPENAI;
+    match provider.map(|provider| &provider.facts().cache) {
+        Some(Cache::Rounded { least, block }) if usage.written == 0 => {
             match usage.input.min(most) {
-                input if input >= least => input / block * block,
+                input if input >= *least => input / block * block,
                 _ => 0,
             }
         }
@@ -241,6 +241,7 @@ pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u
 }
 
 /// Returns whether some of what was written to the cache stays for an hour.
-pub(crate) fn keeps_for_an_hour(bill: &Bill) -> bool {
-    bill.count(Count::WrittenHour) > 0
+pub(crate) fn keeps_for_an_hour(reported: &Reported) -> bool {
+    let bills = reported.bills();
+    bills.iter().any(|bill| bill.count(Count::WrittenHour) > 0)
 }

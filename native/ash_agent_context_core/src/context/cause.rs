@@ -11,24 +11,8 @@ use crate::view::View;
 /// Whoever is asked: another one has another cache.
 const ASKED: [&str; 3] = ["provider", "server", "model"];
 
-/// Fields of a body that say which form the answer has. Providers put them before the messages.
-const FORMS: [&str; 6] = [
-    "response_format",
-    "text",
-    "format",
-    "output_format",
-    "output_config",
-    "outputConfig",
-];
-
-/// The same within Gemini's `generationConfig`.
-const FORMS_OF_GEMINI: [&str; 3] = ["responseJsonSchema", "responseSchema", "responseMimeType"];
-
 /// How the runtime asks for a typed answer, where it notes that.
-const OUTPUT: [&str; 1] = ["output"];
-
-/// Fields after whose change Anthropic reads no message from its cache.
-const OF_ANTHROPIC: [&str; 2] = ["thinking", "tool_choice"];
+const OUTPUT: &str = "output";
 
 words! {
     /// Why requests begin otherwise, in the order in which it stands in them.
@@ -75,8 +59,18 @@ pub struct RequestChange {
     pub iteration: Option<u64>,
 }
 
+impl RequestChange {
+    /// One that changes everything after it, or no one knows where.
+    pub(crate) const fn everywhere(cause: Cause) -> Self {
+        Self {
+            cause,
+            iteration: None,
+        }
+    }
+}
+
 /// The known facts about a request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Request<'a> {
     /// Its fields and its tools, each with the iteration since which they were used.
     pub beside: [Option<(u64, &'a Value)>; 2],
@@ -105,27 +99,21 @@ impl Context {
         number: u64,
         reply: Option<&'a Reply>,
     ) -> Request<'a> {
-        let is_noted = reply.is_none_or(|reply| reply.requested_at.is_some());
-        let view = self.asked.of(number);
-        let system = self.asked.system_of(number);
-        Request {
-            beside: match is_noted {
-                true => self.asked.request_of(number),
-                false => [None; 2],
-            },
-            system: system
-                .filter(|_| is_noted)
-                .map(|(_, digest)| digest.clone()),
-            view: view
-                .filter(|_| is_noted)
-                .map(|(_, view)| view.map(|view| &**view)),
-            // Older versions noted neither.
-            masks: system
-                .filter(|_| is_noted)
-                .map(|_| self.asked.masks_of(number).cloned()),
+        let mut request = Request {
             provider: reply.and_then(|reply| reply.provider),
             model: reply.and_then(|reply| reply.model.as_deref()),
+            ..Request::default()
+        };
+        if reply.is_none_or(|reply| reply.requested_at.is_some()) {
+            let system = self.asked.systems.of(number);
+            let view = self.asked.of(number);
+            request.beside = self.asked.request_of(number);
+            request.view = view.map(|(_, view)| view.map(|view| &**view));
+            // Older versions noted neither.
+            request.masks = system.map(|_| self.asked.masks_of(number).cloned());
+            request.system = system.map(|(_, digest)| digest.clone());
         }
+        request
     }
 }
 
@@ -137,26 +125,21 @@ impl Request<'_> {
 
     /// Returns whether it has the same beside the messages as another one.
     pub fn is_alike_beside(&self, other: &Self) -> bool {
-        let values = |request: &Self| {
-            request
-                .beside
-                .map(|noted| noted.map(|(_, value)| value.clone()))
+        let pairs = self.beside.into_iter().zip(other.beside);
+        let is_same = |(own, other): (Option<(_, &Value)>, Option<(_, &Value)>)| {
+            own.map(|(_, value): (u64, _)| value) == other.map(|(_, value): (u64, _)| value)
         };
-        self.system == other.system && values(self) == values(other)
+        self.system == other.system && pairs.into_iter().all(is_same)
     }
 
     /// The differences from another request, in order. Facts that are not known of both are left out.
     pub fn changes_since(&self, before: &Self) -> Vec<RequestChange> {
-        let everywhere = |cause| RequestChange {
-            cause,
-            iteration: None,
-        };
         let [fields, tools] = self.beside;
         let [fields_before, tools_before] = before.beside;
         let provider = before.provider.or(self.provider);
         let mut causes = Vec::new();
         if let Some((before, next)) = find_change(fields_before, fields) {
-            causes = changed_fields(before, next, provider == Some(Provider::Anthropic));
+            causes = changed_fields(before, next, provider);
         }
         if differs(before.provider, self.provider) || differs(before.model, self.model) {
             causes.push(Cause::Model);
@@ -167,12 +150,15 @@ impl Request<'_> {
         if differs(before.system.as_ref(), self.system.as_ref()) {
             causes.push(Cause::SystemPrompt);
         }
-        let mut changes: Vec<RequestChange> = causes.into_iter().map(everywhere).collect();
+        let mut changes: Vec<RequestChange> = {
+            let causes = causes.into_iter();
+            causes.map(RequestChange::everywhere).collect()
+        };
         if let (Some(before), Some(next)) = (before.view, self.view) {
             changes.extend(changed_view(before, next));
         }
         if differs(before.masks.as_ref(), self.masks.as_ref()) {
-            changes.push(everywhere(Cause::Masked));
+            changes.push(RequestChange::everywhere(Cause::Masked));
         }
         changes.sort_by_key(|change| change.cause);
         changes.dedup();
@@ -195,42 +181,26 @@ fn find_change<'a>(
 }
 
 /// Which fields are not the same of those that decide who is asked, or stand before messages.
-fn changed_fields(before: &Value, next: &Value, is_anthropic: bool) -> Vec<Cause> {
-    let [before_body, next_body] = [before, next].map(|fields| field(fields, "body"));
-    let [before_config, next_config] =
-        [before_body, next_body].map(|body| body.and_then(|body| field(body, "generationConfig")));
-    let differs = |before: Option<&Value>, next: Option<&Value>, names: &[&str]| {
+fn changed_fields(before: &Value, next: &Value, provider: Option<Provider>) -> Vec<Cause> {
+    let find = |fields, names: &[&str]| {
         let mut names = names.iter();
-        names.any(|name| {
-            let [before, next] =
-                [before, next].map(|fields| fields.and_then(|all| field(all, name)));
-            before != next
-        })
+        names.try_fold(fields, |of: &Value, name| of.as_map()?.get_named(name))
     };
-    let of_anthropic = OF_ANTHROPIC.as_slice();
+    let differs = |names: &[&str]| find(before, names) != find(next, names);
+    let in_body = |names: &&[&str]| differs(&[&["body"], *names].concat());
+    let mut forms = Provider::ALL.iter().flat_map(|of| of.facts().output_form);
+    let messages = provider.map_or(&[][..], |of| of.facts().message_fields);
     [
-        (Cause::Model, differs(Some(before), Some(next), &ASKED)),
-        (
-            Cause::Output,
-            differs(before_body, next_body, &FORMS)
-                || differs(before_config, next_config, &FORMS_OF_GEMINI)
-                || differs(Some(before), Some(next), &OUTPUT),
-        ),
+        (Cause::Model, ASKED.iter().any(|name| differs(&[name]))),
+        (Cause::Output, forms.any(in_body) || differs(&[OUTPUT])),
         (
             Cause::Fields,
-            is_anthropic && differs(before_body, next_body, of_anthropic),
+            messages.iter().any(|name| differs(&["body", name])),
         ),
     ]
     .into_iter()
     .filter_map(|(cause, differs)| differs.then_some(cause))
     .collect()
-}
-
-fn field<'v>(of: &'v Value, name: &str) -> Option<&'v Value> {
-    match of {
-        Value::Map(map) => map.get_named(name),
-        _ => None,
-    }
 }
 
 /// The differences of two views; `None` is the log as it is.
@@ -239,35 +209,20 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange
     let (before, next) = (before.unwrap_or(&plain), next.unwrap_or(&plain));
     let mut changes = Vec::new();
     if before.blocks != next.blocks {
-        changes.push(RequestChange {
-            cause: Cause::Block,
-            iteration: None,
-        });
+        changes.push(RequestChange::everywhere(Cause::Block));
     }
     changes.extend(changed_cover(before, next));
-    let place = |view: &View| {
-        let cleared = view.cleared.as_deref()?;
-        Some((
-            cleared.iteration,
-            cleared.calls,
-            cleared.placeholder.clone(),
-        ))
-    };
-    let (old, new) = (place(before), place(next));
-    if old != new {
-        let places = [old, new].map(|place| place.map(|(iteration, _, _)| iteration));
-        let [old, new] = places;
+    if before.cleared != next.cleared {
+        let [old, new] = [before, next].map(|view| Some(view.cleared.as_deref()?.iteration));
+        // The newly cleared results begin where the old ones ended.
+        let iteration = old.zip(new).map(|(old, new)| old.min(new));
         changes.push(RequestChange {
             cause: Cause::Cleared,
-            // The newly cleared results begin where the old ones ended.
-            iteration: old.and_then(|old| Some(old.min(new?))),
+            iteration,
         });
     }
     if before.max_result_bytes != next.max_result_bytes {
-        changes.push(RequestChange {
-            cause: Cause::Shortened,
-            iteration: None,
-        });
+        changes.push(RequestChange::everywhere(Cause::Shortened));
     }
     changes
 }

@@ -110,7 +110,10 @@ impl Context {
         let Some(masks) = masks else {
             return Veil::default();
         };
-        let views = self.view().into_iter().chain(self.asked.views());
+        let views = self
+            .view()
+            .into_iter()
+            .chain(self.asked.views.values().flatten().map(|view| &**view));
         let texts: Vec<Cow<'_, str>> = views
             .flat_map(|view| {
                 let pins = view.pins().into_iter().flat_map(Pins::iter);

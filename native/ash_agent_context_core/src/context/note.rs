@@ -32,19 +32,18 @@ impl Context {
     /// O(size of both)
     pub fn note_request(&self, fields: Value, tools: Value) -> Result<Self, Error> {
         let wrong = |key: &str, expected| Error::invalid(vec![Value::text(key)], expected);
-        let fields = match fields {
-            Value::Nil => None,
-            Value::Map(_) => Some(fields),
+        let (number, mut next) = (self.next_number(), self.clone());
+        let asked = next.asked_mut();
+        match fields {
+            Value::Nil => {}
+            Value::Map(_) => asked.fields.note(number, fields),
             _ => return Err(wrong("fields", "the fields of a request, a map")),
-        };
-        let tools = match tools {
-            Value::Nil => None,
-            Value::List(_) => Some(tools),
+        }
+        match tools {
+            Value::Nil => {}
+            Value::List(_) => asked.tools.note(number, tools),
             _ => return Err(wrong("tools", "a list of tools")),
-        };
-        let mut next = self.clone();
-        next.asked_mut()
-            .note_request(self.next_number(), [fields, tools, None, None, None, None]);
+        }
         next.weigh_view();
         Ok(next)
     }
@@ -75,7 +74,7 @@ impl Context {
     /// Returns the fields that are noted for an answer that says nothing of itself: those of the body it was imported from.
     #[cfg(feature = "otlp")]
     pub(crate) fn imported_fields(&self, number: u64, message: &Message) -> Option<&Value> {
-        let [fields, _tools] = self.asked.request_of(number);
-        Some(fields.filter(|_| message.reply.is_none())?.1)
+        let (_, fields) = self.asked.fields.of(number)?;
+        message.reply.is_none().then_some(fields)
     }
 }

@@ -5,12 +5,10 @@ use std::fmt::Write as _;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Output, Role};
-use crate::log::part::{Content, Part};
-use crate::value::letters;
+use crate::log::message::{Message, Role};
 use crate::value::word::words;
 use crate::view::rendering::Shown;
-use crate::view::texts::part_text;
+use crate::view::texts::{content_text, output_text};
 use crate::view::Stretch;
 
 words! {
@@ -61,7 +59,9 @@ impl Context {
             return prompt;
         };
         match last.see().message() {
-            MessageRef::Added(message) if how == Prompt::Message => content_text(&message.content),
+            MessageRef::Added(message) if how == Prompt::Message => {
+                content_text(&message.content, None).into_owned()
+            }
             message => {
                 write(message, &mut prompt);
                 prompt
@@ -135,10 +135,7 @@ fn write(message: MessageRef<'_>, prompt: &mut String) {
         MessageRef::Results(calls, exchange) => {
             for (call, outcome) in calls.iter().zip(exchange.slots()) {
                 if let Some(outcome) = outcome {
-                    let text = match &outcome.output {
-                        Output::Parts(parts) => parts_text(parts),
-                        Output::Value(_) => lossy(outcome.text().unwrap_or_default()),
-                    };
+                    let text = output_text(outcome, None);
                     let sign = if outcome.is_error() { "Error: " } else { "" };
                     let title = format!("Tool {}", call.name.as_str());
                     block(&title, sign, &text, prompt);
@@ -148,16 +145,8 @@ fn write(message: MessageRef<'_>, prompt: &mut String) {
     }
 }
 
-fn content_text(content: &Content) -> String {
-    match content {
-        Content::None => String::new(),
-        Content::Text(bytes) => lossy(bytes),
-        Content::Parts(parts) => parts_text(parts),
-    }
-}
-
 fn add_to_prompt(message: &Message, prompt: &mut String) {
-    let mut text = content_text(&message.content);
+    let mut text = content_text(&message.content, None).into_owned();
     for call in &message.calls {
         let arguments = crate::value::json::write(&call.arguments.value);
         let line = if text.is_empty() { "" } else { "\n" };
@@ -182,16 +171,4 @@ fn block(title: &str, sign: &str, text: &str, prompt: &mut String) {
     }
     let gap = if prompt.is_empty() { "" } else { "\n\n" };
     let _ = write!(prompt, "{gap}[{title}]\n{sign}{text}");
-}
-
-fn parts_text(parts: &[Part]) -> String {
-    let texts: Vec<_> = parts
-        .iter()
-        .filter_map(|part| part_text(&part.kind))
-        .collect();
-    texts.join("\n")
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    letters::utf8(bytes).into_owned()
 }

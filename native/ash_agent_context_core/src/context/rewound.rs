@@ -1,7 +1,7 @@
 //! The last request that a rewind cut off, which the provider still has in its cache.
 
-use crate::context::asked::list_digests;
 use crate::context::looks;
+use crate::context::sent::SentNote;
 use crate::context::Context;
 use crate::log::provider::Provider;
 use crate::prices::usage::Usage;
@@ -74,7 +74,7 @@ impl<'a> Rewound<'a> {
 impl Context {
     /// The last request, if it was cut off, no other one was sent since, and the view is still the same.
     pub(crate) fn rewound(&self) -> Option<Rewound<'_>> {
-        let (number, note) = self.asked.rewound()?;
+        let (number, note) = self.asked.rewound.of(u64::MAX)?;
         let last = self.last_answer().map(|(last, _)| last.number);
         let rewound = Rewound::read(number, note)?;
         let is_last = last.is_none_or(|last| last <= number);
@@ -85,7 +85,8 @@ impl Context {
     pub(crate) fn keep_rewound(&self, next: &mut Self) {
         if let Some(note) = self.note_rewound(next) {
             let number = next.current_iteration();
-            next.asked_mut().note_rewound(number, note);
+            // Two rewinds, to different iterations, may cut off the same.
+            next.asked_mut().rewound.put(number, note);
             next.weigh_view();
         }
     }
@@ -110,7 +111,9 @@ impl Context {
         reply.requested_at?;
         let (_, view) = self.asked.of(last.number)?;
         let is_hidden = view.is_some_and(|view| is_shown_again(view));
-        if is_hidden || !self.asked.is_noted_up_to(to) {
+        let [fields, tools, systems, _sent, masks, _rewound] = self.asked.notes();
+        let beside = [fields, tools, systems, masks];
+        if is_hidden || beside.iter().any(|noted| noted.goes_on(to)) {
             return None;
         }
         let mut shown = next.clone();
@@ -130,7 +133,8 @@ impl Context {
     /// The digests that are noted of the requests after an iteration up to another one.
     fn asked_pieces(&self, after: u64, to: u64) -> impl Iterator<Item = &str> {
         let numbers = (after.saturating_add(1)..=to).take(PIECES);
-        let notes = numbers.filter_map(|number| self.asked.sent_at(number));
-        notes.flat_map(list_digests).take(PIECES)
+        let notes = numbers.filter_map(|number| self.asked.sent.at(number));
+        let notes = notes.filter_map(SentNote::read);
+        notes.flat_map(|note| note.pieces).take(PIECES)
     }
 }

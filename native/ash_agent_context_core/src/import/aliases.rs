@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::log::call::ToolCall;
 use crate::log::ids::Ids;
 use crate::log::provider::Provider;
-use crate::provider;
+use crate::provider::accepts::sent_id;
 
 /// Returns whether a call gets an alias that is the id of a later one, which stands in what is kept of its message:
 /// aliases give way to earlier ids alone. Of each message the calls, and whether it is kept as it was.
@@ -23,7 +23,7 @@ pub fn meet_kept_ids(provider: Provider, mut messages: Vec<(&mut [ToolCall], boo
             if *is_kept && aliases.contains(&*call.id) {
                 return true;
             }
-            let sent = provider::room(provider).id(call, call.came_from(provider));
+            let sent = sent_id(provider, call);
             if !*is_kept && *sent != *call.id {
                 aliases.insert(sent.into_owned());
             }

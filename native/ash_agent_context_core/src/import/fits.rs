@@ -3,25 +3,25 @@
 use crate::log::call::ToolCall;
 use crate::log::message::Output;
 use crate::log::part::{check_addresses, Content, Part};
-use crate::provider::format::Format;
+use crate::log::provider::Provider;
 use crate::value::letters;
 use crate::value::Value;
 
 /// Returns whether a message has neither blank texts nor calls whose id or name the provider refuses.
-pub fn message(format: &dyn Format, content: &Content, calls: &[ToolCall]) -> bool {
+pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> bool {
     let says = match content {
         Content::None => true,
         // Beside calls there may be an empty one.
         Content::Text(text) => !is_blank(text) || (text.is_empty() && !calls.is_empty()),
         Content::Parts(parts) => are_taken(parts),
     };
-    says && calls.iter().all(|call| takes(format, call))
+    says && calls.iter().all(|call| takes(provider, call))
 }
 
 /// Returns whether a result is none that the provider refuses.
-pub fn result(format: &dyn Format, output: &Output) -> bool {
+pub fn result(provider: Provider, output: &Output) -> bool {
     match output {
-        Output::Value(_) if format.history().wraps_results => true,
+        Output::Value(_) if provider.facts().wraps_results => true,
         Output::Value(Value::Binary(text)) => !is_blank(text),
         Output::Value(_) => true,
         Output::Parts(parts) => are_taken(parts),
@@ -41,6 +41,7 @@ fn is_blank(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(letters::is_blank)
 }
 
-fn takes(format: &dyn Format, call: &ToolCall) -> bool {
-    format.takes_id(&call.id, true) && format.takes_name(call.name.as_str())
+fn takes(provider: Provider, call: &ToolCall) -> bool {
+    let facts = provider.facts();
+    (facts.takes_id)(&call.id, true) && (facts.takes_name)(call.name.as_str())
 }

@@ -23,17 +23,16 @@ use crate::import::read_message::{
 };
 use crate::import::repair::{Imported, Repair, RepairKind};
 use crate::import::written::Written;
-use crate::provider;
-use crate::provider::accepts::{Rules, SystemPlace};
+use crate::provider::dialect::facts::CHAT;
+use crate::provider::facts::{Facts, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
-use crate::provider::format::Format;
 use crate::provider::listener::{Listen, ReadResult};
 
 /// A history that is being read.
 #[derive(Debug)]
 pub struct Importer {
     provider: Option<Provider>,
-    rules: Rules,
+    facts: &'static Facts,
     prompt: Option<(Content, Option<Original>)>,
     elements: Elements,
     /// The element that is being read.
@@ -55,9 +54,7 @@ impl Importer {
     pub fn of(provider: Option<Provider>) -> Self {
         Self {
             provider,
-            rules: provider.map_or_else(Rules::default, |provider| {
-                provider::room(provider).history()
-            }),
+            facts: provider.map_or(&CHAT, Provider::facts),
             prompt: None,
             elements: Elements::of(provider),
             element: 0,
@@ -88,9 +85,8 @@ impl Importer {
     }
 
     /// Returns whether the provider does not take this, if there is one.
-    fn refuses(&self, takes: impl FnOnce(&dyn Format) -> bool) -> bool {
-        let room = self.provider.map(provider::room);
-        room.is_some_and(|room| !takes(room))
+    fn refuses(&self, takes: impl FnOnce(Provider) -> bool) -> bool {
+        self.provider.is_some_and(|provider| !takes(provider))
     }
 
     /// Notes what changes the element that is being read, or takes it out.
@@ -108,7 +104,7 @@ impl Importer {
         let number = message_number(self.entries.len());
         self.elements.claim(number, self.element);
         if let ReadMessage::Other { content, .. } = &entry {
-            let is_refused = self.refuses(|room| fits::message(room, content, &[]));
+            let is_refused = self.refuses(|of| fits::message(of, content, &[]));
             if self.repeats(content) || is_refused {
                 self.elements.change(number);
             }
@@ -134,7 +130,7 @@ impl Importer {
             if !call.id.is_empty() {
                 let is_known = self.by_id.contains_key(&call.id);
                 let open = self.by_id.entry(call.id.clone()).or_default();
-                if is_known && self.rules.has_items {
+                if is_known && self.facts.has_items {
                     // An id may be used once in a conversation.
                     self.elements.change(message_number(entry));
                 }
@@ -274,7 +270,7 @@ impl Importer {
                     let is_last = entry + 1 == entries.len();
                     if is_last
                         && *role == Role::System
-                        && self.rules.system == SystemPlace::AfterUser
+                        && self.facts.system_place == SystemPlace::AfterUser
                     {
                         elements.change(message_number(entry));
                     }
@@ -345,8 +341,8 @@ impl Importer {
 }
 
 impl Listen for Importer {
-    fn rules(&self) -> &Rules {
-        &self.rules
+    fn facts(&self) -> &'static Facts {
+        self.facts
     }
 
     fn begin(&mut self, position: usize, element: &Value) {
@@ -386,7 +382,7 @@ impl Listen for Importer {
 
     /// A system message; when the first message of all is one, it is the system prompt.
     fn system(&mut self, content: Content, metadata: Option<Map>) {
-        let is_refused = match self.rules.system {
+        let is_refused = match self.facts.system_place {
             SystemPlace::Anywhere => false,
             SystemPlace::First => !self.entries.is_empty(),
             SystemPlace::AfterUser => {
@@ -422,14 +418,14 @@ impl Listen for Importer {
     /// A message with results and with what else the user says.
     fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>) {
         let answered = !answers.is_empty();
-        if answered && !parts.is_empty() && self.rules.results_stand_alone {
+        if answered && !parts.is_empty() && self.facts.results_stand_alone {
             self.elements.change_element(self.element);
         }
         for answer in answers {
             self.answer(answer);
         }
         if !parts.is_empty() || !answered {
-            let content = if self.rules.lists_only {
+            let content = if self.facts.lists_only {
                 plain_content(parts)
             } else {
                 Content::Parts(parts.into_boxed_slice())
@@ -454,9 +450,9 @@ impl Listen for Importer {
             Content::Text(_) => true,
             Content::Parts(parts) => parts.iter().any(|part| part.kind.is_text()),
         };
-        let is_refused = self.refuses(|room| fits::message(room, &content, &calls));
+        let is_refused = self.refuses(|of| fits::message(of, &content, &calls));
         let repeats = self.repeats(&content);
-        let rules = self.rules;
+        let rules = self.facts;
         let before = self.entries.len();
         match self.entries.last_mut() {
             // A second message of the turn whose calls wait: results are for both of them.
@@ -530,7 +526,7 @@ impl Listen for Importer {
             return self.repair(kind, id.as_deref());
         };
         let last = self.entries.len() - 1;
-        if self.rules.has_items && entry < last && entry >= self.spoken {
+        if self.facts.has_items && entry < last && entry >= self.spoken {
             // Further calls of the model in between do not matter there.
             self.elements
                 .join_range(results_number(entry), results_number(last));
@@ -539,8 +535,8 @@ impl Listen for Importer {
             self.elements.change(results_number(entry));
         }
         self.elements.claim(results_number(entry), self.element);
-        let is_refused = self.refuses(|room| fits::result(room, &answer.output));
-        let rules = self.rules;
+        let is_refused = self.refuses(|of| fits::result(of, &answer.output));
+        let rules = self.facts;
         if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
             let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
             if is_refused || (rules.results_stand_together && !in_one) {
@@ -567,10 +563,11 @@ fn note_model(context: &mut Context, model: &Value) {
         return;
     };
     let model = (Value::text("model"), model.clone());
-    context.asked_mut().note_fields(1, Map::new(vec![model]));
-    if number < context.current_iteration() {
-        let after = number.saturating_add(1);
-        context.asked_mut().note_fields(after, Map::default());
+    let is_last = number == context.current_iteration();
+    let fields = &mut context.asked_mut().fields;
+    fields.note(1, Value::Map(Map::new(vec![model])));
+    if !is_last {
+        fields.note(number.saturating_add(1), Value::Map(Map::default()));
     }
     context.weigh_view();
 }

@@ -4,7 +4,6 @@ use crate::error::{each, Error};
 use crate::log::call::{Name, ToolCall};
 use crate::log::message::{Output, Role};
 use crate::log::part::{Content, Part, Place};
-use crate::log::provider::Provider;
 use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::chat::read::{self as chat, OPENAI, ROLES_KNOWN};
@@ -134,7 +133,7 @@ fn has_known_role(message: &Value) -> bool {
 
 fn read_call(value: Value) -> Result<ToolCall, Error> {
     if has(&value, "function") || has(&value, "custom") {
-        return chat::read_call(value, Provider::OpenAiChat);
+        return chat::read_call(value, chat::OPENAI.provider);
     }
     check_levels(&value, MAX_DEPTH + 1)?;
     let mut object = Fields::read(value, "a tool call, a map")?;

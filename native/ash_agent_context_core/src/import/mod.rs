@@ -42,14 +42,13 @@ impl Context {
         provider: Provider,
         defaults: Defaults<'_>,
     ) -> Result<Imported, Error> {
-        let room = provider::room(provider);
         let (body, written) = match body {
             Value::Binary(text) => {
                 let (body, doubled) = json::read_noting(&text, BODY_DEPTH)?;
                 // Who reads a key twice reads one thing or the other.
                 let written = match doubled {
                     true => Written::default(),
-                    false => Written::of(&text, room.list(), room.prompts()),
+                    false => Written::of(&text, provider.facts().list, provider.facts().prompts),
                 };
                 (body, written)
             }
@@ -57,7 +56,7 @@ impl Context {
         };
         let mut body = Fields::read(body, "a request's body, a map or its JSON text")?;
         let mut history = Importer::of(Some(provider)).with_written(written);
-        room.read(&mut body, &mut history)?;
+        provider::room(provider).read(&mut body, &mut history)?;
         let rest = body.rest().unwrap_or_default();
         Ok(history.finish(rest, defaults))
     }

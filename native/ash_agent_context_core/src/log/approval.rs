@@ -15,6 +15,7 @@ use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::Log;
 use crate::value::difference::find_differences;
+use crate::value::letters::hex;
 use crate::value::time::Time;
 use crate::value::wording;
 use crate::value::Value;
@@ -251,12 +252,7 @@ fn digest(call: &ToolCall, arguments: &Value) -> Box<str> {
     let mut digest = Sha256::new();
     Value::text(call.name.as_str()).feed(&mut digest);
     arguments.feed(&mut digest);
-    let hex = digest
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>();
-    format!("sha256:{hex}").into()
+    format!("sha256:{}", hex(&digest.finalize())).into()
 }
 
 /// The result of a call that was denied: an error that says so.

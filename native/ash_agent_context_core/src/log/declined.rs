@@ -1,29 +1,29 @@
-//! Models that declined in the middle of an answer, after which another one goes on: Anthropic puts a `fallback` block between them. Calls
+//! Models that declined in the middle of an answer, after which another one goes on: a `fallback` block stands between them. Calls
 //! before the last of these are not run and get no results, and some blocks do not go back.
-//!
-//! The list of these is in the guide to refusals that anthropic 2.14.0 names (`beta_fallback_block_param.py`).
 
 use std::collections::HashSet;
 
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part};
-use crate::log::provider::Provider;
+use crate::provider::facts::Fallback;
+use crate::value::Value;
 
 /// The model reads it of such a call that was kept as one that waits.
 const DECLINED: &str =
     "Another model answered in place of the one that made this call. It was not run.";
 
 impl Part {
-    fn is_of_kind(&self, name: &str) -> bool {
-        let block = self.kind.block();
-        let data = block.filter(|(provider, _)| *provider == Provider::Anthropic);
-        let kind = data.and_then(|(_, data)| data.get_named("type")?.as_name());
-        kind == Some(name)
+    fn is_of_kind(&self, name: fn(&Fallback) -> &'static str) -> bool {
+        let Some((provider, data)) = self.kind.block() else {
+            return false;
+        };
+        let name = provider.facts().fallback.as_ref().map(name);
+        name.is_some() && data.get_named("type").and_then(Value::as_name) == name
     }
 
     /// Returns whether the model before this part declined, and another one answers after it.
     pub(crate) fn is_fallback(&self) -> bool {
-        self.is_of_kind("fallback")
+        self.is_of_kind(|of| of.between)
     }
 
     /// Where the last one stands among parts.
@@ -33,7 +33,7 @@ impl Part {
 
     /// Returns whether it is a call of a model that declined.
     pub(crate) fn is_declined_call(&self) -> bool {
-        self.is_of_kind("tool_use")
+        self.is_of_kind(|of| of.call)
     }
 }
 
@@ -81,7 +81,7 @@ impl OwnResults {
         };
         !part.kind.is_thinking()
             && !part.is_declined_call()
-            && !part.is_of_kind("connector_text")
+            && !part.is_of_kind(|of| of.dropped)
             && !lacks_result(part)
     }
 }

@@ -17,7 +17,7 @@ use crate::log::part::{item_id, Content, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::served::{PartPlace, SplitPairs};
-use crate::value::letters::is_plain;
+use crate::value::letters::{hex, is_plain, plain_stem};
 use crate::value::steps;
 
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
@@ -182,18 +182,23 @@ impl Ids {
 
     /// An id for the item of a call, where its kind wants one: its own id where that is one, or one made of it.
     pub fn make_item(&mut self, call: &ToolCall) -> Option<Box<str>> {
-        let of_responses = |id: &str| format!("{} {id}", Provider::OpenAiResponses.name());
-        let prefix = call.kind.item_prefix()?;
+        if call.kind.is_function() {
+            return None;
+        }
+        let makes_items = |of: &Provider| of.facts().has_items;
+        let provider = Provider::ALL.into_iter().find(makes_items)?;
+        let prefix = (provider.facts().item_prefix)(call.kind)?;
+        let owned = |id: &str| format!("{} {id}", provider.name());
         let is_own = call.kind == CallKind::McpApproval && is_item(&call.id, prefix);
-        let is_kept = call.aliases.kept_by == Some(Provider::OpenAiResponses);
-        if is_own && (!self.join_item(&of_responses(&call.id)) || is_kept) {
+        let is_kept = call.aliases.kept_by == Some(provider);
+        if is_own && (!self.join_item(&owned(&call.id)) || is_kept) {
             return Some(call.id.clone());
         }
         let safe = call.aliases.safe.as_deref().unwrap_or(&call.id);
         let stem = format!("{prefix}_{safe}");
         let mut item = stem.clone();
         let mut number = self.next(&stem);
-        while self.join_item(&of_responses(&item)) {
+        while self.join_item(&owned(&item)) {
             item = format!("{stem}_{number}");
             number += 1;
         }
@@ -268,12 +273,7 @@ impl Ids {
         if is_safe(&stem) && stem.len() < STEM_LENGTH && self.is_free(&stem) {
             return stem.into();
         }
-        let digest = Sha256::digest(id.as_bytes());
-        let digest: String = digest
-            .iter()
-            .take(6)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = hex(Sha256::digest(id.as_bytes()).iter().take(6));
         let hashed = format!("{stem}_{digest}");
         if self.is_free(&hashed) {
             return hashed.into();
@@ -331,18 +331,9 @@ fn is_safe(id: &str) -> bool {
 }
 
 fn stem(id: &str) -> String {
-    let stem: String = id
-        .chars()
-        .take(STEM_LENGTH)
-        .map(|letter| match u8::try_from(letter) {
-            Ok(byte) if is_plain(byte) => letter,
-            _ => '_',
-        })
-        .collect();
-    if stem.is_empty() {
-        "call".to_owned()
-    } else {
-        stem
+    match plain_stem(id, STEM_LENGTH) {
+        stem if stem.is_empty() => "call".to_owned(),
+        stem => stem,
     }
 }
 

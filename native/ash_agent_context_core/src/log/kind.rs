@@ -43,16 +43,6 @@ impl CallKind {
         }
     }
 
-    /// Returns what the id of its item begins with, where OpenAI Responses wants one.
-    pub(crate) const fn item_prefix(self) -> Option<&'static str> {
-        match self {
-            Self::LocalShell => Some("lsh"),
-            Self::Computer => Some("cu"),
-            Self::McpApproval => Some("mcpr"),
-            _ => None,
-        }
-    }
-
     /// The kind that a call's field names. A function needs no name, and what is none of ours is the
     /// application's own.
     pub(crate) fn of(value: &Value) -> Option<Self> {

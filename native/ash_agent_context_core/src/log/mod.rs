@@ -25,6 +25,7 @@ pub mod origin;
 pub mod original;
 pub mod part;
 pub mod piece;
+pub mod place;
 mod places;
 pub mod provider;
 pub mod reply;

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::log::address::{is_address, is_file_id};
 use crate::log::hints::{self, Takes, Ttl};
+pub use crate::log::place::Place;
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
 use crate::value::json;
@@ -102,25 +103,12 @@ pub enum Source {
     },
 }
 
-/// Where content stands; it decides which parts it may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// In the system prompt: text, and blocks of providers.
-    System,
-    /// In a user message.
-    User,
-    /// In an assistant message.
-    Assistant,
-    /// In a tool result.
-    Result,
-}
-
 impl Place {
     /// Refuses blocks that their provider would refuse here. Calls of a model that declined are not sent.
     pub(crate) fn check(self, parts: &[Part]) -> Result<(), Error> {
         let is_refused = |part: &Part| {
             let block = part.kind.block();
-            block.is_some_and(|(provider, data)| !self.takes(provider, data))
+            block.is_some_and(|(provider, data)| !(provider.facts().takes_block)(self, data))
         };
         let declined = Part::last_fallback(parts)
             .filter(|_| self == Self::Assistant)
@@ -132,58 +120,6 @@ impl Place {
         match parts.iter().enumerate().find(is_wrong) {
             Some((position, _)) => Err(Error::InvalidPart { position, key }),
             None => Ok(()),
-        }
-    }
-
-    /// Returns whether a provider takes a block of its own here. Parts that it would refuse are refused when they are given: calls,
-    /// results and reasoning where they cannot be, or that have parts of their own. A block that nobody knows is
-    /// taken, for there will be new ones.
-    fn takes(self, provider: Provider, data: &Map) -> bool {
-        let kind = data.get_named("type").and_then(Value::as_name);
-        let kind = kind.unwrap_or_default();
-        let is = |name: &str| name == kind || data.get_named(name).is_some();
-        let is_any = |names: &[&str]| names.iter().any(|name| is(name));
-        let is_served = kind.ends_with("_tool_use") || kind.ends_with("_tool_result");
-        // Bedrock's own uses and results say of what type they are.
-        let is_own = |key| match data.get_named(key) {
-            Some(Value::Map(half)) => half.get_named("type").and_then(Value::as_name),
-            _ => Some(""),
-        };
-        let is_own = |key| is_own(key).is_some_and(|kind| kind != "tool_use");
-        match (provider, self) {
-            // Such as the tools that a search of the application's own has found.
-            (Provider::Anthropic, Self::Result) => {
-                let media = ["text", "image", "document"];
-                is_any(&media) || is_any(&["search_result", "tool_reference", "browser_state"])
-            }
-            (_, Self::Result) => false,
-            (Provider::Anthropic | Provider::Gemini, Self::System) => is("text"),
-            (Provider::Bedrock, Self::System) => is_any(&["text", "guardContent", "cachePoint"]),
-            (_, Self::System) => true,
-            (Provider::Anthropic, Self::User) => {
-                !is_served && !is_any(&["tool_use", "tool_result", "thinking", "redacted_thinking"])
-            }
-            (Provider::Anthropic, Self::Assistant) => {
-                !is_any(&["tool_use", "tool_result", "image", "document"]) && !is("search_result")
-            }
-            (Provider::Gemini, _) if is_any(&["functionCall", "functionResponse"]) => false,
-            (Provider::Gemini, Self::User) => {
-                let is_served = is_any(&["toolCall", "toolResponse", "executableCode"]);
-                !is_served && !is_any(&["codeExecutionResult", "thought"])
-            }
-            (Provider::Bedrock, Self::User) => {
-                !is_any(&["toolUse", "toolResult", "reasoningContent"])
-            }
-            (Provider::Bedrock, Self::Assistant) => is_own("toolUse") && is_own("toolResult"),
-            (Provider::OpenAiResponses, _) => {
-                let is_call = kind.starts_with("function_call") || kind.starts_with("custom_tool");
-                !is_call && (kind != "reasoning" || self == Self::Assistant)
-            }
-            (Provider::OpenAiChat | Provider::Mistral, Self::Assistant) => {
-                !is_any(&["image_url", "input_audio", "file"])
-            }
-            (Provider::OpenAiChat, Self::User) => !is("refusal"),
-            _ => true,
         }
     }
 }

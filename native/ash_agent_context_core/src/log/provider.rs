@@ -1,6 +1,7 @@
 //! Which providers there are. The rules for what they accept, write and report are in their rooms.
 
-use crate::value::word::Word;
+use crate::provider::facts::Facts;
+use crate::value::word::words;
 use crate::value::{Map, Value};
 
 /// The list of providers: each one's variant, the name that stands for it in Elixir, and the folder
@@ -22,32 +23,25 @@ macro_rules! providers {
             Ollama "ollama" ollama,
             /// Mistral chat completions.
             Mistral "mistral" mistral,
-            /// A small one that shows what a provider takes.
-            #[cfg(test)] Tiny "tiny" tiny,
         }
     };
 }
 pub(crate) use providers;
 
 macro_rules! names {
-    ($($(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])? $variant:ident $name:literal $room:ident,)*) => {
-        /// Whose API a request is for.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Provider {
-            $($(#[doc = $doc])* $(#[cfg($cfg)])? $variant,)*
+    ($($(#[doc = $doc:literal])* $variant:ident $name:literal $room:ident,)*) => {
+        words! {
+            /// Whose API a request is for.
+            pub enum Provider {
+                $($(#[doc = $doc])* $variant = $name,)*
+            }
         }
 
-        const COUNT: usize = [$($(#[cfg($cfg)])? $name,)*].len();
-
         impl Provider {
-            /// All providers.
-            pub const ALL: [Self; COUNT] = [$($(#[cfg($cfg)])? Self::$variant,)*];
-
-            /// The name that stands for it in Elixir.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
+            /// What is true of it.
+            pub(crate) const fn facts(self) -> &'static Facts {
                 match self {
-                    $($(#[cfg($cfg)])? Self::$variant => $name,)*
+                    $(Self::$variant => &crate::provider::$room::facts::FACTS,)*
                 }
             }
         }
@@ -55,21 +49,14 @@ macro_rules! names {
 }
 providers!(names);
 
-impl Word for Provider {
-    const WORDS: &'static [Self] = &Self::ALL;
-
-    fn word(self) -> &'static str {
-        self.name()
+impl Default for Provider {
+    /// Stands where something needs a provider that has none of its own, and which one it is makes no difference.
+    fn default() -> Self {
+        Self::Anthropic
     }
 }
 
 impl Provider {
-    /// The provider of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::from_word(name)
-    }
-
     /// The provider that metadata names.
     pub(crate) fn of(metadata: Option<&Map>) -> Option<Self> {
         metadata?

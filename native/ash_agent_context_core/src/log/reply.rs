@@ -35,9 +35,9 @@ pub struct Reply {
 impl Reply {
     /// The container that the provider ran its tools in. Requests that go on with them have to name it.
     pub(crate) fn container(&self) -> Option<&str> {
-        let container = self.details.as_ref()?.get_named("container")?;
-        match (self.provider?, container) {
-            (Provider::Anthropic, Value::Map(container)) => container.get_named("id")?.as_str(),
+        let field = self.provider?.facts().container?;
+        match self.details.as_ref()?.get_named(field)? {
+            Value::Map(container) => container.get_named("id")?.as_str(),
             _ => None,
         }
     }

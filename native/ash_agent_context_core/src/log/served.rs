@@ -7,7 +7,8 @@ use rpds::{HashTrieMapSync, HashTrieSetSync};
 use crate::log::call::ToolCall;
 use crate::log::part::Part;
 use crate::log::provider::Provider;
-use crate::value::{Map, Value};
+use crate::provider::facts::{is_any, named, OwnHalf};
+use crate::value::Value;
 
 /// One half of a pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,11 +100,11 @@ impl SplitPairs {
 }
 
 impl Half {
-    fn of(provider: Provider, id: &str, is_result: bool) -> Self {
+    fn of(provider: Provider, half: OwnHalf<'_>) -> Self {
         Self {
-            key: format!("{}:{id}", provider.name()),
-            is_result,
-            waits: !is_result,
+            key: format!("{}:{}", provider.name(), half.id),
+            is_result: half.is_result,
+            waits: half.waits,
         }
     }
 }
@@ -112,23 +113,15 @@ impl Part {
     /// Which pair a provider's block belongs to, if it says so.
     pub(crate) fn half(&self) -> Option<Half> {
         let (provider, data) = self.kind.block()?;
-        let (id, is_result) = match provider {
-            Provider::Anthropic => anthropic(data)?,
-            Provider::OpenAiResponses => return responses(data),
-            Provider::Bedrock => by_keys(data, "toolUseId", ["toolUse", "toolResult"])?,
-            Provider::Gemini => by_keys(data, "id", ["toolCall", "toolResponse"])
-                .or_else(|| by_keys(data, "id", ["executableCode", "codeExecutionResult"]))?,
-            _ => return None,
-        };
-        Some(Half::of(provider, id, is_result))
+        Some(Half::of(provider, (provider.facts().half)(data)?))
     }
 
     /// Returns what a provider takes once in a conversation: the id of an output item, and half a pair.
     pub(crate) fn once_ids(&self) -> Vec<String> {
         let own = || {
             let block = self.kind.block();
-            let (provider, data) = block.filter(|(of, _)| *of == Provider::OpenAiResponses)?;
-            text(data, "id").map(|id| format!("{} {id}", provider.name()))
+            let (provider, data) = block.filter(|(of, _)| of.facts().has_items)?;
+            named(data, "id").map(|id| format!("{} {id}", provider.name()))
         };
         let once = |half: &Half| half.is_result || half.waits;
         let half = self.half().filter(once).map(|half| {
@@ -149,62 +142,12 @@ impl ToolCall {
         let metadata = self.provider_metadata.as_ref();
         let provider = Provider::of(metadata)?;
         match metadata?.get_named("caller")? {
-            Value::Map(caller) => Some(Half::of(provider, text(caller, "tool_id")?, false)),
+            Value::Map(caller) => {
+                let id = named(caller, "tool_id")?;
+                Some(Half::of(provider, OwnHalf::new(id, false)))
+            }
             _ => None,
         }
-    }
-}
-
-fn text<'a>(data: &'a Map, key: &str) -> Option<&'a str> {
-    let text = data.get_named(key)?.as_name()?;
-    (!text.is_empty()).then_some(text)
-}
-
-fn anthropic(data: &Map) -> Option<(&str, bool)> {
-    let kind = text(data, "type")?;
-    if kind.ends_with("_tool_use") {
-        return Some((text(data, "id")?, false));
-    }
-    let is_result = kind.ends_with("_tool_result");
-    is_result.then(|| Some((text(data, "tool_use_id")?, true)))?
-}
-
-/// The API has more kinds of items than we know: each that names a call may be what an output answers.
-fn responses(data: &Map) -> Option<Half> {
-    let kind = text(data, "type")?;
-    let half = |is_result| {
-        Some(Half::of(
-            Provider::OpenAiResponses,
-            text(data, "call_id")?,
-            is_result,
-        ))
-    };
-    match kind {
-        "program" | "shell_call" | "tool_search_call" => half(false),
-        "program_output"
-        | "function_call_output"
-        | "custom_tool_call_output"
-        | "shell_call_output"
-        | "local_shell_call_output"
-        | "apply_patch_call_output"
-        | "computer_call_output"
-        | "tool_search_output" => half(true),
-        _ => half(false).map(|half| Half {
-            waits: false,
-            ..half
-        }),
-    }
-}
-
-fn by_keys<'a>(data: &'a Map, id: &str, keys: [&str; 2]) -> Option<(&'a str, bool)> {
-    let half = |key| match data.get_named(key)? {
-        Value::Map(half) => text(half, id),
-        _ => None,
-    };
-    let [used, result] = keys;
-    match half(used) {
-        Some(id) => Some((id, false)),
-        None => Some((half(result)?, true)),
     }
 }
 
@@ -216,14 +159,11 @@ fn keys(parts: &[Part]) -> Vec<Option<String>> {
             return Some(half.key).filter(|_| !part.withheld);
         }
         let (provider, data) = part.kind.block()?;
-        let has = |key| data.get_named(key).is_some();
-        let is = |kind| text(data, "type") == Some(kind);
-        match provider {
-            Provider::Gemini if has("executableCode") => uses += 1,
-            Provider::Gemini if has("codeExecutionResult") => {}
-            Provider::OpenAiResponses if is("tool_search_call") => uses += 1,
-            Provider::OpenAiResponses if is("tool_search_output") => {}
-            _ => return None,
+        let [used, result] = provider.facts().nameless_halves?;
+        if is_any(data, &[used]) {
+            uses += 1;
+        } else if !is_any(data, &[result]) {
+            return None;
         }
         Some(format!("#{uses}"))
     };

@@ -1,99 +1,40 @@
-//! Says what a provider accepts: ids, names, and the order of a history.
+//! Ids and names as a provider takes them.
 
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
 use crate::log::call::ToolCall;
-use crate::value::letters::is_plain;
+use crate::log::provider::Provider;
+use crate::value::letters::{hex, plain_stem};
 
-/// Says what a provider accepts.
-pub(crate) trait Accepts: Sync {
-    /// Returns whether it takes the id of a call, as far as one can see from the id alone; `is_own` when the
-    /// call came from it.
-    fn takes_id(&self, id: &str, is_own: bool) -> bool;
-
-    /// Returns whether it takes the name of a tool.
-    fn takes_name(&self, name: &str) -> bool {
-        (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
-    }
-
-    /// The id that is sent for a call.
-    fn id<'a>(&self, call: &'a ToolCall, is_own: bool) -> Cow<'a, str> {
-        let fits = self.takes_id(&call.id, is_own) && !call.aliases.clash;
-        Cow::Borrowed(if fits { &call.id } else { call.safe_id() })
-    }
-
-    /// The name that is sent for a tool: its own, or one that is made of it, the same for the same name
-    /// and another for another.
-    fn name<'a>(&self, name: &'a str) -> Cow<'a, str> {
-        if self.takes_name(name) {
-            Cow::Borrowed(name)
-        } else {
-            Cow::Owned(plain_name(name))
-        }
-    }
-
-    /// The rules for the order of a history.
-    fn history(&self) -> Rules {
-        Rules::default()
+/// The id that is sent for a call.
+///
+/// Nobody else's ids fit the short form, nine letters and digits, so those that are safe elsewhere are of no use there, and a
+/// digest of nine letters could meet another one. The number in it is the call's from the moment it joins, so that a request's
+/// bytes stay as they are; the letter is another than `a` only where a model made up an id of this very form. Where an id itself
+/// looks like the short form of an earlier call, it is sent in its own short form as well.
+pub(crate) fn sent_id(provider: Provider, call: &ToolCall) -> Cow<'_, str> {
+    let (facts, aliases) = (provider.facts(), &call.aliases);
+    let is_taken = aliases.clash
+        || (facts.has_items && aliases.reused)
+        || (facts.short_ids && aliases.short.clash);
+    if !is_taken && (facts.takes_id)(&call.id, call.came_from(provider)) {
+        Cow::Borrowed(&call.id)
+    } else if facts.short_ids {
+        Cow::Owned(aliases.short.text())
+    } else {
+        Cow::Borrowed(call.safe_id())
     }
 }
 
-/// Holds what a provider takes, or is known to take, of a history that was made elsewhere. Messages that
-/// break the rules are read, and follow the rules when they are sent again.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Rules {
-    /// Neighbours of one role are one turn.
-    pub merges_neighbours: bool,
-    /// Messages that were merged do not go back as they came.
-    pub remakes_merged: bool,
-    /// A text has no other form than a list with it.
-    pub lists_only: bool,
-    /// Where a system message may stand.
-    pub system: SystemPlace,
-    /// Results and other parts were never seen in one message.
-    pub results_stand_alone: bool,
-    /// All results of a message stand in one element.
-    pub results_stand_together: bool,
-    /// A result is an object, which is never empty.
-    pub wraps_results: bool,
-    /// Calls stand among what the model says. Elsewhere they have a list of their own.
-    pub calls_anywhere: bool,
-    /// The use of a tool that the provider runs itself waits for its result only while nothing but results of
-    /// calls follows it.
-    pub closes_uses: bool,
-    /// The list has items and not messages: an id is used once, and what the model says between a call
-    /// and its result does not part them.
-    pub has_items: bool,
-}
-
-/// Where a system message may stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum SystemPlace {
-    /// Everywhere.
-    #[default]
-    Anywhere,
-    /// Before all others.
-    First,
-    /// Not directly after the model, nor at the end.
-    AfterUser,
-}
-
-fn plain_name(name: &str) -> String {
-    let digest = Sha256::digest(name.as_bytes());
-    let digest: String = digest
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let stem: String = name
-        .chars()
-        .take(32)
-        .map(|letter| match u8::try_from(letter) {
-            Ok(byte) if is_plain(byte) => letter,
-            _ => '_',
-        })
-        .collect();
-    format!("tool_{stem}_{digest}")
+/// The name that is sent for a tool: its own, or one that is made of it, the same for the same name
+/// and another for another.
+pub(crate) fn sent_name(provider: Provider, name: &str) -> Cow<'_, str> {
+    if (provider.facts().takes_name)(name) {
+        Cow::Borrowed(name)
+    } else {
+        let digest = hex(Sha256::digest(name.as_bytes()).iter().take(8));
+        Cow::Owned(format!("tool_{}_{digest}", plain_stem(name, 32)))
+    }
 }

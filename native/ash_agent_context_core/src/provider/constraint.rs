@@ -4,7 +4,6 @@ use crate::answer::answer_type::AnswerType;
 use crate::answer::subset::narrow;
 use crate::error::{Error, Path};
 use crate::log::provider::Provider;
-use crate::provider::room;
 use crate::value::Value;
 
 /// The fields of a request that hold its answer to a type, as JSON data.
@@ -20,12 +19,8 @@ pub fn constrain(
     beside_tools: bool,
     forced: bool,
 ) -> Result<Value, Error> {
-    let room = room(provider);
-    let other = "a provider that holds answers to a schema";
-    let subset = room
-        .subset()
-        .ok_or_else(|| Error::invalid(Path::new(), other))?;
-    if !forced && !room.constrains(model, beside_tools) {
+    let facts = provider.facts();
+    if !forced && !(facts.constrains)(model, beside_tools) {
         let expected = if beside_tools {
             "a model that is known to hold its answers to a schema beside tools"
         } else {
@@ -33,6 +28,6 @@ pub fn constrain(
         };
         return Err(Error::invalid(Path::new(), expected));
     }
-    let schema = narrow(answer.schema(), answer.is_recursive(), subset)?;
-    Ok(room.constraint(name, schema))
+    let schema = narrow(answer.schema(), answer.is_recursive(), facts.subset)?;
+    Ok((facts.constraint)(name, schema))
 }

@@ -4,14 +4,14 @@ use crate::error::{each, Error};
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part};
-use crate::provider::accepts::Rules;
+use crate::provider::facts::Facts;
 use crate::value::fields::Fields;
 use crate::value::{Map, Value};
 
 /// Says what a listener does with each turn.
 pub(crate) trait Listen {
-    /// The provider's rules for the order.
-    fn rules(&self) -> &Rules;
+    /// What is true of the provider.
+    fn facts(&self) -> &'static Facts;
 
     /// The next element of the list begins.
     fn begin(&mut self, position: usize, element: &Value);

@@ -1,7 +1,7 @@
 //! One room a provider: what it accepts, how its messages are written and read, what it
 //! sends back, how it reports tokens.
 //!
-//! A new provider is a folder, declared here, and a line in [`providers`]; `tiny` shows one.
+//! A new provider is a folder, declared here, and a line in [`providers`].
 
 pub mod accepts;
 mod answer;
@@ -13,6 +13,7 @@ pub mod dialect;
 pub mod draft;
 pub mod drafted;
 pub mod event;
+pub mod facts;
 pub mod faults;
 pub mod figures;
 pub mod foreign;
@@ -25,29 +26,26 @@ mod order;
 pub mod parts;
 pub mod rope;
 pub mod said;
-pub mod strict;
 pub mod usage;
 pub mod writer;
 
-mod anthropic;
-mod bedrock;
-mod gemini;
-mod mistral;
-mod ollama;
-mod openai_chat;
-mod openai_responses;
-#[cfg(test)]
-mod tiny;
+pub mod anthropic;
+pub mod bedrock;
+pub mod gemini;
+pub mod mistral;
+pub mod ollama;
+pub mod openai_chat;
+pub mod openai_responses;
 
 use crate::log::provider::{providers, Provider};
 use format::Format;
 
 macro_rules! rooms {
-    ($($(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])? $variant:ident $name:literal $room:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident $name:literal $room:ident,)*) => {
         /// The rules of a provider.
         pub(crate) fn room(provider: Provider) -> &'static dyn Format {
             match provider {
-                $($(#[cfg($cfg)])? Provider::$variant => &$room::Room,)*
+                $(Provider::$variant => &$room::Room,)*
             }
         }
     };

@@ -92,7 +92,7 @@ impl Writer<'_> {
         let (mut said, moved) =
             calls_behind(&said, |part| thinks(part, self), |part| leads(part, self));
         for call in moved {
-            self.report_change(ChangeKind::MovedCall, || call.id.to_string(), None);
+            self.report_change(ChangeKind::MovedCall, &call.id, None);
         }
         let is_lost = |part: &Part| part.kind.is_thinking() && !thinks(part, self);
         let is_whole = !said.iter().filter_map(PartOrCall::part).any(is_lost);
@@ -109,11 +109,7 @@ impl Writer<'_> {
                 .first()
                 .and_then(PartOrCall::part)
                 .map(|part| part.kind.name());
-            self.report_change(
-                ChangeKind::MovedPart,
-                || kind.unwrap_or_default().to_owned(),
-                None,
-            );
+            self.report_change(ChangeKind::MovedPart, kind.unwrap_or_default(), None);
         }
         said
     }

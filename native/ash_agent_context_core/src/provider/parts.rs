@@ -4,6 +4,7 @@ use crate::log::media::Media;
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::writer::{BlockForm, Writer};
 use crate::value::json::AsObject;
+use crate::value::Map;
 
 /// How a room writes parts.
 pub(crate) struct Parts {
@@ -11,10 +12,17 @@ pub(crate) struct Parts {
     pub text: fn(&str, &mut Writer<'_>),
     /// Marks a part that the application set a cache breakpoint on.
     pub hint: fn(&Part, &mut Writer<'_>),
+    /// Writes a block of the provider's own, as it came.
+    pub own: fn(&Map, &mut Writer<'_>),
     /// Says whether the provider takes media; what it does not becomes words.
     pub takes: fn(&Media<'_>) -> bool,
     /// Writes media that it takes.
     pub media: fn(&Part, &Media<'_>, &mut Writer<'_>),
+}
+
+/// A provider's own block as an element.
+pub(crate) fn own_element(data: &Map, out: &mut Writer<'_>) {
+    out.json.element(&AsObject(data));
 }
 
 /// No hint at all.
@@ -23,14 +31,9 @@ pub(crate) fn mark_nothing(_part: &Part, _out: &mut Writer<'_>) {}
 impl Parts {
     /// Writes all that a message says.
     pub fn content(&self, content: &Content, out: &mut Writer<'_>) {
-        match content {
-            Content::None => {}
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    (self.text)(&text, out);
-                }
-            }
-            Content::Parts(parts) => self.all(&**parts, out),
+        out.say(content, self.text);
+        if let Content::Parts(parts) = content {
+            self.all(&**parts, out);
         }
     }
 
@@ -51,7 +54,7 @@ impl Parts {
                 }
             }
             (PartKind::ProviderBlock { .. }, _) => match out.block(part) {
-                BlockForm::Own(data) => out.json.element(&AsObject(data)),
+                BlockForm::Own(data) => (self.own)(data, out),
                 BlockForm::Words(words) => (self.text)(&words, out),
                 BlockForm::Nothing => {}
             },

@@ -9,7 +9,7 @@ use crate::log::message::{Outcome, Output};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::ByHand;
 use crate::log::provider::Provider;
-use crate::provider::accepts::Accepts;
+use crate::provider::accepts::{sent_id, sent_name};
 use crate::provider::options::{Options, Thinking};
 use crate::provider::said;
 use crate::value::builder::Json;
@@ -35,18 +35,16 @@ pub(crate) const fn open(is_model: bool) -> &'static str {
 pub(crate) struct Writer<'o> {
     pub json: Json,
     pub options: &'o Options<'o>,
-    accepts: &'o dyn Accepts,
     mark: Option<usize>,
     by_hand: Vec<ByHand>,
     changes: Option<Vec<Change>>,
 }
 
 impl<'o> Writer<'o> {
-    pub fn new(options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
+    pub fn new(options: &'o Options<'o>) -> Self {
         Self {
             json: Json::default(),
             options,
-            accepts,
             mark: None,
             by_hand: Vec::new(),
             changes: None,
@@ -54,10 +52,10 @@ impl<'o> Writer<'o> {
     }
 
     /// One that continues after elements that are already written.
-    pub fn behind(elements: Vec<u8>, options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
+    pub fn behind(elements: Vec<u8>, options: &'o Options<'o>) -> Self {
         Self {
             json: Json(elements),
-            ..Self::new(options, accepts)
+            ..Self::new(options)
         }
     }
 
@@ -67,10 +65,10 @@ impl<'o> Writer<'o> {
     }
 
     /// One that remembers what is changed.
-    pub fn reporting(options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
+    pub fn reporting(options: &'o Options<'o>) -> Self {
         Self {
             changes: Some(Vec::new()),
-            ..Self::new(options, accepts)
+            ..Self::new(options)
         }
     }
 
@@ -79,16 +77,11 @@ impl<'o> Writer<'o> {
     }
 
     /// Tells of a change, if anyone wants to know.
-    pub fn report_change(
-        &mut self,
-        what: ChangeKind,
-        from: impl FnOnce() -> String,
-        to: Option<&str>,
-    ) {
+    pub fn report_change(&mut self, what: ChangeKind, from: impl ToString, to: Option<&str>) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change {
                 what,
-                from: from(),
+                from: from.to_string(),
                 to: to.map(str::to_owned),
             });
         }
@@ -178,17 +171,26 @@ impl<'o> Writer<'o> {
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.report_change(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
+            self.report_change(
+                ChangeKind::ReplacedBytes,
+                format_args!("{bytes:?}"),
+                Some(to),
+            );
         }
         if letters::is_blank(&text) {
-            self.report_change(
-                ChangeKind::DroppedBlankText,
-                || text.clone().into_owned(),
-                None,
-            );
+            self.report_change(ChangeKind::DroppedBlankText, text, None);
             return None;
         }
         Some(text)
+    }
+
+    /// Writes content that is one text and not blank, and returns whether it is.
+    pub fn say(&mut self, content: &Content, write: impl FnOnce(&str, &mut Self)) -> bool {
+        let Content::Text(bytes) = content else {
+            return false;
+        };
+        let text = self.text(bytes);
+        text.map(|text| write(&text, self)).is_some()
     }
 
     /// The id of a call, as the provider can take it.
@@ -196,22 +198,18 @@ impl<'o> Writer<'o> {
         if call.aliases.kept_by == Some(self.options.provider) {
             return Cow::Borrowed(&call.id);
         }
-        let sent = self.accepts.id(call, call.came_from(self.options.provider));
+        let sent = sent_id(self.options.provider, call);
         if *sent != *call.id {
-            self.report_change(ChangeKind::RenamedId, || call.id.to_string(), Some(&sent));
+            self.report_change(ChangeKind::RenamedId, &call.id, Some(&sent));
         }
         sent
     }
 
     /// The name of a tool, as the provider can take it.
     pub fn name<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
-        let name = self.accepts.name(call.name.as_str());
+        let name = sent_name(self.options.provider, call.name.as_str());
         if let Cow::Owned(to) = &name {
-            self.report_change(
-                ChangeKind::RenamedTool,
-                || call.name.as_str().to_owned(),
-                Some(to),
-            );
+            self.report_change(ChangeKind::RenamedTool, call.name.as_str(), Some(to));
         }
         name
     }
@@ -222,7 +220,7 @@ impl<'o> Writer<'o> {
         if !call.kind.is_function() {
             let kind = call.kind.name();
             let to = CallKind::Function.name();
-            self.report_change(ChangeKind::CallToFunction, || kind.to_owned(), Some(to));
+            self.report_change(ChangeKind::CallToFunction, kind, Some(to));
         }
         [self.id(call), self.name(call), self.arguments(call)]
     }
@@ -234,7 +232,11 @@ impl<'o> Writer<'o> {
         };
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.report_change(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
+            self.report_change(
+                ChangeKind::ReplacedBytes,
+                format_args!("{bytes:?}"),
+                Some(to),
+            );
         }
         text
     }
@@ -253,7 +255,7 @@ impl<'o> Writer<'o> {
             _ => "arguments",
         };
         let wrapped = format!("{{\"{key}\":{json}}}");
-        self.report_change(ChangeKind::WrappedArguments, || json, Some(&wrapped));
+        self.report_change(ChangeKind::WrappedArguments, json, Some(&wrapped));
         Cow::Owned(wrapped)
     }
 
@@ -289,14 +291,10 @@ impl<'o> Writer<'o> {
         };
         let text = letters::utf8(bytes);
         if self.options.thinking == Thinking::Text && !letters::is_blank(&text) {
-            self.report_change(
-                ChangeKind::ThinkingToText,
-                || text.clone().into_owned(),
-                Some(&text),
-            );
+            self.report_change(ChangeKind::ThinkingToText, &text, Some(&text));
             return Thought::Text(text);
         }
-        self.report_change(ChangeKind::DroppedThinking, || text.into_owned(), None);
+        self.report_change(ChangeKind::DroppedThinking, text, None);
         Thought::Nothing
     }
 
@@ -318,11 +316,7 @@ impl<'o> Writer<'o> {
 
     /// A part that this provider cannot have.
     pub fn drop_part(&mut self, part: &Part) {
-        self.report_change(
-            ChangeKind::DroppedPart,
-            || part.kind.name().to_owned(),
-            None,
-        );
+        self.report_change(ChangeKind::DroppedPart, part.kind.name(), None);
     }
 
     /// An image or a file where only text can be.
@@ -334,11 +328,7 @@ impl<'o> Writer<'o> {
 
     /// A part that this provider gets as text.
     pub fn reword_part(&mut self, part: &Part, words: &str) {
-        self.report_change(
-            ChangeKind::PartToText,
-            || part.kind.name().to_owned(),
-            Some(words),
-        );
+        self.report_change(ChangeKind::PartToText, part.kind.name(), Some(words));
     }
 
     /// Returns what a part says that can only be text.
@@ -419,7 +409,7 @@ impl<'o> Writer<'o> {
             match (&part.kind, Media::of(&part.kind)) {
                 (PartKind::Text(bytes), _) => texts.extend(self.text(bytes)),
                 (_, Some(found)) if sends(&found) => {
-                    self.report_change(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
+                    self.report_change(ChangeKind::MovedPart, part.kind.name(), None);
                     media.push(part);
                 }
                 (_, Some(found)) => {

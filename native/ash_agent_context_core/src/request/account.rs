@@ -3,12 +3,13 @@
 
 use chrono::TimeDelta;
 
-use crate::context::cache::{keeps_for_an_hour, predict, LOOKED_THROUGH};
+use crate::context::cache::{keeps_for_an_hour, lifetime, predict, LOOKED_THROUGH};
 use crate::context::cause::{Cause, Request};
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
+use crate::log::reply::Reply;
 use crate::prices::bill::Reported;
 use crate::prices::list::Prices;
 use crate::prices::rates::{Rates, Unit};
@@ -103,13 +104,13 @@ pub struct Accounting<'a> {
     pub since: u64,
 }
 
-/// The request before the next one.
-struct Before<'a> {
+/// A request with its answer, and what is known of both.
+struct Sent<'a> {
     iteration: &'a Iteration,
+    entry: &'a Entry,
+    reply: Option<&'a Reply>,
+    reported: &'a Reported,
     request: Request<'a>,
-    usage: Usage,
-    ended_at: Option<Time>,
-    provider: Option<Provider>,
     /// `true` if the last write stays in the cache for an hour.
     for_an_hour: bool,
 }
@@ -127,91 +128,83 @@ impl Context {
         let numbers = first..=self.current_iteration();
         for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
             for (entry, reported) in reports(iteration) {
-                let row = self.row(iteration, entry, reported, before.as_ref(), accounting);
-                before = Some(self.stand_before(iteration, entry, reported, before));
-                rows.push(row);
+                let sent = self.sent(iteration, entry, reported, before.as_ref());
+                rows.push(self.row(&sent, before.as_ref(), accounting));
+                before = Some(sent);
             }
         }
         rows
     }
 
     /// The last request before an iteration.
-    fn before(&self, number: u64) -> Option<Before<'_>> {
+    fn before(&self, number: u64) -> Option<Sent<'_>> {
         let numbers = (self.first_number()..number).rev();
         let mut back = numbers.filter_map(|number| self.log.get_numbered(number));
         let (iteration, entry, reported) = back.find_map(|iteration| {
             let (entry, reported) = reports(iteration).last()?;
             Some((iteration, entry, reported))
         })?;
-        let mut before = self.stand_before(iteration, entry, reported, None);
+        let mut before = self.sent(iteration, entry, reported, None);
         if reported.last.written == 0 {
             let mut earlier = back.take(LOOKED_THROUGH).flat_map(reports);
             let wrote = earlier.find(|(_, reported)| reported.last.written > 0);
-            before.for_an_hour =
-                wrote.is_some_and(|(_, reported)| reported.bills().iter().any(keeps_for_an_hour));
+            before.for_an_hour = wrote.is_some_and(|(_, reported)| keeps_for_an_hour(reported));
         }
         Some(before)
     }
 
-    fn stand_before<'a>(
+    fn sent<'a>(
         &'a self,
         iteration: &'a Iteration,
         entry: &'a Entry,
-        reported: &Reported,
-        before: Option<Before<'a>>,
-    ) -> Before<'a> {
+        reported: &'a Reported,
+        before: Option<&Sent<'_>>,
+    ) -> Sent<'a> {
         let reply = entry.message.reply.as_deref();
-        let wrote = reported.last.written > 0;
-        let hours = || reported.bills().iter().any(keeps_for_an_hour);
-        Before {
+        Sent {
             iteration,
+            entry,
+            reply,
+            reported,
             request: self.noted_request(iteration.number, reply),
-            usage: reported.last,
-            ended_at: reply.and_then(|reply| reply.received_at.or(reply.requested_at)),
-            provider: reply.and_then(|reply| reply.provider),
-            for_an_hour: match wrote {
-                true => hours(),
+            for_an_hour: match reported.last.written > 0 {
+                true => keeps_for_an_hour(reported),
                 false => before.is_some_and(|before| before.for_an_hour),
             },
         }
     }
 
     /// Returns whether everything of both requests is known, and nothing that was sent before is another now.
-    fn is_same_beside(
-        &self,
-        before: &Before<'_>,
-        next: &Request<'_>,
-        iteration: &Iteration,
-    ) -> bool {
+    fn is_same_beside(&self, before: &Sent<'_>, next: &Sent<'_>) -> bool {
         before.request.is_known()
-            && before.request.is_alike_beside(next)
-            && self.surely_continues(before.iteration, iteration)
+            && before.request.is_alike_beside(&next.request)
+            && self.surely_continues(before.iteration, next.iteration)
     }
 
     fn row(
         &self,
-        iteration: &Iteration,
-        entry: &Entry,
-        reported: &Reported,
-        before: Option<&Before<'_>>,
+        sent: &Sent<'_>,
+        before: Option<&Sent<'_>>,
         accounting: &Accounting<'_>,
     ) -> AccountRow {
-        let reply = entry.message.reply.as_deref();
+        let Sent {
+            iteration,
+            entry,
+            reply,
+            reported,
+            ..
+        } = *sent;
         let requested_at = reply.and_then(|reply| reply.requested_at);
-        let ended_at = before.and_then(|before| before.ended_at);
         let since = requested_at
-            .zip(ended_at)
+            .zip(before.and_then(Sent::ended_at))
             .map(|(asked, ended)| asked.signed_duration_since(ended));
         let usage = reported.sum;
-        let predicted = before.map_or(0, Before::predict);
-        let request = self.noted_request(iteration.number, reply);
+        let predicted = before.map_or(0, Sent::predict);
         let outlook = match before {
             Some(before) if predicted > 0 => {
-                let outlook = before.judge(&request, predicted, usage.cached, since);
+                let outlook = before.judge(&sent.request, predicted, usage.cached, since);
                 match outlook {
-                    Outlook::Unexplained if self.is_same_beside(before, &request, iteration) => {
-                        Outlook::Provider
-                    }
+                    Outlook::Unexplained if self.is_same_beside(before, sent) => Outlook::Provider,
                     outlook => outlook,
                 }
             }
@@ -227,15 +220,15 @@ impl Context {
             Outlook::First | Outlook::Hit => 0,
             _ => predicted.saturating_sub(usage.cached),
         };
-        let for_an_hour = reported.bills().iter().any(keeps_for_an_hour);
-        let [fields, _tools] = request.beside;
-        let fields = fields.map(|(_, fields)| fields);
+        let for_an_hour = keeps_for_an_hour(reported);
+        let [fields, _tools] = sent.request.beside;
+        let fields = fields.and_then(|(_, fields)| fields.as_map());
         let diagnosis = reply.and_then(|reply| Diagnosis::read(reply, fields));
         AccountRow {
             iteration: iteration.number,
             position: entry.position,
-            provider: reply.and_then(|reply| reply.provider),
-            model: reply.and_then(|reply| reply.model.clone()),
+            provider: sent.request.provider,
+            model: sent.request.model.map(Into::into),
             requested_at,
             since,
             usage,
@@ -256,10 +249,16 @@ fn reports(iteration: &Iteration) -> impl DoubleEndedIterator<Item = (&Entry, &R
     reported.filter(|(_, reported)| reported.sum.input > 0)
 }
 
-impl Before<'_> {
+impl Sent<'_> {
+    /// When its answer came.
+    fn ended_at(&self) -> Option<Time> {
+        let reply = self.reply?;
+        reply.received_at.or(reply.requested_at)
+    }
+
     /// The tokens that the next request reads if it begins as this one.
     fn predict(&self) -> u64 {
-        predict(self.provider, &self.usage, u64::MAX)
+        predict(self.request.provider, &self.reported.last, u64::MAX)
     }
 
     fn judge(
@@ -272,12 +271,7 @@ impl Before<'_> {
         if read.saturating_mul(10) >= predicted.saturating_mul(HIT) {
             return Outlook::Hit;
         }
-        let lifetime = match (self.provider, self.for_an_hour) {
-            (Some(Provider::Anthropic | Provider::Bedrock), true) => Some(TimeDelta::hours(1)),
-            (Some(Provider::Anthropic | Provider::Bedrock), false) => Some(TimeDelta::minutes(5)),
-            _ => None,
-        };
-        let is_expired = || Some(since? > lifetime?);
+        let is_expired = || Some(since? > lifetime(self.request.provider?, self.for_an_hour)?);
         let change = next.changes_since(&self.request).first().copied();
         match change.map(|change| change.cause) {
             Some(Cause::Summarized) => Outlook::Compacted,
@@ -298,9 +292,7 @@ impl<'p> Accounting<'p> {
         let provider = provider.map(|provider| provider.name());
         self.prices?.find(provider, [named, self.model], at)
     }
-}
 
-impl<'p> Accounting<'p> {
     /// The prices of the model that is asked.
     pub(crate) fn find_rates(&self, provider: Provider, at: Time) -> Option<&'p Rates> {
         let name = Some(provider.name());

@@ -14,7 +14,7 @@ use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 use crate::view::Stretch;
 
-use crate::provider::format::{Format, STAND_IN};
+use crate::provider::facts::{Facts, STAND_IN};
 use crate::provider::options::Options;
 use crate::provider::writer;
 use crate::request::item::{items, Item};
@@ -33,7 +33,7 @@ const SLICES: usize = 32;
 /// A request's list in the making.
 pub(crate) struct Body<'a, 'o> {
     pub(super) context: &'a Context,
-    pub(super) format: &'static dyn Format,
+    pub(super) facts: &'static Facts,
     pub(super) options: &'o Options<'o>,
     pub(super) key: u64,
     /// The number of the first iteration that is sent.
@@ -88,14 +88,10 @@ pub(super) struct Run {
 }
 
 impl<'a, 'o> Body<'a, 'o> {
-    pub fn new(
-        context: &'a Context,
-        format: &'static dyn Format,
-        options: &'o Options<'o>,
-    ) -> Self {
+    pub fn new(context: &'a Context, options: &'o Options<'o>) -> Self {
         Self {
             context,
-            format,
+            facts: options.provider.facts(),
             options,
             key: options.key(),
             first: context.first_sent(options),
@@ -118,13 +114,9 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// The request: `head` holds the caller's fields.
     pub fn finish(mut self, mut head: Json) -> Result<Vec<Segment<'a>>, Error> {
-        if let Some(system) = self.context.shown_system() {
-            self.add_system(system, &mut head)?;
-        }
-        head.value(self.format.list());
+        self.fill(&mut head)?;
+        head.value(self.facts.list);
         head.raw(":[");
-        self.add_iterations()?;
-        self.close();
         let chosen = self.choose_marks();
         let exceeds = self.exceeds(&head);
         let left = self.left;
@@ -138,11 +130,7 @@ impl<'a, 'o> Body<'a, 'o> {
     /// Returns what of the request stands at the provider before the answer: the system prompt and the list, without marks; and
     /// after how many of these bytes each mark stands.
     pub fn lay_out(mut self) -> Result<(Vec<Slice<'a>>, Vec<u64>), Error> {
-        if let Some(system) = self.context.shown_system() {
-            self.add_system(system, &mut Json::default())?;
-        }
-        self.add_iterations()?;
-        self.close();
+        self.fill(&mut Json::default())?;
         let marks = self.find_marks();
         let system = self.system.into_iter().map(|(_, slice)| slice);
         Ok((system.chain(self.slices).collect(), marks))
@@ -152,18 +140,25 @@ impl<'a, 'o> Body<'a, 'o> {
     pub fn report(mut self) -> Result<Vec<Located>, Error> {
         self.report = Some(Vec::new());
         (self.left, self.steps) = (usize::MAX, usize::MAX);
-        if let Some(system) = self.context.shown_system() {
-            self.add_system(system, &mut Json::default())?;
-        }
-        self.add_iterations()?;
-        self.close();
+        self.fill(&mut Json::default())?;
         Ok(self.report.unwrap_or_default())
     }
 
+    /// Adds everything after what is known. `head` is what stands before a system prompt beside the list.
+    pub(super) fn fill(&mut self, head: &mut Json) -> Result<(), Error> {
+        let system = self.context.shown_system();
+        if let Some(system) = system.filter(|_| self.behind.is_none()) {
+            self.add_system(system, head)?;
+        }
+        self.add_iterations()?;
+        self.close();
+        Ok(())
+    }
+
     /// Writes the system prompt, beside the list or as its first element.
-    pub(super) fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
+    fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
         let placed = Placed {
-            item: Item::System(system, self.context.rendering(u64::MAX)),
+            item: Item::prompt(system, self.context.rendering(u64::MAX)),
             iteration: self.context.first_number(),
             position: 0,
         };
@@ -178,7 +173,7 @@ impl<'a, 'o> Body<'a, 'o> {
             return Ok(());
         }
         // An element of the list follows a comma; Responses knows both forms.
-        let key = self.format.system_key();
+        let key = self.facts.system;
         let Some(key) = key.filter(|_| !slice.begins_with(b',')) else {
             self.slices.push(slice);
             return Ok(());
@@ -190,7 +185,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    pub(super) fn add_iterations(&mut self) -> Result<(), Error> {
+    fn add_iterations(&mut self) -> Result<(), Error> {
         let current = self.context.current_iteration();
         let behind = self.behind.unwrap_or_default();
         let mut steps = self.context.list_sent(self.options, behind);
@@ -218,7 +213,7 @@ impl<'a, 'o> Body<'a, 'o> {
                         });
                     }
                     if let Some(summary) = summary {
-                        let slice = self.slice(Item::Message(summary, rendering), last)?;
+                        let slice = self.slice(Item::of(summary, rendering), last)?;
                         self.add(slice);
                     }
                 }
@@ -329,7 +324,7 @@ impl<'a, 'o> Body<'a, 'o> {
                     Slice::lend(elements.as_bytes(), first.item.shape(), first.iteration);
                 slice.is_before = self.is_before(first.item);
                 slice.follows_user = self.follows_user(first.item);
-                slice.is_prefix = self.format.is_prefix(elements);
+                slice.is_prefix = (self.facts.is_prefix)(elements);
                 self.add(slice);
                 self.imported = unit;
             }
@@ -364,7 +359,7 @@ impl<'a, 'o> Body<'a, 'o> {
         let Some(report) = &mut self.report else {
             return;
         };
-        let changes = placed.item.changes(self.format, self.options);
+        let changes = placed.item.changes(self.options);
         report.extend(changes.into_iter().map(|change| Located {
             change,
             iteration: placed.iteration,
@@ -383,7 +378,7 @@ impl<'a, 'o> Body<'a, 'o> {
             return Ok(kept.piece);
         }
         self.spend(item.size())?;
-        let encode = || item.encode(self.format, self.options);
+        let encode = || item.encode(self.options);
         Ok(match keeps {
             true => item.pieces().find_or_make(key, encode).piece,
             false => Arc::new(encode()),
@@ -393,12 +388,12 @@ impl<'a, 'o> Body<'a, 'o> {
     /// Mistral counts imported rows of the system's as no beginning: a call after them has none of the user before it.
     /// Written anew, they are the user's.
     pub(super) fn is_before(&self, item: Item<'_>) -> bool {
-        item.is_system() && self.format.user_before_calls() && !self.format.user_first()
+        item.is_system() && self.facts.user_before_calls && !self.facts.user_first
     }
 
     /// Anthropic takes rows of the system's only after one of the user's, which a view may hide.
     pub(super) fn follows_user(&self, item: Item<'_>) -> bool {
-        self.format.user_first() && item.is_system_row(self.options)
+        self.facts.user_first && item.is_system_row(self.options)
     }
 
     /// Counts what is not encoded yet; a number or a key takes a few bytes, too.
@@ -425,7 +420,7 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// Returns whether what begins with this role has to go on in the element before it.
     pub(super) fn joins(&self, model_last: Option<bool>, begins_with_model: bool) -> bool {
-        self.format.alternates() && model_last == Some(begins_with_model)
+        self.facts.alternates && model_last == Some(begins_with_model)
     }
 
     pub(super) fn add(&mut self, mut slice: Slice<'a>) {
@@ -442,8 +437,8 @@ impl<'a, 'o> Body<'a, 'o> {
             self.remake_imported(slice.number);
         }
         let wants_user = match slice.shape.begins_with_calls {
-            true => self.format.user_before_calls(),
-            false => self.format.user_first(),
+            true => self.facts.user_before_calls,
+            false => self.facts.user_first,
         };
         let has_user = match self.model_last {
             None => !(begins_with_model && wants_user || slice.follows_user),
@@ -478,7 +473,7 @@ impl<'a, 'o> Body<'a, 'o> {
         self.slices.pop();
         self.model_last = self.before_imported;
         for placed in std::mem::take(&mut self.imported) {
-            let piece = placed.item.encode(self.format, self.options);
+            let piece = placed.item.encode(self.options);
             self.add(Slice::of(Arc::new(piece), 0..1, number));
             self.tell(placed);
         }
@@ -486,7 +481,7 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// Adds a user message where one has to stand, in an iteration or after all of it.
     fn stand_in(&mut self, number: u64, is_behind: bool) {
-        self.slices.push(Slice::constant(self.format.stand_in()));
+        self.slices.push(Slice::constant(self.facts.stand_in));
         self.model_last = Some(false);
         let iteration = self.context.log.get_numbered(number);
         let count = |one| items(one, Rendering::PLAIN, self.options).count();
@@ -510,9 +505,9 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// A list that says nothing, or ends with the model where it must not, gets a user message; so does
     /// one that ends with an answer that broke off, for many models go on from no words of their own.
-    pub(super) fn close(&mut self) {
+    fn close(&mut self) {
         let ends_with_model = self.model_last == Some(true) && !self.ends_with_prefix();
-        let wants_user = self.format.user_last() || self.context.breaks_off();
+        let wants_user = self.facts.user_last || self.context.breaks_off();
         if self.model_last.is_none() || (wants_user && ends_with_model) {
             self.stand_in(self.context.current_iteration(), true);
         }

@@ -2,7 +2,6 @@
 
 use crate::context::Context;
 use crate::provider::options::Options;
-use crate::provider::room;
 use crate::value::cost::Cost;
 
 /// Messages or iterations from which on it is worth looking how they are encoded.
@@ -13,7 +12,7 @@ impl Context {
     /// whole, but where roles alternate, imported ones message by message.
     #[must_use]
     pub fn encode_cost(&self, options: &Options<'_>) -> Cost {
-        let walked = match room(options.provider).alternates() {
+        let walked = match options.provider.facts().alternates {
             true => self.count_messages(),
             false => self.count_iterations() + self.current().count_messages(),
         };

@@ -1,15 +1,14 @@
 //! The digest of what was sent: whether a request that is made again from the log is the one that the provider got.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::context::asked::{list_digests, Beginning};
+use crate::context::asked::{is_one, Beginning};
 use crate::context::looks;
+use crate::context::sent::SentNote;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
-use crate::provider;
 use crate::provider::options::{Known, Options};
 use crate::provider::writer;
 use crate::request::body::{Body, Reached};
@@ -17,7 +16,6 @@ use crate::request::item::{items, Item};
 use crate::request::slice::{compare, Slice};
 use crate::value::builder::Json;
 use crate::value::digest::Digest;
-use crate::value::Value;
 
 /// The code that renders messages; its version is recorded with their digests.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -25,45 +23,24 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Iterations whose messages are digested one by one, at most: the first request of an imported conversation may have many.
 const ITERATIONS: u64 = 1_000;
 
-/// Bytes of the digest of a message in a note.
-const PIECE: usize = 17;
-
 /// Results of a message that are digested one by one, at most.
 const RESULTS: usize = 32;
 
-/// The record of a request that was sent.
-pub(super) struct SentNote<'a> {
-    /// The digest of all of it.
-    pub whole: &'a str,
-    /// The version that made it.
-    pub version: Option<&'a str>,
-    /// The digest of its view.
-    pub view: Option<&'a str>,
-    /// Those of each message and result that the request before it had not.
-    pub pieces: Vec<&'a str>,
-}
-
-impl<'a> SentNote<'a> {
-    pub fn read(note: &'a Value) -> Option<Self> {
-        let mut words = note.as_str()?.split(' ');
-        Some(Self {
-            whole: words.next()?,
-            version: words.next(),
-            view: words.next(),
-            pieces: list_digests(note).collect(),
-        })
-    }
-}
-
 /// Something of a request with a digest of its own.
 pub(super) struct SentPiece {
+    pub place: SentPlace,
+    pub digest: Digest,
+}
+
+/// A message or a result of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentPlace {
     /// The number of its iteration.
     pub iteration: u64,
-    /// Where its message stands there.
+    /// Where the message stands there.
     pub position: usize,
     /// The call whose result it is.
     pub call: Option<Box<str>>,
-    pub digest: Digest,
 }
 
 impl Context {
@@ -81,23 +58,28 @@ impl Context {
         let number = self.next_number();
         // The messages first: what is encoded of them is put together then.
         let pieces = self.list_pieces(number, options)?;
-        let known = self.asked.beginning();
+        let known = self.asked.beginning.as_deref();
         let known = known.filter(|known| self.begins_with(known, options));
-        let body = Body::new(self, provider::room(options.provider), options);
+        let body = Body::new(self, options);
         let (whole, reached) = body.digest(known)?;
         let looks = known.map_or_else(
             || looks::digest(self.view()).into_boxed_str(),
             |known| known.looks.clone(),
         );
-        let mut note = format!("{} {VERSION} {looks}", whole.to_text());
-        note.reserve(PIECE * pieces.len());
-        for piece in pieces {
-            let _ = write!(note, " {}", piece.digest.to_short_text());
-        }
+        let digests: Vec<String> = pieces
+            .iter()
+            .map(|piece| piece.digest.to_short_text())
+            .collect();
+        let note = SentNote {
+            whole: &whole.to_text(),
+            version: Some(VERSION),
+            view: Some(&looks),
+            pieces: digests.iter().map(|digest| &**digest).collect(),
+        };
         let mut next = self.clone();
-        next.asked_mut().note_sent(number, &note);
+        next.asked_mut().sent.note(number, note.write());
         let beginning = reached.and_then(|reached| self.beginning(reached, options, looks));
-        next.asked_mut().put_beginning(beginning);
+        next.asked_mut().beginning = beginning.map(Arc::new);
         next.weigh_view();
         Ok(next)
     }
@@ -146,11 +128,11 @@ impl Context {
         number: u64,
         options: &Options<'_>,
     ) -> Result<Vec<SentPiece>, Error> {
-        let since = self.asked.sent_before(number);
+        let since = self.asked.sent.before(number);
         let first = since.unwrap_or(self.first_number());
         let first = first.max(number.saturating_sub(ITERATIONS));
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
-        let mut body = Body::new(self, provider::room(options.provider), options);
+        let mut body = Body::new(self, options);
         let mut pieces = Vec::new();
         let numbers = first..=number.min(self.current_iteration());
         for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
@@ -174,7 +156,7 @@ impl Context {
     /// The digest that was noted of all that an iteration's last request sent.
     #[must_use]
     pub fn sent_note(&self, iteration: &Iteration) -> Option<&str> {
-        let note = SentNote::read(self.asked.sent_at(iteration.number)?)?;
+        let note = SentNote::read(self.asked.sent.at(iteration.number)?)?;
         Some(note.whole)
     }
 
@@ -194,25 +176,37 @@ impl Context {
 
     /// The conversation as the last request of an iteration was made from it, if it is known to be that.
     fn as_sent<'a>(&'a self, iteration: &'a Iteration) -> Option<(Self, Options<'a>)> {
-        let sent = self.asked.sent_at(iteration.number)?;
-        let context = self.as_asked(iteration)?;
-        let options = self.noted_options(iteration)?;
-        // Parts that may have marks look different, and who notes by hand may not say that there were any.
-        let found = [options.cache, !options.cache]
+        let note = SentNote::read(self.asked.sent.at(iteration.number)?)?;
+        let (context, options) = self.make_again(iteration)?;
+        let found = context.find_sent(&options, &note)?;
+        Some((context, found))
+    }
+
+    /// The conversation and the options that the last request of an iteration was made from, as far as they are known.
+    pub(super) fn make_again<'a>(
+        &'a self,
+        iteration: &'a Iteration,
+    ) -> Option<(Self, Options<'a>)> {
+        self.as_asked(iteration).zip(self.noted_options(iteration))
+    }
+
+    /// The options with which a request is what was sent. Parts that may have marks look different, and who notes by hand may not say
+    /// that there were any.
+    pub(super) fn find_sent<'o>(
+        &self,
+        options: &Options<'o>,
+        note: &SentNote<'_>,
+    ) -> Option<Options<'o>> {
+        [options.cache, !options.cache]
             .into_iter()
             .find_map(|cache| {
                 let options = Options {
                     cache,
                     ..options.clone()
                 };
-                let slices = lay_out(&context, &options)?;
-                let whole = digest(Digest::EMPTY, &slices).to_text();
-                SentNote::read(sent)
-                    .is_some_and(|note| note.whole == whole)
-                    .then_some(options)
-            });
-        let options = found?;
-        Some((context, options))
+                let whole = digest(Digest::EMPTY, &lay_out(self, &options)?).to_text();
+                (note.whole == whole).then_some(options)
+            })
     }
 }
 
@@ -222,15 +216,10 @@ impl<'a> Body<'a, '_> {
         mut self,
         known: Option<&Beginning>,
     ) -> Result<(Digest, Option<(Reached, Digest)>), Error> {
-        match (known, self.context.shown_system()) {
-            (Some(known), _) => {
-                (self.behind, self.model_last) = (Some(known.end), known.model_last)
-            }
-            (None, Some(system)) => self.add_system(system, &mut Json::default())?,
-            (None, None) => {}
+        if let Some(known) = known {
+            (self.behind, self.model_last) = (Some(known.end), known.model_last);
         }
-        self.add_iterations()?;
-        self.close();
+        self.fill(&mut Json::default())?;
         let close = Digest::of(writer::CLOSE.as_bytes());
         let start = known.map_or(Digest::EMPTY, |known| known.digest);
         let system = self.system.iter().map(|(_, slice)| slice.digest());
@@ -261,63 +250,55 @@ impl<'a> Body<'a, '_> {
         pieces: &mut Vec<SentPiece>,
     ) -> Result<(), Error> {
         let mut add = |call: Option<&Box<str>>, digest| {
-            pieces.push(SentPiece {
+            let place = SentPlace {
                 iteration,
                 position,
                 call: call.cloned(),
-                digest,
-            });
+            };
+            pieces.push(SentPiece { place, digest });
         };
         if let Some(imported) = item.imported_elements(self.options) {
             add(None, Digest::of(imported.as_bytes()));
             return Ok(());
         }
         self.step()?;
-        let results = match item {
-            Item::Results(message, exchange, rendering) if exchange.count_filled() <= RESULTS => {
-                Some((message, exchange, rendering))
-            }
-            _ => None,
-        };
-        let several = results.filter(|(message, ..)| message.calls.len() > 1);
-        let Some((message, exchange, rendering)) = several else {
-            let call = results.and_then(|(message, ..)| message.calls.first());
+        let calls = &item.message.calls;
+        let few = |exchange: &&Exchange| exchange.count_filled() <= RESULTS;
+        let results = item.results.filter(few);
+        let Some(exchange) = results.filter(|_| calls.len() > 1) else {
+            let call = results.and_then(|_| calls.first());
             let piece = self.piece(item, keeps)?;
             add(call.map(|call| &call.id), piece.digest());
             return Ok(());
         };
         self.spend(item.size())?;
         for (slot, outcome) in exchange.outcomes().enumerate() {
-            let (Some(outcome), Some(call)) = (outcome, message.calls.get(slot)) else {
+            let (Some(outcome), Some(call)) = (outcome, calls.get(slot)) else {
                 continue;
             };
-            let mut alone = Exchange::new(message.calls.len());
+            let mut alone = Exchange::new(calls.len());
             alone.copy_decisions(exchange);
             alone.fill_shared(slot, outcome.clone());
-            let alone = Item::Results(message, &alone, rendering);
-            add(
-                Some(&call.id),
-                alone.encode(self.format, self.options).digest(),
-            );
+            let alone = item.results(&alone);
+            add(Some(&call.id), alone.encode(self.options).digest());
         }
         Ok(())
     }
 }
 
 /// The first message or result that is not what was sent, if there is one.
-pub(super) fn find_differing<'p>(pieces: &'p [SentPiece], sent: &[&str]) -> Option<&'p SentPiece> {
+pub(super) fn find_differing<'p>(pieces: &'p [SentPiece], sent: &[&str]) -> Option<&'p SentPlace> {
     let sent = sent.iter().map(Some).chain(std::iter::repeat(None));
     let mut pairs = pieces.iter().zip(sent);
     let differs = |sent: Option<&&str>, piece: &SentPiece| {
         sent.is_none_or(|sent| *sent != piece.digest.to_short_text())
     };
     let (piece, _) = pairs.find(|(piece, sent)| differs(*sent, piece))?;
-    Some(piece)
+    Some(&piece.place)
 }
 
-pub(super) fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<'a>>> {
-    let room = provider::room(options.provider);
-    let (slices, _) = Body::new(context, room, options).lay_out().ok()?;
+fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<'a>>> {
+    let (slices, _) = Body::new(context, options).lay_out().ok()?;
     Some(slices)
 }
 
@@ -327,7 +308,7 @@ pub(super) const fn is_all(bytes: u64, same: u64) -> bool {
 }
 
 /// The digest of slices after what has this one.
-pub(super) fn digest(start: Digest, slices: &[Slice<'_>]) -> Digest {
+fn digest(start: Digest, slices: &[Slice<'_>]) -> Digest {
     slices.iter().map(Slice::digest).fold(start, Digest::then)
 }
 
@@ -335,8 +316,4 @@ pub(super) fn digest(start: Digest, slices: &[Slice<'_>]) -> Digest {
 fn what_encodes(options: &Options<'_>) -> Option<(u64, Option<u64>, Option<usize>)> {
     let is_all = options.known == Known::Nothing;
     is_all.then(|| (options.key(), options.from, options.max_result_bytes))
-}
-
-fn is_one<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
-    a.map(Arc::as_ptr) == b.map(Arc::as_ptr)
 }

@@ -9,7 +9,7 @@ use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
 use crate::prices::rates::{Rates, Unit};
 use crate::prices::usage::Usage;
-use crate::provider;
+use crate::provider::facts::Cache;
 use crate::provider::options::Options;
 use crate::request::account::Accounting;
 use crate::request::body::Body;
@@ -20,22 +20,6 @@ use crate::value::time::Time;
 
 /// Requests of fewer tokens are not cached by most models.
 const LEAST: u64 = 1024;
-
-/// The same for models of Anthropic by words in their names, as Anthropic gives them.
-const LEAST_OF: [(&str, u64); 9] = [
-    ("opus-5", 512),
-    ("opus-4-5", 4096),
-    ("opus-4-6", 4096),
-    ("opus-4-7", 4096),
-    ("haiku-4-5", 4096),
-    ("mythos", 4096),
-    ("haiku-3", 2048),
-    ("3-haiku", 2048),
-    ("3-5-haiku", 2048),
-];
-
-/// From each mark, Anthropic looks back through so many blocks of content for what it has in its cache.
-const LOOKED_BACK: usize = 20;
 
 /// The forecast for the next request at the provider's cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -86,8 +70,6 @@ struct Last<'a> {
     request: &'a LastRequest,
     bytes: u64,
     same_bytes: u64,
-    /// `true` if it is known to have had tools.
-    has_tools: bool,
     /// `true` if its masks are at hand, so that its bytes are those that were sent.
     has_masks: bool,
     /// The iteration of the first byte that is not the same.
@@ -112,8 +94,7 @@ impl Context {
     ) -> Result<Forecast, Error> {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
-        let room = provider::room(options.provider);
-        let (next, marks) = Body::new(self, room, options).lay_out()?;
+        let (next, marks) = Body::new(self, options).lay_out()?;
         let mut forecast = Forecast {
             bytes: next.iter().map(Slice::len).sum(),
             tokens: self.count_tokens(None),
@@ -122,8 +103,8 @@ impl Context {
         let entry = self.last_answer().map(|(_, entry)| entry);
         let request = self.last_request(options)?;
         if let Some(request) = &request {
-            let (mut earlier, _) = Body::new(&request.context, room, options).lay_out()?;
-            let stand_in = room.stand_in().as_bytes();
+            let (mut earlier, _) = Body::new(&request.context, options).lay_out()?;
+            let stand_in = options.provider.facts().stand_in.as_bytes();
             let is_made_up = |slice: &Slice<'_>| slice.shown_bytes() == stand_in;
             if request.rewound.is_some() && earlier.last().is_some_and(is_made_up) {
                 earlier.pop(); // something else followed
@@ -133,7 +114,6 @@ impl Context {
                 request,
                 bytes: earlier.iter().map(Slice::len).sum(),
                 same_bytes,
-                has_tools: self.had_tools(),
                 has_masks: self.has_asked_masks(),
                 differs_at,
             };
@@ -145,9 +125,9 @@ impl Context {
             .model
             .or_else(|| reply.and_then(|reply| reply.model.as_deref()));
         let rules = CacheRules {
-            provider: options.provider,
+            cache: &options.provider.facts().cache,
             is_marked: !marks.is_empty(),
-            least: find_least(options.provider, model),
+            least: find_least(&options.provider.facts().cache, model),
         };
         forecast.split(&rules, request.as_ref().map(|last| &last.usage));
         let rates = entry.and_then(|entry| accounting.rates(entry, at));
@@ -190,9 +170,9 @@ impl Context {
         let differing = find_differing(&pieces, &cut.pieces);
         // All up to the iteration that it was rewound to is the same.
         let first = cut.number.saturating_add(1);
-        let place = differing.map(|piece| {
-            let of_result = usize::from(piece.call.is_some());
-            (piece.iteration, piece.position.saturating_sub(of_result))
+        let place = differing.map(|place| {
+            let of_result = usize::from(place.call.is_some());
+            (place.iteration, place.position.saturating_sub(of_result))
         });
         let (number, position) = match place {
             Some(place) => place.max((first, 0)),
@@ -222,37 +202,31 @@ fn count_before(iteration: &Iteration, position: usize, leads: bool) -> usize {
 
 /// The facts that decide whether a provider caches a request.
 struct CacheRules {
-    provider: Provider,
+    cache: &'static Cache,
     is_marked: bool,
     /// The tokens of the shortest request that it caches.
     least: u64,
 }
 
-fn find_least(provider: Provider, model: Option<&str>) -> u64 {
-    let is_anthropics = needs_mark(provider);
-    let model = model.filter(|_| is_anthropics).unwrap_or_default();
+fn find_least(cache: &Cache, model: Option<&str>) -> u64 {
+    let Cache::Marked { least, .. } = cache else {
+        return LEAST;
+    };
     // Bedrock and others write versions with dots.
-    let model = model.replace('.', "-");
-    let known = LEAST_OF.iter().find(|(word, _)| model.contains(word));
+    let model = model.unwrap_or_default().replace('.', "-");
+    let known = least.iter().find(|(word, _)| model.contains(word));
     known.map_or(LEAST, |(_, least)| *least)
-}
-
-/// Anthropic and Bedrock cache nothing without a mark.
-const fn needs_mark(provider: Provider) -> bool {
-    matches!(provider, Provider::Anthropic | Provider::Bedrock)
 }
 
 impl Forecast {
     /// Says what of the tokens is read, written and neither.
     fn split(&mut self, rules: &CacheRules, last: Option<&Usage>) {
-        let writes = match rules.provider {
-            Provider::Anthropic | Provider::Bedrock => rules.is_marked,
-            Provider::OpenAiChat | Provider::OpenAiResponses => {
-                last.is_some_and(|last| last.written > 0)
-            }
-            _ => false,
+        let (writes, reads) = match rules.cache {
+            Cache::Marked { .. } => (rules.is_marked, rules.is_marked),
+            Cache::Rounded { .. } => (last.is_some_and(|last| last.written > 0), true),
+            Cache::Unknown => (false, true),
         };
-        if needs_mark(rules.provider) && !rules.is_marked || self.read < rules.least {
+        if !reads || self.read < rules.least {
             self.read = 0;
         }
         self.read = self.read.min(self.tokens);
@@ -293,9 +267,7 @@ impl Last<'_> {
         let mut changes = next.changes_of_next();
         let is_elsewhere = self.request.provider.is_some_and(|last| last != provider);
         if is_elsewhere && changes.iter().all(|change| change.cause != Cause::Model) {
-            let cause = Cause::Model;
-            let iteration = None;
-            changes.insert(0, RequestChange { cause, iteration });
+            changes.insert(0, RequestChange::everywhere(Cause::Model));
         }
         // Whatever a view does that changes no byte breaks nothing.
         let is_unsure = |cause| cause == Cause::Masked && !self.has_masks;
@@ -309,7 +281,7 @@ impl Last<'_> {
             });
         }
         let breaks = changes.iter().map(|change| {
-            let kept = self.request.predict(self.count_before(change));
+            let kept = self.request.predict(self.count_before(change, next));
             ExpectedBreak {
                 cause: change.cause,
                 iteration: change.iteration,
@@ -325,15 +297,18 @@ impl Last<'_> {
                 tokens: taken,
             });
         }
-        if needs_mark(provider) && next.count_new_blocks() > LOOKED_BACK {
-            // A breakpoint that both requests have is found without looking back.
-            let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
-            let kept = both.max().map_or(0, |mark| self.count_within(*mark));
-            breaks.push(ExpectedBreak {
-                cause: Cause::LookBack,
-                iteration: next.last_answer().map(|(last, _)| last.number),
-                tokens: all.saturating_sub(self.request.predict(kept)),
-            });
+        match provider.facts().cache {
+            Cache::Marked { look_back, .. } if next.count_new_blocks() > look_back => {
+                // A breakpoint that both requests have is found without looking back.
+                let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
+                let kept = both.max().map_or(0, |mark| self.count_within(*mark));
+                breaks.push(ExpectedBreak {
+                    cause: Cause::LookBack,
+                    iteration: next.last_answer().map(|(last, _)| last.number),
+                    tokens: all.saturating_sub(self.request.predict(kept)),
+                });
+            }
+            _ => {}
         }
         if next.has_cold_cache(at) && all > 0 {
             breaks.push(ExpectedBreak {
@@ -351,18 +326,21 @@ impl Last<'_> {
     }
 
     /// The tokens of the last request before a change.
-    fn count_before(&self, change: &RequestChange) -> u64 {
+    fn count_before(&self, change: &RequestChange, next: &Context) -> u64 {
         let counted = self.request.context.tokens(Method::Estimate);
         let all = self.request.tokens;
         let messages = counted.total();
         match change.cause {
             Cause::Model | Cause::Tools | Cause::Output => 0,
-            // The tools stand before it. Anthropic reads them alone only where they have a mark of their own.
-            Cause::SystemPrompt | Cause::Block => match self.request.provider {
-                Some(Provider::Anthropic | Provider::Bedrock) => 0,
-                _ if !self.has_tools => 0,
-                _ => all.saturating_sub(messages),
-            },
+            // The tools stand before it. Where marks are needed, they are read alone only if they have one of their own.
+            Cause::SystemPrompt | Cause::Block => {
+                let cache = self.request.provider.map(|of| &of.facts().cache);
+                match cache {
+                    Some(Cache::Marked { .. }) => 0,
+                    _ if !next.had_tools() => 0,
+                    _ => all.saturating_sub(messages),
+                }
+            }
             Cause::Fields => {
                 let after = messages.saturating_sub(counted.system);
                 all.saturating_sub(after)

@@ -8,7 +8,6 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::{Piece, Pieces, Shape};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::reasoning::goes_back;
-use crate::provider::format::Format;
 use crate::provider::options::Options;
 use crate::provider::room;
 use crate::provider::writer::Writer;
@@ -21,66 +20,82 @@ const BESIDE_TERM: usize = 16;
 
 /// Says what adds elements to a request's list.
 #[derive(Clone, Copy)]
-pub(crate) enum Item<'a> {
-    /// The system prompt.
-    System(&'a Message, Rendering<'a>),
-    Message(&'a Message, Rendering<'a>),
-    /// A message that is not sent as it was imported.
-    Remade(&'a Message, Rendering<'a>),
-    Results(&'a Message, &'a Exchange, Rendering<'a>),
+pub(crate) struct Item<'a> {
+    pub message: &'a Message,
+    /// The results of its calls, where these are what is added.
+    pub results: Option<&'a Exchange>,
+    pub rendering: Rendering<'a>,
+    /// It is the system prompt.
+    is_prompt: bool,
+    /// It is not sent as it was imported.
+    is_remade: bool,
 }
 
 impl<'a> Item<'a> {
+    pub fn of(message: &'a Message, rendering: Rendering<'a>) -> Self {
+        Self {
+            message,
+            results: None,
+            rendering,
+            is_prompt: false,
+            is_remade: false,
+        }
+    }
+
+    pub fn prompt(message: &'a Message, rendering: Rendering<'a>) -> Self {
+        Self {
+            is_prompt: true,
+            ..Self::of(message, rendering)
+        }
+    }
+
+    /// The same with results of the message's calls.
+    pub fn results(self, exchange: &'a Exchange) -> Self {
+        Self {
+            results: Some(exchange),
+            is_remade: false,
+            ..self
+        }
+    }
+
+    fn is_by(self, role: Role) -> bool {
+        self.results.is_none() && !self.is_prompt && self.message.role == role
+    }
+
     pub fn is_model(self) -> bool {
-        matches!(
-            self,
-            Self::Message(message, _) | Self::Remade(message, _)
-                if message.role == Role::Assistant
-        )
+        self.is_by(Role::Assistant)
     }
 
     /// Returns whether it is neither the user's nor the model's.
     pub fn is_system(self) -> bool {
-        matches!(
-            self,
-            Self::Message(message, _) | Self::Remade(message, _)
-                if message.role == Role::System
-        )
+        self.is_by(Role::System)
     }
 
     /// Returns whether it is a whole row of the system's, such as one that adds tools.
     pub fn is_system_row(self, options: &Options<'_>) -> bool {
-        let (Self::Message(message, _) | Self::Remade(message, _)) = self else {
+        if self.results.is_some() || self.is_prompt {
             return false;
-        };
-        let role = whole_element(message, options.provider).and_then(|row| row.get_named("role"));
+        }
+        let row = whole_element(self.message, options.provider);
+        let role = row.and_then(|row| row.get_named("role"));
         role.and_then(Value::as_name) == Some(Role::System.name())
     }
 
     /// Returns whether it is the model's and calls tools.
     pub fn calls(self) -> bool {
-        match self {
-            Self::Message(message, _) | Self::Remade(message, _) => !message.calls.is_empty(),
-            _ => false,
-        }
+        self.results.is_none() && !self.is_prompt && !self.message.calls.is_empty()
     }
 
     pub fn pieces(self) -> &'a Pieces {
-        match self {
-            Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
-                &message.pieces
-            }
-            Self::Results(_, exchange, _) => &exchange.pieces,
-        }
+        let results = self.results.map(|exchange| &exchange.pieces);
+        results.unwrap_or(&self.message.pieces)
     }
 
     /// Returns what distinguishes its encodings; 0 when it looks as in the log.
     pub fn rendering(self) -> u64 {
-        match self {
-            Self::System(message, rendering)
-            | Self::Message(message, rendering)
-            | Self::Remade(message, rendering) => rendering.key_of_message(message),
-            Self::Results(_, exchange, rendering) => rendering.key_of_results(exchange),
+        match self.results {
+            None => self.rendering.key_of_message(self.message),
+            Some(exchange) => self.rendering.key_of_results(exchange),
         }
     }
 
@@ -95,11 +110,11 @@ impl<'a> Item<'a> {
     }
 
     /// The elements by the rules.
-    pub fn encode(self, format: &dyn Format, options: &Options<'_>) -> Piece {
+    pub fn encode(self, options: &Options<'_>) -> Piece {
         let size = self.size();
         let room = Vec::with_capacity(size.bytes + size.terms * BESIDE_TERM);
-        let mut out = Writer::behind(room, options, format);
-        self.render(format, &mut out);
+        let mut out = Writer::behind(room, options);
+        self.render(&mut out);
         let (bytes, mark, by_hand) = out.into_parts();
         let shape = Shape {
             mark,
@@ -109,30 +124,24 @@ impl<'a> Item<'a> {
     }
 
     pub fn size(self) -> Size {
-        match self {
-            Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
-                message.size()
-            }
-            Self::Results(_, exchange, _) => exchange.size(),
-        }
+        let results = self.results.map(Exchange::size);
+        results.unwrap_or_else(|| self.message.size())
     }
 
     /// The elements that its own provider had, where they are sent.
     pub fn imported_elements(self, options: &Options<'_>) -> Option<&'a str> {
         // Breakpoints are placed in what the rules make, and so are other words.
-        let anew = options.cache || matches!(self, Self::Remade(..)) || self.rendering() != 0;
+        let anew = options.cache || self.is_remade || self.rendering() != 0;
         self.elements(options).filter(|_| !anew)
     }
 
     /// The elements that its own provider had.
     pub fn elements(self, options: &Options<'_>) -> Option<&'a str> {
-        let imported = match self {
-            Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
-                message.original.as_ref()
-            }
-            Self::Results(_, exchange, _) => exchange.original.as_ref(),
+        let imported = match self.results {
+            None => &self.message.original,
+            Some(exchange) => &exchange.original,
         };
-        Imported::of(imported, options.provider)
+        Imported::of(imported.as_ref(), options.provider)
     }
 
     /// Returns whether the item before it has its elements.
@@ -140,41 +149,34 @@ impl<'a> Item<'a> {
         self.elements(options) == Some("")
     }
 
-    pub fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
-        match self {
-            Self::System(message, rendering) => {
-                let shown = rendering.message(message);
-                format.system(shown.as_ref().unwrap_or(message), out);
-            }
-            Self::Message(message, rendering) | Self::Remade(message, rendering) => {
-                let shown = rendering.message(message);
-                let message = shown.as_ref().unwrap_or(message);
-                match whole_element(message, out.options.provider) {
-                    Some(element) => out.element(element),
-                    None => format.message(message, out),
-                }
-            }
-            Self::Results(message, exchange, rendering) => {
-                match rendering.exchange(&message.calls, exchange) {
-                    Some(shown) => format.results(message, &shown, out),
-                    None => format.results(message, exchange, out),
-                }
-            }
+    pub fn render(self, out: &mut Writer<'_>) {
+        let (message, format) = (self.message, room(out.options.provider));
+        if let Some(exchange) = self.results {
+            let shown = self.rendering.exchange(&message.calls, exchange);
+            return format.results(message, shown.as_ref().unwrap_or(exchange), out);
+        }
+        let shown = self.rendering.message(message);
+        let message = shown.as_ref().unwrap_or(message);
+        if self.is_prompt {
+            return format.system(message, out);
+        }
+        match whole_element(message, out.options.provider) {
+            Some(element) => out.element(element),
+            None => format.message(message, out),
         }
     }
 
     /// Returns what is changed so that the provider takes it, or by its look, where it is not sent as it was imported.
-    pub fn changes(self, format: &dyn Format, options: &Options<'_>) -> Vec<Change> {
-        let mut changes = match self {
-            Self::System(message, rendering)
-            | Self::Message(message, rendering)
-            | Self::Remade(message, rendering) => rendering.changes_of_message(message),
-            Self::Results(message, exchange, rendering) => {
-                rendering.changes_of_results(&message.calls, exchange)
+    pub fn changes(self, options: &Options<'_>) -> Vec<Change> {
+        let mut changes = match self.results {
+            None => self.rendering.changes_of_message(self.message),
+            Some(exchange) => {
+                let calls = &self.message.calls;
+                self.rendering.changes_of_results(calls, exchange)
             }
         };
-        let mut out = Writer::reporting(options, format);
-        self.render(format, &mut out);
+        let mut out = Writer::reporting(options);
+        self.render(&mut out);
         let vanishes = out.json.0.is_empty();
         changes.extend(out.changes());
         // A reason is mostly reported already.
@@ -186,11 +188,10 @@ impl<'a> Item<'a> {
 
     /// The change that a message is not sent at all, if it says anything.
     fn report_vanished(self) -> Option<Change> {
-        let (Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _)) =
-            self
-        else {
+        if self.results.is_some() {
             return None;
-        };
+        }
+        let message = self.message;
         let is_empty = match &message.content {
             Content::None => true,
             Content::Text(text) => text.is_empty(),
@@ -221,12 +222,11 @@ pub(crate) fn items<'a>(
             let elements = Imported::of(entry.message.original.as_ref(), provider);
             elements.is_some_and(|elements| !goes_back(&entry.message, elements, dialect))
         });
-        let message = if speaks_otherwise {
-            Item::Remade(&entry.message, rendering)
-        } else {
-            Item::Message(&entry.message, rendering)
+        let message = Item {
+            is_remade: speaks_otherwise,
+            ..Item::of(&entry.message, rendering)
         };
-        let results = exchange.map(|exchange| Item::Results(&entry.message, exchange, rendering));
+        let results = exchange.map(|exchange| message.results(exchange));
         std::iter::once(message).chain(results)
     })
 }

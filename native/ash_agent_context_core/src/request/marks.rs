@@ -94,7 +94,7 @@ impl<'a> Body<'a, '_> {
 
     /// Cache breakpoints in what was imported: no text can look like one.
     fn count_imported(&self) -> usize {
-        let sign = match self.format.cache_mark(Ttl::Default) {
+        let sign = match (self.facts.cache_mark)(Ttl::Default) {
             "" => return 0,
             mark => mark.trim_start_matches([',', '{']),
         };
@@ -135,7 +135,7 @@ impl<'a> Body<'a, '_> {
                        segments: &mut Vec<Segment<'a>>| {
             while let Some((mark, ttl)) = chosen.next_if(|(mark, _)| mark.slice == index) {
                 segments.push(slice.part(start, mark.at));
-                let text = self.format.cache_mark(*ttl).as_bytes();
+                let text = (self.facts.cache_mark)(*ttl).as_bytes();
                 segments.push(Segment::Made(Cow::Borrowed(text)));
                 start = mark.at;
             }

@@ -8,7 +8,7 @@ pub mod account;
 mod body;
 mod cost;
 pub mod diagnosis;
-mod fingerprint;
+pub mod fingerprint;
 pub mod forecast;
 mod item;
 pub mod located;
@@ -34,7 +34,6 @@ use crate::view::pairs::Pairs;
 use crate::view::rendering::Rendering;
 use crate::view::{Stretch, View};
 
-use crate::provider;
 use crate::provider::options::{Known, Options};
 use crate::request::body::Body;
 use crate::request::item::items;
@@ -85,19 +84,19 @@ impl Context {
     ) -> Result<Vec<Segment<'_>>, Error> {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
-        let format = provider::room(options.provider);
+        let facts = options.provider.facts();
         let mut head = Json::default();
         head.raw("{");
         let mut seen = HashSet::new();
         // Tools that run in a container are refused without it. When it expires is not known: it is restored for
         // weeks after the time that the answer gives.
-        let mut container = format.container().zip(self.log.container());
+        let mut container = facts.container.zip(self.log.container());
         for (key, value) in body.iter() {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
             };
             let is_known = options.known.field().is_some_and(|(known, _)| known == key);
-            if key == format.list() || Some(key) == format.system_key() || is_known {
+            if key == facts.list || Some(key) == facts.system || is_known {
                 return Err(Error::ReservedField { key: key.into() });
             }
             let named = container.take_if(|(name, _)| *name == key);
@@ -122,7 +121,7 @@ impl Context {
             head.value(id);
             head.raw(",");
         }
-        Body::new(self, format, options).finish(head)
+        Body::new(self, options).finish(head)
     }
 
     /// Returns what a projection changes of the conversation, the system prompt first, so that the provider takes it.
@@ -135,7 +134,7 @@ impl Context {
     pub fn request_report(&self, options: &Options<'_>) -> Result<Vec<Located>, Error> {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
-        Body::new(self, provider::room(options.provider), options).report()
+        Body::new(self, options).report()
     }
 
     /// Returns whether the system prompt is shown as the first message of an iteration.
@@ -194,7 +193,7 @@ impl Context {
             masks: self.view().and_then(View::masks),
             from,
             knows_earlier: options.known != Known::Nothing,
-            closes_uses: provider::room(options.provider).history().closes_uses,
+            closes_uses: options.provider.facts().closes_uses,
         };
         Sent {
             steps: self.stretches(from.max(behind), u64::MAX),

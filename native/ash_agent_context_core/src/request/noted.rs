@@ -4,8 +4,9 @@ use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
+use crate::provider::facts::count;
 use crate::provider::options::{Dialect, Known, Options, SystemRole, Thinking};
-use crate::value::{Map, Value};
+use crate::value::Map;
 
 /// Where the note of a request's fields has those of its options that are not the defaults.
 const OPTIONS: &str = "request";
@@ -18,11 +19,8 @@ impl Context {
             .rev()
             .find(|entry| Entry::is_model(entry));
         let reply = answer.and_then(|entry| entry.message.reply.as_deref());
-        let [fields, _tools] = self.asked.request_of(iteration.number);
-        let fields = fields.and_then(|(_, fields)| match fields {
-            Value::Map(fields) => Some(fields),
-            _ => None,
-        });
+        let fields = self.asked.fields.of(iteration.number);
+        let fields = fields.and_then(|(_, fields)| fields.as_map());
         let named = fields.and_then(|fields| text(fields, "provider"));
         let named = named.and_then(Provider::from_name);
         let provider = named.or(reply.and_then(|reply| reply.provider))?;
@@ -32,7 +30,8 @@ impl Context {
             ..Options::new(provider)
         };
         options.cache = fields.is_some_and(|fields| text(fields, "cache") == Some("auto"));
-        if let Some(Value::Map(noted)) = fields.and_then(|fields| fields.get_named(OPTIONS)) {
+        let noted = fields.and_then(|fields| fields.get_named(OPTIONS)?.as_map());
+        if let Some(noted) = noted {
             options.read(noted);
         }
         Some(options)
@@ -59,11 +58,4 @@ impl<'a> Options<'a> {
 
 fn text<'a>(map: &'a Map, name: &str) -> Option<&'a str> {
     map.get_named(name)?.as_str()
-}
-
-fn count(map: &Map, name: &str) -> Option<u64> {
-    match map.get_named(name)? {
-        Value::Int(count) => u64::try_from(*count).ok(),
-        _ => None,
-    }
 }

@@ -207,11 +207,11 @@ impl<'a> Body<'a, '_> {
         if self.is_held(iteration) || next.is_some_and(|next| self.is_held(next)) {
             return false;
         }
-        let alternates = self.format.alternates();
+        let alternates = self.facts.alternates;
         let is_bound = |item: Item<'_>| {
             let imported = item.imported_elements(self.options);
             imported.is_some_and(|elements| {
-                alternates || self.format.is_prefix(elements) || self.is_before(item)
+                alternates || (self.facts.is_prefix)(elements) || self.is_before(item)
             }) || self.follows_user(item)
         };
         !items(iteration, rendering, self.options).any(is_bound)
@@ -258,8 +258,8 @@ impl<'a> Body<'a, '_> {
                 let kept = piece.by_hand.iter();
                 by_hand.extend(kept.map(|mark| shift(mark, start + mark.at)));
             } else {
-                let mut out = Writer::behind(bytes, self.options, self.format);
-                item.render(self.format, &mut out);
+                let mut out = Writer::behind(bytes, self.options);
+                item.render(&mut out);
                 (bytes, mark, by_hand) = out.into_parts();
             }
             if bytes.len() == start {

@@ -2,12 +2,12 @@
 
 use crate::context::asked;
 use crate::context::looks;
+use crate::context::sent::SentNote;
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::provider::options::Options;
-use crate::request::fingerprint::{digest, find_differing, lay_out, SentNote, SentPiece, VERSION};
-use crate::value::digest::Digest;
+use crate::request::fingerprint::{find_differing, SentPlace, VERSION};
 use crate::view::View;
 
 /// The comparison of a rebuilt request with the one that was sent.
@@ -56,17 +56,6 @@ pub enum DeviationCause {
     Log,
 }
 
-/// A message or a result of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SentPlace {
-    /// The number of its iteration.
-    pub iteration: u64,
-    /// Where the message stands there.
-    pub position: usize,
-    /// The call whose result it is.
-    pub call: Option<Box<str>>,
-}
-
 impl Context {
     /// Makes each request again that an answer is kept of, under the view and the options that it had, and compares it with the digests
     /// that are kept of what was sent.
@@ -94,24 +83,14 @@ impl Context {
 
     /// `follows`: an earlier request differs.
     fn replay_one(&self, iteration: &Iteration, follows: bool) -> ReplayOutcome {
-        let sent = self.asked.sent_at(iteration.number);
+        let sent = self.asked.sent.at(iteration.number);
         let Some(note) = sent.and_then(SentNote::read) else {
             return ReplayOutcome::Unnoted;
         };
-        let again = self.as_asked(iteration).zip(self.noted_options(iteration));
-        let Some((context, options)) = again else {
+        let Some((context, options)) = self.make_again(iteration) else {
             return ReplayOutcome::Unnoted;
         };
-        // Parts that may have marks look different, and who notes by hand may not say that there were any.
-        let other = Options {
-            cache: !options.cache,
-            ..options.clone()
-        };
-        let is_same = [&options, &other].into_iter().any(|options| {
-            let slices = lay_out(&context, options);
-            slices.is_some_and(|slices| digest(Digest::EMPTY, &slices).to_text() == note.whole)
-        });
-        if is_same {
+        if context.find_sent(&options, &note).is_some() {
             return ReplayOutcome::Same;
         }
         let masks = context.view().and_then(View::masks);
@@ -130,7 +109,7 @@ impl Context {
         if place.is_some() || is_changed {
             return ReplayOutcome::Different(Deviation { cause, place });
         }
-        let system = self.asked.system_of(iteration.number);
+        let system = self.asked.systems.of(iteration.number);
         if system.is_some_and(|(_, noted)| *noted != asked::digest(self.system())) {
             return ReplayOutcome::OtherPrompt;
         }
@@ -150,15 +129,12 @@ impl Context {
         // Older notes have the digest of the whole alone.
         note.view?;
         let pieces = self.list_pieces(number, options).ok()?;
-        let place = |piece: &SentPiece| SentPlace {
-            iteration: piece.iteration,
-            position: piece.position,
-            call: piece.call.clone(),
-        };
         match find_differing(&pieces, &note.pieces) {
-            Some(piece) => Some(place(piece)),
+            Some(place) => Some(place.clone()),
             // Something that stood at the end is gone.
-            None if note.pieces.len() > pieces.len() => pieces.last().map(place),
+            None if note.pieces.len() > pieces.len() => {
+                pieces.last().map(|piece| piece.place.clone())
+            }
             None => None,
         }
     }

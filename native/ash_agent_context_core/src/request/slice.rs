@@ -107,22 +107,26 @@ impl<'a> Slice<'a> {
         self.end.saturating_sub(self.start) as u64
     }
 
+    /// The piece that it is of, and which parts.
+    const fn kept(&self) -> Option<(&Arc<Piece>, &Range<usize>)> {
+        match &self.bytes {
+            SliceBytes::Lent(_) => None,
+            SliceBytes::Kept(piece, parts) => Some((piece, parts)),
+        }
+    }
+
     /// Returns whether it has a number that JSON readers refuse, or belongs to a piece that has one.
     pub fn exceeds(&self) -> bool {
-        match &self.bytes {
-            SliceBytes::Lent(bytes) => numbers::exceed(bytes),
-            SliceBytes::Kept(piece, _) => piece.exceeds,
+        match self.kept() {
+            Some((piece, _)) => piece.exceeds,
+            None => numbers::exceed(self.bytes()),
         }
     }
 
     /// The piece, if this is all of one.
     pub fn whole(&self) -> Option<&Arc<Piece>> {
-        match &self.bytes {
-            SliceBytes::Kept(piece, _) if (self.start, self.end) == (0, piece.bytes().len()) => {
-                Some(piece)
-            }
-            _ => None,
-        }
+        let (piece, _) = self.kept()?;
+        ((self.start, self.end) == (0, piece.bytes().len())).then_some(piece)
     }
 
     pub fn begins_with(&self, byte: u8) -> bool {
@@ -141,16 +145,15 @@ impl<'a> Slice<'a> {
 
     /// Returns whether it has cache breakpoints that were set by hand.
     pub fn is_marked(&self) -> bool {
-        matches!(&self.bytes, SliceBytes::Kept(piece, _) if !piece.by_hand.is_empty())
+        self.kept()
+            .is_some_and(|(piece, _)| !piece.by_hand.is_empty())
     }
 
     /// The cache breakpoints in it that were set by hand, oldest first.
     pub fn by_hand(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
-        let marks = match &self.bytes {
-            SliceBytes::Lent(_) => &[],
-            SliceBytes::Kept(piece, _) => &*piece.by_hand,
-        };
-        marks.iter().map(move |mark| Mark {
+        let marks = self.kept().into_iter();
+        let marks = marks.flat_map(|(piece, _)| piece.by_hand.iter());
+        marks.map(move |mark| Mark {
             slice,
             at: mark.at,
             number: self.number,
@@ -160,33 +163,18 @@ impl<'a> Slice<'a> {
 
     /// The other places for one, newest first.
     pub fn places(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
-        let parts = match &self.bytes {
-            SliceBytes::Lent(_) => None,
-            SliceBytes::Kept(piece, parts) => {
-                Some(parts.clone().rev().zip(std::iter::repeat(piece)))
-            }
-        };
-        parts
-            .into_iter()
-            .flatten()
-            .filter_map(move |(part, piece)| {
+        self.kept().into_iter().flat_map(move |(piece, parts)| {
+            parts.clone().rev().filter_map(move |part| {
                 let at = piece.shape(part).mark?;
                 let is_taken = piece.by_hand.iter().any(|mark| mark.at == at);
                 (!is_taken).then(|| Mark {
                     slice,
                     at,
-                    number: self.number_of(part),
+                    number: self.number + (part - parts.start) as u64,
                     by_hand: None,
                 })
             })
-    }
-
-    fn number_of(&self, part: usize) -> u64 {
-        let first = match &self.bytes {
-            SliceBytes::Lent(_) => part,
-            SliceBytes::Kept(_, parts) => parts.start,
-        };
-        self.number + (part - first) as u64
+        })
     }
 }
 

@@ -118,11 +118,9 @@ impl Context {
         log.updated_at = stamp.at;
         let mut next = self.with(log);
         if requested_at.is_some() {
-            let asked = next.asked_mut();
-            asked.note(place.iteration, self.view.clone());
-            asked.note_system(place.iteration, self.log.system.as_ref());
-            let masks = self.view.as_deref().and_then(|view| view.masks.as_ref());
-            asked.note_masks(place.iteration, masks);
+            let (number, view) = (place.iteration, self.view.clone());
+            next.asked_mut()
+                .note(number, view, self.log.system.as_ref());
             next.weigh_view();
         }
         if let Some(report) = response.report() {

@@ -121,7 +121,10 @@ impl Response {
     #[must_use]
     pub fn new(reading: &Reading<'_>) -> Self {
         let room = room(reading.provider);
-        let (is_text, orders_calls) = (room.has_text_arguments(), room.history().calls_anywhere);
+        let (is_text, orders_calls) = (
+            room.has_text_arguments(),
+            reading.provider.facts().calls_anywhere,
+        );
         Self {
             frames: Frames::new(reading.framing),
             draft: Draft::new(reading.provider, is_text, orders_calls, reading.model),
@@ -150,7 +153,7 @@ impl Response {
         let size = calls
             .iter()
             .fold(content.size(), |sum, call| sum.plus(call.size()));
-        let mut response = Self::neutral(&Reading::of(Provider::Anthropic));
+        let mut response = Self::neutral(&Reading::of(Provider::default()));
         let draft = &mut response.draft;
         draft.start(None, given.model);
         draft.put_message(content, calls).map_err(Error::Response)?;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::context::asked::NewNotes;
 use crate::context::Context;
 use crate::error::{each, index, Error};
 use crate::log::declined::LastFallback;
@@ -86,7 +85,7 @@ pub(crate) struct IterationBody<'a> {
     /// The view that its request was made from, where it is another one than before.
     view: Option<Option<View>>,
     /// The record of its request, where it differs from the one before.
-    request: NewNotes,
+    request: [Option<Value>; 6],
     /// Results that stand beside the messages.
     outcomes: Outcomes,
     form: Form,
@@ -109,7 +108,7 @@ pub(crate) fn read_iteration(
     let mut body = IterationBody {
         messages: fields.take_list(keys::MESSAGES)?.unwrap_or_default(),
         view: None,
-        request: NewNotes::default(),
+        request: Default::default(),
         outcomes: Outcomes::default(),
         form,
         keys: fields.keys(),
@@ -144,9 +143,17 @@ impl IterationBody<'_> {
     pub fn put_on(self, context: &mut Context) -> Result<(), Error> {
         let number = context.current_iteration();
         if let Some(view) = self.view {
-            context.asked_mut().note(number, view.map(Arc::new));
+            context.asked_mut().views.note(number, view.map(Arc::new));
         }
-        context.asked_mut().note_request(number, self.request);
+        let [notes @ .., rewound] = context.asked_mut().notes_mut();
+        let [values @ .., cut] = self.request;
+        for (noted, value) in notes.into_iter().zip(values) {
+            value
+                .into_iter()
+                .for_each(|value| noted.note(number, value));
+        }
+        // It stands for its own iteration alone.
+        cut.into_iter().for_each(|cut| rewound.put(number, cut));
         if let Form::Maps(_) = self.form {
             return read_shown(context, self.messages, self.outcomes, self.form, self.keys);
         }

@@ -20,6 +20,7 @@ mod read;
 mod read_call;
 mod read_content;
 mod read_shown;
+pub mod rows;
 mod seed;
 mod table;
 mod tables;

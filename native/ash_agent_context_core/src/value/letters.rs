@@ -27,6 +27,21 @@ pub(crate) fn is_dotted(byte: u8) -> bool {
     is_plain(byte) || byte == b'.' || byte == b':'
 }
 
+/// The first letters of a text, with `_` for each that not every provider takes.
+pub(crate) fn plain_stem(text: &str, most: usize) -> String {
+    let plain = |letter| match u8::try_from(letter) {
+        Ok(byte) if is_plain(byte) => letter,
+        _ => '_',
+    };
+    text.chars().take(most).map(plain).collect()
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
+    let digits = bytes.into_iter().map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}
+
 /// Bytes as UTF-8; what is not valid is replaced.
 pub(crate) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
     // `from_utf8_lossy` looks at each byte, `from_utf8` at words of ASCII.

@@ -216,110 +216,26 @@ fn responses(word: &Json) -> (Vec<Json>, Json) {
     (events, whole)
 }
 
-/// A word, and the reason that it means beside calls.
-type Word = (&'static str, Finish);
+/// What is known of each vendor's words, from the types of its SDK and from servers with the same API: a word, and the reason that it
+/// means beside calls. A word that its vendor does not know ends the calls where the vendor's list is closed. Two are complete when
+/// they say nothing else.
+const WORDS: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../test/fixtures/finish_words.json"
+));
 
-/// What is known of each vendor's words, from the types of its SDK and from servers with the same API. A word that its vendor does not
-/// know ends the calls where the vendor's list is closed.
-fn words() -> Vec<(Provider, Option<&'static str>, Option<Finish>)> {
-    use Finish::{ContentFilter, Error, Length, Pause, Refusal, ToolCalls};
-    let chat = [
-        ("stop", ToolCalls),
-        ("tool_calls", ToolCalls),
-        ("function_call", ToolCalls),
-        ("eos", ToolCalls),
-        ("of_tomorrow", ToolCalls),
-        ("length", Length),
-        ("model_length", Length),
-        ("content_filter", ContentFilter),
-        ("content_filter: PROHIBITED_CONTENT", ContentFilter),
-        ("sensitive", ContentFilter),
-        ("SAFETY", ContentFilter),
-        ("guardrail_intervened", ContentFilter),
-        ("refusal", Refusal),
-        ("error", Error),
-        ("insufficient_system_resource", Error),
-        ("network_error", Error),
-        ("function_call_filter: MALFORMED_FUNCTION_CALL", Error),
-    ];
-    let anthropic = [
-        ("end_turn", ToolCalls),
-        ("stop_sequence", ToolCalls),
-        ("tool_use", ToolCalls),
-        ("max_tokens", Length),
-        ("model_context_window_exceeded", Length),
-        ("pause_turn", Pause),
-        ("compaction", Pause),
-        ("refusal", Refusal),
-        ("content_filter", ContentFilter),
-        ("of_tomorrow", Error),
-    ];
-    let bedrock = [
-        ("end_turn", ToolCalls),
-        ("stop_sequence", ToolCalls),
-        ("tool_use", ToolCalls),
-        ("max_tokens", Length),
-        ("model_context_window_exceeded", Length),
-        ("guardrail_intervened", ContentFilter),
-        ("content_filtered", ContentFilter),
-        ("malformed_model_output", Error),
-        ("malformed_tool_use", Error),
-        ("of_tomorrow", Error),
-    ];
-    let gemini = [
-        ("STOP", ToolCalls),
-        ("stop", ToolCalls),
-        ("FINISH_REASON_UNSPECIFIED", ToolCalls),
-        ("MAX_TOKENS", Length),
-        ("CONTINUATION", Length),
-        ("SAFETY", ContentFilter),
-        ("RECITATION", ContentFilter),
-        ("LANGUAGE", ContentFilter),
-        ("BLOCKLIST", ContentFilter),
-        ("PROHIBITED_CONTENT", ContentFilter),
-        ("SPII", ContentFilter),
-        ("IMAGE_SAFETY", ContentFilter),
-        ("IMAGE_PROHIBITED_CONTENT", ContentFilter),
-        ("IMAGE_RECITATION", ContentFilter),
-        ("ESCALATION", ContentFilter),
-        ("PUP_LIMITED_DISABLED", ContentFilter),
-        ("MODEL_ARMOR", ContentFilter),
-        ("OTHER", Error),
-        ("IMAGE_OTHER", Error),
-        ("NO_IMAGE", Error),
-        ("MALFORMED_FUNCTION_CALL", Error),
-        ("UNEXPECTED_TOOL_CALL", Error),
-        ("TOO_MANY_TOOL_CALLS", Error),
-        ("MISSING_THOUGHT_SIGNATURE", Error),
-        ("MALFORMED_RESPONSE", Error),
-        ("OF_TOMORROW", Error),
-    ];
-    let responses = [
-        ("completed", ToolCalls),
-        ("max_output_tokens", Length),
-        ("max_messages", Length),
-        ("steered", Length),
-        ("content_filter", ContentFilter),
-        ("cancelled", Error),
-    ];
-    let ollama = [("stop", ToolCalls), ("load", ToolCalls), ("length", Length)];
-    let tables: [(Provider, &[Word], Option<Finish>); 7] = [
-        (Provider::OpenAiChat, &chat, None),
-        (Provider::Mistral, &chat, None),
-        (Provider::Anthropic, &anthropic, None),
-        (Provider::Bedrock, &bedrock, None),
-        (Provider::Gemini, &gemini, None),
-        // These two are complete when they say nothing else.
-        (Provider::OpenAiResponses, &responses, Some(ToolCalls)),
-        (Provider::Ollama, &ollama, Some(ToolCalls)),
-    ];
-    let rows = tables.into_iter().flat_map(|(provider, words, missing)| {
-        let words = words
-            .iter()
-            .map(move |(word, finish)| (provider, Some(*word), Some(*finish)));
-        words.chain([(provider, None, missing)])
-    });
-    rows.collect()
+fn words() -> Vec<(Provider, Option<String>, Option<Finish>)> {
+    let table: Json = serde_json::from_str(WORDS).unwrap();
+    let finish = |name: &Json| name.as_str().map(|name| Finish::from_name(name).unwrap());
+    let mut rows = Vec::new();
+    for provider in Provider::ALL {
+        let known = &table[provider.name()];
+        for (word, meaning) in known["words"].as_object().unwrap() {
+            rows.push((provider, Some(word.clone()), finish(meaning)));
+        }
+        rows.push((provider, None, finish(&known["missing"])));
+    }
+    rows
 }
 
 /// A stream of these two needs a reason before the body ends.
@@ -372,10 +288,15 @@ fn check(provider: Provider, word: Option<&str>, finish: Option<Finish>, respons
 fn the_word_of_an_end_decides_whether_calls_run() {
     for (provider, word, finish) in words() {
         let (events, whole) = forms(provider, &json!(word));
-        check(provider, word, finish, &decode(provider, &whole));
+        check(provider, word.as_deref(), finish, &decode(provider, &whole));
         if word.is_some() || streams_without_reason(provider) {
             let body = body(provider, &events);
-            check(provider, word, finish, &feed(provider, &body, &[]).0);
+            check(
+                provider,
+                word.as_deref(),
+                finish,
+                &feed(provider, &body, &[]).0,
+            );
         }
     }
 }
@@ -401,7 +322,7 @@ proptest! {
         prop_assume!(word.is_some() || streams_without_reason(provider));
         let (events, whole) = forms(provider, &json!(word));
         let (streamed, _) = feed(provider, &body(provider, &events), &places);
-        check(provider, word, finish, &streamed);
+        check(provider, word.as_deref(), finish, &streamed);
         prop_assert_eq!(outcomes(&add(&streamed)), outcomes(&add(&decode(provider, &whole))));
     }
 }

@@ -356,151 +356,64 @@ fn a_search_of_the_applications_own_finds_tools() {
 
 #[test]
 fn a_block_that_its_provider_would_refuse_is_refused() {
-    let refused = [
-        ("anthropic", "system", json!({"type": "image"})),
-        (
-            "anthropic",
-            "user",
-            json!({"type": "server_tool_use", "id": "s"}),
-        ),
-        (
-            "anthropic",
-            "user",
-            json!({"type": "web_search_tool_result", "tool_use_id": "s"}),
-        ),
-        (
-            "anthropic",
-            "user",
-            json!({"type": "tool_result", "tool_use_id": "t"}),
-        ),
-        (
-            "anthropic",
-            "user",
-            json!({"type": "thinking", "thinking": "", "signature": "s"}),
-        ),
-        (
-            "anthropic",
-            "assistant",
-            json!({"type": "tool_use", "id": "t", "name": "n", "input": {}}),
-        ),
-        ("anthropic", "assistant", json!({"type": "image"})),
-        ("gemini", "system", json!({"inlineData": {}})),
-        ("gemini", "user", json!({"functionResponse": {}})),
-        ("gemini", "user", json!({"text": "hm", "thought": true})),
-        (
-            "gemini",
-            "assistant",
-            json!({"functionCall": {"name": "n"}}),
-        ),
-        ("bedrock", "system", json!({"image": {}})),
-        ("bedrock", "user", json!({"toolResult": {"toolUseId": "t"}})),
-        (
-            "bedrock",
-            "assistant",
-            json!({"toolUse": {"toolUseId": "t", "type": "tool_use"}}),
-        ),
-        (
-            "bedrock",
-            "assistant",
-            json!({"toolUse": {"toolUseId": "t"}}),
-        ),
-        (
-            "openai_responses",
-            "user",
-            json!({"type": "function_call_output", "call_id": "t"}),
-        ),
-        (
-            "openai_responses",
-            "user",
-            json!({"type": "reasoning", "id": "rs_1"}),
-        ),
-        (
-            "openai_responses",
-            "assistant",
-            json!({"type": "function_call", "call_id": "t"}),
-        ),
-        (
-            "openai_chat",
-            "user",
-            json!({"type": "refusal", "refusal": "No"}),
-        ),
-        (
-            "mistral",
-            "assistant",
-            json!({"type": "image_url", "image_url": "https://example.com"}),
-        ),
-    ];
-    let taken = [
-        (
-            "anthropic",
-            "system",
-            json!({"type": "text", "text": "Be brief."}),
-        ),
-        (
-            "anthropic",
-            "user",
-            json!({"type": "container_upload", "file_id": "f"}),
-        ),
-        (
-            "anthropic",
-            "assistant",
-            json!({"type": "server_tool_use", "id": "s"}),
-        ),
-        ("anthropic", "assistant", json!({"type": "of_tomorrow"})),
-        (
-            "gemini",
-            "user",
-            json!({"fileData": {}, "videoMetadata": {}}),
-        ),
-        ("gemini", "assistant", json!({"toolCall": {"id": "s"}})),
-        (
-            "bedrock",
-            "system",
-            json!({"cachePoint": {"type": "default"}}),
-        ),
-        (
-            "bedrock",
-            "assistant",
-            json!({"toolUse": {"toolUseId": "s", "type": "server_tool_use"}}),
-        ),
-        (
-            "openai_responses",
-            "user",
-            json!({"type": "input_file", "file_id": "f"}),
-        ),
-        (
-            "openai_responses",
-            "assistant",
-            json!({"type": "web_search_call", "id": "ws_1"}),
-        ),
-        (
-            "openai_chat",
-            "assistant",
-            json!({"type": "refusal", "refusal": "No"}),
-        ),
-        ("mistral", "user", json!({"type": "document_url"})),
-    ];
-    let add = |provider: &str, place: &str, data: &Json| {
+    let refused = json!([
+        ["anthropic", "system", {"type": "image"}],
+        ["anthropic", "user", {"type": "server_tool_use", "id": "s"}],
+        ["anthropic", "user", {"type": "web_search_tool_result", "tool_use_id": "s"}],
+        ["anthropic", "user", {"type": "tool_result", "tool_use_id": "t"}],
+        ["anthropic", "user", {"type": "thinking", "thinking": "", "signature": "s"}],
+        ["anthropic", "assistant", {"type": "tool_use", "id": "t", "name": "n", "input": {}}],
+        ["anthropic", "assistant", {"type": "image"}],
+        ["gemini", "system", {"inlineData": {}}],
+        ["gemini", "user", {"functionResponse": {}}],
+        ["gemini", "user", {"text": "hm", "thought": true}],
+        ["gemini", "assistant", {"functionCall": {"name": "n"}}],
+        ["bedrock", "system", {"image": {}}],
+        ["bedrock", "user", {"toolResult": {"toolUseId": "t"}}],
+        ["bedrock", "assistant", {"toolUse": {"toolUseId": "t", "type": "tool_use"}}],
+        ["bedrock", "assistant", {"toolUse": {"toolUseId": "t"}}],
+        ["openai_responses", "user", {"type": "function_call_output", "call_id": "t"}],
+        ["openai_responses", "user", {"type": "reasoning", "id": "rs_1"}],
+        ["openai_responses", "assistant", {"type": "function_call", "call_id": "t"}],
+        ["openai_chat", "user", {"type": "refusal", "refusal": "No"}],
+        ["mistral", "assistant", {"type": "image_url", "image_url": "https://example.com"}],
+    ]);
+    let taken = json!([
+        ["anthropic", "system", {"type": "text", "text": "Be brief."}],
+        ["anthropic", "user", {"type": "container_upload", "file_id": "f"}],
+        ["anthropic", "assistant", {"type": "server_tool_use", "id": "s"}],
+        ["anthropic", "assistant", {"type": "of_tomorrow"}],
+        ["gemini", "user", {"fileData": {}, "videoMetadata": {}}],
+        ["gemini", "assistant", {"toolCall": {"id": "s"}}],
+        ["bedrock", "system", {"cachePoint": {"type": "default"}}],
+        ["bedrock", "assistant", {"toolUse": {"toolUseId": "s", "type": "server_tool_use"}}],
+        ["openai_responses", "user", {"type": "input_file", "file_id": "f"}],
+        ["openai_responses", "assistant", {"type": "web_search_call", "id": "ws_1"}],
+        ["openai_chat", "assistant", {"type": "refusal", "refusal": "No"}],
+        ["mistral", "user", {"type": "document_url"}],
+    ]);
+    // Its provider, where it stands, and what it is.
+    let add = |row: &Json| {
         let text = json!({"type": "text", "text": "x"});
-        let block = json!({"type": "provider_block", "provider": provider, "data": data});
+        let block = json!({"type": "provider_block", "provider": row[0], "data": row[2]});
         let parts = value(&json!([text, block]));
-        match place {
+        match row[1].as_str().unwrap() {
             "system" => Context::new("c", Value::text("Hi"), parts, stamp()),
             "user" => Context::new("c", parts, Value::Nil, stamp()),
             _ => question().add_assistant_message(parts, value(&json!([])), stamp()),
         }
     };
-    for (provider, place, data) in refused {
-        let error = add(provider, place, &data).unwrap_err();
+    for row in refused.as_array().unwrap() {
+        let error = add(row).unwrap_err();
         let at = ash_agent_context_core::Error::InvalidPart {
             position: 1,
             key: Value::atom("data"),
         };
-        assert_eq!(error, at, "{provider} {place} {data}");
+        assert_eq!(error, at, "{row}");
     }
-    for (provider, place, data) in taken {
-        let context = add(provider, place, &data);
-        assert!(context.is_ok(), "{provider} {place} {data}");
+    for row in taken.as_array().unwrap() {
+        let context = add(row);
+        assert!(context.is_ok(), "{row}");
         reloaded(&context.unwrap());
     }
 }

@@ -615,142 +615,84 @@ proptest! {
 /// Reading must cost what comes in, whatever that is: twice as much in twice the steps, about.
 #[test]
 fn no_bytes_take_more_than_linear_time() {
-    let chat = |delta: Json| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
-    let anthropic = |event: Json| format!("data: {event}\n\n");
     type Body = Box<dyn Fn(usize) -> Vec<u8>>;
-    let bodies: Vec<(Provider, &str, Body)> = vec![
-        (
-            Provider::OpenAiChat,
-            "calls",
-            Box::new(move |n| {
-                (0..n)
-                    .map(|i| {
-                        chat(json!({"tool_calls": [
-            {"index": i, "id": format!("c{i}"), "function": {"name": "f", "arguments": "{"}}]}))
-                    })
-                    .collect::<String>()
-                    .into_bytes()
-            }),
-        ),
-        (
-            Provider::OpenAiChat,
-            "the same arguments again",
-            Box::new(move |n| {
-                (0..n)
-                    .map(|_| {
-                        chat(json!({"tool_calls": [
-            {"index": 0, "function": {"name": "f", "arguments": "{}"}}]}))
-                    })
-                    .collect::<String>()
-                    .into_bytes()
-            }),
-        ),
-        (
-            Provider::OpenAiChat,
-            "details",
-            Box::new(move |n| {
-                (0..n)
-                    .map(|i| {
-                        chat(json!({"reasoning_details": [
-            {"type": "reasoning.text", "text": "x", format!("k{i}"): i}]}))
-                    })
-                    .collect::<String>()
-                    .into_bytes()
-            }),
-        ),
-        (
-            Provider::Anthropic,
-            "starts",
-            Box::new(move |n| {
-                (0..n)
-                    .map(|i| {
-                        anthropic(json!({"type": "content_block_start", "index": i,
-            "content_block": {"type": "text", "text": "x"}}))
-                            + &anthropic(json!({"type": "message_start", "message": {}}))
-                    })
-                    .collect::<String>()
-                    .into_bytes()
-            }),
-        ),
-        (
-            Provider::Anthropic,
-            "citations",
-            Box::new(move |n| {
-                (0..n).map(|i| anthropic(json!({"type": "content_block_delta", "index": 0,
-            "delta": if i == 0 { json!({"type": "text_delta", "text": "x"}) } else { json!({"type": "citations_delta", "citation": {"a": i}}) }}))).collect::<String>().into_bytes()
-            }),
-        ),
-        (
-            Provider::Anthropic,
-            "usage",
-            Box::new(move |n| {
-                (0..n)
-                    .map(|i| {
-                        anthropic(json!({"type": "message_delta", "delta": {},
-            "usage": {format!("k{i}"): i}}))
-                    })
-                    .collect::<String>()
-                    .into_bytes()
-            }),
-        ),
-        (
-            Provider::Gemini,
-            "paths",
-            Box::new(move |n| {
-                (0..n).map(|i| anthropic(json!({"candidates": [{"content": {"parts": [
-            {"functionCall": {"name": if i == 0 { "f" } else { "" }, "willContinue": i + 1 < n, "partialArgs": [{"jsonPath": format!("$.k{i}"), "boolValue": true}]}}]}}]}))).collect::<String>().into_bytes()
-            }),
-        ),
-        (
-            Provider::OpenAiResponses,
-            "items",
-            Box::new(move |n| {
-                (0..n)
-                    .map(|i| {
-                        anthropic(
-                            json!({"type": "response.output_item.done", "output_index": i % 2,
-            "item": {"type": "message", "content": [{"type": "output_text", "text": "x"}]}}),
-                        )
-                    })
-                    .collect::<String>()
-                    .into_bytes()
-            }),
-        ),
-        (
-            Provider::OpenAiChat,
-            "one long line",
-            Box::new(|n| {
-                let mut line = b"data: {\"choices\":[{\"delta\":{\"content\":\"".to_vec();
-                line.extend(vec![b'x'; 40 * n]);
-                line.extend(b"\"}}]}\n\n");
-                line
-            }),
-        ),
+    // So many events; each is made of its number and of how many there are.
+    fn events(of: impl Fn(usize, usize) -> Json + 'static) -> Body {
+        let event = move |i, n| format!("data: {}\n\n", of(i, n)).into_bytes();
+        Box::new(move |n| (0..n).flat_map(|i| event(i, n)).collect())
+    }
+    fn repeated(open: &'static str, piece: &'static str, close: &'static str) -> Body {
+        Box::new(move |n| format!("{open}{}{close}", piece.repeat(n)).into_bytes())
+    }
+    fn chat(delta: Json) -> Json {
+        json!({"choices": [{"delta": delta}]})
+    }
+    let calls = events(|i, _| {
+        let call =
+            json!({"index": i, "id": format!("c{i}"), "function": {"name": "f", "arguments": "{"}});
+        chat(json!({"tool_calls": [call]}))
+    });
+    let again = events(|_, _| {
+        chat(json!({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]}))
+    });
+    let details = events(|i, _| {
+        chat(
+            json!({"reasoning_details": [{"type": "reasoning.text", "text": "x", format!("k{i}"): i}]}),
+        )
+    });
+    let starts = events(|i, _| match i % 2 {
+        0 => {
+            json!({"type": "content_block_start", "index": i / 2, "content_block": {"type": "text", "text": "x"}})
+        }
+        _ => json!({"type": "message_start", "message": {}}),
+    });
+    let citations = events(|i, _| {
+        let citation = json!({"type": "citations_delta", "citation": {"a": i}});
+        let text = json!({"type": "text_delta", "text": "x"});
+        let delta = if i == 0 { text } else { citation };
+        json!({"type": "content_block_delta", "index": 0, "delta": delta})
+    });
+    let usage =
+        events(|i, _| json!({"type": "message_delta", "delta": {}, "usage": {format!("k{i}"): i}}));
+    let paths = events(|i, n| {
+        let path = json!({"jsonPath": format!("$.k{i}"), "boolValue": true});
+        let call = json!({"name": if i == 0 { "f" } else { "" }, "willContinue": i + 1 < n, "partialArgs": [path]});
+        json!({"candidates": [{"content": {"parts": [{"functionCall": call}]}}]})
+    });
+    let items = events(|i, _| {
+        let item = json!({"type": "message", "content": [{"type": "output_text", "text": "x"}]});
+        json!({"type": "response.output_item.done", "output_index": i % 2, "item": item})
+    });
+    let line = repeated(
+        "data: {\"choices\":[{\"delta\":{\"content\":\"",
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        "\"}}]}\n\n",
+    );
+    let frames: Body = Box::new(|n| {
+        let frame = br#"{"delta":{"text":"x"}}"#;
+        aws_frame(&[(":event-type", "contentBlockDelta")], frame).repeat(n)
+    });
+    let bodies = [
+        (Provider::OpenAiChat, "calls", calls),
+        (Provider::OpenAiChat, "the same arguments again", again),
+        (Provider::OpenAiChat, "details", details),
+        (Provider::Anthropic, "starts", starts),
+        (Provider::Anthropic, "citations", citations),
+        (Provider::Anthropic, "usage", usage),
+        (Provider::Gemini, "paths", paths),
+        (Provider::OpenAiResponses, "items", items),
+        (Provider::OpenAiChat, "one long line", line),
         (
             Provider::OpenAiChat,
             "empty data",
-            Box::new(|n| b"data:\n".repeat(n)),
+            repeated("", "data:\n", ""),
         ),
         (
             Provider::Gemini,
             "a list",
-            Box::new(|n| {
-                let mut list = b"[".to_vec();
-                list.extend(b"{\"responseId\":\"a\"},".repeat(n));
-                list
-            }),
+            repeated("[", "{\"responseId\":\"a\"},", ""),
         ),
-        (
-            Provider::Bedrock,
-            "frames",
-            Box::new(|n| {
-                aws_frame(
-                    &[(":event-type", "contentBlockDelta")],
-                    br#"{"delta":{"text":"x"}}"#,
-                )
-                .repeat(n)
-            }),
-        ),
+        (Provider::Bedrock, "frames", frames),
     ];
     for (provider, name, body) in bodies {
         let count_steps = |n: usize, piece: usize| {

@@ -31,7 +31,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert {note.author_id, note.locale} == {ann[:actor].id, "de"}
 
       context = Ash.load!(chat, :context, ann).context
-      assert Context.tool_call_decision(context, "1").by == "user:#{mia[:actor].id}"
+      assert Context.Calls.tool_call_decision(context, "1").by == "user:#{mia[:actor].id}"
 
       # Who went on with it, and nothing of whose rights it had.
       assert [%{"by" => first}, %{"by" => second}] =
@@ -153,7 +153,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert {:ok, chat} = Conversation.deny(start.(), "1", "no", mia)
 
       assert %{reason: "no"} =
-               Context.tool_call_decision(Ash.load!(chat, :context, ann).context, "1")
+               Context.Calls.tool_call_decision(Ash.load!(chat, :context, ann).context, "1")
 
       assert {:error, %Ash.Error.Forbidden{}} = Conversation.deny(start.(), "1", ann)
       refute Conversation.can_deny?(ann[:actor], start.(), "1", tenant: "acme")

@@ -7,6 +7,10 @@ defimpl Inspect,
   def inspect(error, _opts), do: OneLine.describe_error(error)
 end
 
+defimpl Inspect, for: [Store.Postgres, Store.SQLite] do
+  def inspect(store, _opts), do: OneLine.describe(store, "")
+end
+
 defimpl Inspect, for: [Runtime.Tool, Toolbox] do
   def inspect(tool, _opts), do: OneLine.describe(tool, tool.name)
 end

@@ -81,7 +81,7 @@ defmodule AshAgent.Runtime do
   `{:store_error, reason}`. Each result, pause and error has the newest `kept` for the next run.
 
   With or without a store, the context keeps when each request was made and answered (`AshAgent.Context.fetch_message/2`), when each tool
-  started and ended (`AshAgent.Context.tool_call_times/2`), and the view that each request was made from. `AshAgent.Trace` shows them.
+  started and ended (`AshAgent.Context.Calls.tool_call_times/2`), and the view that each request was made from. `AshAgent.Trace` shows them.
 
   ## Approval
 
@@ -89,10 +89,10 @@ defmodule AshAgent.Runtime do
   `{:deny, reason}` or `:ask`. It decides about all calls of an answer first, in order. Then the approved ones are
   executed, and if there are calls to ask about, the run ends with `{:paused, %AshAgent.Runtime.Paused{}}`. Record the
   decisions on the context, at any time and in any process, and continue with `resume/2`. The context records which calls were
-  asked about, see `AshAgent.Context.asked_tool_calls/1`: without an approval function, no run goes on while they are undecided.
+  asked about, see `AshAgent.Context.Calls.asked_tool_calls/1`: without an approval function, no run goes on while they are undecided.
 
   Decisions are recorded on the context, with `:approval`, `:permissions` or `:before_tool` as the one who decided, see
-  `AshAgent.Context.tool_call_decision/2`. With `:auto`, calls run and no decision is recorded. A call that somebody has already
+  `AshAgent.Context.Calls.tool_call_decision/2`. With `:auto`, calls run and no decision is recorded. A call that somebody has already
   approved is not asked about again.
 
   A call runs only with the arguments that were shown. The hooks `:before_tool` run before the question, and the calls of a `Paused`
@@ -110,7 +110,7 @@ defmodule AshAgent.Runtime do
   can overshoot by one answer, and with parallel sub-agents by one of each.
 
   The costs of the turn's earlier runs count too, so a pause or a crash does not reset the sum. A user message does. To
-  limit a whole conversation, pass what is left of its budget, see `AshAgent.Context.fetch_cost/2`.
+  limit a whole conversation, pass what is left of its budget, see `AshAgent.Context.Audit.fetch_cost/2`.
 
   No price, no call: if the model (its option `:model`; a function has none) has no price, the run ends with
   `{:no_price, model}` before it asks or starts anything. If a model does not report its tokens, the run ends with `:unknown_cost`
@@ -125,7 +125,7 @@ defmodule AshAgent.Runtime do
 
   ## Views
 
-  `:view` shapes what the model sees before each request: a list of enhancers, as for `AshAgent.Context.enhance/3`. The view stays with
+  `:view` shapes what the model sees before each request: a list of enhancers, as for `AshAgent.Context.Enhancer.run/3`. The view stays with
   the context and is stored with it, so it grows with the conversation instead of being rebuilt, a summary is made
   once, and token reports count exactly this view, as `method: :auto` of `AshAgent.Context.Enhancer.Budget` requires.
 
@@ -139,7 +139,7 @@ defmodule AshAgent.Runtime do
       iex> llm = LLM.Scripted.new(Enum.map(1..14, call) ++ ["All is well."])
       iex> opts = [llm: llm, tools: %{look: long}, view: :auto, max_iterations: 15]
       iex> {:ok, result} = Runtime.run(Context.new("Look around"), opts)
-      iex> Context.view(result.context).cleared != nil
+      iex> Context.View.view(result.context).cleared != nil
       true
 
   Enhancers run in the process of the run, and none of the timeouts stops them. If one fails, the run ends with `{:view_error,
@@ -229,7 +229,7 @@ defmodule AshAgent.Runtime do
   %AshAgent.Runtime.Paused{}}` if calls need a decision.
 
   All of them contain the context as far as the run came, including the usage that the model reported, see
-  `AshAgent.Context.add_token_usage/3`; invalid reports are left out.
+  `AshAgent.Context.Tokens.add_token_usage/3`; invalid reports are left out.
 
   ## Options
 
@@ -257,34 +257,44 @@ defmodule AshAgent.Runtime do
   def run(%Context{} = context, opts) when is_list(opts),
     do: run(context, opts, Bounds.outermost())
 
+  @compiled Check.compile(Options.schema())
+
   @doc false
   # `within` describes the runs around this one, see AshAgent.Runtime.SubAgent: how many there are, their permissions, and
   # the bounds that they share.
-  def run(context, opts, within) do
-    opts = options(opts)
+  def run(context, opts, within), do: run_prepared(context, options(opts), within)
+
+  @doc false
+  # With what `prepare/1` returned, and the options of its run.
+  def run_prepared(context, opts, within) do
     started = System.monotonic_time()
+    opening = Run.open(context)
+    events = Events.new(opts[:on_event], %{context_id: opening.id}, within[:watch])
 
     reply =
-      case find_missing(context, opts) do
-        nil -> execute(context, opts, within)
+      case find_missing(context, opening, opts) do
+        nil -> execute(context, opening, events, opts, within)
         option -> {:error, %Error{reason: {:missing_option, option}, context: context}}
       end
 
-    metadata = %{first_iteration: Context.turn_start(context), depth: within.depth}
-    report_end(opts[:on_event], started, reply, metadata, within[:watch])
+    report_end(events, started, reply, %{
+      first_iteration: opening.turn_start,
+      depth: within.depth
+    })
+
     reply
   end
 
-  defp execute(context, opts, within) do
+  defp execute(context, opening, events, opts, within) do
     ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      context |> Run.new(opts, supervisor, within) |> Loop.run()
+      context |> Run.new(opening, events, opts, supervisor, within) |> Loop.run()
     end)
   end
 
-  defp find_missing(context, opts) do
+  defp find_missing(context, opening, opts) do
     cond do
-      undecided?(context, opts[:kept], opts[:approval]) -> :approval
-      opts[:output] == nil and TypedAnswer.expected?(context) -> :output
+      opening.pending != [] and undecided?(context, opts[:kept], opts[:approval]) -> :approval
+      opts[:output] == nil and TypedAnswer.expected?(context, opening) -> :output
       true -> nil
     end
   end
@@ -295,23 +305,16 @@ defmodule AshAgent.Runtime do
   def undecided?(_context, _kept, approval) when is_function(approval), do: false
 
   def undecided?(context, kept, _approval) do
-    Context.asked_tool_calls(context) != [] or
-      (match?(%{status: :paused}, kept) and Context.undecided_tool_calls(context) != [])
+    Context.Calls.asked_tool_calls(context) != [] or
+      (match?(%{status: :paused}, kept) and Context.Calls.undecided_tool_calls(context) != [])
   end
 
   @doc false
   # Emits the event of a run's end. Only the application's function gets contexts: that of the run and those of its
   # sub-agents, with the iteration that the run's first turn began with, and how many runs there are around this one.
-  def report_end(
-        on_event,
-        started,
-        {_, %{context: context} = ended} = reply,
-        metadata,
-        watch \\ nil
-      ) do
-    on_event
-    |> Events.new(%{context_id: context[:id], iteration: context.current_iteration})
-    |> Events.with_watch(watch)
+  def report_end(events, started, {_, %{context: context} = ended} = reply, metadata) do
+    events
+    |> Events.with_metadata(%{iteration: context.current_iteration})
     |> Events.emit(
       [:run, :stop],
       %{duration: Events.since(started)},
@@ -331,7 +334,7 @@ defmodule AshAgent.Runtime do
   # Of a turn that the model's failure ended, by the name that all providers have for it.
   defp model_failure(%{reason: reason, context: context})
        when elem(reason, 0) in [:llm_error, :llm_timeout, :llm_exception, :invalid_answer] do
-    case List.last(Context.failures(context)) do
+    case List.last(Context.Audit.failures(context)) do
       %{kind: kind} -> %{failure: kind}
       nil -> %{}
     end
@@ -345,7 +348,7 @@ defmodule AshAgent.Runtime do
   It is `run/2` under another name: approved calls are executed, denied ones have their result, and undecided ones are
   asked about again. It takes the same options. None of them is stored with the context, so pass the same `:approval`
   again. The pause itself is in the conversation: while calls are undecided that somebody was asked about, see
-  `AshAgent.Context.asked_tool_calls/1`, a run without an approval function returns the error `{:missing_option, :approval}` and
+  `AshAgent.Context.Calls.asked_tool_calls/1`, a run without an approval function returns the error `{:missing_option, :approval}` and
   runs nothing, wherever the conversation was stored.
 
   ## Examples
@@ -357,7 +360,7 @@ defmodule AshAgent.Runtime do
       iex> paused.calls
       [%{id: "call_1", name: "clean_up", arguments: %{}}]
       iex> stored = Context.to_snapshot(paused.context)
-      iex> context = stored |> Context.from_snapshot!() |> Context.approve_tool_call("call_1", by: "ann")
+      iex> context = stored |> Context.load!() |> Context.Calls.approve_tool_call("call_1", by: "ann")
       iex> {:ok, result} = Runtime.resume(context, opts)
       iex> result.output
       "It is clean."
@@ -402,9 +405,12 @@ defmodule AshAgent.Runtime do
   def detach_default_logger, do: DefaultLogger.detach()
 
   @doc false
-  # Checks options and makes the model and the tools ready; running with the result again costs little.
-  def options(opts) do
-    opts = Check.validate!(opts, Options.schema())
+  # Checks options and makes the model and the tools ready.
+  def options(opts), do: opts |> Check.validate!(@compiled) |> prepare()
+
+  @doc false
+  # The same for options that were checked.
+  def prepare(opts) do
     Shape.check!(opts[:view])
 
     opts =

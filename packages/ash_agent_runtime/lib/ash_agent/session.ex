@@ -335,7 +335,7 @@ defmodule AshAgent.Session do
 
   @doc """
   Returns the session's status: `:idle`, `:running`, `:parked` (see "Stores" and `:max_resumes`), or `{:paused, calls}` with the undecided
-  calls of `AshAgent.Context.undecided_tool_calls/1`, which have the arguments that they would run with.
+  calls of `AshAgent.Context.Calls.undecided_tool_calls/1`, which have the arguments that they would run with.
 
   With `{:paused, []}`, everything is decided and `resume/2` continues.
 
@@ -350,7 +350,7 @@ defmodule AshAgent.Session do
   def status(session) when is_server(session), do: call(session, :status, :status)
 
   @doc """
-  Approves an undecided call, see `AshAgent.Context.approve_tool_call/3`, and returns `:ok` when `:on_change` has stored
+  Approves an undecided call, see `AshAgent.Context.Calls.approve_tool_call/3`, and returns `:ok` when `:on_change` has stored
   it, however long that takes. `resume/2` executes the call.
 
   Returns `{:error, :busy}` while the loop runs, `{:error, %AshAgent.Context.Error{}}` if there is no such call, if it is
@@ -377,7 +377,7 @@ defmodule AshAgent.Session do
   end
 
   @doc """
-  Denies an undecided call, see `AshAgent.Context.deny_tool_call/4`, and returns `:ok`. After `resume/2`, the model reads
+  Denies an undecided call, see `AshAgent.Context.Calls.deny_tool_call/4`, and returns `:ok`. After `resume/2`, the model reads
   the denial with its reason.
 
   Returns the errors of `approve/3`.
@@ -447,10 +447,10 @@ defmodule AshAgent.Session do
     * `{:delta, events}` - more of the current answer, see `t:AshAgent.Response.event/0`
     * `{:context, context}` - a new context. It ends the current answer, whether the context contains it or not
     * `{:snapshot, binary}` - the same for a subscriber on another node, where a handle does not work; load it with
-      `AshAgent.Context.from_snapshot/1`
+      `AshAgent.Context.load/1`
     * `{:event, name, measurements, metadata}` - a step of the run, as `AshAgent.Runtime.Events` lists them, without their first two
       names: `[:tool, :start]`, `[:tool, :progress]` and all others of tools, `[:llm, :retry]`, `[:llm, :waiting]`, `[:iteration, :pause]`,
-      and `[:run, :stop]` for the end of a turn, with its error. They have no texts; what went wrong is in `AshAgent.Context.failures/1`.
+      and `[:run, :stop]` for the end of a turn, with its error. They have no texts; what went wrong is in `AshAgent.Context.Audit.failures/1`.
       With `:output`, `[:llm, :value]` has the typed answer as far as it came as its `value`, at most every 50 milliseconds, and
       `[:llm, :partial]` what each piece changed in it
     * `:behind` - the subscriber fell behind: it gets neither this change nor the following ones until it calls `snapshot/1`

@@ -69,14 +69,12 @@ defmodule AshAgent.Sessions do
       doc: "milliseconds until other nodes may claim the conversations of a node that has died."
     ],
     idle: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       default: 300_000,
       doc: "the time after which a session leaves memory if it neither runs nor has subscribers."
     ],
     recover: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       doc:
         "how often to look for conversations with expired claims, on average. `:infinity` leaves that to other nodes. " <>
           "Defaults to a third of `:lease`."

@@ -60,7 +60,7 @@ defmodule AshAgent.Store do
   use AshAgent.Arguments
 
   alias AshAgent.{ChatContext, Context}
-  alias AshAgent.Store.{Archive, CallKey, Conversation, Error, Named, Options}
+  alias AshAgent.Store.{CallKey, Conversation, Error, Named, Options}
 
   @typedoc "A store of `AshAgent.Store.SQLite.open/2` or `AshAgent.Store.Postgres.new/2`, or the name of a store that a supervisor has started."
   @type t :: struct() | atom()
@@ -75,6 +75,12 @@ defmodule AshAgent.Store do
     * `:not_found` - the conversation does not exist, or no longer exists
   """
   @type refusal :: :stale | {:owned, owner :: String.t()} | :not_found
+
+  @typedoc "What a write returns: what is stored then, or why it is not."
+  @type written :: {:ok, kept()} | {:error, refusal() | Error.t()}
+
+  @typedoc "The same of a function that loads the conversation."
+  @type loaded :: {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
 
   @type value :: Context.t() | ChatContext.t()
   @type kept :: Conversation.t()
@@ -96,25 +102,43 @@ defmodule AshAgent.Store do
           optional(:call) => map()
         }
 
-  @typedoc "What `erase/2` and `prune/2` have deleted, see `t:AshAgent.Store.Archive.receipt/0`."
-  @type receipt :: Archive.receipt()
+  @typedoc "What `erase/2` and `prune/2` have deleted: the ids of the conversations, and counts of what was stored with them."
+  @type receipt :: %{
+          ids: [id()],
+          conversations: non_neg_integer(),
+          iterations: non_neg_integer(),
+          calls: non_neg_integer(),
+          prompts: non_neg_integer(),
+          writes: non_neg_integer(),
+          blobs: non_neg_integer()
+        }
 
-  @typedoc "An iteration that `search/3` has found, see `t:AshAgent.Store.Archive.result/0`."
-  @type result :: Archive.result()
+  @typedoc """
+  An iteration that `search/3` has found.
+
+    * `:id` - the conversation's id
+    * `:branch` - the name of the branch that has it, or `nil` for a context
+    * `:iteration` - its number
+    * `:at` - when it was written last
+    * `:snippet` - the text around the first word
+  """
+  @type result :: %{
+          id: id(),
+          branch: String.t() | nil,
+          iteration: pos_integer(),
+          at: DateTime.t(),
+          snippet: String.t()
+        }
 
   # Options are checked and have their defaults; ids are strings that any database accepts.
   @callback create(struct(), value(), keyword()) :: {:ok, kept()} | {:error, :exists | Error.t()}
-  @callback fetch(struct(), id() | kept()) ::
-              {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
-  @callback append(struct(), kept(), value(), keyword()) ::
-              {:ok, kept()} | {:error, refusal() | Error.t()}
+  @callback fetch(struct(), id() | kept()) :: loaded()
+  @callback append(struct(), kept(), value(), keyword()) :: written()
   @callback start(struct(), kept(), [attempt()]) ::
               {:ok, kept(), [String.t()]} | {:error, refusal() | Error.t()}
-  @callback claim(struct(), id(), keyword()) ::
-              {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
-  @callback renew(struct(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
-  @callback release(struct(), kept(), keyword()) ::
-              {:ok, kept()} | {:error, refusal() | Error.t()}
+  @callback claim(struct(), id(), keyword()) :: loaded()
+  @callback renew(struct(), kept()) :: written()
+  @callback release(struct(), kept(), keyword()) :: written()
   @callback expired(struct(), keyword()) :: {:ok, [kept()]} | {:error, Error.t()}
   @callback list(struct(), keyword()) :: {:ok, page :: map()} | {:error, Error.t()}
   @callback delete(struct(), id()) :: :ok | {:error, :not_found | Error.t()}
@@ -158,7 +182,7 @@ defmodule AshAgent.Store do
   Instead of an id, you can pass a claim that another function returned. The loaded conversation is then claimed as well;
   if the claim has ended, the error is `{:error, :stale}` or `{:error, {:owned, owner}}`. A conversation that cannot be
   loaded is `{:error, %AshAgent.Context.Error{}}` with the path to the problem. Costs O(size of the conversation), about
-  as much as `AshAgent.Context.from_snapshot/1`.
+  as much as `AshAgent.Context.load/1`.
 
   ## Examples
 
@@ -171,8 +195,7 @@ defmodule AshAgent.Store do
       {:error, :not_found}
   """
   @doc since: "0.1.0"
-  @spec fetch(t(), id() | kept()) ::
-          {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  @spec fetch(t(), id() | kept()) :: loaded()
   def fetch(store, %Conversation{} = kept), do: Named.call(store, :fetch, [kept])
 
   def fetch(store, id) when is_binary(id),
@@ -203,7 +226,7 @@ defmodule AshAgent.Store do
       {:error, :stale}
   """
   @doc since: "0.1.0"
-  @spec append(t(), kept(), value(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  @spec append(t(), kept(), value(), keyword()) :: written()
   def append(store, %Conversation{} = kept, value, opts \\ []) do
     opts = Options.validate!(opts, :append)
 
@@ -241,8 +264,7 @@ defmodule AshAgent.Store do
       {:error, {:owned, "a"}}
   """
   @doc since: "0.1.0"
-  @spec claim(t(), id(), keyword()) ::
-          {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  @spec claim(t(), id(), keyword()) :: loaded()
   def claim(store, id, opts) when is_binary(id) do
     opts = Options.validate!(opts, :claim)
     if Options.id?(id), do: Named.call(store, :claim, [id, opts]), else: {:error, :not_found}
@@ -260,7 +282,7 @@ defmodule AshAgent.Store do
       true
   """
   @doc since: "0.1.0"
-  @spec renew(t(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  @spec renew(t(), kept()) :: written()
   def renew(store, %Conversation{} = kept), do: Named.call(store, :renew, [check_claimed!(kept)])
 
   @doc """
@@ -302,7 +324,7 @@ defmodule AshAgent.Store do
       {nil, false}
   """
   @doc since: "0.1.0"
-  @spec release(t(), kept(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  @spec release(t(), kept(), keyword()) :: written()
   def release(store, %Conversation{} = kept, opts \\ []),
     do: Named.call(store, :release, [check_claimed!(kept), Options.validate!(opts, :release)])
 
@@ -371,31 +393,143 @@ defmodule AshAgent.Store do
   def delete(store, id) when is_binary(id),
     do: if(Options.id?(id), do: Named.call(store, :delete, [id]), else: {:error, :not_found})
 
-  @doc "Deletes all conversations that a filter finds, with their forks and children, see `AshAgent.Store.Archive.erase/2`."
+  @doc """
+  Deletes all conversations that a filter finds, with their forks and children, whoever owns them. Returns `{:ok, receipt}`.
+
+  Forks and children are deleted before their origins, one batch per transaction. So after an error, call it again: it finds what
+  is left. A run of a deleted conversation gets `{:error, :not_found}` at its next write. The deletion takes linear time, memory
+  for the ids, and looks at all partitions.
+
+  Give `:ids` or at least one other filter; several filters must all fit. A store of your own supports it with a function `erase/2`.
+
+  ## Options
+
+  #{Options.docs(:erase)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> context = AshAgent.Context.new("Hello!", id: "c1", metadata: %{user: 7})
+      iex> {:ok, _} = AshAgent.Store.create(store, context)
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.fork(context, id: "c2"))
+      iex> {:ok, receipt} = AshAgent.Store.erase(store, metadata: %{user: 7})
+      iex> {Enum.sort(receipt.ids), receipt.conversations, receipt.iterations, receipt.writes}
+      {["c1", "c2"], 2, 2, 2}
+  """
   @doc since: "0.1.0"
   @spec erase(t(), keyword()) :: {:ok, receipt()} | {:error, Error.t()}
-  defdelegate erase(store, opts), to: Archive
+  def erase(store, opts) do
+    opts = Options.validate!(opts, :erase)
 
-  @doc "Deletes conversations that nobody has written for some time, see `AshAgent.Store.Archive.prune/2`."
+    names = Keyword.keys(opts) -- [:batch, :on_batch]
+
+    if names == [] or (:ids in names and names != [:ids]),
+      do: AshAgent.Caller.refuse!("expected :ids alone or a filter, got: #{inspect(names)}")
+
+    Named.call(store, :erase, [opts])
+  end
+
+  @doc """
+  Deletes conversations that nobody has written for some time, oldest first, and returns `{:ok, receipt}` as `erase/2` does.
+
+  It skips owned conversations, even if their lease has ended, and by default those that are not `:idle`. Forks and children are
+  separate conversations, which stay until they are old themselves. A batch is one transaction; several processes may prune at
+  once. Looks at all partitions. A store of your own supports it with a function `prune/2`.
+
+  ## Options
+
+  #{Options.docs(:prune)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> {:ok, receipt} = AshAgent.Store.prune(store, older_than: 30 * 24 * 3600)
+      iex> receipt.conversations
+      0
+  """
   @doc since: "0.1.0"
   @spec prune(t(), keyword()) :: {:ok, receipt()} | {:error, Error.t()}
-  defdelegate prune(store, opts), to: Archive
+  def prune(store, opts), do: Named.call(store, :prune, [Options.validate!(opts, :prune)])
 
-  @doc "Gives a conversation another id, see `AshAgent.Store.Archive.rename/3`."
+  @doc """
+  Gives a conversation another id, and returns `:ok`.
+
+  Everything stored with it moves along. The context itself keeps its original id, since the keys of its
+  calls derive from that. Returns `{:error, :not_found}`, `{:error, :exists}` if there is a conversation with the new id, and
+  `{:error, {:owned, owner}}` if it is claimed. A store of your own supports it with a function `rename/3`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "7"))
+      iex> AshAgent.Store.rename(store, "7", "conversations:7")
+      :ok
+      iex> {:ok, kept} = AshAgent.Store.fetch(store, "conversations:7")
+      iex> {kept.id, kept.value[:id], AshAgent.Store.fetch(store, "7")}
+      {"conversations:7", "7", {:error, :not_found}}
+  """
   @doc since: "0.1.0"
-  @spec rename(t(), id(), id()) :: :ok | {:error, :exists | refusal() | Error.t()}
-  defdelegate rename(store, from, to), to: Archive
+  @spec rename(t(), id(), id()) ::
+          :ok | {:error, :exists | refusal() | Error.t()}
+  def rename(store, from, to) when is_binary(from) and is_binary(to) do
+    Options.check_id!(to)
+    if Options.id?(from), do: Named.call(store, :rename, [from, to]), else: {:error, :not_found}
+  end
 
-  @doc "Finds iterations whose messages have all words of a query, see `AshAgent.Store.Archive.search/3`."
+  @doc """
+  Finds iterations whose messages contain all words of a query, most recently written first, and returns `{:ok, %{results: results, next: cursor}}`.
+
+  It reads what users and models said, the names, arguments and results of calls, and the first 100,000 characters of an iteration. Words
+  are runs of letters and digits: `ann@example.org` is three. Case does not matter, order and punctuation do not either, and there are no
+  operators. Pass `next` as the option `:after` to get the next page.
+
+  A conversation's current masks apply: text that they hide is neither found nor shown. Reads the index and the iterations that have
+  the words, in all partitions unless `:id` is given. A store of your own supports it with a function `search/3`.
+
+  ## Options
+
+  #{Options.docs(:search)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Where is my parcel?", id: "c1", metadata: %{user: 7}))
+      iex> {:ok, %{results: [found], next: nil}} = AshAgent.Store.search(store, "my PARCEL", metadata: %{user: 7})
+      iex> {found.id, found.iteration, found.snippet}
+      {"c1", 1, "Where is my parcel?"}
+  """
   @doc since: "0.1.0"
   @spec search(t(), String.t(), keyword()) ::
           {:ok, %{results: [result()], next: tuple() | nil}} | {:error, Error.t()}
-  defdelegate search(store, query, opts \\ []), to: Archive
+  def search(store, query, opts \\ []) when is_binary(query),
+    do: Named.call(store, :search, [query, Options.validate!(opts, :search)])
 
-  @doc "Returns a stored conversation as a document, see `AshAgent.Store.Archive.dump/3`."
+  @doc """
+  Returns a stored conversation as a document, as `AshAgent.Context.dump/2` or `AshAgent.ChatContext.dump/1` makes it: `{:ok, document}`.
+
+  Images and files of #{div(2_048 * 3, 4)} bytes or more are kept beside the conversation: their `data` is `{"$blob": "sha256:..."}`. With `inline: true`, they
+  are in the document, which can then be loaded. A store of your own supports it with a function `dump/3`.
+
+  ## Options
+
+  #{Options.docs(:dump)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> context = AshAgent.Context.new("Hello!", id: "c1")
+      iex> {:ok, _} = AshAgent.Store.create(store, context)
+      iex> {:ok, document} = AshAgent.Store.dump(store, "c1", inline: true)
+      iex> document == AshAgent.Context.dump(context)
+      true
+  """
   @doc since: "0.1.0"
   @spec dump(t(), id(), keyword()) :: {:ok, map()} | {:error, :not_found | Error.t()}
-  defdelegate dump(store, id, opts \\ []), to: Archive
+  def dump(store, id, opts \\ []) when is_binary(id) do
+    opts = Options.validate!(opts, :dump)
+    if Options.id?(id), do: Named.call(store, :dump, [id, opts]), else: {:error, :not_found}
+  end
 
   @doc """
   Returns the writes of a conversation, oldest first: `{:ok, [%{revision:, epoch:, owner:, at:, note:}]}`.
@@ -489,7 +623,7 @@ defmodule AshAgent.Store do
 
       iex> alias AshAgent.{Context, Store}
       iex> context = Context.new("Pay", id: "c1", at: ~U[2026-01-01 10:00:00Z]) |> Context.add_assistant_message(nil, [%{id: "call_1", name: :pay}])
-      iex> Store.call_key(context, "call_1") == Store.call_key(Context.from_snapshot!(Context.to_snapshot(context)), "call_1")
+      iex> Store.call_key(context, "call_1") == Store.call_key(Context.load!(Context.to_snapshot(context)), "call_1")
       true
       iex> Store.call_key(context, "call_1") == Store.call_key(Context.fork(context), "call_1")
       false

@@ -30,7 +30,7 @@ defmodule AshAgent.Toolbox do
   use AshAgent.Arguments
 
   alias AshAgent.Context.{Error, JSON}
-  alias AshAgent.{Options, ProgramEnv}
+  alias AshAgent.{Deadline, Options, ProgramEnv}
 
   @default_parameters %{"type" => "object"}
   @max_output_bytes 1_000_000
@@ -214,7 +214,7 @@ defmodule AshAgent.Toolbox do
           mark: mark,
           max: toolbox.max_output_bytes,
           timeout: timeout,
-          deadline: deadline(timeout)
+          deadline: Deadline.new(timeout)
         }
 
         collect(state, [], 0)
@@ -267,7 +267,7 @@ defmodule AshAgent.Toolbox do
       {^port, {:exit_status, _of_the_wrapper}} ->
         output |> IO.iodata_to_binary() |> result(state)
     after
-      time_left(state.deadline) -> {:error, "timed out after #{state.timeout} ms"}
+      Deadline.left(state.deadline) -> {:error, "timed out after #{state.timeout} ms"}
     end
   end
 
@@ -334,10 +334,4 @@ defmodule AshAgent.Toolbox do
       0 -> :ok
     end
   end
-
-  defp deadline(:infinity), do: :infinity
-  defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
-
-  defp time_left(:infinity), do: :infinity
-  defp time_left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
 end

@@ -120,7 +120,8 @@ defmodule Mix.AshAgent.Sources do
   defp load(document, nil), do: load(document)
 
   defp load(document, provider) do
-    with {:ok, context, _report} <- Context.from_request(document, provider), do: {:ok, context}
+    with {:ok, context, _report} <- Context.Import.from_request(document, provider),
+         do: {:ok, context}
   end
 
   defp load(%{"branches" => _} = document), do: ChatContext.load(document)

@@ -576,11 +576,14 @@ defmodule AshAgent.MCPTest do
         )
 
       assert [%{name: "s__read", arguments: %{"a" => 1, "b" => 2}}] = paused.calls
-      assert Context.tool_call_status(paused.context, "w") == :denied
+      assert Context.Calls.tool_call_status(paused.context, "w") == :denied
       refute_received {:called, _, _}
 
       context =
-        Context.approve_tool_call(paused.context, "r", by: "ann", arguments: %{"a" => 1, "b" => 2})
+        Context.Calls.approve_tool_call(paused.context, "r",
+          by: "ann",
+          arguments: %{"a" => 1, "b" => 2}
+        )
 
       llm = LLM.Scripted.new(["Done."])
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.PublicOptionsTest do
   alias AshAgent.{Context, LLM, MCP, Runtime, Session, Sessions, Store, Toolbox, Trace}
   alias AshAgent.Runtime.{Permissions, Recall, SubAgent, ToolExecutor}
-  alias AshAgent.Store.{Archive, Conversation, Postgres, SQLite}
+  alias AshAgent.Store.{Conversation, Postgres, SQLite}
   alias AshAgent.Store.Postgres.Migrations
   alias AshAgent.Test.{Branch, Eval, Server}
 
@@ -59,16 +59,12 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Store, :claim} => [store(), "c1"],
       {Store, :create} => [store(), context],
       {Store, :enqueue} => [store(), "c1", "Hi"],
-      {Archive, :erase} => [store()],
       {Store, :erase} => [store()],
       {Store, :expired} => [store()],
       {Store, :history} => [store(), "c1"],
       {Store, :list} => [store()],
-      {Archive, :prune} => [store()],
       {Store, :prune} => [store()],
-      {Archive, :dump} => [store(), "c1"],
       {Store, :dump} => [store(), "c1"],
-      {Archive, :search} => [store(), "word"],
       {Store, :search} => [store(), "word"],
       {Store, :release} => [store(), kept()],
       {SQLite, :open} => [":memory:"],

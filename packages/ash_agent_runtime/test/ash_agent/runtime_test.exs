@@ -318,7 +318,7 @@ defmodule AshAgent.RuntimeTest do
       llm = fn _ -> {:ok, calls([call("a", "hang"), call("b", "quick"), call("c", "later")])} end
 
       on_change = fn context ->
-        if Context.tool_call_status(context, "b") == :ok, do: {:error, :gone}, else: :ok
+        if Context.Calls.tool_call_status(context, "b") == :ok, do: {:error, :gone}, else: :ok
       end
 
       tools = %{
@@ -351,7 +351,7 @@ defmodule AshAgent.RuntimeTest do
       assert_receive {:DOWN, ^monitor, _, _, :killed}
       refute_received :later
 
-      assert for(id <- ~w(a b c), do: Context.tool_call_status(error.context, id)) ==
+      assert for(id <- ~w(a b c), do: Context.Calls.tool_call_status(error.context, id)) ==
                [:interrupted, :ok, :interrupted]
     end
 
@@ -505,7 +505,7 @@ defmodule AshAgent.RuntimeTest do
 
         assert is_binary(Exception.message(error))
         assert Context.to_messages(error.context) == Context.to_messages(context)
-        assert [%{kind: :invalid_response, iteration: 1}] = Context.failures(error.context)
+        assert [%{kind: :invalid_response, iteration: 1}] = Context.Audit.failures(error.context)
         assert_goes_on(error.context)
       end
     end

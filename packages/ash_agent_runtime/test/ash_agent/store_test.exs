@@ -2,7 +2,6 @@ defmodule AshAgent.StoreTest do
   use ExUnit.Case, async: true
 
   doctest AshAgent.Store
-  doctest AshAgent.Store.Archive
   doctest AshAgent.Store.SQLite
   doctest AshAgent.Store.Postgres
   doctest AshAgent.Store.Postgres.Migrations

@@ -21,7 +21,7 @@ defmodule AshAgent.Runtime.TraceOtlpTest do
     {:ok, %{context: context}} = Runtime.run(Context.new("Where?"), llm: llm, tools: tools)
     {:ok, %{response: first}} = Context.fetch_message(context, {1, 1})
     {:ok, %{response: last}} = Context.fetch_message(context, {2, 0})
-    tool = Context.tool_call_times(context, "1")
+    tool = Context.Calls.tool_call_times(context, "1")
 
     for context <- [context, Context.add_user_message(context, "Thanks")] do
       [turn, chat, look, answer | _] = spans_of(context)

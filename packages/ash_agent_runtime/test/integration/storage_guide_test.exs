@@ -134,10 +134,13 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
       assert saved.context.current_iteration == 2
 
       saved =
-        save!(Context.add_token_usage(saved.context, %{input_tokens: 9, output_tokens: 2}), saved)
+        save!(
+          Context.Tokens.add_token_usage(saved.context, %{input_tokens: 9, output_tokens: 2}),
+          saved
+        )
 
       {:ok, fetched} = Conversations.fetch(saved.context[:id])
-      assert Context.get_iteration_tokens(fetched.context, 1).total_tokens == 11
+      assert Context.Tokens.get_iteration_tokens(fetched.context, 1).total_tokens == 11
     end
 
     test "notes on earlier iterations, prompts, masks and summaries are kept" do
@@ -145,10 +148,10 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
       saved = save!(Context.put_iteration_metadata(saved.context, 2, :note, "good"), saved)
       saved = save!(Context.put_system_prompt(saved.context, "Be brief."), saved)
 
-      saved = save!(Context.put_masks(saved.context, [{"a\\d", "*"}]), saved)
+      saved = save!(Context.View.put_masks(saved.context, [{"a\\d", "*"}]), saved)
 
-      saved = save!(Context.mark_as_summarized(saved.context, 1..4, "s"), saved)
-      saved = save!(Context.expand(saved.context, :all), saved)
+      saved = save!(Context.View.mark_as_summarized(saved.context, 1..4, "s"), saved)
+      saved = save!(Context.View.expand(saved.context, :all), saved)
       assert save!(saved.context, saved).version == 7
     end
 
@@ -270,16 +273,16 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
           Context.rewind(context, to: number - :rand.uniform(3))
 
         2 when number > 3 ->
-          Context.keep_last_iterations(context, 2)
+          Context.View.hide(context, {:all_but_last, 2})
 
         3 when number > 6 ->
-          Context.mark_as_summarized(Context.expand(context, :all), 1..2, "s")
+          Context.View.mark_as_summarized(Context.View.expand(context, :all), 1..2, "s")
 
         4 ->
-          Context.expand(context, :all)
+          Context.View.expand(context, :all)
 
         5 ->
-          Context.put_masks(context, [{"x#{:rand.uniform(9)}", "*"}])
+          Context.View.put_masks(context, [{"x#{:rand.uniform(9)}", "*"}])
 
         6 when number > 1 ->
           Context.put_iteration_metadata(context, number - 1, :note, :rand.uniform(99))
@@ -317,8 +320,8 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
       masked =
         "conversation-1"
         |> Snapshots.get()
-        |> Context.from_snapshot!()
-        |> Context.put_masks([{"tulip", "***"}])
+        |> Context.load!()
+        |> Context.View.put_masks([{"tulip", "***"}])
 
       Snapshots.put("conversation-1", masked)
       [{_, pid, _, _}] = Supervisor.which_children(supervisor)

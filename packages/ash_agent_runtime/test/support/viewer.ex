@@ -29,7 +29,7 @@ defmodule AshAgent.TestSupport.Viewer do
             {:ok, shown(%{viewer | number: got})}
 
           {:snapshot, binary} ->
-            messages = binary |> Context.from_snapshot!() |> Context.to_messages()
+            messages = binary |> Context.load!() |> Context.to_messages()
             {:ok, shown(%{viewer | number: got, messages: messages, text: ""})}
 
           :behind ->

@@ -162,7 +162,7 @@ defmodule AshAgent.Test do
 
       iex> import AshAgent.Test
       iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.add_assistant_message("Hello!")
-      iex> context = AshAgent.Context.add_token_usage(context, %{input_tokens: 9, output_tokens: 2})
+      iex> context = AshAgent.Context.Tokens.add_token_usage(context, %{input_tokens: 9, output_tokens: 2})
       iex> assert_within(context, tokens: 11, calls: 0, iterations: 1) == context
       true
   """
@@ -187,7 +187,7 @@ defmodule AshAgent.Test do
 
       iex> import AshAgent.Test
       iex> context = AshAgent.Context.new("Pay") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :pay}])
-      iex> context = AshAgent.Context.approve_tool_call(context, "a", by: "ann")
+      iex> context = AshAgent.Context.Calls.approve_tool_call(context, "a", by: "ann")
       iex> context = AshAgent.Context.add_tool_results(context, [{"a", {:ok, "paid"}}])
       iex> [%{id: "a"}] = assert_approved context, :pay, by: "ann"
   """
@@ -242,7 +242,7 @@ defmodule AshAgent.Test do
   `%{iteration: number, differences: [%AshAgent.LLM.Difference{}]}` for each that differs first in something, or `:not_comparable` for a conversation that
   keeps nothing of its requests, since no run made it, or one before they were noted.
 
-  The rendered messages are compared byte by byte, by the digests that runs of the package's clients keep, see `AshAgent.Context.replay/1`: a
+  The rendered messages are compared byte by byte, by the digests that runs of the package's clients keep, see `AshAgent.Context.Audit.replay/1`: a
   difference is in the kept conversation, in its view, or in the version of the package. Then the rest of each request is compared with
   today's code: the model, the options of the provider, the fields of the body, the tools with their schemas, and the system prompt and the views, if
   you pass them. No tool runs and no connection is opened.

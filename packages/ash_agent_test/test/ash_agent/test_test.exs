@@ -175,7 +175,7 @@ defmodule AshAgent.TestTest do
     assert [marked] = for("> " <> line <- lines, do: line)
     assert marked =~ ~r/^calls +c3: pay/
     assert [_, file] = Regex.run(~r/mix ash_agent.trace (\S+) --open/, words)
-    assert file |> File.read!() |> Context.from_snapshot!() |> Context.count_iterations() == 4
+    assert file |> File.read!() |> Context.load!() |> Context.count_iterations() == 4
   end
 
   describe "refute_called/3" do
@@ -215,7 +215,7 @@ defmodule AshAgent.TestTest do
   describe "assert_within/2" do
     setup do
       context =
-        Context.add_token_usage(conversation([[call("a", "f")]]), %{
+        Context.Tokens.add_token_usage(conversation([[call("a", "f")]]), %{
           input_tokens: 90,
           output_tokens: 10
         })
@@ -254,11 +254,11 @@ defmodule AshAgent.TestTest do
   describe "assert_approved/3" do
     test "passes if whoever may has approved what ran" do
       for {decide, opts, passes?} <- [
-            {&Context.approve_tool_call(&1, "a", by: "ann"), [], true},
-            {&Context.approve_tool_call(&1, "a", by: "ann"), [by: "ann"], true},
-            {&Context.approve_tool_call(&1, "a", by: "ann"), [by: ["bob", "ann"]], true},
-            {&Context.approve_tool_call(&1, "a", by: "ann"), [by: ~r/^a/], true},
-            {&Context.approve_tool_call(&1, "a", by: "bob"), [by: "ann"], false},
+            {&Context.Calls.approve_tool_call(&1, "a", by: "ann"), [], true},
+            {&Context.Calls.approve_tool_call(&1, "a", by: "ann"), [by: "ann"], true},
+            {&Context.Calls.approve_tool_call(&1, "a", by: "ann"), [by: ["bob", "ann"]], true},
+            {&Context.Calls.approve_tool_call(&1, "a", by: "ann"), [by: ~r/^a/], true},
+            {&Context.Calls.approve_tool_call(&1, "a", by: "bob"), [by: "ann"], false},
             {& &1, [], false}
           ] do
         context = Context.new("Pay") |> Context.add_assistant_message(nil, [call("a", "pay")])
@@ -273,7 +273,7 @@ defmodule AshAgent.TestTest do
 
     test "a denied call has not run, and an id that comes again has its own decision" do
       context = Context.new("Pay") |> Context.add_assistant_message(nil, [call("a", "pay")])
-      denied = Context.deny_tool_call(context, "a", "no", by: "ann")
+      denied = Context.Calls.deny_tool_call(context, "a", "no", by: "ann")
       assert_approved(denied, :pay, by: "bob")
 
       context =
@@ -282,7 +282,7 @@ defmodule AshAgent.TestTest do
         |> Context.add_assistant_message("Paid.")
         |> Context.add_user_message("Again")
         |> Context.add_assistant_message(nil, [call("a", "pay")])
-        |> Context.approve_tool_call("a", by: "ann")
+        |> Context.Calls.approve_tool_call("a", by: "ann")
 
       assert message(fn -> assert_approved(context, :pay) end) =~ "nobody had approved it"
       assert_approved(context, :pay, since: 3)

@@ -1,7 +1,6 @@
 //! Anthropic Messages.
 
-mod accepts;
-mod output;
+pub mod facts;
 mod read;
 mod response;
 mod usage;

@@ -4,14 +4,13 @@ use super::Room;
 use crate::log::call::ToolCall;
 use crate::log::declined::OwnResults;
 use crate::log::exchange::Exchange;
-use crate::log::hints::Ttl;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
-use crate::provider::parts::Parts;
+use crate::provider::parts::{own_element, Parts};
 use crate::provider::writer::{is_own_thinking, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::trim_end;
@@ -20,23 +19,9 @@ use crate::value::Value;
 const PROVIDER: Provider = Provider::Anthropic;
 
 impl Writes for Room {
-    fn system_key(&self) -> Option<&'static str> {
-        Some("system")
-    }
-
-    fn prompts(&self) -> &'static [&'static str] {
-        &["system"]
-    }
-
-    fn container(&self) -> Option<&'static str> {
-        Some("container")
-    }
-
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        if let (Content::Text(bytes), false) = (&system.content, out.options.cache) {
-            if let Some(text) = out.text(bytes) {
-                out.json.text(&text);
-            }
+        if let (Content::Text(_), false) = (&system.content, out.options.cache) {
+            out.say(&system.content, |text, out| out.json.text(text));
             return;
         }
         out.wrap("[", "]", |out| PARTS.content(&system.content, out));
@@ -45,10 +30,8 @@ impl Writes for Room {
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
         match (message.role, &message.content) {
             (Role::Assistant, _) => assistant(message, out),
-            (_, Content::Text(bytes)) => {
-                if let Some(text) = out.text(bytes) {
-                    one_text(false, &text, out);
-                }
+            (_, content @ Content::Text(_)) => {
+                out.say(content, |text, out| one_text(false, text, out));
             }
             (_, content) => out.blocks(false, |out| PARTS.content(content, out)),
         }
@@ -61,18 +44,6 @@ impl Writes for Room {
                 result(&id, outcome, out);
             }
         });
-    }
-
-    fn user_first(&self) -> bool {
-        true
-    }
-
-    fn cache_mark(&self, ttl: Ttl) -> &'static str {
-        match ttl {
-            Ttl::FiveMinutes => ",\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"5m\"}",
-            Ttl::Hour => ",\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"1h\"}",
-            _ => ",\"cache_control\":{\"type\":\"ephemeral\"}",
-        }
     }
 }
 
@@ -112,23 +83,18 @@ const PARTS: Parts = Parts {
     text: text_block,
     hint: |part, out| out.hint_inside(part),
     // Its fields depend on whether it is to be cited.
+    own: own_element,
     takes: |_| true,
     media,
 };
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
-    if let (Content::Text(bytes), true) = (&message.content, message.calls.is_empty()) {
-        if let Some(text) = out.text(bytes) {
-            one_text(true, trim_end(&text), out);
-        }
+    if let (content @ Content::Text(_), true) = (&message.content, message.calls.is_empty()) {
+        out.say(content, |text, out| one_text(true, trim_end(text), out));
         return;
     }
     out.blocks(true, |out| {
-        if let Content::Text(bytes) = &message.content {
-            if let Some(text) = out.text(bytes) {
-                text_block(&text, out);
-            }
-        }
+        out.say(&message.content, text_block);
         let said = out.arrange(message, is_own_thinking, is_served);
         let spoken = out.find_spoken_end(&said, is_own_thinking);
         let is_text = |one: &PartOrCall<'_>| match one {

@@ -1,8 +1,7 @@
 //! Bedrock Converse.
 
-mod accepts;
+pub mod facts;
 mod formats;
-mod output;
 mod read;
 mod response;
 mod usage;

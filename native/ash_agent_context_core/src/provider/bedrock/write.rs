@@ -4,26 +4,18 @@ use super::formats::{AUDIO, DOCUMENTS, VIDEO};
 use super::Room;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
-use crate::log::hints::Ttl;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
-use crate::provider::writer::{is_own_thinking, BlockForm, Thought, Writer};
+use crate::provider::parts::Parts;
+use crate::provider::writer::{is_own_thinking, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
 
 impl Writes for Room {
-    fn system_key(&self) -> Option<&'static str> {
-        Some("system")
-    }
-
-    fn prompts(&self) -> &'static [&'static str] {
-        &["system"]
-    }
-
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         out.wrap("[", "]", |out| user_content(&system.content, out));
     }
@@ -52,26 +44,6 @@ impl Writes for Room {
             }
         });
     }
-
-    fn user_first(&self) -> bool {
-        true
-    }
-
-    fn alternates(&self) -> bool {
-        true
-    }
-
-    fn cache_mark(&self, ttl: Ttl) -> &'static str {
-        match ttl {
-            Ttl::FiveMinutes => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"5m\"}}",
-            Ttl::Hour => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"1h\"}}",
-            _ => ",{\"cachePoint\":{\"type\":\"default\"}}",
-        }
-    }
-
-    fn stand_in(&self) -> &'static str {
-        ",{\"role\":\"user\",\"content\":[{\"text\":\"Continue.\"}]}"
-    }
 }
 
 fn text_block(text: &str, out: &mut Writer<'_>) {
@@ -98,35 +70,38 @@ fn write_cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
+const PARTS: Parts = Parts {
+    text: text_block,
+    hint: |part, out| out.hint_behind(part),
+    own: |data, out| {
+        out.json.element(&AsObject(data));
+        out.mark_behind();
+    },
+    takes: |media| form(media).is_some(),
+    media,
+};
+
+/// A result has no place for a recording.
+const IN_RESULT: Parts = Parts {
+    takes: |media| media.class != Class::Audio && (PARTS.takes)(media),
+    ..PARTS
+};
+
 fn user_content(content: &Content, out: &mut Writer<'_>) {
     match content {
-        Content::None => {}
-        Content::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                text_block(&text, out);
-            }
-        }
-        Content::Parts(parts) => user_parts(parts, false, out),
+        Content::Parts(parts) => user_parts(parts, &PARTS, out),
+        content => PARTS.content(content, out),
     }
 }
 
-fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
+fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {
+    by.all(parts, out);
     let (mut has_text, mut has_document) = (false, false);
     for part in parts {
-        match &part.kind {
-            PartKind::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_block(&text, out);
-                    out.hint_behind(part);
-                    has_text = true;
-                }
-            }
-            PartKind::ProviderBlock { .. } => own_block(part, out),
-            _ => match media(part, in_result, out) {
-                WrittenAs::Document => has_document = true,
-                WrittenAs::Text => has_text = true,
-                WrittenAs::Other => {}
-            },
+        match Media::of(&part.kind) {
+            Some(media) if (by.takes)(&media) => has_document |= media.class == Class::File,
+            Some(_) => has_text = true,
+            None => has_text |= matches!(part.kind, PartKind::Text(_)) && out.says(part),
         }
     }
     if has_document && !has_text {
@@ -135,24 +110,9 @@ fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
     }
 }
 
-fn own_block(part: &Part, out: &mut Writer<'_>) {
-    match out.block(part) {
-        BlockForm::Own(data) => {
-            out.json.element(&AsObject(data));
-            out.mark_behind();
-        }
-        BlockForm::Words(words) => text_block(&words, out),
-        BlockForm::Nothing => {}
-    }
-}
-
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.blocks(true, |out| {
-        if let Content::Text(bytes) = &message.content {
-            if let Some(text) = out.text(bytes) {
-                text_block(&text, out);
-            }
-        }
+        out.say(&message.content, text_block);
         // With anything after it, a call counts as unanswered, or the message as the beginning of the answer.
         let said = out.arrange(message, is_thinking, |part, out| out.says(part));
         let spoken = out.find_spoken_end(&said, is_thinking);
@@ -191,7 +151,7 @@ fn model_part(part: &Part, out: &mut Writer<'_>) {
                 out.hint_behind(part);
             }
         }
-        PartKind::ProviderBlock { .. } => own_block(part, out),
+        PartKind::ProviderBlock { .. } => PARTS.one(part, out),
         _ => {
             let words = out.media_words(part);
             text_block(&words, out);
@@ -240,7 +200,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
         .model
         .is_none_or(|model| model.contains("claude") || model.contains("nova"));
     let mut blocks = out.apart(|out| match &outcome.output {
-        Output::Parts(parts) => user_parts(parts, true, out),
+        Output::Parts(parts) => user_parts(parts, &IN_RESULT, out),
         Output::Value(Value::Map(map))
             if !outcome.is_error() && crate::value::structs::struct_text(map).is_none() =>
         {
@@ -273,33 +233,20 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
-/// Says what a part has become.
-enum WrittenAs {
-    Document,
-    Text,
-    Other,
+/// The block for media that the service takes, the format there, and where it is.
+fn form<'a>(media: &Media<'a>) -> Option<(&'static str, &'static str, (&'static str, &'a str))> {
+    let source = match media.source {
+        Location::Inline(data) => ("bytes", data),
+        Location::Store(uri) if is_s3(uri) => ("s3Location", uri),
+        _ => return None,
+    };
+    let (kind, format) = format(media);
+    Some((kind, format?, source))
 }
 
-fn media(part: &Part, in_result: bool, out: &mut Writer<'_>) -> WrittenAs {
-    let Some(media) = Media::of(&part.kind) else {
-        out.drop_part(part);
-        return WrittenAs::Other;
-    };
-    // A result has no place for a recording.
-    let (kind, format) = match format(&media) {
-        ("audio", _) if in_result => ("audio", None),
-        known => known,
-    };
-    let source = match media.source {
-        Location::Inline(data) => Some(("bytes", data)),
-        Location::Store(uri) if is_s3(uri) => Some(("s3Location", uri)),
-        _ => None,
-    };
-    let (Some(format), Some((place, source))) = (format, source) else {
-        let words = out.media_words(part);
-        text_block(&words, out);
-        out.hint_behind(part);
-        return WrittenAs::Text;
+fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
+    let Some((kind, format, (place, source))) = form(media) else {
+        return;
     };
     out.json.object(|block| {
         block.object(kind, |block| {
@@ -324,12 +271,6 @@ fn media(part: &Part, in_result: bool, out: &mut Writer<'_>) -> WrittenAs {
         });
     });
     out.mark_behind();
-    out.hint_behind(part);
-    if kind == "document" {
-        WrittenAs::Document
-    } else {
-        WrittenAs::Other
-    }
 }
 
 /// The block for it and the format there.

@@ -33,7 +33,7 @@ impl ModelBlocks {
     /// Adds the message. A text beside calls has no other form than that of a block. The provider refuses a
     /// part that `leads` after a call, see [`calls_behind`].
     pub fn join(self, provider: Provider, leads: impl Fn(&Part) -> bool, history: &mut Listener) {
-        let (content, calls) = match self.calls.is_empty() && !history.rules().lists_only {
+        let (content, calls) = match self.calls.is_empty() && !history.facts().lists_only {
             true => (Content::Parts(self.parts.into_boxed_slice()), Vec::new()),
             false => order_calls(provider, self.parts, self.calls),
         };

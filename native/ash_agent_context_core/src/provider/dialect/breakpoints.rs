@@ -1,6 +1,5 @@
 //! Cache breakpoints of OpenAI's APIs.
 
-use crate::log::hints::Ttl;
 use crate::log::part::Part;
 use crate::provider::writer::Writer;
 
@@ -20,12 +19,4 @@ fn knows_breakpoints(model: Option<&str>) -> bool {
     let mut next = || numbers.next().map_or(Some(0), |number| number.parse().ok());
     let version: Option<(u32, u32)> = next().zip(next());
     version.is_some_and(|version| version >= (5, 6))
-}
-
-pub(crate) const fn breakpoint(ttl: Ttl) -> &'static str {
-    match ttl {
-        Ttl::HalfHour => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\",\"ttl\":\"30m\"}",
-        Ttl::HalfDay => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\",\"ttl\":\"12h\"}",
-        _ => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\"}",
-    }
 }

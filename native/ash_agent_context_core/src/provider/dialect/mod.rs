@@ -3,3 +3,4 @@
 pub mod blocks;
 pub mod breakpoints;
 pub mod chat;
+pub mod facts;

@@ -1,7 +1,6 @@
 //! Gemini generateContent.
 
-mod accepts;
-mod output;
+pub mod facts;
 mod paths;
 mod read;
 mod response;

@@ -4,7 +4,7 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::media_type::is_text;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::json::AsObject;
 use crate::value::Value;
@@ -13,7 +13,7 @@ use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
 use crate::provider::order::{in_order, PartOrCall};
-use crate::provider::parts::{mark_nothing, Parts};
+use crate::provider::parts::{mark_nothing, own_element, Parts};
 use crate::provider::writer::{Thought, Writer};
 use crate::value::letters::is_blank;
 
@@ -26,18 +26,6 @@ const MODEL: &str = ",{\"role\":\"model\",\"parts\":[";
 const CLOSE: &str = "]}";
 
 impl Writes for Room {
-    fn list(&self) -> &'static str {
-        "contents"
-    }
-
-    fn system_key(&self) -> Option<&'static str> {
-        Some("systemInstruction")
-    }
-
-    fn prompts(&self) -> &'static [&'static str] {
-        &["systemInstruction", "system_instruction"]
-    }
-
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         out.wrap("{\"parts\":[", CLOSE, |out| {
             PARTS.content(&system.content, out)
@@ -86,18 +74,6 @@ impl Writes for Room {
             PARTS.all(behind, out);
         });
     }
-
-    fn user_first(&self) -> bool {
-        true
-    }
-
-    fn user_last(&self) -> bool {
-        true
-    }
-
-    fn stand_in(&self) -> &'static str {
-        ",{\"role\":\"user\",\"parts\":[{\"text\":\"Continue.\"}]}"
-    }
 }
 
 fn text_part(text: &str, out: &mut Writer<'_>) {
@@ -109,6 +85,7 @@ fn text_part(text: &str, out: &mut Writer<'_>) {
 const PARTS: Parts = Parts {
     text: text_part,
     hint: mark_nothing,
+    own: own_element,
     takes: is_sent,
     media: |_part, media, out| write_media(media, None, out),
 };
@@ -116,13 +93,7 @@ const PARTS: Parts = Parts {
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.wrap(MODEL, CLOSE, |out| {
         let start = out.json.0.len();
-        let mut speaks = false;
-        if let Content::Text(bytes) = &message.content {
-            if let Some(text) = out.text(bytes) {
-                text_part(&text, out);
-                speaks = true;
-            }
-        }
+        let mut speaks = out.say(&message.content, text_part);
         // Gemini 3 checks the first call of each step; for others' calls there is a stand-in.
         let mut stand_in = out
             .options

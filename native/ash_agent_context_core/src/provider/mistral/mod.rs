@@ -1,7 +1,6 @@
 //! Mistral chat completions: OpenAI's shape with rules of its own.
 
-mod accepts;
-mod output;
+pub mod facts;
 mod read;
 mod write;
 

@@ -6,13 +6,12 @@ use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::reasoning::is_prefix;
 use crate::provider::dialect::chat::thought::{pieces, ThoughtPiece};
 use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, text_part,
 };
 use crate::provider::format::Writes;
-use crate::provider::parts::{mark_nothing, Parts};
+use crate::provider::parts::{mark_nothing, own_element, Parts};
 use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::json::AsJson;
 use crate::value::letters::is_blank;
@@ -44,23 +43,12 @@ impl Writes for Room {
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         result_messages(message, exchange, &PARTS, true, out);
     }
-
-    fn user_before_calls(&self) -> bool {
-        true
-    }
-
-    fn is_prefix(&self, elements: &str) -> bool {
-        is_prefix(elements)
-    }
-
-    fn user_last(&self) -> bool {
-        true
-    }
 }
 
 const PARTS: Parts = Parts {
     text: text_part,
     hint: mark_nothing,
+    own: own_element,
     takes: is_sent,
     media,
 };
@@ -68,18 +56,12 @@ const PARTS: Parts = Parts {
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     let mut speaks = false;
     let content = out.apart(|out| match &message.content {
-        Content::None => {}
-        Content::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                out.json.text(&text);
-                speaks = true;
-            }
-        }
         Content::Parts(parts) => out.wrap("[", "]", |out| {
             for part in &**parts {
                 speaks |= assistant_part(part, out);
             }
         }),
+        content => speaks = out.say(content, |text, out| out.json.text(text)),
     });
     // Thinking that leads to nothing is not sent.
     if speaks || !message.calls.is_empty() {

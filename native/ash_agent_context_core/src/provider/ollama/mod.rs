@@ -1,7 +1,6 @@
 //! Ollama chat.
 
-mod accepts;
-mod output;
+pub mod facts;
 mod read;
 mod response;
 mod usage;

@@ -26,14 +26,11 @@ impl Writes for Room {
             assistant(message, out);
             return;
         }
-        match &message.content {
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_message("user", &text, out);
-                }
-            }
-            Content::Parts(parts) => user(parts.iter(), out),
-            Content::None => {}
+        out.say(&message.content, |text, out| {
+            text_message("user", text, out)
+        });
+        if let Content::Parts(parts) = &message.content {
+            user(parts.iter(), out);
         }
     }
 

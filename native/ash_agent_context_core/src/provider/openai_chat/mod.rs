@@ -1,8 +1,7 @@
 //! OpenAI Chat Completions and the servers that speak it.
 
-mod accepts;
 mod beside;
-mod output;
+pub mod facts;
 mod read;
 mod write;
 

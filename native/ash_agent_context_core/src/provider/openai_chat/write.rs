@@ -3,19 +3,17 @@
 use super::beside::Beside;
 use super::Room;
 use crate::log::exchange::Exchange;
-use crate::log::hints::Ttl;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::breakpoints::{breakpoint, hint};
+use crate::provider::dialect::breakpoints::hint;
 use crate::provider::dialect::chat::read::AUDIO;
-use crate::provider::dialect::chat::reasoning::is_prefix;
 use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, system_role, text_part,
 };
 use crate::provider::format::Writes;
-use crate::provider::parts::Parts;
+use crate::provider::parts::{own_element, Parts};
 use crate::provider::writer::{Thought, Writer};
 
 impl Writes for Room {
@@ -35,19 +33,12 @@ impl Writes for Room {
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         result_messages(message, exchange, &PARTS, false, out);
     }
-
-    fn is_prefix(&self, elements: &str) -> bool {
-        is_prefix(elements)
-    }
-
-    fn cache_mark(&self, ttl: Ttl) -> &'static str {
-        breakpoint(ttl)
-    }
 }
 
 const PARTS: Parts = Parts {
     text: text_part,
     hint,
+    own: own_element,
     takes: is_sent,
     media,
 };
@@ -56,12 +47,6 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     let beside = Beside::of(message, out, is_sent);
     // Written apart: the message is left out when there is nothing in it.
     let content = out.apart(|out| match &message.content {
-        Content::None => {}
-        Content::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                out.json.text(&text);
-            }
-        }
         Content::Parts(parts) => match text_beside(parts, &beside) {
             Some(bytes) => {
                 for part in &**parts {
@@ -77,6 +62,9 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                 }
             }),
         },
+        content => {
+            out.say(content, |text, out| out.json.text(text));
+        }
     });
     if !(content.is_empty() && message.calls.is_empty() && beside.says_nothing()) {
         message_with_calls(message, &content, |written| beside.write(written), out);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::calls::ItemForm;
+use super::facts::ItemForm;
 use super::{read_calls, PROVIDER};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::provider::foreign::{call, metadata_with, name_at};

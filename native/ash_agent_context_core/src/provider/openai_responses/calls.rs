@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::facts::ItemForm;
 use super::item_ids::ItemIds;
 use super::parts::{is_sent, parts_output};
 use super::PROVIDER;
@@ -19,110 +20,6 @@ use crate::value::letters;
 use crate::value::letters::is_blank;
 use crate::value::{wording, Map, Value};
 use crate::view::change::ChangeKind;
-
-/// Holds what a kind's items are called and what they are made of.
-pub(crate) struct ItemForm {
-    pub kind: CallKind,
-    /// The type of the call's item.
-    pub call: &'static str,
-    /// The type of the item that answers it.
-    pub output: &'static str,
-    /// Holds what the ids of its items begin with.
-    pub prefix: &'static str,
-    /// The field that holds the arguments.
-    pub arguments: &'static str,
-    /// Fields that the API wants to see again.
-    pub kept: &'static [&'static str],
-}
-
-/// By `response_input_item_param.py` of OpenAI's SDK.
-pub(crate) const FORMS: [ItemForm; 8] = [
-    ItemForm {
-        kind: CallKind::Function,
-        call: "function_call",
-        output: "function_call_output",
-        prefix: "fc",
-        arguments: "arguments",
-        kept: &["namespace", "caller", "async", "status"],
-    },
-    ItemForm {
-        kind: CallKind::Custom,
-        call: "custom_tool_call",
-        output: "custom_tool_call_output",
-        prefix: "ct",
-        arguments: "input",
-        kept: &["namespace", "caller", "async"],
-    },
-    ItemForm {
-        kind: CallKind::Shell,
-        call: "shell_call",
-        output: "shell_call_output",
-        prefix: "sh",
-        arguments: "action",
-        kept: &["caller", "environment", "status"],
-    },
-    ItemForm {
-        kind: CallKind::LocalShell,
-        call: "local_shell_call",
-        output: "local_shell_call_output",
-        prefix: "lsh",
-        arguments: "action",
-        kept: &["status"],
-    },
-    ItemForm {
-        kind: CallKind::ApplyPatch,
-        call: "apply_patch_call",
-        output: "apply_patch_call_output",
-        prefix: "apc",
-        arguments: "operation",
-        kept: &["caller", "status"],
-    },
-    ItemForm {
-        kind: CallKind::Computer,
-        call: "computer_call",
-        output: "computer_call_output",
-        prefix: "cu",
-        arguments: "",
-        kept: &["pending_safety_checks", "status"],
-    },
-    ItemForm {
-        kind: CallKind::McpApproval,
-        call: "mcp_approval_request",
-        output: "mcp_approval_response",
-        prefix: "mcpr",
-        arguments: "arguments",
-        kept: &["server_label"],
-    },
-    ItemForm {
-        kind: CallKind::ToolSearch,
-        call: "tool_search_call",
-        output: "tool_search_output",
-        prefix: "tsc",
-        arguments: "arguments",
-        kept: &["status"],
-    },
-];
-
-const FUNCTION: &ItemForm = &FORMS[0];
-
-impl ItemForm {
-    /// The form whose calls have this type.
-    pub fn of_call(name: &str) -> Option<&'static Self> {
-        FORMS.iter().find(|form| form.call == name)
-    }
-
-    /// The form whose answers have this type.
-    pub fn of_output(name: &str) -> Option<&'static Self> {
-        FORMS.iter().find(|form| form.output == name)
-    }
-
-    pub fn of(kind: CallKind) -> &'static Self {
-        FORMS
-            .iter()
-            .find(|form| form.kind == kind)
-            .unwrap_or(FUNCTION)
-    }
-}
 
 /// The fields of a call's item.
 pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_>) -> Vec<u8> {
@@ -423,7 +320,7 @@ fn screenshot<'a>(
     });
     if parts.is_empty() {
         let text = out.word_result(outcome);
-        out.report_change(ChangeKind::MovedPart, || "text".to_owned(), None);
+        out.report_change(ChangeKind::MovedPart, "text", None);
         behind.texts.push(text.into_owned());
         return;
     }
@@ -432,7 +329,7 @@ fn screenshot<'a>(
             .is_some_and(|(shot, _)| std::ptr::eq(*shot, *part))
     };
     for part in parts.iter().filter(|part| !is_shot(part)) {
-        out.report_change(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
+        out.report_change(ChangeKind::MovedPart, part.kind.name(), None);
         behind.media.push(part);
     }
 }
@@ -530,7 +427,7 @@ fn found_tools<'a>(
             item.raw("tools", "[]");
             let (text, media) = out.split_result(outcome, is_sent);
             if text != wording::NO_OUTPUT {
-                out.report_change(ChangeKind::MovedPart, || "text".to_owned(), None);
+                out.report_change(ChangeKind::MovedPart, "text", None);
                 behind.texts.push(text.into_owned());
             }
             behind.media.extend(media);

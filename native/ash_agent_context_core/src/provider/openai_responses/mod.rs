@@ -1,10 +1,9 @@
 //! OpenAI Responses.
 
-mod accepts;
 mod assumed;
 mod calls;
+pub mod facts;
 mod item_ids;
-mod output;
 mod parts;
 mod read;
 mod read_calls;

@@ -4,7 +4,7 @@ use super::PROVIDER;
 use crate::log::media::{Location, Media};
 use crate::log::part::{Class, Part};
 use crate::provider::dialect::breakpoints::hint;
-use crate::provider::parts::Parts;
+use crate::provider::parts::{own_element, Parts};
 use crate::provider::writer::Writer;
 
 /// Parts of a result; nothing when there is nothing to say.
@@ -19,6 +19,7 @@ pub(super) fn parts_output(parts: &[Part], out: &mut Writer<'_>) -> String {
 pub(super) const PARTS: Parts = Parts {
     text: input_text,
     hint,
+    own: own_element,
     takes: is_sent,
     media,
 };

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::calls::{self, ItemForm};
+use super::calls;
+use super::facts::ItemForm;
 use super::read_media::media;
 use super::texts::{self, Notes};
 use super::{assumed, read_calls, Room, PROVIDER};

@@ -1,6 +1,6 @@
 //! Reading calls of every kind and what answers them.
 
-use super::calls::ItemForm;
+use super::facts::ItemForm;
 use super::read_media::media;
 use super::PROVIDER;
 use crate::error::Error;

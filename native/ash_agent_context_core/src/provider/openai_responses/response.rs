@@ -3,7 +3,8 @@
 //! An item is complete, and final, when its `output_item.done` comes: ids, texts and encrypted reasoning
 //! may be others than those in the events before it. The closing event repeats all items, or none.
 
-use super::calls::{self, ItemForm};
+use super::calls;
+use super::facts::ItemForm;
 use super::{read_calls, texts, Room, PROVIDER};
 use crate::fault::Fault;
 use crate::log::call::ToolCall;

@@ -8,10 +8,8 @@ use super::parts::{input_text, PARTS};
 use super::texts::{is_content_part, is_empty_message, kept_list, REFUSAL};
 use super::{Room, PROVIDER};
 use crate::log::exchange::Exchange;
-use crate::log::hints::Ttl;
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind};
-use crate::provider::dialect::breakpoints::breakpoint;
+use crate::log::part::{Part, PartKind};
 use crate::provider::dialect::chat::write::{role_message, system_role, text_message};
 use crate::provider::format::Writes;
 use crate::provider::options::Options;
@@ -23,18 +21,6 @@ use crate::value::letters::{self, is_blank};
 use crate::value::{Map, Value};
 
 impl Writes for Room {
-    fn list(&self) -> &'static str {
-        "input"
-    }
-
-    fn system_key(&self) -> Option<&'static str> {
-        Some("instructions")
-    }
-
-    fn prompts(&self) -> &'static [&'static str] {
-        &["instructions"]
-    }
-
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let texts = texts(&system.content, out);
         if !texts.is_empty() {
@@ -67,18 +53,10 @@ impl Writes for Room {
             PARTS.all(behind.media, out);
         });
     }
-
-    fn cache_mark(&self, ttl: Ttl) -> &'static str {
-        breakpoint(ttl)
-    }
 }
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
-    if let Content::Text(bytes) = &message.content {
-        if let Some(text) = out.text(bytes) {
-            easy_message(&text, out);
-        }
-    }
+    out.say(&message.content, easy_message);
     // Some servers with this API want results directly after their calls, so those of other providers come last.
     // DeepSeek refuses its own in their order: it takes what stands between two calls for the end of a message.
     let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));

@@ -1,6 +1,6 @@
 //! Attributes of spans, by the names that the conventions have for them.
 
-use crate::context::asked::{find_parameter, MOST_OUTPUT};
+use crate::context::asked::{find_parameter, most_output_names};
 use crate::context::cause::Cause;
 use crate::log::message::{Message, Outcome, Status};
 use crate::log::provider::Provider;
@@ -38,7 +38,8 @@ impl Parameter {
     }
 }
 
-/// The parameters of requests, by the conventions' names and by those that providers have for them.
+/// The parameters of requests, by the conventions' names and by those that providers have for them; without any, by those in
+/// their rooms.
 const PARAMETERS: [(&str, &[&str], Parameter); 9] = [
     (
         "gen_ai.request.temperature",
@@ -55,7 +56,7 @@ const PARAMETERS: [(&str, &[&str], Parameter); 9] = [
         &["top_k", "topK"],
         Parameter::Double,
     ),
-    ("gen_ai.request.max_tokens", MOST_OUTPUT, Parameter::Int),
+    ("gen_ai.request.max_tokens", &[], Parameter::Int),
     (
         "gen_ai.request.seed",
         &["seed", "random_seed"],
@@ -178,7 +179,11 @@ impl SpanAttributes {
             return;
         };
         for (name, keys, form) in PARAMETERS {
-            let value = find_parameter(body, keys).and_then(|value| form.read(value));
+            let value = match keys {
+                [] => find_parameter(body, &most_output_names()),
+                keys => find_parameter(body, keys),
+            };
+            let value = value.and_then(|value| form.read(value));
             if let Some(value) = value {
                 self.put(name, value);
             }
@@ -255,13 +260,7 @@ fn dollars(sum: u64) -> f64 {
 
 /// A provider by the conventions' word.
 pub(super) fn name_provider(provider: Provider) -> &'static str {
-    match provider {
-        Provider::OpenAiChat | Provider::OpenAiResponses => "openai",
-        Provider::Gemini => "gcp.gemini",
-        Provider::Bedrock => "aws.bedrock",
-        Provider::Mistral => "mistral_ai",
-        other => other.name(),
-    }
+    provider.facts().telemetry
 }
 
 /// Why an answer ends, in the conventions' word where they have one.

@@ -2,6 +2,7 @@
 
 use crate::trace::otlp::proto::{Any, AnyValue, KeyValue, Span, TracesData};
 use crate::value::builder::{Json, JsonObject};
+use crate::value::letters::hex;
 
 pub(super) fn write(traces: &TracesData) -> Vec<u8> {
     let mut json = Json::default();
@@ -93,8 +94,4 @@ fn any_value(json: &mut Json, value: &AnyValue) {
         }
         None => {}
     });
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -56,8 +56,11 @@ defmodule AshAgent.Conversation.Calculation do
   defp show(:last_message, stored), do: stored |> transcript() |> List.last()
   defp show(:message_count, stored), do: Context.count_messages(stored.value)
   defp show(:current_iteration, stored), do: stored.value.current_iteration
-  defp show(:pending_tool_calls, stored), do: Context.undecided_tool_calls(stored.value)
-  defp show(:total_tokens, stored), do: Context.get_cumulative_tokens(stored.value).total_tokens
+  defp show(:pending_tool_calls, stored), do: Context.Calls.undecided_tool_calls(stored.value)
+
+  defp show(:total_tokens, stored),
+    do: Context.Tokens.get_cumulative_tokens(stored.value).total_tokens
+
   defp show(:status, stored), do: stored.status
   defp show(:revision, stored), do: stored.revision
   defp show(:last_activity_at, stored), do: stored.updated_at

@@ -112,7 +112,7 @@ defmodule AshAgent.Conversation.Change do
     edit_after(changeset, [status: :paused], fn conversation ->
       shown = Changeset.get_argument(changeset, :arguments)
       opts = [by: Asker.identity(context.actor)] ++ if shown, do: [arguments: shown], else: []
-      Context.approve_tool_call(conversation, call_id(changeset), opts)
+      Context.Calls.approve_tool_call(conversation, call_id(changeset), opts)
     end)
   end
 
@@ -120,7 +120,7 @@ defmodule AshAgent.Conversation.Change do
     edit_after(changeset, [status: :paused], fn conversation ->
       reason = Changeset.get_argument(changeset, :reason)
 
-      Context.deny_tool_call(conversation, call_id(changeset), reason,
+      Context.Calls.deny_tool_call(conversation, call_id(changeset), reason,
         by: Asker.identity(context.actor)
       )
     end)

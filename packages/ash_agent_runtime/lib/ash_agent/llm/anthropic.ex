@@ -28,7 +28,7 @@ defmodule AshAgent.LLM.Anthropic do
             ] ++
               Client.cache_diagnostics(
                 "whether to ask what kept a request from being read from the prompt cache (a beta of Anthropic), see " <>
-                  "`AshAgent.Context.account/2`."
+                  "`AshAgent.Context.Audit.account/2`."
               ),
             base_url: "https://api.anthropic.com/v1",
             provider: :anthropic

@@ -4,7 +4,7 @@ defmodule AshAgent.LLM.Client do
   # Shares what the clients of providers have in common. A client says where a request goes, what it is made of and how it is authorized;
   # the rest is here: options, secrets, and the call with its repetitions.
 
-  alias AshAgent.{Context, LLM, Options}
+  alias AshAgent.{Context, Deadline, LLM, Options}
   alias AshAgent.LLM.{ByteLog, Error, Reading, Transport}
   alias AshAgent.LLM.Transport.Request
 
@@ -126,8 +126,7 @@ defmodule AshAgent.LLM.Client do
       doc: "further options of `AshAgent.Context.encode_request/3`."
     ],
     timeout: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       default: 600_000,
       doc: "the time for the answer, including retries."
     ],
@@ -138,14 +137,12 @@ defmodule AshAgent.LLM.Client do
       doc: "the time to connect."
     ],
     first_byte_timeout: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       default: 300_000,
       doc: "the time from the request to the first byte of the answer."
     ],
     idle_timeout: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       default: 120_000,
       doc: "the time between two pieces of the answer."
     ],
@@ -307,7 +304,7 @@ defmodule AshAgent.LLM.Client do
       fun: fun,
       request: request,
       secrets: secrets,
-      deadline: deadline(opts[:timeout]),
+      deadline: Deadline.new(opts[:timeout]),
       done: 0
     })
   end
@@ -317,7 +314,7 @@ defmodule AshAgent.LLM.Client do
 
     call =
       if opts[:cache_diagnostics],
-        do: client.compare(call, Context.get_response_id(context)),
+        do: client.compare(call, Context.Audit.get_response_id(context)),
         else: call
 
     own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)
@@ -492,7 +489,7 @@ defmodule AshAgent.LLM.Client do
 
   defp again?(error, delay, call) do
     error.retryable? and error.reason != :timeout and call.done < call.opts[:max_retries] and
-      delay <= call.opts[:max_retry_delay] and delay < time_left(call.deadline)
+      delay <= call.opts[:max_retry_delay] and delay < Deadline.left(call.deadline)
   end
 
   # Doubles, with up to a quarter off, so that clients that failed together do not come back together.
@@ -503,7 +500,7 @@ defmodule AshAgent.LLM.Client do
 
   defp once(call) do
     {transport, opts} = call.opts[:transport]
-    request = %{call.request | timeout: timeout(call.deadline)}
+    request = %{call.request | timeout: max(Deadline.left(call.deadline), 1)}
     log = ByteLog.begin(request, call.secrets)
     reading = Reading.new(call.opts, call.mode, call.secrets, call.fun, log)
 
@@ -511,15 +508,6 @@ defmodule AshAgent.LLM.Client do
     |> transport.stream(reading, &Reading.take/2, opts)
     |> Reading.result()
   end
-
-  defp timeout(:infinity), do: :infinity
-  defp timeout(deadline), do: max(time_left(deadline), 1)
-
-  defp deadline(:infinity), do: :infinity
-  defp deadline(timeout), do: now() + timeout
-  defp time_left(:infinity), do: :infinity
-  defp time_left(deadline), do: max(deadline - now(), 0)
-  defp now, do: System.monotonic_time(:millisecond)
 
   ## What clients make requests and answers with
 

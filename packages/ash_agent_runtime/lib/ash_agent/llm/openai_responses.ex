@@ -19,7 +19,7 @@ defmodule AshAgent.LLM.OpenAIResponses do
 
   @schema Client.cache_diagnostics(
             "whether to ask what kept a request from being read from the prompt cache (models from GPT-5.6 on), see " <>
-              "`AshAgent.Context.account/2`."
+              "`AshAgent.Context.Audit.account/2`."
           )
           |> Client.schema(base_url: "https://api.openai.com/v1", provider: :openai_responses)
 

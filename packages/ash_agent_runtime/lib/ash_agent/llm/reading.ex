@@ -94,12 +94,12 @@ defmodule AshAgent.LLM.Reading do
     type = Refusal.header(reading.headers, "content-type")
     stream? = reading.mode == :stream or (type || "") =~ ~r/event-stream|ndjson|jsonl/i
 
-    Response.new(reading.opts[:provider],
+    Response.open(reading.opts[:provider], %{
       model: reading.opts[:model],
       max_bytes: reading.opts[:max_response_bytes],
       content_type: if(stream?, do: type),
       framing: if(stream?, do: nil, else: :json)
-    )
+    })
   end
 
   # Bytes that cannot be read may be a page of a gateway.
@@ -175,7 +175,7 @@ defmodule AshAgent.LLM.Reading do
   defp complete(%{response: %{state: :queued}} = reading), do: {:ok, reading.response}
 
   defp complete(reading) do
-    if says_nothing?(reading.response) do
+    if not reading.delivered? and says_nothing?(reading.response) do
       error(reading, Error.from_transport({:invalid_response, "it says nothing, and not why"}))
     else
       if reading.held != [], do: reading.fun.(reading.held, reading.response)
@@ -185,8 +185,8 @@ defmodule AshAgent.LLM.Reading do
 
   # An answer may be empty, but then it gives a reason: {"choices": [{"message": {"content": 5}}]} is none.
   defp says_nothing?(response) do
-    Response.finish_reason(response) == nil and
-      Response.message(response) == %{role: :assistant, content: nil}
+    {message, facts} = Response.read(response)
+    facts.finish_reason == nil and message == %{role: :assistant, content: nil}
   end
 
   # The end of the body is nothing that a complete answer needs.

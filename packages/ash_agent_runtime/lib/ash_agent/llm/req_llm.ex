@@ -9,7 +9,7 @@ defmodule AshAgent.LLM.ReqLLM do
           options: [temperature: 0]
         )
 
-  The conversation goes to ReqLLM as `AshAgent.Context.to_req_llm/1` writes it, and ReqLLM makes the request and reads the answer.
+  The conversation goes to ReqLLM as `AshAgent.Context.ReqLLM.to_req_llm/1` writes it, and ReqLLM makes the request and reads the answer.
   Reasoning that its provider signed is kept for the next request, as far as ReqLLM returns it: its version 1.9 loses the signatures of
   Anthropic and Google in streams.
 
@@ -99,7 +99,7 @@ defmodule AshAgent.LLM.ReqLLM do
       call = %{
         mode: mode,
         model: opts[:model],
-        context: Context.to_req_llm(context),
+        context: Context.ReqLLM.to_req_llm(context),
         tools: tools,
         key: fn -> key end,
         options: opts[:options]

@@ -8,6 +8,15 @@ defmodule AshAgent.MCP.Server do
 
   use GenServer
 
+  # The first five are the settings. `connection` is that of the client, `entries` are the tools of its last listing, and `waiting`
+  # those who want them before there are any. `jobs` are what workers do, by their monitors, and `queue` what they do next.
+  # `stale?` is whether the tools have changed, and `failures` how often the client has failed in a row.
+  @enforce_keys [:client, :server, :prefix, :timeout, :max_result_bytes]
+  defstruct @enforce_keys ++
+              [:connection, :entries, status: :connecting, waiting: [], jobs: %{}] ++
+              [queue: :queue.new(), stale?: false, failures: 0]
+
+  alias AshAgent.Deadline
   alias AshAgent.MCP.{Content, Listing}
   alias AshAgent.Runtime.{Events, Sealed, ToolExecutor}
 
@@ -42,19 +51,7 @@ defmodule AshAgent.MCP.Server do
   def init(sealed) do
     Process.flag(:trap_exit, true)
 
-    state =
-      Map.merge(sealed.(), %{
-        status: :connecting,
-        connection: nil,
-        entries: nil,
-        waiting: [],
-        jobs: %{},
-        queue: :queue.new(),
-        stale?: false,
-        failures: 0
-      })
-
-    {:ok, state, {:continue, :connect}}
+    {:ok, struct!(__MODULE__, sealed.()), {:continue, :connect}}
   end
 
   @impl true
@@ -74,17 +71,10 @@ defmodule AshAgent.MCP.Server do
   # GenServer calls it on OTP 25 and later.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
-  def format_status(status) do
-    Map.new(status, fn
-      {:state, state} -> {:state, %{status: show_status(state.status), failures: state.failures}}
-      {:message, _call} -> {:message, :not_shown}
-      {:log, _events} -> {:log, []}
-      other -> other
-    end)
-  end
+  def format_status(status), do: Sealed.format_status(status, &show/1)
 
-  defp show_status({:down, _words}), do: :down
-  defp show_status(status), do: status
+  defp show(%{status: {:down, _words}} = state), do: show(%{state | status: :down})
+  defp show(state), do: Map.take(state, [:status, :failures])
 
   ## What it is asked
 
@@ -175,7 +165,7 @@ defmodule AshAgent.MCP.Server do
     case ToolExecutor.call_guarded(start) do
       {:returned, {:ok, pid, held}} ->
         monitor = Process.monitor(pid)
-        connection = %{id: id, held: held, monitor: monitor, since: now(), end: nil}
+        connection = %{id: id, held: held, monitor: monitor, since: Deadline.now(), end: nil}
         go_on(list(%{state | connection: connection, status: :connecting, stale?: false}, :first))
 
       {:returned, {:error, words}} ->
@@ -226,7 +216,7 @@ defmodule AshAgent.MCP.Server do
 
   defp down(state, words) do
     # A client that has worked for a while has not failed before.
-    settled? = state.connection != nil and now() - state.connection.since > @settled
+    settled? = state.connection != nil and Deadline.now() - state.connection.since > @settled
     failures = if settled?, do: 0, else: state.failures
     pause = min(@first_pause * Integer.pow(2, min(failures, 20)), @longest_pause)
     Process.send_after(self(), :connect, pause)
@@ -392,6 +382,4 @@ defmodule AshAgent.MCP.Server do
   end
 
   defp about(state, words), do: "the MCP server #{inspect(state.server.name)} #{words}"
-
-  defp now, do: System.monotonic_time(:millisecond)
 end

@@ -6,7 +6,7 @@ defmodule AshAgent.Runtime.Answer do
   # The model's process waits after each piece until it was received: a slow watcher makes the provider wait. The pieces are
   # kept on this side, so that they survive the other process.
 
-  alias AshAgent.LLM
+  alias AshAgent.{Deadline, LLM}
   alias AshAgent.Runtime.{Events, ToolExecutor}
   alias AshAgent.Trace.Caller
 
@@ -55,8 +55,8 @@ defmodule AshAgent.Runtime.Answer do
       tag: tag,
       task: Caller.task(call.supervisor, work),
       started: System.monotonic_time(),
-      heard: now(),
-      deadline: ToolExecutor.deadline(timeout),
+      heard: Deadline.now(),
+      deadline: Deadline.new(timeout),
       follow: call.follow
     })
   end
@@ -120,7 +120,7 @@ defmodule AshAgent.Runtime.Answer do
     end
   end
 
-  defp over?(answer), do: answer.refused != nil or ToolExecutor.count_left(answer.deadline) == 0
+  defp over?(answer), do: answer.refused != nil or Deadline.left(answer.deadline) == 0
 
   @silence 10_000
 
@@ -130,15 +130,15 @@ defmodule AshAgent.Runtime.Answer do
     shown = (answer.follow && answer.follow.due) || :infinity
 
     [answer.deadline, due, shown, answer.heard + @silence]
-    |> Enum.map(&ToolExecutor.count_left/1)
+    |> Enum.map(&Deadline.left/1)
     |> Enum.min()
   end
 
   # Nobody should look at a still cursor.
   defp tell_waiting(%{heard: heard, call: call} = answer) do
-    if now() - heard >= @silence do
+    if Deadline.now() - heard >= @silence do
       call.tell.([:llm, :waiting], %{duration: Events.since(answer.started)}, %{})
-      %{answer | heard: now()}
+      %{answer | heard: Deadline.now()}
     else
       answer
     end
@@ -149,7 +149,7 @@ defmodule AshAgent.Runtime.Answer do
       failed.error |> LLM.Error.to_failure() |> Map.merge(Map.take(failed, [:attempt, :wait]))
 
     answer.call.tell.([:llm, :retry], Map.take(failed, [:attempt, :wait]), %{kind: failure.kind})
-    %{answer | tries: [failure | answer.tries], heard: now() + failed.wait}
+    %{answer | tries: [failure | answer.tries], heard: Deadline.now() + failed.wait}
   end
 
   defp stop(%{task: task} = answer) do
@@ -184,10 +184,10 @@ defmodule AshAgent.Runtime.Answer do
     keep_if_due(%{
       answer
       | response: response,
-        heard: now(),
+        heard: Deadline.now(),
         first: answer.first || Events.since(answer.started),
         unkept: answer.unkept + bytes(events),
-        since: answer.since || (answer.call.keep && now())
+        since: answer.since || (answer.call.keep && Deadline.now())
     })
   end
 
@@ -198,7 +198,7 @@ defmodule AshAgent.Runtime.Answer do
   defp keep_if_due(%{refused: refused} = answer) when refused != nil, do: answer
 
   defp keep_if_due(%{call: call} = answer) do
-    if answer.unkept >= call.keep_bytes or now() - answer.since >= call.keep_interval,
+    if answer.unkept >= call.keep_bytes or Deadline.now() - answer.since >= call.keep_interval,
       do: keep(%{answer | unkept: 0, since: nil}),
       else: answer
   end
@@ -220,6 +220,4 @@ defmodule AshAgent.Runtime.Answer do
     do: byte_size(text)
 
   defp text_bytes(_event), do: 0
-
-  defp now, do: System.monotonic_time(:millisecond)
 end

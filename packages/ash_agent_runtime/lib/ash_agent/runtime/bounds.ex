@@ -99,8 +99,7 @@ defmodule AshAgent.Runtime.Bounds do
 
   Returns the cost, or `nil` if it is not known.
   """
-  def report(%__MODULE__{counters: counters} = bounds, before, context, model) do
-    tokens = total(context) - total(before)
+  def report(%__MODULE__{counters: counters} = bounds, tokens, before, context, model) do
     :atomics.add(counters, @tokens, tokens |> max(0) |> min(@most_tokens))
     cost = cost(bounds, before, context, model)
     if cost, do: add_cost(bounds, cost)
@@ -124,8 +123,6 @@ defmodule AshAgent.Runtime.Bounds do
 
   @doc "Notes that what an answer cost is not known."
   def note_unreported(%__MODULE__{counters: counters}), do: :atomics.put(counters, @unreported, 1)
-
-  defp total(context), do: Context.get_cumulative_tokens(context).total_tokens
 
   @doc "Counts a sub-agent, before it starts."
   def start_sub_agent(%__MODULE__{} = bounds) do

@@ -207,7 +207,7 @@ defmodule AshAgent.Runtime.Error do
 
   defp describe({:missing_option, :approval}) do
     "the conversation is paused until its calls are decided, so none was run. Pass :approval, or decide about each call first: " <>
-      "AshAgent.Context.undecided_tool_calls/1 lists them"
+      "AshAgent.Context.Calls.undecided_tool_calls/1 lists them"
   end
 
   defp describe({:missing_option, :runtime_context}) do

@@ -50,12 +50,12 @@ defmodule AshAgent.Runtime.Events do
   For a tool that raised, the function also gets the `exception` in the metadata, as a function that returns it, since its message
   may contain a secret and metadata get logged.
 
-  The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.failures/1`, and its `status` that of HTTP;
+  The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.Audit.failures/1`, and its `status` that of HTTP;
   both are missing when a store or `:on_change` refused what came, and the status when there was none. The end of a run that such a
   failure ended has its `failure` as well.
 
   The cache's event comes after the stop where the provider reported tokens and should have read some from its prompt cache: how many were
-  `predicted`, how many it `read`, and the `verdict`, as in `AshAgent.Context.account/2`, with the `cause` of one that is `:broken`, and the reason
+  `predicted`, how many it `read`, and the `verdict`, as in `AshAgent.Context.Audit.account/2`, with the `cause` of one that is `:broken`, and the reason
   that the provider itself gave as `diagnosis`, where it was asked.
 
   A retry comes when a request has failed and the model waits before it tries again: `attempt` is the number of the failed
@@ -104,18 +104,15 @@ defmodule AshAgent.Runtime.Events do
           | ([atom()], map(), map() -> term())
 
   @doc false
-  def new(on_event, metadata \\ %{})
+  # The events that a session's subscribers hear go to `watch` as well.
+  def new(on_event, metadata \\ %{}, watch \\ nil)
       when is_nil(on_event) or is_function(on_event, 1) or is_function(on_event, 3) do
-    %__MODULE__{on_event: on_event, metadata: metadata}
+    %__MODULE__{on_event: on_event, metadata: metadata, watch: watch}
   end
 
   @doc false
   def with_metadata(%__MODULE__{} = events, metadata),
     do: %{events | metadata: Map.merge(events.metadata, metadata)}
-
-  @doc false
-  # The events that a session's subscribers hear go to `watch` as well.
-  def with_watch(%__MODULE__{} = events, watch), do: %{events | watch: watch}
 
   defp watched?([:tool, _]), do: true
 
@@ -128,8 +125,7 @@ defmodule AshAgent.Runtime.Events do
     event = [:ash_agent, :runtime | name]
     metadata = Map.merge(events.metadata, metadata)
 
-    # Looking for a module that does not exist takes a millisecond of the code server. Attaching a handler loads this one.
-    if function_exported?(:telemetry, :execute, 3),
+    if telemetry?(),
       do:
         safely(
           fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end,
@@ -157,6 +153,13 @@ defmodule AshAgent.Runtime.Events do
 
     :ok
   end
+
+  @doc false
+  # Whether anybody hears events that subscribers do not: what is measured for them alone is not measured otherwise.
+  def heard?(%__MODULE__{on_event: on_event}), do: on_event != nil or telemetry?()
+
+  # Looking for a module that does not exist takes a millisecond of the code server. Attaching a handler loads this one.
+  defp telemetry?, do: function_exported?(:telemetry, :execute, 3)
 
   @doc false
   # Runs a function of the application for its effect; if it raises, that is logged without the message, which may hold text.

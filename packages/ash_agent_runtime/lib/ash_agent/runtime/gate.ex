@@ -6,8 +6,8 @@ defmodule AshAgent.Runtime.Gate do
   # Each of the application's functions runs in its own process, so that whatever it does, the run continues in time. A call
   # that they leave undecided is denied.
 
+  alias AshAgent.Deadline
   alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolExecutor}
-  alias AshAgent.Trace.Caller
 
   @others "the arguments differ from the approved ones; call the tool again to ask for a decision about them"
 
@@ -18,7 +18,7 @@ defmodule AshAgent.Runtime.Gate do
   The gate for these options. It also has the permissions of the runs that this one is within, the outermost first.
   """
   def new(opts, above \\ []) do
-    own = opts |> Keyword.take([:allowed_tools, :permission_rules]) |> Permissions.new()
+    own = Permissions.index(opts)
 
     %__MODULE__{
       permissions: above ++ [own],
@@ -189,9 +189,9 @@ defmodule AshAgent.Runtime.Gate do
   defp deny_undecided(hook, words), do: {:deny, hook, "a hook (#{inspect(hook)}) #{words}"}
 
   defp isolate(env, limit, name, fun) do
-    left = ToolExecutor.count_left(env.deadline)
+    left = Deadline.left(env.deadline)
 
-    case left != 0 && reply(env.supervisor, fun, min(limit, left)) do
+    case left != 0 && Sealed.run_task(env.supervisor, fun, min(limit, left)) do
       {:ok, reply} -> reply
       {:exit, _reason} -> deny_undecided(name, "was killed")
       _late -> late(env, limit, name)
@@ -199,14 +199,8 @@ defmodule AshAgent.Runtime.Gate do
   end
 
   defp late(env, limit, name) do
-    if ToolExecutor.count_left(env.deadline) == 0,
+    if Deadline.left(env.deadline) == 0,
       do: :timeout,
       else: deny_undecided(name, "took longer than #{limit} ms")
-  end
-
-  defp reply(supervisor, fun, timeout) do
-    sealed = fn -> Sealed.run(fun) end
-    task = Caller.task(supervisor, sealed)
-    Task.yield(task, timeout) || Task.shutdown(task, :brutal_kill)
   end
 end

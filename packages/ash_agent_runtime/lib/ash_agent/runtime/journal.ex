@@ -12,21 +12,21 @@ defmodule AshAgent.Runtime.Journal do
   defstruct [:store, :kept, attempts: %{}, finished: [], taken: []]
 
   @doc "The journal of a run with these options, whose first write takes these messages, or `nil`. Raises `ArgumentError` for wrong ones."
-  def new(opts, context, taken) do
+  def new(opts, id, taken) do
     case {opts[:store], opts[:kept]} do
       {nil, nil} ->
         nil
 
       {store, kept} when store != nil ->
-        %__MODULE__{store: store, kept: keep!(kept, context), taken: taken}
+        %__MODULE__{store: store, kept: keep!(kept, id), taken: taken}
 
       _ ->
         AshAgent.Caller.refuse!("the option :kept needs the option :store")
     end
   end
 
-  defp keep!(%Conversation{kind: :context, value: %Context{} = value} = kept, context) do
-    if value[:id] != context[:id],
+  defp keep!(%Conversation{kind: :context, value: %Context{} = value} = kept, id) do
+    if value[:id] != id,
       do:
         AshAgent.Caller.refuse!(
           "expected :kept to be the stored conversation of the given context"
@@ -35,7 +35,7 @@ defmodule AshAgent.Runtime.Journal do
     kept
   end
 
-  defp keep!(_other, _context) do
+  defp keep!(_other, _id) do
     AshAgent.Caller.refuse!(
       "expected :kept to be a loaded conversation of AshAgent.Store that is a context, as fetch/2 and claim/3 return it"
     )

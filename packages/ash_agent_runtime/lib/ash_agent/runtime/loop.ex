@@ -20,7 +20,7 @@ defmodule AshAgent.Runtime.Loop do
   # A run that may not ask the model must not continue the tools of an earlier run either: it cannot end well.
   defp check_price(run) do
     with {:error, reason} <- Bounds.begin(run.bounds, run.context, run.model, run.outermost?),
-         false <- Context.pending_tool_calls(run.context) == [] and answered?(run.context) do
+         false <- run.pending == [] and answered?(run.last) do
       {:stop, run, {:failed, reason}}
     else
       _may_ask -> {:ok, run}
@@ -40,12 +40,12 @@ defmodule AshAgent.Runtime.Loop do
   end
 
   defp begin_writing(run) do
-    run = if answered?(run.context), do: run, else: Run.flush(run, :running, %{step: :begin})
+    run = if answered?(run.last), do: run, else: Run.flush(run, :running, %{step: :begin})
     with {:ok, run} <- Run.check(run), do: load_attempts(run)
   end
 
   defp load_attempts(run) do
-    with [_ | _] = pending <- Context.pending_tool_calls(run.context),
+    with [_ | _] = pending <- run.pending,
          {:ok, journal, earlier} <- Journal.earlier(run.journal, run.context, pending) do
       {:ok, %{run | journal: journal, earlier: earlier}}
     else
@@ -57,14 +57,14 @@ defmodule AshAgent.Runtime.Loop do
   # An earlier run may have left pending calls, or an answer.
   defp finish_turn(run) do
     cond do
-      Context.pending_tool_calls(run.context) != [] ->
+      run.pending != [] ->
         run_iteration(run, &execute/1)
 
-      answered?(run.context) ->
+      answered?(run.last) ->
         finish_answered(run)
 
       # The answer came, and nobody heard of it.
-      Run.last_message(run.context) == nil ->
+      run.last == nil ->
         end_typed({:ok, run}, run.context.current_iteration - 1)
 
       true ->
@@ -73,7 +73,7 @@ defmodule AshAgent.Runtime.Loop do
   end
 
   defp finish_answered(run) do
-    case TypedAnswer.settle(run, Run.last_message(run.context)) do
+    case TypedAnswer.settle(run, run.last) do
       {:stop, reason} ->
         run = TypedAnswer.close(run, reason)
         with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(), do: {:stop, run, reason}
@@ -84,17 +84,13 @@ defmodule AshAgent.Runtime.Loop do
   end
 
   @doc "Returns whether a run with these options may ask or start anything: one whose conversation is answered only returns that."
-  def acts?(context, opts), do: opts[:output] != nil or not answered?(context)
+  def acts?(context, opts),
+    do: opts[:output] != nil or not answered?(Run.last_message(context))
 
-  defp answered?(context) do
-    case Run.last_message(context) do
-      %{role: :assistant} = message ->
-        not is_map_key(message, :tool_calls) and not is_map_key(message, :state)
+  defp answered?(%{role: :assistant} = message),
+    do: not is_map_key(message, :tool_calls) and not is_map_key(message, :state)
 
-      _other ->
-        false
-    end
-  end
+  defp answered?(_other), do: false
 
   defp iterate(run) do
     with {:ok, run} <- run |> Run.add_messages() |> TypedAnswer.begin_attempt() |> Run.check(),
@@ -118,11 +114,8 @@ defmodule AshAgent.Runtime.Loop do
   end
 
   defp ask_and_execute(run) do
-    with {:ok, run} <- ModelCall.ask(run) do
-      if Context.pending_tool_calls(run.context) == [],
-        do: {:ok, run},
-        else: execute(run)
-    end
+    with {:ok, run} <- ModelCall.ask(run),
+         do: if(run.pending == [], do: {:ok, run}, else: execute(run))
   end
 
   defp execute(run) do
@@ -130,7 +123,7 @@ defmodule AshAgent.Runtime.Loop do
     run = TypedAnswer.settle_calls(run)
 
     done =
-      if Context.pending_tool_calls(run.context) == [],
+      if run.pending == [],
         do: run |> Run.flush(nil) |> Run.check(),
         else: ToolCalls.execute(run)
 

@@ -3,9 +3,8 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
-  alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape}
-  alias AshAgent.Runtime.{ToolExecutor, TypedAnswer}
+  alias AshAgent.{Context, Deadline, LLM, Response}
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape, TypedAnswer}
 
   @broken_off "interrupted: the answer broke off"
 
@@ -30,8 +29,12 @@ defmodule AshAgent.Runtime.ModelCall do
   defp ask_shaped(run) do
     started = System.monotonic_time()
     run = note_sent(%{run | requested_at: Run.now()})
-    messages = Context.count_messages(run.context)
-    Events.emit(run.events, [:llm, :start], Events.put_system_time(%{messages: messages}))
+
+    if Events.heard?(run.events) do
+      measured = %{messages: Context.count_messages(run.context)}
+      Events.emit(run.events, [:llm, :start], Events.put_system_time(measured))
+    end
+
     answer = request(run)
     run = %{run | context: add_tries(run, answer)}
 
@@ -67,7 +70,9 @@ defmodule AshAgent.Runtime.ModelCall do
       for tool <- run.offered_tools,
           do: Map.new(tool, fn {key, value} -> {to_string(key), value} end)
 
-    context = Context.put_request(run.context, fields, tools, keep: run.request_notes)
+    # The default needs no check.
+    keep = if run.request_notes == :whole, do: [], else: [keep: run.request_notes]
+    context = Context.Audit.put_request(run.context, fields, tools, keep)
     %{run | context: Output.mark(run.output, context), noted?: true}
   end
 
@@ -76,7 +81,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp note_sent(run) do
     with {provider, opts} <- LLM.encoding(run.llm),
-         {:ok, context} <- Context.put_sent(run.context, provider, opts) do
+         {:ok, context} <- Context.Audit.put_sent(run.context, provider, opts) do
       %{run | context: context}
     else
       _error_or_nil -> run
@@ -84,7 +89,7 @@ defmodule AshAgent.Runtime.ModelCall do
   end
 
   defp request(run) do
-    case ToolExecutor.count_left(run.deadline) do
+    case Deadline.left(run.deadline) do
       0 ->
         %Answer{outcome: :timeout}
 
@@ -126,7 +131,7 @@ defmodule AshAgent.Runtime.ModelCall do
   end
 
   defp add_partial(run, response, first),
-    do: Run.add_broken_response(run.context, response, @broken_off, times(run, first))
+    do: Run.add_broken_response(run.context, response, @broken_off, [], times(run, first))
 
   ## How it ended
 
@@ -147,31 +152,30 @@ defmodule AshAgent.Runtime.ModelCall do
   defp read_outcome({:refused, reason}, _run), do: {:error, reason}
 
   defp read_outcome(:timeout, run) do
-    if ToolExecutor.count_left(run.deadline) == 0,
+    if Deadline.left(run.deadline) == 0,
       do: {:error, {:timeout, run.timeout}},
       else: {:error, {:llm_timeout, run.llm_timeout}}
   end
 
   defp add_response(run, response, first) do
-    with {:error, error} <- Context.add_response(run.context, response, times(run, first)),
+    with {:error, error} <- Context.put_response(run.context, response, times(run, first)),
          do: {:error, {:invalid_answer, error}}
   end
 
   # `first` is how long the first piece of a stream took.
-  defp times(run, nil), do: [requested_at: run.requested_at]
+  defp times(run, nil), do: {run.requested_at, nil}
 
   defp times(run, first) do
     took = System.convert_time_unit(first, :native, :microsecond)
-    [requested_at: run.requested_at, first_chunk_at: run.requested_at + took]
+    {run.requested_at, run.requested_at + took}
   end
 
   defp accept(run, context, response, %{started: started, first: first}) do
-    message = Response.message(response)
-    finish_reason = Response.finish_reason(response)
+    {message, %{usage: usage, finish_reason: finish_reason}} = Response.read(response)
     calls = Context.pending_tool_calls(context)
-    cost = report_usage(run, context, response)
-    run = Run.count_answer(run, usage(response), cost)
+    {run, cost} = count_answer(run, context, response, usage)
     run = %{run | iterations: run.iterations + 1, finish_reason: finish_reason}
+    run = %{run | pending: calls, fresh?: true}
 
     measured =
       for {name, value} when value != nil <- [time_to_first_token: first, cost: cost],
@@ -182,9 +186,9 @@ defmodule AshAgent.Runtime.ModelCall do
           },
           do: {name, value}
 
-    metadata = %{usage: usage(response), finish_reason: finish_reason}
+    metadata = %{usage: usage || %{}, finish_reason: finish_reason}
     Events.emit(run.events, [:llm, :stop], measured, metadata)
-    tell_cache(run, context)
+    if Events.heard?(run.events), do: tell_cache(run, context)
     run = Run.put_context(run, context)
 
     final? = calls == [] and not to_be_read?(message, finish_reason)
@@ -201,7 +205,7 @@ defmodule AshAgent.Runtime.ModelCall do
     {run, status} = close(run, ending)
 
     with {:ok, run} <- Run.check(run),
-         {:ok, run} <- run |> Run.flush(status, note(run, response)) |> Run.check() do
+         {:ok, run} <- run |> Run.flush(status, note(run, usage)) |> Run.check() do
       case ending do
         {:stop, reason} -> {:stop, run, reason}
         {:again, error} -> {:ok, TypedAnswer.ask_again(run, error)}
@@ -218,7 +222,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # Where there was something to read, or the provider says something of it.
   defp tell_cache(run, context) do
-    %{requests: requests} = Context.account(context, since: run.context.current_iteration)
+    %{requests: requests} = Context.Audit.account(context, since: run.context.current_iteration)
 
     with %{predicted: predicted, diagnosis: diagnosis} = last
          when predicted > 0 or diagnosis != nil <- List.last(requests) do
@@ -235,10 +239,10 @@ defmodule AshAgent.Runtime.ModelCall do
   defp close(run, {:stop, reason}), do: {TypedAnswer.close(run, reason), :idle}
   defp close(run, _ending), do: {run, nil}
 
-  defp note(run, response) do
+  defp note(run, usage) do
     %{
       step: :answer,
-      usage: usage(response),
+      usage: usage || %{},
       started_at: Run.to_iso8601(run.requested_at),
       ended_at: Run.to_iso8601(Run.now())
     }
@@ -267,8 +271,8 @@ defmodule AshAgent.Runtime.ModelCall do
     with %Response{} = response <- partial_response(answer),
          response = Response.interrupt(response, elem(reason, 0)),
          {:ok, context} <- add_partial(run, response, answer.first) do
-      cost = report_usage(run, context, response)
-      %{Run.count_answer(run, usage(response), cost) | context: context}
+      {run, _cost} = count_answer(run, context, response, Response.usage(response))
+      %{run | context: context}
     else
       _nothing_came -> run
     end
@@ -279,7 +283,10 @@ defmodule AshAgent.Runtime.ModelCall do
   defp add_tries(run, %{tries: tries}) do
     tries
     |> Enum.reverse()
-    |> Enum.reduce(run.context, &Context.add_failure(&2, Map.merge(describe_request(run), &1)))
+    |> Enum.reduce(
+      run.context,
+      &Context.Audit.add_failure(&2, Map.merge(describe_request(run), &1))
+    )
   end
 
   # When the store refuses what came, the model has not failed.
@@ -288,7 +295,7 @@ defmodule AshAgent.Runtime.ModelCall do
   defp put_failure(run, answer, reason) do
     streamed = if answer.response, do: %{part: "stream"}, else: %{}
     failure = run |> describe_request() |> Map.merge(streamed) |> Map.merge(failure(reason))
-    Run.put_context(run, Context.add_failure(run.context, failure))
+    Run.put_context(run, Context.Audit.add_failure(run.context, failure))
   end
 
   defp describe_failure(%{outcome: {:refused, _}}, _reason), do: %{}
@@ -323,16 +330,16 @@ defmodule AshAgent.Runtime.ModelCall do
   defp stacktrace({:raised, _kind, _reason, stacktrace}), do: stacktrace
   defp stacktrace(_outcome), do: []
 
-  # Counts the tokens of an answer for the bounds, and returns its cost if that is known.
-  defp report_usage(run, context, response) do
-    cost = Bounds.report(run.bounds, run.context, context, run.model)
+  # Counts an answer for the bounds and for the result. Its cost is `nil` if that is not known.
+  defp count_answer(run, context, response, usage) do
+    tokens = Context.Tokens.get_cumulative_tokens(context).total_tokens
+    cost = Bounds.report(run.bounds, tokens - run.tokens, run.context, context, run.model)
 
     # An answer that broke off is reported as far as it came.
-    if (cost == nil or Response.usage(response) == nil) and response.state == :complete,
+    if (cost == nil or usage == nil) and response.state == :complete,
       do: Bounds.note_unreported(run.bounds)
 
-    cost
+    usage = Map.merge(run.usage, usage || %{}, fn _key, a, b -> a + b end)
+    {Run.add_cost(%{run | usage: usage, tokens: tokens}, cost || 0), cost}
   end
-
-  defp usage(response), do: Response.usage(response) || %{}
 end

@@ -6,11 +6,6 @@ defmodule AshAgent.Runtime.Options do
   alias AshAgent.{Options, Prices}
   alias AshAgent.Runtime.Permissions
 
-  @timeout [
-    type: {:or, [:pos_integer, {:in, [:infinity]}]},
-    type_doc: "milliseconds or `:infinity`"
-  ]
-
   @schema [
             llm: [
               type: :any,
@@ -51,7 +46,7 @@ defmodule AshAgent.Runtime.Options do
               default: false,
               doc:
                 "whether the view leaves out the attempts that did not fit once an answer does. The log keeps them, in iterations of their own, " <>
-                  "and `AshAgent.Context.expand/2` shows them."
+                  "and `AshAgent.Context.View.expand/2` shows them."
             ],
             max_iterations: [
               type: :pos_integer,
@@ -96,13 +91,13 @@ defmodule AshAgent.Runtime.Options do
               default: [],
               doc:
                 "what shapes the context's view before each request, see \"Views\" below. The options are those of " <>
-                  "`AshAgent.Context.enhance/3`."
+                  "`AshAgent.Context.Enhancer.run/3`."
             ],
             summarize: [
               type: {:or, [{:fun, 1}, nil]},
               type_doc: "a function of arity 1",
               doc:
-                "makes a summary of messages, as in `AshAgent.Context.compact/3`, when a request is still too long after all that can be " <>
+                "makes a summary of messages, as in `AshAgent.Context.View.compact/3`, when a request is still too long after all that can be " <>
                   "recalled is left out. Defaults to no summary. See `AshAgent.Context.Shortening`."
             ],
             request_notes: [
@@ -110,7 +105,7 @@ defmodule AshAgent.Runtime.Options do
               default: :whole,
               doc:
                 "whether the fields of requests and the tools are kept with the conversation, or digests of them, see " <>
-                  "`AshAgent.Context.put_request/4`."
+                  "`AshAgent.Context.Audit.put_request/4`."
             ],
             runtime_context: [
               type: :map,
@@ -118,10 +113,17 @@ defmodule AshAgent.Runtime.Options do
               doc:
                 "passed to the tools and never stored, such as `%{agent: .., domain: .., actor: .., tenant: ..}`."
             ],
-            timeout: @timeout ++ [default: :infinity, doc: "the time for the whole run."],
-            llm_timeout:
-              @timeout ++ [default: 120_000, doc: "the time for one answer of the model."],
-            tool_timeout: @timeout ++ [default: 60_000, doc: "the time for one tool call."],
+            timeout: [type: :milliseconds, default: :infinity, doc: "the time for the whole run."],
+            llm_timeout: [
+              type: :milliseconds,
+              default: 120_000,
+              doc: "the time for one answer of the model."
+            ],
+            tool_timeout: [
+              type: :milliseconds,
+              default: 60_000,
+              doc: "the time for one tool call."
+            ],
             max_concurrency: [
               type: :pos_integer,
               default: 8,

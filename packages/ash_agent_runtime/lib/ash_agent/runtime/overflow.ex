@@ -9,13 +9,13 @@ defmodule AshAgent.Runtime.Overflow do
 
   @doc "Returns whether a request failed because it was too long, and the view may be shortened."
   def overflow?(context, {:llm_error, %LLM.Error{kind: :context_overflow}}),
-    do: Context.recall?(context)
+    do: Context.Recall.recall?(context)
 
   def overflow?(_context, _reason), do: false
 
   @doc "Takes the next step, and returns the context, or `:error` if nothing is left to leave out."
   def shorten(context, run) do
-    case Context.shorten(context, :context_overflow, options(run)) do
+    case Context.Shortening.shorten(context, :context_overflow, options(run)) do
       {_same, nil} -> :error
       {shorter, _step} -> {:ok, shorter}
     end
@@ -27,11 +27,13 @@ defmodule AshAgent.Runtime.Overflow do
   def stay_within(context, %{prices: []}), do: context
 
   def stay_within(context, run) do
-    if Context.recall?(context), do: shorten_while_beyond(context, options(run)), else: context
+    if Context.Recall.recall?(context),
+      do: shorten_while_beyond(context, options(run)),
+      else: context
   end
 
   defp shorten_while_beyond(context, opts) do
-    case Context.shorten(context, :window, opts) do
+    case Context.Shortening.shorten(context, :window, opts) do
       {same, nil} -> same
       {shorter, _step} -> shorten_while_beyond(shorter, opts)
     end

@@ -2,12 +2,12 @@ defmodule AshAgent.Runtime.Paused do
   @moduledoc """
   A run that waits for decisions about tool calls.
 
-  Make them with `AshAgent.Context.approve_tool_call/3` and `AshAgent.Context.deny_tool_call/4` on `context`, which you may store and
+  Make them with `AshAgent.Context.Calls.approve_tool_call/3` and `AshAgent.Context.Calls.deny_tool_call/4` on `context`, which you may store and
   load first, and continue with `AshAgent.Runtime.resume/2`.
 
     * `context` - the conversation so far; calls that needed no decision have their results
     * `calls` - the calls to decide about, with the arguments that they would run with, as
-      `AshAgent.Context.undecided_tool_calls/1` returns them
+      `AshAgent.Context.Calls.undecided_tool_calls/1` returns them
     * `iterations` - how often the model was asked in this run
     * `usage` - the sum of the usage that the models of this run reported
     * `cost` - what those answers and the ones of sub-agents cost, in 10^-12 US dollars; `nil` without `:prices`

@@ -96,8 +96,11 @@ defmodule AshAgent.Runtime.Permissions do
   """
   @doc since: "0.1.0"
   @spec new(allowed_tools: [name()] | nil, permission_rules: [rule()]) :: t()
-  def new(opts \\ []) when is_list(opts) do
-    opts = Options.validate!(opts, @schema)
+  def new(opts \\ []) when is_list(opts), do: opts |> Options.validate!(@schema) |> index()
+
+  @doc false
+  # Of options that were checked.
+  def index(opts) do
     rules = Enum.map(opts[:permission_rules], &rule/1)
 
     %__MODULE__{

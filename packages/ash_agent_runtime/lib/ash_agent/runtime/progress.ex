@@ -5,6 +5,8 @@ defmodule AshAgent.Runtime.Progress do
   # later, from whichever process, gets into its mailbox. Reports that follow each other too fast are left out, since they
   # may come from outside.
 
+  alias AshAgent.Deadline
+
   @pause 50
 
   @doc "A channel to this process: what it is told by, and the function that reports. Both numbers; `total` may be `nil`."
@@ -12,13 +14,13 @@ defmodule AshAgent.Runtime.Progress do
   def open do
     alias = :erlang.alias()
     next = :atomics.new(1, [])
-    :atomics.put(next, 1, now())
+    :atomics.put(next, 1, Deadline.now())
     {alias, &report(alias, next, &1, &2)}
   end
 
   defp report(alias, next, progress, total) when is_number(progress) do
     due = :atomics.get(next, 1)
-    now = now()
+    now = Deadline.now()
 
     # Of several processes, one gets through.
     if now >= due and :atomics.compare_exchange(next, 1, due, now + @pause) == :ok,
@@ -46,6 +48,4 @@ defmodule AshAgent.Runtime.Progress do
       0 -> :ok
     end
   end
-
-  defp now, do: System.monotonic_time(:millisecond)
 end

@@ -8,7 +8,7 @@ defmodule AshAgent.Runtime.Recall do
       ...>   %{tool_calls: [%{id: "call_1", name: "recall", arguments: %{"query" => "booking"}}]},
       ...>   "QX7R2M."
       ...> ])
-      iex> {:ok, result} = Runtime.run(Context.keep_last_iterations(context, 1), llm: llm, tools: [Runtime.Recall.tool()])
+      iex> {:ok, result} = Runtime.run(Context.View.hide(context, {:all_but_last, 1}), llm: llm, tools: [Runtime.Recall.tool()])
       iex> [%{result: {:ok, found}}] = Context.get_iteration(result.context, 2).tool_calls
       iex> found =~ "My booking is QX7R2M."
       true
@@ -22,7 +22,7 @@ defmodule AshAgent.Runtime.Recall do
 
   A request that the provider refuses as too long is made again from a shorter view, step by step, see
   `AshAgent.Context.Shortening`. With prices that have the model's `:context_window`, a request that would not fit is
-  shortened before it is sent. The failures stay with the iteration (`AshAgent.Context.failures/1`), the steps with the
+  shortened before it is sent. The failures stay with the iteration (`AshAgent.Context.Audit.failures/1`), the steps with the
   view. A run without the tool stops with the error, since it would lose what it leaves out.
 
   The tool only reads, and only what the model was shown before, without what the view masks. So `:allowed_tools`,
@@ -86,11 +86,11 @@ defmodule AshAgent.Runtime.Recall do
 
   @doc false
   # Handles are for a tool that reads them. One of this name may be the application's own.
-  def put_handles(context, tools) do
+  def put_handles(context, recall?, tools) do
     cond do
-      Enum.any?(tools, & &1.recall?) -> Context.put_recall(context, true)
+      Enum.any?(tools, & &1.recall?) -> Context.Recall.put_recall(context, true)
       Enum.any?(tools, &(&1.name == @name)) -> context
-      Context.recall?(context) -> Context.put_recall(context, false)
+      recall? -> Context.Recall.put_recall(context, false)
       true -> context
     end
   end
@@ -112,12 +112,13 @@ defmodule AshAgent.Runtime.Recall do
           check.(value),
           do: {name, value}
 
-    with {:error, error} <- Context.recall(context, handle, [max_bytes: max_bytes] ++ opts),
+    with {:error, error} <-
+           Context.Recall.recall(context, handle, [max_bytes: max_bytes] ++ opts),
          do: {:error, Exception.message(error)}
   end
 
   defp read(context, %{"query" => query}, max_bytes) when is_binary(query) and query != "" do
-    case Context.search(context, query) do
+    case Context.Recall.search(context, query) do
       [] -> {:ok, "[nothing found]"}
       hits -> {:ok, hits |> Enum.map_join("\n", &"#{&1.handle}: #{&1.text}") |> cut(max_bytes)}
     end
@@ -141,7 +142,7 @@ defmodule AshAgent.Runtime.Recall do
     before = context.current_iteration - 1
 
     shown? =
-      case Context.view(context).cleared do
+      case Context.View.view(context).cleared do
         nil -> true
         cleared -> cleared.iteration < before
       end

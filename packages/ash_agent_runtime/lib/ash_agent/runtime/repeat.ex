@@ -3,9 +3,8 @@ defmodule AshAgent.Runtime.Repeat do
 
   # Decides what becomes of a call that was started before and has no result: whether it was carried out is unknown.
 
-  alias AshAgent.Context
+  alias AshAgent.{Context, Deadline}
   alias AshAgent.Runtime.{Sealed, ToolExecutor}
-  alias AshAgent.Trace.Caller
 
   @unknown "the outcome is unknown: the call was started and the machine stopped before its result came. It may have been " <>
              "carried out. Find out before calling again"
@@ -54,12 +53,11 @@ defmodule AshAgent.Runtime.Repeat do
   # In a process of its own, like a tool. A failure leaves the outcome unknown.
   defp ask(execution, function, call, attempt) do
     call = %{call | arguments: Map.get(attempt.call, :arguments, call.arguments)}
-    work = fn -> Sealed.run(fn -> function.(call, attempt.key) end) end
-    task = Caller.task(execution.supervisor, work)
+    work = fn -> function.(call, attempt.key) end
 
-    limit = min(execution.timeout, ToolExecutor.count_left(execution.deadline))
+    limit = min(execution.timeout, Deadline.left(execution.deadline))
 
-    case Task.yield(task, limit) || Task.shutdown(task, :brutal_kill) do
+    case Sealed.run_task(execution.supervisor, work, limit) do
       {:ok, answer} -> answer
       _failed -> :unknown
     end
@@ -90,8 +88,8 @@ defmodule AshAgent.Runtime.Repeat do
 
   @doc "When a call was approved, as text, or `nil`."
   def decided_at(context, id) do
-    case Context.tool_call_status(context, id) == :approved &&
-           Context.tool_call_decision(context, id) do
+    case Context.Calls.tool_call_status(context, id) == :approved &&
+           Context.Calls.tool_call_decision(context, id) do
       %{at: at} -> DateTime.to_iso8601(at)
       _undecided -> nil
     end

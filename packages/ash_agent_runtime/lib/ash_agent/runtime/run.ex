@@ -6,7 +6,7 @@ defmodule AshAgent.Runtime.Run do
   # Steps take a run and return `{:ok, run}`, or `{:stop, run, reason}` when the run ends, with the reason `{:answered, text}`,
   # `{:halted, term}`, `{:paused, ids}` or `{:failed, reason}`.
 
-  alias AshAgent.{Context, LLM, Response}
+  alias AshAgent.{Context, Deadline, LLM, Response}
   alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Gate, Journal, Options, Output}
   alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Tool, ToolExecutor}
 
@@ -40,35 +40,47 @@ defmodule AshAgent.Runtime.Run do
   #   * `call_notes` - notes on finished calls for the next write, the newest first
   #   * `noted?` - whether the context has what requests ask for beside messages
   #   * `requested_at` - when the model was asked, in microseconds since 1970
+  #   * `last` - the last message of the iteration that the run began with, or `nil`
+  #   * `pending` - the calls that wait for results when an iteration's tools begin to run
+  #   * `fresh?` - whether they are those of an answer of this run, so that nobody has decided about them or was asked
+  #   * `tokens` - how many tokens were reported of the conversation
   #   * `called` - how many calls the iteration has dealt with
   #   * `iterations`, `usage`, `cost`, `finish_reason`, `sub_agents` - see `AshAgent.Runtime.Result`
-  @enforce_keys [:context, :llm, :gate, :bounds, :events, :supervisor]
+  @options [
+    :llm,
+    :tool_timeout,
+    :max_concurrency,
+    :max_attempts,
+    :exception_messages,
+    :max_iterations,
+    :timeout,
+    :llm_timeout,
+    :on_change,
+    :on_change_bytes,
+    :on_change_interval,
+    :summarize,
+    :request_notes
+  ]
+  @opening [:last, :pending, :tokens]
+  @tool_settings ~w(tools tool_context max_concurrency max_attempts exception_messages supervisor deadline events)a
+
+  @enforce_keys [:context, :gate, :bounds, :events, :supervisor]
   defstruct @enforce_keys ++
+              @options ++
+              @opening ++
               [
                 :model,
                 :tools,
                 :offered_tools,
                 :tool_context,
-                :tool_timeout,
-                :max_concurrency,
-                :max_attempts,
-                :exception_messages,
                 :scope,
                 :outermost?,
                 :first_iteration,
-                :max_iterations,
-                :timeout,
                 :deadline,
-                :llm_timeout,
                 :stream?,
-                :on_change,
-                :on_change_bytes,
-                :on_change_interval,
                 :watch,
                 :view,
                 :prices,
-                :summarize,
-                :request_notes,
                 :next_messages,
                 :journal,
                 :refused,
@@ -76,6 +88,7 @@ defmodule AshAgent.Runtime.Run do
                 :cost,
                 :finish_reason,
                 :output,
+                fresh?: false,
                 noted?: false,
                 earlier: %{},
                 call_notes: [],
@@ -85,60 +98,55 @@ defmodule AshAgent.Runtime.Run do
                 sub_agents: []
               ]
 
+  @doc "What a run has to know of its context before it begins."
+  def open(context) do
+    outline = Context.outline(context)
+    pending = if outline.pending == 0, do: [], else: Context.pending_tool_calls(context)
+    Map.merge(outline, %{pending: pending, last: last_message(context)})
+  end
+
   @doc "Begins a run with prepared options. `within` describes the runs around it, see `AshAgent.Runtime.Bounds.outermost/0`."
-  def new(context, opts, supervisor, within) do
+  def new(context, opening, events, opts, supervisor, within) do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
     {tools, output, offered} = offer(opts, gate)
-    context = Recall.put_handles(context, tools)
+    context = Recall.put_handles(context, opening.recall?, tools)
 
     scope = %{
       depth: within.depth,
       permissions: gate.permissions,
       bounds: bounds,
-      context_id: context[:id],
+      context_id: opening.id,
       inherited: Keyword.take(opts, Options.list_inherited())
     }
 
-    %__MODULE__{
+    own = %{
       context: context,
-      llm: opts[:llm],
       model: LLM.model_name(opts[:llm]),
       tools: ToolExecutor.by_name(tools),
       offered_tools: offered,
       output: output,
       tool_context: ToolExecutor.tool_context(opts[:runtime_context]),
-      tool_timeout: opts[:tool_timeout],
-      max_concurrency: opts[:max_concurrency],
-      max_attempts: opts[:max_attempts],
-      exception_messages: opts[:exception_messages],
       supervisor: supervisor,
       scope: scope,
       gate: gate,
       bounds: bounds,
       outermost?: within.bounds == nil,
-      first_iteration: first_iteration(context, opts[:max_iterations]),
-      max_iterations: opts[:max_iterations],
-      timeout: opts[:timeout],
-      deadline: ToolExecutor.deadline(opts[:timeout]),
-      llm_timeout: opts[:llm_timeout],
+      # The exact number does not matter if it is too far back to continue.
+      first_iteration: max(opening.turn_start, context.current_iteration - opts[:max_iterations]),
+      deadline: Deadline.new(opts[:timeout]),
       stream?: opts[:stream] and LLM.streams?(opts[:llm]),
-      on_change: opts[:on_change],
-      on_change_bytes: opts[:on_change_bytes],
-      on_change_interval: opts[:on_change_interval],
       watch: within[:watch],
       view: Shape.new(opts),
       prices: opts[:prices] || [],
-      summarize: opts[:summarize],
-      request_notes: opts[:request_notes],
       next_messages: within[:steered] || fn -> [] end,
-      journal: Journal.new(opts, context, within[:taken] || []),
-      events:
-        opts[:on_event]
-        |> Events.new(%{context_id: context[:id]})
-        |> Events.with_watch(within[:watch]),
+      journal: Journal.new(opts, opening.id, within[:taken] || []),
+      events: events,
       cost: if(bounds.prices, do: 0)
     }
+
+    run = opening |> Map.take(@opening) |> Map.merge(own)
+    struct!(__MODULE__, opts |> Keyword.take(@options) |> Enum.into(run))
   end
 
   @doc "Returns the tools of a run with these options, the typed answer that it asks for, and the tools that its model is offered."
@@ -155,23 +163,17 @@ defmodule AshAgent.Runtime.Run do
   defp load_tools(function) when is_function(function, 0), do: Tool.new(function.())
   defp load_tools(tools), do: tools
 
-  # The exact number does not matter if it is too far back to continue.
-  defp first_iteration(context, max),
-    do: max(Context.turn_start(context), context.current_iteration - max)
-
   @doc "Returns the settings for `AshAgent.Runtime.ToolExecutor`, which the checks of a call use as well."
   def tool_settings(%__MODULE__{} = run) do
-    keys =
-      if run.journal,
-        do: Map.new(run.journal.attempts, fn {id, attempt} -> {id, attempt.key} end),
-        else: %{}
+    attempts = if run.journal, do: run.journal.attempts, else: %{}
 
     run
-    |> Map.take([:tools, :tool_context, :max_concurrency, :max_attempts])
-    |> Map.merge(Map.take(run, [:exception_messages, :supervisor]))
-    |> Map.put(:scope, Map.put(run.scope, :conversation, run.context))
-    |> Map.merge(%{timeout: run.tool_timeout, deadline: run.deadline})
-    |> Map.merge(%{events: run.events, keys: keys})
+    |> Map.take(@tool_settings)
+    |> Map.merge(%{
+      scope: Map.put(run.scope, :conversation, run.context),
+      timeout: run.tool_timeout,
+      keys: Map.new(attempts, fn {id, attempt} -> {id, attempt.key} end)
+    })
   end
 
   @doc "Stops a run whose last change was refused."
@@ -247,20 +249,12 @@ defmodule AshAgent.Runtime.Run do
     put_context(%{run | journal: journal}, Context.interrupt(run.context, words))
   end
 
-  @doc "Adds the usage of an answer, and its cost if that is known."
-  def count_answer(run, usage, cost) do
-    usage = Map.merge(run.usage, usage, fn _key, a, b -> a + b end)
-    add_cost(%{run | usage: usage}, cost || 0)
-  end
-
   @doc "Adds what something cost, in a run with prices."
   def add_cost(run, cost), do: %{run | cost: run.cost && run.cost + cost}
 
   @doc "Adds a response that is over to a context. None of its calls runs."
-  def add_broken_response(context, response, words, opts) do
-    {requested, opts} = Keyword.split(opts, [:requested_at, :first_chunk_at])
-
-    with {:ok, context} <- Context.add_response(context, response, requested),
+  def add_broken_response(context, response, words, opts, times \\ {nil, nil}) do
+    with {:ok, context} <- Context.put_response(context, response, times),
          do: {:ok, Context.interrupt(context, words, opts)}
   end
 
@@ -290,7 +284,7 @@ defmodule AshAgent.Runtime.Run do
   def reply(run, {:halted, term}), do: {:ok, result(run, :halted, term)}
 
   def reply(run, {:paused, unknown}) do
-    calls = Context.undecided_tool_calls(run.context)
+    calls = Context.Calls.undecided_tool_calls(run.context)
     {:paused, struct!(Paused, Map.merge(facts(run), %{calls: calls, unknown: unknown}))}
   end
 

@@ -7,12 +7,29 @@ defmodule AshAgent.Runtime.Sealed do
   # Here those are prompts, keys and actors. Sealed, it only says which kind of failure it was, and where.
 
   alias AshAgent.Runtime.Events
+  alias AshAgent.Trace.Caller
 
   @doc "Runs `fun`. If it raises, throws or exits, exits with `{:failed, label}` and a stacktrace without arguments."
   def run(fun) do
     fun.()
   catch
     kind, reason -> fail(Events.label(kind, reason), Events.prune(__STACKTRACE__))
+  end
+
+  @doc "The same in a task. Returns `{:ok, reply}`, `{:exit, reason}`, or `nil` if it takes longer."
+  def run_task(supervisor, fun, timeout) do
+    task = Caller.task(supervisor, fn -> run(fun) end)
+    Task.yield(task, timeout) || Task.shutdown(task, :brutal_kill)
+  end
+
+  @doc "What is shown of a GenServer: `show` returns what may be seen of its state."
+  def format_status(status, show) do
+    Map.new(status, fn
+      {:state, state} -> {:state, show.(state)}
+      {:message, _message} -> {:message, :not_shown}
+      {:log, _events} -> {:log, []}
+      other -> other
+    end)
   end
 
   # The mailbox of a sensitive process is not reported.

@@ -56,9 +56,9 @@ defmodule AshAgent.Runtime.SubAgent do
 
   use AshAgent.Arguments
 
-  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.{Context, Deadline, LLM, Runtime}
   alias AshAgent.Options, as: Check
-  alias AshAgent.Runtime.{Bounds, Error, Events, Options, Outcome, Result, Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Options, Outcome, Result, Tool}
 
   @inherited Options.list_inherited()
 
@@ -282,7 +282,7 @@ defmodule AshAgent.Runtime.SubAgent do
       tools: tools,
       # The key is that of this call, not of the child's.
       runtime_context: Map.delete(tool_context, :idempotency_key),
-      timeout: min(scope.timeout, max(ToolExecutor.count_left(scope.deadline), 1)),
+      timeout: min(scope.timeout, max(Deadline.left(scope.deadline), 1)),
       before_tool: all_hooks(inherited, opts, :before_tool),
       after_tool: all_hooks(inherited, opts, :after_tool),
       approval: deny_questions(opts[:approval] || inherited[:approval])

@@ -28,7 +28,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   @doc "Executes the pending calls. Stops the run if a tool ends it, or if calls wait for a person."
   def execute(%Run{} = run) do
-    pending = Context.pending_tool_calls(run.context)
+    pending = run.pending
     batch = settle_all(%__MODULE__{run: %{run | earlier: %{}}}, pending, run.earlier)
     batch = %{batch | asked: length(batch.unknown)}
 
@@ -73,7 +73,7 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp ask_about_unknown(%{unknown: []} = batch), do: batch
 
   defp ask_about_unknown(%{unknown: ids} = batch) do
-    approved? = &(Context.tool_call_status(batch.run.context, &1) == :approved)
+    approved? = &(Context.Calls.tool_call_status(batch.run.context, &1) == :approved)
 
     batch =
       if Enum.any?(ids, approved?), do: update_context(batch, &drop_approvals/1), else: batch
@@ -85,16 +85,16 @@ defmodule AshAgent.Runtime.ToolCalls do
         batch
 
       ids ->
-        ask = fn id, context -> Context.ask_about_tool_call(context, id) end
+        ask = fn id, context -> Context.Calls.ask_about_tool_call(context, id) end
         update_context(batch, &Enum.reduce(ids, &1, ask))
     end
   end
 
   defp drop_approvals(context),
-    do: context |> Context.to_snapshot() |> Context.from_snapshot!(approvals: :drop)
+    do: context |> Context.to_snapshot() |> Context.load!(approvals: :drop)
 
   defp list_asked(context),
-    do: for(call <- Context.asked_tool_calls(context), into: MapSet.new(), do: call.id)
+    do: for(call <- Context.Calls.asked_tool_calls(context), into: MapSet.new(), do: call.id)
 
   defp settle(batch, call, nil), do: %{batch | undecided: [call | batch.undecided]}
 
@@ -123,9 +123,7 @@ defmodule AshAgent.Runtime.ToolCalls do
   ## Decisions
 
   defp decide_all(batch) do
-    asked = list_asked(batch.run.context)
-    undecided = Context.undecided_tool_calls(batch.run.context)
-    shown = Map.new(undecided, &{&1.id, {&1.arguments, &1.id in asked}})
+    shown = list_shown(batch.run)
 
     batch.undecided
     |> Enum.with_index()
@@ -135,6 +133,14 @@ defmodule AshAgent.Runtime.ToolCalls do
         stop -> {:halt, stop}
       end
     end)
+  end
+
+  defp list_shown(%{fresh?: true, pending: pending}),
+    do: Map.new(pending, &{&1.id, {&1.arguments, false}})
+
+  defp list_shown(%{context: context}) do
+    asked = list_asked(context)
+    Map.new(Context.Calls.undecided_tool_calls(context), &{&1.id, {&1.arguments, &1.id in asked}})
   end
 
   # `shown` has the arguments that the context has for an undecided call, and whether somebody was asked about it before. It
@@ -147,7 +153,9 @@ defmodule AshAgent.Runtime.ToolCalls do
     case Gate.decide(run.gate, call, env) do
       {:approve, %{arguments: arguments} = call} ->
         approve =
-          &(&1 |> ask_about(id, arguments, shown) |> Context.approve_tool_call(id, by: :approval))
+          &(&1
+            |> ask_about(id, arguments, shown)
+            |> Context.Calls.approve_tool_call(id, by: :approval))
 
         record(batch, call, {:approved, started}, approve, &enqueue(&1, call, index, :called))
 
@@ -174,7 +182,7 @@ defmodule AshAgent.Runtime.ToolCalls do
     do: %{batch | ready: [{call, {index, kind}} | batch.ready]}
 
   defp approved?(context, id, arguments) do
-    Context.tool_call_approved?(context, id, arguments)
+    Context.Calls.tool_call_approved?(context, id, arguments)
   rescue
     # No context can hold such arguments, so nobody has approved them.
     _ in [Context.Error, ArgumentError] -> false
@@ -185,10 +193,10 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp ask_about(context, _id, arguments, {:ok, {arguments, true}}), do: context
 
   defp ask_about(context, id, arguments, {:ok, {arguments, false}}),
-    do: Context.ask_about_tool_call(context, id)
+    do: Context.Calls.ask_about_tool_call(context, id)
 
   defp ask_about(context, id, arguments, _others),
-    do: Context.ask_about_tool_call(context, id, arguments)
+    do: Context.Calls.ask_about_tool_call(context, id, arguments)
 
   # A hook may return arguments that cannot be stored with the call, so that nobody can decide about them.
   defp record(%{run: run} = batch, call, {decision, started}, change, continue) do
@@ -234,11 +242,11 @@ defmodule AshAgent.Runtime.ToolCalls do
     do: add_result(context, id, {:error, {:denied, reason}})
 
   defp deny(context, id, false, by, reason) do
-    Context.deny_tool_call(context, id, reason, by: by)
+    Context.Calls.deny_tool_call(context, id, reason, by: by)
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] ->
       words = "for a reason that cannot be stored: " <> Exception.message(error)
-      Context.deny_tool_call(context, id, words, by: by)
+      Context.Calls.deny_tool_call(context, id, words, by: by)
   end
 
   ## Execution
@@ -375,7 +383,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp finish(%{halts: halts} = batch) when halts == %{} do
     with {:ok, batch} <- flush(batch, :paused) do
-      waiting = length(Context.undecided_tool_calls(batch.run.context))
+      waiting = length(Context.Calls.undecided_tool_calls(batch.run.context))
 
       Events.emit(
         batch.run.events,

@@ -41,14 +41,13 @@ defmodule AshAgent.Runtime.ToolExecutor do
   continues the caller's trace.
   """
 
-  alias AshAgent.Options
+  alias AshAgent.{Deadline, Options}
   alias AshAgent.Runtime.{Bounds, Events, Outcome, Progress, Tool}
   alias AshAgent.Trace.Caller
 
   @schema [
     timeout: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
+      type: :milliseconds,
       default: 60_000,
       doc: "the time that each call may take."
     ],
@@ -187,7 +186,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   defp start_or_await(%{waiting: [next | waiting], running: running, settings: settings} = state)
        when map_size(running) < settings.max_concurrency do
-    if count_left(settings.deadline) == 0,
+    if Deadline.left(settings.deadline) == 0,
       do: stop(state),
       else: %{state | waiting: waiting} |> start(next) |> run()
   end
@@ -208,16 +207,18 @@ defmodule AshAgent.Runtime.ToolExecutor do
         emit_progress(running, channel, measured, settings)
         run(state)
     after
-      running |> next_deadline(min(settings.deadline, state.write_at)) |> count_left() ->
-        if count_left(state.write_at) == 0, do: state |> write() |> run(), else: kill_late(state)
+      running |> next_deadline(min(settings.deadline, state.write_at)) |> Deadline.left() ->
+        if Deadline.left(state.write_at) == 0,
+          do: state |> write() |> run(),
+          else: kill_late(state)
     end
   end
 
   # One that takes long is not begun again at once: each writes all results of the iteration.
   defp write(%{settings: settings} = state) do
-    started = System.monotonic_time(:millisecond)
+    started = Deadline.now()
     acc = settings.write.(state.acc)
-    pause = max(@pause, System.monotonic_time(:millisecond) - started)
+    pause = max(@pause, Deadline.now() - started)
     %{state | acc: acc, write_at: :infinity, pause: pause}
   end
 
@@ -231,10 +232,10 @@ defmodule AshAgent.Runtime.ToolExecutor do
     do: Enum.reduce(running, deadline, fn {_ref, entry}, next -> min(entry.deadline, next) end)
 
   defp kill_late(%{running: running, settings: settings} = state) do
-    if count_left(settings.deadline) == 0 do
+    if Deadline.left(settings.deadline) == 0 do
       stop(state)
     else
-      late = for {ref, %{deadline: deadline}} <- running, count_left(deadline) == 0, do: ref
+      late = for {ref, %{deadline: deadline}} <- running, Deadline.left(deadline) == 0, do: ref
 
       late
       |> Enum.reduce(state, &finish_call(&2, &1, shut_down(running[&1])))
@@ -245,7 +246,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   # The run is over: results that have arrived count, the other calls are killed.
   defp stop(%{running: running, settings: settings} = state) do
     {kind, reason} =
-      if count_left(settings.deadline) == 0, do: {:timeout, :timeout}, else: {:exit, :killed}
+      if Deadline.left(settings.deadline) == 0, do: {:timeout, :timeout}, else: {:exit, :killed}
 
     state =
       Enum.reduce(running, state, fn {ref, entry}, state ->
@@ -284,7 +285,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   end
 
   defp next_write(%{settings: %{write: nil}}), do: :infinity
-  defp next_write(%{write_at: :infinity, pause: pause}), do: deadline(pause)
+  defp next_write(%{write_at: :infinity, pause: pause}), do: Deadline.new(pause)
   defp next_write(%{write_at: write_at}), do: write_at
 
   ## One call
@@ -313,7 +314,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
         function = Tool.function(tool, arguments, tool_context(settings, id), scope)
         task = Caller.task(settings.supervisor, fn -> call_guarded(function) end)
-        deadline = deadline(timeout, tool.grace)
+        deadline = Deadline.new(timeout, tool.grace)
         running = %{task: task, timeout: timeout, deadline: deadline, channel: channel}
         put_in(state.running[task.ref], Map.merge(entry, running))
 
@@ -438,14 +439,4 @@ defmodule AshAgent.Runtime.ToolExecutor do
   rescue
     _ -> "(no message)"
   end
-
-  @doc false
-  # The deadline of something that may take so many milliseconds from now on.
-  def deadline(timeout, grace \\ 0)
-  def deadline(:infinity, _grace), do: :infinity
-  def deadline(timeout, grace), do: System.monotonic_time(:millisecond) + timeout + grace
-
-  @doc false
-  def count_left(:infinity), do: :infinity
-  def count_left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
 end

@@ -8,7 +8,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
   #
   # Where the view is to show the answer alone, each attempt has an iteration of its own.
 
-  alias AshAgent.{Context, Output, Response, Runtime}
+  alias AshAgent.{Context, Deadline, Output, Response, Runtime}
   alias AshAgent.Runtime.{Authority, Events, Run}
 
   @tool Output.tool_name()
@@ -17,16 +17,13 @@ defmodule AshAgent.Runtime.TypedAnswer do
   Returns whether a turn was asked for a typed answer. An answer in text may be one that did not fit: whoever asked was
   killed before the model was asked again.
   """
-  def expected?(context) do
-    last = Run.last_message(context)
+  def expected?(context, %{last: last, pending: pending, turn_start: turn_start}) do
     number = if last == nil, do: context.current_iteration - 1, else: context.current_iteration
 
-    unfinished? =
-      Context.pending_tool_calls(context) != [] or last == nil or
-        match?(%{role: :assistant}, last)
+    unfinished? = pending != [] or last == nil or match?(%{role: :assistant}, last)
 
     retry?(last) or
-      (unfinished? and number >= Context.turn_start(context) and
+      (unfinished? and number >= turn_start and
          match?(%{metadata: %{"output" => _mode}}, Context.get_iteration(context, number)))
   end
 
@@ -116,14 +113,14 @@ defmodule AshAgent.Runtime.TypedAnswer do
   @doc "Gives the calls of an answer that are pending their results."
   # Models call it by habit, too: an earlier run of the conversation may have offered it.
   def settle_calls(%{output: %{}} = run) do
-    results =
-      for call <- Context.pending_tool_calls(run.context),
-          answer?(call),
-          do: %{id: call.id, result: result(read_call(run.output, call))}
+    {answers, others} = Enum.split_with(run.pending, &answer?/1)
+
+    results = for call <- answers, do: %{id: call.id, result: result(read_call(run.output, call))}
 
     if results == [],
       do: run,
-      else: Run.put_context(run, Context.add_tool_results(run.context, results))
+      else:
+        Run.put_context(%{run | pending: others}, Context.add_tool_results(run.context, results))
   end
 
   def settle_calls(run), do: run
@@ -199,7 +196,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
     answered = if Run.last_message(context) == nil, do: 1, else: 0
     last = context.current_iteration - answered - 1
     numbers = failed_attempts(context, last, [])
-    hidden = Enum.reduce(numbers, context, &Context.hide_iterations(&2, &1))
+    hidden = Enum.reduce(numbers, context, &Context.View.hide(&2, &1))
     if numbers == [], do: run, else: Run.put_context(run, hidden)
   end
 
@@ -254,7 +251,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   def follow(%{output: output} = run) do
     show(run, [{:attempt, output.retries + 1}], fn -> :none end)
-    %{follow: Output.follow(), call: nil, text: [], next: now(), due: nil}
+    %{follow: Output.follow(), call: nil, text: [], next: Deadline.now(), due: nil}
   end
 
   @doc """
@@ -269,7 +266,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
     {state, piece} = Enum.reduce(events, {state, []}, &take(output.mode, &1, &2))
     piece = piece |> Enum.reverse() |> IO.iodata_to_binary()
     state = if piece == "", do: state, else: add_piece(run, state, piece)
-    if state.due && now() >= state.due, do: tell_value(run, state), else: state
+    if state.due && Deadline.now() >= state.due, do: tell_value(run, state), else: state
   end
 
   defp add_piece(%{output: output} = run, state, piece) do
@@ -289,7 +286,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   defp tell_value(%{output: output} = run, state) do
     told = %{attempt: output.retries + 1}
-    start = now()
+    start = Deadline.now()
 
     if run.watch do
       with {:ok, value} <- guard(fn -> value(run, state) end),
@@ -297,14 +294,12 @@ defmodule AshAgent.Runtime.TypedAnswer do
     end
 
     Events.emit(run.events, [:llm, :value], %{}, told, %{value: fn -> value(run, state) end})
-    stop = now()
+    stop = Deadline.now()
     %{state | due: nil, next: stop + max(@interval, @share * (stop - start))}
   end
 
   defp value(%{output: output}, state),
     do: Output.read_partial(output.type, IO.iodata_to_binary(state.text))
-
-  defp now, do: System.monotonic_time(:millisecond)
 
   defp take(:tool, {:tool_call_started, position, @tool}, {%{call: nil} = state, piece}),
     do: {%{state | call: position}, piece}

@@ -30,7 +30,7 @@ defmodule AshAgent.Session.Border do
 
   @doc "Restores what `pack/2` has made of a term, where it has arrived."
   def unpack({__MODULE__, tag, struct, snapshot}) do
-    context = Context.from_snapshot!(snapshot)
+    context = Context.load!(snapshot)
 
     case {tag, struct} do
       {nil, nil} -> context

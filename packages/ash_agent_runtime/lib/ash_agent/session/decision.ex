@@ -35,10 +35,10 @@ defmodule AshAgent.Session.Decision do
   defp apply_decision(context, decision, unknown, opts) do
     case {decision, unknown} do
       {{:approved, id, _reason}, _none} ->
-        {:ok, Context.approve_tool_call(context, id, opts)}
+        {:ok, Context.Calls.approve_tool_call(context, id, opts)}
 
       {{:denied, id, reason}, []} ->
-        {:ok, Context.deny_tool_call(context, id, reason, opts)}
+        {:ok, Context.Calls.deny_tool_call(context, id, reason, opts)}
 
       # It may have been carried out, so nobody can say that it was denied.
       {{:denied, id, reason}, _started} ->

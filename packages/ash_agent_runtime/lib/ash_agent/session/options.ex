@@ -10,12 +10,6 @@ defmodule AshAgent.Session.Options do
   @runtime_options Keyword.keys(@runtime_schema)
 
   @metadata [type: {:or, [:map, nil]}, type_doc: "a map"]
-  @timeout [
-    type: {:or, [:pos_integer, {:in, [:infinity]}]},
-    type_doc: "milliseconds or `:infinity`",
-    default: :infinity
-  ]
-
   @own_schema [
     llm: [type: :any, required: true, type_doc: "a model", doc: "see `t:AshAgent.LLM.t/0`."],
     context: [
@@ -68,13 +62,13 @@ defmodule AshAgent.Session.Options do
         "how many subscriptions there may be; `subscribe/2` returns `{:error, :full}` for more. As many callers may wait for one " <>
           "message that is sent again and again with its `:key`; more get `{:error, :busy}`."
     ],
-    hibernate_after:
-      @timeout ++
-        [
-          doc:
-            "the time without a message, also in the middle of a run, after which the session's memory is compacted until the next " <>
-              "message. Useful for many sessions that are mostly idle."
-        ],
+    hibernate_after: [
+      type: :milliseconds,
+      default: :infinity,
+      doc:
+        "the time without a message, also in the middle of a run, after which the session's memory is compacted until the next " <>
+          "message. Useful for many sessions that are mostly idle."
+    ],
     name: [
       type: :any,
       type_doc: "a name as in `GenServer`",
@@ -100,13 +94,13 @@ defmodule AshAgent.Session.Options do
         "with `:store`, milliseconds until others may claim the conversation if this node has died. The claim is renewed " <>
           "after each third of it."
     ],
-    idle:
-      @timeout ++
-        [
-          doc:
-            "with `:store`, the time after which the session stops with `{:shutdown, :idle}` if it neither runs nor has " <>
-              "subscribers. The conversation is in the store."
-        ],
+    idle: [
+      type: :milliseconds,
+      default: :infinity,
+      doc:
+        "with `:store`, the time after which the session stops with `{:shutdown, :idle}` if it neither runs nor has " <>
+          "subscribers. The conversation is in the store."
+    ],
     go_on: [
       type: :boolean,
       default: true,
@@ -246,7 +240,7 @@ defmodule AshAgent.Session.Options do
     end
 
     passed = [:llm, :on_change | @runtime_options]
-    runtime = opts |> Keyword.take(passed) |> Runtime.options() |> Keyword.take(passed)
+    runtime = opts |> Keyword.take(passed) |> Runtime.prepare()
     opts |> Keyword.drop(passed) |> Keyword.put(:runtime, runtime)
   end
 end

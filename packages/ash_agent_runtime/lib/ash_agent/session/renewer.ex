@@ -7,6 +7,7 @@ defmodule AshAgent.Session.Renewer do
   # It waits in hibernation. Nothing of this module is then on its stack, so that new code can be loaded as often as one
   # likes, and it needs little memory.
 
+  alias AshAgent.Deadline
   alias AshAgent.Runtime.Journal
   alias AshAgent.Store
 
@@ -16,7 +17,7 @@ defmodule AshAgent.Session.Renewer do
   @doc "Notes that a claim was renewed just now, for a renewer and for another one in its place."
   def note_renewal do
     renewed_at = :atomics.new(1, signed: true)
-    :ok = :atomics.put(renewed_at, 1, now())
+    :ok = :atomics.put(renewed_at, 1, Deadline.now())
     renewed_at
   end
 
@@ -70,7 +71,7 @@ defmodule AshAgent.Session.Renewer do
   defp stopped?(reason), do: reason in [:normal, :shutdown] or match?({:shutdown, _}, reason)
 
   defp renew(%{lease: lease, renewed_at: renewed_at} = state) do
-    asked_at = now()
+    asked_at = Deadline.now()
 
     case Journal.ask(fn -> Store.Renewals.renew(state.store, state.kept) end) do
       {:ok, _kept} ->
@@ -79,7 +80,7 @@ defmodule AshAgent.Session.Renewer do
 
       {:error, {:store_error, %Store.Error{}} = reason} ->
         # Until the lease is over nobody else can have it. From then on another may run what this session runs.
-        if now() - :atomics.get(renewed_at, 1) < lease,
+        if Deadline.now() - :atomics.get(renewed_at, 1) < lease,
           do: renew_later(state),
           else: report_loss(state, reason)
 
@@ -94,6 +95,4 @@ defmodule AshAgent.Session.Renewer do
   end
 
   defp report_loss(state, reason), do: send(state.session, {:lost, self(), reason})
-
-  defp now, do: System.monotonic_time(:millisecond)
 end

@@ -201,7 +201,7 @@ defmodule AshAgent.Session.Run do
   defp run(context, new?, opts, within, claim) do
     with {:ok, stored} <- Claim.run_options(claim),
          :ok <- if(new?, do: Events.store(opts[:on_change], context), else: :ok) do
-      Runtime.run(context, stored ++ opts, within)
+      Runtime.run_prepared(context, stored ++ opts, within)
     else
       {:error, reason} -> {:error, %Error{reason: reason, context: context}}
     end
@@ -487,10 +487,13 @@ defmodule AshAgent.Session.Run do
 
   defp report_end(session, run, reason, stored) do
     reply = end_error(session, reason, stored)
-    metadata = %{first_iteration: run.first, depth: 0}
     token = run.token
     watch = &send(self(), {:run, token, &1})
-    Runtime.report_end(session.runtime[:on_event], run.started, reply, metadata, watch)
+
+    session.runtime[:on_event]
+    |> Events.new(%{context_id: session.context[:id]}, watch)
+    |> Runtime.report_end(run.started, reply, %{first_iteration: run.first, depth: 0})
+
     Client.reply(run.client, reply)
     flush_news(session)
   end

@@ -103,22 +103,15 @@ defmodule AshAgent.Session.Server do
 
   # A new conversation has the id that it is stored under. One that was given has its own.
   defp new_context(opts) do
-    with {:ok, context} <- restore_context(opts[:context], opts[:system_prompt]) do
-      if opts[:context] == nil,
-        do: context |> Context.dump() |> Map.put("id", opts[:id]) |> Context.restore(),
-        else: {:ok, context}
-    end
+    if opts[:context] == nil,
+      do: create_context(opts[:system_prompt], %{id: opts[:id]}),
+      else: restore_context(opts[:context], opts[:system_prompt])
   end
 
   defp restore_context(function, system_prompt) when is_function(function, 0),
     do: restore_context(function.(), system_prompt)
 
-  defp restore_context(nil, nil), do: Context.create(%{})
-
-  defp restore_context(nil, system_prompt) do
-    messages = [%{role: :system, content: system_prompt}]
-    Context.create(%{iterations: [%{number: 1, messages: messages}]})
-  end
+  defp restore_context(nil, system_prompt), do: create_context(system_prompt, %{})
 
   defp restore_context({:ok, context}, system_prompt),
     do: restore_context(context, system_prompt)
@@ -129,6 +122,13 @@ defmodule AshAgent.Session.Server do
     do: Context.restore(stored)
 
   defp restore_context(_other, _system_prompt), do: {:error, :no_context}
+
+  defp create_context(nil, attributes), do: Context.create(attributes)
+
+  defp create_context(system_prompt, attributes) do
+    messages = [%{role: :system, content: system_prompt}]
+    Context.create(Map.put(attributes, :iterations, [%{number: 1, messages: messages}]))
+  end
 
   ## Callbacks
 
@@ -172,14 +172,7 @@ defmodule AshAgent.Session.Server do
   # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
-  def format_status(status) do
-    Map.new(status, fn
-      {:state, session} -> {:state, State.show(session)}
-      {:message, _prompt} -> {:message, :not_shown}
-      {:log, _events} -> {:log, []}
-      other -> other
-    end)
-  end
+  def format_status(status), do: Sealed.format_status(status, &State.show/1)
 
   ## After each event
 

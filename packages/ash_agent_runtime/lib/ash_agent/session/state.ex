@@ -48,7 +48,7 @@ defmodule AshAgent.Session.State do
 
   @doc "Returns what `AshAgent.Session.status/1` returns."
   def public_status(%__MODULE__{status: :paused, context: context}),
-    do: {:paused, Context.undecided_tool_calls(context)}
+    do: {:paused, Context.Calls.undecided_tool_calls(context)}
 
   def public_status(%__MODULE__{status: :idle, claim: %{kept: %{status: :parked}}}), do: :parked
   def public_status(%__MODULE__{status: :idle}), do: :idle
@@ -99,7 +99,7 @@ defmodule AshAgent.Session.State do
       job != nil -> {:queued, job}
       Enum.any?(state.steers, &(key(&1.metadata) == key)) -> :waiting
       Enum.any?(given, &(key(&1.metadata) == key)) -> :running
-      true -> find_turn(state, Context.Log.find_turn(state.context, :idempotency_key, key))
+      true -> find_turn(state, Context.find_turn(state.context, :idempotency_key, key))
     end
   end
 

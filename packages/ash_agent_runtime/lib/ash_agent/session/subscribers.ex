@@ -115,7 +115,7 @@ defmodule AshAgent.Session.Subscribers do
   end
 
   def load_snapshot({number, {:snapshot, binary}, message, activity}) do
-    context = Context.from_snapshot!(binary)
+    context = Context.load!(binary)
     %{number: number, context: context, message: message, response: nil, activity: activity}
   end
 

@@ -7,6 +7,7 @@ defmodule AshAgent.Sessions.Node do
 
   require Logger
 
+  alias AshAgent.Deadline
   alias AshAgent.Runtime.{Events, Journal, Sealed}
   alias AshAgent.Session
   alias AshAgent.Session.{Owner, Renewer}
@@ -177,7 +178,7 @@ defmodule AshAgent.Sessions.Node do
         {Process.monitor(pid), pid}
       end
 
-    await(monitors, System.monotonic_time(:millisecond) + timeout)
+    await(monitors, Deadline.new(timeout))
   end
 
   @doc "Returns the sessions of this node."
@@ -197,7 +198,7 @@ defmodule AshAgent.Sessions.Node do
       {:DOWN, monitor, :process, _pid, _reason} when is_map_key(monitors, monitor) ->
         await(Map.delete(monitors, monitor), deadline)
     after
-      max(deadline - System.monotonic_time(:millisecond), 0) ->
+      Deadline.left(deadline) ->
         for {monitor, _pid} <- monitors, do: Process.demonitor(monitor, [:flush])
         :late
     end
@@ -251,11 +252,8 @@ defmodule AshAgent.Sessions.Node do
   # As in `AshAgent.Session`. The configuration holds keys.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
-  def format_status(status), do: Map.new(status, &show/1)
-
-  defp show({:state, %{config: config}}), do: {:state, Map.take(config, [:name, :lease, :idle])}
-  defp show({:log, _events}), do: {:log, []}
-  defp show(other), do: other
+  def format_status(status),
+    do: Sealed.format_status(status, &Map.take(&1.config, [:name, :lease, :idle]))
 
   # The nodes do not look all at the same time.
   defp look_later(%{config: %{recover: :infinity}} = state), do: state

@@ -4,7 +4,7 @@ defmodule AshAgent.Sessions.Router do
   # Finds the session of a conversation, here or on another node, and asks it. A request that no session has read is made
   # again, for a while.
 
-  alias AshAgent.{Session, Store}
+  alias AshAgent.{Deadline, Session, Store}
   alias AshAgent.Runtime.Events
   alias AshAgent.Session.Owner
   alias AshAgent.Sessions.{Error, Node}
@@ -23,7 +23,7 @@ defmodule AshAgent.Sessions.Router do
     config = Node.config!(sessions)
 
     if Store.Options.id?(id) do
-      deadline = System.monotonic_time(:millisecond) + @patience
+      deadline = Deadline.new(@patience)
       repeat_until(deadline, fn -> attempt(config, id, mode, fun) end)
     else
       {:error, %Error{reason: :not_found}}
@@ -40,7 +40,7 @@ defmodule AshAgent.Sessions.Router do
   end
 
   defp pause_and_repeat(deadline, attempt, reason) do
-    if System.monotonic_time(:millisecond) > deadline do
+    if Deadline.now() > deadline do
       {:error, %Error{reason: reason}}
     else
       Process.sleep(@pause + :rand.uniform(@pause))

@@ -46,14 +46,11 @@ defmodule AshAgent.Store.Blobs do
   @callback get(config(), place()) :: {:ok, binary()} | {:error, term()}
   @callback delete(config(), [place()]) :: :ok | {:error, term()}
 
+  alias AshAgent.Context.Changes
   alias AshAgent.Store.Error
 
   # Shorter ones stay where they are.
   @least 2_048
-
-  @mark ~s("data":")
-  # No text of a user gives this key, see the guide on storage.
-  @reference ~r/\{"\$blob": ?"(sha256:[0-9a-f]{64})"\}/
 
   @typedoc false
   # The ids of texts that were seen before, by digests of those: decoding base64 is what takes time.
@@ -61,31 +58,13 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   # JSON text without its media, those that are not known, in base64 by ids, and what is known then.
-  @spec take(binary(), known()) :: {iodata(), %{id() => binary()}, known()}
+  @spec take(binary(), known()) :: {binary(), %{id() => binary()}, known()}
   def take(json, known) when byte_size(json) < @least, do: {json, %{}, known}
-  def take(json, known), do: take(json, 0, :binary.matches(json, @mark), [], %{}, known)
 
-  defp take(json, from, [], taken, blobs, known), do: {[taken, rest(json, from)], blobs, known}
-
-  defp take(json, from, [{at, length} | marks], taken, blobs, known) do
-    start = at + length
-
-    with {:ok, data} <- media(json, start), {:ok, digest, id} <- id(data, known) do
-      before = binary_part(json, from, start - 1 - from)
-      taken = [taken, before, ~s({"$blob":"), id, ~s("})]
-      blobs = if known[digest], do: blobs, else: Map.put(blobs, id, data)
-      next = start + byte_size(data) + 1
-      take(json, next, marks, taken, blobs, Map.put(known, digest, id))
-    else
-      :error -> take(json, from, marks, taken, blobs, known)
-    end
-  end
-
-  defp media(json, start) do
-    case :binary.match(json, ~s("), scope: {start, byte_size(json) - start}) do
-      {stop, 1} when stop - start >= @least -> {:ok, binary_part(json, start, stop - start)}
-      _other -> :error
-    end
+  def take(json, known) do
+    {text, media} = Changes.take_media(json, known)
+    blobs = Map.new(media, fn {_digest, id, data} -> {id, data} end)
+    {text, blobs, Map.merge(known, Map.new(media, fn {digest, id, _data} -> {digest, id} end))}
   end
 
   @doc false
@@ -93,45 +72,8 @@ defmodule AshAgent.Store.Blobs do
   @spec index(%{id() => binary()}) :: known()
   def index(blobs), do: Map.new(blobs, fn {id, data} -> {:crypto.hash(:sha256, data), id} end)
 
-  defp id(data, known) do
-    digest = :crypto.hash(:sha256, data)
-
-    with nil <- known[digest],
-         {:ok, bytes} <- Base.decode64(data),
-         true <- same?(bytes, data) do
-      {:ok, digest, "sha256:" <> Base.encode16(:crypto.hash(:sha256, bytes), case: :lower)}
-    else
-      id when is_binary(id) -> {:ok, digest, id}
-      _no_media -> :error
-    end
-  end
-
-  # Bytes give this text again, if their last ones do.
-  defp same?(bytes, data) do
-    last = rem(byte_size(bytes) - 1, 3) + 1
-
-    Base.encode64(binary_part(bytes, byte_size(bytes), -last)) ==
-      binary_part(data, byte_size(data), -4)
-  end
-
-  defp rest(json, from), do: binary_part(json, from, byte_size(json) - from)
-
   @doc false
   def referred?(json), do: is_binary(json) and :binary.match(json, ~s("$blob")) != :nomatch
-
-  @doc false
-  # The reverse: `data` returns what an id stands for.
-  def put_back(json, data) do
-    @reference
-    |> Regex.split(json, include_captures: true)
-    |> Enum.map(fn part ->
-      case Regex.run(@reference, part) do
-        [^part, id] -> [?", data.(id), ?"]
-        _text -> part
-      end
-    end)
-    |> IO.iodata_to_binary()
-  end
 
   @doc false
   # Where blobs go: `{place, nil}`, or the data for the table.

@@ -29,7 +29,7 @@ defmodule AshAgent.Store.Changes do
           [line()],
           Blobs.known()
         ) ::
-          {[{atom(), iodata()}], [line()], {%{Blobs.id() => binary()}, Blobs.known()}}
+          {keyword(), [line()], {%{Blobs.id() => binary()}, Blobs.known()}}
   def of(value, before, kept, known \\ %{}) do
     lines = place(lines(value), kept)
     active = active(value, lines)
@@ -37,18 +37,25 @@ defmodule AshAgent.Store.Changes do
     {changes, blobs} = Enum.map_reduce(changes, {%{}, known}, &take_media/2)
     rows = MapSet.new(changes, & &1.row)
     gone = for line <- kept, line.row not in rows, do: line.row
-    cuts = for %{cut: {first, last}} = line <- changes, do: cut(line.row, first, last)
+
+    cuts =
+      for %{cut: {first, last}} = line <- changes,
+          do: %{branch: line.row, first: first, last: last}
+
+    iterations =
+      for line <- changes,
+          {number, text} <- line.iterations,
+          do: %{branch: line.row, number: number, document: JSON.raw(text)}
 
     fields = [
-      active: Integer.to_string(active),
+      active: active,
       branches: for(line <- changes, line.write?, do: branch(line)),
-      iterations:
-        for(line <- changes, {number, text} <- line.iterations, do: iteration(line, number, text)),
+      iterations: iterations,
       cuts: cuts,
-      gone: for(row <- gone, do: object(branch: Integer.to_string(row)))
+      gone: for(row <- gone, do: %{branch: row})
     ]
 
-    fields = for {key, value} <- fields, value != [], do: {key, join(value)}
+    fields = for {key, value} <- fields, value != [], do: {key, value}
     {head(value, before) ++ fields, Enum.map(changes, &take_kept/1), blobs}
   end
 
@@ -63,19 +70,9 @@ defmodule AshAgent.Store.Changes do
     {%{line | iterations: iterations}, blobs}
   end
 
-  @doc "JSON text of an object whose values are JSON text; those that are `nil` are left out."
-  @spec object(keyword(iodata() | nil)) :: iodata()
-  def object(fields) do
-    fields = for {key, value} <- fields, value != nil, do: [?", Atom.to_string(key), "\":", value]
-    [?{, Enum.intersperse(fields, ?,), ?}]
-  end
-
-  @doc "JSON text of a list of JSON texts."
-  @spec list([iodata()]) :: iodata()
-  def list(items), do: [?[, Enum.intersperse(items, ?,), ?]]
-
-  defp join(text) when is_binary(text), do: text
-  defp join(items), do: list(items)
+  @doc "A map of the fields that are not `nil`: the statements tell `null` from what is not there."
+  @spec object(keyword()) :: map()
+  def object(fields), do: for({key, value} <- fields, value != nil, into: %{}, do: {key, value})
 
   ## Lines
 
@@ -225,20 +222,12 @@ defmodule AshAgent.Store.Changes do
 
   # The rows that the line had and has no more.
   defp cut(%Context{} = context, %Context{} = was, since) do
-    first = since || first(context)
+    first = first(context)
 
-    if was.current_iteration > context.current_iteration or first(was) < first(context),
-      do: {first, context.current_iteration},
+    if was.current_iteration > context.current_iteration or first(was) < first,
+      do: {since || first, context.current_iteration},
       else: nil
   end
-
-  defp cut(row, first, last) when is_integer(row),
-    do:
-      object(
-        branch: Integer.to_string(row),
-        first: Integer.to_string(first),
-        last: Integer.to_string(last)
-      )
 
   # Returns whether the base still has what the line has of it.
   defp stands?(%{base: nil}, _lines), do: true
@@ -261,12 +250,12 @@ defmodule AshAgent.Store.Changes do
 
   defp branch(line) do
     object(
-      number: Integer.to_string(line.row),
-      base: line.base && Integer.to_string(line.base),
-      since: line.since && Integer.to_string(line.since),
-      updated_at: [?", line.updated_at, ?"],
+      number: line.row,
+      base: line.base,
+      since: line.since,
+      updated_at: line.updated_at,
       label: label(line),
-      document: line.head
+      document: line.head && JSON.raw(line.head)
     )
   end
 
@@ -275,15 +264,7 @@ defmodule AshAgent.Store.Changes do
 
   # The core writes names and unknown fields.
   defp label(%{name: {name, extra}, context: context}),
-    do: name |> Stored.branch_head(extra, context[:created_at]) |> JSON.encode()
-
-  defp iteration(line, number, text),
-    do:
-      object(
-        branch: Integer.to_string(line.row),
-        number: Integer.to_string(number),
-        document: text
-      )
+    do: Stored.branch_head(name, extra, context[:created_at])
 
   # Returns what a chat is beside its branches.
   defp head(%Context{}, _before), do: []
@@ -292,8 +273,7 @@ defmodule AshAgent.Store.Changes do
     if before && facts(chat) == facts(before) do
       []
     else
-      parent = if chat.parent_id, do: [parent_id: JSON.encode(chat.parent_id)], else: []
-      [document: chat |> Stored.head() |> JSON.encode()] ++ parent
+      [document: Stored.head(chat), parent_id: chat.parent_id]
     end
   end
 

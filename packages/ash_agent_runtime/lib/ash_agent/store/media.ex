@@ -3,6 +3,7 @@ defmodule AshAgent.Store.Media do
 
   # Images and files of stored conversations on their way into the table of blobs or elsewhere, and back.
 
+  alias AshAgent.Context
   alias AshAgent.Context.JSON
   alias AshAgent.Store.{Blobs, Changes}
 
@@ -11,14 +12,9 @@ defmodule AshAgent.Store.Media do
     with {:ok, stored} <- store |> Map.get(:blobs) |> Blobs.store(blobs) do
       items =
         for {id, place, data} <- stored,
-            do:
-              Changes.object(
-                id: JSON.encode(id),
-                place: place && JSON.encode(place),
-                data: data && [?", data, ?"]
-              )
+            do: Changes.object(id: id, place: place, data: data)
 
-      {:ok, if(items == [], do: [], else: [blobs: Changes.list(items)])}
+      {:ok, if(items == [], do: [], else: [blobs: items])}
     end
   end
 
@@ -40,7 +36,7 @@ defmodule AshAgent.Store.Media do
   defp put_back(row, data) do
     Enum.map(row, fn column ->
       if Blobs.referred?(column),
-        do: Blobs.put_back(column, &Map.fetch!(data, &1)),
+        do: Context.Changes.put_media_back(column, data),
         else: column
     end)
   end

@@ -211,8 +211,4 @@ defmodule AshAgent.Store.Postgres do
   defp kind("57" <> _), do: :unavailable
   defp kind("40" <> _), do: :unavailable
   defp kind(_code), do: :refused
-
-  defimpl Inspect do
-    def inspect(_store, _opts), do: "#AshAgent.Store.Postgres<>"
-  end
 end

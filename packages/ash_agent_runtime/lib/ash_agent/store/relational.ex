@@ -58,11 +58,11 @@ defmodule AshAgent.Store.Relational do
     fields =
       [
         id: id(value),
-        kind: text(kind(value)),
-        status: text(opts[:status]),
-        owner: opts[:owner] && text(opts[:owner]),
-        lease: Integer.to_string(opts[:lease]),
-        history: Terms.encode!(opts[:note])
+        kind: kind(value),
+        status: opts[:status],
+        owner: opts[:owner],
+        lease: opts[:lease],
+        history: raw_terms(opts[:note])
       ] ++ origin(value) ++ changes
 
     with {:ok, media} <- Media.put(store, blobs) do
@@ -108,13 +108,13 @@ defmodule AshAgent.Store.Relational do
 
   def append(store, %Conversation{} = kept, value, opts) do
     {changes, lines, {blobs, known}} = Changes.of(value, kept.value, kept.lines, kept.blobs)
-    finished = for call <- opts[:finished], do: encode_call(call, state: text(call.state))
+    finished = for call <- opts[:finished], do: encode_call(call, state: call.state)
 
     fields =
       fence(kept) ++
-        [status: opts[:status] && text(opts[:status]), history: Terms.encode!(opts[:note])] ++
-        if(finished == [], do: [], else: [finished: Changes.list(finished)]) ++
-        if(opts[:taken] == [], do: [], else: [taken: texts(opts[:taken])]) ++ changes
+        [status: opts[:status], history: raw_terms(opts[:note])] ++
+        if(finished == [], do: [], else: [finished: finished]) ++
+        if(opts[:taken] == [], do: [], else: [taken: opts[:taken]]) ++ changes
 
     with {:ok, media} <- Media.put(store, blobs) do
       answer(write(store, :append, fields ++ media), fn
@@ -131,30 +131,21 @@ defmodule AshAgent.Store.Relational do
   def start(store, %Conversation{} = kept, calls) do
     started = for call <- calls, do: encode_call(call, [])
 
-    answer(
-      run(store, :start, &SQL.start/1, fence(kept) ++ [started: Changes.list(started)]),
-      fn
-        [] ->
-          refuse(store, kept)
+    answer(run(store, :start, &SQL.start/1, fence(kept) ++ [started: started]), fn
+      [] ->
+        refuse(store, kept)
 
-        [row | _] = rows ->
-          keys = for row <- rows, key = List.last(row), do: key
-          next = keep(row, kept.value, kept.lines, claim(kept), kept.lease)
-          {:ok, %{next | blobs: kept.blobs}, keys}
-      end
-    )
+      [row | _] = rows ->
+        keys = for row <- rows, key = List.last(row), do: key
+        next = keep(row, kept.value, kept.lines, claim(kept), kept.lease)
+        {:ok, %{next | blobs: kept.blobs}, keys}
+    end)
   end
 
   def claim(store, id, opts) do
     from = if opts[:reclaim], do: opts[:owner], else: opts[:from]
 
-    fields = [
-      id: id,
-      owner: text(opts[:owner]),
-      lease: Integer.to_string(opts[:lease]),
-      status: opts[:status] && text(opts[:status]),
-      from: from && text(from)
-    ]
+    fields = [id: id, from: from] ++ Keyword.take(opts, [:owner, :lease, :status])
 
     answer(run(store, :claim, &SQL.claim/1, fields), fn
       # Released in the meantime: once more.
@@ -170,11 +161,9 @@ defmodule AshAgent.Store.Relational do
   def renew(store, %Conversation{} = kept), do: run_fenced(store, :renew, &SQL.renew/1, kept, [])
 
   def renew_all(store, claims) do
-    items =
-      for kept <- claims,
-          do: kept |> fence() |> Keyword.replace!(:id, text(kept.id)) |> Changes.object()
+    fields = [claims: Enum.map(claims, &(&1 |> fence() |> Changes.object()))]
 
-    answer(run(store, :renew_all, &SQL.renew_all/1, claims: Changes.list(items)), fn rows ->
+    answer(run(store, :renew_all, &SQL.renew_all/1, fields), fn rows ->
       found = Map.new(rows, &{hd(&1), &1})
       {:ok, Enum.map(claims, &answer_renewal(store, &1, found[&1.id]))}
     end)
@@ -190,9 +179,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   def release(store, %Conversation{} = kept, opts) do
-    status = opts[:status] && text(opts[:status])
-
-    with {:ok, kept} <- run_fenced(store, :release, &SQL.release/1, kept, status: status),
+    with {:ok, kept} <- run_fenced(store, :release, &SQL.release/1, kept, status: opts[:status]),
          do: {:ok, %{kept | claimed?: false}}
   end
 
@@ -207,12 +194,8 @@ defmodule AshAgent.Store.Relational do
   end
 
   def expired(store, opts) do
-    fields = [
-      owner: text(opts[:owner]),
-      lease: Integer.to_string(opts[:lease]),
-      limit: Integer.to_string(opts[:limit]),
-      statuses: texts(opts[:status])
-    ]
+    fields = Keyword.take(opts, [:owner, :lease, :limit])
+    fields = [statuses: List.wrap(opts[:status])] ++ fields
 
     answer(run(store, :expired, &SQL.expired/1, fields), fn rows ->
       {:ok, Enum.map(rows, &keep(&1, nil, [], opts[:owner], opts[:lease]))}
@@ -226,13 +209,13 @@ defmodule AshAgent.Store.Relational do
 
   @doc "Deletes the conversations of these ids. Returns a row for each: its id, and how much was stored with it."
   def erase(store, ids),
-    do: Media.delete(store, run(store, :erase, &SQL.erase(&1, :listed), ids: texts(ids)))
+    do: Media.delete(store, run(store, :erase, &SQL.erase(&1, :listed), ids: ids))
 
   @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
   def prune(store, opts, limit) do
-    given = [age: Integer.to_string(-1000 * opts[:older_than])] ++ filters(opts)
+    given = [age: -1000 * opts[:older_than]] ++ filters(opts)
     names = Keyword.keys(given)
-    fields = given ++ [limit: Integer.to_string(limit)]
+    fields = given ++ [limit: limit]
     Media.delete(store, run(store, {:prune, names}, &SQL.erase(&1, names), fields))
   end
 
@@ -242,12 +225,7 @@ defmodule AshAgent.Store.Relational do
 
     after_it =
       with {at, id, branch, number} <- cursor,
-           do: [
-             after: time(at),
-             after_id: text(id),
-             branch: Integer.to_string(branch),
-             number: Integer.to_string(number)
-           ]
+           do: [after: time(at), after_id: id, branch: branch, number: number]
 
     given =
       if(opts[:id], do: [id: opts[:id]], else: []) ++
@@ -259,14 +237,14 @@ defmodule AshAgent.Store.Relational do
     fields =
       given ++
         Enum.drop(after_it || [], 1) ++
-        [query: text(query), limit: Integer.to_string(opts[:limit])]
+        [query: query, limit: opts[:limit]]
 
     read(store, {:search, names}, &SQL.search(&1, names), fields)
   end
 
   @doc "The ids of the forks and children of the conversations of these ids."
   def children(store, ids) do
-    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: texts(ids)),
+    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: ids),
          do: {:ok, List.flatten(rows)}
   end
 
@@ -288,9 +266,9 @@ defmodule AshAgent.Store.Relational do
     place = if is_binary(id_or_claim), do: [id: id_or_claim], else: fence(id_or_claim)
 
     fields = [
-      prompt: text(opts[:id]),
-      kind: text(opts[:kind]),
-      document: Context.to_snapshot(message)
+      prompt: opts[:id],
+      kind: opts[:kind],
+      document: JSON.raw(Context.to_snapshot(message))
     ]
 
     answer(run(store, :enqueue, &SQL.enqueue/1, place ++ fields), fn
@@ -306,7 +284,7 @@ defmodule AshAgent.Store.Relational do
     answer(read(store, :waiting, &SQL.waiting/1, id: id), fn rows ->
       prompts =
         for [id, kind, at, document] <- rows do
-          message = Context.from_snapshot!(document)
+          message = Context.load!(document)
           [%{content: content}] = Context.get_iteration_messages(message, 1)
 
           %{
@@ -326,7 +304,7 @@ defmodule AshAgent.Store.Relational do
     given =
       for {name, values} <- [states: opts[:state], keys: opts[:keys]],
           values != nil,
-          do: {name, texts(values)}
+          do: {name, List.wrap(values)}
 
     names = Keyword.keys(given)
 
@@ -361,50 +339,42 @@ defmodule AshAgent.Store.Relational do
 
   # Many maps at once, and an empty one where there is none.
   defp decode_all(documents) do
-    list = Enum.map_intersperse(documents, ?,, &(&1 || "{}"))
-    %{"all" => all} = Terms.decode!(IO.iodata_to_binary([~s({"all":[), list, "]}"]))
+    all = Enum.map(documents, &JSON.raw(&1 || "{}"))
+    %{"all" => all} = %{all: all} |> JSON.encode() |> Terms.decode!()
     all
   end
 
-  def list(store, opts) do
-    by = opts[:by]
-    limit = opts[:limit]
-
-    given = filters(opts)
-    filters = Keyword.keys(given)
-    after_id = if opts[:after], do: [after_id: text(elem(opts[:after], 1))], else: []
-    fields = given ++ after_id ++ [limit: Integer.to_string(limit)]
-    query = &SQL.list(&1, filters, by, opts[:order])
-
-    {:list, filters, by, opts[:order]}
-    |> then(&read(store, &1, query, fields))
-    |> answer(&page(&1, limit, by))
-  end
+  def list(store, opts),
+    do: read_page(store, :list, opts, opts[:by], [opts[:by], opts[:order]])
 
   @doc "A page of what is `:running` and claimed, for whoever looks for owners that are gone. `opts` are `:limit` and `:after`."
   def list_claimed(store, opts) do
-    given = filters(Keyword.take(opts, [:after]))
-    after_id = if opts[:after], do: [after_id: text(elem(opts[:after], 1))], else: []
-    fields = given ++ after_id ++ [limit: Integer.to_string(opts[:limit])]
-    names = Keyword.keys(given)
-
-    {:list_claimed, names}
-    |> then(&read(store, &1, fn d -> SQL.list_claimed(d, names) end, fields))
-    |> answer(&page(&1, opts[:limit], :lease_until))
+    read_page(store, :list_claimed, Keyword.take(opts, [:after, :limit]), :lease_until, [])
   end
 
-  defp page(rows, limit, by) do
-    found = Enum.map(rows, &Conversation.from_row/1)
-    last = List.last(found)
-    next = if last && length(found) == limit, do: {Map.fetch!(last, by), last.id}
-    {:ok, %{conversations: found, next: next}}
+  # `how` is what the statement is made by beside the filters, and `by` the time of a row that pages go on from.
+  defp read_page(store, name, opts, by, how) do
+    given = filters(opts)
+    filters = Keyword.keys(given)
+    after_id = if opts[:after], do: [after_id: elem(opts[:after], 1)], else: []
+    fields = given ++ after_id ++ [limit: opts[:limit]]
+    query = &apply(SQL, name, [&1, filters | how])
+
+    key = List.to_tuple([name, filters | how])
+
+    answer(read(store, key, query, fields), fn rows ->
+      found = Enum.map(rows, &Conversation.from_row/1)
+      last = List.last(found)
+      next = if last && length(found) == opts[:limit], do: {Map.fetch!(last, by), last.id}
+      {:ok, %{conversations: found, next: next}}
+    end)
   end
 
   defp filters(opts) do
     given = [
-      statuses: opts[:status] && texts(opts[:status]),
-      metadata: opts[:metadata] && Terms.encode!(opts[:metadata]),
-      parent_id: opts[:parent_id] && text(opts[:parent_id]),
+      statuses: opts[:status] && List.wrap(opts[:status]),
+      metadata: opts[:metadata] && raw_terms(opts[:metadata]),
+      parent_id: opts[:parent_id],
       since: opts[:since] && time(opts[:since]),
       until: opts[:until] && time(opts[:until]),
       after: opts[:after] && time(elem(opts[:after], 0))
@@ -414,11 +384,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   def history(store, id, opts) do
-    fields = [
-      id: id,
-      after: Integer.to_string(opts[:after]),
-      limit: Integer.to_string(opts[:limit])
-    ]
+    fields = [id: id] ++ Keyword.take(opts, [:after, :limit])
 
     answer(read(store, :history, &SQL.history/1, fields), fn rows ->
       entries =
@@ -457,36 +423,23 @@ defmodule AshAgent.Store.Relational do
   # The ids of the conversation are parameters of their own.
   defp params(fields) do
     {ids, fields} = Keyword.split(fields, [:id, :old_id])
-    json = fields |> Changes.object() |> IO.iodata_to_binary()
+    json = fields |> Changes.object() |> JSON.encode()
     [json | for(name <- [:id, :old_id], id = ids[name], do: id)]
   end
 
-  defp text(atom) when is_atom(atom), do: text(Atom.to_string(atom))
-  defp text(text) when is_binary(text), do: JSON.encode(text)
+  defp raw_terms(terms), do: terms |> Terms.encode!() |> JSON.raw()
 
-  defp time(time), do: text(DateTime.to_iso8601(DateTime.shift_zone!(time, "Etc/UTC")))
-
-  # One call for a list, since a call for each of many texts takes longer than the database.
-  defp texts(texts), do: JSON.encode(Enum.map(List.wrap(texts), &to_string/1))
+  defp time(time), do: DateTime.to_iso8601(DateTime.shift_zone!(time, "Etc/UTC"))
 
   defp encode_call(call, fields) do
-    fields =
-      [key: text(call.key), attempt: Integer.to_string(Map.get(call, :attempt, 1))] ++ fields
-
-    Changes.object(fields ++ if(call[:call], do: [call: Terms.encode!(call.call)], else: []))
+    own = [key: call.key, attempt: Map.get(call, :attempt, 1)]
+    Changes.object(own ++ fields ++ [call: call[:call] && raw_terms(call.call)])
   end
 
-  defp fence(kept) do
-    owner = claim(kept)
-
-    [
-      id: kept.id,
-      epoch: Integer.to_string(kept.epoch),
-      revision: Integer.to_string(kept.revision),
-      owner: owner && text(owner),
-      lease: Integer.to_string(kept.lease)
-    ]
-  end
+  defp fence(kept),
+    do:
+      [owner: claim(kept)] ++
+        (kept |> Map.take([:id, :epoch, :revision, :lease]) |> Map.to_list())
 
   defp claim(%Conversation{claimed?: true, owner: owner}), do: owner
   defp claim(%Conversation{}), do: nil
@@ -508,7 +461,7 @@ defmodule AshAgent.Store.Relational do
         nil -> Context.metadata(context)[:parent_id]
       end
 
-    if AshAgent.Store.Options.id?(parent), do: [parent_id: text(parent)], else: []
+    if AshAgent.Store.Options.id?(parent), do: [parent_id: parent], else: []
   end
 
   defp origin(%ChatContext{}), do: []

@@ -1,11 +1,11 @@
 defmodule AshAgent.Store.Rows do
   @moduledoc false
 
-  # Makes a conversation of the rows of `AshAgent.Store.SQL.fetch/1`: texts are joined to a snapshot, which is then loaded.
+  # Makes a conversation of the rows of `AshAgent.Store.SQL.fetch/1`: the core joins them to a snapshot, which is then loaded.
 
   alias AshAgent.{ChatContext, Context}
-  alias AshAgent.Context.JSON
-  alias AshAgent.Store.{Changes, Conversation}
+  alias AshAgent.Context.Changes
+  alias AshAgent.Store.Conversation
 
   # The column where those of a branch begin, in what `AshAgent.Store.SQL.fetch/1` returns.
   @branch 11
@@ -14,7 +14,7 @@ defmodule AshAgent.Store.Rows do
   def load(%{kind: :context} = kept, rows) do
     {text, [branch]} = snapshot(:context, rows)
 
-    with {:ok, context} <- Context.from_snapshot(text) do
+    with {:ok, context} <- Context.load(text) do
       line = %{
         number: 1,
         row: branch.row,
@@ -42,62 +42,28 @@ defmodule AshAgent.Store.Rows do
             name: {branch.name, branch.extra}
           }
 
-          stored |> Map.take([:row, :base, :since]) |> Map.merge(facts)
+          Map.merge(stored, facts)
         end
 
       {:ok, %{kept | value: chat, lines: lines}}
     end
   end
 
-  @doc "The document of rows, and its branches."
-  def snapshot(:context, [_row] = rows) do
-    [branch] = Enum.map(rows, &read_branch/1)
-    {branch.context, [branch]}
+  @doc "The document of rows, and the rows of its branches."
+  def snapshot(:context, [_row] = rows), do: join(nil, rows)
+  def snapshot(:chat, [row | _] = rows), do: join(Enum.at(row, @branch), rows)
+
+  defp join(chat, rows) do
+    branches =
+      for row <- rows do
+        [_document, _active, row, base, since | texts] = Enum.drop(row, @branch)
+        List.to_tuple(Enum.map([row, base, since], &Conversation.number/1) ++ texts)
+      end
+
+    stored =
+      for branch <- branches,
+          do: %{row: elem(branch, 0), base: elem(branch, 1), since: elem(branch, 2)}
+
+    {Changes.join(chat, branches), stored}
   end
-
-  def snapshot(:chat, rows) do
-    branches = Enum.map(rows, &read_branch/1)
-    names = Map.new(branches, &{&1.row, &1.name})
-    head = rows |> hd() |> Enum.at(@branch)
-    list = branches |> Enum.map(&branch(&1, names)) |> Changes.list()
-    {join_fields(head, [~s("branches":), list]), branches}
-  end
-
-  defp read_branch(row) do
-    [_document, _active, row, base, since, updated_at, label, head, iterations] =
-      Enum.drop(row, @branch)
-
-    [row, base, since] = Enum.map([row, base, since], &Conversation.number/1)
-
-    %{
-      row: row,
-      base: base,
-      since: since,
-      label: label,
-      name: label && JSON.encode(JSON.decode!(label)["name"]),
-      context: document(head, updated_at, since, iterations)
-    }
-  end
-
-  defp branch(branch, names) do
-    base = if branch.base, do: [~s("base":), names[branch.base], ?,], else: []
-    join_fields(branch.label, [base, ~s("context":), branch.context])
-  end
-
-  defp document(head, updated_at, since, iterations) do
-    since = if since, do: [~s("since":), Integer.to_string(since), ?,], else: []
-
-    join_fields(head, [
-      since,
-      ~s("updated_at":"),
-      updated_at,
-      ~s(","iterations":[),
-      iterations || "",
-      ?]
-    ])
-  end
-
-  # An object's text with more fields; it is never empty.
-  defp join_fields(object, fields),
-    do: IO.iodata_to_binary([binary_part(object, 0, byte_size(object) - 1), ?,, fields, ?}])
 end

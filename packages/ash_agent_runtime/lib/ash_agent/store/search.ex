@@ -6,7 +6,7 @@ defmodule AshAgent.Store.Search do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Store.{Blobs, Conversation, Error, Relational, Words}
+  alias AshAgent.Store.{Conversation, Error, Relational, Words}
 
   @leading 60
   @trailing 140
@@ -83,16 +83,19 @@ defmodule AshAgent.Store.Search do
     time = "1970-01-01T00:00:00.000000Z"
     masks = for list <- JSON.decode!(masks), list != nil, mask <- list, do: mask
 
-    [
-      ~s({"version":1,"id":"-","created_at":"#{time}","updated_at":"#{time}","metadata":{},),
-      ~s("view":{"covers":[],"masks":),
-      JSON.encode(masks),
-      ~s(},"iterations":[),
-      Blobs.put_back(document, fn _id -> "AA==" end),
-      ~s(]})
-    ]
-    |> IO.iodata_to_binary()
-    |> Context.from_snapshot!()
+    document = Context.Changes.put_media_back(document, "AA==")
+
+    %{
+      version: 1,
+      id: "-",
+      created_at: time,
+      updated_at: time,
+      metadata: %{},
+      view: %{covers: [], masks: masks},
+      iterations: [JSON.raw(document)]
+    }
+    |> JSON.encode()
+    |> Context.load!()
     |> Context.to_messages()
     |> Enum.flat_map(&texts/1)
   end

@@ -57,6 +57,8 @@ defmodule AshAgent.Store.SQL do
       "where #{number_of("number")} = #{number("active")})"
   end
 
+  defp operation(guard, effects \\ []), do: %{guard: guard, effects: effects, answer: nil}
+
   @doc "A new conversation."
   @spec create(dialect(), [atom()]) :: operation()
   def create(d, sections) do
@@ -71,7 +73,7 @@ defmodule AshAgent.Store.SQL do
     returning #{summary(d)}
     """
 
-    %{guard: guard, effects: effects(d, sections), answer: nil}
+    operation(guard, effects(d, sections))
   end
 
   @doc "Another state of a conversation, and what happened with it."
@@ -86,7 +88,7 @@ defmodule AshAgent.Store.SQL do
     returning #{summary(d)}
     """
 
-    %{guard: guard, effects: effects(d, sections), answer: nil}
+    operation(guard, effects(d, sections))
   end
 
   # An append of one iteration has the first three, whatever the length of the conversation.
@@ -200,15 +202,13 @@ defmodule AshAgent.Store.SQL do
   @doc "Takes a conversation that is free, or whose owner has not been heard of."
   @spec claim(dialect()) :: operation()
   def claim(d) do
-    guard = """
+    operation("""
     update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1,
       status = coalesce(#{field("status")}, c.status), lease_until = #{later(d, field("lease"))}
     from input where c.id = #{@key} and (c.owner is null or c.lease_until < #{now(d)} or
       c.owner = #{field("from")})
     returning #{summary(d)}
-    """
-
-    %{guard: guard, effects: [], answer: nil}
+    """)
   end
 
   @doc "A longer lease, or the end of the claim."
@@ -218,13 +218,11 @@ defmodule AshAgent.Store.SQL do
   @doc "Longer leases of many claims. Looks at all partitions."
   @spec renew_all(dialect()) :: operation()
   def renew_all(d) do
-    guard = """
+    operation("""
     update {conversations} as c set lease_until = #{later(d, of("lease"))} from input, #{each(d, "claims")}
     where c.id = #{of("id")} and c.epoch = #{number_of("epoch")} and c.owner = #{of("owner")}
     returning #{summary(d)}
-    """
-
-    %{guard: guard, effects: [], answer: nil}
+    """)
   end
 
   @spec release(dialect()) :: operation()
@@ -236,13 +234,11 @@ defmodule AshAgent.Store.SQL do
   end
 
   defp guard_claim(d, change) do
-    guard = """
+    operation("""
     update {conversations} as c set #{change} from input
     where c.id = #{@key} and c.epoch = #{number("epoch")} and c.owner = #{field("owner")}
     returning #{summary(d)}
-    """
-
-    %{guard: guard, effects: [], answer: nil}
+    """)
   end
 
   @doc "Takes some of those whose lease is over."
@@ -255,13 +251,11 @@ defmodule AshAgent.Store.SQL do
       order by e.lease_until limit (select #{number("limit")} from input) #{lock_rows(d, "e", "skip locked")}
       """)
 
-    guard = """
+    operation("""
     update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1, lease_until = #{later(d, field("lease"))}
     from input#{from} where #{match}
     returning #{summary(d)}
-    """
-
-    %{guard: guard, effects: [], answer: nil}
+    """)
   end
 
   @doc "A message that waits for its turn: from anybody, or from an owner only while that is the owner."
@@ -280,7 +274,7 @@ defmodule AshAgent.Store.SQL do
     on conflict (conversation_id, id) do nothing
     """
 
-    %{guard: guard, effects: [effect], answer: nil}
+    operation(guard, [effect])
   end
 
   @spec delete(dialect()) :: operation()
@@ -373,7 +367,7 @@ defmodule AshAgent.Store.SQL do
     delete from {conversations} where id = #{@old_key} and exists (select 1 from guard)
     """
 
-    %{guard: guard, effects: copied ++ [forks, old], answer: nil}
+    operation(guard, copied ++ [forks, old])
   end
 
   ## Reading

@@ -259,8 +259,4 @@ defmodule AshAgent.Store.SQLite do
     @impl true
     def terminate(_reason, name), do: AshAgent.Store.Named.erase(name)
   end
-
-  defimpl Inspect do
-    def inspect(_store, _opts), do: "#AshAgent.Store.SQLite<>"
-  end
 end

@@ -280,27 +280,23 @@ defmodule AshAgent.Trace.Exporter do
 
   ## The process
 
-  # queue: turns that wait, size of them. held: sub-agents of paused runs, by conversation. sending: the task that has a
-  # batch, and how many turns those are. lost: turns since the first of them was told of. failing?: whether the last batch did
-  # not arrive, which was told. flushing: who waits for what.
+  defmodule State do
+    @moduledoc false
+
+    # queue: turns that wait, size of them. held: sub-agents of paused runs, by conversation. sending: the task that has a
+    # batch, and how many turns those are. lost: turns since the first of them was told of. failing?: whether the last batch did
+    # not arrive, which was told. flushing: who waits for what.
+    @enforce_keys [:opts, :supervisor]
+    defstruct @enforce_keys ++
+                [:sending, :timer, failing?: false, queue: :queue.new(), size: 0] ++
+                [held: %{}, lost: 0, flushing: []]
+  end
+
   @impl true
   def init(opts) do
     {:ok, supervisor} = Task.Supervisor.start_link()
     Process.flag(:trap_exit, true)
-
-    {:ok,
-     %{
-       opts: opts,
-       failing?: false,
-       supervisor: supervisor,
-       queue: :queue.new(),
-       size: 0,
-       held: %{},
-       sending: nil,
-       timer: nil,
-       lost: 0,
-       flushing: []
-     }}
+    {:ok, %State{opts: opts, supervisor: supervisor}}
   end
 
   # A crash report must not have what is in the queue.
@@ -368,15 +364,10 @@ defmodule AshAgent.Trace.Exporter do
   # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
-  def format_status(status) do
-    Map.new(status, fn
-      {:state, %{size: size, lost: lost}} -> {:state, %{waiting: size, lost: lost}}
-      {:state, _broken} -> {:state, :not_shown}
-      {:message, _turn} -> {:message, :not_shown}
-      {:log, _events} -> {:log, []}
-      other -> other
-    end)
-  end
+  def format_status(status), do: Sealed.format_status(status, &show/1)
+
+  defp show(%{size: size, lost: lost}), do: %{waiting: size, lost: lost}
+  defp show(_broken), do: :not_shown
 
   defp wait(%{timer: nil, sending: nil} = state),
     do: %{state | timer: Process.send_after(self(), :send, state.opts[:delay])}

@@ -107,7 +107,7 @@ defmodule AshAgent.Trace.Stored do
   Returns `{:ok, rows}` with the conversations that changed last, or `{:error, error}`.
 
   A row has the `:id`, the `:status`, `:updated_at`, how many `:iterations` and `:failures` there are
-  (see `AshAgent.Context.failures/1`), and with `:prices` the `:cost` in 10^-12 US dollars, `nil` where a model has no price. Each row's
+  (see `AshAgent.Context.Audit.failures/1`), and with `:prices` the `:cost` in 10^-12 US dollars, `nil` where a model has no price. Each row's
   conversation is loaded, so a list of 20 takes as long as opening 20.
 
   ## Options
@@ -151,7 +151,7 @@ defmodule AshAgent.Trace.Stored do
       status: status,
       updated_at: updated_at,
       iterations: Context.count_iterations(context),
-      failures: context |> Context.failures() |> Enum.map(& &1.count) |> Enum.sum(),
+      failures: context |> Context.Audit.failures() |> Enum.map(& &1.count) |> Enum.sum(),
       cost: if(prices != [], do: cost(context, prices))
     }
   end
@@ -162,7 +162,7 @@ defmodule AshAgent.Trace.Stored do
   def format_cost(cost), do: "$#{:erlang.float_to_binary(cost / 1.0e12, decimals: 4)}"
 
   defp cost(context, prices) do
-    case Context.fetch_cost(context, prices: prices) do
+    case Context.Audit.fetch_cost(context, prices: prices) do
       {:ok, cost} -> cost
       {:error, _no_price} -> nil
     end

@@ -29,19 +29,19 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
 
   defp run(context, opts) do
     {:ok, context, %{skipped: []}} =
-      Context.enhance(context, [{Budget, Keyword.merge([method: :o200k_base], opts)}])
+      Context.Enhancer.run(context, [{Budget, Keyword.merge([method: :o200k_base], opts)}])
 
     context
   end
 
-  defp tokens(context), do: Context.count_tokens(context, method: :o200k_base)
+  defp tokens(context), do: Context.Tokens.count_tokens(context, method: :o200k_base)
 
   test "holds for each request, though reports are about what was sent" do
     me = self()
 
     llm = fn context ->
-      {:ok, context, _report} = Context.enhance(context, [{Budget, budget: 1_000}])
-      sent = Context.estimate_token_count(context)
+      {:ok, context, _report} = Context.Enhancer.run(context, [{Budget, budget: 1_000}])
+      sent = Context.Tokens.count_tokens(context, method: :estimate)
       send(me, {:sent, sent})
       {:ok, %{content: "ok", usage: %{input_tokens: sent, output_tokens: 1}}}
     end
@@ -63,7 +63,7 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
 
   test "hides the oldest iterations beyond it" do
     context = run(turns(5), budget: 250, step: 1)
-    assert %{hidden: [1..3], summaries: []} = Context.view(context)
+    assert %{hidden: [1..3], summaries: []} = Context.View.view(context)
     assert tokens(context) <= 250
   end
 
@@ -82,13 +82,13 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
 
   test "keeps what :keep_first and :keep_last name" do
     assert %{hidden: [3..7]} =
-             Context.view(run(turns(10), budget: 650, step: 1, keep_first: 2, keep_last: 4))
+             Context.View.view(run(turns(10), budget: 650, step: 1, keep_first: 2, keep_last: 4))
   end
 
   test "fails when the rest is too much" do
     assert {:error,
             %Error{reason: {:enhancer_failed, Budget, %Error{reason: {:cannot_fit, least}}}} =
-              error} = Context.enhance(turns(2), [{Budget, budget: 5}])
+              error} = Context.Enhancer.run(turns(2), [{Budget, budget: 5}])
 
     assert least > 5
 
@@ -99,29 +99,31 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
   test "blanks old results first, and leaves it at that when it is enough" do
     context = tools(5)
     cleared = run(context, budget: 500, clear_results: 2)
-    assert %{cleared: %{iteration: 3, calls: 1}, hidden: []} = Context.view(cleared)
+    assert %{cleared: %{iteration: 3, calls: 1}, hidden: []} = Context.View.view(cleared)
     assert tokens(cleared) <= 500
     assert run(cleared, budget: 500, clear_results: 2) == cleared
     assert run(context, budget: 5_000, clear_results: 2) == context
   end
 
   test "shows no result again that was blanked, and keeps the placeholder" do
-    context = Context.clear_tool_results(tools(5), keep: 1, placeholder: "gone")
-    assert %{cleared: %{iteration: 4}} = Context.view(context)
+    context = Context.View.clear_tool_results(tools(5), keep: 1, placeholder: "gone")
+    assert %{cleared: %{iteration: 4}} = Context.View.view(context)
     assert run(context, budget: 300, clear_results: 3) == context
 
     more = Context.add_assistant_message(context, nil, [%{id: "x", name: :read}])
     more = Context.add_tool_results(more, [{"x", {:ok, String.duplicate("word ", 200)}}])
 
     assert %{cleared: %{iteration: 5, placeholder: "gone"}} =
-             Context.view(run(more, budget: 350, clear_results: 1))
+             Context.View.view(run(more, budget: 350, clear_results: 1))
   end
 
   test "drops all in front of the turn" do
     context = run(turns(5), budget: 400, strategy: :drop)
-    assert %{hidden: [1..5]} = Context.view(context)
+    assert %{hidden: [1..5]} = Context.View.view(context)
 
-    assert run(turns(5), budget: 4_000, strategy: :drop) |> Context.view() |> Map.get(:hidden) ==
+    assert run(turns(5), budget: 4_000, strategy: :drop)
+           |> Context.View.view()
+           |> Map.get(:hidden) ==
              []
   end
 
@@ -131,7 +133,7 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
     opts = [budget: 400, strategy: {:summarize, summarize}]
     context = run(turns(5), opts)
     assert_received {:asked, 10}
-    assert %{summaries: [1..5], hidden: []} = Context.view(context)
+    assert %{summaries: [1..5], hidden: []} = Context.View.view(context)
     assert run(context, opts) == context
     refute_received {:asked, _}
   end
@@ -142,7 +144,7 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
     opts = [budget: 400, strategy: {:summarize, summarize}]
     context = 5 |> turns() |> run(opts)
     assert_received {:asked, "Begin"}
-    assert %{summaries: [1..10]} = Context.view(run(turns(5, context), opts))
+    assert %{summaries: [1..10]} = Context.View.view(run(turns(5, context), opts))
 
     assert_received {:asked,
                      "[Summary of iterations 1 to 5 of this conversation]\nThey talked." <> _}
@@ -162,8 +164,12 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
   test "gives a summary up where there is no room for it" do
     summarize = fn _ -> String.duplicate("word ", 100) end
     opts = [step: 1, keep_last: 3, strategy: {:summarize, summarize}]
-    assert %{summaries: [1..8], hidden: []} = Context.view(run(turns(10), [budget: 450] ++ opts))
-    assert %{summaries: [], hidden: [1..8]} = Context.view(run(turns(10), [budget: 300] ++ opts))
+
+    assert %{summaries: [1..8], hidden: []} =
+             Context.View.view(run(turns(10), [budget: 450] ++ opts))
+
+    assert %{summaries: [], hidden: [1..8]} =
+             Context.View.view(run(turns(10), [budget: 300] ++ opts))
   end
 
   test "hides instead when there is no summary, and logs no text" do
@@ -178,7 +184,7 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
       log =
         capture_log(fn ->
           context = run(turns(5), budget: 250, step: 1, strategy: {:summarize, fun})
-          assert %{summaries: [], hidden: [1..3]} = Context.view(context)
+          assert %{summaries: [], hidden: [1..3]} = Context.View.view(context)
         end)
 
       assert log =~ "no summary of the older iterations (#{label})"
@@ -190,11 +196,11 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
     context =
       turns(3)
       |> Context.add_assistant_message("ok")
-      |> Context.add_token_usage(%{input_tokens: 5_000, output_tokens: 5})
+      |> Context.Tokens.add_token_usage(%{input_tokens: 5_000, output_tokens: 5})
 
     assert run(context, budget: 5_005, method: :auto) == context
-    assert %{hidden: [_]} = Context.view(run(context, budget: 4_950, method: :auto))
-    assert {:ok, ^context, _report} = Context.enhance(context, [{Budget, budget: 4_950}])
+    assert %{hidden: [_]} = Context.View.view(run(context, budget: 4_950, method: :auto))
+    assert {:ok, ^context, _report} = Context.Enhancer.run(context, [{Budget, budget: 4_950}])
   end
 
   test "refuses wrong options" do
@@ -226,7 +232,7 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
 
     defp rented(context, opts, needs \\ []) do
       budget = {Budget, Keyword.put(opts, :clear, :rent)}
-      {:ok, context, %{skipped: []}} = Context.enhance(context, [budget], needs: needs)
+      {:ok, context, %{skipped: []}} = Context.Enhancer.run(context, [budget], needs: needs)
       context
     end
 
@@ -234,7 +240,7 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
       context = Enum.reduce(1..6, Context.new("Go"), &read/2)
       assert rented(context, keep: 1) == context
       cleared = read(7, context) |> rented(keep: 1)
-      assert %{cleared: %{iteration: 6, calls: 1}} = Context.view(cleared)
+      assert %{cleared: %{iteration: 6, calls: 1}} = Context.View.view(cleared)
       assert rented(cleared, keep: 1) == cleared
     end
 
@@ -243,9 +249,9 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
       assert rented(context, keep: 1) == context
 
       free = [%{model: "m", input: 10, output: 10}]
-      assert Context.view(rented(context, keep: 1, prices: free, model: "m")).cleared
+      assert Context.View.view(rented(context, keep: 1, prices: free, model: "m")).cleared
       assert rented(context, keep: 1, prices: free, model: "n") == context
-      assert Context.view(rented(context, [keep: 1], prices: free, model: "m")).cleared
+      assert Context.View.view(rented(context, [keep: 1], prices: free, model: "m")).cleared
       # The application's own prices count.
       dear = [%{model: "m", input: 10, output: 10, cache_read: 1}]
       assert rented(context, [keep: 1, prices: dear], prices: free, model: "m") == context
@@ -254,10 +260,10 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
     test "keeps within the budget as well" do
       context = Enum.reduce(1..2, Context.new("Go"), &read/2)
       opts = [keep: 1, budget: 600, clear_results: 0]
-      assert %{cleared: %{iteration: 2, calls: 1}} = Context.view(rented(context, opts))
+      assert %{cleared: %{iteration: 2, calls: 1}} = Context.View.view(rented(context, opts))
 
       assert %{cleared: %{iteration: 1, calls: 1}} =
-               Context.view(rented(context, keep: 1, window: 500))
+               Context.View.view(rented(context, keep: 1, window: 500))
     end
   end
 end

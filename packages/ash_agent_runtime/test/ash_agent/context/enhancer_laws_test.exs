@@ -11,12 +11,12 @@ defmodule AshAgent.Context.EnhancerLawsTest do
   alias AshAgent.TestSupport.ContextGenerators
 
   defp block(name, text),
-    do: fn context, _needs -> {:ok, Context.put_prompt_block(context, name, text)} end
+    do: fn context, _needs -> {:ok, Context.View.put_prompt_block(context, name, text)} end
 
   test "wrong options of an enhancer raise, also when failures are skipped" do
     for bad <- [Budget, {Budget, budget: 0}, Redact, {Memory, recal: & &1}] do
       assert_raise ArgumentError, fn ->
-        Context.enhance(Context.new("Hello!"), [bad], on_error: :skip)
+        Context.Enhancer.run(Context.new("Hello!"), [bad], on_error: :skip)
       end
     end
   end
@@ -29,7 +29,7 @@ defmodule AshAgent.Context.EnhancerLawsTest do
         context = ContextGenerators.build(ContextGenerators.script(size))
         opts = [needs: needs(), on_error: one_of([:skip, :stop])]
 
-        case Context.enhance(context, list_of(5, &enhancer/0), opts) do
+        case Context.Enhancer.run(context, list_of(5, &enhancer/0), opts) do
           {:ok, enhanced, _report} ->
             assert log(enhanced) == log(context)
             assert log_messages(enhanced) == log_messages(context)
@@ -50,10 +50,10 @@ defmodule AshAgent.Context.EnhancerLawsTest do
 
         opts = [needs: needs(), on_error: :skip]
 
-        {:ok, once, report} = Context.enhance(context, enhancers, opts)
-        {:ok, twice, again} = Context.enhance(once, enhancers, opts)
+        {:ok, once, report} = Context.Enhancer.run(context, enhancers, opts)
+        {:ok, twice, again} = Context.Enhancer.run(once, enhancers, opts)
         assert names(again) == names(report)
-        assert Context.view(twice) == Context.view(once)
+        assert Context.View.view(twice) == Context.View.view(once)
         assert Context.to_messages(twice) == Context.to_messages(once)
       end)
     end
@@ -64,9 +64,9 @@ defmodule AshAgent.Context.EnhancerLawsTest do
         {Budget, opts} = budget = budget()
         limit = opts[:budget] - Keyword.get(opts, :reserve, 0)
 
-        case Context.enhance(context, [budget]) do
+        case Context.Enhancer.run(context, [budget]) do
           {:ok, fitted, _report} ->
-            assert Context.count_tokens(fitted, method: opts[:method]) <= limit
+            assert Context.Tokens.count_tokens(fitted, method: opts[:method]) <= limit
 
           {:error,
            %Error{reason: {:enhancer_failed, Budget, %Error{reason: {:cannot_fit, least}}}}} ->
@@ -129,7 +129,7 @@ defmodule AshAgent.Context.EnhancerLawsTest do
       fn _, _ -> raise "no" end,
       fn _, _ -> :nonsense end,
       fn context, _ -> {:ok, Context.put_metadata(context, :a, 1)} end,
-      fn context, _ -> {:ok, Context.put_max_result_bytes(context, 100)} end
+      fn context, _ -> {:ok, Context.View.put_max_result_bytes(context, 100)} end
     ])
   end
 end

@@ -14,12 +14,12 @@ defmodule AshAgent.Context.Enhancer.MemoryTest do
   defp hello, do: Context.new("Hello!", system_prompt: "Be brief.")
 
   defp run(context \\ hello(), opts, needs) do
-    {:ok, context, %{skipped: []}} = Context.enhance(context, [{Memory, opts}], needs: needs)
+    {:ok, context, %{skipped: []}} = Context.Enhancer.run(context, [{Memory, opts}], needs: needs)
     context
   end
 
   defp memory(opts, needs) do
-    case Context.view(run(opts, needs)).blocks do
+    case Context.View.view(run(opts, needs)).blocks do
       [{"memory", text}] -> text
       [] -> nil
     end
@@ -27,7 +27,7 @@ defmodule AshAgent.Context.Enhancer.MemoryTest do
 
   defp failure(load) do
     {:error, %Error{reason: {:enhancer_failed, Memory, {:recall, reason}}}} =
-      Context.enhance(hello(), [{Memory, recall: load}], needs: [:recall])
+      Context.Enhancer.run(hello(), [{Memory, recall: load}], needs: [:recall])
 
     reason
   end
@@ -109,7 +109,7 @@ defmodule AshAgent.Context.Enhancer.MemoryTest do
     loaders = [recall: fn _ -> "New" end, profile: fn _ -> raise "no database" end]
 
     assert {:ok, ^context, %{skipped: [%{error: error}]}} =
-             Context.enhance(context, [{Memory, loaders}], opts)
+             Context.Enhancer.run(context, [{Memory, loaders}], opts)
 
     assert Exception.message(error) =~ "Memory failed: :profile: no database."
   end
@@ -134,10 +134,10 @@ defmodule AshAgent.Context.Enhancer.MemoryTest do
 
   test "goes away when it is not asked for or empty" do
     context = run([recall: fn _ -> "Old" end], [:recall])
-    assert Context.view(run(context, [recall: fn _ -> "Old" end], [])).blocks == []
-    assert Context.view(run(context, [recall: fn _ -> nil end], [:recall])).blocks == []
+    assert Context.View.view(run(context, [recall: fn _ -> "Old" end], [])).blocks == []
+    assert Context.View.view(run(context, [recall: fn _ -> nil end], [:recall])).blocks == []
 
-    assert Context.view(run(context, [recall: fn _ -> "New" end], [:recall])).blocks == [
+    assert Context.View.view(run(context, [recall: fn _ -> "New" end], [:recall])).blocks == [
              {"memory", "## Recalled\n\nNew"}
            ]
   end
@@ -149,14 +149,14 @@ defmodule AshAgent.Context.Enhancer.MemoryTest do
   end
 
   test "leaves other prompt blocks, and takes a name of its own" do
-    context = Context.put_prompt_block(hello(), :clock, "Noon")
+    context = Context.View.put_prompt_block(hello(), :clock, "Noon")
     context = run(context, [recall: fn _ -> "a" end], [:recall])
     context = run(context, [name: "more", recall: fn _ -> "b" end], [:recall])
 
     assert [{"clock", "Noon"}, {"memory", "## Recalled\n\na"}, {"more", "## Recalled\n\nb"}] =
-             Context.view(context).blocks
+             Context.View.view(context).blocks
 
-    assert [{"clock", _}, {"more", _}] = Context.view(run(context, [], [])).blocks
+    assert [{"clock", _}, {"more", _}] = Context.View.view(run(context, [], [])).blocks
   end
 
   test "takes other headings" do

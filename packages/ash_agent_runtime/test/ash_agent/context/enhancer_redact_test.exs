@@ -9,7 +9,7 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
   doctest AshAgent.Context.Enhancer.Redact
 
   defp run(context, opts) do
-    {:ok, context, %{skipped: []}} = Context.enhance(context, [{Redact, opts}])
+    {:ok, context, %{skipped: []}} = Context.Enhancer.run(context, [{Redact, opts}])
     context
   end
 
@@ -20,7 +20,7 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
     content
   end
 
-  defp masks(context), do: Context.view(context).masks
+  defp masks(context), do: Context.View.view(context).masks
 
   test "masks in messages, arguments, results and the prompt; the log has it all" do
     context =
@@ -53,7 +53,7 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
   end
 
   test "keeps the masks that are there, and repeats none" do
-    context = Context.put_masks(Context.new("Hi"), [{"a", "A"}, {"b", "B"}])
+    context = Context.View.put_masks(Context.new("Hi"), [{"a", "A"}, {"b", "B"}])
     once = run(context, patterns: ["c", {"b", "other"}, "c"])
     assert masks(once) == [{"a", "A"}, {"b", "other"}, {"c", "[redacted]"}]
     assert run(once, patterns: ["c", {"b", "other"}, "c"]) == once
@@ -79,7 +79,9 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
         ],
         do:
           assert_caller_bug(fn ->
-            Context.enhance(Context.new("Hi"), [{Redact, patterns: patterns}], on_error: :skip)
+            Context.Enhancer.run(Context.new("Hi"), [{Redact, patterns: patterns}],
+              on_error: :skip
+            )
           end)
 
     assert_caller_bug(fn -> Redact.prepare([]) end)

@@ -10,7 +10,7 @@ defmodule AshAgent.Runtime.EnhancerTest do
     script = AshAgent.LLM.Scripted.new(["Hello!"])
 
     llm = fn context, opts ->
-      with {:ok, context, _report} <- Context.enhance(context, enhancers, needs: [:profile]),
+      with {:ok, context, _report} <- Context.Enhancer.run(context, enhancers, needs: [:profile]),
            do: AshAgent.LLM.chat(script, context, opts)
     end
 
@@ -22,7 +22,7 @@ defmodule AshAgent.Runtime.EnhancerTest do
              Context.to_messages(result.context)
 
     failing = fn context, opts ->
-      with {:ok, context, _} <- Context.enhance(context, [fn _, _ -> {:error, :down} end]),
+      with {:ok, context, _} <- Context.Enhancer.run(context, [fn _, _ -> {:error, :down} end]),
            do: AshAgent.LLM.chat(script, context, opts)
     end
 

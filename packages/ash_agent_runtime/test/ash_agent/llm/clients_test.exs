@@ -466,7 +466,7 @@ defmodule AshAgent.LLM.ClientsTest do
                %{"ttl" => "30m", "comparison_response_id" => "resp_2"}
              ]
 
-      assert Enum.map(Context.account(context).requests, & &1.diagnosis) == [
+      assert Enum.map(Context.Audit.account(context).requests, & &1.diagnosis) == [
                nil,
                %{reason: "tools_changed", tokens: 1_920},
                %{reason: "cache_hit", tokens: nil}
@@ -718,6 +718,10 @@ defmodule AshAgent.LLM.ClientsTest do
           ] do
         assert %{provider_message: "wrong"} = refusal(400, body)
       end
+
+      assert %{provider_message: nil} = refusal(500, <<255, 254>>)
+      long = refusal(400, ~s({"error":"#{String.duplicate("ü", 10_000)}"})).provider_message
+      assert String.length(long) == 2_000
     end
 
     test "says when to try again, in a header or in its body" do

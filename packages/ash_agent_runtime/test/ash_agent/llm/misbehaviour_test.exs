@@ -68,7 +68,7 @@ defmodule AshAgent.LLM.MisbehaviourTest do
 
       assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
       assert words =~ "JSON"
-      assert Context.failures(context) == []
+      assert Context.Audit.failures(context) == []
     end
   end
 

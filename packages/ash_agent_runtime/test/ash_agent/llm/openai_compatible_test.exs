@@ -243,14 +243,6 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
       end
     end
 
-    test "reads chunked answers, interim responses, and answers that end with the connection" do
-      body = AshAgent.Context.JSON.encode(answer(%{"content" => "Grüße"}))
-      <<one::binary-size(7), two::binary-size(33), three::binary>> = body
-      assert {:ok, %{content: "Grüße"}} = ask(ChatServer.start([{:chunked, [one, two, three]}]))
-      head = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 OK\r\nServer: x\r\n\r\n"
-      assert {:ok, %{content: "Grüße"}} = ask(ChatServer.start([{:raw, [head, body]}]))
-    end
-
     test "goes through the loop" do
       server =
         ChatServer.start([
@@ -305,58 +297,12 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
   end
 
   describe "an error" do
-    test "has the status and the provider's words" do
-      for {body, words} <- [
-            {%{"error" => %{"message" => "model not found", "type" => "x"}}, "model not found"},
-            {%{"error" => "model not found"}, "model not found"},
-            {%{"message" => "model not found"}, "model not found"},
-            {%{"detail" => [%{"x" => 1}]}, nil}
+    test "comes from no connection" do
+      for {url, reason} <- [
+            {"http://127.0.0.1:1/v1", :econnrefused},
+            {"http://no-host.invalid/v1", :nxdomain}
           ] do
-        error = failing([{:json, 404, body}])
-        assert %Error{reason: {:status, 404}, status: 404, provider_message: ^words} = error
-      end
-
-      assert %Error{provider_message: "<h1>Bad gateway</h1>"} =
-               failing([
-                 {:raw, "HTTP/1.1 502 Bad\r\ncontent-length: 20\r\n\r\n<h1>Bad gateway</h1>"}
-               ])
-
-      assert %Error{reason: {:status, 500}, provider_message: nil} =
-               failing([{:raw, ["HTTP/1.1 500 Bad\r\n\r\n", <<255, 254>>]}])
-
-      assert %Error{provider_message: long} =
-               failing([{:json, 400, %{"error" => String.duplicate("ü", 10_000)}}])
-
-      assert String.length(long) == 2_000
-    end
-
-    test "comes from redirects, which are not followed" do
-      head = "HTTP/1.1 307 Moved\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
-      assert %Error{reason: {:status, 307}} = failing([{:raw, head}])
-    end
-
-    test "comes from what is not HTTP" do
-      ok = "HTTP/1.1 200 OK\r\n"
-
-      for bytes <- [
-            "garbage \x00\xff\r\n\r\n",
-            "HTTP/1.1 abc OK\r\n\r\n",
-            "HTTP/9",
-            ok <> "no header\r\n\r\n{}",
-            ok <> "content-length: abc\r\n\r\n{}",
-            ok <> "content-length: -5\r\n\r\n{}",
-            ok <> "content-length: 5 5\r\n\r\n{}",
-            ok <> "transfer-encoding: gzip\r\n\r\n{}",
-            ok <> "transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
-            ok <> "transfer-encoding: chunked\r\n\r\n-1\r\n{}\r\n0\r\n\r\n",
-            ok <> "transfer-encoding: chunked\r\n\r\n2\r\n{}XX0\r\n\r\n",
-            ok <> "transfer-encoding: chunked\r\n\r\n" <> String.duplicate("0", 5_000),
-            ok <> "x: " <> String.duplicate("a", 200_000) <> "\r\n\r\n{}",
-            [ok, List.duplicate("x: y\r\n", 20_000), "\r\n{}"],
-            ["HTTP/1.1 200 ", String.duplicate("a", 200_000)]
-          ] do
-        assert %Error{reason: {reason, _}} = failing([{:raw, bytes}])
-        assert reason in [:invalid_response, :connection]
+        assert {:error, %Error{reason: {:connection, ^reason}}} = ask(%{url: url}, max_retries: 0)
       end
     end
 
@@ -393,35 +339,6 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
                ])
     end
 
-    test "comes from a connection that is refused or cut" do
-      assert %Error{reason: {:connection, :closed}} = failing([:cut])
-      assert %Error{reason: {:connection, :closed}} = failing([{:raw, "HTTP/1.1 20"}])
-
-      assert %Error{reason: {:connection, :closed}} =
-               failing([{:raw, "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"}])
-
-      assert %Error{reason: {:connection, :closed}} =
-               failing([{:raw, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\n{"}])
-
-      assert {:error, %Error{reason: {:connection, :econnrefused}}} =
-               ask(%{url: "http://127.0.0.1:1/v1"}, max_retries: 0)
-
-      assert {:error, %Error{reason: {:connection, :nxdomain}}} =
-               ask(%{url: "http://no-host.invalid/v1"}, max_retries: 0)
-    end
-
-    # More than linear work, or waiting, takes longer than this.
-    @tag timeout: 60_000
-    test "comes in time from a server that stalls" do
-      for behaviour <- [
-            :stall,
-            {:half, "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"},
-            {:half, "HTTP"}
-          ] do
-        assert %Error{reason: :timeout} = failing([behaviour], timeout: 100)
-      end
-    end
-
     test "comes from answers that are too long" do
       long = String.duplicate("x", 10_000)
 
@@ -442,23 +359,6 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
   end
 
   describe "repetition" do
-    test "after 408, 429 and 5xx and cut connections" do
-      for behaviour <- [
-            {:json, 408, %{}, [{"retry-after", "0"}]},
-            {:json, 429, %{}, [{"retry-after-ms", "1"}]},
-            {:json, 500, %{}, [{"retry-after", "0"}]},
-            {:json, 503, %{}, [{"retry-after", "0"}]},
-            {:json, 529, %{}, [{"Retry-After", "0.01"}]}
-          ] do
-        server = ChatServer.start([behaviour, behaviour, hello()])
-        assert {:ok, %{content: "Hello!"}} = ask(server)
-        assert requests() == 3
-      end
-
-      server = ChatServer.start([:cut, hello()])
-      assert {:ok, %{content: "Hello!"}} = ask(server)
-    end
-
     test "does not happen after other refusals, garbage and timeouts" do
       for behaviour <- [
             {:json, 400, %{}},
@@ -484,13 +384,6 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
                ask(server, max_retries: 3)
 
       assert requests() == 4
-    end
-
-    test "waits as long as the server asks" do
-      server = ChatServer.start([{:json, 429, %{}, [{"retry-after-ms", "150"}]}, hello()])
-      Process.send_after(self(), :early, 5)
-      assert {:ok, _} = ask(server)
-      assert_received :early
     end
 
     # More than linear work, or waiting, takes longer than this.
@@ -535,14 +428,6 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
   end
 
   describe "a request nobody waits for" do
-    test "is cut off with the process that asked" do
-      server = ChatServer.start([:stall])
-      asking = spawn(fn -> ask(server) end)
-      assert_receive {:request, %{number: 1}}
-      Process.exit(asking, :kill)
-      assert_receive {:closed, 1}, 20_000
-    end
-
     test "is cut off by the run's timeout" do
       server = ChatServer.start([:stall])
 
@@ -550,19 +435,6 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
                Runtime.run(Context.new("Hi"), llm: model(server), llm_timeout: 50)
 
       assert_receive {:closed, 1}, 20_000
-    end
-
-    test "leaves no port behind" do
-      for behaviour <- [hello(), :cut, {:raw, "x"}, {:json, 400, %{}}],
-          do: ask(ChatServer.start([behaviour]), max_retries: 0)
-
-      assert ask(ChatServer.start([:stall]), timeout: 20) |> elem(0) == :error
-      own = for port <- Port.list(), Port.info(port, :connected) == {:connected, self()}, do: port
-      assert own == []
-
-      assert Process.info(self(), :messages)
-             |> elem(1)
-             |> Enum.all?(&(elem(&1, 0) in [:request, :closed]))
     end
   end
 
@@ -576,23 +448,6 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
       server = ChatServer.start([hello()], tls: tls, host: "localhost")
       assert {:ok, %{content: "Hello!"}} = ask(server, ssl: trusted, api_key: "k")
       assert_received {:request, %{headers: %{"authorization" => "Bearer k"}}}
-    end
-
-    test "refuses another name, and who is not trusted", %{tls: tls, trusted: trusted} do
-      server = ChatServer.start([hello()], tls: tls, host: "127.0.0.1")
-      assert {:error, %Error{reason: {:connection, {:tls_alert, _}}}} = ask(server, ssl: trusted)
-
-      server = ChatServer.start([hello()], tls: tls, host: "localhost")
-      assert {:error, %Error{reason: {:connection, _}}} = ask(server)
-      assert requests() == 0
-    end
-
-    test "stalls no longer than allowed", %{trusted: trusted} do
-      {:ok, listener} = :gen_tcp.listen(0, ip: {127, 0, 0, 1})
-      {:ok, port} = :inet.port(listener)
-
-      assert {:error, %Error{reason: :timeout}} =
-               ask(%{url: "https://localhost:#{port}/v1"}, ssl: trusted, timeout: 100)
     end
   end
 

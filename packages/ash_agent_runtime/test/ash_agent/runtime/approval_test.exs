@@ -43,8 +43,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
   defp elsewhere(context, fun) do
     text = Context.to_snapshot(context)
     {:ok, dumped} = context |> Context.dump() |> Context.load()
-    assert Context.equal?(dumped, Context.from_snapshot!(text))
-    Task.await(Task.async(fn -> text |> Context.from_snapshot!() |> fun.() end))
+    assert Context.equal?(dumped, Context.load!(text))
+    Task.await(Task.async(fn -> text |> Context.load!() |> fun.() end))
   end
 
   # A hook that makes another path of the one that the model wrote.
@@ -70,10 +70,10 @@ defmodule AshAgent.Runtime.ApprovalTest do
       assert_received {:asked, %{id: "a", name: "yes", arguments: %{"x" => 1}}, tool_context}
       assert %{actor: "ada", agent: nil, domain: nil, tenant: nil} = tool_context
       assert results(result.context) == [ok: "yes!"]
-      assert Context.tool_call_status(result.context, "a") == :ok
+      assert Context.Calls.tool_call_status(result.context, "a") == :ok
 
       assert %{decision: :approved, by: :approval} =
-               Context.tool_call_decision(result.context, "a")
+               Context.Calls.tool_call_decision(result.context, "a")
     end
 
     test "denies: the model reads why, and goes on" do
@@ -88,14 +88,14 @@ defmodule AshAgent.Runtime.ApprovalTest do
                seen |> Context.to_messages() |> List.last()
 
       assert %{by: :approval, reason: "no means no"} =
-               Context.tool_call_decision(result.context, "a")
+               Context.Calls.tool_call_decision(result.context, "a")
     end
 
     test "is not there with :auto, which notes nothing" do
       llm = calling([call("a", "ask")])
       {:ok, result} = Runtime.run(Context.new("Hi"), opts(llm, approval: :auto))
       assert results(result.context) == [ok: "ask!"]
-      assert Context.tool_call_decision(result.context, "a") == nil
+      assert Context.Calls.tool_call_decision(result.context, "a") == nil
     end
 
     test "that fails or returns nonsense denies, and says so" do
@@ -115,7 +115,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
             llm = calling([call("a", "yes")])
             {:ok, result} = Runtime.run(Context.new("Hi"), opts(llm, approval: approval))
             assert results(result.context) == [error: "denied: the approval function #{words}"]
-            assert Context.tool_call_status(result.context, "a") == :denied
+            assert Context.Calls.tool_call_status(result.context, "a") == :denied
           end)
 
         refute log =~ "secret"
@@ -188,7 +188,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       assert results(paused.context) == [nil, {:ok, "yes!"}, {:error, "denied: no means no"}, nil]
       assert paused.iterations == 1
 
-      assert for(id <- ~w(a b c d), do: Context.tool_call_status(paused.context, id)) ==
+      assert for(id <- ~w(a b c d), do: Context.Calls.tool_call_status(paused.context, id)) ==
                [:pending, :ok, :denied, :pending]
 
       assert_received {:ran, "yes", _}
@@ -228,8 +228,12 @@ defmodule AshAgent.Runtime.ApprovalTest do
       statuses =
         for _ <- 1..5 do
           assert_received {:changed, context}
-          asked = for call <- Context.asked_tool_calls(context), do: {call.id, :asked}
-          for(id <- ~w(a b c), do: Map.new(asked)[id] || Context.tool_call_status(context, id))
+          asked = for call <- Context.Calls.asked_tool_calls(context), do: {call.id, :asked}
+
+          for(
+            id <- ~w(a b c),
+            do: Map.new(asked)[id] || Context.Calls.tool_call_status(context, id)
+          )
         end
 
       assert statuses == [
@@ -241,7 +245,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
              ]
 
       refute_received {:changed, _}
-      assert Context.tool_call_status(paused.context, "c") == :pending
+      assert Context.Calls.tool_call_status(paused.context, "c") == :pending
     end
 
     test "does not come when a tool ends the run" do
@@ -278,8 +282,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
       {:ok, result} =
         elsewhere(context, fn context ->
           context
-          |> Context.approve_tool_call("a", by: "ann")
-          |> Context.deny_tool_call("c", "not twice", by: "bob")
+          |> Context.Calls.approve_tool_call("a", by: "ann")
+          |> Context.Calls.deny_tool_call("c", "not twice", by: "bob")
           |> elsewhere(&Runtime.resume(&1, opts))
         end)
 
@@ -287,8 +291,11 @@ defmodule AshAgent.Runtime.ApprovalTest do
       assert results(result.context) == [ok: "ask!", ok: "yes!", error: "denied: not twice"]
       assert_received {:ran, "ask", %{"n" => 1}}
       refute_received {:ran, _, _}
-      assert %{by: "ann", decision: :approved} = Context.tool_call_decision(result.context, "a")
-      assert Context.tool_call_status(result.context, "a") == :ok
+
+      assert %{by: "ann", decision: :approved} =
+               Context.Calls.tool_call_decision(result.context, "a")
+
+      assert Context.Calls.tool_call_status(result.context, "a") == :ok
       assert result.context.current_iteration == 2
     end
 
@@ -303,7 +310,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
     test "executes what is decided and pauses for the rest", %{context: context} do
       opts = opts(&never/1)
-      context = Context.approve_tool_call(context, "c")
+      context = Context.Calls.approve_tool_call(context, "c")
       assert {:paused, %{calls: [%{id: "a"}], context: context}} = Runtime.resume(context, opts)
       assert_received {:ran, "ask", %{"n" => 2}}
       assert results(context) == [nil, {:ok, "yes!"}, {:ok, "ask!"}]
@@ -315,17 +322,17 @@ defmodule AshAgent.Runtime.ApprovalTest do
     test "asks about the undecided again, and only about these", %{context: context} do
       test = self()
       approval = fn call, _ -> send(test, {:asked, call.id}) && :approve end
-      context = Context.approve_tool_call(context, "a", by: "ann")
+      context = Context.Calls.approve_tool_call(context, "a", by: "ann")
       {:ok, result} = Runtime.run(context, opts(Scripted.new(["Done"]), approval: approval))
       assert_received {:asked, "c"}
       refute_received {:asked, _}
       assert results(result.context) == [ok: "ask!", ok: "yes!", ok: "ask!"]
-      assert %{by: "ann"} = Context.tool_call_decision(result.context, "a")
-      assert %{by: :approval} = Context.tool_call_decision(result.context, "c")
+      assert %{by: "ann"} = Context.Calls.tool_call_decision(result.context, "a")
+      assert %{by: :approval} = Context.Calls.tool_call_decision(result.context, "c")
     end
 
     test "goes on to the model when all was denied", %{context: context} do
-      context = context |> Context.deny_tool_call("a") |> Context.deny_tool_call("c")
+      context = context |> Context.Calls.deny_tool_call("a") |> Context.Calls.deny_tool_call("c")
       assert {:ok, %{output: "Done"}} = Runtime.resume(context, opts(Scripted.new(["Done"])))
       refute_received {:ran, _, _}
     end
@@ -333,14 +340,14 @@ defmodule AshAgent.Runtime.ApprovalTest do
     test "decisions that are illegal are refused by the context, and change nothing", %{
       context: context
     } do
-      approved = Context.approve_tool_call(context, "a")
+      approved = Context.Calls.approve_tool_call(context, "a")
 
       for decide <- [
-            fn -> Context.approve_tool_call(approved, "a") end,
-            fn -> Context.deny_tool_call(approved, "a") end,
-            fn -> Context.approve_tool_call(context, "b") end,
-            fn -> Context.deny_tool_call(context, "b") end,
-            fn -> Context.approve_tool_call(context, "nobody") end
+            fn -> Context.Calls.approve_tool_call(approved, "a") end,
+            fn -> Context.Calls.deny_tool_call(approved, "a") end,
+            fn -> Context.Calls.approve_tool_call(context, "b") end,
+            fn -> Context.Calls.deny_tool_call(context, "b") end,
+            fn -> Context.Calls.approve_tool_call(context, "nobody") end
           ],
           do: assert_raise(Context.Error, decide)
 
@@ -349,7 +356,9 @@ defmodule AshAgent.Runtime.ApprovalTest do
     end
 
     test "holds an approved call to the rules and hooks of the day", %{context: context} do
-      context = context |> Context.approve_tool_call("a") |> Context.approve_tool_call("c")
+      context =
+        context |> Context.Calls.approve_tool_call("a") |> Context.Calls.approve_tool_call("c")
+
       llm = Scripted.new(["Done"])
       deny = fn call, _ -> if call.id == "c", do: {:deny, {:not, "today"}}, else: :ok end
       rules = [{:deny, "ask", &(&1["n"] == 1)}]
@@ -360,8 +369,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
                results(result.context)
 
       refute_received {:ran, _, _}
-      assert %{decision: :approved} = Context.tool_call_decision(result.context, "a")
-      assert Context.tool_call_status(result.context, "a") == :error
+      assert %{decision: :approved} = Context.Calls.tool_call_decision(result.context, "a")
+      assert Context.Calls.tool_call_status(result.context, "a") == :error
     end
 
     test "can be left for another user message", %{context: context} do
@@ -380,7 +389,9 @@ defmodule AshAgent.Runtime.ApprovalTest do
       context: context
     } do
       test = self()
-      context = context |> Context.approve_tool_call("a") |> Context.deny_tool_call("c")
+
+      context =
+        context |> Context.Calls.approve_tool_call("a") |> Context.Calls.deny_tool_call("c")
 
       hang = fn _ ->
         send(test, {:tool, self()})
@@ -394,7 +405,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       refute Process.alive?(tool)
       refute_received {:changed, _}
 
-      assert Context.tool_call_status(context, "a") == :approved
+      assert Context.Calls.tool_call_status(context, "a") == :approved
       opts = opts(Scripted.new(["Done"]), approval: fn _, _ -> flunk("asked again") end)
       {:ok, result} = elsewhere(context, &Runtime.resume(&1, opts))
       assert results(result.context) == [ok: "ask!", ok: "yes!", error: "denied"]
@@ -431,13 +442,13 @@ defmodule AshAgent.Runtime.ApprovalTest do
     } do
       shown = [call("a", "ask", %{"path" => "/srv/x"})]
       assert paused.calls == shown
-      assert Context.undecided_tool_calls(paused.context) == shown
+      assert Context.Calls.undecided_tool_calls(paused.context) == shown
       assert Context.pending_tool_calls(paused.context) == [call("a", "ask", %{"path" => "x"})]
 
       {:ok, result} =
         elsewhere(paused.context, fn context ->
-          assert Context.undecided_tool_calls(context) == shown
-          context = Context.approve_tool_call(context, "a", by: "ann")
+          assert Context.Calls.undecided_tool_calls(context) == shown
+          context = Context.Calls.approve_tool_call(context, "a", by: "ann")
           elsewhere(context, &Runtime.resume(&1, opts))
         end)
 
@@ -445,7 +456,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       refute_received {:ran, _, _}
 
       assert %{by: "ann", arguments: %{"path" => "/srv/x"}} =
-               Context.tool_call_decision(result.context, "a")
+               Context.Calls.tool_call_decision(result.context, "a")
     end
 
     test "what a hook makes of it by then does not run when it is something else", %{
@@ -454,14 +465,15 @@ defmodule AshAgent.Runtime.ApprovalTest do
     } do
       test = self()
       opts = Keyword.merge(opts, before_tool: below("/etc/"), on_event: &send(test, {:event, &1}))
-      context = Context.approve_tool_call(paused.context, "a", by: "ann")
+      context = Context.Calls.approve_tool_call(paused.context, "a", by: "ann")
       {:ok, result} = elsewhere(context, &Runtime.resume(&1, opts))
       refute_received {:ran, _, _}
 
       assert [error: "denied: the arguments differ from the approved ones" <> _] =
                results(result.context)
 
-      assert %{decision: :approved, by: "ann"} = Context.tool_call_decision(result.context, "a")
+      assert %{decision: :approved, by: "ann"} =
+               Context.Calls.tool_call_decision(result.context, "a")
 
       assert_received {:event,
                        %{
@@ -474,7 +486,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       paused: paused,
       opts: opts
     } do
-      context = Context.approve_tool_call(paused.context, "a")
+      context = Context.Calls.approve_tool_call(paused.context, "a")
 
       for opts <- [
             Keyword.merge(opts, before_tool: below("/etc/"), approval: :auto),
@@ -493,13 +505,13 @@ defmodule AshAgent.Runtime.ApprovalTest do
       # Streamed arguments are also kept as the text that came, which has to agree with them.
       opts = opts(calling([call("a", "ask", %{"path" => "x"})]), stream: false)
       {:paused, %{context: context}} = Runtime.run(Context.new("Hi"), opts)
-      approved = Context.approve_tool_call(context, "a", by: "ann")
+      approved = Context.Calls.approve_tool_call(context, "a", by: "ann")
 
       for {from, to} <- [{~s("path":"x"), ~s("path":"/")}, {~s("name":"ask"), ~s("name":"yes")}] do
         text = Context.to_snapshot(approved)
         assert text =~ from
-        changed = Context.from_snapshot!(String.replace(text, from, to))
-        assert Context.tool_call_status(changed, "a") == :approved
+        changed = Context.load!(String.replace(text, from, to))
+        assert Context.Calls.tool_call_status(changed, "a") == :approved
         {:ok, result} = Runtime.resume(changed, Keyword.put(opts, :llm, Scripted.new(["Done"])))
         refute_received {:ran, _, _}
 
@@ -511,10 +523,10 @@ defmodule AshAgent.Runtime.ApprovalTest do
     test "an approval of a release that kept no digest runs what the model wrote, and nothing else" do
       opts = opts(calling([call("a", "ask", %{"path" => "x"})]))
       {:paused, %{context: context}} = Runtime.run(Context.new("Hi"), opts)
-      text = context |> Context.approve_tool_call("a", by: "ann") |> Context.to_snapshot()
+      text = context |> Context.Calls.approve_tool_call("a", by: "ann") |> Context.to_snapshot()
       old = String.replace(text, ~r/,"digest":"[^"]*"/, "")
       assert old != text
-      resumed = &Runtime.resume(Context.from_snapshot!(old), Keyword.merge(opts, &1))
+      resumed = &Runtime.resume(Context.load!(old), Keyword.merge(opts, &1))
 
       {:ok, result} = resumed.(llm: Scripted.new(["Done"]), before_tool: below("/etc/"))
       refute_received {:ran, _, _}
@@ -535,7 +547,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       [%{id: id, arguments: seen}] = paused.calls
       assert [%{arguments: %{"path" => "/etc/x"} = shown}] = later.calls
 
-      approve = &Context.approve_tool_call(later.context, id, by: "ann", arguments: &1)
+      approve = &Context.Calls.approve_tool_call(later.context, id, by: "ann", arguments: &1)
       error = assert_raise Context.Error, fn -> approve.(seen) end
       assert error.reason == {:other_arguments, id, [["path"]]}
 
@@ -551,7 +563,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       assert_received {:ran, "yes", %{"path" => "/srv/x"}}
 
       assert %{by: :approval, arguments: %{"path" => "/srv/x"}} =
-               Context.tool_call_decision(result.context, "a")
+               Context.Calls.tool_call_decision(result.context, "a")
     end
 
     test "arguments that cannot be kept cannot be asked about or approved" do
@@ -566,7 +578,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
                    "denied: a hook (:before_tool) returned arguments that cannot be stored" <> _
                ] = results(result.context)
 
-        assert %{by: :before_tool} = Context.tool_call_decision(result.context, "a")
+        assert %{by: :before_tool} = Context.Calls.tool_call_decision(result.context, "a")
       end
 
       # With nobody to ask, nothing is to be kept.
@@ -593,7 +605,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
         assert Context.pending_tool_calls(context) == []
 
         for {id, _} <- wanted do
-          status = Context.tool_call_status(context, id)
+          status = Context.Calls.tool_call_status(context, id)
           assert status == if(id in expected, do: :ok, else: :denied), "seed #{inspect(seed)}"
         end
       end
@@ -608,13 +620,13 @@ defmodule AshAgent.Runtime.ApprovalTest do
       {context, approved} =
         Enum.reduce(some, {context, approved}, fn %{id: id}, {context, approved} ->
           if :rand.uniform(2) == 1,
-            do: {Context.approve_tool_call(context, id), [id | approved]},
-            else: {Context.deny_tool_call(context, id), approved}
+            do: {Context.Calls.approve_tool_call(context, id), [id | approved]},
+            else: {Context.Calls.deny_tool_call(context, id), approved}
         end)
 
       context
       |> Context.to_snapshot()
-      |> Context.from_snapshot!()
+      |> Context.load!()
       |> Runtime.resume(opts(Scripted.new(["Done"])))
       |> decide(approved)
     end
@@ -642,12 +654,12 @@ defmodule AshAgent.Runtime.ApprovalTest do
       {:ok, result} = Runtime.run(Context.new("Hi"), opts)
 
       assert %{input_tokens: 30, output_tokens: 5, total_tokens: 35} =
-               Context.get_cumulative_tokens(result.context)
+               Context.Tokens.get_cumulative_tokens(result.context)
 
       totals =
         for _ <- 1..3 do
           assert_received {:changed, context}
-          Context.get_cumulative_tokens(context).total_tokens
+          Context.Tokens.get_cumulative_tokens(context).total_tokens
         end
 
       assert totals == [12, 12, 35]
@@ -675,7 +687,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
           ] do
         llm = fn _ -> {:ok, %{content: "Hi", usage: usage}} end
         assert {:ok, %Result{output: "Hi"} = result} = Runtime.run(Context.new("Hi"), llm: llm)
-        assert Context.get_cumulative_tokens(result.context).total_tokens == 0
+        assert Context.Tokens.get_cumulative_tokens(result.context).total_tokens == 0
       end
     end
   end

@@ -14,7 +14,7 @@ defmodule AshAgent.Runtime.AskedTest do
     look = %{name: "look", description: "Looks", function: fn _ -> {:ok, 1} end}
 
     {:ok, %{context: context}} = Runtime.run(Context.new("Hi"), llm: llm, tools: [look])
-    assert %{fields: fields, tools: [tool]} = Context.get_request(context, 1)
+    assert %{fields: fields, tools: [tool]} = Context.Audit.get_request(context, 1)
     assert %{"model" => "m", "server" => "127.0.0.1", "port" => _} = fields
     assert %{"stream" => true, "temperature" => 0.5} = fields["body"]
 
@@ -28,13 +28,13 @@ defmodule AshAgent.Runtime.AskedTest do
 
   test "any model that tells its name is noted, and a function with its tools" do
     {:ok, %{context: context}} = Runtime.run(Context.new("Hi"), llm: LLM.Scripted.new(["Hello!"]))
-    assert %{tools: []} = Context.get_request(context, 1)
+    assert %{tools: []} = Context.Audit.get_request(context, 1)
     llm = fn _ -> {:ok, %{content: "Hello!"}} end
 
     {:ok, %{context: context}} =
       Runtime.run(Context.new("Hi"), llm: llm, tools: %{look: fn _ -> 1 end})
 
-    assert %{fields: %{}, tools: [%{"name" => "look"}]} = Context.get_request(context, 1)
+    assert %{fields: %{}, tools: [%{"name" => "look"}]} = Context.Audit.get_request(context, 1)
   end
 
   test "a run of the package's clients notes what each request sent, which an account makes again" do
@@ -66,7 +66,7 @@ defmodule AshAgent.Runtime.AskedTest do
 
       # Nothing was read, although each request began as the one before it: what was sent is known, so it was the provider.
       assert [:first, :provider, :provider] =
-               Enum.map(Context.account(context).requests, & &1.verdict)
+               Enum.map(Context.Audit.account(context).requests, & &1.verdict)
     end
   end
 

@@ -12,7 +12,7 @@ defmodule AshAgent.Runtime.BoundsTest do
   defp answer(context, tokens) do
     context
     |> Context.add_assistant_message("Yes")
-    |> Context.add_token_usage(%{input_tokens: tokens})
+    |> Context.Tokens.add_token_usage(%{input_tokens: tokens})
   end
 
   test "the turn's earlier answers count in the outermost run alone" do
@@ -46,9 +46,11 @@ defmodule AshAgent.Runtime.BoundsTest do
 
     for {max, expected} <- [{16, :ok}, {15, {:error, {:max_total_tokens_exceeded, 15}}}] do
       bounds = bounds(max_total_tokens: max)
-      assert Bounds.report(bounds, Context.new("Hi"), first, "m") == 30
-      assert Bounds.report(bounds, first, both, "m") == 15
+      assert Bounds.report(bounds, count(first), Context.new("Hi"), first, "m") == 30
+      assert Bounds.report(bounds, count(both) - count(first), first, both, "m") == 15
       assert Bounds.ask(bounds) == expected
     end
   end
+
+  defp count(context), do: Context.Tokens.get_cumulative_tokens(context).total_tokens
 end

@@ -43,13 +43,13 @@ defmodule AshAgent.Runtime.CostTest do
       {:ok, result} = run(llm, on_event: on_event)
 
       assert result.cost == 2 * @cost
-      assert Context.fetch_cost(result.context, prices: @prices) == {:ok, 2 * @cost}
-      assert Context.fetch_cost(result.context, prices: @prices, since: 2) == {:ok, @cost}
+      assert Context.Audit.fetch_cost(result.context, prices: @prices) == {:ok, 2 * @cost}
+      assert Context.Audit.fetch_cost(result.context, prices: @prices, since: 2) == {:ok, @cost}
       for _ <- 1..2, do: assert_received({[:llm, :stop], @cost})
       refute_received {[:llm, :stop], _}
 
-      stored = result.context |> Context.to_snapshot() |> Context.from_snapshot!()
-      assert Context.fetch_cost(stored, prices: @prices) == {:ok, 2 * @cost}
+      stored = result.context |> Context.to_snapshot() |> Context.load!()
+      assert Context.Audit.fetch_cost(stored, prices: @prices) == {:ok, 2 * @cost}
     end
 
     test "is not told without prices" do
@@ -81,10 +81,12 @@ defmodule AshAgent.Runtime.CostTest do
       usage = %{input_tokens: 9_007_199_254_740_993}
 
       context =
-        Context.new("Hi") |> Context.add_assistant_message("Hi") |> Context.add_token_usage(usage)
+        Context.new("Hi")
+        |> Context.add_assistant_message("Hi")
+        |> Context.Tokens.add_token_usage(usage)
 
       price = %{model: :any, input: 1, output: 0}
-      assert Context.fetch_cost(context, prices: [price]) == {:ok, 9_007_199_254_740_993}
+      assert Context.Audit.fetch_cost(context, prices: [price]) == {:ok, 9_007_199_254_740_993}
 
       huge = %{calls(["noop"]) | usage: %{input_tokens: 0x7FFFFFFFFFFFFFFF}}
 
@@ -135,7 +137,7 @@ defmodule AshAgent.Runtime.CostTest do
       ask = [approval: fn _, _ -> :ask end, max_cost: @cost]
       {:paused, paused} = run(forever(), ask)
       assert paused.cost == @cost
-      context = Context.approve_tool_call(paused.context, "call_0")
+      context = Context.Calls.approve_tool_call(paused.context, "call_0")
 
       assert {:error, %{reason: {:max_cost_exceeded, _}, cost: 0}} =
                Runtime.resume(context, opts(forever(), ask))
@@ -169,7 +171,7 @@ defmodule AshAgent.Runtime.CostTest do
 
       assert {error.reason, error.cost} == {{:max_cost_exceeded, whole - @cost}, whole - @cost}
 
-      stored = error.context |> Context.to_snapshot() |> Context.from_snapshot!()
+      stored = error.context |> Context.to_snapshot() |> Context.load!()
       {:error, again} = Runtime.run(stored, [llm: script.(), max_cost: whole - @cost] ++ opts)
       assert {again.reason, again.cost} == {{:max_cost_exceeded, whole - @cost}, 0}
 
@@ -297,7 +299,7 @@ defmodule AshAgent.Runtime.CostTest do
         end
 
         assert_raise ArgumentError, words, fn ->
-          Context.fetch_cost(Context.new("Hi"), prices: wrong)
+          Context.Audit.fetch_cost(Context.new("Hi"), prices: wrong)
         end
       end
 

@@ -91,7 +91,7 @@ defmodule AshAgent.Runtime.DefaultLoggerTest do
     ask = fn kind ->
       llm = kind |> Misbehaviour.start(:openai_chat) |> Keyword.delete(:region)
       context = Context.new("My card is 4111 1111. My key is #{key}.", id: "user-17")
-      context = Context.put_masks(context, [{"4111 1111", "[card]"}])
+      context = Context.View.put_masks(context, [{"4111 1111", "[card]"}])
       capture_log(fn -> Runtime.run(context, llm: LLM.OpenAICompatible.new(llm)) end)
     end
 

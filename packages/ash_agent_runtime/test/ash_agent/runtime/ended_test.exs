@@ -65,7 +65,8 @@ defmodule AshAgent.Runtime.EndedTest do
           Keyword.delete(opts, :context)
       )
 
-  defp statuses(context), do: for(call <- @calls, do: Context.tool_call_status(context, call.id))
+  defp statuses(context),
+    do: for(call <- @calls, do: Context.Calls.tool_call_status(context, call.id))
 
   defp assert_taken(provider, server) do
     for %{body: body} <- Server.requests(server) do
@@ -176,7 +177,7 @@ defmodule AshAgent.Runtime.EndedTest do
     kept = for _n <- 1..50, do: receive(do: ({:kept, kept} -> kept), after: (0 -> nil))
 
     for snapshot <- Enum.uniq(kept), snapshot != nil do
-      {:ok, context} = Context.from_snapshot(snapshot)
+      {:ok, context} = Context.load(snapshot)
       again = serve(:anthropic, ["Done."])
       assert {:ok, _result} = run(:anthropic, again, context: context)
       assert_taken(:anthropic, again)
@@ -227,7 +228,7 @@ defmodule AshAgent.Runtime.EndedTest do
       assert Context.pending_tool_calls(result.context) == []
 
       # The run is over, for whoever reads it again as well.
-      {:ok, context} = result.context |> Context.to_snapshot() |> Context.from_snapshot()
+      {:ok, context} = result.context |> Context.to_snapshot() |> Context.load()
       assert {:ok, %Result{output: "I cannot pay."}} = run(:anthropic, server, context: context)
       assert length(Server.requests(server)) == 1
 
@@ -267,7 +268,7 @@ defmodule AshAgent.Runtime.EndedTest do
     content = [use_of("pay", "t1"), @fallback, text("I cannot pay.")]
     user = %{"role" => "user", "content" => "Pay them"}
     body = %{"messages" => [user, %{"role" => "assistant", "content" => content}]}
-    assert {:ok, context, %{repairs: []}} = Context.from_request(body, :anthropic)
+    assert {:ok, context, %{repairs: []}} = Context.Import.from_request(body, :anthropic)
     server = serve(:anthropic, ["Done."])
     assert {:ok, %Result{output: "I cannot pay."}} = run(:anthropic, server, context: context)
     assert Server.requests(server) == []

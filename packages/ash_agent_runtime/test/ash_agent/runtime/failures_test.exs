@@ -50,12 +50,12 @@ defmodule AshAgent.Runtime.FailuresTest do
              %{kind: :overloaded, status: 503, attempt: 1, wait: 0, iteration: 1, count: 1} =
                first,
              %{attempt: 2}
-           ] = Context.failures(context)
+           ] = Context.Audit.failures(context)
 
     assert %{provider: :openai_chat, model: "m", request_id: "req_7", message: words} = first
     assert words =~ "busy"
     assert DateTime.compare(first.requested_at, first.at) in [:lt, :eq]
-    refute inspect(Context.failures(context)) =~ @key
+    refute inspect(Context.Audit.failures(context)) =~ @key
     refute Context.to_snapshot(context) =~ @key
 
     for attempt <- 1..2,
@@ -83,8 +83,8 @@ defmodule AshAgent.Runtime.FailuresTest do
                )
 
       {:ok, stored} = Store.fetch(store, context[:id])
-      failures = Context.failures(stored.value)
-      assert failures == Context.failures(error.context)
+      failures = Context.Audit.failures(stored.value)
+      assert failures == Context.Audit.failures(error.context)
       assert length(failures) == length(answers)
       assert %{kind: ^kind} = last = List.last(failures)
       assert Map.take(last, Map.keys(known)) == known
@@ -99,7 +99,7 @@ defmodule AshAgent.Runtime.FailuresTest do
     end
 
     assert {:error, error} = run(model([cut]), stream: true)
-    assert [%{kind: :closed, part: "stream"}] = Context.failures(error.context)
+    assert [%{kind: :closed, part: "stream"}] = Context.Audit.failures(error.context)
     assert List.last(Context.to_messages(error.context)).content == "Once "
   end
 
@@ -107,10 +107,10 @@ defmodule AshAgent.Runtime.FailuresTest do
     hang = fn _connection -> Process.sleep(:infinity) end
     llm = model([hang], first_byte_timeout: 50, max_retries: 0)
     assert {:error, error} = run(llm)
-    assert [%{kind: :timeout, timeout: "first_byte"}] = Context.failures(error.context)
+    assert [%{kind: :timeout, timeout: "first_byte"}] = Context.Audit.failures(error.context)
 
     assert {:error, error} = run(model([hang]), llm_timeout: 50)
-    assert [%{kind: :timeout, timeout: "whole"}] = Context.failures(error.context)
+    assert [%{kind: :timeout, timeout: "whole"}] = Context.Audit.failures(error.context)
   end
 
   test "whatever a model of the application's own returns for an error" do
@@ -121,7 +121,7 @@ defmodule AshAgent.Runtime.FailuresTest do
           %AshAgent.LLM.Error{reason: {:provider, <<255>>}, kind: nil, attempt: -1}
         ] do
       assert {:error, ended} = run(fn _ -> {:error, error} end)
-      assert [%{kind: :invalid_response}] = Context.failures(ended.context)
+      assert [%{kind: :invalid_response}] = Context.Audit.failures(ended.context)
     end
   end
 
@@ -170,7 +170,7 @@ defmodule AshAgent.Runtime.FailuresTest do
     assert %{activity: [], context: context} = Session.snapshot(session)
 
     assert [%{kind: :overloaded, iteration: 1}, %{kind: :invalid_request, iteration: 2}] =
-             Context.failures(context)
+             Context.Audit.failures(context)
   end
 
   test "a cancelled turn is told, too" do

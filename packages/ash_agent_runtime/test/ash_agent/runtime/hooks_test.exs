@@ -82,7 +82,9 @@ defmodule AshAgent.Runtime.HooksTest do
 
       assert results(reply) == [error: "denied: closed"]
       {:ok, %{context: context}} = reply
-      assert %{by: :before_tool, reason: "closed"} = Context.tool_call_decision(context, "x")
+
+      assert %{by: :before_tool, reason: "closed"} =
+               Context.Calls.tool_call_decision(context, "x")
     end
 
     test "comes behind the rules, and hears nothing of what these deny" do

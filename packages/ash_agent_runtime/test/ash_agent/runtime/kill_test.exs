@@ -48,7 +48,7 @@ defmodule AshAgent.Runtime.KillTest do
 
     completed =
       for call_id <- KilledRun.ids(),
-          Context.tool_call_status(left.value, call_id) == :ok,
+          Context.Calls.tool_call_status(left.value, call_id) == :ok,
           do: call_id
 
     # Every call that has done something is known.
@@ -65,7 +65,7 @@ defmodule AshAgent.Runtime.KillTest do
     # What had its result is not run again.
     assert for({call_id, _} <- again, call_id in completed, do: call_id) == []
     count = fn call_id -> Enum.count(after_all, &(elem(&1, 0) == call_id)) end
-    status = fn call_id -> Context.tool_call_status(result.context, call_id) end
+    status = fn call_id -> Context.Calls.tool_call_status(result.context, call_id) end
     assert count.("never") <= 1
     assert status.("never") == :unknown or (status.("never") == :ok and count.("never") == 1)
     assert {count.("ask"), status.("ask")} == {1, :ok}
@@ -99,7 +99,7 @@ defmodule AshAgent.Runtime.KillTest do
     {:ok,
      for(
        call <- last,
-       call.state == :started or Context.tool_call_status(context, call.call.id) == nil,
+       call.state == :started or Context.Calls.tool_call_status(context, call.call.id) == nil,
        do: call
      )}
   end

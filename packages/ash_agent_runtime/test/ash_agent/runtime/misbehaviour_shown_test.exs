@@ -55,12 +55,12 @@ defmodule AshAgent.Runtime.MisbehaviourShownTest do
     context = now.context
 
     %{
-      conversation: inspect(Context.failures(context)) <> Context.to_snapshot(context),
+      conversation: inspect(Context.Audit.failures(context)) <> Context.to_snapshot(context),
       page: Trace.to_html(context),
       terminal: capture_io(fn -> Context.print(context, width: :infinity) end),
       otlp: Trace.to_otlp(context, format: :json, messages: true),
       log: lines |> Agent.get(& &1) |> Enum.join("\n"),
-      subscriber: inspect({Context.failures(context), Context.to_messages(context)}),
+      subscriber: inspect({Context.Audit.failures(context), Context.to_messages(context)}),
       ended: inspect(ended, limit: :infinity)
     }
   end

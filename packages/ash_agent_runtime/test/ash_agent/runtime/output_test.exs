@@ -199,10 +199,10 @@ defmodule AshAgent.Runtime.OutputTest do
         assert %{role: :assistant, content: @text} = List.last(shown)
         # What other tools found stays.
         assert length(shown) == if(mode == :tool, do: 4, else: 2)
-        assert result.context |> Context.expand(:all) |> Context.count_messages() == 6
-        assert Context.get_cumulative_tokens(result.context) != nil
+        assert result.context |> Context.View.expand(:all) |> Context.count_messages() == 6
+        assert Context.Tokens.get_cumulative_tokens(result.context) != nil
 
-        next = result.context |> Context.to_snapshot() |> Context.from_snapshot!()
+        next = result.context |> Context.to_snapshot() |> Context.load!()
 
         assert {:ok, %{output: @ulm, iterations: 1}} =
                  next
@@ -212,7 +212,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
       # Without attempts that fail there is nothing to hide, and every attempt has its iteration.
       {{:ok, result}, _requests} = run([@text], output_mode: :text, hide_retries: true)
-      assert %{hidden: []} = Context.view(result.context)
+      assert %{hidden: []} = Context.View.view(result.context)
     end
 
     test "a turn with attempts that is resumed hides those before, too" do
@@ -226,7 +226,7 @@ defmodule AshAgent.Runtime.OutputTest do
       ]
 
       {{:paused, paused}, _} = run([~s({"city": "Ulm"}), first], opts)
-      context = Context.approve_tool_call(paused.context, "a")
+      context = Context.Calls.approve_tool_call(paused.context, "a")
       llm = Scripted.new([@text])
 
       assert {:ok, %{output: @ulm} = result} =
@@ -287,7 +287,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
       {{:paused, paused}, _requests} = run([%{tool_calls: calls}], opts)
       assert [%{id: "b"}] = paused.calls
-      context = Context.deny_tool_call(paused.context, "b", "no")
+      context = Context.Calls.deny_tool_call(paused.context, "b", "no")
 
       # Without its type, nobody goes on.
       llm = Scripted.new([])
@@ -308,8 +308,8 @@ defmodule AshAgent.Runtime.OutputTest do
       context =
         paused.context
         |> Context.to_snapshot()
-        |> Context.from_snapshot!()
-        |> Context.approve_tool_call("a")
+        |> Context.load!()
+        |> Context.Calls.approve_tool_call("a")
 
       assert {:error, %{reason: {:missing_option, :output}}} =
                Runtime.resume(
@@ -575,7 +575,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
   describe "what requests asked for" do
     defp causes(context) do
-      {:ok, forecast} = Context.forecast(context, :gemini)
+      {:ok, forecast} = Context.Audit.forecast(context, :gemini)
       Enum.map(forecast.breaks, & &1.cause)
     end
 
@@ -599,17 +599,17 @@ defmodule AshAgent.Runtime.OutputTest do
 
       context = Context.new("Hi") |> ask.(output: @output) |> ask.(output: @output)
       number = context.current_iteration
-      assert %{fields: fields} = Context.get_request(context, number)
+      assert %{fields: fields} = Context.Audit.get_request(context, number)
       assert %{"output" => %{"mode" => "native"}, "body" => body} = fields
       assert %{"generationConfig" => %{"responseJsonSchema" => %{}}} = body
-      assert %{requests: requests} = Context.account(context)
+      assert %{requests: requests} = Context.Audit.account(context)
       refute Enum.any?(requests, &match?({:broken, _}, &1.verdict))
 
       other = ask.(context, output: [city: [type: :string, max_length: 9], people: :integer])
 
-      assert %{verdict: {:broken, :output}} = List.last(Context.account(other).requests)
+      assert %{verdict: {:broken, :output}} = List.last(Context.Audit.account(other).requests)
       text = ask.(context, output: @output, output_mode: :text)
-      assert %{verdict: {:broken, :output}} = List.last(Context.account(text).requests)
+      assert %{verdict: {:broken, :output}} = List.last(Context.Audit.account(text).requests)
       assert causes(text) == []
     end
   end

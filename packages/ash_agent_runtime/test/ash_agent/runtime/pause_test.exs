@@ -34,7 +34,7 @@ defmodule AshAgent.Runtime.PauseTest do
     paused
   end
 
-  defp asked(context), do: for(%{id: id} <- Context.asked_tool_calls(context), do: id)
+  defp asked(context), do: for(%{id: id} <- Context.Calls.asked_tool_calls(context), do: id)
 
   defp refuse(context, run) do
     before = Context.to_snapshot(context)
@@ -61,7 +61,7 @@ defmodule AshAgent.Runtime.PauseTest do
   defp take(context, :same), do: context
 
   defp take(context, :snapshot),
-    do: context |> Context.to_snapshot() |> Context.from_snapshot!()
+    do: context |> Context.to_snapshot() |> Context.load!()
 
   defp take(context, :dump), do: context |> Context.dump() |> Context.load!()
 
@@ -184,8 +184,8 @@ defmodule AshAgent.Runtime.PauseTest do
       context = take(paused(), way)
 
       for {decide, results, ran} <- [
-            {&Context.approve_tool_call(&1, "a", by: "ann"), [{:ok, "done"}], ["a"]},
-            {&Context.deny_tool_call(&1, "a", "no"), [{:error, "denied: no"}], []},
+            {&Context.Calls.approve_tool_call(&1, "a", by: "ann"), [{:ok, "done"}], ["a"]},
+            {&Context.Calls.deny_tool_call(&1, "a", "no"), [{:error, "denied: no"}], []},
             {&Context.interrupt(&1, "stop"), [{:error, "stop"}], []},
             {&Context.interrupt(&1, "stop", status: :cancelled), [{:error, "stop"}], []},
             {&Context.add_tool_results(&1, [{"a", {:ok, "own"}}]), [{:ok, "own"}], []}
@@ -251,10 +251,12 @@ defmodule AshAgent.Runtime.PauseTest do
   end
 
   test "holds for all calls of an answer while one is undecided" do
-    context = paused([call("a"), call("b")]) |> Context.approve_tool_call("a") |> take(:snapshot)
+    context =
+      paused([call("a"), call("b")]) |> Context.Calls.approve_tool_call("a") |> take(:snapshot)
+
     assert asked(context) == ["b"]
     refuse(context, &Runtime.resume(&1, opts()))
-    context = Context.deny_tool_call(context, "b")
+    context = Context.Calls.deny_tool_call(context, "b")
     assert {:ok, _} = Runtime.resume(context, opts(llm: Scripted.new(["Done"])))
     assert_received {:ran, "a"}
     refute_received {:ran, _}
@@ -271,14 +273,14 @@ defmodule AshAgent.Runtime.PauseTest do
   test "keeps the arguments of a hook, and those of a tool that takes text" do
     hook = fn call, _ -> {:ok, put_in(call.arguments["disk"], "z")} end
     context = paused([call("a")], before_tool: hook) |> Context.fork() |> take(:snapshot)
-    assert [%{id: "a", arguments: %{"disk" => "z"}}] = Context.asked_tool_calls(context)
+    assert [%{id: "a", arguments: %{"disk" => "z"}}] = Context.Calls.asked_tool_calls(context)
     refuse(context, &Runtime.resume(&1, opts(before_tool: hook)))
 
     text = %{id: "a", kind: :custom, name: "wipe", arguments: ~s({"disk": "a"})}
     context = Context.new("Hi") |> Context.add_assistant_message(nil, [text])
     assert {:paused, %{context: context}} = Runtime.run(context, opts(approval: asking()))
     context = take(context, :snapshot)
-    assert [%{arguments: ~s({"disk": "a"})}] = Context.asked_tool_calls(context)
+    assert [%{arguments: ~s({"disk": "a"})}] = Context.Calls.asked_tool_calls(context)
     refuse(context, &Runtime.resume(&1, opts()))
   end
 
@@ -311,7 +313,7 @@ defmodule AshAgent.Runtime.PauseTest do
   end
 
   test "is one in a branch of a test" do
-    context = paused([call("a"), call("b")]) |> Context.approve_tool_call("a")
+    context = paused([call("a"), call("b")]) |> Context.Calls.approve_tool_call("a")
 
     assert {:ok, ran} =
              Runtime.resume(

@@ -94,7 +94,7 @@ defmodule AshAgent.Runtime.PostgresKilledTest do
       {:ok, result} = run(store, claim, if(rem(nth, 2) == 0, do: context, else: claim.value))
       all = done ++ effects()
       count = fn id -> Enum.count(all, &(elem(&1, 0) == id)) end
-      status = fn id -> Context.tool_call_status(result.context, id) end
+      status = fn id -> Context.Calls.tool_call_status(result.context, id) end
 
       assert count.("never") <= 1
       assert status.("never") == :unknown or {count.("never"), status.("never")} == {1, :ok}

@@ -56,7 +56,7 @@ defmodule AshAgent.Runtime.RecallTest do
 
   defp cleared do
     run(Context.new("Read."), [[read_file: %{"path" => "lib/a.ex"}], "Read."])
-    |> Context.clear_tool_results(keep: 0)
+    |> Context.View.clear_tool_results(keep: 0)
     |> Context.add_user_message("Again.")
   end
 
@@ -73,7 +73,7 @@ defmodule AshAgent.Runtime.RecallTest do
       run(context |> Context.add_user_message("More"), [[recall: %{"handle" => handle}], "Done."])
 
     assert {"recall", {:ok, @file_text}} = context |> results() |> List.last()
-    assert [_, _] = context |> Context.clear_tool_results(keep: 0) |> handles()
+    assert [_, _] = context |> Context.View.clear_tool_results(keep: 0) |> handles()
   end
 
   test "searches, and says what it cannot do" do
@@ -134,12 +134,12 @@ defmodule AshAgent.Runtime.RecallTest do
       |> Context.add_user_message("Go on")
       |> Runtime.run(llm: Scripted.new(["Yes."]))
 
-    refute Context.recall?(result.context)
+    refute Context.Recall.recall?(result.context)
     assert [] = handles(result.context)
 
     own = %{recall: fn _ -> {:ok, "mine"} end}
     {:ok, result} = context |> Runtime.run(llm: Scripted.new(["Yes."]), tools: own)
-    assert Context.recall?(result.context)
+    assert Context.Recall.recall?(result.context)
   end
 
   test "reads the conversation of a sub-agent in the sub-agent" do
@@ -173,7 +173,7 @@ defmodule AshAgent.Runtime.RecallTest do
       |> Context.add_assistant_message("Ok.")
       |> Context.add_user_message("Go")
 
-    context = Context.keep_last_iterations(context, 1)
+    context = Context.View.hide(context, {:all_but_last, 1})
 
     {:ok, _result} =
       Runtime.run(context,
@@ -212,7 +212,7 @@ defmodule AshAgent.Runtime.RecallTest do
   describe "a request that is too long" do
     defp too_long(most) do
       fn context ->
-        if Context.count_tokens(context, method: :estimate) > most,
+        if Context.Tokens.count_tokens(context, method: :estimate) > most,
           do: {:error, %AshAgent.LLM.Error{reason: {:status, 400}, kind: :context_overflow}},
           else: "Fine."
       end
@@ -247,17 +247,20 @@ defmodule AshAgent.Runtime.RecallTest do
             {900, true, [1..15], 4}
           ] do
         assert {{:ok, result}, ^requests} = ask(context, most, [Recall.tool()])
-        view = Context.view(result.context)
+        view = Context.View.view(result.context)
         assert {view.cleared != nil, view.hidden} == {cleared?, hidden}
-        assert Enum.count(Context.failures(result.context)) == requests - 1
+        assert Enum.count(Context.Audit.failures(result.context)) == requests - 1
 
-        for failure <- Context.failures(result.context),
+        for failure <- Context.Audit.failures(result.context),
             do: assert(failure.kind == :context_overflow)
 
-        assert Context.receipt(result.context).counts.gone == 0
+        assert Context.Recall.receipt(result.context).counts.gone == 0
 
         assert [_ | _] =
-                 Context.search(Context.clear_tool_results(result.context, keep: 0), "A1B1")
+                 Context.Recall.search(
+                   Context.View.clear_tool_results(result.context, keep: 0),
+                   "A1B1"
+                 )
       end
     end
 
@@ -276,11 +279,11 @@ defmodule AshAgent.Runtime.RecallTest do
         opts = [llm: llm, tools: [Recall.tool()], prices: prices(window)]
         assert {:ok, result} = Runtime.run(long(3), opts)
         assert length(Scripted.requests(llm)) == 1
-        assert Context.failures(result.context) == []
-        steps = Context.shortenings(result.context)
+        assert Context.Audit.failures(result.context) == []
+        steps = Context.Shortening.shortenings(result.context)
         assert Enum.map(steps, & &1.kind) == kinds
         assert Enum.all?(steps, &(&1.cause == :window))
-        assert Context.receipt(result.context).counts.gone == 0
+        assert Context.Recall.receipt(result.context).counts.gone == 0
       end
     end
 
@@ -289,24 +292,26 @@ defmodule AshAgent.Runtime.RecallTest do
       opts = [llm: llm, view: :auto, prices: prices(900)]
       assert {:ok, result} = Runtime.run(long(3), opts)
       assert [_only] = Scripted.requests(llm)
-      assert %{kind: :hidden, range: 1..15} = List.last(Context.shortenings(result.context))
+
+      assert %{kind: :hidden, range: 1..15} =
+               List.last(Context.Shortening.shortenings(result.context))
     end
 
     test "is summarised last, if a summariser is given" do
       hidden =
-        Enum.reduce(1..3, Context.put_recall(long(3), true), fn _step, context ->
-          {shorter, %{}} = Context.shorten(context, :context_overflow)
+        Enum.reduce(1..3, Context.Recall.put_recall(long(3), true), fn _step, context ->
+          {shorter, %{}} = Context.Shortening.shorten(context, :context_overflow)
           shorter
         end)
 
       opts = [
-        llm: Scripted.new(too_long(Context.count_tokens(hidden, method: :estimate) - 1)),
+        llm: Scripted.new(too_long(Context.Tokens.count_tokens(hidden, method: :estimate) - 1)),
         tools: [Recall.tool()],
         summarize: fn _messages -> {:ok, "They read a file."} end
       ]
 
       assert {:ok, result} = Runtime.run(long(3), opts)
-      kinds = result.context |> Context.shortenings() |> Enum.map(& &1.kind)
+      kinds = result.context |> Context.Shortening.shortenings() |> Enum.map(& &1.kind)
       assert kinds == [:cleared, :cleared, :hidden, :summarized]
     end
 

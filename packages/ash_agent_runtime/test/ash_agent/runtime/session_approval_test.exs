@@ -26,7 +26,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
   end
 
   defp statuses(session, ids),
-    do: for(id <- ids, do: session |> Session.context() |> Context.tool_call_status(id))
+    do: for(id <- ids, do: session |> Session.context() |> Context.Calls.tool_call_status(id))
 
   describe "a paused session" do
     test "takes decisions and goes on" do
@@ -48,8 +48,8 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert [%{result: {:ok, "ran"}}, %{result: {:error, "denied: no"}}] =
                Context.get_iteration(context, 1).tool_calls
 
-      assert %{by: "ann"} = Context.tool_call_decision(context, "a")
-      assert %{by: "bob"} = Context.tool_call_decision(context, "b")
+      assert %{by: "ann"} = Context.Calls.tool_call_decision(context, "a")
+      assert %{by: "bob"} = Context.Calls.tool_call_decision(context, "b")
     end
 
     test "shows the arguments that would run, and approves these" do
@@ -191,7 +191,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert statuses(session, ~w(a)) == [:cancelled]
       assert_received {:changed, context}
       context = last(context)
-      assert Context.tool_call_status(context, "a") == :cancelled
+      assert Context.Calls.tool_call_status(context, "a") == :cancelled
       assert {:ok, %{output: "plain"}} = Session.prompt(session, "plain")
       refute_received :ran
     end
@@ -262,8 +262,8 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       :ok = Session.approve(session, "a")
       assert_received {:changed, stored}
       stored = last(stored)
-      assert Context.tool_call_status(stored, "a") == :approved
-      assert Context.tool_call_status(context, "a") == :pending
+      assert Context.Calls.tool_call_status(stored, "a") == :approved
+      assert Context.Calls.tool_call_status(context, "a") == :pending
 
       session = start(llm: llm(~w(a b)), context: Context.dump(stored))
       assert {:paused, [%{id: "b"}]} = Session.status(session)
@@ -338,7 +338,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert statuses(session, ~w(a b)) == [:cancelled, :denied]
 
       assert %{decision: :approved} =
-               session |> Session.context() |> Context.tool_call_decision("a")
+               session |> Session.context() |> Context.Calls.tool_call_decision("a")
     end
 
     test "that comes while a run is about to pause ends the turn all the same" do
@@ -419,7 +419,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     llm = Scripted.new([%{tool_calls: [call("a")]}, "Done"])
     session = start(llm: llm, permission_rules: [{:deny, "ask"}])
     assert {:ok, %{context: context}} = Session.prompt(session, "Hi")
-    assert Context.tool_call_status(context, "a") == :denied
+    assert Context.Calls.tool_call_status(context, "a") == :denied
   end
 
   # The newest of the contexts that were told.

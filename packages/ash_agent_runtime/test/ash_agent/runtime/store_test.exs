@@ -76,7 +76,7 @@ defmodule AshAgent.Runtime.StoreTest do
   end
 
   defp statuses(context, ids \\ ~w(a b)),
-    do: for(id <- ids, do: Context.tool_call_status(context, id))
+    do: for(id <- ids, do: Context.Calls.tool_call_status(context, id))
 
   # Leaves the conversation as a machine does that stops while the tools run, and claims it anew.
   defp crash(store, kept, opts \\ []) do
@@ -228,7 +228,7 @@ defmodule AshAgent.Runtime.StoreTest do
 
         for id <- ~w(a b) do
           runs = Enum.count(done ++ again, &(elem(&1, 0) == id))
-          unknown? = Context.tool_call_status(result.context, id) == :unknown
+          unknown? = Context.Calls.tool_call_status(result.context, id) == :unknown
           # Only what was noted as started, and of which the run has heard nothing, is unknown.
           assert unknown? == ({moment, nth, repeat} == {:after, 3, :never})
           assert runs == if(unknown?, do: 0, else: 1)
@@ -329,7 +329,7 @@ defmodule AshAgent.Runtime.StoreTest do
       assert Enum.map(calls, & &1.state) == [:unknown, :unknown]
       {:ok, stored} = Store.fetch(store, "c")
 
-      assert statuses(Context.from_snapshot!(Context.to_snapshot(stored.value))) == [
+      assert statuses(Context.load!(Context.to_snapshot(stored.value))) == [
                :unknown,
                :unknown
              ]
@@ -367,7 +367,7 @@ defmodule AshAgent.Runtime.StoreTest do
       opts = [llm: llm(1, ["a"]), approval: fn _, _ -> :ask end]
       assert {:paused, paused} = run(store, create(store), opts)
       assert {:ok, %{status: :paused}} = Store.fetch(store, "c")
-      approved = Context.approve_tool_call(paused.context, "a", by: "ann")
+      approved = Context.Calls.approve_tool_call(paused.context, "a", by: "ann")
       claim = crash(store, paused.kept, [context: approved] ++ opts)
 
       # The approval was used: it starts nothing again.
@@ -377,11 +377,11 @@ defmodule AshAgent.Runtime.StoreTest do
       assert {:paused, %Paused{unknown: ["a"]}} = run(store, paused.kept, opts)
       assert effects() == []
 
-      denied = Context.deny_tool_call(paused.context, "a", "it was done")
+      denied = Context.Calls.deny_tool_call(paused.context, "a", "it was done")
       assert {:ok, %{output: "Done"}} = Runtime.run(denied, opts)
 
       {:ok, kept} = Store.fetch(store, paused.kept)
-      approved = Context.approve_tool_call(kept.value, "a", by: "ann")
+      approved = Context.Calls.approve_tool_call(kept.value, "a", by: "ann")
       assert {:ok, result} = run(store, kept, [context: approved] ++ opts)
       assert [{"a", _}] = effects()
       assert statuses(result.context, ["a"]) == [:ok]
@@ -392,7 +392,7 @@ defmodule AshAgent.Runtime.StoreTest do
     # The conversation waits for a person, who has to say what becomes of a call that was started.
     defp paused_unknown(store, opts) do
       assert {:paused, paused} = run(store, create(store), opts)
-      approved = Context.approve_tool_call(paused.context, "a", by: "ann")
+      approved = Context.Calls.approve_tool_call(paused.context, "a", by: "ann")
       claim = crash(store, paused.kept, [context: approved] ++ opts)
       assert {:paused, %Paused{unknown: ["a"]} = paused} = run(store, claim, opts)
       {:ok, [%{state: :started}]} = Store.calls(store, "c")
@@ -448,7 +448,7 @@ defmodule AshAgent.Runtime.StoreTest do
     test "is closed as unknown also where the context was changed by hand" do
       store = sqlite()
       paused = paused_unknown(store, ask_opts())
-      denied = Context.deny_tool_call(paused.context, "a", "it was done")
+      denied = Context.Calls.deny_tool_call(paused.context, "a", "it was done")
       assert {:ok, %{output: "Done"}} = run(store, paused.kept, [context: denied] ++ ask_opts())
       {:ok, [%{state: :unknown}]} = Store.calls(store, "c")
       assert {:ok, %{status: :idle}} = Store.fetch(store, "c")
@@ -467,7 +467,7 @@ defmodule AshAgent.Runtime.StoreTest do
         store = open.()
         opts = [llm: llm(1, ["a"]), approval: fn _, _ -> :ask end]
         assert {:paused, paused} = run(store, create(store, []), opts)
-        approved = Context.approve_tool_call(paused.context, "a")
+        approved = Context.Calls.approve_tool_call(paused.context, "a")
         {:ok, kept} = Store.append(store, paused.kept, approved)
         tools = tools()
 
@@ -518,7 +518,7 @@ defmodule AshAgent.Runtime.StoreTest do
       hook = fn call, _ -> {:ok, %{call | arguments: %{"id" => "changed"}}} end
       opts = [llm: llm(1, ["a"]), before_tool: hook, approval: fn _, _ -> :ask end]
       assert {:paused, %{calls: [%{arguments: shown}]} = paused} = run(store, create(store), opts)
-      approved = Context.approve_tool_call(paused.context, "a", arguments: shown)
+      approved = Context.Calls.approve_tool_call(paused.context, "a", arguments: shown)
       other = fn call, _ -> {:ok, %{call | arguments: %{"id" => "other"}}} end
 
       {:ok, _} =

@@ -423,7 +423,7 @@ defmodule AshAgent.Runtime.StreamTest do
         assert {:ok, %{response: %{reason: :unfinished}}} = Context.fetch_message(context, {1, 1})
         assert_goes_on(context)
         # A document like any other.
-        stored = context |> Context.to_snapshot() |> Context.from_snapshot!()
+        stored = context |> Context.to_snapshot() |> Context.load!()
         assert Context.equal?(stored, context)
       end
     end
@@ -546,7 +546,7 @@ defmodule AshAgent.Runtime.StreamTest do
       assert [%{arguments: %{a: {1, "b"}}}, %{id: "call_1_1_1"}] =
                Context.pending_tool_calls(context)
 
-      assert Context.get_cumulative_tokens(context).total_tokens == 3
+      assert Context.Tokens.get_cumulative_tokens(context).total_tokens == 3
     end
   end
 end

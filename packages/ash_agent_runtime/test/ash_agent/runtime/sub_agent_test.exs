@@ -101,8 +101,8 @@ defmodule AshAgent.Runtime.SubAgentTest do
                Context.to_messages(child)
 
       assert Context.metadata(child) == %{parent_id: parent[:id], tool_call_id: "call_agent"}
-      assert Context.get_cumulative_tokens(child).total_tokens == 8
-      assert Context.get_cumulative_tokens(parent).total_tokens == 0
+      assert Context.Tokens.get_cumulative_tokens(child).total_tokens == 8
+      assert Context.Tokens.get_cumulative_tokens(parent).total_tokens == 0
 
       assert noted(reply) == %{
                "call_agent" => %{
@@ -617,7 +617,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
       {:ok, result} =
         context
-        |> Context.approve_tool_call("call_agent")
+        |> Context.Calls.approve_tool_call("call_agent")
         |> Runtime.resume(llm: Scripted.new(["Done"]), tools: [agent(opts)], approval: approval)
 
       assert result({:ok, result}) == {:ok, "gone"}

@@ -32,7 +32,7 @@ defmodule AshAgent.Runtime.TimesTest do
   defp copies(context) do
     [
       Context.load!(Context.dump(context)),
-      Context.from_snapshot!(Context.to_snapshot(context)),
+      Context.load!(Context.to_snapshot(context)),
       Context.load!(Context.fork(context) |> Context.dump(), approvals: :drop)
     ]
   end
@@ -44,7 +44,7 @@ defmodule AshAgent.Runtime.TimesTest do
       context = result.context
 
       {:ok, %{response: first}} = Context.fetch_message(context, {1, 1})
-      tool = Context.tool_call_times(context, "call_1")
+      tool = Context.Calls.tool_call_times(context, "call_1")
       {:ok, %{response: last}} = Context.fetch_message(context, {2, 0})
 
       times = [
@@ -59,11 +59,11 @@ defmodule AshAgent.Runtime.TimesTest do
       ]
 
       assert times == Enum.sort(times, DateTime)
-      assert Context.tool_call_times(context, "call_2") == nil
+      assert Context.Calls.tool_call_times(context, "call_2") == nil
 
       for copy <- copies(context) do
         assert Context.fetch_message(copy, {2, 0}) == Context.fetch_message(context, {2, 0})
-        assert Context.tool_call_times(copy, "call_1") == tool
+        assert Context.Calls.tool_call_times(copy, "call_1") == tool
       end
     end
 
@@ -75,7 +75,7 @@ defmodule AshAgent.Runtime.TimesTest do
 
       {:ok, %{value: stored}} = Store.fetch(store, "c")
       assert Context.equal?(stored, error.context)
-      assert %{started_at: _, ended_at: _} = Context.tool_call_times(stored, "call_1")
+      assert %{started_at: _, ended_at: _} = Context.Calls.tool_call_times(stored, "call_1")
       {:ok, %{state: :interrupted, response: response}} = Context.fetch_message(stored, {2, 0})
       assert DateTime.compare(response.requested_at, response.received_at) in [:lt, :eq]
       assert noted(stored) == %{1 => nil}
@@ -85,7 +85,7 @@ defmodule AshAgent.Runtime.TimesTest do
       {:ok, result} =
         run(Context.new("Hi"), [call(1), "Done."], approval: fn _, _ -> {:deny, "no"} end)
 
-      assert Context.tool_call_times(result.context, "call_1") == nil
+      assert Context.Calls.tool_call_times(result.context, "call_1") == nil
     end
   end
 
@@ -97,13 +97,13 @@ defmodule AshAgent.Runtime.TimesTest do
         |> Context.add_user_message("More")
         |> answered(2)
         |> Context.add_user_message("And more")
-        |> Context.keep_last_iterations(1)
-        |> Context.put_masks([{"secret", "***"}])
+        |> Context.View.hide({:all_but_last, 1})
+        |> Context.View.put_masks([{"secret", "***"}])
         |> answered(3)
         |> Context.add_user_message("Again")
-        |> Context.put_masks([{"other", "***"}])
+        |> Context.View.put_masks([{"other", "***"}])
         |> answered(4)
-        |> Context.put_prompt_block("now", "It is noon.")
+        |> Context.View.put_prompt_block("now", "It is noon.")
         |> Context.add_user_message("The last")
         |> answered(5)
 
@@ -127,11 +127,11 @@ defmodule AshAgent.Runtime.TimesTest do
 
       chat =
         on.(chat, "other", fn context ->
-          context |> Context.put_prompt_block("b", "B") |> answered(1)
+          context |> Context.View.put_prompt_block("b", "B") |> answered(1)
         end)
 
-      chat = on.(chat, "other", &Context.put_prompt_block(&1, "b", nil, at: at(2)))
-      chat = on.(chat, "main", &Context.put_prompt_block(&1, "b", nil, at: at(2)))
+      chat = on.(chat, "other", &Context.View.put_prompt_block(&1, "b", nil, at: at(2)))
+      chat = on.(chat, "main", &Context.View.put_prompt_block(&1, "b", nil, at: at(2)))
 
       [main, other] = for branch <- ChatContext.branches(chat), do: branch.context
       assert Context.to_messages(main) == Context.to_messages(other)
@@ -147,7 +147,7 @@ defmodule AshAgent.Runtime.TimesTest do
 
       {kept, context} =
         Enum.reduce(1..20, {kept, kept.value}, fn n, {kept, context} ->
-          context = context |> Context.put_prompt_block("turn", "#{n}") |> answered(n)
+          context = context |> Context.View.put_prompt_block("turn", "#{n}") |> answered(n)
           {:ok, kept} = Store.append(store, kept, context)
           {kept, Context.add_user_message(context, "More #{n}")}
         end)
@@ -165,7 +165,7 @@ defmodule AshAgent.Runtime.TimesTest do
   describe "stored times and views from elsewhere" do
     test "are refused with their path if they are wrong" do
       {:ok, result} =
-        run(Context.new("Hi") |> Context.put_prompt_block("b", "B"), [call(1), "Done."])
+        run(Context.new("Hi") |> Context.View.put_prompt_block("b", "B"), [call(1), "Done."])
 
       dump = Context.dump(result.context)
       first = ["iterations", Access.at(0)]
@@ -209,7 +209,7 @@ defmodule AshAgent.Runtime.TimesTest do
       dump =
         "../../test/fixtures/snapshot_v1.json"
         |> File.read!()
-        |> Context.from_snapshot!()
+        |> Context.load!()
         |> Context.dump()
 
       refute Enum.any?(dump["iterations"], &is_map_key(&1, "view"))

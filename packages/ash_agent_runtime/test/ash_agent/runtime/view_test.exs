@@ -26,7 +26,7 @@ defmodule AshAgent.Runtime.ViewTest do
     llm = looks(2)
 
     count = fn context, _needs ->
-      {:ok, Context.put_prompt_block(context, :n, "#{context.current_iteration}")}
+      {:ok, Context.View.put_prompt_block(context, :n, "#{context.current_iteration}")}
     end
 
     opts = [llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: [count]]
@@ -37,12 +37,12 @@ defmodule AshAgent.Runtime.ViewTest do
           do: hd(Context.to_messages(context)).content
 
     assert seen == ["1", "2", "3"]
-    assert %{blocks: [{"n", "3"}]} = Context.view(result.context)
+    assert %{blocks: [{"n", "3"}]} = Context.View.view(result.context)
 
     assert result.context
            |> Context.to_snapshot()
-           |> Context.from_snapshot!()
-           |> Context.view()
+           |> Context.load!()
+           |> Context.View.view()
            |> Map.get(:blocks) == [{"n", "3"}]
   end
 
@@ -100,13 +100,13 @@ defmodule AshAgent.Runtime.ViewTest do
     assert [first | _] = results(context)
     assert first =~ "recall 1.1-" and byte_size(first) < 500
     assert Enum.take(results(context), -3) == List.duplicate(@long, 3)
-    assert Context.recall?(context)
+    assert Context.Recall.recall?(context)
 
     # Where clearing costs nothing, all but three are cleared with each request.
     free = [%{model: :any, input: 10, output: 10}]
-    assert %{cleared: %{iteration: 9, calls: 1}} = Context.view(run.(prices: free))
+    assert %{cleared: %{iteration: 9, calls: 1}} = Context.View.view(run.(prices: free))
     dear = [%{model: :any, input: 10, cache_read: 1, cache_write: 1_000, output: 10}]
-    assert Context.view(run.(prices: dear)).cleared == nil
+    assert Context.View.view(run.(prices: dear)).cleared == nil
   end
 
   test "an application's own tool of that name stays" do
@@ -123,7 +123,7 @@ defmodule AshAgent.Runtime.ViewTest do
     test = self()
 
     count = fn context, _needs ->
-      send(test, {:counted, Context.count_tokens(context, method: :auto)})
+      send(test, {:counted, Context.Tokens.count_tokens(context, method: :auto)})
       {:ok, context}
     end
 
@@ -169,7 +169,7 @@ defmodule AshAgent.Runtime.ViewTest do
 
     assert_received {:shown, 3}
     assert_received {:shown, 1}
-    assert [%{kind: :context_overflow}] = Context.failures(result.context)
+    assert [%{kind: :context_overflow}] = Context.Audit.failures(result.context)
   end
 
   test "what fails for another reason is not" do
@@ -207,7 +207,7 @@ defmodule AshAgent.Runtime.ViewTest do
     assert {:ok, _result} = Session.prompt(session, "Again")
 
     {:ok, stored} = Store.fetch(store, "c1")
-    assert [%Range{first: 1}] = Context.view(stored.value).summaries
+    assert [%Range{first: 1}] = Context.View.view(stored.value).summaries
     assert Agent.get(calls, & &1) == 1
   end
 end

@@ -110,7 +110,7 @@ defmodule AshAgent.Session.ParkedTest do
       for _ <- 1..2, do: assert(die(store, 3) == :died)
       {:ok, %{owner: owner}} = Store.fetch(store, "c")
       {:ok, kept} = Store.claim(store, "c", owner: "somebody", from: owner)
-      context = Context.add_failure(kept.value, %{kind: :closed})
+      context = Context.Audit.add_failure(kept.value, %{kind: :closed})
       {:ok, kept} = Store.append(store, kept, context, status: :running)
       {:ok, _kept} = Store.release(store, kept)
     end

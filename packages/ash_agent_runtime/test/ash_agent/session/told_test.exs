@@ -193,7 +193,7 @@ defmodule AshAgent.Session.ToldTest do
             kind = failed(step),
             do: kind
 
-      told = for failure <- Context.failures(kept.value), do: failure.kind
+      told = for failure <- Context.Audit.failures(kept.value), do: failure.kind
 
       raised =
         for {_kind, list} <- Enum.filter(steps, &is_tuple/1),

@@ -2,6 +2,7 @@ defmodule AshAgent.Store.BlobsTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.{Context, Store}
+  alias AshAgent.Context.Changes
   alias AshAgent.Store.{Blobs, Error, SQLite}
 
   @secret "what foreign code says"
@@ -102,7 +103,7 @@ defmodule AshAgent.Store.BlobsTest do
         ] do
       {taken, blobs, known} = Blobs.take(text, %{})
       taken = IO.iodata_to_binary(taken)
-      assert Blobs.put_back(taken, &Map.fetch!(blobs, &1)) == text
+      assert Changes.put_media_back(taken, blobs) == text
       assert known == Blobs.index(blobs)
       assert {again, none, ^known} = Blobs.take(text, known)
       assert IO.iodata_to_binary(again) == taken and none == %{}

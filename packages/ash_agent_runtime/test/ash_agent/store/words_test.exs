@@ -198,7 +198,7 @@ defmodule AshAgent.Store.WordsTest do
 
       for store <- stores, id <- ids do
         {:ok, kept} = Store.fetch(store, id)
-        masked = Context.put_masks(kept.value, [{"(?i)" <> Regex.escape(word), "*"}])
+        masked = Context.View.put_masks(kept.value, [{"(?i)" <> Regex.escape(word), "*"}])
         {:ok, _} = Store.append(store, kept, masked)
       end
 

@@ -170,7 +170,7 @@ defmodule AshAgent.Trace.ExporterTest do
       assert ["chat scripted", "execute_tool helper", "invoke_agent helper" | _] = names
       refute "execute_tool buy" in names
 
-      {:ok, _} = paused.context |> Context.approve_tool_call("2") |> Runtime.resume(opts)
+      {:ok, _} = paused.context |> Context.Calls.approve_tool_call("2") |> Runtime.resume(opts)
       [turn | _] = spans = received()
       names = for span <- spans, do: span.name
       assert turn.name == "invoke_agent ash_agent" and turn.parent == nil
@@ -254,7 +254,7 @@ defmodule AshAgent.Trace.ExporterTest do
     test "have what the exporter's options say, without what is masked" do
       url = receiver(fn _ -> ok() end)
       exporter = exporter(url, messages: true, attributes: %{"user.id" => "1"})
-      masked = turn("c1") |> Context.put_masks([{"Hello", "[gone]"}])
+      masked = turn("c1") |> Context.View.put_masks([{"Hello", "[gone]"}])
       Exporter.export(exporter, masked)
       assert [%{attributes: %{"user.id" => "1"}} | _] = spans = received()
       assert inspect(spans) =~ "[gone]!"

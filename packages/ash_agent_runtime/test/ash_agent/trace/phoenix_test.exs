@@ -144,7 +144,7 @@ defmodule AshAgent.Trace.PhoenixTest do
     {:paused, paused} = Runtime.run(question, pausing)
     assert Exporter.flush(exporter) == :ok
     assert [%{"parent_id" => "" <> _}] = of("trip-3", spans(url, @spans + 5))
-    decided = Context.approve_tool_call(paused.context, "c9")
+    decided = Context.Calls.approve_tool_call(paused.context, "c9")
     {:ok, _} = Runtime.resume(decided, pausing)
     assert Exporter.flush(exporter) == :ok
 

@@ -62,12 +62,13 @@ defmodule AshAgent.Trace.PlugTest do
 
   test "lists what is stored, with status, failures and money, and opens it" do
     failed =
-      Context.new("Pay", id: "user-17") |> Context.add_failure(%{kind: :overloaded}, at: @at)
+      Context.new("Pay", id: "user-17")
+      |> Context.Audit.add_failure(%{kind: :overloaded}, at: @at)
 
     answered =
       Context.new("Hi", id: "user-18")
       |> Context.add_assistant_message("Hello!")
-      |> Context.add_token_usage(%{input_tokens: 900, output_tokens: 100})
+      |> Context.Tokens.add_token_usage(%{input_tokens: 900, output_tokens: 100})
 
     opts = [store: store([failed, answered]), prices: @prices]
     list = get("", opts)

@@ -18,7 +18,7 @@ defmodule Mix.Tasks.AshAgent.TraceTest do
       Context.new("What is my key sk-1?")
       |> Context.add_assistant_message(String.duplicate("I will not tell. ", 20))
 
-    context = Context.put_masks(context, [{"sk-[0-9]+", "[key]"}])
+    context = Context.View.put_masks(context, [{"sk-[0-9]+", "[key]"}])
     file = Path.join(folder, "talk.json")
     File.write!(file, Context.to_snapshot(context))
     %{stored: file, context: context}
@@ -68,10 +68,10 @@ defmodule Mix.Tasks.AshAgent.TraceTest do
 
     context =
       Context.new("What is my key sk-1?", id: "user-17")
-      |> Context.put_masks([{"sk-[0-9]+", "[key]"}])
-      |> Context.add_failure(%{kind: :rate_limited})
+      |> Context.View.put_masks([{"sk-[0-9]+", "[key]"}])
+      |> Context.Audit.add_failure(%{kind: :rate_limited})
       |> Context.add_assistant_message(nil, [%{id: "a", name: "research", arguments: %{}}])
-      |> Context.add_token_usage(%{input_tokens: 1_000, output_tokens: 0})
+      |> Context.Tokens.add_token_usage(%{input_tokens: 1_000, output_tokens: 0})
       |> Context.add_tool_results([{"a", {:ok, "nothing"}}])
       |> Context.add_assistant_message("I will not tell.")
 

@@ -163,7 +163,7 @@ defmodule AshAgent.Test.Assertions do
   defp measure(:tokens, _subject, context, _prices, since) do
     reported =
       for number <- Trajectory.numbers(context, since),
-          usage = Context.get_iteration_tokens(context, number),
+          usage = Context.Tokens.get_iteration_tokens(context, number),
           do: usage.total_tokens
 
     total = Enum.sum(reported)
@@ -179,7 +179,7 @@ defmodule AshAgent.Test.Assertions do
   defp measure(:cost, _subject, context, prices, since) do
     opts = if since, do: [since: since], else: []
 
-    case Context.fetch_cost(context, [prices: prices] ++ opts) do
+    case Context.Audit.fetch_cost(context, [prices: prices] ++ opts) do
       {:ok, cost} -> cost
       {:error, error} -> Exception.message(error)
     end
@@ -207,11 +207,11 @@ defmodule AshAgent.Test.Assertions do
     Enum.find_value(calls, {:ok, calls}, fn call ->
       # An id may come again in a later turn, and what is asked for is the newest call with it.
       then = Context.rewind(context, to: elem(call.place, 0))
-      decision = Context.tool_call_decision(then, call.id)
+      decision = Context.Calls.tool_call_decision(then, call.id)
 
       ran? =
-        Context.tool_call_status(then, call.id) in @run or
-          Context.tool_call_times(then, call.id) != nil
+        Context.Calls.tool_call_status(then, call.id) in @run or
+          Context.Calls.tool_call_times(then, call.id) != nil
 
       if ran? and not approved?(decision, opts),
         do:

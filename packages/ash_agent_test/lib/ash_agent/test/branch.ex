@@ -157,8 +157,8 @@ defmodule AshAgent.Test.Branch do
 
   # A pause of the original is one of the branch.
   defp ask(branch, number, %{current_iteration: number} = context) do
-    asked = for %{id: id} <- Context.asked_tool_calls(context), do: id
-    Enum.reduce(asked, branch, &Context.ask_about_tool_call(&2, &1))
+    asked = for %{id: id} <- Context.Calls.asked_tool_calls(context), do: id
+    Enum.reduce(asked, branch, &Context.Calls.ask_about_tool_call(&2, &1))
   end
 
   defp ask(branch, _number, _context), do: branch

@@ -218,7 +218,7 @@ defmodule AshAgent.Test.Eval do
 
   defp finish({:ok, {{id, repetition, _one}, {outcome, {score, words}, ms}}}, evaluation) do
     context = context(outcome)
-    tokens = if context, do: Context.get_cumulative_tokens(context).total_tokens, else: 0
+    tokens = if context, do: Context.Tokens.get_cumulative_tokens(context).total_tokens, else: 0
     cost = cost(outcome, context, evaluation[:prices])
     attempt = %{case: id, repetition: repetition, score: score, passed: score >= 1, words: words}
     {Map.merge(attempt, %{tokens: tokens, cost: cost, ms: ms}), context}
@@ -248,7 +248,7 @@ defmodule AshAgent.Test.Eval do
   defp cost(_outcome, _context, prices) when prices in [nil, []], do: nil
 
   defp cost(_outcome, context, prices) do
-    case Context.fetch_cost(context, prices: prices) do
+    case Context.Audit.fetch_cost(context, prices: prices) do
       {:ok, cost} -> cost
       {:error, _no_price} -> nil
     end

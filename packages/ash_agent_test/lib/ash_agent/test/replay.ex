@@ -6,7 +6,7 @@ defmodule AshAgent.Test.Replay do
   # listed; neither is called.
 
   alias AshAgent.{Context, LLM, Options, Runtime}
-  alias AshAgent.Context.Asked
+  alias AshAgent.Context.Audit
   alias AshAgent.LLM.Difference
   alias AshAgent.Runtime.{Gate, Output, Run, Shape}
   alias AshAgent.Test.{Pattern, Trajectory}
@@ -60,7 +60,7 @@ defmodule AshAgent.Test.Replay do
   @spec run(Context.t(), keyword()) :: t()
   def run(context, opts) do
     opts = Options.validate!(opts, @schema)
-    rows = Map.new(Context.replay(context), &{&1.iteration, &1})
+    rows = Map.new(Context.Audit.replay(context), &{&1.iteration, &1})
     run = prepare(opts)
     now = if opts[:llm], do: describe(run, opts)
 
@@ -97,7 +97,7 @@ defmodule AshAgent.Test.Replay do
 
   # Notes of an iteration stand for its request, and only an iteration with an answer had one.
   defp read_note(context, number) do
-    case Context.get_request(context, number) do
+    case Context.Audit.get_request(context, number) do
       %{fields: %{} = fields, tools: tools} -> {fields, tools || []}
       _not_noted -> nil
     end
@@ -119,7 +119,7 @@ defmodule AshAgent.Test.Replay do
     Difference.between(was, put_prompt(%{}, opts[:system_prompt], opts))
   end
 
-  # Some applications keep digests alone, see the option `:keep` of `AshAgent.Context.put_request/4`.
+  # Some applications keep digests alone, see the option `:keep` of `AshAgent.Context.Audit.put_request/4`.
   defp hashed?({_fields, [tool | _]}),
     do: is_map_key(tool, "digest") and not is_map_key(tool, "description")
 
@@ -131,7 +131,9 @@ defmodule AshAgent.Test.Replay do
 
   defp hash({fields, tools}) do
     noted =
-      Context.new("Hi") |> Context.put_request(fields, tools, keep: :hashes) |> Context.dump()
+      Context.new("Hi")
+      |> Context.Audit.put_request(fields, tools, keep: :hashes)
+      |> Context.dump()
 
     [%{"request" => fields, "tools" => tools}] = noted["iterations"]
     {fields, tools}
@@ -202,7 +204,7 @@ defmodule AshAgent.Test.Replay do
   # Of what was sent, digests are kept: the words are those that the log has there, if no mask keeps them from people.
   defp put_words(%{cause: cause} = difference, place, context)
        when place != nil and cause in [:message, :version] do
-    if Context.view(context).masks == [],
+    if Context.View.view(context).masks == [],
       do: Difference.put_words(difference, find_words(place, context)),
       else: difference
   end
@@ -235,11 +237,11 @@ defmodule AshAgent.Test.Replay do
   defp compare_view(nil, _context, _number), do: []
 
   defp compare_view(shape, context, number) do
-    with {:ok, base} <- Asked.fetch_asked_before(context, number),
-         {:ok, sent} <- Context.fetch_asked(context, number) do
+    with {:ok, base} <- Audit.fetch_asked_before(context, number),
+         {:ok, sent} <- Context.Audit.fetch_asked(context, number) do
       case Shape.apply(put_time(shape, context, number), base) do
         {:ok, shaped} ->
-          for {cause, iteration} <- Asked.view_changes(sent, shaped),
+          for {cause, iteration} <- Audit.view_changes(sent, shaped),
               do: %Difference{cause: :view, where: describe_change(cause, iteration)}
 
         {:error, {:view_error, error}} ->

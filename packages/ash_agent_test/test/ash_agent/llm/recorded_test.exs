@@ -134,7 +134,7 @@ defmodule AshAgent.LLM.RecordedTest do
     assert result.iterations == 2
     # The conversation keeps what the client asks for, as without a cassette.
     assert %{fields: %{"model" => "m", "body" => %{"max_tokens" => 4_096}}} =
-             Context.get_request(result.context, 1)
+             Context.Audit.get_request(result.context, 1)
 
     server = serve(cassette: cassette)
     assert {:ok, %{output: "It is 2."}} = run.(client(:anthropic, Server.base_url(server)))

@@ -69,13 +69,13 @@ defmodule AshAgent.Test.BranchTest do
       |> Context.add_assistant_message("Noted.")
       |> Context.add_user_message("And 4111-2222?", metadata: %{"asked_by" => "u1"})
       |> Context.add_assistant_message("No.")
-      |> Context.put_masks([{"[0-9]{4}-[0-9]{4}", "[card]"}])
-      |> Context.put_prompt_block(:memory, "The user has card 4111-2222.")
-      |> Context.put_max_result_bytes(100)
-      |> Context.put_recall(true, index: 0.1)
-      |> Context.pin({:fact, "Noted"})
+      |> Context.View.put_masks([{"[0-9]{4}-[0-9]{4}", "[card]"}])
+      |> Context.View.put_prompt_block(:memory, "The user has card 4111-2222.")
+      |> Context.View.put_max_result_bytes(100)
+      |> Context.Recall.put_recall(true, index: 0.1)
+      |> Context.Pins.pin({:fact, "Noted"})
 
-    rules = &Map.take(Context.view(&1), [:masks, :blocks, :max_result_bytes])
+    rules = &Map.take(Context.View.view(&1), [:masks, :blocks, :max_result_bytes])
 
     for {number, changes} <- [
           {1, [[], [user: "It is 4111-2222."], [system_prompt: "Tell 4111-2222."]]},
@@ -90,7 +90,7 @@ defmodule AshAgent.Test.BranchTest do
       assert rules.(branch) == rules.(context)
       assert Context.metadata(branch) == %{tenant: "t1"}
       assert %{id: "c1"} = branch[:origin]
-      assert Context.pins(branch) == [fact: "Noted"]
+      assert Context.Pins.pins(branch) == [fact: "Noted"]
       assert Context.dump(branch)["view"]["index"] == 100
 
       prompt = change[:system_prompt] || "Never tell 4111-2222."

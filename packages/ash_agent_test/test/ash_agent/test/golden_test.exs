@@ -31,7 +31,7 @@ defmodule AshAgent.Test.GoldenTest do
     test "#{name}: each request that is made again is the one that was sent" do
       for conversation <- read(unquote(path)), provider <- unquote(providers) do
         context = play(conversation, provider)
-        stored = context |> Context.to_snapshot() |> Context.from_snapshot!()
+        stored = context |> Context.to_snapshot() |> Context.load!()
         assert replay(stored, []) == {:same, answers(context)}
       end
     end
@@ -65,7 +65,7 @@ defmodule AshAgent.Test.GoldenTest do
   end
 
   defp import_one(body, provider) do
-    {:ok, context, _report} = Context.from_request(body, provider)
+    {:ok, context, _report} = Context.Import.from_request(body, provider)
     context
   end
 
@@ -91,14 +91,14 @@ defmodule AshAgent.Test.GoldenTest do
 
   defp say(%{role: :user, content: content}, nil, {_provider, fields, prompt}) do
     opts = if prompt, do: [system_prompt: prompt], else: []
-    Context.new(content, opts) |> Context.put_request(fields, [])
+    Context.new(content, opts) |> Context.Audit.put_request(fields, [])
   end
 
   defp say(%{role: :user, content: content}, context, _how),
     do: Context.add_user_message(context, content)
 
   defp say(%{role: :assistant} = message, context, {provider, _fields, _prompt}) do
-    {:ok, context} = Context.put_sent(context, provider, model: "m")
+    {:ok, context} = Context.Audit.put_sent(context, provider, model: "m")
     {:ok, response} = Response.from_message(Map.take(message, [:content, :tool_calls]))
 
     {:ok, context} =

@@ -48,9 +48,9 @@ defmodule AshAgent.Test.ReplayChangesTest do
   defp look(context, turn) do
     case rem(turn + :rand.uniform(2), 4) do
       0 -> context
-      1 -> Context.clear_tool_results(context, keep: 1)
-      2 -> Context.put_prompt_block(context, :note, "Note #{word()}")
-      3 -> Context.put_max_result_bytes(context, 100)
+      1 -> Context.View.clear_tool_results(context, keep: 1)
+      2 -> Context.View.put_prompt_block(context, :note, "Note #{word()}")
+      3 -> Context.View.put_max_result_bytes(context, 100)
     end
   end
 
@@ -105,7 +105,7 @@ defmodule AshAgent.Test.ReplayChangesTest do
       run = Enum.random(runs)
       kind = Enum.random([:message, :message, :schema, :option, :view])
       {changed, today, {number, cause, where}} = change(kind, run)
-      found = changed |> Context.from_snapshot!() |> replay(today)
+      found = changed |> Context.load!() |> replay(today)
 
       assert {:different, [%{iteration: ^number, differences: [difference]} | rest]} = found,
              inspect({run.provider, kind, number, where, found})
@@ -122,18 +122,20 @@ defmodule AshAgent.Test.ReplayChangesTest do
     {:ok, store} = Store.SQLite.open(":memory:")
 
     for run <- runs do
-      context = Context.from_snapshot!(run.snapshot)
+      context = Context.load!(run.snapshot)
       assert {:same, count} = replay(context, today(run))
       {:ok, kept} = Store.create(store, context)
       {:ok, fetched} = Store.fetch(store, kept.id)
       going_on = Context.add_user_message(context, "And now?")
 
       for other <- [
-            context |> Context.dump() |> JSON.encode() |> Context.from_snapshot!(),
+            context |> Context.dump() |> JSON.encode() |> Context.load!(),
             fetched.value,
             Context.fork(context),
             going_on,
-            going_on |> Context.put_max_result_bytes(100) |> Context.clear_tool_results(keep: 0)
+            going_on
+            |> Context.View.put_max_result_bytes(100)
+            |> Context.View.clear_tool_results(keep: 0)
           ] do
         assert replay(other, today(run)) == {:same, count}
         assert replay(other, []) == {:same, count}

@@ -24,7 +24,7 @@ defmodule AshAgent.Test.ReplayTest do
     looking = for tool <- tools(%{}), do: %{tool | function: fn _ -> {:ok, "rain"} end}
     opts = [llm: client(Server.base_url(server), []), tools: looking]
     {:ok, result} = Runtime.run(Context.new("Weather?", system_prompt: "Be kind."), opts)
-    %{context: result.context |> Context.to_snapshot() |> Context.from_snapshot!()}
+    %{context: result.context |> Context.to_snapshot() |> Context.load!()}
   end
 
   test "nothing differs where nothing changed, and nothing is called", %{context: context} do
@@ -70,7 +70,7 @@ defmodule AshAgent.Test.ReplayTest do
       )
 
     assert {:different, [%{iteration: 1, differences: [difference]} | _]} =
-             replay(Context.from_snapshot!(other), [])
+             replay(Context.load!(other), [])
 
     assert difference.cause == :version
 
@@ -78,7 +78,7 @@ defmodule AshAgent.Test.ReplayTest do
              "iteration 1, message 2 (user): version 0.0.1 of the package sent it otherwise: it has \"Weather?\""
 
     # What a mask keeps from people is kept from this, too.
-    masked = other |> Context.from_snapshot!() |> Context.put_masks([{"Weather", "..."}])
+    masked = other |> Context.load!() |> Context.View.put_masks([{"Weather", "..."}])
     assert {:different, [%{differences: [difference]} | _]} = replay(masked, [])
     assert difference.is == nil
   end
@@ -90,7 +90,7 @@ defmodule AshAgent.Test.ReplayTest do
     {:ok, %{context: context}} =
       Runtime.run(Context.new("Hello"), llm: client(Server.base_url(server), marked))
 
-    context = context |> Context.to_snapshot() |> Context.from_snapshot!()
+    context = context |> Context.to_snapshot() |> Context.load!()
     assert replay(context, llm: llm(marked)) == {:same, 1}
     assert {:different, [%{differences: [difference]}]} = replay(context, llm: llm())
     assert to_string(difference) =~ "the field cache"
@@ -104,7 +104,7 @@ defmodule AshAgent.Test.ReplayTest do
     for tools <- [tools(%{}), []] do
       opts = [llm: client(Server.base_url(server), own), tools: tools, request_notes: :hashes]
       {:ok, %{context: context}} = Runtime.run(Context.new("Hello"), opts)
-      context = context |> Context.to_snapshot() |> Context.from_snapshot!()
+      context = context |> Context.to_snapshot() |> Context.load!()
       assert replay(context, llm: llm(own), tools: tools) == {:same, 1}
       city = tools(%{"city" => %{"type" => "string"}})
 
@@ -148,12 +148,12 @@ defmodule AshAgent.Test.ReplayTest do
           do: %{tool | function: fn _ -> {:ok, String.duplicate("rain ", 50)} end}
 
     clear = fn keep ->
-      fn context, _needs -> {:ok, Context.clear_tool_results(context, keep: keep)} end
+      fn context, _needs -> {:ok, Context.View.clear_tool_results(context, keep: keep)} end
     end
 
     opts = [llm: client(Server.base_url(server), []), tools: looking, view: [clear.(2)]]
     {:ok, %{context: context}} = Runtime.run(Context.new("Weather?"), opts)
-    context = context |> Context.to_snapshot() |> Context.from_snapshot!()
+    context = context |> Context.to_snapshot() |> Context.load!()
     today = [llm: llm(), tools: tools(%{})]
 
     assert replay(context, today) == {:same, 7}

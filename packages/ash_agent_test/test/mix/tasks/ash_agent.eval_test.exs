@@ -222,7 +222,7 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
     assert talks
            |> Path.join(talk)
            |> File.read!()
-           |> Context.from_snapshot!()
+           |> Context.load!()
            |> Context.count_iterations() == 2
   end
 

@@ -186,9 +186,9 @@ defmodule Mix.Tasks.AshAgent.ReplayTest do
       Enum.reduce(
         1..1_000,
         Context.new("Go")
-        |> Context.put_request(%{"provider" => "anthropic", "model" => "m"}, []),
+        |> Context.Audit.put_request(%{"provider" => "anthropic", "model" => "m"}, []),
         fn n, context ->
-          {:ok, context} = Context.put_sent(context, :anthropic, model: "m")
+          {:ok, context} = Context.Audit.put_sent(context, :anthropic, model: "m")
           call = %{id: "call_#{n}", name: "look", arguments: %{"n" => n}}
 
           {:ok, response} =

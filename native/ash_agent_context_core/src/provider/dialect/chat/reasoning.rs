@@ -3,6 +3,7 @@
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
+use crate::provider::dialect::facts::is_prefix;
 use crate::provider::options::Dialect;
 use crate::provider::writer::Writer;
 use crate::value::builder::JsonObject;
@@ -95,12 +96,6 @@ fn details(part: &Part) -> Option<&[Value]> {
         Value::List(details) if !details.is_empty() => Some(details),
         _ => None,
     }
-}
-
-/// Returns whether an imported message asks for its own continuation: DeepSeek and Mistral call that a prefix, Moonshot
-/// and Alibaba partial. Within a text, the quotation marks would be escaped.
-pub(crate) fn is_prefix(elements: &str) -> bool {
-    elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
 }
 
 /// Returns whether a message that was imported may go back in this dialect as it came.

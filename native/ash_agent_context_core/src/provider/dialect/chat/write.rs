@@ -32,20 +32,13 @@ pub(crate) fn text_part(text: &str, out: &mut Writer<'_>) {
 
 /// A message of one text or of a list of parts; nothing when it says nothing.
 pub(crate) fn role_message(role: &str, content: &Content, parts: &Parts, out: &mut Writer<'_>) {
-    match content {
-        Content::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                text_message(role, &text, out);
-            }
-        }
-        Content::Parts(given) => {
-            let open = match role {
-                "user" => Cow::Borrowed(writer::open(false)),
-                role => Cow::Owned(format!(",{{\"role\":\"{role}\",\"content\":[")),
-            };
-            out.wrap(&open, writer::CLOSE, |out| parts.all(&**given, out));
-        }
-        Content::None => {}
+    out.say(content, |text, out| text_message(role, text, out));
+    if let Content::Parts(given) = content {
+        let open = match role {
+            "user" => Cow::Borrowed(writer::open(false)),
+            role => Cow::Owned(format!(",{{\"role\":\"{role}\",\"content\":[")),
+        };
+        out.wrap(&open, writer::CLOSE, |out| parts.all(&**given, out));
     }
 }
 

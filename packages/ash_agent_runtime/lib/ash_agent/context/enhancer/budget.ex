@@ -43,9 +43,9 @@ defmodule AshAgent.Context.Enhancer.Budget do
               doc: """
               how to treat old iterations:
                 * `:fit` hides the oldest, as many as needed to come down to the threshold or, where that is impossible, to \
-              the budget; see `AshAgent.Context.fit/3`
+              the budget; see `AshAgent.Context.View.fit/3`
                 * `:drop` hides all before the current turn, except for `:keep_first` and `:keep_last`
-                * `{:summarize, fun}` shows a summary instead of them, see `AshAgent.Context.compact/3`
+                * `{:summarize, fun}` shows a summary instead of them, see `AshAgent.Context.View.compact/3`
 
               If the view still exceeds the budget, more is hidden, as with `:fit`.
               """
@@ -62,7 +62,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
       iex> turn = fn number, context -> context |> Context.add_assistant_message("ok") |> Context.add_user_message("\#{number}") end
       iex> context = Enum.reduce(1..4, Context.new("0"), turn)
       iex> budget = {Context.Enhancer.Budget, budget: 16, step: 1, method: :o200k_base}
-      iex> {:ok, context, _report} = Context.enhance(context, [budget])
+      iex> {:ok, context, _report} = Context.Enhancer.run(context, [budget])
       iex> Context.to_messages(context)
       [%{role: :user, content: "3"}, %{role: :assistant, content: "ok"}, %{role: :user, content: "4"}]
 
@@ -87,7 +87,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
 
   The summariser is called when there is something new to summarise, with the messages of the view: masked, if
   `AshAgent.Context.Enhancer.Redact` ran before. Its summary is checked, and missing facts are appended, see
-  `AshAgent.Context.compact/3`. If it fails, or its summary is larger than half of the iterations it would replace, a
+  `AshAgent.Context.View.compact/3`. If it fails, or its summary is larger than half of the iterations it would replace, a
   warning is logged (without any of the text), results are cleared, and as many of the oldest iterations as necessary are
   hidden instead.
 
@@ -136,7 +136,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
     rent = Keyword.take(opts, [:keep, :share, :prices, :model, :window])
     # A request that is made again has its own time.
     rent = if needs[:at], do: [at: needs[:at]] ++ rent, else: rent
-    {context, _why} = Context.clear_when_due(context, rent)
+    {context, _why} = Context.Rent.clear_when_due(context, rent)
     context
   end
 
@@ -150,7 +150,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
   end
 
   defp within(context, threshold, opts) do
-    if Context.count_tokens(context, method: opts[:method]) > threshold,
+    if Context.Tokens.count_tokens(context, method: opts[:method]) > threshold,
       do: {:beyond, context},
       else: {:ok, context}
   end
@@ -159,10 +159,10 @@ defmodule AshAgent.Context.Enhancer.Budget do
   defp clear(context, nil), do: context
 
   defp clear(context, keep) do
-    cleared = Context.view(context).cleared
+    cleared = Context.View.view(context).cleared
     same = if cleared, do: [placeholder: cleared.placeholder], else: []
-    next = Context.clear_tool_results(context, [keep: keep] ++ same)
-    if place(Context.view(next).cleared) > place(cleared), do: next, else: context
+    next = Context.View.clear_tool_results(context, [keep: keep] ++ same)
+    if place(Context.View.view(next).cleared) > place(cleared), do: next, else: context
   end
 
   defp place(nil), do: {0, 0}
@@ -179,12 +179,12 @@ defmodule AshAgent.Context.Enhancer.Budget do
     how = Keyword.take(opts, [:keep_first, :keep_last, :step, :method])
 
     with {:beyond, context} <- within(context, limit, opts),
-         {:ok, context, _hidden} <- Context.fit(context, limit, how),
+         {:ok, context, _hidden} <- Context.View.fit(context, limit, how),
          do: {:ok, context}
   end
 
   defp compact(context, strategy, opts) do
-    case Context.compact(context, strategy, Keyword.take(opts, [:keep_first, :keep_last])) do
+    case Context.View.compact(context, strategy, Keyword.take(opts, [:keep_first, :keep_last])) do
       {:ok, compacted, %{reason: nil}} -> compacted
       {:ok, cleared, %{strategy: :clear, reason: reason}} -> warn_unsummarized(cleared, reason)
       {:ok, _dropped, %{reason: reason}} -> warn_unsummarized(context, reason)

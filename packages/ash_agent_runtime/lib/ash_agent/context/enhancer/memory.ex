@@ -52,7 +52,7 @@ defmodule AshAgent.Context.Enhancer.Memory do
       iex> memory = {Context.Enhancer.Memory,
       ...>   profile: fn _context -> "Ann, a pilot." end,
       ...>   recall: fn _context, topic -> ["Asked for \#{topic} in May.", "Likes short answers."] end}
-      iex> {:ok, context, _report} = Context.enhance(Context.new("Hello!"), [memory], needs: [:profile, recall: "maps"])
+      iex> {:ok, context, _report} = Context.Enhancer.run(Context.new("Hello!"), [memory], needs: [:profile, recall: "maps"])
       iex> context |> Context.to_messages() |> hd() |> Map.fetch!(:content) |> String.split("\\n")
       [
         "## Recalled", "", "- Asked for maps in May.", "- Likes short answers.", "",
@@ -66,7 +66,7 @@ defmodule AshAgent.Context.Enhancer.Memory do
   none). It returns a string, a list of strings, which become the items of a list, or `nil` for nothing; or one of them as
   `{:ok, value}`; or `{:error, reason}`. Loaders run one after the other, in the order of the blocks.
 
-  All blocks together form one prompt block, see `AshAgent.Context.put_prompt_block/4`, which replaces that of an earlier
+  All blocks together form one prompt block, see `AshAgent.Context.View.put_prompt_block/4`, which replaces that of an earlier
   run. Blank blocks are left out, and if nothing remains, the prompt block is removed: memory shows up only
   when it is asked for.
 
@@ -186,8 +186,13 @@ defmodule AshAgent.Context.Enhancer.Memory do
   end
 
   defp put(context, name, text) do
-    there = for {known, text} <- Context.view(context).blocks, known == to_string(name), do: text
+    there =
+      for {known, text} <- Context.View.view(context).blocks, known == to_string(name), do: text
+
     text = if text == "", do: nil, else: text
-    if List.first(there) == text, do: context, else: Context.put_prompt_block(context, name, text)
+
+    if List.first(there) == text,
+      do: context,
+      else: Context.View.put_prompt_block(context, name, text)
   end
 end

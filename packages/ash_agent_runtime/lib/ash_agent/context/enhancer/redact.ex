@@ -18,15 +18,15 @@ defmodule AshAgent.Context.Enhancer.Redact do
 
       iex> alias AshAgent.Context
       iex> redact = {Context.Enhancer.Redact, patterns: [:email, {~r/\\bAnn\\b/, "[name]"}]}
-      iex> {:ok, masked, _report} = Context.enhance(Context.new("Ann is ann@example.com."), [redact])
+      iex> {:ok, masked, _report} = Context.Enhancer.run(Context.new("Ann is ann@example.com."), [redact])
       iex> Context.to_messages(masked)
       [%{role: :user, content: "[name] is [redacted]."}]
       iex> Context.to_messages(masked, view: :log)
       [%{role: :user, content: "Ann is ann@example.com."}]
 
-  `AshAgent.Context.put_masks/3` describes what is masked, and where. Existing masks stay; if a pattern is already masked,
+  `AshAgent.Context.View.put_masks/3` describes what is masked, and where. Existing masks stay; if a pattern is already masked,
   its replacement is updated. Masks of an earlier run stay even when their pattern is no longer given, until
-  `AshAgent.Context.put_masks/3` removes them.
+  `AshAgent.Context.View.put_masks/3` removes them.
 
   ## Options
 
@@ -35,11 +35,11 @@ defmodule AshAgent.Context.Enhancer.Redact do
   A pattern is
 
     * one of the names below
-    * a regular expression, as a string or as a `Regex` without options, in the syntax of `AshAgent.Context.put_masks/3`; pass
+    * a regular expression, as a string or as a `Regex` without options, in the syntax of `AshAgent.Context.View.put_masks/3`; pass
       literal text through `Regex.escape/1` first
     * `{pattern, replacement}` with a name or an expression
 
-  Anything else raises, as in `AshAgent.Context.put_masks/3`, before the first enhancer runs.
+  Anything else raises, as in `AshAgent.Context.View.put_masks/3`, before the first enhancer runs.
 
   ## Names
 
@@ -103,7 +103,7 @@ defmodule AshAgent.Context.Enhancer.Redact do
     opts = Options.validate!(opts, @schema)
     masks = Enum.map(opts[:patterns], &mask!(&1, opts[:replacement]))
     # The core checks them, and gives expressions as text.
-    [masks: Context.view(Context.put_masks(Context.new(""), masks)).masks]
+    [masks: Context.View.view(Context.View.put_masks(Context.new(""), masks)).masks]
   end
 
   defp mask!({pattern, replacement}, _default), do: {pattern!(pattern), replacement}
@@ -120,13 +120,13 @@ defmodule AshAgent.Context.Enhancer.Redact do
 
   @impl true
   def enhance(%Context{} = context, _needs, opts) do
-    there = Context.view(context).masks
+    there = Context.View.view(context).masks
 
     masks =
       Enum.reduce(opts[:masks], there, fn {pattern, _} = mask, masks ->
         List.keystore(masks, pattern, 0, mask)
       end)
 
-    {:ok, if(masks == there, do: context, else: Context.put_masks(context, masks))}
+    {:ok, if(masks == there, do: context, else: Context.View.put_masks(context, masks))}
   end
 end

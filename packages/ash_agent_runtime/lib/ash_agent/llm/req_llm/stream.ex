@@ -150,7 +150,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
 
   defp message(%{message: message}) do
     messages = [%{role: :user, content: "?"} | List.wrap(message)]
-    {:ok, context, _report} = Context.from_req_llm(messages)
+    {:ok, context, _report} = Context.ReqLLM.from_req_llm(messages)
 
     context
     |> Context.to_messages()

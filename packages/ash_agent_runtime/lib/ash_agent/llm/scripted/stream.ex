@@ -15,12 +15,12 @@ defmodule AshAgent.LLM.Scripted.Stream do
 
   @doc "The stream's bytes, an event a piece."
   def pieces(response) do
-    message = Response.message(response)
+    {message, facts} = Response.read(response)
     blocks = parts(message.content) ++ Enum.map(message[:tool_calls] || [], &call/1)
 
-    [start(response)] ++
+    [start(facts)] ++
       (blocks |> Enum.with_index() |> Enum.flat_map(&block/1)) ++
-      [finish(response, message), event(%{type: "message_stop"})]
+      [finish(facts, message), event(%{type: "message_stop"})]
   end
 
   defp parts(text) when text in [nil, ""], do: []
@@ -65,7 +65,7 @@ defmodule AshAgent.LLM.Scripted.Stream do
       [event(%{type: "content_block_stop", index: index})]
   end
 
-  defp start(response) do
+  defp start(facts) do
     message = %{
       type: "message",
       role: "assistant",
@@ -74,19 +74,19 @@ defmodule AshAgent.LLM.Scripted.Stream do
       content: []
     }
 
-    event(%{type: "message_start", message: Map.merge(message, usage(response))})
+    event(%{type: "message_start", message: Map.merge(message, usage(facts))})
   end
 
-  defp finish(response, message) do
+  defp finish(facts, message) do
     called = if message[:tool_calls], do: "tool_use", else: "end_turn"
-    word = Response.finish_word(response) || called
+    word = facts.finish_word || called
     delta = %{stop_reason: Map.get(@words, word, word)}
-    event(Map.merge(%{type: "message_delta", delta: delta}, usage(response)))
+    event(Map.merge(%{type: "message_delta", delta: delta}, usage(facts)))
   end
 
   # Anthropic counts what came from its cache apart.
-  defp usage(response) do
-    case Response.usage(response) do
+  defp usage(facts) do
+    case facts.usage do
       nil ->
         %{}
 

@@ -3,6 +3,7 @@ defmodule AshAgent.LLM.Transport.Clock do
 
   # The timeouts of one request. Each wait ends with the nearest of them, and says which one it was.
 
+  alias AshAgent.Deadline
   alias AshAgent.LLM.Transport.Request
 
   @enforce_keys [:whole, :idle]
@@ -10,10 +11,10 @@ defmodule AshAgent.LLM.Transport.Clock do
 
   @doc "Starts the clock of a request."
   def new(%Request{} = request),
-    do: %__MODULE__{whole: at(request.timeout), idle: request.idle_timeout}
+    do: %__MODULE__{whole: Deadline.new(request.timeout), idle: request.idle_timeout}
 
   @doc "Begins to wait for a connection or for the first byte."
-  def start(clock, name, milliseconds), do: %{clock | phase: {name, at(milliseconds)}}
+  def start(clock, name, milliseconds), do: %{clock | phase: {name, Deadline.new(milliseconds)}}
 
   @doc "Begins to wait for the bytes after the first: from now on only pauses count."
   def between(clock), do: start(clock, :idle, clock.idle)
@@ -23,7 +24,7 @@ defmodule AshAgent.LLM.Transport.Clock do
   def again(clock), do: clock
 
   @doc "Milliseconds to wait at most for the next bytes."
-  def wait(clock), do: clock |> next() |> elem(1) |> time_left()
+  def wait(clock), do: clock |> next() |> elem(1) |> Deadline.left()
 
   @doc "The timeout that `wait/1` ended with."
   def name_timeout(clock), do: {:timeout, clock |> next() |> elem(0)}
@@ -31,10 +32,4 @@ defmodule AshAgent.LLM.Transport.Clock do
   # :infinity is greater than any number.
   defp next(%{phase: {_, deadline} = phase, whole: whole}) when deadline < whole, do: phase
   defp next(%{whole: whole}), do: {:whole, whole}
-
-  defp at(:infinity), do: :infinity
-  defp at(milliseconds), do: now() + milliseconds
-  defp time_left(:infinity), do: :infinity
-  defp time_left(deadline), do: max(deadline - now(), 0)
-  defp now, do: System.monotonic_time(:millisecond)
 end

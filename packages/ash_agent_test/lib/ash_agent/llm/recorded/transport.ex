@@ -6,6 +6,7 @@ defmodule AshAgent.LLM.Recorded.Transport do
   @behaviour AshAgent.LLM.Transport
 
   alias AshAgent.Context.JSON
+  alias AshAgent.Deadline
   alias AshAgent.LLM.Recorded.Cassette
   alias AshAgent.LLM.Transport.Request
 
@@ -81,10 +82,10 @@ defmodule AshAgent.LLM.Recorded.Transport do
   defp record(request, {path, body}, acc, fun, opts) do
     {transport, own} = opts[:transport]
     recording = %{path: path, body: body, status: nil, headers: [], pieces: [], ending: nil}
-    started = now()
+    started = Deadline.now()
 
     take = fn message, {acc, recording} ->
-      recording = keep(message, recording, now() - started)
+      recording = keep(message, recording, Deadline.now() - started)
 
       case fun.(message, acc) do
         {:cont, acc} -> {:cont, {acc, recording}}
@@ -123,6 +124,4 @@ defmodule AshAgent.LLM.Recorded.Transport do
     do: "connection #{cause}"
 
   defp describe_ending({:error, _reason, _acc}), do: "connection unreachable"
-
-  defp now, do: System.monotonic_time(:millisecond)
 end

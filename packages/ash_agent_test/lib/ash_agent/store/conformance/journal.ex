@@ -55,10 +55,10 @@ defmodule AshAgent.Store.Conformance.Journal do
 
   check "gives an approved call to one claim, and not again to the next", %{store: store} do
     {kept, [one, _]} = ask_for_calls(store)
-    kept = append!(store, kept, Context.approve_tool_call(kept.value, "call_1", by: "ann"))
+    kept = append!(store, kept, Context.Calls.approve_tool_call(kept.value, "call_1", by: "ann"))
     {:ok, kept, [^one]} = Store.start(store, kept, [%{key: one}])
     assert {:ok, next} = Store.claim(store, kept.id, owner: "a", reclaim: true)
-    assert Context.tool_call_status(next.value, "call_1") == :approved
+    assert Context.Calls.tool_call_status(next.value, "call_1") == :approved
     assert Store.call_key(next.value, "call_1") == one
     assert {:ok, next, []} = Store.start(store, next, [%{key: one}])
     assert {:ok, [%{epoch: 1, state: :started}]} = Store.calls(store, next.id)

@@ -56,17 +56,18 @@ defmodule AshAgent.Store.Conformance.Random do
       )
 
   defp change(context, 11),
-    do: Context.add_token_usage(context, %{input_tokens: :rand.uniform(99), output_tokens: 3})
+    do:
+      Context.Tokens.add_token_usage(context, %{input_tokens: :rand.uniform(99), output_tokens: 3})
 
   defp change(context, 12), do: Context.put_metadata(context, one_of([:a, "b"]), text())
-  defp change(context, 13), do: Context.keep_last_iterations(context, :rand.uniform(3))
+  defp change(context, 13), do: Context.View.hide(context, {:all_but_last, :rand.uniform(3)})
 
   defp change(context, 14) do
     [%{id: id} | _] = Context.pending_tool_calls(context) ++ [%{id: "none"}]
 
     if chance?(50),
-      do: Context.approve_tool_call(context, id, by: "ann"),
-      else: Context.deny_tool_call(context, id, "no")
+      do: Context.Calls.approve_tool_call(context, id, by: "ann"),
+      else: Context.Calls.deny_tool_call(context, id, "no")
   end
 
   defp change(context, 15), do: Context.interrupt(context, text())
@@ -75,10 +76,10 @@ defmodule AshAgent.Store.Conformance.Random do
   defp change(context, 17),
     do:
       context
-      |> Context.clear_tool_results()
-      |> Context.put_prompt_block("now", "#{:rand.uniform(99)}")
+      |> Context.View.clear_tool_results()
+      |> Context.View.put_prompt_block("now", "#{:rand.uniform(99)}")
 
-  defp change(context, _), do: Context.put_masks(context, [{"fox", "***"}])
+  defp change(context, _), do: Context.View.put_masks(context, [{"fox", "***"}])
 
   defp answer(context) do
     answers =

@@ -91,7 +91,7 @@ defmodule AshAgent.Store.Conformance.Runs do
   # An application that has no session.
   defp deny_by_hand(store, id, opts) do
     {:ok, kept} = Store.claim(store, id, owner: "a")
-    context = Context.deny_tool_call(kept.value, "hangs", "no")
+    context = Context.Calls.deny_tool_call(kept.value, "hangs", "no")
     {:ok, result} = AshAgent.Runtime.run(context, [kept: kept] ++ Keyword.delete(opts, :id))
     {:ok, _} = Store.release(store, result.kept)
   end

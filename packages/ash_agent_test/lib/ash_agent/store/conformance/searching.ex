@@ -101,18 +101,18 @@ defmodule AshAgent.Store.Conformance.Searching do
       find = &find(store, &1, id: id)
       assert [_] = find.("4111")
       masks = [{"\\d{4}", "[card]"}, {"tango", "****"}]
-      kept = append!(store, kept, Context.put_masks(kept.value, masks))
+      kept = append!(store, kept, Context.View.put_masks(kept.value, masks))
       assert [] = find.("4111")
       assert [] = find.("card tango")
       assert [%{snippet: "My card is [card] and my code is ****"}] = find.("code")
-      kept = append!(store, kept, Context.put_masks(kept.value, []))
+      kept = append!(store, kept, Context.View.put_masks(kept.value, []))
       assert [_] = find.("tango")
 
       # Also of a word that is longer than any index has.
       secret = String.duplicate("x", 40_000) <> "tail"
       kept = append!(store, kept, Context.add_assistant_message(kept.value, secret))
       assert [_] = find.(secret)
-      append!(store, kept, Context.put_masks(kept.value, [{"tail", "****"}]))
+      append!(store, kept, Context.View.put_masks(kept.value, [{"tail", "****"}]))
       assert [] = find.(secret)
     end
   end
@@ -128,7 +128,7 @@ defmodule AshAgent.Store.Conformance.Searching do
 
           create!(
             store,
-            if(hidden?, do: Context.put_masks(context, [{"needle", "-"}]), else: context)
+            if(hidden?, do: Context.View.put_masks(context, [{"needle", "-"}]), else: context)
           )
         end
 

@@ -1,0 +1,114 @@
+//! What is true of Anthropic.
+
+use crate::log::hints::Ttl;
+use crate::log::place::Place;
+use crate::provider::dialect::facts::{
+    claude_version, object, text, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
+};
+use crate::provider::facts::{
+    count, is_any, is_plain_name, kind_of, named, CacheMiss, Facts, Fallback, OwnHalf, SystemPlace,
+};
+use crate::value::letters::is_plain;
+use crate::value::{Map, Value};
+
+pub(crate) const FACTS: Facts = Facts {
+    telemetry: "anthropic",
+    list: "messages",
+    system: Some("system"),
+    prompts: &["system"],
+    container: Some("container"),
+    parameters: None,
+    most_output: &["max_tokens"],
+    output_form: &[&["output_format"], &["output_config"]],
+    message_fields: &["thinking", "tool_choice"],
+    stand_in: STAND_IN_TEXT,
+    takes_id: |id, _| !id.is_empty() && id.bytes().all(is_plain),
+    short_ids: false,
+    takes_name: is_plain_name,
+    takes_block,
+    user_first: true,
+    user_before_calls: true,
+    user_last: false,
+    alternates: false,
+    is_prefix: |_| false,
+    merges_neighbours: true,
+    remakes_merged: false,
+    lists_only: false,
+    system_place: SystemPlace::Anywhere,
+    results_stand_alone: false,
+    results_stand_together: false,
+    wraps_results: false,
+    calls_anywhere: true,
+    closes_uses: true,
+    has_items: false,
+    item_prefix: |_| None,
+    half,
+    nameless_halves: None,
+    // By the guide to refusals that anthropic 2.14.0 names (`beta_fallback_block_param.py`).
+    fallback: Some(Fallback {
+        between: "fallback",
+        call: "tool_use",
+        dropped: "connector_text",
+    }),
+    cache: CLAUDE_CACHE,
+    cache_mark: |ttl| match ttl {
+        Ttl::FiveMinutes => ",\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"5m\"}",
+        Ttl::Hour => ",\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"1h\"}",
+        _ => ",\"cache_control\":{\"type\":\"ephemeral\"}",
+    },
+    diagnose,
+    subset: &CLAUDE,
+    constrains: |model, _| claude_version(model).is_some_and(|version| version >= (4, 5)),
+    // As anthropic 2.12.0 writes it.
+    constraint: |_, schema| {
+        let format = object([("type", text("json_schema")), ("schema", schema)]);
+        object([("output_config", object([("format", format)]))])
+    },
+};
+
+fn takes_block(place: Place, data: &Map) -> bool {
+    let kind = kind_of(data);
+    let is_served = kind.ends_with("_tool_use") || kind.ends_with("_tool_result");
+    let calls = ["tool_use", "tool_result"];
+    let media = ["text", "image", "document"];
+    match place {
+        // Such as the tools that a search of the application's own has found.
+        Place::Result => {
+            let found = ["search_result", "tool_reference", "browser_state"];
+            is_any(data, &media) || is_any(data, &found)
+        }
+        Place::System => is_any(data, &["text"]),
+        Place::User => {
+            let thoughts = ["thinking", "redacted_thinking"];
+            !is_served && !is_any(data, &calls) && !is_any(data, &thoughts)
+        }
+        Place::Assistant => {
+            !is_any(data, &calls) && !is_any(data, &["image", "document", "search_result"])
+        }
+    }
+}
+
+fn half(data: &Map) -> Option<OwnHalf<'_>> {
+    let kind = named(data, "type")?;
+    if kind.ends_with("_tool_use") {
+        return Some(OwnHalf::new(named(data, "id")?, false));
+    }
+    let is_result = kind.ends_with("_tool_result");
+    is_result.then(|| Some(OwnHalf::new(named(data, "tool_use_id")?, true)))?
+}
+
+/// It says nothing where it finds nothing, and no reason while it does not know yet.
+fn diagnose(details: Option<&Map>, is_asked: bool) -> Option<CacheMiss<'_>> {
+    let miss = |reason, tokens| CacheMiss { reason, tokens };
+    match details.and_then(|details| details.get_named("diagnostics")) {
+        Some(Value::Map(given)) => Some(match given.get_named("cache_miss_reason") {
+            Some(Value::Map(reason)) => {
+                let word = reason.get_named("type").and_then(Value::as_str);
+                let tokens = count(reason, "cache_missed_input_tokens");
+                miss(word.unwrap_or_default(), tokens)
+            }
+            _ => miss("pending", None),
+        }),
+        _ => is_asked.then(|| miss("cache_hit", None)),
+    }
+}

@@ -1,0 +1,79 @@
+//! What is true of Bedrock.
+
+use crate::log::hints::Ttl;
+use crate::log::place::Place;
+use crate::provider::dialect::facts::{claude_version, object, text, CLAUDE, CLAUDE_CACHE};
+use crate::provider::facts::{half_under, is_any, is_plain_name, Facts, SystemPlace};
+use crate::value::letters::is_dotted;
+use crate::value::{json, Map, Value};
+
+pub(crate) const FACTS: Facts = Facts {
+    telemetry: "aws.bedrock",
+    list: "messages",
+    system: Some("system"),
+    prompts: &["system"],
+    container: None,
+    parameters: Some("inferenceConfig"),
+    most_output: &["maxTokens"],
+    output_form: &[&["outputConfig"]],
+    message_fields: &[],
+    stand_in: ",{\"role\":\"user\",\"content\":[{\"text\":\"Continue.\"}]}",
+    takes_id: |id, _| (1..=64).contains(&id.chars().count()) && id.bytes().all(is_dotted),
+    short_ids: false,
+    takes_name: is_plain_name,
+    takes_block: |place, data| match place {
+        Place::Result => false,
+        Place::System => is_any(data, &["text", "guardContent", "cachePoint"]),
+        Place::User => !is_any(data, &["toolUse", "toolResult", "reasoningContent"]),
+        Place::Assistant => is_own(data, "toolUse") && is_own(data, "toolResult"),
+    },
+    user_first: true,
+    user_before_calls: true,
+    user_last: false,
+    alternates: true,
+    is_prefix: |_| false,
+    merges_neighbours: true,
+    remakes_merged: true,
+    lists_only: true,
+    system_place: SystemPlace::Anywhere,
+    results_stand_alone: false,
+    results_stand_together: true,
+    wraps_results: false,
+    calls_anywhere: true,
+    closes_uses: false,
+    has_items: false,
+    item_prefix: |_| None,
+    half: |data| half_under(data, "toolUseId", ["toolUse", "toolResult"]),
+    nameless_halves: None,
+    fallback: None,
+    cache: CLAUDE_CACHE,
+    cache_mark: |ttl| match ttl {
+        Ttl::FiveMinutes => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"5m\"}}",
+        Ttl::Hour => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"1h\"}}",
+        _ => ",{\"cachePoint\":{\"type\":\"default\"}}",
+    },
+    diagnose: |_, _| None,
+    subset: &CLAUDE,
+    constrains: |model, beside_tools| {
+        !beside_tools && claude_version(model).is_some_and(|version| version >= (4, 5))
+    },
+    // As botocore 1.44.5 has it, with the schema as text.
+    constraint: |name, schema| {
+        let schema = text(&json::write(&schema));
+        let schema = object([("name", text(name)), ("schema", schema)]);
+        let structure = object([("jsonSchema", schema)]);
+        let format = object([("type", text("json_schema")), ("structure", structure)]);
+        object([("outputConfig", object([("textFormat", format)]))])
+    },
+};
+
+/// Bedrock's own uses and results say of what type they are.
+fn is_own(data: &Map, key: &str) -> bool {
+    match data.get_named(key) {
+        Some(Value::Map(half)) => {
+            let kind = half.get_named("type").and_then(Value::as_name);
+            kind.is_some_and(|kind| kind != "tool_use")
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,25 @@
+//! What Mistral has otherwise than the chat dialect.
+
+use crate::log::place::Place;
+use crate::provider::dialect::facts::{CHAT, OF_USERS};
+use crate::provider::facts::{is_any, Cache, Facts, SystemPlace};
+
+pub(crate) const FACTS: Facts = Facts {
+    telemetry: "mistral_ai",
+    most_output: &["max_tokens"],
+    // "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9".
+    takes_id: |id, _| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+    short_ids: true,
+    takes_block: |place, data| match place {
+        Place::Result => false,
+        Place::Assistant => !is_any(data, &OF_USERS),
+        Place::User | Place::System => true,
+    },
+    user_before_calls: true,
+    user_last: true,
+    system_place: SystemPlace::AfterUser,
+    cache: Cache::Unknown,
+    cache_mark: |_| "",
+    constrains: |_, beside_tools| !beside_tools,
+    ..CHAT
+};

@@ -1,0 +1,26 @@
+//! What Ollama has otherwise than the chat dialect.
+
+use crate::answer::subset::WHOLE;
+use crate::log::place::Place;
+use crate::provider::dialect::facts::{object, CHAT};
+use crate::provider::facts::{Cache, Facts, SystemPlace};
+use crate::value::letters::is_blank;
+
+pub(crate) const FACTS: Facts = Facts {
+    telemetry: "ollama",
+    parameters: Some("options"),
+    most_output: &["num_predict"],
+    output_form: &[&["format"]],
+    takes_id: |_, _| true,
+    takes_name: |name| !is_blank(name),
+    takes_block: |place, _| place != Place::Result,
+    is_prefix: |_| false,
+    system_place: SystemPlace::First,
+    cache: Cache::Unknown,
+    cache_mark: |_| "",
+    subset: &WHOLE,
+    // Beside tools, it keeps the model from calling them.
+    constrains: |_, beside_tools| !beside_tools,
+    constraint: |_, schema| object([("format", schema)]),
+    ..CHAT
+};

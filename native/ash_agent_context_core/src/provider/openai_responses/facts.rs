@@ -1,0 +1,219 @@
+//! What is true of OpenAI Responses.
+
+use crate::log::kind::CallKind;
+use crate::log::place::Place;
+use crate::provider::dialect::facts::{
+    is_strict_gpt, object, openai_breakpoint, text, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
+};
+use crate::provider::facts::{
+    count, is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, SystemPlace,
+};
+use crate::value::{Map, Value};
+
+pub(crate) const FACTS: Facts = Facts {
+    telemetry: "openai",
+    list: "input",
+    system: Some("instructions"),
+    prompts: &["instructions"],
+    container: None,
+    parameters: None,
+    most_output: &["max_output_tokens"],
+    output_form: &[&["text"]],
+    message_fields: &[],
+    stand_in: STAND_IN_TEXT,
+    takes_id: |id, _| (1..=64).contains(&id.chars().count()),
+    short_ids: false,
+    takes_name: is_plain_name,
+    takes_block: |place, data| {
+        let kind = kind_of(data);
+        let is_call = kind.starts_with("function_call") || kind.starts_with("custom_tool");
+        match place {
+            Place::Result => false,
+            Place::System => true,
+            Place::User => !is_call && kind != "reasoning",
+            Place::Assistant => !is_call,
+        }
+    },
+    user_first: false,
+    user_before_calls: false,
+    user_last: false,
+    alternates: false,
+    is_prefix: |_| false,
+    merges_neighbours: false,
+    remakes_merged: false,
+    lists_only: false,
+    system_place: SystemPlace::Anywhere,
+    results_stand_alone: false,
+    results_stand_together: false,
+    wraps_results: false,
+    calls_anywhere: true,
+    closes_uses: false,
+    has_items: true,
+    item_prefix: |kind| {
+        Some(ItemForm::of(kind))
+            .filter(|form| form.needs_id)
+            .map(|form| form.prefix)
+    },
+    half,
+    nameless_halves: Some(["tool_search_call", "tool_search_output"]),
+    fallback: None,
+    cache: OPENAI_CACHE,
+    cache_mark: openai_breakpoint,
+    diagnose: |details, _| {
+        let Value::Map(given) = details?.get_named("prompt_cache_diagnostics")? else {
+            return None;
+        };
+        let word = |name| given.get_named(name).and_then(Value::as_str);
+        Some(CacheMiss {
+            reason: word("reason").or(word("type")).unwrap_or_default(),
+            tokens: count(given, "cache_missed_tokens"),
+        })
+    },
+    subset: &STRICT,
+    constrains: |model, _| is_strict_gpt(model),
+    // As openai 3.54.0 writes it.
+    constraint: |name, schema| {
+        let format = object([
+            ("type", text("json_schema")),
+            ("name", text(name)),
+            ("strict", Value::Bool(true)),
+            ("schema", schema),
+        ]);
+        object([("text", object([("format", format)]))])
+    },
+};
+
+/// The API has more kinds of items than we know: each that names a call may be what an output answers.
+fn half(data: &Map) -> Option<OwnHalf<'_>> {
+    const RESULTS: [&str; 8] = [
+        "program_output",
+        "function_call_output",
+        "custom_tool_call_output",
+        "shell_call_output",
+        "local_shell_call_output",
+        "apply_patch_call_output",
+        "computer_call_output",
+        "tool_search_output",
+    ];
+    let kind = named(data, "type")?;
+    let is_result = RESULTS.contains(&kind);
+    Some(OwnHalf {
+        id: named(data, "call_id")?,
+        is_result,
+        waits: matches!(kind, "program" | "shell_call" | "tool_search_call"),
+    })
+}
+
+/// Holds what a kind's items are called and what they are made of.
+pub(crate) struct ItemForm {
+    pub kind: CallKind,
+    /// The type of the call's item.
+    pub call: &'static str,
+    /// The type of the item that answers it.
+    pub output: &'static str,
+    /// Holds what the ids of its items begin with.
+    pub prefix: &'static str,
+    /// The field that holds the arguments.
+    pub arguments: &'static str,
+    /// Its items have ids, also those of other providers' calls.
+    pub needs_id: bool,
+    /// Fields that the API wants to see again.
+    pub kept: &'static [&'static str],
+}
+
+/// By `response_input_item_param.py` of OpenAI's SDK.
+pub(crate) const FORMS: [ItemForm; 8] = [
+    ItemForm {
+        kind: CallKind::Function,
+        call: "function_call",
+        output: "function_call_output",
+        prefix: "fc",
+        arguments: "arguments",
+        needs_id: false,
+        kept: &["namespace", "caller", "async", "status"],
+    },
+    ItemForm {
+        kind: CallKind::Custom,
+        call: "custom_tool_call",
+        output: "custom_tool_call_output",
+        prefix: "ct",
+        arguments: "input",
+        needs_id: false,
+        kept: &["namespace", "caller", "async"],
+    },
+    ItemForm {
+        kind: CallKind::Shell,
+        call: "shell_call",
+        output: "shell_call_output",
+        prefix: "sh",
+        arguments: "action",
+        needs_id: false,
+        kept: &["caller", "environment", "status"],
+    },
+    ItemForm {
+        kind: CallKind::LocalShell,
+        call: "local_shell_call",
+        output: "local_shell_call_output",
+        prefix: "lsh",
+        arguments: "action",
+        needs_id: true,
+        kept: &["status"],
+    },
+    ItemForm {
+        kind: CallKind::ApplyPatch,
+        call: "apply_patch_call",
+        output: "apply_patch_call_output",
+        prefix: "apc",
+        arguments: "operation",
+        needs_id: false,
+        kept: &["caller", "status"],
+    },
+    ItemForm {
+        kind: CallKind::Computer,
+        call: "computer_call",
+        output: "computer_call_output",
+        prefix: "cu",
+        arguments: "",
+        needs_id: true,
+        kept: &["pending_safety_checks", "status"],
+    },
+    ItemForm {
+        kind: CallKind::McpApproval,
+        call: "mcp_approval_request",
+        output: "mcp_approval_response",
+        prefix: "mcpr",
+        arguments: "arguments",
+        needs_id: true,
+        kept: &["server_label"],
+    },
+    ItemForm {
+        kind: CallKind::ToolSearch,
+        call: "tool_search_call",
+        output: "tool_search_output",
+        prefix: "tsc",
+        arguments: "arguments",
+        needs_id: false,
+        kept: &["status"],
+    },
+];
+
+const FUNCTION: &ItemForm = &FORMS[0];
+
+impl ItemForm {
+    /// The form whose calls have this type.
+    pub fn of_call(name: &str) -> Option<&'static Self> {
+        FORMS.iter().find(|form| form.call == name)
+    }
+
+    /// The form whose answers have this type.
+    pub fn of_output(name: &str) -> Option<&'static Self> {
+        FORMS.iter().find(|form| form.output == name)
+    }
+
+    pub fn of(kind: CallKind) -> &'static Self {
+        FORMS
+            .iter()
+            .find(|form| form.kind == kind)
+            .unwrap_or(FUNCTION)
+    }
+}

@@ -1,0 +1,198 @@
+//! The texts that a store keeps of a conversation: rows are joined to a document, and media are kept beside it. Only the names of
+//! branches are read.
+
+use std::io::Write as _;
+
+use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::Engine as _;
+use memchr::memmem;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::Error;
+use crate::storage::limits::NESTING;
+use crate::value::{json, Value};
+
+/// What is kept of a branch. A context is one without a label.
+#[derive(Debug, Clone, Copy)]
+pub struct BranchRow<'a> {
+    /// The branch's number.
+    pub number: u64,
+    /// The number of the branch that has the iterations before the first of its own.
+    pub base: Option<u64>,
+    /// The first iteration of its own, where another branch has those before.
+    pub since: Option<u64>,
+    /// The document's `updated_at`.
+    pub updated_at: &'a str,
+    /// The branch's fields in a chat.
+    pub label: Option<&'a [u8]>,
+    /// The document without iterations and `updated_at`.
+    pub head: &'a [u8],
+    /// The documents of its iterations, with commas between.
+    pub iterations: &'a [u8],
+}
+
+impl BranchRow<'_> {
+    fn write(&self, text: &mut Vec<u8>) {
+        text.extend_from_slice(open(self.head));
+        if let Some(since) = self.since {
+            let _ = write!(text, ",\"since\":{since}");
+        }
+        let _ = write!(text, ",\"updated_at\":\"{}\"", self.updated_at);
+        text.extend_from_slice(b",\"iterations\":[");
+        text.extend_from_slice(self.iterations);
+        text.extend_from_slice(b"]}");
+    }
+
+    fn name(&self) -> Result<String, Error> {
+        let name = match json::read(self.label.unwrap_or(b"{}"), NESTING)? {
+            Value::Map(label) => label.get_named("name").cloned(),
+            _ => None,
+        };
+        Ok(json::write(&name.unwrap_or(Value::Nil)))
+    }
+}
+
+/// The document of rows. `chat` is what a chat is beside its branches.
+///
+/// # Errors
+/// A label that is not JSON.
+pub fn join_rows(chat: Option<&[u8]>, rows: &[BranchRow<'_>]) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::new();
+    let Some(chat) = chat else {
+        rows.iter().for_each(|row| row.write(&mut text));
+        return Ok(text);
+    };
+    text.extend_from_slice(open(chat));
+    text.extend_from_slice(b",\"branches\":[");
+    for (at, row) in rows.iter().enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        text.extend_from_slice(open(row.label.unwrap_or_default()));
+        let base = row
+            .base
+            .and_then(|base| rows.iter().find(|row| row.number == base));
+        if let Some(base) = base {
+            let _ = write!(text, ",\"base\":{}", base.name()?);
+        }
+        text.extend_from_slice(b",\"context\":");
+        row.write(&mut text);
+        text.push(b'}');
+    }
+    text.extend_from_slice(b"]}");
+    Ok(text)
+}
+
+/// An object's text without its end, so that more fields may follow. It is never empty.
+fn open(object: &[u8]) -> &[u8] {
+    object.strip_suffix(b"}").unwrap_or(object)
+}
+
+/// Shorter ones stay where they are.
+const LEAST: usize = 2_048;
+const FIELD: &[u8] = b"\"data\":\"";
+/// No text of a user gives this key, see the guide on storage.
+const REFERENCE: &[u8] = b"{\"$blob\":";
+
+/// Media that a text had, in base64.
+#[derive(Debug, Clone)]
+pub struct TakenMedia<'a> {
+    /// The digest of its base64. Decoding that takes time, so it is what is known of a text that was seen before.
+    pub digest: [u8; 32],
+    /// The digest of its bytes.
+    pub id: String,
+    /// Its base64.
+    pub data: &'a [u8],
+}
+
+/// A document's text with references in place of media, and those that nobody knew. `known` gives the id for a digest.
+pub fn take_media<'a>(
+    text: &'a [u8],
+    known: impl Fn(&[u8]) -> Option<String>,
+) -> (Vec<u8>, Vec<TakenMedia<'a>>) {
+    let mut out = Vec::with_capacity(text.len());
+    let mut media: Vec<TakenMedia<'a>> = Vec::new();
+    let mut rest = text;
+    while let Some(at) = memmem::find(rest, FIELD) {
+        let (before, value) = rest.split_at(at.saturating_add(FIELD.len()));
+        let end = memchr::memchr(b'"', value).filter(|end| *end >= LEAST);
+        let found = end.and_then(|end| {
+            let data = value.get(..end)?;
+            let digest: [u8; 32] = Sha256::digest(data).into();
+            let seen = media.iter().find(|seen| seen.digest == digest);
+            let id = seen.map(|seen| seen.id.clone()).or_else(|| known(&digest));
+            match id {
+                Some(id) => Some((id, end)),
+                None => {
+                    // Text that its bytes would not give again is refused here.
+                    let bytes = BASE64.decode(data).ok()?;
+                    let hex = Sha256::digest(bytes);
+                    let hex = hex.iter().map(|byte| format!("{byte:02x}"));
+                    let id = format!("sha256:{}", hex.collect::<String>());
+                    let id_of_new = id.clone();
+                    media.push(TakenMedia {
+                        digest,
+                        id: id_of_new,
+                        data,
+                    });
+                    Some((id, end))
+                }
+            }
+        });
+        match found {
+            Some((id, end)) => {
+                out.extend_from_slice(before.strip_suffix(b"\"").unwrap_or(before));
+                out.extend_from_slice(REFERENCE);
+                let _ = write!(out, "\"{id}\"}}");
+                rest = value.get(end.saturating_add(1)..).unwrap_or_default();
+            }
+            None => {
+                out.extend_from_slice(before);
+                rest = value;
+            }
+        }
+    }
+    out.extend_from_slice(rest);
+    (out, media)
+}
+
+/// The reverse; `None` where there is no data for an id.
+pub fn put_media_back<'a>(text: &[u8], data: impl Fn(&str) -> Option<&'a [u8]>) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memmem::find(rest, REFERENCE) {
+        let (before, reference) = rest.split_at(at);
+        out.extend_from_slice(before);
+        match read_reference(reference) {
+            Some((id, after)) => {
+                out.push(b'"');
+                out.extend_from_slice(data(id)?);
+                out.push(b'"');
+                rest = after;
+            }
+            None => {
+                let (mark, after) = reference.split_at(REFERENCE.len());
+                out.extend_from_slice(mark);
+                rest = after;
+            }
+        }
+    }
+    out.extend_from_slice(rest);
+    Some(out)
+}
+
+/// The id, and what follows. Databases may write a space after the colon.
+fn read_reference(text: &[u8]) -> Option<(&str, &[u8])> {
+    let text = text.strip_prefix(REFERENCE)?;
+    let text = text
+        .strip_prefix(b" ")
+        .unwrap_or(text)
+        .strip_prefix(b"\"")?;
+    let end = memchr::memchr(b'"', text)?;
+    let id = std::str::from_utf8(text.get(..end)?).ok()?;
+    let digest = id.strip_prefix("sha256:")?;
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_digest = digest.len() == 64 && digest.bytes().all(is_hex);
+    let after = text.get(end..)?.strip_prefix(b"\"}")?;
+    is_digest.then_some((id, after))
+}

@@ -1,0 +1,16 @@
+defmodule AshAgent.Deadline do
+  @moduledoc false
+
+  # When something has to be done, in milliseconds of the VM's monotonic time, or `:infinity`, which is more than any number.
+
+  @doc "The deadline of something that may take so many milliseconds from now on."
+  def new(timeout, grace \\ 0)
+  def new(:infinity, _grace), do: :infinity
+  def new(timeout, grace), do: now() + timeout + grace
+
+  @doc "Returns how many milliseconds are left."
+  def left(:infinity), do: :infinity
+  def left(deadline), do: max(deadline - now(), 0)
+
+  def now, do: System.monotonic_time(:millisecond)
+end
