@@ -310,12 +310,12 @@ defmodule AshAgent.Context.RecallTest do
         Context.new("Look")
         |> call("c", :look, %{}, text)
         |> Context.add_assistant_message("Done.")
-        |> Context.put_recall(true, index: 0.1)
+        |> Context.Recall.put_recall(true, index: 0.1)
         |> Context.add_user_message("And?")
-        |> Context.keep_last_iterations(1)
+        |> Context.View.hide({:all_but_last, 1})
 
       assert inspect(Context.to_messages(context)) =~ "hunter2horse9"
-      masked = Context.put_masks(context, [{"password: \\S+", "[x]"}])
+      masked = Context.View.put_masks(context, [{"password: \\S+", "[x]"}])
       refute inspect(Context.to_messages(masked)) =~ "hunter2horse9"
     end
 

@@ -152,15 +152,16 @@ defmodule AshAgent.Context.ViewTest do
     invalid = <<255>>
     summarize = &Context.View.mark_as_summarized/3
     masks = &Context.View.put_masks/2
+    hide = &Context.View.hide/2
     block = &Context.View.put_prompt_block/3
     fit = &Context.View.fit/3
     compact = &Context.View.compact/3
 
     for {function, arguments} <- [
-          {&Context.keep_last_iterations/2, [[0], [-1], [nil], [1.0], [:all]]},
-          {&Context.hide_old_iterations/2, [[-1], [nil], [1.0]]},
-          {&Context.keep_iteration_range/3, [[0, 1], [2, 1], [-1, 1], [1.0, 2], [nil, 2]]},
-          {&Context.View.hide/2, [[0], [2..1], [nil], [1.0]]},
+          {hide, for(last <- [0, -1, nil, 1.0, :all], do: [{:all_but_last, last}])},
+          {hide, for(seconds <- [-1, nil, 1.0], do: [{:older_than, seconds}])},
+          {hide, for(range <- [0..1, 2..1, -1..1, nil], do: [{:all_but, range}])},
+          {hide, [[0], [2..1], [nil], [1.0]]},
           {&Context.View.expand/2, [[0], [-1], [nil], ["1"], [0..2], [3..1//1]]},
           {fit, [[-1, []], [1.5, []], [nil, []]]},
           {fit, for(option <- [step: 0, step: nil, reserve: -1, at: 1, x: 1], do: [1, [option]])},
