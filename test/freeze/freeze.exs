@@ -38,7 +38,7 @@ defmodule AshAgent.Freeze do
       Enum.each(modules, &Code.ensure_loaded/1)
     end
 
-    for path <- Path.wildcard(Path.join(Inputs.fixtures(), "../{corpus,fixtures}/*.json")),
+    for path <- Path.wildcard(Path.join(Inputs.fixtures(), "../{corpus/*,fixtures/*_v1}.json")),
         [word] <- Regex.scan(~r/[A-Za-z0-9_]{1,60}/, File.read!(path)),
         do: String.to_atom(word)
   end
