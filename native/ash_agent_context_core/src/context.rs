@@ -27,11 +27,11 @@ pub mod tokens;
 pub mod usage;
 pub mod verdict;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::context::asked::Asked;
 use crate::error::Error;
-use crate::log::call::ToolCall;
 use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::MessageRef;
 use crate::log::failed::FailedRequest;
@@ -61,7 +61,52 @@ pub struct Context {
     pub(crate) asked: Arc<Asked>,
 }
 
+/// A context is asked as its log is, where the view plays no part.
+impl Deref for Context {
+    type Target = Log;
+
+    fn deref(&self) -> &Log {
+        &self.log
+    }
+}
+
 impl Context {
+    /// Lets go of what contexts of one conversation share before a drop, and tells whether that is
+    /// heavy: of several threads that drop the last holders at the same time, exactly one hears so.
+    pub fn let_go(&mut self) -> bool {
+        self.log.let_go()
+    }
+
+    /// Number of the first iteration.
+    #[must_use]
+    pub fn first_number(&self) -> u64 {
+        self.log.first_number()
+    }
+
+    /// Number of iterations.
+    #[must_use]
+    pub fn count_iterations(&self) -> usize {
+        self.log.count_iterations()
+    }
+
+    /// Where a call stands: the newest one of this id.
+    ///
+    /// # Complexity
+    /// O(n) for calls of long ago.
+    #[must_use]
+    pub fn tool_call_status(&self, id: &str) -> Option<CallStatus> {
+        self.log.tool_call_status(id)
+    }
+
+    /// Returns what was decided about a call, if anything: the newest one of this id.
+    ///
+    /// # Complexity
+    /// As [`Context::tool_call_status`].
+    #[must_use]
+    pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
+        self.log.tool_call_decision(id)
+    }
+
     /// A conversation with an empty iteration 1.
     #[must_use]
     pub fn empty(id: &str, at: Time) -> Self {
@@ -203,21 +248,6 @@ impl Context {
         Ok(self.with(self.log.approve_tool_call(id, shown, by, at)?))
     }
 
-    /// Returns whether a call waits to run and was approved with these very arguments.
-    ///
-    /// # Complexity
-    /// As [`Context::tool_call_status`], and O(the arguments).
-    #[must_use]
-    pub fn is_approved(&self, id: &str, arguments: &Value) -> bool {
-        self.log.is_approved(id, arguments)
-    }
-
-    /// The calls that have neither a decision nor a result, each with the arguments that it would run with.
-    /// With `asked`, only those that somebody was asked about.
-    pub fn undecided_calls(&self, asked: bool) -> impl Iterator<Item = (&ToolCall, &Value)> {
-        self.log.undecided_calls(asked)
-    }
-
     /// Ends a pending call with an error that tells the model of the denial.
     ///
     /// # Errors
@@ -230,33 +260,6 @@ impl Context {
         at: Time,
     ) -> Result<Self, Error> {
         Ok(self.with(self.log.deny_tool_call(id, reason, by, at)?))
-    }
-
-    /// Where a call stands: the newest one of this id.
-    ///
-    /// # Complexity
-    /// O(n) for calls of long ago.
-    #[must_use]
-    pub fn tool_call_status(&self, id: &str) -> Option<CallStatus> {
-        self.log.tool_call_status(id)
-    }
-
-    /// Returns what was decided about a call, if anything: the newest one of this id.
-    ///
-    /// # Complexity
-    /// As [`Context::tool_call_status`].
-    #[must_use]
-    pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
-        self.log.tool_call_decision(id)
-    }
-
-    /// When the tool of a call started and ended, if that is known: the newest call of this id.
-    ///
-    /// # Complexity
-    /// As [`Context::tool_call_status`].
-    #[must_use]
-    pub fn tool_call_times(&self, id: &str) -> Option<(Time, Time)> {
-        self.log.tool_call_times(id)
     }
 
     /// The conversation with one note more or another value for it.
@@ -356,12 +359,6 @@ impl Context {
         self.log.origin.as_deref()
     }
 
-    /// How much [`Context::rewind`] counts anew.
-    #[must_use]
-    pub fn rewind_size(&self, to: i64) -> Size {
-        self.log.rewind_size(to)
-    }
-
     /// Makes a completed iteration the current one again.
     pub(crate) fn cut(&mut self, index: usize) {
         self.log.cut(index);
@@ -386,12 +383,6 @@ impl Context {
     #[must_use]
     pub fn id(&self) -> &str {
         &self.log.id
-    }
-
-    /// The system prompt.
-    #[must_use]
-    pub fn system(&self) -> Option<&Message> {
-        self.log.system()
     }
 
     /// When the conversation was made.
@@ -457,32 +448,6 @@ impl Context {
         Some((found.number, last.number))
     }
 
-    /// All iterations, oldest first.
-    pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
-        self.log.iterations()
-    }
-
-    /// Number of iterations.
-    #[must_use]
-    pub fn count_iterations(&self) -> usize {
-        self.log.count_iterations()
-    }
-
-    /// The iteration with this number.
-    ///
-    /// # Complexity
-    /// O(log n)
-    #[must_use]
-    pub fn iteration(&self, number: i64) -> Option<&Iteration> {
-        self.log.iteration(number)
-    }
-
-    /// Number of the first iteration.
-    #[must_use]
-    pub fn first_number(&self) -> u64 {
-        self.log.first_number()
-    }
-
     /// The messages of one of this conversation's iterations; the first begins with the system prompt.
     pub fn messages_of<'a>(
         &'a self,
@@ -500,33 +465,6 @@ impl Context {
     #[must_use]
     pub fn count_log(&self) -> usize {
         self.log.count_messages()
-    }
-
-    /// The message at a 0-based position of an iteration.
-    ///
-    /// # Complexity
-    /// O(log n)
-    #[must_use]
-    pub fn message(&self, number: i64, position: usize) -> Option<MessageRef<'_>> {
-        self.log.message(number, position)
-    }
-
-    /// How much there is to walk and to copy, at most.
-    #[must_use]
-    pub fn size(&self) -> Size {
-        self.log.size()
-    }
-
-    /// Returns whether dropping this context may free more than a destructor should on a normal scheduler.
-    #[must_use]
-    pub fn is_heavy_to_drop(&self) -> bool {
-        self.log.is_heavy_to_drop()
-    }
-
-    /// Lets go of what contexts of one conversation share before a drop, and tells whether that is
-    /// heavy: of several threads that drop the last holders at the same time, exactly one hears so.
-    pub fn let_go(&mut self) -> bool {
-        self.log.let_go()
     }
 
     /// Tells the log how much stands beside it.

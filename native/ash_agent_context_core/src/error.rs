@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::fault::Fault;
 use crate::reason::{Detail, Reason};
+use crate::value::word::words;
 use crate::value::Value;
 
 /// The way into a value: keys and 0-based indexes ([`Value::Int`]), outermost first.
@@ -219,21 +220,13 @@ pub enum Error {
     },
 }
 
-/// Terms that cannot be stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unsupported {
-    /// A list whose tail is not a list.
-    ImproperList,
-    /// A bitstring whose size is not a multiple of 8.
-    Bitstring,
-}
-
-impl Unsupported {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::ImproperList => "improper_list",
-            Self::Bitstring => "bitstring",
-        }
+words! {
+    /// Terms that cannot be stored.
+    pub enum Unsupported {
+        /// A list whose tail is not a list.
+        ImproperList = "improper_list",
+        /// A bitstring whose size is not a multiple of 8.
+        Bitstring = "bitstring",
     }
 }
 

@@ -1,32 +1,35 @@
 //! The kinds of failures, one vocabulary for all providers: what their names, words and statuses for errors mean.
 
-/// Says what kind of failure a request ended with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FailureKind {
-    /// Too many requests or tokens for now.
-    RateLimited,
-    /// The account's money or allowance is used up: waiting does not help soon.
-    Quota,
-    /// The provider has no capacity for now.
-    Overloaded,
-    /// The provider failed.
-    ServerError,
-    /// The request is longer than the model or the server takes.
-    ContextOverflow,
-    /// The key is missing, wrong or not allowed to do this.
-    Unauthorized,
-    /// The request is wrong, or names a model that is not there.
-    InvalidRequest,
-    /// The provider's content filter.
-    Refused,
-    /// A time limit was reached.
-    Timeout,
-    /// The connection ended before the answer.
-    Closed,
-    /// No connection could be made.
-    Unreachable,
-    /// The response is not an answer.
-    InvalidResponse,
+use crate::value::word::words;
+
+words! {
+    /// Says what kind of failure a request ended with.
+    pub enum FailureKind {
+        /// Too many requests or tokens for now.
+        RateLimited = "rate_limited",
+        /// The account's money or allowance is used up: waiting does not help soon.
+        Quota = "quota",
+        /// The provider has no capacity for now.
+        Overloaded = "overloaded",
+        /// The provider failed.
+        ServerError = "server_error",
+        /// The request is longer than the model or the server takes.
+        ContextOverflow = "context_overflow",
+        /// The key is missing, wrong or not allowed to do this.
+        Unauthorized = "unauthorized",
+        /// The request is wrong, or names a model that is not there.
+        InvalidRequest = "invalid_request",
+        /// The provider's content filter.
+        Refused = "refused",
+        /// A time limit was reached.
+        Timeout = "timeout",
+        /// The connection ended before the answer.
+        Closed = "closed",
+        /// No connection could be made.
+        Unreachable = "unreachable",
+        /// The response is not an answer.
+        InvalidResponse = "invalid_response",
+    }
 }
 
 use FailureKind::{
@@ -151,47 +154,6 @@ const WORDS: [(&str, FailureKind); 31] = [
 ];
 
 impl FailureKind {
-    /// All of them.
-    pub const ALL: [Self; 12] = [
-        Self::RateLimited,
-        Self::Quota,
-        Self::Overloaded,
-        Self::ServerError,
-        Self::ContextOverflow,
-        Self::Unauthorized,
-        Self::InvalidRequest,
-        Self::Refused,
-        Self::Timeout,
-        Self::Closed,
-        Self::Unreachable,
-        Self::InvalidResponse,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RateLimited => "rate_limited",
-            Self::Quota => "quota",
-            Self::Overloaded => "overloaded",
-            Self::ServerError => "server_error",
-            Self::ContextOverflow => "context_overflow",
-            Self::Unauthorized => "unauthorized",
-            Self::InvalidRequest => "invalid_request",
-            Self::Refused => "refused",
-            Self::Timeout => "timeout",
-            Self::Closed => "closed",
-            Self::Unreachable => "unreachable",
-            Self::InvalidResponse => "invalid_response",
-        }
-    }
-
-    /// The one of a name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// Returns whether the same request may succeed later.
     #[must_use]
     pub const fn passes(self) -> bool {

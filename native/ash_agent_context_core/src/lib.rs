@@ -50,7 +50,7 @@ pub use log::kind::CallKind;
 pub use log::message::{Message, Outcome, Output, Role, Status};
 pub use log::metadata::Metadata;
 pub use log::origin::Origin;
-pub use log::part::{Content, Part, PartKind, Place, Source};
+pub use log::part::{Class as MediaClass, Content, MediaPart, Part, PartKind, Place, Source};
 pub use log::provider::Provider;
 pub use log::reply::{Finish, Reply};
 pub use log::Stamp;
@@ -91,6 +91,7 @@ pub use value::cost::Cost;
 #[cfg(feature = "steps")]
 pub use value::steps;
 pub use value::time::Time;
+pub use value::word::Word;
 pub use value::{json, time};
 pub use value::{Bytes, Map, Size, Value, MAX_DEPTH};
 pub use view::change::{Change, ChangeKind};

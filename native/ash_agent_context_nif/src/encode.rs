@@ -112,6 +112,13 @@ impl<'e> FieldTerms<'e> {
         self.put_term(key.to_term(self.env), value.to_term(self.env));
     }
 
+    /// One entry more, if there is a value.
+    pub fn put_given(&mut self, key: Atom, value: Option<Term<'e>>) {
+        if let Some(value) = value {
+            self.put(key, value);
+        }
+    }
+
     /// One entry more, with any key.
     pub fn put_term(&mut self, key: Term<'e>, value: Term<'e>) {
         self.keys.push(key);

@@ -2,7 +2,7 @@
 
 use ash_agent_context_core::{
     Content, Context, Exchange, Iteration, Map, Message, MessageRef, Metadata, Name, Outcome,
-    Output, Part, PartKind, Role, Seen, Shown, Source, Status, ToolCall, Value,
+    Output, Part, PartKind, Role, Seen, Shown, Source, ToolCall, Value,
 };
 use rustler::types::atom;
 use rustler::{Encoder as _, Term};
@@ -45,14 +45,15 @@ impl<'r, 'e> Encoder<'r, 'e> {
             return self.fields(&keys, &[role, content, calls]);
         }
         let mut fields = FieldTerms::new(self.env());
-        fields.put(atoms::role(), message.role.atom().to_term(self.env()));
+        fields.put(atoms::role(), message.role.atom());
         fields.put(atoms::content(), content);
         if !message.calls.is_empty() {
             fields.put(atoms::tool_calls(), self.calls(message.calls.iter()));
         }
-        self.put_metadata(&mut fields, message.metadata.as_ref());
+        let metadata = message.metadata.as_ref().map(|of| self.map(of));
+        fields.put_given(atoms::metadata(), metadata);
         if message.is_interrupted() {
-            fields.put(atoms::state(), atoms::interrupted().to_term(self.env()));
+            fields.put(atoms::state(), atoms::interrupted());
         }
         fields.end()
     }
@@ -97,12 +98,6 @@ impl<'r, 'e> Encoder<'r, 'e> {
                 self.fields(&keys, &[role.to_term(self.env()), nothing])
             },
         )
-    }
-
-    fn put_metadata(&self, fields: &mut FieldTerms<'e>, metadata: Option<&'r Map>) {
-        if let Some(metadata) = metadata {
-            fields.put(atoms::metadata(), self.map(metadata));
-        }
     }
 
     fn result(&self, call: &'r ToolCall, outcome: &'r Outcome) -> Term<'e> {
@@ -150,62 +145,38 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// A part.
     pub fn part(&self, part: &'r Part) -> Term<'e> {
         let mut fields = FieldTerms::new(self.env());
-        let mut put_text = |key, text: Option<&'r str>| {
-            if let Some(text) = text {
-                fields.put(key, self.text(text));
-            }
-        };
+        let text = |text: &'r Option<Box<str>>| text.as_deref().map(|text| self.text(text));
         let kind = match &part.kind {
-            PartKind::Text(_) => atoms::text(),
-            PartKind::Image { media_type, .. } => {
-                put_text(atoms::media_type(), media_type.as_deref());
-                atoms::image()
+            PartKind::Text(text) => {
+                fields.put(atoms::text(), self.binary(text));
+                atoms::text()
             }
-            PartKind::Audio { media_type, .. } => {
-                put_text(atoms::media_type(), media_type.as_deref());
-                atoms::audio()
+            PartKind::Thinking(text) => {
+                fields.put(atoms::text(), self.binary(text));
+                atoms::thinking()
             }
-            PartKind::Video { media_type, .. } => {
-                put_text(atoms::media_type(), media_type.as_deref());
-                atoms::video()
+            PartKind::Media(media) => {
+                fields.put_given(atoms::media_type(), text(&media.media_type));
+                fields.put_given(atoms::filename(), text(&media.filename));
+                self.put_source(&mut fields, &media.source);
+                media.class.atom()
             }
-            PartKind::File {
-                media_type,
-                filename,
-                ..
-            } => {
-                put_text(atoms::media_type(), media_type.as_deref());
-                put_text(atoms::filename(), filename.as_deref());
-                atoms::file()
-            }
-            PartKind::Thinking(_) => atoms::thinking(),
             PartKind::RedactedThinking(data) => {
-                put_text(atoms::data(), Some(data));
+                fields.put(atoms::data(), self.text(data));
                 atoms::redacted_thinking()
             }
             PartKind::ProviderBlock { provider, data } => {
-                fields.put(atoms::provider(), provider.atom().to_term(self.env()));
+                fields.put(atoms::provider(), provider.atom());
                 fields.put(atoms::data(), self.map(data));
                 atoms::provider_block()
             }
         };
-        if let PartKind::Text(text) | PartKind::Thinking(text) = &part.kind {
-            fields.put(atoms::text(), self.binary(text));
-        }
-        if let PartKind::Image { source, .. }
-        | PartKind::Audio { source, .. }
-        | PartKind::Video { source, .. }
-        | PartKind::File { source, .. } = &part.kind
-        {
-            self.put_source(&mut fields, source);
-        }
-        fields.put(atoms::type_(), kind.to_term(self.env()));
+        fields.put(atoms::type_(), kind);
         for (key, value) in part.hints.iter().flat_map(Map::iter) {
             fields.put_term(self.value(key), self.value(value));
         }
-        if let Some(metadata) = &part.provider_metadata {
-            fields.put(atoms::provider_metadata(), self.map(metadata));
-        }
+        let metadata = part.provider_metadata.as_ref().map(|of| self.map(of));
+        fields.put_given(atoms::provider_metadata(), metadata);
         fields.end()
     }
 
@@ -215,8 +186,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Source::Url(url) => fields.put(atoms::url(), self.text(url)),
             Source::Stored { provider, id } => {
                 fields.put(atoms::file_id(), self.text(id));
-                let provider = provider.atom().to_term(self.env());
-                fields.put(atoms::provider(), provider);
+                fields.put(atoms::provider(), provider.atom());
             }
         }
     }
@@ -258,13 +228,11 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
         fields.put(atoms::name(), self.name(&call.name));
         if !call.kind.is_function() {
-            let kind = call.kind.atom().to_term(self.env());
-            fields.put(atoms::kind(), kind);
+            fields.put(atoms::kind(), call.kind.atom());
         }
         fields.put(atoms::arguments(), self.value(arguments));
-        if let Some(metadata) = &call.provider_metadata {
-            fields.put(atoms::provider_metadata(), self.map(metadata));
-        }
+        let metadata = call.provider_metadata.as_ref().map(|of| self.map(of));
+        fields.put_given(atoms::provider_metadata(), metadata);
         for (key, value) in call.extra.iter().flat_map(Map::iter) {
             fields.put_term(self.value(key), self.value(value));
         }
@@ -275,10 +243,10 @@ impl<'r, 'e> Encoder<'r, 'e> {
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
         let calls = iteration.calls().map(|(call, outcome)| {
             let mut fields = self.call(call);
-            let result = outcome.map_or(atoms::nil().to_term(self.env()), |outcome| {
-                self.outcome(outcome)
-            });
-            fields.put(atoms::result(), result);
+            fields.put(
+                atoms::result(),
+                outcome.map(|outcome| self.outcome(outcome)),
+            );
             fields.end()
         });
         let mut fields = FieldTerms::new(self.env());
@@ -304,13 +272,9 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     fn outcome(&self, outcome: &'r Outcome) -> Term<'e> {
-        let tag = match outcome.status {
-            Status::Ok => atoms::ok(),
-            Status::Error
-            | Status::Interrupted
-            | Status::Cancelled
-            | Status::Denied
-            | Status::Unknown => atoms::error(),
+        let tag = match outcome.is_error() {
+            true => atoms::error(),
+            false => atoms::ok(),
         };
         let output = match &outcome.output {
             Output::Value(value) => self.value(value),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    AnswerTimes, Context, Delta, Error, Event, Fault, Finish, Framing, Given, MessageRef, Provider,
+    AnswerTimes, Context, Delta, Error, Event, Fault, Framing, Given, MessageRef, Provider,
     Reading, Reply, Response, Size, State, Time, Value, MAX_DEPTH,
 };
 use rustler::{Atom, Env, NifTaggedEnum, Resource, ResourceArc, Term};
@@ -16,6 +16,7 @@ use crate::encode::{self, Encoder};
 use crate::error::NifError;
 use crate::resource::{bury, note_freed};
 use crate::to_term::{maps, terms, Maybe, Returned, ToTerm};
+use crate::words::Word as _;
 
 /// Bytes that a normal scheduler reads in well under a millisecond: real streams take 5 to 10 ns a byte,
 /// the worst ones (an event in ten bytes) 20.
@@ -111,10 +112,7 @@ impl<'a> ReadingOptions<'a> {
     fn reading(&self) -> Reading<'a> {
         // A response that is pushed has no provider of its own.
         let reading = Reading::of(self.provider.unwrap_or_default());
-        let named = self.framing.and_then(|given| {
-            let is_it = |known: &Framing| framing_atom(*known) == given;
-            Framing::ALL.into_iter().find(is_it)
-        });
+        let named = self.framing.and_then(|given| Framing::of(given).ok());
         let told = || self.content_type.and_then(Framing::of_content_type);
         Reading {
             framing: named.or_else(told).unwrap_or(reading.framing),
@@ -122,15 +120,6 @@ impl<'a> ReadingOptions<'a> {
             max_bytes: usize::try_from(self.max_bytes).unwrap_or(reading.max_bytes),
             ..reading
         }
-    }
-}
-
-fn framing_atom(framing: Framing) -> Atom {
-    match framing {
-        Framing::Sse => atoms::sse(),
-        Framing::NdJson => atoms::ndjson(),
-        Framing::EventStream => atoms::aws_event_stream(),
-        Framing::Json => atoms::json(),
     }
 }
 
@@ -248,23 +237,10 @@ terms! {
             Self::Call(call) => (atoms::tool_call(), encoder.call(call).end()).to_term(env),
             Self::Part(part) => (atoms::part(), encoder.part(part)).to_term(env),
             Self::Usage(report) => (atoms::usage(), report).to_term(env),
-            Self::Finish(finish) => (atoms::finish(), finish_atom(*finish)).to_term(env),
+            Self::Finish(finish) => (atoms::finish(), *finish).to_term(env),
             Self::Error(fault) => (atoms::error(), fault).to_term(env),
         }
     };
-}
-
-/// The atom of why a model stopped.
-pub fn finish_atom(finish: Finish) -> Atom {
-    match finish {
-        Finish::Stop => atoms::stop(),
-        Finish::ToolCalls => atoms::tool_calls(),
-        Finish::Length => atoms::length(),
-        Finish::ContentFilter => atoms::content_filter(),
-        Finish::Refusal => atoms::refusal(),
-        Finish::Pause => atoms::pause(),
-        Finish::Error => atoms::error(),
-    }
 }
 
 /// The message, and what `facts` returns.
@@ -312,7 +288,7 @@ fn known(response: &Response) -> impl ToTerm + '_ {
         response.id(),
         response.model(),
         response.report(),
-        response.finish_reason().map(finish_atom),
+        response.finish_reason(),
         response.finish_word(),
         response.count_received(),
     )
@@ -346,7 +322,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
 maps! {
     Reply = |of| {
-        provider, model, id, finish_reason: of.finish.map(finish_atom), finish_word: of.word,
+        provider, model, id, finish_reason: of.finish, finish_word: of.word,
         state: match of.interrupted {
             Some(_) => atoms::interrupted(),
             None => atoms::complete(),

@@ -45,13 +45,13 @@ terms! {
     // What a provider reported of an answer: what is billed by itself stands there where there is any.
     Report = |of, env| {
         let bills = of.bills();
-        let counts = Count::ALL.into_iter().filter_map(|(count, name)| {
+        let counts = Count::ALL.into_iter().filter_map(|count| {
             let sum = of.count(count);
-            (sum > 0).then(|| (encode::word(env, name), sum.to_term(env)))
+            (sum > 0).then(|| (encode::word(env, count.name()), sum.to_term(env)))
         });
-        let words = Word::ALL.into_iter().filter_map(|(term, name)| {
+        let words = Word::ALL.into_iter().filter_map(|term| {
             let word = bills.iter().find_map(|bill| bill.term(term))?;
-            Some((encode::word(env, name), word.to_term(env)))
+            Some((encode::word(env, term.name()), word.to_term(env)))
         });
         encode::with(of.usage.to_term(env), counts.chain(words))
     };

@@ -1,6 +1,7 @@
 //! Words for a model: what is wrong with its answer, and what was repaired in it. Neither shows what the answer says.
 
 use crate::error::Path;
+use crate::value::word::words;
 use crate::value::{json, Value};
 
 /// Issues that are told; a model that made more has misunderstood the schema as a whole.
@@ -46,62 +47,42 @@ pub struct Mend {
     pub kind: MendKind,
 }
 
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
-        /// A repair of an answer.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum MendKind {
-            $($(#[$doc])* $kind,)*
-        }
-
-        impl MendKind {
-            /// All kinds.
-            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
-
-            /// Its name.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $name,)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// Words or a fence around the JSON were left out.
-    Prose = "prose",
-    /// A comma before the end of a list or an object was left out.
-    TrailingComma = "trailing_comma",
-    /// A comment was left out.
-    Comment = "comment",
-    /// A text had single quotes.
-    SingleQuotes = "single_quotes",
-    /// A key had no quotes.
-    UnquotedKey = "unquoted_key",
-    /// A text had a line break or another control character that JSON escapes.
-    ControlCharacter = "control_character",
-    /// A word of Python stood for `true`, `false` or `null`.
-    Literal = "literal",
-    /// A number was written as a text.
-    NumberFromText = "number_from_text",
-    /// `true` or `false` was written as a text.
-    BooleanFromText = "boolean_from_text",
-    /// A list, an object or `null` was written as a text.
-    JsonFromText = "json_from_text",
-    /// The value of a field stood for the object with this field alone.
-    MissingObject = "missing_object",
-    /// One value stood for a list of one.
-    Wrapped = "wrapped",
-    /// A list of one stood for its value.
-    Unwrapped = "unwrapped",
-    /// A word of a list of choices had another case or other separators.
-    Choice = "choice",
-    /// A key was written in another style.
-    KeyStyle = "key_style",
-    /// `null` stood for a property that may be left out.
-    DroppedNull = "dropped_null",
+words! {
+    /// A repair of an answer.
+    pub enum MendKind {
+        /// Words or a fence around the JSON were left out.
+        Prose = "prose",
+        /// A comma before the end of a list or an object was left out.
+        TrailingComma = "trailing_comma",
+        /// A comment was left out.
+        Comment = "comment",
+        /// A text had single quotes.
+        SingleQuotes = "single_quotes",
+        /// A key had no quotes.
+        UnquotedKey = "unquoted_key",
+        /// A text had a line break or another control character that JSON escapes.
+        ControlCharacter = "control_character",
+        /// A word of Python stood for `true`, `false` or `null`.
+        Literal = "literal",
+        /// A number was written as a text.
+        NumberFromText = "number_from_text",
+        /// `true` or `false` was written as a text.
+        BooleanFromText = "boolean_from_text",
+        /// A list, an object or `null` was written as a text.
+        JsonFromText = "json_from_text",
+        /// The value of a field stood for the object with this field alone.
+        MissingObject = "missing_object",
+        /// One value stood for a list of one.
+        Wrapped = "wrapped",
+        /// A list of one stood for its value.
+        Unwrapped = "unwrapped",
+        /// A word of a list of choices had another case or other separators.
+        Choice = "choice",
+        /// A key was written in another style.
+        KeyStyle = "key_style",
+        /// `null` stood for a property that may be left out.
+        DroppedNull = "dropped_null",
+    }
 }
 
 /// The report on an answer.

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::context::since::Since;
 use crate::log::message::Message;
-use crate::log::part::{Content, PartKind};
+use crate::log::part::Content;
 use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::value::digest::Digest as Sum;
@@ -209,7 +209,7 @@ pub(crate) fn digest(system: Option<&Message>) -> Value {
         Some(Content::Text(text)) => digest.update(text),
         Some(Content::Parts(parts)) => {
             for part in parts {
-                if let PartKind::Text(text) = &part.kind {
+                if let Some(text) = part.kind.text() {
                     digest.update(text.len().to_le_bytes());
                     digest.update(text);
                 }

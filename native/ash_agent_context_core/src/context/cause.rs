@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
+use crate::value::word::words;
 use crate::value::Value;
 use crate::view::cover::Cover;
 use crate::view::View;
@@ -13,62 +14,39 @@ const ASKED: [&str; 3] = ["provider", "server", "model"];
 /// How the runtime asks for a typed answer, where it notes that.
 const OUTPUT: &str = "output";
 
-/// Why requests begin otherwise, in the order in which it stands in them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// Another model, or another provider.
-    Model,
-    /// Other tools.
-    Tools,
-    /// Another form of the answer.
-    Output,
-    /// Another system prompt.
-    SystemPrompt,
-    /// Other texts after it.
-    Block,
-    /// Other fields that the messages depend on.
-    Fields,
-    /// Other iterations are hidden.
-    Hidden,
-    /// Another summary.
-    Summarized,
-    /// Other results are cleared.
-    Cleared,
-    /// Results may have another length.
-    Shortened,
-    /// Other texts are masked.
-    Masked,
-    /// A rewind took back part of the last request.
-    Rewound,
-    /// Something else, such as how a request is made.
-    Other,
-    /// So much was said since the last request that the provider does not look back to it.
-    LookBack,
-    /// The provider has dropped it.
-    Expired,
-}
-
-impl Cause {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Tools => "tools",
-            Self::Output => "output",
-            Self::SystemPrompt => "system_prompt",
-            Self::Block => "block",
-            Self::Fields => "fields",
-            Self::Hidden => "hidden",
-            Self::Summarized => "summarized",
-            Self::Cleared => "cleared",
-            Self::Shortened => "shortened",
-            Self::Masked => "masked",
-            Self::Rewound => "rewound",
-            Self::Other => "other",
-            Self::LookBack => "look_back",
-            Self::Expired => "expired",
-        }
+words! {
+    /// Why requests begin otherwise, in the order in which it stands in them.
+    pub enum Cause {
+        /// Another model, or another provider.
+        Model = "model",
+        /// Other tools.
+        Tools = "tools",
+        /// Another form of the answer.
+        Output = "output",
+        /// Another system prompt.
+        SystemPrompt = "system_prompt",
+        /// Other texts after it.
+        Block = "block",
+        /// Other fields that the messages depend on.
+        Fields = "fields",
+        /// Other iterations are hidden.
+        Hidden = "hidden",
+        /// Another summary.
+        Summarized = "summarized",
+        /// Other results are cleared.
+        Cleared = "cleared",
+        /// Results may have another length.
+        Shortened = "shortened",
+        /// Other texts are masked.
+        Masked = "masked",
+        /// A rewind took back part of the last request.
+        Rewound = "rewound",
+        /// Something else, such as how a request is made.
+        Other = "other",
+        /// So much was said since the last request that the provider does not look back to it.
+        LookBack = "look_back",
+        /// The provider has dropped it.
+        Expired = "expired",
     }
 }
 

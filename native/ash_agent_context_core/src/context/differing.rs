@@ -2,22 +2,24 @@
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
+use crate::value::word::words;
 use crate::view::handle::Handle;
 use crate::view::rendering::ResultLook;
 
-/// How something of the log looks, from what is seen best on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Look {
-    /// As it is.
-    Whole,
-    /// A result without its middle.
-    Shortened,
-    /// A result of which only a note is left.
-    Cleared,
-    /// Iterations that a summary stands for.
-    Summarized,
-    /// Iterations that are hidden.
-    Hidden,
+words! {
+    /// How something of the log looks, from what is seen best on.
+    pub enum Look {
+        /// As it is.
+        Whole = "whole",
+        /// A result without its middle.
+        Shortened = "shortened",
+        /// A result of which only a note is left.
+        Cleared = "cleared",
+        /// Iterations that a summary stands for.
+        Summarized = "summarized",
+        /// Iterations that are hidden.
+        Hidden = "hidden",
+    }
 }
 
 impl Look {
@@ -26,18 +28,6 @@ impl Look {
             ResultLook::Whole => Self::Whole,
             ResultLook::Shortened => Self::Shortened,
             ResultLook::Cleared => Self::Cleared,
-        }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Shortened => "shortened",
-            Self::Cleared => "cleared",
-            Self::Summarized => "summarized",
-            Self::Hidden => "hidden",
         }
     }
 }

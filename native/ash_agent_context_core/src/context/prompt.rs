@@ -6,19 +6,21 @@ use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
+use crate::value::word::words;
 use crate::view::rendering::Shown;
 use crate::view::texts::{content_text, output_text};
 use crate::view::Stretch;
 
-/// How much of the conversation a prompt has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prompt {
-    /// All of it.
-    Full,
-    /// The system prompt and the last message of the user: the rest is known on the model's side.
-    Continuation,
-    /// The last message of the user, without a heading.
-    Message,
+words! {
+    /// How much of the conversation a prompt has.
+    pub enum Prompt {
+        /// All of it.
+        Full = "full",
+        /// The system prompt and the last message of the user: the rest is known on the model's side.
+        Continuation = "continuation",
+        /// The last message of the user, without a heading.
+        Message = "message",
+    }
 }
 
 /// Why nothing can be sent.

@@ -8,37 +8,23 @@ use crate::context::said::Said;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::message::Role;
+use crate::value::word::words;
 use crate::view::facts::FactKind;
 use crate::view::handle::Handle;
 use crate::view::rendering::Shown;
 use crate::view::texts::{content_text, output_text};
 
-/// Where a fact is for the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FactState {
-    /// It stands elsewhere in the view.
-    Visible,
-    /// A recall shows it.
-    Recall,
-    /// The view masks it.
-    Masked,
-    /// The log has it, and the model no way to it.
-    Gone,
-}
-
-impl FactState {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Visible, Self::Recall, Self::Masked, Self::Gone];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Visible => "visible",
-            Self::Recall => "recall",
-            Self::Masked => "masked",
-            Self::Gone => "gone",
-        }
+words! {
+    /// Where a fact is for the model.
+    pub enum FactState {
+        /// It stands elsewhere in the view.
+        Visible = "visible",
+        /// A recall shows it.
+        Recall = "recall",
+        /// The view masks it.
+        Masked = "masked",
+        /// The log has it, and the model no way to it.
+        Gone = "gone",
     }
 }
 

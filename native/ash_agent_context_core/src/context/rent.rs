@@ -14,6 +14,7 @@ use crate::prices::list::Prices;
 use crate::prices::rates::{Rates, Unit};
 use crate::tokens::Method;
 use crate::value::time::Time;
+use crate::value::word::words;
 use crate::view::rendering::Rendering;
 use crate::view::CLEARED;
 
@@ -43,17 +44,18 @@ pub struct Rent<'a> {
     pub window: Option<u64>,
 }
 
-/// Why results are cleared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
-    /// The rent is paid.
-    Paid,
-    /// The provider has nothing in its cache any more.
-    Cold,
-    /// The next request begins otherwise anyway.
-    Broken,
-    /// The request would be too long.
-    Window,
+words! {
+    /// Why results are cleared.
+    pub enum Due {
+        /// The rent is paid.
+        Paid = "paid",
+        /// The provider has nothing in its cache any more.
+        Cold = "cold",
+        /// The next request begins otherwise anyway.
+        Broken = "broken",
+        /// The request would be too long.
+        Window = "window",
+    }
 }
 
 /// The results that could be cleared.

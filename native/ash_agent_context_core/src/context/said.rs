@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
 use crate::log::exchange::Entry;
-use crate::log::media::words_of;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Content, Part};
 use crate::value::{json, letters, wording, Value};
 use crate::view::masks::Masks;
-use crate::view::texts::{content_text, output_text};
+use crate::view::texts::{content_text, output_text, part_text};
 
 /// The source of a text.
 #[derive(Clone, Copy)]
@@ -95,9 +94,8 @@ fn each_text(content: &Content, mut take: impl FnMut(&str)) {
 
 fn each_part(parts: &[Part], mut take: impl FnMut(&str)) {
     for part in parts {
-        match &part.kind {
-            PartKind::Text(text) => take(&letters::utf8(text)),
-            kind => words_of(kind).iter().for_each(|words| take(words)),
+        if let Some(text) = part_text(&part.kind) {
+            take(&text);
         }
     }
 }

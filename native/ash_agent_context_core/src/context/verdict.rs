@@ -14,32 +14,35 @@ use crate::error::Error;
 use crate::tokens::Method;
 use crate::value::letters;
 use crate::value::time::Time;
+use crate::value::word::words;
 use crate::view::facts::{tokens, FactKind};
 use crate::view::verdict::{Verdict, NAMED};
 use crate::view::{self, summary_text, Cleared};
 
-/// The reaction to a summary that lacks facts or makes something up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Check {
-    /// Nothing; the verdict tells.
-    Nothing,
-    /// Missing facts are added, as many as fit, and made-up ones are named.
-    Append,
-    /// It is not used; results are cleared instead.
-    Refuse,
-    /// It is not used; the iterations are hidden.
-    Hide,
+words! {
+    /// The reaction to a summary that lacks facts or makes something up.
+    pub enum Check {
+        /// Nothing; the verdict tells.
+        Nothing = "nothing",
+        /// Missing facts are added, as many as fit, and made-up ones are named.
+        Append = "append",
+        /// It is not used; results are cleared instead.
+        Refuse = "refuse",
+        /// It is not used; the iterations are hidden.
+        Hide = "hide",
+    }
 }
 
-/// The outcome for iterations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// A summary stands for them.
-    Summarized,
-    /// Their results are cleared.
-    Cleared,
-    /// They are hidden.
-    Hidden,
+words! {
+    /// The outcome for iterations.
+    pub enum Fate {
+        /// A summary stands for them.
+        Summarized = "summarized",
+        /// Their results are cleared.
+        Cleared = "cleared",
+        /// They are hidden.
+        Hidden = "hidden",
+    }
 }
 
 /// A summary that was checked.

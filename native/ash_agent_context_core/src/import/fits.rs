@@ -2,7 +2,7 @@
 
 use crate::log::call::ToolCall;
 use crate::log::message::Output;
-use crate::log::part::{check_addresses, Content, Part, PartKind};
+use crate::log::part::{check_addresses, Content, Part};
 use crate::log::provider::Provider;
 use crate::value::letters;
 use crate::value::Value;
@@ -32,8 +32,7 @@ pub fn result(provider: Provider, output: &Output) -> bool {
 fn are_taken(parts: &[Part]) -> bool {
     let is_blank = |part: &Part| {
         // A signature may stand on an empty text.
-        matches!(&part.kind, PartKind::Text(text) if is_blank(text))
-            && part.provider_metadata.is_none()
+        part.kind.text().is_some_and(|text| is_blank(text)) && part.provider_metadata.is_none()
     };
     !parts.iter().any(is_blank) && check_addresses(parts).is_ok()
 }

@@ -11,7 +11,7 @@ use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
-use crate::log::part::{first_of_items, Content, Part, PartKind};
+use crate::log::part::{first_of_items, Content, Part};
 use crate::log::provider::Provider;
 use crate::log::INTERRUPTED;
 use crate::value::{Map, Value};
@@ -448,10 +448,7 @@ impl Listen for Importer {
         let speaks = match &content {
             Content::None => false,
             Content::Text(_) => true,
-            Content::Parts(parts) => {
-                let is_text = |part: &Part| matches!(part.kind, PartKind::Text(_));
-                parts.iter().any(is_text)
-            }
+            Content::Parts(parts) => parts.iter().any(|part| part.kind.is_text()),
         };
         let is_refused = self.refuses(|of| fits::message(of, &content, &calls));
         let repeats = self.repeats(&content);
@@ -582,8 +579,7 @@ fn system(content: Content, original: Option<Original>) -> Arc<Message> {
 
 fn says_nothing(content: &Content) -> bool {
     let is_empty = |part: &Part| {
-        let is_text = matches!(&part.kind, PartKind::Text(text) if text.is_empty());
-        is_text && part.provider_metadata.is_none()
+        part.kind.text().is_some_and(|text| text.is_empty()) && part.provider_metadata.is_none()
     };
     match content {
         Content::None => true,

@@ -1,6 +1,7 @@
 //! Says what is made of a foreign history, and what had to be repaired in it.
 
 use crate::context::Context;
+use crate::value::word::words;
 use crate::value::Map;
 
 /// A history that was read.
@@ -27,34 +28,20 @@ pub struct Repair {
     pub to: Option<Box<str>>,
 }
 
-/// The kinds of repairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RepairKind {
-    /// A message that says nothing was left out.
-    DroppedEmptyMessage,
-    /// A second result for a call was left out.
-    DroppedDuplicateResult,
-    /// A result without a call was left out.
-    DroppedOrphanResult,
-    /// A result that did not directly follow its call was moved there.
-    MovedResult,
-    /// A call whose id another call of the message has was given a new one.
-    RenamedCall,
-    /// A call without a result, followed by something else, was given an error.
-    SynthesisedResult,
-}
-
-impl RepairKind {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DroppedEmptyMessage => "dropped_empty_message",
-            Self::DroppedDuplicateResult => "dropped_duplicate_result",
-            Self::DroppedOrphanResult => "dropped_orphan_result",
-            Self::MovedResult => "moved_result",
-            Self::RenamedCall => "renamed_call",
-            Self::SynthesisedResult => "synthesised_result",
-        }
+words! {
+    /// The kinds of repairs.
+    pub enum RepairKind {
+        /// A message that says nothing was left out.
+        DroppedEmptyMessage = "dropped_empty_message",
+        /// A second result for a call was left out.
+        DroppedDuplicateResult = "dropped_duplicate_result",
+        /// A result without a call was left out.
+        DroppedOrphanResult = "dropped_orphan_result",
+        /// A result that did not directly follow its call was moved there.
+        MovedResult = "moved_result",
+        /// A call whose id another call of the message has was given a new one.
+        RenamedCall = "renamed_call",
+        /// A call without a result, followed by something else, was given an error.
+        SynthesisedResult = "synthesised_result",
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use crate::log::call::ToolCall;
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Content, Part};
 use crate::provider::facts::Fallback;
 use crate::value::Value;
 
@@ -14,7 +14,7 @@ const DECLINED: &str =
 
 impl Part {
     fn is_of_kind(&self, name: fn(&Fallback) -> &'static str) -> bool {
-        let PartKind::ProviderBlock { provider, data } = &self.kind else {
+        let Some((provider, data)) = self.kind.block() else {
             return false;
         };
         let name = provider.facts().fallback.as_ref().map(name);

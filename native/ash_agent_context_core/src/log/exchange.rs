@@ -8,7 +8,7 @@ use crate::log::entries::Entries;
 use crate::log::memo::Memo;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::original::Original;
-use crate::log::part::{Content, PartKind};
+use crate::log::part::Content;
 use crate::log::piece::Pieces;
 use crate::prices::bill::Reported;
 use crate::prices::usage::Usage;
@@ -231,14 +231,9 @@ impl Entry {
     pub(crate) fn reported_length(&self) -> Option<(u64, u64)> {
         let reported = self.usage.as_deref()?;
         let kept = match &self.message.content {
-            Content::Parts(parts) => parts.iter().any(|part| {
-                matches!(
-                    part.kind,
-                    PartKind::Thinking(_)
-                        | PartKind::RedactedThinking(_)
-                        | PartKind::ProviderBlock { .. }
-                )
-            }),
+            Content::Parts(parts) => parts
+                .iter()
+                .any(|part| part.kind.is_thinking() || part.kind.block().is_some()),
             _ => false,
         };
         let Usage {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 
 use crate::log::address::{is_address, is_file_id};
 use crate::log::media_type::{is_text, normal};
-use crate::log::part::{is_base64, PartKind, Source};
+use crate::log::part::{is_base64, Class, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::value::letters;
 
@@ -17,15 +17,6 @@ pub(crate) struct Media<'a> {
     pub media_type: Option<Cow<'a, str>>,
     pub source: Location<'a>,
     pub filename: Option<&'a str>,
-}
-
-/// Says what it is; a file's media type may tell that it is one of the others.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    Image,
-    Audio,
-    Video,
-    File,
 }
 
 /// Where its bytes are.
@@ -46,27 +37,20 @@ pub(crate) enum Location<'a> {
 impl<'a> Media<'a> {
     /// The media in a part that has some.
     pub fn of(kind: &'a PartKind) -> Option<Self> {
-        let (media_type, source) = kind.media()?;
-        let (of_url, source) = match source {
+        let part = kind.media()?;
+        let (of_url, source) = match &part.source {
             Source::Data(data) => (None, Location::Inline(data)),
             Source::Url(url) => place(url),
             Source::Stored { id, .. } if !is_file_id(id) => (None, Location::Refused(id)),
             Source::Stored { provider, id } => (None, Location::Stored(*provider, id)),
         };
-        let media_type = media_type.or(of_url).map(normal);
-        let (class, filename) = match kind {
-            PartKind::Image { .. } => (Class::Image, None),
-            PartKind::Audio { .. } => (Class::Audio, None),
-            PartKind::Video { .. } => (Class::Video, None),
-            PartKind::File { filename, .. } => {
-                let class = match source {
-                    Location::Stored(..) => Class::File,
-                    _ => Class::of(media_type.as_deref()),
-                };
-                (class, filename.as_deref())
-            }
-            _ => return None,
+        let media_type = part.media_type.as_deref().or(of_url).map(normal);
+        let is_told = part.class == Class::File && !matches!(source, Location::Stored(..));
+        let class = match is_told {
+            true => Class::of(media_type.as_deref()),
+            false => part.class,
         };
+        let filename = part.filename.as_deref();
         Some(Self {
             class,
             media_type,
@@ -206,15 +190,6 @@ impl Class {
             Some("audio") => Self::Audio,
             Some("video") => Self::Video,
             _ => Self::File,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Image => "image",
-            Self::Audio => "audio",
-            Self::Video => "video",
-            Self::File => "file",
         }
     }
 }

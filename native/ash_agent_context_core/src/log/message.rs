@@ -13,18 +13,20 @@ use crate::log::tally::Sum;
 use crate::value::json;
 use crate::value::letters;
 use crate::value::time::Time;
+use crate::value::word::words;
 use crate::value::wording;
 use crate::value::{Map, Size, Value};
 
-/// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The application.
-    System,
-    /// The user.
-    User,
-    /// The model.
-    Assistant,
+words! {
+    /// Who speaks.
+    pub enum Role {
+        /// The application.
+        System = "system",
+        /// The user.
+        User = "user",
+        /// The model.
+        Assistant = "assistant",
+    }
 }
 
 impl From<Role> for Place {
@@ -34,26 +36,6 @@ impl From<Role> for Place {
             Role::User => Self::User,
             Role::Assistant => Self::Assistant,
         }
-    }
-}
-
-impl Role {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-            Self::Assistant => "assistant",
-        }
-    }
-
-    /// The role of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::System, Self::User, Self::Assistant]
-            .into_iter()
-            .find(|role| role.name() == name)
     }
 }
 
@@ -192,51 +174,21 @@ impl PartialEq for Message {
 // Also lets `Arc<Message>` compare by address first.
 impl Eq for Message {}
 
-/// How a tool call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// With a result.
-    Ok,
-    /// With an error.
-    Error,
-    /// Not at all: the run was interrupted.
-    Interrupted,
-    /// Not at all: it was called off.
-    Cancelled,
-    /// Not at all: it was denied before it ran.
-    Denied,
-    /// It was started, and how it ended is not known.
-    Unknown,
-}
-
-impl Status {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Ok,
-        Self::Error,
-        Self::Interrupted,
-        Self::Cancelled,
-        Self::Denied,
-        Self::Unknown,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Error => "error",
-            Self::Interrupted => "interrupted",
-            Self::Cancelled => "cancelled",
-            Self::Denied => "denied",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// The status of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
+words! {
+    /// How a tool call ended.
+    pub enum Status {
+        /// With a result.
+        Ok = "ok",
+        /// With an error.
+        Error = "error",
+        /// Not at all: the run was interrupted.
+        Interrupted = "interrupted",
+        /// Not at all: it was called off.
+        Cancelled = "cancelled",
+        /// Not at all: it was denied before it ran.
+        Denied = "denied",
+        /// It was started, and how it ended is not known.
+        Unknown = "unknown",
     }
 }
 

@@ -63,7 +63,7 @@ const BYTES_PER_TERM: usize = 256;
 ///
 /// Cloning is O(1).
 #[derive(Debug, Clone)]
-pub(crate) struct Log {
+pub struct Log {
     pub(crate) id: Arc<str>,
     pub(crate) system: Option<Arc<Message>>,
     pub(crate) history: History,

@@ -7,6 +7,7 @@ pub use crate::log::place::Place;
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
 use crate::value::json;
+use crate::value::word::words;
 use crate::value::{Bytes, Map, Size, Value};
 
 /// The key in a text's metadata for the recording that it is the words of.
@@ -44,36 +45,8 @@ pub struct Part {
 pub enum PartKind {
     /// Text.
     Text(Bytes),
-    /// An image.
-    Image {
-        /// Such as `image/png`; always there with [`Source::Data`].
-        media_type: Option<Box<str>>,
-        /// Where its bytes are.
-        source: Source,
-    },
-    /// A file.
-    File {
-        /// Such as `application/pdf`; always there with [`Source::Data`].
-        media_type: Option<Box<str>>,
-        /// Where its bytes are.
-        source: Source,
-        /// Its name.
-        filename: Option<Box<str>>,
-    },
-    /// A recording.
-    Audio {
-        /// Such as `audio/wav`; always there with [`Source::Data`].
-        media_type: Option<Box<str>>,
-        /// Where its bytes are.
-        source: Source,
-    },
-    /// A film.
-    Video {
-        /// Such as `video/mp4`; always there with [`Source::Data`].
-        media_type: Option<Box<str>>,
-        /// Where its bytes are.
-        source: Source,
-    },
+    /// An image, a recording, a film or a file.
+    Media(MediaPart),
     /// A model's reasoning.
     Thinking(Bytes),
     /// A model's reasoning in a form that only its provider reads.
@@ -85,6 +58,33 @@ pub enum PartKind {
         /// The block as the provider gave it.
         data: Map,
     },
+}
+
+/// An image, a recording, a film or a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaPart {
+    /// Which of them it is.
+    pub class: Class,
+    /// Such as `image/png`; always there with [`Source::Data`].
+    pub media_type: Option<Box<str>>,
+    /// Where its bytes are.
+    pub source: Source,
+    /// The name of a file.
+    pub filename: Option<Box<str>>,
+}
+
+words! {
+    /// What a part with media is; a file's media type may tell that it is one of the others.
+    pub enum Class {
+        /// An image.
+        Image = "image",
+        /// A recording.
+        Audio = "audio",
+        /// A film.
+        Video = "video",
+        /// A file.
+        File = "file",
+    }
 }
 
 /// Where the bytes of an image, a recording, a film or a file are.
@@ -106,11 +106,9 @@ pub enum Source {
 impl Place {
     /// Refuses blocks that their provider would refuse here. Calls of a model that declined are not sent.
     pub(crate) fn check(self, parts: &[Part]) -> Result<(), Error> {
-        let is_refused = |part: &Part| match &part.kind {
-            PartKind::ProviderBlock { provider, data } => {
-                !(provider.facts().takes_block)(self, data)
-            }
-            _ => false,
+        let is_refused = |part: &Part| {
+            let block = part.kind.block();
+            block.is_some_and(|(provider, data)| !(provider.facts().takes_block)(self, data))
         };
         let declined = Part::last_fallback(parts)
             .filter(|_| self == Self::Assistant)
@@ -206,9 +204,9 @@ impl Content {
 /// See [`Content::check_addresses`].
 pub(crate) fn check_addresses(parts: &[Part]) -> Result<(), Error> {
     for (position, part) in parts.iter().enumerate() {
-        let wrong = match part.kind.media() {
-            Some((_, Source::Url(url))) if !is_address(url) => "url",
-            Some((_, Source::Stored { id, .. })) if !is_file_id(id) => "file_id",
+        let wrong = match part.kind.media().map(|media| &media.source) {
+            Some(Source::Url(url)) if !is_address(url) => "url",
+            Some(Source::Stored { id, .. }) if !is_file_id(id) => "file_id",
             _ => continue,
         };
         let key = Value::atom(wrong);
@@ -260,11 +258,8 @@ impl Part {
 
     /// Returns whether it is a block that this provider gets back.
     pub(crate) fn is_block_of(&self, provider: Provider) -> bool {
-        let of = match &self.kind {
-            PartKind::ProviderBlock { provider, .. } => Some(*provider),
-            _ => None,
-        };
-        of == Some(provider) && !self.withheld
+        let block = self.kind.block();
+        block.is_some_and(|(of, _)| of == provider) && !self.withheld
     }
 
     /// The cache breakpoint after it.
@@ -274,10 +269,7 @@ impl Part {
 
     /// Returns whether it is more of the item that the part before it is of: an item may have several texts.
     pub(crate) fn continues(&self, before: &Self) -> bool {
-        let are_texts = matches!(
-            (&self.kind, &before.kind),
-            (PartKind::Text(_), PartKind::Text(_))
-        );
+        let are_texts = self.kind.is_text() && before.kind.is_text();
         let id = self.item_id().filter(|_| are_texts);
         id.is_some() && id == before.item_id()
     }
@@ -318,33 +310,10 @@ impl Part {
     /// How much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
-        let source = |source: &Source| match source {
-            Source::Data(text) | Source::Url(text) | Source::Stored { id: text, .. } => {
-                Size::new(4, text.len())
-            }
-        };
-        let name =
-            |name: &Option<Box<str>>| Size::new(1, name.as_ref().map_or(0, |name| name.len()));
         let kind = match &self.kind {
             PartKind::Text(text) | PartKind::Thinking(text) => Size::new(3, text.len()),
             PartKind::RedactedThinking(data) => Size::new(3, data.len()),
-            PartKind::Image {
-                source: at,
-                media_type,
-            }
-            | PartKind::Audio {
-                source: at,
-                media_type,
-            }
-            | PartKind::Video {
-                source: at,
-                media_type,
-            } => source(at).plus(name(media_type)),
-            PartKind::File {
-                source: at,
-                media_type,
-                filename,
-            } => source(at).plus(name(media_type)).plus(name(filename)),
+            PartKind::Media(media) => media.size(),
             PartKind::ProviderBlock { data, .. } => data.size(),
         };
         [&self.provider_metadata, &self.hints, &self.extra]
@@ -368,10 +337,17 @@ impl Part {
 
     /// Bytes of its text, if it is one.
     pub(crate) fn text_bytes(&self) -> usize {
-        match &self.kind {
-            PartKind::Text(bytes) => bytes.len(),
-            _ => 0,
-        }
+        self.kind.text().map_or(0, |bytes| bytes.len())
+    }
+}
+
+impl MediaPart {
+    fn size(&self) -> Size {
+        let (Source::Data(text) | Source::Url(text) | Source::Stored { id: text, .. }) =
+            &self.source;
+        let names = [&self.media_type, &self.filename].into_iter().flatten();
+        let terms = 5 + usize::from(self.class == Class::File); // a file may have a name
+        Size::new(terms, names.fold(text.len(), |sum, name| sum + name.len()))
     }
 }
 
@@ -394,57 +370,96 @@ impl PartKind {
                 })
             }
             (_, Place::System) => Err("type"),
-            ("image" | "audio" | "video" | "file", _) => Self::read_media(name, fields),
             ("thinking", Place::Assistant) => Ok(Self::Thinking(binary(fields, "text")?)),
             ("redacted_thinking", Place::Assistant) => {
                 let data = fields.take_text("data").or(Err("data"))?;
                 Ok(Self::RedactedThinking(data.ok_or("data")?))
             }
-            _ => Err("type"),
+            _ => Self::read_media(Class::from_name(name).ok_or("type")?, fields),
         }
     }
 
-    fn read_media(name: &str, fields: &mut Fields) -> Result<Self, &'static str> {
+    fn read_media(class: Class, fields: &mut Fields) -> Result<Self, &'static str> {
         let media_type = fields.take_text("media_type").or(Err("media_type"))?;
         let source = Source::take(fields)?;
         // Bytes need a media type; a URL's server and a store of files tell it.
         if media_type.is_none() && matches!(source, Source::Data(_)) {
             return Err("media_type");
         }
-        Ok(match name {
-            "image" => Self::Image { media_type, source },
-            "audio" => Self::Audio { media_type, source },
-            "video" => Self::Video { media_type, source },
-            _ => Self::File {
-                media_type,
-                source,
-                filename: fields.take_text("filename").or(Err("filename"))?,
-            },
+        let filename = match class {
+            Class::File => fields.take_text("filename").or(Err("filename"))?,
+            _ => None,
+        };
+        Ok(Self::Media(MediaPart {
+            class,
+            media_type,
+            source,
+            filename,
+        }))
+    }
+
+    /// A part with media that has no name.
+    pub(crate) const fn unnamed(
+        class: Class,
+        media_type: Option<Box<str>>,
+        source: Source,
+    ) -> Self {
+        Self::Media(MediaPart {
+            class,
+            media_type,
+            source,
+            filename: None,
         })
     }
 
     /// Which hints a part of this kind can have. No provider caches up to what a model thought.
     pub(crate) fn takes(&self) -> Takes {
-        let is_opaque = matches!(
-            self,
-            Self::Thinking(_) | Self::RedactedThinking(_) | Self::ProviderBlock { .. }
-        );
+        let class = self.media().map(|media| media.class);
         Takes {
-            detail: self.media().is_some() && !matches!(self, Self::Audio { .. }),
-            citations: matches!(self, Self::File { .. }),
-            cache: !is_opaque,
+            detail: class.is_some_and(|class| class != Class::Audio),
+            citations: class == Some(Class::File),
+            cache: class.is_some() || self.is_text(),
         }
     }
 
-    /// Returns what an image, a recording, a film or a file is, and where.
-    pub(crate) fn media(&self) -> Option<(Option<&str>, &Source)> {
+    /// The text, if it is one.
+    #[must_use]
+    pub const fn text(&self) -> Option<&Bytes> {
         match self {
-            Self::Image { media_type, source }
-            | Self::Audio { media_type, source }
-            | Self::Video { media_type, source }
-            | Self::File {
-                media_type, source, ..
-            } => Some((media_type.as_deref(), source)),
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it is a text.
+    #[must_use]
+    pub const fn is_text(&self) -> bool {
+        self.text().is_some()
+    }
+
+    /// A model's reasoning, as far as it can be read.
+    #[must_use]
+    pub const fn thoughts(&self) -> Option<&Bytes> {
+        match self {
+            Self::Thinking(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The image, recording, film or file.
+    #[must_use]
+    pub const fn media(&self) -> Option<&MediaPart> {
+        match self {
+            Self::Media(media) => Some(media),
+            _ => None,
+        }
+    }
+
+    /// Whose block it is, and the block.
+    #[must_use]
+    pub const fn block(&self) -> Option<(Provider, &Map)> {
+        match self {
+            Self::ProviderBlock { provider, data } => Some((*provider, data)),
             _ => None,
         }
     }
@@ -459,10 +474,7 @@ impl PartKind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
-            Self::Image { .. } => "image",
-            Self::Audio { .. } => "audio",
-            Self::Video { .. } => "video",
-            Self::File { .. } => "file",
+            Self::Media(media) => media.class.name(),
             Self::Thinking(_) => "thinking",
             Self::RedactedThinking(_) => "redacted_thinking",
             Self::ProviderBlock { .. } => "provider_block",

@@ -1,6 +1,7 @@
 //! Which providers there are. The rules for what they accept, write and report are in their rooms.
 
 use crate::provider::facts::Facts;
+use crate::value::word::words;
 use crate::value::{Map, Value};
 
 /// The list of providers: each one's variant, the name that stands for it in Elixir, and the folder
@@ -29,26 +30,14 @@ pub(crate) use providers;
 
 macro_rules! names {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal $room:ident,)*) => {
-        /// Whose API a request is for.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Provider {
-            $($(#[doc = $doc])* $variant,)*
+        words! {
+            /// Whose API a request is for.
+            pub enum Provider {
+                $($(#[doc = $doc])* $variant = $name,)*
+            }
         }
 
-        const COUNT: usize = [$($name,)*].len();
-
         impl Provider {
-            /// All providers.
-            pub const ALL: [Self; COUNT] = [$(Self::$variant,)*];
-
-            /// The name that stands for it in Elixir.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
             /// What is true of it.
             pub(crate) const fn facts(self) -> &'static Facts {
                 match self {
@@ -68,12 +57,6 @@ impl Default for Provider {
 }
 
 impl Provider {
-    /// The provider of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
-    }
-
     /// The provider that metadata names.
     pub(crate) fn of(metadata: Option<&Map>) -> Option<Self> {
         metadata?

@@ -2,6 +2,7 @@
 
 use crate::log::provider::Provider;
 use crate::value::time::Time;
+use crate::value::word::words;
 use crate::value::{Map, Size, Value};
 
 /// Where a message of the model came from, why it ends, and whether it is all there.
@@ -62,57 +63,27 @@ const REFUSED: &str = "The answer with this call was refused or filtered. It was
 /// The same where the provider could not make an answer of what the model said.
 const MALFORMED: &str = "The answer with this call was malformed or failed. It was not run.";
 
-/// Why a model stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finish {
-    /// It said what it had to say.
-    Stop,
-    /// It wants tools to be run.
-    ToolCalls,
-    /// It reached a limit of tokens.
-    Length,
-    /// A filter of the provider stopped it.
-    ContentFilter,
-    /// It does not want to answer.
-    Refusal,
-    /// It goes on when it is asked again with what it said.
-    Pause,
-    /// Something went wrong.
-    Error,
+words! {
+    /// Why a model stopped.
+    pub enum Finish {
+        /// It said what it had to say.
+        Stop = "stop",
+        /// It wants tools to be run.
+        ToolCalls = "tool_calls",
+        /// It reached a limit of tokens.
+        Length = "length",
+        /// A filter of the provider stopped it.
+        ContentFilter = "content_filter",
+        /// It does not want to answer.
+        Refusal = "refusal",
+        /// It goes on when it is asked again with what it said.
+        Pause = "pause",
+        /// Something went wrong.
+        Error = "error",
+    }
 }
 
 impl Finish {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Stop,
-        Self::ToolCalls,
-        Self::Length,
-        Self::ContentFilter,
-        Self::Refusal,
-        Self::Pause,
-        Self::Error,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::ToolCalls => "tool_calls",
-            Self::Length => "length",
-            Self::ContentFilter => "content_filter",
-            Self::Refusal => "refusal",
-            Self::Pause => "pause",
-            Self::Error => "error",
-        }
-    }
-
-    /// The reason of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
-    }
-
     /// Returns whether the model stopped in the middle of something.
     pub(crate) const fn breaks_off(self) -> bool {
         matches!(self, Self::Length) || self.why_not_run().is_some()

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rpds::{HashTrieMapSync, HashTrieSetSync};
 
 use crate::log::call::ToolCall;
-use crate::log::part::{Part, PartKind};
+use crate::log::part::Part;
 use crate::log::provider::Provider;
 use crate::provider::facts::{is_any, named, OwnHalf};
 use crate::value::Value;
@@ -112,19 +112,16 @@ impl Half {
 impl Part {
     /// Which pair a provider's block belongs to, if it says so.
     pub(crate) fn half(&self) -> Option<Half> {
-        let PartKind::ProviderBlock { provider, data } = &self.kind else {
-            return None;
-        };
-        Some(Half::of(*provider, (provider.facts().half)(data)?))
+        let (provider, data) = self.kind.block()?;
+        Some(Half::of(provider, (provider.facts().half)(data)?))
     }
 
     /// Returns what a provider takes once in a conversation: the id of an output item, and half a pair.
     pub(crate) fn once_ids(&self) -> Vec<String> {
-        let own = || match &self.kind {
-            PartKind::ProviderBlock { provider, data } if provider.facts().has_items => {
-                named(data, "id").map(|id| format!("{} {id}", provider.name()))
-            }
-            _ => None,
+        let own = || {
+            let block = self.kind.block();
+            let (provider, data) = block.filter(|(of, _)| of.facts().has_items)?;
+            named(data, "id").map(|id| format!("{} {id}", provider.name()))
         };
         let once = |half: &Half| half.is_result || half.waits;
         let half = self.half().filter(once).map(|half| {
@@ -161,9 +158,7 @@ fn keys(parts: &[Part]) -> Vec<Option<String>> {
         if let Some(half) = part.half() {
             return Some(half.key).filter(|_| !part.withheld);
         }
-        let PartKind::ProviderBlock { provider, data } = &part.kind else {
-            return None;
-        };
+        let (provider, data) = part.kind.block()?;
         let [used, result] = provider.facts().nameless_halves?;
         if is_any(data, &[used]) {
             uses += 1;

@@ -3,71 +3,50 @@
 use std::sync::Arc;
 
 use crate::prices::usage::Usage;
+use crate::value::word::words;
 
-/// Says what a provider counts that has a price of its own. All but the searches are tokens that a [`Usage`] has as
-/// well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Count {
-    /// Of the tokens written to the cache, those that stay there for an hour.
-    WrittenHour,
-    /// Of the request, sound.
-    InputAudio,
-    /// Of the request, images.
-    InputImage,
-    /// Of the request, films.
-    InputVideo,
-    /// Of the tokens read from the cache, sound.
-    CachedAudio,
-    /// Of the tokens read from the cache, images.
-    CachedImage,
-    /// Of the tokens read from the cache, films.
-    CachedVideo,
-    /// Of the answer, sound.
-    OutputAudio,
-    /// Of the answer, images.
-    OutputImage,
-    /// Of the answer, films.
-    OutputVideo,
-    /// Searches in the web.
-    Searches,
+words! {
+    /// Says what a provider counts that has a price of its own. All but the searches are tokens that a [`Usage`] has as
+    /// well.
+    pub enum Count {
+        /// Of the tokens written to the cache, those that stay there for an hour.
+        WrittenHour = "cache_write_1h_tokens",
+        /// Of the request, sound.
+        InputAudio = "input_audio_tokens",
+        /// Of the request, images.
+        InputImage = "input_image_tokens",
+        /// Of the request, films.
+        InputVideo = "input_video_tokens",
+        /// Of the tokens read from the cache, sound.
+        CachedAudio = "cached_audio_tokens",
+        /// Of the tokens read from the cache, images.
+        CachedImage = "cached_image_tokens",
+        /// Of the tokens read from the cache, films.
+        CachedVideo = "cached_video_tokens",
+        /// Of the answer, sound.
+        OutputAudio = "output_audio_tokens",
+        /// Of the answer, images.
+        OutputImage = "output_image_tokens",
+        /// Of the answer, films.
+        OutputVideo = "output_video_tokens",
+        /// Searches in the web.
+        Searches = "searches",
+    }
 }
 
-impl Count {
-    /// All of them, with their names.
-    pub const ALL: [(Self, &'static str); 11] = [
-        (Self::WrittenHour, "cache_write_1h_tokens"),
-        (Self::InputAudio, "input_audio_tokens"),
-        (Self::InputImage, "input_image_tokens"),
-        (Self::InputVideo, "input_video_tokens"),
-        (Self::CachedAudio, "cached_audio_tokens"),
-        (Self::CachedImage, "cached_image_tokens"),
-        (Self::CachedVideo, "cached_video_tokens"),
-        (Self::OutputAudio, "output_audio_tokens"),
-        (Self::OutputImage, "output_image_tokens"),
-        (Self::OutputVideo, "output_video_tokens"),
-        (Self::Searches, "searches"),
-    ];
-}
-
-/// The words on which prices depend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Term {
-    /// The service tier, such as `priority`, `flex` or `batch`.
-    Tier,
-    /// How fast it was answered, such as `fast`.
-    Speed,
-    /// Where it was answered, such as `us`.
-    Geo,
+words! {
+    /// The words on which prices depend.
+    pub enum Term {
+        /// The service tier, such as `priority`, `flex` or `batch`.
+        Tier = "service_tier",
+        /// How fast it was answered, such as `fast`.
+        Speed = "speed",
+        /// Where it was answered, such as `us`.
+        Geo = "inference_geo",
+    }
 }
 
 impl Term {
-    /// All of them, with their names.
-    pub const ALL: [(Self, &'static str); 3] = [
-        (Self::Tier, "service_tier"),
-        (Self::Speed, "speed"),
-        (Self::Geo, "inference_geo"),
-    ];
-
     /// The words that say that the plain price counts.
     const PLAIN: [&'static str; 7] = [
         "standard",
@@ -120,7 +99,7 @@ impl Bill {
     /// The counts that are not zero, by their names.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = Count::ALL.iter().zip(self.counts);
-        counts.filter_map(|((_, name), number)| (number > 0).then_some((*name, number)))
+        counts.filter_map(|(of, number)| (number > 0).then_some((of.name(), number)))
     }
 
     /// A word, where it says that another price counts.
@@ -132,7 +111,7 @@ impl Bill {
     /// The words, by their names.
     pub fn terms(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
         let terms = Term::ALL.iter().zip(&self.terms);
-        terms.filter_map(|((_, name), word)| Some((*name, word.as_deref()?)))
+        terms.filter_map(|(of, word)| Some((of.name(), word.as_deref()?)))
     }
 
     /// Keeps a word. One that says that the plain price counts is none.

@@ -2,69 +2,50 @@
 
 use crate::prices::bill::{Bill, Count, Term};
 use crate::value::time::Time;
+use crate::value::word::words;
 
-/// Says what has a price: all tokens are of the request or of the answer, and what has a price of its own is taken out
-/// of what it is a part of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Unit {
-    /// A token of the request.
-    Input,
-    /// Read from the provider's cache.
-    CacheRead,
-    /// Written to the provider's cache.
-    CacheWrite,
-    /// Written to the provider's cache for an hour.
-    CacheWriteHour,
-    /// Of sound in the request.
-    InputAudio,
-    /// Of images in the request.
-    InputImage,
-    /// Of films in the request.
-    InputVideo,
-    /// Of sound, read from the cache.
-    CacheReadAudio,
-    /// Of images, read from the cache.
-    CacheReadImage,
-    /// Of films, read from the cache.
-    CacheReadVideo,
-    /// A token of the answer.
-    Output,
-    /// Of what the model thought.
-    Reasoning,
-    /// Of sound in the answer.
-    OutputAudio,
-    /// Of images in the answer.
-    OutputImage,
-    /// Of films in the answer.
-    OutputVideo,
-    /// A search in the web.
-    Search,
-    /// A request.
-    Request,
+words! {
+    /// Says what has a price: all tokens are of the request or of the answer, and what has a price of its own is taken out
+    /// of what it is a part of.
+    pub enum Unit {
+        /// A token of the request.
+        Input = "input",
+        /// Read from the provider's cache.
+        CacheRead = "cache_read",
+        /// Written to the provider's cache.
+        CacheWrite = "cache_write",
+        /// Written to the provider's cache for an hour.
+        CacheWriteHour = "cache_write_1h",
+        /// Of sound in the request.
+        InputAudio = "input_audio",
+        /// Of images in the request.
+        InputImage = "input_image",
+        /// Of films in the request.
+        InputVideo = "input_video",
+        /// Of sound, read from the cache.
+        CacheReadAudio = "cache_read_audio",
+        /// Of images, read from the cache.
+        CacheReadImage = "cache_read_image",
+        /// Of films, read from the cache.
+        CacheReadVideo = "cache_read_video",
+        /// A token of the answer.
+        Output = "output",
+        /// Of what the model thought.
+        Reasoning = "reasoning",
+        /// Of sound in the answer.
+        OutputAudio = "output_audio",
+        /// Of images in the answer.
+        OutputImage = "output_image",
+        /// Of films in the answer.
+        OutputVideo = "output_video",
+        /// A search in the web.
+        Search = "search",
+        /// A request.
+        Request = "request",
+    }
 }
 
 impl Unit {
-    /// All of them, with the keys that applications give.
-    pub const ALL: [(Self, &'static str); 17] = [
-        (Self::Input, "input"),
-        (Self::CacheRead, "cache_read"),
-        (Self::CacheWrite, "cache_write"),
-        (Self::CacheWriteHour, "cache_write_1h"),
-        (Self::InputAudio, "input_audio"),
-        (Self::InputImage, "input_image"),
-        (Self::InputVideo, "input_video"),
-        (Self::CacheReadAudio, "cache_read_audio"),
-        (Self::CacheReadImage, "cache_read_image"),
-        (Self::CacheReadVideo, "cache_read_video"),
-        (Self::Output, "output"),
-        (Self::Reasoning, "reasoning"),
-        (Self::OutputAudio, "output_audio"),
-        (Self::OutputImage, "output_image"),
-        (Self::OutputVideo, "output_video"),
-        (Self::Search, "search"),
-        (Self::Request, "request"),
-    ];
-
     /// Returns what it is a part of.
     const fn wholes(self) -> &'static [Self] {
         match self {
@@ -232,40 +213,12 @@ impl Rates {
     /// Applies the factors of a bill's words, and rounds once.
     fn multiply(&self, sum: u128, bill: &Bill) -> u64 {
         let (mut sum, mut through) = (sum, 1_u128);
-        for factor in self.factors_of(bill) {
+        let factors = self.factors.iter();
+        for factor in factors.filter(|of| bill.term(of.term) == Some(&*of.word)) {
             sum = sum.saturating_mul(u128::from(factor.times));
             through = through.saturating_mul(u128::from(factor.through.max(1)));
         }
         let rounded = sum.saturating_add(through / 2) / through;
         u64::try_from(rounded).unwrap_or(u64::MAX)
-    }
-
-    fn factors_of<'f>(&'f self, bill: &'f Bill) -> impl Iterator<Item = &'f Factor> {
-        let factors = self.factors.iter();
-        factors.filter(|factor| bill.term(factor.term) == Some(&*factor.word))
-    }
-
-    /// Returns what a bill has and no rate or factor is for: it costs as much as without it.
-    #[must_use]
-    pub fn find_unpriced(&self, bill: &Bill) -> Vec<String> {
-        let has = |unit: Unit| self.rates.iter().any(|rate| rate.unit == unit);
-        let units = [
-            (Unit::CacheWriteHour, Count::WrittenHour),
-            (Unit::Search, Count::Searches),
-        ];
-        let counts = units
-            .into_iter()
-            .filter(|(unit, count)| bill.count(*count) > 0 && !has(*unit));
-        let names = Count::ALL;
-        let name = |count| names.iter().find(|(known, _)| *known == count);
-        let counts =
-            counts.filter_map(|(_, count)| name(count).map(|(_, name)| (*name).to_owned()));
-        let terms = Term::ALL.into_iter().filter_map(|(term, name)| {
-            let word = bill.term(term)?;
-            let mut known = self.factors_of(bill);
-            let is_known = known.any(|factor| factor.term == term);
-            (!is_known).then(|| format!("{name} {word}"))
-        });
-        counts.chain(terms).collect()
     }
 }

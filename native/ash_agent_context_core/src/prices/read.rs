@@ -114,7 +114,7 @@ fn read_price(price: &Value) -> Result<(Option<Box<str>>, Names, Rates), Error> 
             }
             STEPS => steps = Some(value),
             _ => {
-                let unit = unit_named(name);
+                let unit = Unit::from_name(name);
                 let unit = unit.ok_or_else(|| Error::invalid(vec![key.clone()], KEY))?;
                 rates.rates.push(Rate {
                     unit,
@@ -124,10 +124,9 @@ fn read_price(price: &Value) -> Result<(Option<Box<str>>, Names, Rates), Error> 
             }
         }
     }
-    for (unit, name) in Unit::ALL {
-        let is_needed = matches!(unit, Unit::Input | Unit::Output);
-        if is_needed && !rates.rates.iter().any(|rate| rate.unit == unit) {
-            return Err(wrong(name, RATE));
+    for needed in [Unit::Input, Unit::Output] {
+        if !rates.rates.iter().any(|rate| rate.unit == needed) {
+            return Err(wrong(needed.name(), RATE));
         }
     }
     if let Some(steps) = steps {
@@ -141,13 +140,6 @@ const NAME: &str = "a model's name, or :any";
 const KEY: &str = "a key of a price";
 const TOKENS: &str = "a number of tokens";
 const RATE: &str = "a whole number of 10^-12 US dollars, at most 10^12";
-
-fn unit_named(name: &str) -> Option<Unit> {
-    let mut units = Unit::ALL.into_iter();
-    units
-        .find(|(_, known)| *known == name)
-        .map(|(unit, _)| unit)
-}
 
 fn read_rate(value: &Value) -> Option<u64> {
     value.as_count().filter(|rate| *rate <= MOST)
@@ -169,7 +161,7 @@ fn read_steps(given: &Value, rates: &mut [Rate]) -> Result<(), Error> {
             if name == ABOVE {
                 continue;
             }
-            let unit = unit_named(name).ok_or_else(|| wrong(name, KEY))?;
+            let unit = Unit::from_name(name).ok_or_else(|| wrong(name, KEY))?;
             let of = rates.iter_mut().find(|rate| rate.unit == unit);
             let of = of.ok_or_else(|| wrong(name, "what has a price for short requests, too"))?;
             let rate = read_rate(value).ok_or_else(|| wrong(name, RATE))?;
@@ -191,8 +183,7 @@ fn read_factors(given: &Value) -> Result<Vec<Factor>, Error> {
     let mut factors = Vec::new();
     for (key, words) in terms.iter() {
         let name = key.as_name().ok_or_else(wrong)?;
-        let mut known = Term::ALL.into_iter();
-        let (term, _) = known.find(|(_, known)| *known == name).ok_or_else(wrong)?;
+        let term = Term::from_name(name).ok_or_else(wrong)?;
         let Value::Map(words) = words else {
             return Err(wrong());
         };

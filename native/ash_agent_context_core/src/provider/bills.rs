@@ -47,7 +47,7 @@ pub(crate) fn read(usage: Usage, report: &Value) -> Report {
         return Report::new(usage, vec![whole]);
     }
     // The answer's tier applies to its parts; only searches are billed separately.
-    for (of, _) in Term::ALL {
+    for of in Term::ALL {
         let missing = parts.iter_mut().filter(|part| part.term(of).is_none());
         missing.for_each(|part| part.put_term(of, whole.term(of).unwrap_or_default()));
     }

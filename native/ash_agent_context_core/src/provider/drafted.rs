@@ -35,7 +35,7 @@ fn put_details(
     }
     let key = Value::atom("reasoning_details");
     let details = Value::List(details.into_boxed_slice());
-    let thinks = |(_, part): &&mut PlacedPart| matches!(part.kind, PartKind::Thinking(_));
+    let thinks = |(_, part): &&mut PlacedPart| part.kind.thoughts().is_some();
     if let Some((_, part)) = parts.iter_mut().find(thinks) {
         let metadata = part.provider_metadata.take().unwrap_or_default();
         part.provider_metadata = Some(metadata.put(key, details));

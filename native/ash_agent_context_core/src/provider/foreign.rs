@@ -4,7 +4,7 @@ use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall, PARTS_BEFORE};
 use crate::log::kind::CallKind;
 use crate::log::message::Status;
-use crate::log::part::{is_base64, Content, Part, PartKind, Source};
+use crate::log::part::{is_base64, Class, Content, MediaPart, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::value::fields::{utf8, Fields};
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
@@ -339,35 +339,33 @@ pub fn image_or_file(
     source: Source,
     filename: Option<Box<str>>,
 ) -> PartKind {
-    match is_image {
-        true => PartKind::Image { media_type, source },
-        false => PartKind::File {
-            media_type,
-            source,
-            filename,
-        },
-    }
+    let (class, filename) = match is_image {
+        true => (Class::Image, None),
+        false => (Class::File, filename),
+    };
+    PartKind::Media(MediaPart {
+        class,
+        media_type,
+        source,
+        filename,
+    })
 }
 
 /// An image whose base64 and media type are known; nothing when it is not base64.
 pub fn inline_image(media_type: Box<str>, data: Box<str>) -> Option<PartKind> {
-    is_base64(&data).then_some(PartKind::Image {
-        media_type: Some(media_type),
-        source: Source::Data(data),
-    })
+    is_base64(&data).then(|| image(Some(media_type), Source::Data(data)))
+}
+
+/// An image.
+pub const fn image(media_type: Option<Box<str>>, source: Source) -> PartKind {
+    PartKind::unnamed(Class::Image, media_type, source)
 }
 
 /// The image of a URL, which may hold its bytes.
 pub fn url_image(url: Box<str>) -> PartKind {
     match data_url(&url) {
-        Some((media_type, data)) => PartKind::Image {
-            media_type: Some(media_type.into()),
-            source: Source::Data(data.into()),
-        },
-        None => PartKind::Image {
-            media_type: None,
-            source: Source::Url(url),
-        },
+        Some((media_type, data)) => image(Some(media_type.into()), Source::Data(data.into())),
+        None => image(None, Source::Url(url)),
     }
 }
 
@@ -378,11 +376,8 @@ pub fn inline_file(data: &str, filename: Option<Box<str>>) -> Option<PartKind> {
         None if is_base64(data) => ("application/pdf", data),
         None => return None,
     };
-    Some(PartKind::File {
-        media_type: Some(media_type.into()),
-        source: Source::Data(data.into()),
-        filename,
-    })
+    let (media_type, source) = (Some(media_type.into()), Source::Data(data.into()));
+    Some(image_or_file(false, media_type, source, filename))
 }
 
 /// The media type and the base64 of a data URL that is nothing more.

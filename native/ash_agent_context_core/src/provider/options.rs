@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::log::provider::Provider;
+use crate::value::word::words;
 
 /// How a request is made.
 #[derive(Debug, Clone)]
@@ -31,61 +32,38 @@ pub struct Options<'a> {
     pub steps: usize,
 }
 
-/// Says what becomes of thinking that another provider or model gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Thinking {
-    /// It is left out.
-    Drop,
-    /// It becomes text.
-    Text,
-}
-
-/// The role of the system prompt for OpenAI.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SystemRole {
-    /// `"system"`
-    System,
-    /// `"developer"`, for o1 and newer.
-    Developer,
-}
-
-impl SystemRole {
-    /// The role of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "system" => Some(Self::System),
-            "developer" => Some(Self::Developer),
-            _ => None,
-        }
+words! {
+    /// Says what becomes of thinking that another provider or model gave.
+    pub enum Thinking {
+        /// It is left out.
+        Drop = "drop",
+        /// It becomes text.
+        Text = "text",
     }
 }
 
-/// Says what a server that speaks OpenAI's chat format makes of reasoning. Without one, what was imported goes
-/// back as it came, and no other reasoning goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dialect {
-    /// It takes none.
-    OpenAi,
-    /// It wants `reasoning_content` in every message of the model.
-    DeepSeek,
-    /// It takes `reasoning_details`.
-    OpenRouter,
-    /// It takes `reasoning` with calls.
-    Vllm,
+words! {
+    /// The role of the system prompt for OpenAI.
+    pub enum SystemRole {
+        /// `"system"`
+        System = "system",
+        /// `"developer"`, for o1 and newer.
+        Developer = "developer",
+    }
 }
 
-impl Dialect {
-    /// The dialect of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "openai" => Self::OpenAi,
-            "deepseek" => Self::DeepSeek,
-            "openrouter" => Self::OpenRouter,
-            "vllm" => Self::Vllm,
-            _ => return None,
-        })
+words! {
+    /// Says what a server that speaks OpenAI's chat format makes of reasoning. Without one, what was imported goes
+    /// back as it came, and no other reasoning goes.
+    pub enum Dialect {
+        /// It takes none.
+        OpenAi = "openai",
+        /// It wants `reasoning_content` in every message of the model.
+        DeepSeek = "deepseek",
+        /// It takes `reasoning_details`.
+        OpenRouter = "openrouter",
+        /// It takes `reasoning` with calls.
+        Vllm = "vllm",
     }
 }
 

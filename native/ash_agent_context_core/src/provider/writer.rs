@@ -261,7 +261,7 @@ impl<'o> Writer<'o> {
 
     /// Returns what a thinking part becomes.
     pub fn thinking<'a>(&mut self, part: &'a Part, signed: bool) -> Thought<'a> {
-        let PartKind::Thinking(bytes) = &part.kind else {
+        let Some(bytes) = part.kind.thoughts() else {
             return Thought::Nothing;
         };
         let text = letters::utf8(bytes);
@@ -286,7 +286,7 @@ impl<'o> Writer<'o> {
 
     /// Returns what a thinking part becomes that cannot go back as it came.
     pub fn turn_thinking_into_text<'a>(&mut self, part: &'a Part) -> Thought<'a> {
-        let PartKind::Thinking(bytes) = &part.kind else {
+        let Some(bytes) = part.kind.thoughts() else {
             return Thought::Nothing;
         };
         let text = letters::utf8(bytes);
@@ -310,10 +310,7 @@ impl<'o> Writer<'o> {
                 (is_own && !part.withheld) || (!is_own && said::words(data).is_some())
             }
             PartKind::RedactedThinking(_) => false,
-            PartKind::Image { .. }
-            | PartKind::Audio { .. }
-            | PartKind::Video { .. }
-            | PartKind::File { .. } => true,
+            PartKind::Media(_) => true,
         }
     }
 
@@ -349,13 +346,13 @@ impl<'o> Writer<'o> {
 
     /// Returns what becomes of a provider's block: its own provider gets it back once, any other what it says.
     pub fn block<'a>(&mut self, part: &'a Part) -> BlockForm<'a> {
-        let PartKind::ProviderBlock { provider, data } = &part.kind else {
+        let Some((provider, data)) = part.kind.block() else {
             return BlockForm::Nothing;
         };
-        if *provider == self.options.provider && !part.withheld {
+        if provider == self.options.provider && !part.withheld {
             return BlockForm::Own(data);
         }
-        let words = said::words(data).filter(|_| *provider != self.options.provider);
+        let words = said::words(data).filter(|_| provider != self.options.provider);
         match words {
             Some(words) => {
                 self.reword_part(part, &words);

@@ -7,9 +7,10 @@ use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::storage::keys;
 use crate::storage::limits::VERSION;
+use crate::storage::table::*;
 use crate::storage::tagged::{self};
 use crate::storage::view;
-use crate::storage::write::{message, text, unknown};
+use crate::storage::write::message;
 use crate::value::builder::{Json, JsonObject};
 use crate::value::time;
 use crate::value::{Size, Value};
@@ -153,11 +154,7 @@ impl Context {
     fn write_beside(&self, json: &mut JsonObject<'_>) {
         tagged::entries(json.key(keys::METADATA), self.metadata());
         if let Some(origin) = self.origin() {
-            json.key(keys::ORIGIN).object(|json| {
-                text(json, keys::ID, Some(&origin.id));
-                json.key(keys::ITERATION).value(&origin.iteration);
-                unknown(json, origin.extra.as_ref());
-            });
+            Of::write(origin, keys::ORIGIN, json);
         }
         if let Some(system) = self.system() {
             message(json.key(keys::SYSTEM), system, None);

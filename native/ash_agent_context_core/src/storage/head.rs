@@ -14,9 +14,10 @@ use crate::storage::keys;
 use crate::storage::limits::VERSION;
 use crate::storage::node::Node;
 use crate::storage::read::read_message_as;
-use crate::storage::take::{at, fields, read_number, read_size, wrong, DocumentFields, Form};
+use crate::storage::table::*;
+use crate::storage::take::{at, fields, read_number, read_size, wrong, DocumentFields};
 use crate::storage::trust::Trust;
-use crate::storage::view::Stored;
+use crate::storage::view::ReadView;
 use crate::value::time::Time;
 use crate::value::{Map, Value};
 use crate::view::masks::Masks;
@@ -39,7 +40,7 @@ impl DocumentHead {
             created_at: fields.read_due(keys::CREATED_AT, time)?,
             updated_at: fields.read_due(keys::UPDATED_AT, time)?,
             metadata: fields.take_map(keys::METADATA)?,
-            origin: fields.read_given(keys::ORIGIN, |node| read_origin(node, form))?,
+            origin: Given::<Of>::read(fields, keys::ORIGIN)?,
         })
     }
 
@@ -65,7 +66,7 @@ pub(crate) struct Head<'a> {
     pub since: Option<u64>,
     pub shared: usize,
     system: Option<Arc<Message>>,
-    view: Option<Stored>,
+    view: Option<ReadView>,
     iterations: Vec<Node<'a>>,
     extra: Option<Map>,
     trust: Trust,
@@ -92,7 +93,7 @@ impl<'a> Head<'a> {
             system: fields.read_given(keys::SYSTEM, |system| {
                 read_message_as(system, Role::System, trust)
             })?,
-            view: fields.read_given(keys::VIEW, |view| Stored::read(view, masks, trust))?,
+            view: fields.read_given(keys::VIEW, |view| ReadView::read(view, masks, trust))?,
             iterations: fields.take_list(keys::ITERATIONS)?.unwrap_or_default(),
             extra: fields.keep_rest()?,
             trust,
@@ -191,16 +192,6 @@ impl<'a> Head<'a> {
             None => Ok(()),
         }
     }
-}
-
-fn read_origin(node: Node<'_>, form: Form) -> Result<Origin, Error> {
-    let expected = "a map with the id and the iteration that a fork came from";
-    let mut fields = fields(node, expected, form)?;
-    Ok(Origin {
-        id: fields.read(keys::ID, |node| form.read_id(node))?,
-        iteration: fields.read(keys::ITERATION, read_number)?,
-        extra: fields.finish("one of :id, :iteration")?,
-    })
 }
 
 /// The conversation before an iteration, with another one in its place.

@@ -17,7 +17,7 @@ use crate::storage::read::read_message;
 use crate::storage::read_shown::{read_shown, Outcomes};
 use crate::storage::take::{fields, Form};
 use crate::storage::trust::Trust;
-use crate::storage::view::Stored;
+use crate::storage::view::ReadView;
 use crate::value::fields::Keys;
 use crate::value::Value;
 use crate::view::View;
@@ -122,7 +122,9 @@ pub(crate) fn read_iteration(
                 .map(Failures::of)?;
             if let Some(view) = fields.take(keys::VIEW) {
                 let view = Some(view).filter(|view| !view.is_nil());
-                let view = view.map(|view| Stored::read_asked(view, trust)).transpose();
+                let view = view
+                    .map(|view| ReadView::read_asked(view, trust))
+                    .transpose();
                 body.view = Some(fields.at(keys::VIEW, view)?);
             }
             for (value, key) in body.request.iter_mut().zip(keys::REQUEST) {

@@ -22,6 +22,8 @@ mod read_content;
 mod read_shown;
 pub mod rows;
 mod seed;
+mod table;
+mod tables;
 mod tagged;
 mod take;
 pub mod terms;

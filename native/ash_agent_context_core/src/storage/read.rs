@@ -8,16 +8,14 @@ use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Role};
 use crate::log::original::Original;
 use crate::log::part::Content;
-use crate::log::provider::Provider;
-use crate::log::reply::{Finish, Reply};
-use crate::prices::bill::{Bill, Count, Reported, Term};
-use crate::prices::usage::Usage;
+use crate::prices::bill::Reported;
 use crate::storage::keys;
 use crate::storage::limits::NESTING;
 use crate::storage::node::Node;
 use crate::storage::read_call::read_calls;
 use crate::storage::read_content::read_content;
-use crate::storage::take::{at, fields, read_name, wrong, DocumentFields, Form};
+use crate::storage::table::*;
+use crate::storage::take::{at, fields, wrong, DocumentFields, Form};
 use crate::storage::trust::Trust;
 use crate::value::json;
 use crate::value::{Map, Value};
@@ -56,11 +54,11 @@ pub(crate) fn read_message(
             return Err(wrong(keys::TOOL_CALLS, expected));
         }
     };
-    let usage = fields.read_given(keys::USAGE, read_reported)?;
+    let usage = Given::<Of>::read(&mut fields, keys::USAGE)?;
     if usage.is_some() && role != Role::Assistant {
         return Err(wrong(keys::USAGE, "nothing but in assistant messages"));
     }
-    let reply = fields.read_given(keys::RESPONSE, |reply| read_reply(reply, trust))?;
+    let reply = Given::<Of>::read(&mut fields, keys::RESPONSE)?;
     if reply.is_some() && role != Role::Assistant {
         return Err(wrong(keys::RESPONSE, "nothing but in assistant messages"));
     }
@@ -91,104 +89,13 @@ pub(crate) fn read_said(
     Ok((role, content, fields.take_map(keys::METADATA)?))
 }
 
-fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
-    let mut fields = fields(node, "where the message came from", trust)?;
-    let provider = |name| read_named(name, Provider::from_name, "the name of a provider");
-    let finish = |name| read_named(name, Finish::from_name, "why the model stopped");
-    Ok(Reply {
-        provider: fields.read_given(keys::PROVIDER, provider)?,
-        model: fields.read_given(keys::MODEL, read_name)?,
-        id: fields.read_given(keys::ID, read_name)?,
-        finish: fields.read_given(keys::FINISH_REASON, finish)?,
-        word: fields.read_given(keys::FINISH_WORD, read_name)?,
-        requested_at: fields.take_given_time(keys::REQUESTED_AT)?,
-        first_chunk_at: fields.take_given_time(keys::FIRST_CHUNK_AT)?,
-        received_at: fields.take_given_time(keys::RECEIVED_AT)?,
-        interrupted: fields.read_given(keys::INTERRUPTED, |node| {
-            let mut fields = self::fields(node, "why the message broke off", trust)?;
-            fields.read(keys::REASON, |reason| reason.into_term(trust.structs))
-        })?,
-        details: fields.take_map(keys::DETAILS)?,
-        extra: fields.keep_rest()?,
-    })
-}
-
-/// Reads the name of one of a few things.
-fn read_named<T>(
-    node: Node<'_>,
-    find: impl FnOnce(&str) -> Option<T>,
-    expected: &'static str,
-) -> Result<T, Error> {
-    let found = node.as_str().and_then(find);
-    found.ok_or_else(|| Error::invalid(Vec::new(), expected))
-}
-
-pub(crate) fn read_reported(node: Node<'_>) -> Result<Reported, Error> {
-    let mut fields = fields(node, "a report on tokens", Trust::KEEP)?;
-    Ok(Reported {
-        sum: fields.read(keys::SUM, read_usage)?,
-        last: fields.read(keys::LAST_REPORT, read_usage)?,
-        estimate: fields.read(keys::ESTIMATE, read_count)?,
-        bills: match fields.has(keys::BILLS) {
-            true => Some(fields.read_each(keys::BILLS, read_bill)?.into()),
-            false => None,
-        },
-    })
-}
-
-fn read_bill(node: Node<'_>) -> Result<Bill, Error> {
-    let mut fields = fields(node, "a map with numbers of tokens", Trust::KEEP)?;
-    let mut bill = Bill::plain(fields.read(keys::USAGE, read_usage)?);
-    if let Some(model) = fields.read_given(keys::MODEL, read_name)? {
-        bill.put_model(&model);
-    }
-    for (of, name) in Term::ALL {
-        if let Some(word) = fields.read_given(name, read_name)? {
-            bill.put_term(of, &word);
-        }
-    }
-    for (of, name) in Count::ALL {
-        if fields.has(name) {
-            bill.add(of, fields.read(name, read_count)?);
-        }
-    }
-    Ok(bill)
-}
-
-fn read_usage(node: Node<'_>) -> Result<Usage, Error> {
-    let mut fields = fields(node, "numbers of tokens", Trust::KEEP)?;
-    Ok(Usage {
-        input: fields.read(keys::INPUT_TOKENS, read_count)?,
-        output: fields.read(keys::OUTPUT_TOKENS, read_count)?,
-        total: fields.read(keys::TOTAL_TOKENS, read_count)?,
-        cached: fields.read(keys::CACHED_TOKENS, read_count)?,
-        // Earlier releases did not note it.
-        written: match fields.has(keys::CACHE_WRITE_TOKENS) {
-            true => fields.read(keys::CACHE_WRITE_TOKENS, read_count)?,
-            false => 0,
-        },
-        reasoning: fields.read(keys::REASONING_TOKENS, read_count)?,
-    })
-}
-
-/// A number that is not negative.
-fn read_count(node: Node<'_>) -> Result<u64, Error> {
-    let number = node.as_count();
-    number.ok_or_else(|| Error::invalid(Vec::new(), "a number of tokens"))
-}
-
 fn read_wire(node: Node<'_>, of_system: bool) -> Result<Original, Error> {
-    let expected = "a map with a provider and its JSON text";
-    let mut fields = fields(node, expected, Trust::KEEP)?;
-    let provider = fields.read(keys::PROVIDER, |name| {
-        read_named(name, Provider::from_name, "the name of a provider")
-    })?;
-    let json = fields.take_name(keys::JSON)?;
-    if !is_elements(&json, of_system) {
+    let original: Original = Of::get(node, Trust::KEEP.into())?;
+    if !is_elements(&original.json, of_system) {
         let expected = "JSON text of list elements, each preceded by a comma, or of a value";
         return Err(wrong(keys::JSON, expected));
     }
-    Ok(Original { provider, json })
+    Ok(original)
 }
 
 /// Returns whether text can follow an element of a JSON list, or for a system prompt's value: a provider

@@ -12,7 +12,8 @@ use crate::log::part::Place;
 use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read_content::read_parts;
-use crate::storage::take::{at, fields, read_name, wrong, DocumentFields, NIL};
+use crate::storage::table::*;
+use crate::storage::take::{at, fields, wrong, DocumentFields, NIL};
 use crate::storage::trust::{Approvals, Trust};
 use crate::storage::untagged;
 use crate::value::fields::utf8;
@@ -60,13 +61,7 @@ struct SlotState {
 fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, SlotState), Error> {
     let mut fields = fields(node, "a tool call", trust)?;
     let id = fields.take_name(keys::ID)?;
-    let kind = match fields.take_given(keys::KIND) {
-        None => CallKind::Function,
-        Some(kind) => kind
-            .as_str()
-            .and_then(CallKind::from_name)
-            .ok_or_else(|| wrong(keys::KIND, "the kind of a tool call"))?,
-    };
+    let kind = Given::<OneOf>::read(&mut fields, keys::KIND)?.unwrap_or(CallKind::Function);
     let name = fields.take(keys::NAME).unwrap_or(NIL).into_value();
     let name = match at(keys::NAME, untagged::untag_key(name))? {
         Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
@@ -129,8 +124,8 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState
         let expected = "\"pending\", \"approved\", \"denied\", \"ok\", \"error\", \"interrupted\" or \"cancelled\"";
         return Err(wrong(keys::STATUS, expected));
     }
-    let decision = fields.read_given(keys::DECISION, |node| read_decision(node, trust))?;
-    let asked = take_seen(fields, keys::ASKED)?;
+    let decision: Option<Decision> = Given::<Of>::read(fields, keys::DECISION)?;
+    let asked = Given::<Seen>::read(fields, keys::ASKED)?;
     let is_asked = match fields.take_given(keys::WAS_ASKED) {
         // Arguments that were asked about say so without it.
         None => asked.is_some(),
@@ -179,37 +174,6 @@ fn settle_undecided(ended: Status) -> Status {
     }
 }
 
-fn read_decision(node: Node<'_>, trust: Trust) -> Result<Decision, Error> {
-    let mut fields = fields(node, "a decision", trust)?;
-    let Some(Node::Value(Value::Bool(approved))) = fields.take(keys::APPROVED) else {
-        return Err(wrong(keys::APPROVED, "true or false"));
-    };
-    let by = fields.take_term(keys::BY)?;
-    let reason = fields.take_term(keys::REASON)?;
-    Ok(Decision {
-        approved,
-        by: by.unwrap_or(Value::Nil),
-        reason: reason.unwrap_or(Value::Nil),
-        at: fields.take_time(keys::AT)?,
-        arguments: take_seen(&mut fields, keys::ARGUMENTS)?,
-        digest: fields.read_given(keys::DIGEST, |digest| {
-            let expected = "the digest of what was approved";
-            digest
-                .into_text()
-                .map_err(|_| Error::invalid(Vec::new(), expected))
-        })?,
-    })
-}
-
-/// Arguments that somebody was shown.
-fn take_seen(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<Option<Value>, Error> {
-    match fields.take_term(key)? {
-        None => Ok(None),
-        Some(map @ Value::Map(_)) => Ok(Some(map)),
-        Some(_) => Err(wrong(key, "the arguments that were shown, a map")),
-    }
-}
-
 fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, Error> {
     let mut fields = fields(node, "a map with a value or parts", trust)?;
     let parts = fields.take(keys::PARTS).map(Node::into_list);
@@ -229,7 +193,7 @@ fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, 
             "the times of the start and the end, both or none",
         ));
     }
-    let error_type = fields.read_given(keys::ERROR_TYPE, read_name)?;
+    let error_type = Given::<Text>::read(&mut fields, keys::ERROR_TYPE)?;
     Ok(Outcome::new(status, output)
         .with_times(started.zip(ended))
         .with_error_type(error_type.as_deref())

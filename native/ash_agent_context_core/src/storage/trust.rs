@@ -3,6 +3,7 @@
 
 use chrono::{NaiveDate, NaiveTime};
 
+use crate::value::word::words;
 use crate::value::{Map, Value};
 
 /// How far a document is believed. By default altogether: it is the application's own storage.
@@ -14,27 +15,29 @@ pub struct Trust {
     pub structs: Structs,
 }
 
-/// Says what becomes of decisions about tool calls.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Approvals {
-    /// They are kept.
-    #[default]
-    Keep,
-    /// They are dropped: an approved call waits for a decision again, one that was denied ended with an error.
-    Drop,
-}
+words! {
+    /// What becomes of decisions about tool calls.
+    #[derive(Default)]
+    pub enum Approvals {
+        /// They are kept.
+        #[default]
+        Keep = "keep",
+        /// They are dropped: an approved call waits for a decision again, one that was denied ended with an error.
+        Drop = "drop",
+    }
 
-/// Says what becomes of structs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Structs {
-    /// They are kept.
-    #[default]
-    Keep,
-    /// Those of Elixir's own value types are kept when all of their fields are right; any other
-    /// becomes a map.
-    Known,
-    /// Each becomes a map.
-    Drop,
+    /// What becomes of structs.
+    #[derive(Default)]
+    pub enum Structs {
+        /// They are kept.
+        #[default]
+        Keep = "keep",
+        /// Those of Elixir's own value types are kept when all of their fields are right; any other
+        /// becomes a map.
+        Known = "known",
+        /// Each becomes a map.
+        Drop = "drop",
+    }
 }
 
 impl Trust {
@@ -48,17 +51,8 @@ impl Trust {
     #[must_use]
     pub fn from_names(approvals: &str, structs: &str) -> Option<Self> {
         Some(Self {
-            approvals: match approvals {
-                "keep" => Approvals::Keep,
-                "drop" => Approvals::Drop,
-                _ => return None,
-            },
-            structs: match structs {
-                "keep" => Structs::Keep,
-                "known" => Structs::Known,
-                "drop" => Structs::Drop,
-                _ => return None,
-            },
+            approvals: Approvals::from_name(approvals)?,
+            structs: Structs::from_name(structs)?,
         })
     }
 }

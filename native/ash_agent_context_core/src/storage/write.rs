@@ -3,26 +3,12 @@
 use crate::log::call::{Name, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::message::{Message, Output};
-use crate::log::original::Original;
 use crate::log::part::{Content, Part, PartKind, Source};
-use crate::log::reply::Reply;
-use crate::prices::bill::Bill;
-use crate::prices::usage::Usage;
 use crate::storage::keys;
+use crate::storage::table::*;
 use crate::storage::tagged::{self, NameKey};
 use crate::value::builder::{Json, JsonObject};
-use crate::value::json::AsJson;
 use crate::value::time;
-use crate::value::Map;
-
-/// Fields that this version does not know, as they came.
-pub(crate) fn unknown(json: &mut JsonObject<'_>, fields: Option<&Map>) {
-    for (key, value) in fields.into_iter().flat_map(Map::iter) {
-        if let Some(key) = key.as_str() {
-            json.key(key).value(&AsJson(value));
-        }
-    }
-}
 
 pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>) {
     json.object(|json| {
@@ -33,121 +19,31 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
             Content::Text(text) => tagged::text(content, text),
             Content::Parts(items) => parts(content, items),
         }
-        map(json, keys::METADATA, message.metadata.as_ref());
-        if let Some(of) = &message.reply {
-            reply(json.key(keys::RESPONSE), of);
+        Given::<Terms>::write(&message.metadata, keys::METADATA, json);
+        if let Some(reply) = message.reply.as_deref() {
+            Of::write(reply, keys::RESPONSE, json);
         }
         if let Some(exchange) = entry.and_then(|entry| entry.exchange.as_deref()) {
             let calls = message.calls.iter().enumerate();
             json.key(keys::TOOL_CALLS)
                 .list(calls, |json, (slot, one)| call(json, one, exchange, slot));
-            map(json, keys::RESULTS_METADATA, exchange.metadata.as_ref());
-            verbatim(json, keys::RESULTS_WIRE, exchange.original.as_ref());
+            Given::<Terms>::write(&exchange.metadata, keys::RESULTS_METADATA, json);
+            Given::<Of>::write(&exchange.original, keys::RESULTS_WIRE, json);
         }
         if let Some(reported) = entry.and_then(|entry| entry.usage.as_deref()) {
-            json.key(keys::USAGE).object(|json| {
-                usage(json.key(keys::SUM), reported.sum);
-                usage(json.key(keys::LAST_REPORT), reported.last);
-                json.key(keys::ESTIMATE).value(&reported.estimate);
-                if let Some(bills) = &reported.bills {
-                    json.key(keys::BILLS).list(bills.iter(), bill);
-                }
-            });
+            Of::write(reported, keys::USAGE, json);
         }
-        verbatim(json, keys::WIRE, message.original.as_ref());
+        Given::<Of>::write(&message.original, keys::WIRE, json);
         unknown(json, message.extra.as_ref());
     });
-}
-
-/// Where a message of the model came from. The reason is there when it broke off.
-fn reply(json: &mut Json, reply: &Reply) {
-    json.object(|json| {
-        if let Some(provider) = reply.provider {
-            json.key(keys::PROVIDER).text(provider.name());
-        }
-        text(json, keys::MODEL, reply.model.as_deref());
-        text(json, keys::ID, reply.id.as_deref());
-        if let Some(finish) = reply.finish {
-            json.key(keys::FINISH_REASON).text(finish.name());
-        }
-        text(json, keys::FINISH_WORD, reply.word.as_deref());
-        for (key, at) in [
-            (keys::REQUESTED_AT, reply.requested_at),
-            (keys::FIRST_CHUNK_AT, reply.first_chunk_at),
-            (keys::RECEIVED_AT, reply.received_at),
-        ] {
-            if let Some(at) = at {
-                json.key(key).text(&time::to_text(at));
-            }
-        }
-        if let Some(reason) = &reply.interrupted {
-            json.key(keys::INTERRUPTED)
-                .object(|json| tagged::value(json.key(keys::REASON), reason));
-        }
-        map(json, keys::DETAILS, reply.details.as_ref());
-        unknown(json, reply.extra.as_ref());
-    });
-}
-
-pub(crate) fn usage(json: &mut Json, usage: Usage) {
-    json.object(|json| {
-        json.key(keys::INPUT_TOKENS).value(&usage.input);
-        json.key(keys::OUTPUT_TOKENS).value(&usage.output);
-        json.key(keys::TOTAL_TOKENS).value(&usage.total);
-        json.key(keys::CACHED_TOKENS).value(&usage.cached);
-        json.key(keys::REASONING_TOKENS).value(&usage.reasoning);
-        if usage.written > 0 {
-            json.key(keys::CACHE_WRITE_TOKENS).value(&usage.written);
-        }
-    });
-}
-
-fn bill(json: &mut Json, bill: &Bill) {
-    json.object(|json| {
-        usage(json.key(keys::USAGE), bill.usage);
-        text(json, keys::MODEL, bill.model.as_deref());
-        for (name, count) in bill.counts() {
-            json.key(name).value(&count);
-        }
-        for (name, word) in bill.terms() {
-            tagged::text(json.key(name), word.as_bytes());
-        }
-    });
-}
-
-/// A map of values that may be absent.
-pub(crate) fn map(json: &mut JsonObject<'_>, key: &str, map: Option<&Map>) {
-    if let Some(map) = map {
-        tagged::entries(json.key(key), map);
-    }
-}
-
-/// Text that may be absent.
-pub(crate) fn text(json: &mut JsonObject<'_>, key: &str, text: Option<&str>) {
-    if let Some(text) = text {
-        tagged::text(json.key(key), text.as_bytes());
-    }
-}
-
-pub(crate) fn verbatim(json: &mut JsonObject<'_>, key: &str, original: Option<&Original>) {
-    if let Some(original) = original {
-        json.key(key).object(|json| {
-            json.key(keys::PROVIDER).text(original.provider.name());
-            text(json, keys::JSON, Some(&original.json));
-        });
-    }
 }
 
 fn parts(json: &mut Json, parts: &[Part]) {
     json.list(parts, |json, part| {
         json.object(|json| {
             kind(json, &part.kind);
-            map(
-                json,
-                keys::PROVIDER_METADATA,
-                part.provider_metadata.as_ref(),
-            );
-            map(json, keys::OPTIONS, part.hints.as_ref());
+            Given::<Terms>::write(&part.provider_metadata, keys::PROVIDER_METADATA, json);
+            Given::<Terms>::write(&part.hints, keys::OPTIONS, json);
             unknown(json, part.extra.as_ref());
         });
     });
@@ -159,22 +55,12 @@ fn kind(json: &mut JsonObject<'_>, kind: &PartKind) {
         PartKind::Text(bytes) | PartKind::Thinking(bytes) => {
             tagged::text(json.key(keys::TEXT), bytes)
         }
-        PartKind::Image { media_type, source }
-        | PartKind::Audio { media_type, source }
-        | PartKind::Video { media_type, source } => {
-            text(json, keys::MEDIA_TYPE, media_type.as_deref());
-            at(json, source);
+        PartKind::Media(media) => {
+            Given::<Text>::write(&media.media_type, keys::MEDIA_TYPE, json);
+            Given::<Text>::write(&media.filename, keys::FILENAME, json);
+            at(json, &media.source);
         }
-        PartKind::File {
-            media_type,
-            source,
-            filename,
-        } => {
-            text(json, keys::MEDIA_TYPE, media_type.as_deref());
-            text(json, keys::FILENAME, filename.as_deref());
-            at(json, source);
-        }
-        PartKind::RedactedThinking(data) => text(json, keys::DATA, Some(data)),
+        PartKind::RedactedThinking(data) => Text::write(data, keys::DATA, json),
         PartKind::ProviderBlock { provider, data } => {
             json.key(keys::PROVIDER).text(provider.name());
             tagged::entries(json.key(keys::DATA), data);
@@ -184,10 +70,10 @@ fn kind(json: &mut JsonObject<'_>, kind: &PartKind) {
 
 fn at(json: &mut JsonObject<'_>, source: &Source) {
     match source {
-        Source::Data(data) => text(json, keys::DATA, Some(data)),
-        Source::Url(url) => text(json, keys::URL, Some(url)),
+        Source::Data(data) => Text::write(data, keys::DATA, json),
+        Source::Url(url) => Text::write(url, keys::URL, json),
         Source::Stored { provider, id } => {
-            text(json, keys::FILE_ID, Some(id));
+            Text::write(id, keys::FILE_ID, json);
             json.key(keys::PROVIDER).text(provider.name());
         }
     }
@@ -200,31 +86,18 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
     };
     let outcome = exchange.slot(slot);
     json.object(|json| {
-        text(json, keys::ID, Some(&call.id));
+        Text::write(&call.id, keys::ID, json);
         if !call.kind.is_function() {
             json.key(keys::KIND).text(call.kind.name());
         }
-        text(json, keys::NAME, Some(&name.text()));
+        tagged::text(json.key(keys::NAME), name.text().as_bytes());
         tagged::value(json.key(keys::ARGUMENTS), &call.arguments.value);
-        text(json, keys::ARGUMENTS_JSON, call.arguments.json.as_deref());
-        map(
-            json,
-            keys::PROVIDER_METADATA,
-            call.provider_metadata.as_ref(),
-        );
-        map(json, keys::EXTRA, call.extra.as_ref());
+        Given::<Text>::write(&call.arguments.json, keys::ARGUMENTS_JSON, json);
+        Given::<Terms>::write(&call.provider_metadata, keys::PROVIDER_METADATA, json);
+        Given::<Terms>::write(&call.extra, keys::EXTRA, json);
         json.key(keys::STATUS).text(exchange.status(slot).name());
         if let Some(decision) = exchange.decision(slot) {
-            json.key(keys::DECISION).object(|json| {
-                json.key(keys::APPROVED).value(&decision.approved);
-                tagged::value(json.key(keys::BY), &decision.by);
-                json.key(keys::AT).text(&time::to_text(decision.at));
-                tagged::value(json.key(keys::REASON), &decision.reason);
-                if let Some(arguments) = &decision.arguments {
-                    tagged::value(json.key(keys::ARGUMENTS), arguments);
-                }
-                text(json, keys::DIGEST, decision.digest.as_deref());
-            });
+            Of::write(decision, keys::DECISION, json);
         }
         match exchange.asked_arguments(slot) {
             Some(arguments) => tagged::value(json.key(keys::ASKED), arguments),
@@ -241,7 +114,7 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
                     json.key(keys::STARTED_AT).text(&time::to_text(started));
                     json.key(keys::ENDED_AT).text(&time::to_text(ended));
                 }
-                text(json, keys::ERROR_TYPE, outcome.error_type.as_deref());
+                Given::<Text>::write(&outcome.error_type, keys::ERROR_TYPE, json);
                 unknown(json, outcome.extra.as_ref());
             });
         }

@@ -8,7 +8,7 @@ pub use text::Method;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Class, Content, MediaPart, Part, PartKind};
 use crate::log::tally::Sum;
 use crate::value::json;
 use crate::value::Value;
@@ -130,12 +130,7 @@ impl Message {
                         PartKind::ProviderBlock { data, .. } => {
                             said += method.text(json::write(&Value::Map(data.clone())).as_bytes());
                         }
-                        PartKind::Image { .. }
-                        | PartKind::Audio { .. }
-                        | PartKind::Video { .. }
-                        | PartKind::File { .. } => {
-                            tokens.media += media_tokens(part);
-                        }
+                        PartKind::Media(media) => tokens.media += media_tokens(media),
                     }
                 }
             }
@@ -180,23 +175,15 @@ impl Outcome {
 }
 
 fn part_tokens(method: Method, part: &Part) -> u64 {
-    match &part.kind {
-        PartKind::Text(text) => method.text(text),
-        _ => media_tokens(part),
-    }
+    let text = part.kind.text().map(|text| method.text(text));
+    text.or_else(|| part.kind.media().map(media_tokens))
+        .unwrap_or(0)
 }
 
-fn media_tokens(part: &Part) -> u64 {
-    match &part.kind {
-        PartKind::Image { media_type, source } => media::image(media_type.as_deref(), source),
-        PartKind::File {
-            media_type,
-            source,
-            filename,
-        } => media::file(media_type.as_deref(), source, filename.as_deref()),
-        PartKind::Audio { media_type, source } | PartKind::Video { media_type, source } => {
-            media::file(media_type.as_deref(), source, None)
-        }
-        _ => 0,
+fn media_tokens(part: &MediaPart) -> u64 {
+    let media_type = part.media_type.as_deref();
+    match part.class {
+        Class::Image => media::image(media_type, &part.source),
+        _ => media::file(media_type, &part.source, part.filename.as_deref()),
     }
 }

@@ -32,22 +32,21 @@ mod exact;
 
 use crate::error::Error;
 use crate::value::steps;
+use crate::value::word::words;
 
-/// How tokens are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// About, for any model: from the kinds of characters, at once.
-    Estimate,
-    /// Exactly as OpenAI's models from GPT-4o on.
-    O200k,
-    /// Exactly as OpenAI's GPT-4 and GPT-3.5.
-    Cl100k,
+words! {
+    /// How tokens are counted.
+    pub enum Method {
+        /// About, for any model: from the kinds of characters, at once.
+        Estimate = "estimate",
+        /// Exactly as OpenAI's models from GPT-4o on.
+        O200k = "o200k_base",
+        /// Exactly as OpenAI's GPT-4 and GPT-3.5.
+        Cl100k = "cl100k_base",
+    }
 }
 
 impl Method {
-    /// All methods.
-    pub const ALL: [Self; 3] = [Self::Estimate, Self::O200k, Self::Cl100k];
-
     /// Its place in [`Method::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {

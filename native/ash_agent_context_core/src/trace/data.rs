@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 
 use crate::context::Context;
+use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
 use crate::log::media_type::normal;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind, Source};
-use crate::log::reply::Reply;
+use crate::log::part::{Class, Content, MediaPart, Part, PartKind, Source};
+use crate::log::provider::Provider;
+use crate::log::reply::{Finish, Reply};
 use crate::prices::list::Prices;
 use crate::prices::usage::Usage;
 use crate::request::account::AccountRow;
@@ -22,6 +24,7 @@ use crate::value::builder::{Json, JsonObject};
 use crate::value::letters;
 use crate::value::time::Time;
 use crate::value::{json, wording, Value};
+use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
 use crate::view::veil::Veil;
 use crate::view::{with_blocks, View};
@@ -65,6 +68,12 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         self.texts.write(json.key(key), text);
     }
 
+    /// A value, masked, as JSON text.
+    fn value(&mut self, json: &mut JsonObject<'_>, key: &str, value: &Value) {
+        let value = json::write(&self.trace.mask_value(value));
+        self.text(json, key, value.into());
+    }
+
     fn conversation(
         &mut self,
         json: &mut JsonObject<'_>,
@@ -78,27 +87,20 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         json.field("active", &told.is_active);
         json.field("created", &millis(context.created_at()));
         json.field("updated", &millis(context.updated_at()));
-        if let Some(Within { conversation, call }) = within {
-            json.field("within", &(conversation, call));
-        }
+        json.given("within", within.map(|of| (of.conversation, of.call)));
         let origin = told
             .origin
             .and_then(|at| Some((at, self.trace.told.get(at)?)));
         let shared = origin.map_or(0, |(_, of)| count_shared(context, of.context));
-        if let Some((at, _)) = origin {
-            json.field("origin", &(at, shared));
-        }
+        json.given("origin", origin.map(|(at, _)| (at, shared)));
         if let Some(system) = context.system() {
             let look = self.trace.look().message(system);
             let system = look.as_ref().unwrap_or(system);
             json.key("system")
                 .object(|json| self.content(json, &system.content));
         }
-        json.list("iterations", |json| {
-            for iteration in context.iterations().skip(shared) {
-                json.object(|json| self.iteration(json, iteration));
-            }
-        });
+        let own = context.iterations().skip(shared);
+        json.objects("iterations", own, |json, of| self.iteration(json, of));
         self.requests(json, context);
         self.views(json, context);
     }
@@ -115,17 +117,12 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 changed.push((iteration.number, noted));
             }
         }
-        json.list("requests", |json| {
-            for (number, noted) in changed {
-                json.object(|json| {
-                    json.field("since", &number);
-                    for (key, noted) in ["fields", "tools"].into_iter().zip(noted) {
-                        if let Some((_, value)) = noted {
-                            let value = json::write(&self.trace.mask_value(value));
-                            self.text(json, key, value.into());
-                        }
-                    }
-                });
+        json.objects("requests", changed, |json, (number, noted)| {
+            json.field("since", &number);
+            for (key, noted) in ["fields", "tools"].into_iter().zip(noted) {
+                if let Some((_, value)) = noted {
+                    self.value(json, key, value);
+                }
             }
         });
     }
@@ -134,28 +131,18 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         json.field("number", &iteration.number);
         json.field("turn", &iteration.turn);
         json.field("from", &millis(iteration.started_at));
-        if let Some(at) = iteration.completed_at {
-            json.field("to", &millis(at));
-        }
+        json.given("to", iteration.completed_at.map(millis));
         let failures = self.trace.failures(iteration);
         if !failures.is_empty() {
-            json.list("failures", |json| {
-                for failure in &failures {
-                    json.object(|json| {
-                        json.field("at", &millis(failure.at));
-                        json.text("kind", failure.kind.name());
-                        if failure.count > 1 {
-                            json.field("count", &failure.count);
-                        }
-                        self.text(json, "text", failure.words().into());
-                    });
-                }
+            json.objects("failures", failures.iter(), |json, failure| {
+                json.field("at", &millis(failure.at));
+                json.text("kind", failure.kind.name());
+                json.given("count", Some(failure.count).filter(|count| *count > 1));
+                self.text(json, "text", failure.words().into());
             });
         }
-        json.list("says", |json| {
-            for entry in iteration.entries() {
-                json.object(|json| self.entry(json, iteration, entry));
-            }
+        json.objects("says", iteration.entries(), |json, entry| {
+            self.entry(json, iteration, entry);
         });
     }
 
@@ -168,12 +155,8 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(reply) = &message.reply {
             self.reply(json, reply);
             let times = reply.requested_at.zip(reply.received_at);
-            if let Some((asked, answered)) = times {
-                json.field("asked", &[millis(asked), millis(answered)]);
-            }
-            if let Some(first) = reply.first_chunk_at {
-                json.field("first", &millis(first));
-            }
+            json.given("asked", times.map(span));
+            json.given("first", reply.first_chunk_at.map(millis));
         }
         if let Some(reported) = entry.usage.as_deref() {
             usage(json, reported.sum);
@@ -185,46 +168,33 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             json.object("cache", |json| write_cache(json, row));
         }
         if let Some(exchange) = looked.exchange() {
-            json.list("calls", |json| {
-                for slot in 0..message.calls.len() {
-                    json.object(|json| self.call(json, message, exchange, slot));
-                }
+            let calls = message.calls.iter().enumerate();
+            json.objects("calls", calls, |json, (slot, call)| {
+                self.call(json, call, exchange, slot);
             });
         }
     }
 
     fn reply(&mut self, json: &mut JsonObject<'_>, reply: &Reply) {
-        if let Some(provider) = reply.provider {
-            json.text("provider", provider.name());
-        }
-        if let Some(model) = &reply.model {
-            json.text("model", model);
-        }
-        if let Some(finish) = reply.finish {
-            json.text("finish", finish.name());
-        }
+        json.given("provider", reply.provider.map(Provider::name));
+        json.given("model", reply.model.as_deref());
+        json.given("finish", reply.finish.map(Finish::name));
         if let Some(reason) = &reply.interrupted {
             self.text(json, "interrupted", wording::reason(reason).into());
         }
         if let Some(details) = &reply.details {
-            self.text(
-                json,
-                "details",
-                json::to_string(&json::AsObject(details)).into(),
-            );
+            let details = json::to_string(&json::AsObject(details));
+            self.text(json, "details", details.into());
         }
     }
 
     fn call(
         &mut self,
         json: &mut JsonObject<'_>,
-        message: &Message,
+        call: &ToolCall,
         exchange: &Exchange,
         slot: usize,
     ) {
-        let Some(call) = message.calls.get(slot) else {
-            return;
-        };
         json.text("id", &call.id).text("name", call.name.as_str());
         if !call.kind.is_function() {
             json.text("kind", call.kind.name());
@@ -238,16 +208,11 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             json.field("was_asked", &true);
         }
         if let Some(asked) = exchange.asked_arguments(slot) {
-            let asked = json::write(&self.trace.mask_value(asked));
-            self.text(json, "asked", asked.into());
+            self.value(json, "asked", asked);
         }
         if let Some(outcome) = exchange.slot(slot) {
-            if let Some((started, ended)) = outcome.ran {
-                json.field("ran", &[millis(started), millis(ended)]);
-            }
-            if let Some(error) = &outcome.error_type {
-                json.text("error", error);
-            }
+            json.given("ran", outcome.ran.map(span));
+            json.given("error", outcome.error_type.as_deref());
             json.object("result", |json| self.result(json, outcome));
         }
     }
@@ -264,8 +229,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             self.text(json, "reason", reason.into());
         }
         if let Some(arguments) = &decision.arguments {
-            let arguments = json::write(&self.trace.mask_value(arguments));
-            self.text(json, "arguments", arguments.into());
+            self.value(json, "arguments", arguments);
         }
     }
 
@@ -289,11 +253,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     }
 
     fn parts(&mut self, json: &mut JsonObject<'_>, parts: &[Part]) {
-        json.list("parts", |json| {
-            for part in parts {
-                json.object(|json| self.part(json, part));
-            }
-        });
+        json.objects("parts", parts, |json, part| self.part(json, part));
     }
 
     fn part(&mut self, json: &mut JsonObject<'_>, part: &Part) {
@@ -307,29 +267,23 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 self.text(json, "text", json::write(&Value::Map(data.clone())).into());
             }
             PartKind::RedactedThinking(_) => {}
-            PartKind::File { filename, .. } => {
-                if let Some(name) = filename {
-                    self.text(json, "name", name.as_ref().into());
-                }
-                self.media(json, part);
-            }
-            _ => self.media(json, part),
+            PartKind::Media(media) => self.media(json, media),
         }
     }
 
     /// Images as they are, and of everything else what it is: a page is not an archive of files.
-    fn media(&mut self, json: &mut JsonObject<'_>, part: &Part) {
-        let Some((media_type, source)) = part.kind.media() else {
-            return;
-        };
-        if let Some(media_type) = media_type {
-            self.text(json, "media", media_type.into());
+    fn media(&mut self, json: &mut JsonObject<'_>, media: &MediaPart) {
+        let media_type = media.media_type.as_deref();
+        for (key, text) in [("name", media.filename.as_deref()), ("media", media_type)] {
+            if let Some(text) = text {
+                self.text(json, key, text.into());
+            }
         }
-        match source {
+        match &media.source {
             Source::Data(data) => {
                 let media_type = normal(media_type.unwrap_or_default());
                 let is_image = IMAGES.contains(&&*media_type);
-                if is_image && matches!(part.kind, PartKind::Image { .. }) {
+                if is_image && media.class == Class::Image {
                     json.text("shown", &media_type);
                     self.text(json, "data", data.as_ref().into());
                 }
@@ -367,50 +321,39 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             return;
         }
         let plain = View::default();
-        json.list("asked", |json| {
-            let with_receipt = asked.len().saturating_sub(RECEIPTS);
-            for (position, (first, last, view)) in asked.into_iter().enumerate() {
-                let view = view.unwrap_or(&plain);
-                let most = view.max_result_bytes();
-                json.object(|json| {
-                    json.field("from", &first).field("to", &last);
-                    self.view(json, context, view);
-                    let receipt =
-                        (position >= with_receipt).then(|| masked.receipt_of_request(last, NAMED));
-                    if let Some(receipt) = receipt.flatten() {
-                        self.trace.write_receipt(json, &receipt);
-                    }
-                    match told.iter().position(|known| *known == most) {
-                        Some(position) => {
-                            json.field("as", &position);
-                        }
-                        None => {
-                            json.object("seen", |json| self.write_seen(json, context, view, false));
-                        }
-                    }
-                });
-                told.push(most);
+        let with_receipt = asked.len().saturating_sub(RECEIPTS);
+        let asked = asked.into_iter().enumerate();
+        json.objects("asked", asked, |json, (position, (first, last, view))| {
+            let view = view.unwrap_or(&plain);
+            let most = view.max_result_bytes();
+            json.field("from", &first).field("to", &last);
+            self.view(json, context, view);
+            let receipt =
+                (position >= with_receipt).then(|| masked.receipt_of_request(last, NAMED));
+            if let Some(receipt) = receipt.flatten() {
+                self.trace.write_receipt(json, &receipt);
             }
+            match told.iter().position(|known| *known == most) {
+                Some(position) => json.field("as", &position),
+                None => json.object("seen", |json| self.write_seen(json, context, view, false)),
+            };
+            told.push(most);
         });
     }
 
     fn view(&mut self, json: &mut JsonObject<'_>, context: &Context, view: &View) {
         let look = self.trace.model_look(context, view, u64::MAX);
-        json.list("covers", |json| {
-            for (first, cover) in view.covers() {
-                json.object(|json| {
-                    json.field("first", &first).field("last", &cover.last);
-                    if let Some(summary) = cover.replacement() {
-                        let shown = look.message(summary);
-                        let shown = shown.as_ref().unwrap_or(summary);
-                        let veiled = self.veil.message(shown);
-                        let shown = veiled.as_ref().unwrap_or(shown);
-                        json.object("summary", |json| self.content(json, &shown.content));
-                    }
-                    if let Some(verdict) = &cover.verdict {
-                        self.trace.write_verdict(json, verdict, &self.veil);
-                    }
-                });
+        json.objects("covers", view.covers(), |json, (first, cover)| {
+            json.field("first", &first).field("last", &cover.last);
+            if let Some(summary) = cover.replacement() {
+                let shown = look.message(summary);
+                let shown = shown.as_ref().unwrap_or(summary);
+                let veiled = self.veil.message(shown);
+                let shown = veiled.as_ref().unwrap_or(shown);
+                json.object("summary", |json| self.content(json, &shown.content));
+            }
+            if let Some(verdict) = &cover.verdict {
+                self.trace.write_verdict(json, verdict, &self.veil);
             }
         });
         if let Some(cleared) = view.cleared() {
@@ -420,20 +363,12 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 self.text(json, "text", cleared.placeholder.as_ref().into());
             });
         }
-        if let Some(most) = view.max_result_bytes() {
-            json.field("most", &most);
-        }
-        if let Some(masks) = view.masks() {
-            json.field("masks", &masks.count());
-        }
+        json.given("most", view.max_result_bytes());
+        json.given("masks", view.masks().map(Masks::count));
         self.trace.write_pins(json, view, &self.veil);
         self.trace.write_shortenings(json, view);
-        json.list("blocks", |json| {
-            for (name, _) in view.blocks() {
-                json.separate();
-                json.text(name);
-            }
-        });
+        let names: Vec<&str> = view.blocks().iter().map(|(name, _)| &**name).collect();
+        json.field("blocks", &names);
         if !view.blocks().is_empty() {
             let system = with_blocks(context.system(), view.blocks());
             let system = Message::new(Role::System, system, Box::default(), None);
@@ -567,12 +502,11 @@ fn write_cache(json: &mut JsonObject<'_>, row: &AccountRow) {
     json.field("predicted", &row.predicted);
     json.field("read", &row.usage.cached);
     json.text("verdict", row.outlook.name());
-    if let Some(line) = cache::line(row) {
-        json.text("line", &line);
-    }
-    if let Some(avoidable) = row.avoidable.filter(|avoidable| *avoidable > 0) {
-        json.field("avoidable", &avoidable);
-    }
+    json.given("line", cache::line(row));
+    json.given(
+        "avoidable",
+        row.avoidable.filter(|avoidable| *avoidable > 0),
+    );
 }
 
 fn usage(json: &mut JsonObject<'_>, usage: Usage) {
@@ -588,6 +522,10 @@ fn usage(json: &mut JsonObject<'_>, usage: Usage) {
             json.field(key, &count);
         }
     });
+}
+
+fn span((start, end): (Time, Time)) -> [i64; 2] {
+    [millis(start), millis(end)]
 }
 
 fn millis(at: Time) -> i64 {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::log::call::ToolCall;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::part::{Content, MediaPart, Part, PartKind, Source};
 use crate::trace::told::Looked;
 use crate::value::letters;
 use crate::value::{json, wording, Value};
@@ -97,13 +97,10 @@ pub(super) fn spoken_text(content: &Content) -> Cow<'_, str> {
     let Content::Parts(parts) = content else {
         return content_text(content);
     };
-    let is_thought = |part: &&Part| {
-        matches!(
-            part.kind,
-            PartKind::Thinking(_) | PartKind::RedactedThinking(_)
-        )
-    };
-    let said = parts.iter().filter(|part| !is_thought(part)).map(part_text);
+    let said = parts
+        .iter()
+        .filter(|part| !part.kind.is_thinking())
+        .map(part_text);
     said.collect::<Vec<_>>().join("\n").into()
 }
 
@@ -128,23 +125,22 @@ pub(super) fn part_text(part: &Part) -> Cow<'_, str> {
             let kind = data.get_named("type").and_then(Value::as_str);
             format!("({}: {})", provider.name(), kind.unwrap_or("a block")).into()
         }
-        kind => media_words(kind).into(),
+        PartKind::Media(media) => media_words(media).into(),
     }
 }
 
 /// `(image: image/png)`, `(file: plan.pdf, application/pdf)`
-fn media_words(kind: &PartKind) -> String {
-    let name = match kind {
-        PartKind::File { filename, .. } => filename.as_deref(),
-        _ => None,
-    };
-    let (media_type, source) = kind.media().unzip();
-    let place = source.and_then(|source| match source {
+fn media_words(media: &MediaPart) -> String {
+    let place = match &media.source {
         Source::Url(url) if !url.starts_with("data:") => Some(&**url),
         Source::Stored { id, .. } => Some(&**id),
         _ => None,
-    });
-    let known = [name, media_type.flatten(), place];
+    };
+    let known = [
+        media.filename.as_deref(),
+        media.media_type.as_deref(),
+        place,
+    ];
     let known: Vec<&str> = known.into_iter().flatten().collect();
-    format!("({}: {})", kind.name(), known.join(", "))
+    format!("({}: {})", media.class.name(), known.join(", "))
 }

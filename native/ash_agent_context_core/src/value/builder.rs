@@ -111,6 +111,14 @@ impl JsonObject<'_> {
         self
     }
 
+    /// A field with a value that may be missing.
+    pub fn given(&mut self, key: &str, value: Option<impl Serialize>) -> &mut Self {
+        if let Some(value) = value {
+            self.field(key, &value);
+        }
+        self
+    }
+
     /// A field with a string, which may be long.
     pub fn text(&mut self, key: &str, text: &str) -> &mut Self {
         self.key(key).text(text);
@@ -127,6 +135,20 @@ impl JsonObject<'_> {
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut JsonObject<'_>)) -> &mut Self {
         self.key(key).object(fill);
         self
+    }
+
+    /// A field with a list of objects.
+    pub fn objects<T>(
+        &mut self,
+        key: &str,
+        items: impl IntoIterator<Item = T>,
+        mut fill: impl FnMut(&mut JsonObject<'_>, T),
+    ) -> &mut Self {
+        self.list(key, |json| {
+            for item in items {
+                json.object(|json| fill(json, item));
+            }
+        })
     }
 
     /// A field with a list of what `fill` writes.

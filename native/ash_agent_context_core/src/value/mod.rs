@@ -15,6 +15,7 @@ pub mod steps;
 pub mod structs;
 pub mod time;
 pub mod unescape;
+pub mod word;
 pub mod wording;
 
 use std::cmp::Ordering;

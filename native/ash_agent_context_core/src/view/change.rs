@@ -1,5 +1,7 @@
 //! Describes what is sent in another way than it is kept.
 
+use crate::value::word::words;
+
 /// Something that is sent in another way than it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
@@ -11,45 +13,46 @@ pub struct Change {
     pub to: Option<String>,
 }
 
-/// The kinds of changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChangeKind {
-    /// The id of a call.
-    RenamedId,
-    /// The name of a tool.
-    RenamedTool,
-    /// Arguments that are not an object stand in one.
-    WrappedArguments,
-    /// Thinking became text.
-    ThinkingToText,
-    /// Thinking was left out.
-    DroppedThinking,
-    /// A part was left out.
-    DroppedPart,
-    /// A text that says nothing was left out.
-    DroppedBlankText,
-    /// Bytes that are not valid UTF-8 were replaced.
-    ReplacedBytes,
-    /// A part of a result stands in a message after all results, or thinking before other words.
-    MovedPart,
-    /// A call stands after something that the model said after it.
-    MovedCall,
-    /// The view hides iterations.
-    HiddenIterations,
-    /// The view shows a summary instead of iterations.
-    SummarizedIterations,
-    /// The view blanks a result.
-    ClearedResult,
-    /// The view shortens a result.
-    ShortenedResult,
-    /// The view masks texts.
-    MaskedText,
-    /// A part became text.
-    PartToText,
-    /// A message of which nothing is left was left out.
-    DroppedMessage,
-    /// A call of a kind that the provider does not know became one of a function.
-    CallToFunction,
-    /// A user message stands where the provider wants one and there is none.
-    AddedMessage,
+words! {
+    /// The kinds of changes.
+    pub enum ChangeKind {
+        /// The id of a call.
+        RenamedId = "renamed_id",
+        /// The name of a tool.
+        RenamedTool = "renamed_tool",
+        /// Arguments that are not an object stand in one.
+        WrappedArguments = "wrapped_arguments",
+        /// Thinking became text.
+        ThinkingToText = "thinking_to_text",
+        /// Thinking was left out.
+        DroppedThinking = "dropped_thinking",
+        /// A part was left out.
+        DroppedPart = "dropped_part",
+        /// A text that says nothing was left out.
+        DroppedBlankText = "dropped_blank_text",
+        /// Bytes that are not valid UTF-8 were replaced.
+        ReplacedBytes = "replaced_bytes",
+        /// A part of a result stands in a message after all results, or thinking before other words.
+        MovedPart = "moved_part",
+        /// A call stands after something that the model said after it.
+        MovedCall = "moved_call",
+        /// The view hides iterations.
+        HiddenIterations = "hidden_iterations",
+        /// The view shows a summary instead of iterations.
+        SummarizedIterations = "summarized_iterations",
+        /// The view blanks a result.
+        ClearedResult = "cleared_result",
+        /// The view shortens a result.
+        ShortenedResult = "shortened_result",
+        /// The view masks texts.
+        MaskedText = "masked_text",
+        /// A part became text.
+        PartToText = "part_to_text",
+        /// A message of which nothing is left was left out.
+        DroppedMessage = "dropped_message",
+        /// A call of a kind that the provider does not know became one of a function.
+        CallToFunction = "call_to_function",
+        /// A user message stands where the provider wants one and there is none.
+        AddedMessage = "added_message",
+    }
 }

@@ -4,54 +4,27 @@
 use std::hash::Hasher;
 
 use crate::value::steps;
+use crate::value::word::words;
 
-/// The kinds of facts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FactKind {
-    /// A path or the name of a file.
-    Path,
-    /// The address of a page or of a person.
-    Address,
-    /// Something with letters and digits, such as a key or a hash.
-    Id,
-    /// A number, with the word beside it.
-    Number,
-    /// A line that tells of an error.
-    Error,
-    /// How a program ended.
-    ExitCode,
-    /// A name that a later call used.
-    Name,
-    /// A person's wish, or their words about a call.
-    Decision,
-}
-
-impl FactKind {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Path,
-        Self::Address,
-        Self::Id,
-        Self::Number,
-        Self::Error,
-        Self::ExitCode,
-        Self::Name,
-        Self::Decision,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Path => "path",
-            Self::Address => "address",
-            Self::Id => "id",
-            Self::Number => "number",
-            Self::Error => "error",
-            Self::ExitCode => "exit_code",
-            Self::Name => "name",
-            Self::Decision => "decision",
-        }
+words! {
+    /// The kinds of facts.
+    pub enum FactKind {
+        /// A path or the name of a file.
+        Path = "path",
+        /// The address of a page or of a person.
+        Address = "address",
+        /// Something with letters and digits, such as a key or a hash.
+        Id = "id",
+        /// A number, with the word beside it.
+        Number = "number",
+        /// A line that tells of an error.
+        Error = "error",
+        /// How a program ended.
+        ExitCode = "exit_code",
+        /// A name that a later call used.
+        Name = "name",
+        /// A person's wish, or their words about a call.
+        Decision = "decision",
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use crate::log::call::ToolCall;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Content, Part};
 
 /// The name of the tool that handles are for.
 pub(crate) const RECALL: &str = "recall";
@@ -145,9 +145,9 @@ impl Checksum {
     }
 
     fn add_part(&mut self, part: &Part) {
-        match &part.kind {
-            PartKind::Text(text) => self.text(text),
-            _ => self.word(1),
+        match part.kind.text() {
+            Some(text) => self.text(text),
+            None => self.word(1),
         }
     }
 

@@ -211,18 +211,9 @@ impl Masks {
             }
             PartKind::ProviderBlock { data, .. } if self.map(data) != *data => return None,
             PartKind::ProviderBlock { .. } => {}
-            PartKind::Image { media_type, source }
-            | PartKind::Audio { media_type, source }
-            | PartKind::Video { media_type, source } => {
-                self.source(source, media_type.as_deref());
-            }
-            PartKind::File {
-                source,
-                media_type,
-                filename,
-            } => {
-                self.source(source, media_type.as_deref());
-                if let Some(name) = filename {
+            PartKind::Media(media) => {
+                self.source(&mut media.source, media.media_type.as_deref());
+                if let Some(name) = &mut media.filename {
                     self.name(name);
                 }
             }
@@ -341,7 +332,7 @@ fn is_text_url(url: &str) -> bool {
 impl Part {
     /// Where its bytes are, if that is an address.
     fn address(&self) -> Option<&str> {
-        match self.kind.media()?.1 {
+        match &self.kind.media()?.source {
             Source::Url(url) if !url.starts_with("data:") => Some(url),
             Source::Stored { id, .. } => Some(id),
             _ => None,
@@ -349,7 +340,8 @@ impl Part {
     }
 
     fn is_empty_file(&self) -> bool {
-        matches!(self.kind.media(), Some((_, Source::Data(data))) if data.is_empty())
+        let source = self.kind.media().map(|media| &media.source);
+        matches!(source, Some(Source::Data(data)) if data.is_empty())
     }
 }
 

@@ -69,7 +69,7 @@ pub struct View {
 }
 
 /// Results that are cleared: all before a place.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleared {
     /// The number of the iteration with the place.
     pub iteration: u64,

@@ -367,7 +367,7 @@ impl TextCut {
         let mut start = 0;
         let mut shorter = Vec::with_capacity(parts.len());
         for part in parts {
-            let PartKind::Text(bytes) = &part.kind else {
+            let Some(bytes) = part.kind.text() else {
                 shorter.push(part.clone());
                 continue;
             };

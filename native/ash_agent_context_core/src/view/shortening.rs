@@ -1,56 +1,30 @@
 //! The steps that shorten a view because a request was too long, and their causes.
 
+use crate::value::word::words;
 use crate::view::cover::Covers;
 
 /// Those that a view keeps: the oldest go first.
 const MOST: usize = 50;
 
-/// Why a view was shortened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pressure {
-    /// The provider refused a request as too long.
-    Overflow,
-    /// The next request would have had more tokens than the model's window.
-    Window,
-}
-
-impl Pressure {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Overflow, Self::Window];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Overflow => "context_overflow",
-            Self::Window => "window",
-        }
+words! {
+    /// Why a view was shortened.
+    pub enum Pressure {
+        /// The provider refused a request as too long.
+        Overflow = "context_overflow",
+        /// The next request would have had more tokens than the model's window.
+        Window = "window",
     }
 }
 
-/// The kind of step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShorteningKind {
-    /// Results were cleared.
-    Cleared,
-    /// Iterations were hidden.
-    Hidden,
-    /// A summary took the place of iterations.
-    Summarized,
-}
-
-impl ShorteningKind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Cleared, Self::Hidden, Self::Summarized];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cleared => "cleared",
-            Self::Hidden => "hidden",
-            Self::Summarized => "summarized",
-        }
+words! {
+    /// The kind of step.
+    pub enum ShorteningKind {
+        /// Results were cleared.
+        Cleared = "cleared",
+        /// Iterations were hidden.
+        Hidden = "hidden",
+        /// A summary took the place of iterations.
+        Summarized = "summarized",
     }
 }
 

@@ -41,11 +41,14 @@ fn say(outcome: &Outcome) -> Cow<'_, str> {
     }
 }
 
+/// Returns what a part says in words: a text as it is, and what stands for media where only text can be.
+pub(crate) fn part_text(kind: &PartKind) -> Option<Cow<'_, str>> {
+    let text = kind.text().map(|bytes| letters::utf8(bytes));
+    text.or_else(|| words_of(kind).map(Cow::Owned))
+}
+
 fn parts_text(parts: &[Part]) -> Cow<'_, str> {
-    let texts = parts.iter().filter_map(|part| match &part.kind {
-        PartKind::Text(bytes) => Some(letters::utf8(bytes)),
-        kind => words_of(kind).map(Cow::Owned),
-    });
+    let texts = parts.iter().filter_map(|part| part_text(&part.kind));
     let mut texts: Vec<Cow<'_, str>> = texts.collect();
     match texts.len() {
         1 => texts.pop().unwrap_or_default(),

@@ -109,8 +109,8 @@ impl Veil {
             Content::Parts(parts) => {
                 let mut parts = parts.clone();
                 for part in &mut parts {
-                    if let PartKind::Text(text) = &mut part.kind {
-                        *text = cut(text);
+                    if let Some(text) = part.kind.text().map(|text| cut(text)) {
+                        part.kind = PartKind::Text(text);
                     }
                 }
                 Content::Parts(parts)

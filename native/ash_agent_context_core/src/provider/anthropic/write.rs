@@ -4,9 +4,9 @@ use super::Room;
 use crate::log::call::ToolCall;
 use crate::log::declined::OwnResults;
 use crate::log::exchange::Exchange;
-use crate::log::media::{Class, Location, Media};
+use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
@@ -98,7 +98,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         let said = out.arrange(message, is_own_thinking, is_served);
         let spoken = out.find_spoken_end(&said, is_own_thinking);
         let is_text = |one: &PartOrCall<'_>| match one {
-            PartOrCall::Part(part) => matches!(part.kind, PartKind::Text(_)) && out.says(part),
+            PartOrCall::Part(part) => part.kind.is_text() && out.says(part),
             PartOrCall::Call(_) => false,
         };
         // A history must not end in white space; one that goes on keeps its bytes.

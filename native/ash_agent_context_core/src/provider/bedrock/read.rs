@@ -7,16 +7,16 @@ use super::Room;
 use crate::error::{each, Error};
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
-use crate::log::part::{is_base64, Content, Part, PartKind, Source};
+use crate::log::part::{is_base64, Class, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, check_levels, has, inline_image, json_like, json_part, json_text, metadata,
-    metadata_with, name_at, part, part_or_block, plain_content, provider_block, system_part,
-    text_block, CONTENT,
+    at, call, check_levels, has, image, image_or_file, inline_image, json_like, json_part,
+    json_text, metadata, metadata_with, name_at, part, part_or_block, plain_content,
+    provider_block, system_part, text_block, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -186,15 +186,12 @@ fn read_cited(block: &Value) -> Option<Part> {
 }
 
 fn media(block: &Value) -> Option<PartKind> {
-    if let Some(image) = at(block, "image") {
-        let format = name_at(image, "format")?;
+    if let Some(picture) = at(block, "image") {
+        let format = name_at(picture, "format")?;
         let media_type: Box<str> = format!("image/{format}").into();
-        return match source(image)? {
+        return match source(picture)? {
             Source::Data(data) => inline_image(media_type, data),
-            source => Some(PartKind::Image {
-                media_type: Some(media_type),
-                source,
-            }),
+            source => Some(image(Some(media_type), source)),
         };
     }
     let known = |table: &[(&str, &str)], of: &Value| {
@@ -203,23 +200,22 @@ fn media(block: &Value) -> Option<PartKind> {
         found.map(|(_, media_type)| Box::from(*media_type))
     };
     if let Some(audio) = at(block, "audio") {
-        return Some(PartKind::Audio {
-            media_type: Some(known(&AUDIO, audio)?),
-            source: source(audio)?,
-        });
+        let media_type = Some(known(&AUDIO, audio)?);
+        return Some(PartKind::unnamed(Class::Audio, media_type, source(audio)?));
     }
     if let Some(video) = at(block, "video") {
-        return Some(PartKind::Video {
-            media_type: Some(known(&VIDEO, video)?),
-            source: source(video)?,
-        });
+        let media_type = Some(known(&VIDEO, video)?);
+        return Some(PartKind::unnamed(Class::Video, media_type, source(video)?));
     }
     let document = at(block, "document")?;
-    Some(PartKind::File {
-        media_type: Some(known(&DOCUMENTS, document)?),
-        source: source(document)?,
-        filename: name_at(document, "name").map(Into::into),
-    })
+    let media_type = Some(known(&DOCUMENTS, document)?);
+    let filename = name_at(document, "name").map(Into::into);
+    Some(image_or_file(
+        false,
+        media_type,
+        source(document)?,
+        filename,
+    ))
 }
 
 /// Bytes or a place in S3; a document's text is neither.

@@ -2,7 +2,7 @@
 
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::provider::foreign::order_calls;
 use crate::provider::listener::Listener;
@@ -61,7 +61,7 @@ pub fn output(content: Content, status: Status) -> Output {
     }
     let mut words: Vec<u8> = Vec::new();
     for part in &*parts {
-        if let PartKind::Text(text) = &part.kind {
+        if let Some(text) = part.kind.text() {
             if !words.is_empty() {
                 words.push(b'\n');
             }

@@ -169,11 +169,10 @@ fn media(value: &Value) -> Option<PartKind> {
         if media_type.starts_with("image/") {
             return inline_image(media_type.into(), data.into());
         }
-        return is_base64(data).then(|| PartKind::File {
-            media_type: Some(media_type.into()),
-            source: Source::Data(data.into()),
-            filename: find_name(blob, NAME).map(Into::into),
-        });
+        let filename = find_name(blob, NAME).map(Into::into);
+        let source = Source::Data(data.into());
+        let file = image_or_file(false, Some(media_type.into()), source, filename);
+        return is_base64(data).then_some(file);
     }
     let file = find(value, FILE)?;
     let uri = find_name(file, URI).filter(|uri| !uri.trim().is_empty())?;
@@ -206,12 +205,7 @@ fn response(mut response: Fields) -> Result<ReadResult, Error> {
             Value::Binary(text) => text_part(text),
             other => json_text(&other),
         };
-        let is_media = |part: &Part| {
-            matches!(
-                part.kind,
-                PartKind::Text(_) | PartKind::Image { .. } | PartKind::File { .. }
-            )
-        };
+        let is_media = |part: &Part| part.kind.is_text() || part.kind.media().is_some();
         let mut parts = vec![words];
         parts.extend(media.into_iter().filter(is_media));
         Output::Parts(parts.into_boxed_slice())

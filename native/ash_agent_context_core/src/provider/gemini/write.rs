@@ -140,10 +140,7 @@ fn model_part(part: &Part, out: &mut Writer<'_>) -> bool {
             out.json.0.len() > before
         }
         PartKind::Thinking(_) => thinking(part, out),
-        PartKind::Image { .. }
-        | PartKind::Audio { .. }
-        | PartKind::Video { .. }
-        | PartKind::File { .. } => {
+        PartKind::Media(_) => {
             if !own_media(part, out) {
                 let words = out.media_words(part);
                 text_part(&words, out);

@@ -2,9 +2,9 @@
 
 use super::Room;
 use crate::log::exchange::Exchange;
-use crate::log::media::{Class, Location, Media};
+use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::thought::{pieces, ThoughtPiece};
 use crate::provider::dialect::chat::write::{

@@ -1,8 +1,8 @@
 //! Reads and writes what of a model's message stands beside its content.
 
-use crate::log::media::{Class, Media};
+use crate::log::media::Media;
 use crate::log::message::Message;
-use crate::log::part::{Content, Part, PartKind, AUDIO_ID};
+use crate::log::part::{Class, Content, Part, AUDIO_ID};
 use crate::provider::dialect::chat::read::{EXTRA, IS_REFUSAL};
 use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::options::Dialect;
@@ -41,7 +41,7 @@ impl<'a> Beside<'a> {
         let is_router = dialect == Some(Dialect::OpenRouter);
         let speaks = is_router || matches!(dialect, None | Some(Dialect::OpenAi));
         let mut texts = parts.iter().filter(|part| {
-            let is_text = matches!(part.kind, PartKind::Text(_));
+            let is_text = part.kind.is_text();
             is_text && speaks && part.is_of(out.options)
         });
         let is_spoken = |part: &&Part| part.provider_text(AUDIO_ID).is_some();
@@ -88,7 +88,7 @@ impl<'a> Beside<'a> {
                 audio.field("id", id);
             });
         }
-        if let Some(PartKind::Text(text)) = self.refusal.map(|part| &part.kind) {
+        if let Some(text) = self.refusal.and_then(|part| part.kind.text()) {
             message.text("refusal", &utf8(text));
         }
         if let Some(extra) = self.extra {

@@ -3,9 +3,9 @@
 use super::beside::Beside;
 use super::Room;
 use crate::log::exchange::Exchange;
-use crate::log::media::{Class, Location, Media};
+use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::dialect::breakpoints::hint;
 use crate::provider::dialect::chat::read::AUDIO;
@@ -76,7 +76,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
 fn text_beside<'a>(parts: &'a [Part], beside: &Beside<'_>) -> Option<&'a [u8]> {
     let (apart, rest): (Vec<_>, Vec<_>) = parts
         .iter()
-        .partition(|part| matches!(part.kind, PartKind::Thinking(_)) || beside.has(part));
+        .partition(|part| part.kind.thoughts().is_some() || beside.has(part));
     match (apart.is_empty(), &*rest) {
         (false, [part]) if part.hints.is_none() => match &part.kind {
             PartKind::Text(bytes) => Some(bytes),

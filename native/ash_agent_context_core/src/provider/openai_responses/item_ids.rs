@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::texts::{is_content_part, is_empty_message, returning_id};
 use super::PROVIDER;
 use crate::log::ids::is_item;
-use crate::log::part::{Part, PartKind};
+use crate::log::part::Part;
 use crate::log::provider::Provider;
 use crate::provider::order::PartOrCall;
 use crate::provider::writer::Writer;
@@ -88,7 +88,7 @@ impl<'a> ItemIds<'a> {
     /// The id of the message that a text was.
     pub fn of_text<'p>(&self, part: &'p Part, out: &Writer<'_>) -> Option<&'p str> {
         let id = part.provider_text("id").filter(|id| self.take(id, "msg"))?;
-        let is_text = matches!(part.kind, PartKind::Text(_));
+        let is_text = part.kind.is_text();
         (is_text && part.is_of(out.options) && !part.withheld).then_some(id)
     }
 
@@ -120,7 +120,7 @@ fn thinks(one: &PartOrCall<'_>) -> bool {
 /// Returns whether it is reasoning, but for another provider's.
 fn is_thought(part: &Part) -> bool {
     let provider = Provider::of(part.provider_metadata.as_ref());
-    matches!(part.kind, PartKind::Thinking(_)) && provider.is_none_or(|of| of == PROVIDER)
+    part.kind.thoughts().is_some() && provider.is_none_or(|of| of == PROVIDER)
 }
 
 /// Reasoning that can go back, with its id.
@@ -135,10 +135,7 @@ fn find_returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Par
 /// Returns whether it is an item of the model, not what a tool of the provider gave.
 fn is_answer(part: &Part, out: &Writer<'_>) -> bool {
     let is_result = part.half().is_some_and(|half| half.is_result);
-    match &part.kind {
-        PartKind::ProviderBlock { provider, data } => {
-            *provider == out.options.provider && !is_content_part(data) && !is_result
-        }
-        _ => false,
-    }
+    part.kind.block().is_some_and(|(provider, data)| {
+        provider == out.options.provider && !is_content_part(data) && !is_result
+    })
 }

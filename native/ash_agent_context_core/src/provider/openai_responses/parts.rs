@@ -1,8 +1,8 @@
 //! Parts of messages and of results.
 
 use super::PROVIDER;
-use crate::log::media::{Class, Location, Media};
-use crate::log::part::Part;
+use crate::log::media::{Location, Media};
+use crate::log::part::{Class, Part};
 use crate::provider::dialect::breakpoints::hint;
 use crate::provider::parts::{own_element, Parts};
 use crate::provider::writer::Writer;

@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::message::{Output, Status};
-use crate::log::part::{PartKind, Source};
+use crate::log::part::Source;
 use crate::provider::dialect::blocks::output;
 use crate::provider::foreign::{
-    at, call as new_call, check_levels, json_like, json_part, metadata, name_at, part, text_block,
-    url_image,
+    at, call as new_call, check_levels, image, json_like, json_part, metadata, name_at, part,
+    text_block, url_image,
 };
 use crate::provider::listener::ReadResult;
 use crate::value::fields::Fields;
@@ -145,13 +145,16 @@ fn screenshot(item: &Value) -> Result<Option<(Status, Output)>, Error> {
     let source = |key| output.and_then(|output| name_at(output, key));
     let kind = match (source("image_url"), source("file_id")) {
         (Some(url), _) if !url.trim().is_empty() => url_image(url.into()),
-        (_, Some(id)) if !id.trim().is_empty() => PartKind::Image {
-            media_type: None,
-            source: Source::Stored {
-                provider: PROVIDER,
-                id: id.into(),
-            },
-        },
+        (_, Some(id)) if !id.trim().is_empty() => {
+            let id = id.into();
+            image(
+                None,
+                Source::Stored {
+                    provider: PROVIDER,
+                    id,
+                },
+            )
+        }
         _ => return Ok(None),
     };
     const ACKNOWLEDGED: &str = "acknowledged_safety_checks";

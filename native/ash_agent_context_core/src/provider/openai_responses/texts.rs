@@ -1,7 +1,7 @@
 //! Texts, refusals and reasoning of the model: what is kept of them, for whoever reads and writes them.
 
 use crate::error::Error;
-use crate::log::part::{Part, PartKind};
+use crate::log::part::Part;
 use crate::provider::block::STORED;
 use crate::provider::foreign::{at, json_like, name_at};
 use crate::provider::options::Options;
@@ -85,15 +85,13 @@ pub(super) fn returning_id<'a>(part: &'a Part, options: &Options<'_>) -> Option<
     let is_there = part.provider_text("encrypted_content").is_some()
         || metadata.get_named(STORED) == Some(&Value::Bool(true))
         || kept_list(part, options, "content").is_some();
-    let is_thought = matches!(part.kind, PartKind::Thinking(_));
+    let is_thought = part.kind.thoughts().is_some();
     (is_thought && is_there && part.is_of(options)).then_some(id)
 }
 
 /// A list that reasoning came with, if the words in it are still those of the part.
 pub(super) fn kept_list<'a>(part: &'a Part, options: &Options<'_>, key: &str) -> Option<&'a Value> {
-    let PartKind::Thinking(words) = &part.kind else {
-        return None;
-    };
+    let words = part.kind.thoughts()?;
     let list = part.provider_list(options, key)?;
     let kept = reasoning_words(|key| part.provider_list(options, key));
     (kept == *words).then_some(list)
@@ -107,8 +105,7 @@ pub(super) fn may_be_empty(of_message: &Notes) -> bool {
 
 /// Returns whether a text is such a message's.
 pub(super) fn is_empty_message(part: &Part) -> bool {
-    matches!(&part.kind, PartKind::Text(text) if text.is_empty())
-        && part.provider_text("status").is_some()
+    part.kind.text().is_some_and(|text| text.is_empty()) && part.provider_text("status").is_some()
 }
 
 /// Returns whether a block stands in a message. Every item but a message has a type.

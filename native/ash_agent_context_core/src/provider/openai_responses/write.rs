@@ -226,7 +226,7 @@ fn reasoning(part: &Part, ids: &ItemIds<'_>, out: &mut Writer<'_>) {
         }
         return;
     };
-    let PartKind::Thinking(bytes) = &part.kind else {
+    let Some(bytes) = part.kind.thoughts() else {
         return;
     };
     let text = letters::utf8(bytes);

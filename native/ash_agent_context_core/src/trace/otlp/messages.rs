@@ -235,14 +235,12 @@ fn write_part(json: &mut Json, part: &Part) {
 fn write_media(json: &mut Json, media: &Media<'_>, kind: &PartKind) {
     let fill = |json: &mut JsonObject<'_>| {
         // Anything but an image, film or recording is a document in the coming version.
-        let modality = match kind {
-            PartKind::File { .. } => "document",
-            kind => kind.name(),
+        let modality = match kind.name() {
+            "file" => "document",
+            name => name,
         };
         json.text("modality", modality);
-        if let Some(media_type) = media.guessed_type() {
-            json.text("mime_type", media_type);
-        }
+        json.given("mime_type", media.guessed_type());
     };
     match media.source {
         Location::Inline(data) => element(json, "blob", |json| {
@@ -277,9 +275,7 @@ fn block(json: &mut Json, part: &Part, data: &Map) {
         false => "server_tool_call",
     };
     element(json, field, |json| {
-        if let Some(id) = id {
-            json.text("id", id);
-        }
+        json.given("id", id);
         if !half.is_result {
             json.text("name", text("name").unwrap_or(kind));
         }

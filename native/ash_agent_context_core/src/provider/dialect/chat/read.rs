@@ -4,15 +4,16 @@ use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::message::Status;
-use crate::log::part::{is_base64, Content, Part, PartKind, Source, AUDIO_ID};
+use crate::log::part::{is_base64, Class, Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::provider::Provider;
 use crate::provider::dialect::blocks::output;
 use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, inline_file, into_parts, join_details, json_like, json_part, metadata, metadata_with,
-    name_at, part, part_or_block, provider_block, system_part, text_block, url_image,
+    at, call, image_or_file, inline_file, into_parts, join_details, json_like, json_part, metadata,
+    metadata_with, name_at, part, part_or_block, provider_block, system_part, text_block,
+    url_image,
 };
 use crate::provider::listener::{Listener, ReadResult};
 use crate::value::fields::Fields;
@@ -132,10 +133,12 @@ fn recording(value: &Value) -> Option<PartKind> {
         .find(|(format, _)| name_at(audio, "format") == Some(format))?
         .1;
     let data = name_at(audio, "data").filter(|data| is_base64(data))?;
-    Some(PartKind::Audio {
-        media_type: Some(media_type.into()),
-        source: Source::Data(data.into()),
-    })
+    let source = Source::Data(data.into());
+    Some(PartKind::unnamed(
+        Class::Audio,
+        Some(media_type.into()),
+        source,
+    ))
 }
 
 /// A part of an assistant message.
@@ -175,7 +178,8 @@ fn read_beside(
     parts.extend(spoken.into_iter().chain(refusal));
     if let Some(thought) = thought {
         // An empty content beside it says nothing.
-        parts.retain(|part| !matches!(&part.kind, PartKind::Text(text) if text.is_empty()));
+        let is_empty = |part: &Part| part.kind.text().is_some_and(|text| text.is_empty());
+        parts.retain(|part| !is_empty(part));
         parts.insert(0, thought);
     }
     Ok(Content::Parts(parts.into_boxed_slice()))
@@ -331,14 +335,9 @@ fn file(value: &Value, provider: Provider) -> Option<PartKind> {
         .and_then(|file| name_at(file, "filename"))
         .map(Into::into);
     if let Some(id) = id.filter(|id| !id.trim().is_empty()) {
-        return Some(PartKind::File {
-            media_type: None,
-            source: Source::Stored {
-                provider,
-                id: id.into(),
-            },
-            filename,
-        });
+        let id = id.into();
+        let source = Source::Stored { provider, id };
+        return Some(image_or_file(false, None, source, filename));
     }
     let file = file?;
     inline_file(name_at(file, "file_data")?, filename)

@@ -1,7 +1,7 @@
 //! Reads and writes what models reasoned, in the fields that servers have beside OpenAI's.
 
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::provider::dialect::facts::is_prefix;
 use crate::provider::options::Dialect;
@@ -28,7 +28,7 @@ impl<'a> Reasoning<'a> {
         };
         let own = parts
             .iter()
-            .filter(|part| matches!(part.kind, PartKind::Thinking(_)) && part.is_of(out.options));
+            .filter(|part| part.kind.thoughts().is_some() && part.is_of(out.options));
         match out.options.dialect {
             _ if out.options.provider != Provider::OpenAiChat => Self::Nothing,
             None | Some(Dialect::OpenAi) => Self::Nothing,
@@ -81,10 +81,8 @@ impl<'a> Reasoning<'a> {
 }
 
 fn texts(parts: &[&Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match &part.kind {
-        PartKind::Thinking(bytes) => Some(utf8(bytes)),
-        _ => None,
-    });
+    let texts = parts.iter().filter_map(|part| part.kind.thoughts());
+    let texts = texts.map(|bytes| utf8(bytes));
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
