@@ -1,4 +1,4 @@
-//! Ids and names as a provider takes them.
+//! Ids and names in the form that a provider takes.
 
 use std::borrow::Cow;
 
@@ -8,12 +8,12 @@ use crate::log::call::ToolCall;
 use crate::log::provider::Provider;
 use crate::value::letters::{hex, plain_stem};
 
-/// The id that is sent for a call.
+/// Returns the id that is sent for a call.
 ///
-/// Nobody else's ids fit the short form, nine letters and digits, so those that are safe elsewhere are of no use there, and a
-/// digest of nine letters could meet another one. The number in it is the call's from the moment it joins, so that a request's
-/// bytes stay as they are; the letter is another than `a` only where a model made up an id of this very form. Where an id itself
-/// looks like the short form of an earlier call, it is sent in its own short form as well.
+/// For a provider with short ids (nine letters and digits), an id of another provider hardly ever fits, and a digest of nine
+/// letters could meet another one. So the short form has the call's number, which it has from the moment it joins: a request's
+/// bytes stay as they are. The letter is not `a` only where a model made up an id of this very form. An id that looks like the
+/// short form of an earlier call is sent in its own short form as well.
 pub(crate) fn sent_id(provider: Provider, call: &ToolCall) -> Cow<'_, str> {
     let (facts, aliases) = (provider.facts(), &call.aliases);
     let is_taken = aliases.clash
@@ -28,8 +28,8 @@ pub(crate) fn sent_id(provider: Provider, call: &ToolCall) -> Cow<'_, str> {
     }
 }
 
-/// The name that is sent for a tool: its own, or one that is made of it, the same for the same name
-/// and another for another.
+/// Returns the name that is sent for a tool: its own, or one that is made of it. A name always gives the same one, and two names
+/// never give one.
 pub(crate) fn sent_name(provider: Provider, name: &str) -> Cow<'_, str> {
     if (provider.facts().takes_name)(name) {
         Cow::Borrowed(name)

@@ -1,4 +1,4 @@
-//! Holds what is known of a response as a whole: who answers, what it costs, and why the model stopped.
+//! The facts about a response as a whole: who answers, what it costs, and why the model stopped.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::provider::event::Event;
 use crate::provider::node::{self, Node};
 use crate::value::{Map, Value};
 
-/// Numbers that are kept of reports that come one by one; those of real ones are ten.
+/// The most numbers to keep of reports that come one by one; real ones have about ten.
 const COUNTED: usize = 100;
 
 impl Draft {
-    /// Keeps what was counted for that message, and in which word it says why the model stopped.
+    /// Keeps the tokens that were counted for a message, and the model's word for why it stopped.
     pub fn put_report(&mut self, usage: Option<Report>, word: Option<&str>) {
         Arc::make_mut(&mut self.head).usage = usage;
         if let Some(word) = word {
@@ -23,7 +23,7 @@ impl Draft {
         self.events = Vec::new();
     }
 
-    /// Why the model stopped, by our name for it or in any other word.
+    /// Notes why the model stopped, by our name for it or in any other word.
     pub fn finish_by(&mut self, word: &str) {
         match Finish::from_name(word) {
             Some(reason) => self.finish(reason, word),
@@ -52,14 +52,14 @@ impl Draft {
         Some(report.in_tier(self.head.tier.as_deref()))
     }
 
-    /// The service tier, where the answer has it beside the report.
+    /// Keeps the service tier, where the answer has it beside the report.
     pub fn put_tier(&mut self, tier: Option<&str>) {
         if tier.is_some() && self.head.tier.as_deref() != tier {
             Arc::make_mut(&mut self.head).tier = tier.map(Into::into);
         }
     }
 
-    /// Who answers. Empty names are none, later ones count.
+    /// Keeps who answers. Empty names count as missing, later ones replace earlier ones.
     pub fn start(&mut self, id: Option<&str>, model: Option<&str>) {
         let id = id.filter(|id| !id.is_empty() && Some(*id) != self.id());
         let model = model.filter(|model| !model.is_empty() && Some(*model) != self.model());
@@ -75,8 +75,8 @@ impl Draft {
         }
     }
 
-    /// Reads a report on tokens that replaces earlier ones. One that cannot be read is left out: it is
-    /// no reason to lose an answer.
+    /// Reads a report on tokens, which replaces earlier ones. One that cannot be read is left out: an answer is not lost for
+    /// that.
     pub fn count_tokens(&mut self, report: &Node<'_>) {
         let report = report.to_value().map(|report| Report::read(&report));
         if let Some(Ok(report)) = report {
@@ -84,7 +84,7 @@ impl Draft {
         }
     }
 
-    /// Keeps what was counted, in the place of earlier reports.
+    /// Replaces earlier reports.
     pub fn set_usage(&mut self, report: Report) {
         if self.head.usage.as_ref() != Some(&report) {
             Arc::make_mut(&mut self.head).usage = Some(report.clone());
@@ -92,7 +92,7 @@ impl Draft {
         }
     }
 
-    /// The same where a report has only what is new.
+    /// Reads a report that has only the new tokens.
     pub fn count_more_tokens(&mut self, report: &Node<'_>) {
         let Ok(map) = node::to_map(report) else {
             return;
@@ -110,8 +110,8 @@ impl Draft {
         }
     }
 
-    /// Keeps what a provider says of its answer under these names, where it says anything; a later word
-    /// replaces an earlier one. Unreadable values are left out, as with tokens.
+    /// Keeps the values under these names, which the provider says of its answer; a later value replaces an earlier one.
+    /// Unreadable values are left out, as with tokens.
     pub fn keep(&mut self, node: &Node<'_>, names: &[&'static str]) {
         for name in names.iter().copied() {
             let given = node::get(node, name).filter(|given| node::says(given));
@@ -121,7 +121,7 @@ impl Draft {
         }
     }
 
-    /// The same of an object of which all values may be empty: that one is there says something.
+    /// Keeps an object even if all its values are empty: that it is there says something.
     pub fn keep_object(&mut self, node: &Node<'_>, name: &'static str) {
         let given = node::get(node, name).map(node::to_value);
         if let Some(Ok(value @ Value::Map(_))) = given {
@@ -135,7 +135,7 @@ impl Draft {
         details.push((name, Arc::new(value)));
     }
 
-    /// The same where a list comes in pieces.
+    /// Keeps a list that comes in pieces.
     pub fn keep_more(&mut self, node: &Node<'_>, name: &'static str) {
         for item in node::list(node, name) {
             if let Ok(value) = node::to_value(item).map(Arc::new) {
@@ -150,7 +150,7 @@ impl Draft {
         }
     }
 
-    /// Returns what else is said of the answer.
+    /// Returns the other fields that the provider said of its answer.
     pub fn details(&self) -> Option<Map> {
         let details = self.head.details.iter();
         let entries = details.map(|(name, value)| (Value::text(name), Value::clone(value)));
@@ -160,14 +160,14 @@ impl Draft {
         (!entries.is_empty()).then(|| Map::new(entries))
     }
 
-    /// The model's words say that it does not want to answer.
+    /// Notes that the model's words decline to answer.
     pub fn refuse(&mut self) {
         if !self.head.refused {
             Arc::make_mut(&mut self.head).refused = true;
         }
     }
 
-    /// Why the model stopped. Some servers say "stop" although the model called tools.
+    /// Notes why the model stopped. Some servers say "stop" although the model called tools.
     pub fn finish(&mut self, reason: Finish, word: &str) {
         let reason = match reason {
             ends if self.head.refused && ends.why_not_run().is_none() => Finish::Refusal,
@@ -183,7 +183,7 @@ impl Draft {
         self.events.push(Event::Finish(reason));
     }
 
-    /// The model's words may say that it does not want to answer after its reason to stop, or without one.
+    /// Corrects the reason where the words that decline come after it, or without one.
     pub(super) fn settle_refusal(&mut self) {
         let ended = self.head.finish.and_then(Finish::why_not_run);
         if self.head.refused && ended.is_none() {

@@ -1,4 +1,4 @@
-//! Reading what has a price of its own in what providers report, and the parts of an answer that are billed apart.
+//! Reads the counts with a price of their own from providers' reports, and the parts of an answer that are billed apart.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -10,10 +10,10 @@ use crate::provider::figures::{Billed, Figures};
 use crate::provider::room;
 use crate::value::{Map, Value};
 
-/// Parts of an answer that are read; those of real ones are a few.
+/// The most parts of an answer to read; real ones have a few.
 const PARTS: usize = 100;
 
-/// The first keys under which any provider has something that is billed by itself.
+/// The keys at which any provider's counts with a price of their own begin.
 static NAMES: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let mut names = HashSet::new();
     for figures in all() {
@@ -28,12 +28,12 @@ fn all() -> impl Iterator<Item = &'static Figures> {
     Provider::ALL.into_iter().map(|of| room(of).figures())
 }
 
-/// Returns whether what stands under a key of a report may be billed by itself.
+/// Returns whether the value under this key of a report may be billed by itself.
 pub(crate) fn is_billed(name: &str) -> bool {
     NAMES.contains(name)
 }
 
-/// Reads a report whose tokens are known.
+/// Reads the rest of a report whose tokens are known.
 pub(crate) fn read(usage: Usage, report: &Value) -> Report {
     let Value::Map(report) = report else {
         return usage.into();
@@ -57,7 +57,7 @@ pub(crate) fn read(usage: Usage, report: &Value) -> Report {
     Report::new(usage, parts)
 }
 
-/// A part has the keys of a report.
+/// Reads a part, which has the keys of a report.
 fn read_part(part: &Value) -> Option<Bill> {
     let map = part.as_map()?;
     let usage = Report::read(part).ok()?.usage;

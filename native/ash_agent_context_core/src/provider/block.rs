@@ -1,4 +1,4 @@
-//! A piece of a message in the making: a text, a thought, a call, or a block of the provider's own.
+//! One block of a message that is coming in: a text, a thought, a call, or a block of the provider's own.
 
 use std::sync::Arc;
 
@@ -17,31 +17,30 @@ use crate::provider::foreign;
 use crate::value::letters;
 use crate::value::steps;
 
-/// The note on what a provider keeps itself, once the whole answer is there.
+/// The note that the provider keeps a block itself, set once the whole answer is there.
 pub(crate) const STORED: &str = "store";
 
-/// A piece of the message in the making.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     pub(super) kind: BlockKind,
     /// Text, arguments or the input of a provider's own tool.
     pub(super) text: Rope,
-    /// Where it stands among the parts, or among the calls; given when there is something to see.
+    /// Its place among the parts or the calls; `None` until it has something to show.
     pub(super) number: Option<usize>,
-    /// Says whether the stream says that it is complete.
+    /// True once the stream said that the block is complete.
     pub(super) done: bool,
-    /// Holds what the provider wants to see again, newest first; of a block of its own, fields of it.
+    /// The provider metadata of the part, newest first; for an opaque block, its fields.
     pub(super) notes: ListSync<Note>,
-    /// Which piece of the provider's text came last.
+    /// The index of the provider's piece of text that came last.
     pub(super) piece: u64,
 }
 
-/// Holds what a provider wants to see again of a block.
+/// A value of the provider metadata that a block is collecting.
 #[derive(Debug, Clone)]
 pub(super) struct Note {
     pub(super) name: &'static str,
     pub(super) value: Arc<Value>,
-    /// Says whether it is one of several.
+    /// True if it is an element of a list.
     pub(super) listed: bool,
 }
 
@@ -49,14 +48,13 @@ pub(super) struct Note {
 pub(super) enum BlockKind {
     Text,
     Thinking,
-    /// Reasoning in a form that only its provider reads.
+    /// Reasoning in encrypted form, which only its provider reads.
     Redacted,
     Call(Call),
-    /// A block of the provider's own, in the making.
     Opaque(Opaque),
-    /// Any part that came as a whole.
+    /// A part that came as a whole.
     Whole(Arc<Part>),
-    /// An element of the notes on the model's thinking, whose text is still growing.
+    /// An element of the notes on the model's thinking, whose text is still coming in.
     Detail {
         of: Arc<Map>,
         field: &'static str,
@@ -68,34 +66,34 @@ pub(super) struct Call {
     pub(super) id: Box<str>,
     pub(super) kind: CallKind,
     pub(super) name: Box<str>,
-    /// How many parts have their places before it.
+    /// The number of parts before it.
     pub(super) before: usize,
     /// Arguments that came with the name.
     pub(super) seed: Option<Arc<Arguments>>,
-    /// Arguments that came by their paths, newest first.
+    /// Arguments that came as values for paths, newest first.
     pub(super) pieces: ListSync<Arc<ArgumentPiece>>,
     pub(super) whole: Option<Arc<ToolCall>>,
 }
 
-/// A value for one place of a call's arguments.
+/// A value for one place in a call's arguments.
 #[derive(Debug)]
 pub(crate) struct ArgumentPiece {
     pub path: Box<str>,
     pub value: Value,
 }
 
-/// A block of the provider's own, in the making.
+/// A block of the provider's own.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Opaque {
     pub data: Arc<Map>,
-    /// The key that its text is for: JSON, once it is complete.
+    /// The key that its text belongs under: JSON, once it is complete.
     pub input: Option<&'static str>,
-    /// The key of an object around it.
+    /// The key of the object around it, if there is one.
     pub around: Option<&'static str>,
 }
 
 impl Block {
-    /// Adds to a text; `false` when it is complete or something else.
+    /// Adds to a text. Returns `false` if the block is complete or has no text.
     pub(super) fn say(&mut self, text: &str) -> bool {
         let takes = !self.done && matches!(self.kind, BlockKind::Text | BlockKind::Thinking);
         if takes {
@@ -104,7 +102,7 @@ impl Block {
         takes
     }
 
-    /// Returns what the provider wants to see again, where there is anything.
+    /// Returns the provider metadata, if there is any.
     pub(super) fn metadata(
         &self,
         provider: Option<Provider>,
@@ -134,7 +132,7 @@ impl Block {
         if is_complete || (self.done && !is_stored) {
             return self.part(provider, asked);
         }
-        // No signature and no id of what is not complete, or not kept by its provider.
+        // Without the signature and the id of a block that is not complete, or that its provider does not keep.
         match self.kind {
             BlockKind::Text | BlockKind::Thinking if self.done || !self.text.is_empty() => {
                 let bare = Self {
@@ -182,7 +180,7 @@ impl Block {
         Ok(foreign::own_block(provider, data))
     }
 
-    /// The call, or what there is of it: the text of its arguments is no more than text then.
+    /// Returns the call as far as it came. While the text of its arguments is not complete, it is kept as text.
     pub(super) fn call(&self, call: &Call) -> ToolCall {
         if let Some(whole) = &call.whole {
             return ToolCall::clone(whole);
@@ -203,7 +201,7 @@ impl Block {
         foreign::call(id, name, arguments, None).of_kind(call.kind)
     }
 
-    /// Returns whether it is a call whose arguments are all there.
+    /// Returns whether it is a call with all of its arguments.
     pub(super) fn has_arguments(&self, is_text: bool) -> bool {
         let BlockKind::Call(call) = &self.kind else {
             return false;
@@ -234,7 +232,7 @@ impl Block {
     }
 }
 
-/// The notes, those of a list together.
+/// Returns the notes, with those of a list put together.
 pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
     let mut gathered: Vec<(&'static str, Vec<Value>, bool)> = Vec::new();
     for note in notes.iter() {
@@ -260,14 +258,14 @@ pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
     gathered.into_iter().map(one).collect()
 }
 
-/// The arguments of a call, if there are any. Whatever is not an object is refused: a tool must not run
-/// without the arguments that it was called with.
+/// Returns the arguments of a call, if there are any. Anything but an object is refused: a tool must not run without the
+/// arguments that the model gave.
 pub(crate) fn arguments(given: Option<&Node<'_>>) -> Result<Option<Arguments>, Fault> {
     let Some(given) = given.filter(|given| !given.is_nil()) else {
         return Ok(None);
     };
     let read = match given.as_str() {
-        // Their JSON text, as requests may have it, too.
+        // Their JSON text, which requests may also have.
         Some(text) => Some(Arguments::from_json(text.as_bytes().into()))
             .filter(|read| matches!(read.value, Value::Map(_))),
         None => object(given),
@@ -276,7 +274,7 @@ pub(crate) fn arguments(given: Option<&Node<'_>>) -> Result<Option<Arguments>, F
     read.map(Some).ok_or_else(wrong)
 }
 
-/// Arguments that are an object, with the order of its keys.
+/// Returns an object as arguments, in the order of its keys.
 pub(crate) fn object(node: &Node<'_>) -> Option<Arguments> {
     match node {
         Node::Object(entries) if entries.is_empty() => Some(Arguments::default()),

@@ -1,4 +1,4 @@
-//! Calls of a response: what is known of them comes in any order and in pieces.
+//! Collects the calls of a response, whose fields come in any order and in pieces.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Draft {
         }
     }
 
-    /// Gives a call its name, once.
+    /// Sets a call's name, if it has none.
     pub fn name_call(&mut self, key: &Key, name: &str) {
         let (position, before) = (self.calls, self.parts);
         let Some(block) = self.block(key) else { return };
@@ -62,7 +62,7 @@ impl Draft {
         }
     }
 
-    /// Gives a call its id, once.
+    /// Sets a call's id, if it has none.
     pub fn identify_call(&mut self, key: &Key, id: &str) {
         if let Some(Block {
             kind: BlockKind::Call(call),
@@ -76,7 +76,6 @@ impl Draft {
         }
     }
 
-    /// The id of a call.
     pub fn id_of_call(&mut self, key: &Key) -> Option<&str> {
         match &self.block(key)?.kind {
             BlockKind::Call(call) => Some(&call.id),
@@ -84,7 +83,7 @@ impl Draft {
         }
     }
 
-    /// Returns whether a text begins arguments anew although those of a call look complete.
+    /// Returns whether a text begins the arguments anew although those of the call look complete.
     pub fn restarts(&mut self, key: &Key, json: Option<&str>) -> bool {
         let begins = json.is_some_and(|json| json.starts_with('{'));
         begins
@@ -93,7 +92,7 @@ impl Draft {
                 .is_some_and(|block| block.text.last() == Some(b'}'))
     }
 
-    /// More of the text of a call's arguments. Some servers send all of it again at the end.
+    /// Adds text to a call's arguments. Some servers send all of it again at the end.
     pub fn arguments(&mut self, key: &Key, json: &str) {
         let Some(block) = self.block(key).filter(|block| !block.done) else {
             return;
@@ -115,7 +114,7 @@ impl Draft {
         }
     }
 
-    /// Arguments that came with the name of a call.
+    /// Keeps arguments that came with the name of a call.
     pub fn seed_arguments(&mut self, key: &Key, arguments: Arguments) {
         if let Some(Block {
             kind: BlockKind::Call(call),
@@ -126,7 +125,7 @@ impl Draft {
         }
     }
 
-    /// A value for one place of a call's arguments.
+    /// Adds a value for one place of a call's arguments.
     pub fn push_piece(&mut self, key: &Key, piece: ArgumentPiece) {
         if let Some(Block {
             kind: BlockKind::Call(call),
@@ -135,13 +134,13 @@ impl Draft {
             ..
         }) = self.block(key)
         {
-            // For what it costs to put the pieces together.
+            // Counts for putting the pieces together later.
             text.push(&[0; 16]);
             call.pieces.push_front_mut(Arc::new(piece));
         }
     }
 
-    /// The pieces of a call's arguments, oldest first.
+    /// Returns the pieces of a call's arguments, oldest first.
     pub fn pieces(&mut self, key: &Key) -> Result<Vec<Arc<ArgumentPiece>>, Fault> {
         self.check_budget(key)?;
         let Some(Block {
@@ -156,7 +155,7 @@ impl Draft {
         Ok(pieces)
     }
 
-    /// A call that came as a whole, in the place of what came of it before.
+    /// Puts a whole call in the place of its pieces so far.
     pub fn put_call(&mut self, key: &Key, call: ToolCall) -> Result<(), Fault> {
         if self.block(key).is_none() {
             self.open_call_of(call.kind, key.clone(), Some(&call.id), None);
@@ -173,7 +172,7 @@ impl Draft {
         self.close(key)
     }
 
-    /// The arguments of a call are these.
+    /// Completes a call with these arguments.
     pub fn end_call_with(&mut self, key: &Key, arguments: Arguments) -> Result<(), Fault> {
         self.seed_arguments(key, arguments);
         if let Some(block) = self.block(key).filter(|block| !block.done) {
@@ -182,11 +181,11 @@ impl Draft {
         self.close(key)
     }
 
-    /// The model that made the calls so far declined, and another one goes on: none of them is run. Each stays as
-    /// the part that `keep` makes of it.
+    /// Turns the calls so far into parts, by `keep`: the model that made them declined, another one goes on, and none of them is
+    /// run.
     pub fn decline_calls(&mut self, keep: impl Fn(ToolCall) -> Part) -> Result<(), Fault> {
         let is_text = self.has_text_arguments;
-        // Each block is looked at once, however many models decline.
+        // Each block is visited once, however many models decline.
         for at in std::mem::replace(&mut self.looked, self.blocks.len())..self.blocks.len() {
             steps::count(1);
             self.check_budget(&Key::Nth(at))?;

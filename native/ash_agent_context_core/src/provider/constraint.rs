@@ -1,4 +1,4 @@
-//! The fields of a request that hold its answer to a schema.
+//! The fields of a request that make the model answer by a schema.
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::subset::narrow;
@@ -6,11 +6,11 @@ use crate::error::{Error, Path};
 use crate::log::provider::Provider;
 use crate::value::Value;
 
-/// The fields of a request that hold its answer to a type, as JSON data.
+/// Returns the fields of a request that make the model answer by a type, as JSON data.
 ///
 /// # Errors
-/// [`Error::Invalid`] that says why it has to be asked for in another way: the provider does not take the schema, or, unless it
-/// is `forced`, the model is not known to hold its answers to one.
+/// [`Error::Invalid`] with the reason why it has to be asked for in another way: the provider does not take the schema, or,
+/// unless it is `forced`, the model is not known to follow one.
 pub fn constrain(
     answer: &AnswerType,
     provider: Provider,

@@ -1,7 +1,6 @@
-//! A response as far as it came: what the readers of all providers fill.
+//! A response as far as it came, which the readers of all providers fill.
 //!
-//! Every value in it is shared with the older versions of the response, so that adding to it costs
-//! what is added.
+//! Its values are shared with older versions of the response, so that adding a piece costs only that piece.
 
 use std::sync::Arc;
 
@@ -20,29 +19,28 @@ use super::event::Event;
 use super::foreign;
 use super::rope::Rope;
 
-/// Fields that an element of the notes on thinking may have.
+/// The most fields that an element of the notes on thinking may have.
 const FIELDS: usize = 20;
 
-/// Says what a provider calls a block. Never a position that we count: providers skip and reuse them.
+/// The key by which a provider names a block. Never a position that we count: providers skip and reuse them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    /// The only one of its kind.
+    /// For a kind of which there is one block.
     Only(&'static str),
     /// A block's index.
     Index(u64),
     /// A part of an item.
     Piece(u64, u64),
-    /// An item that was given as a whole.
+    /// An item that came as a whole.
     Whole(u64),
-    /// A call's id.
     Id(Box<str>),
     /// The index of a call.
     Call(u64),
-    /// The n-th block, which no key leads to.
+    /// The n-th block, for one that has no other key.
     Nth(usize),
 }
 
-/// Holds what rarely changes.
+/// The facts about the response as a whole, which rarely change.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AnswerHead {
     pub asked: Option<Box<str>>,
@@ -52,20 +50,19 @@ pub(super) struct AnswerHead {
     pub word: Option<Box<str>>,
     pub usage: Option<Report>,
     pub tier: Option<Box<str>>,
-    /// Numbers that are reported one by one.
+    /// Counts that are reported one by one.
     pub counted: Map,
     pub refused: bool,
-    /// Holds what else is said of the answer. Shared: older versions of the head hold it as well.
+    /// Other fields of the answer. Shared, since older versions of the head have them as well.
     pub details: Vec<(&'static str, Arc<Value>)>,
-    /// Holds what comes of it one by one, newest first.
+    /// Elements of lists that come one by one, newest first.
     pub listed: ListSync<Note>,
 }
 
-/// A response as far as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     pub provider: Provider,
-    /// Nobody knows whose response it is: no part names its provider.
+    /// True if its provider is not known: then no part names one.
     pub is_neutral: bool,
     pub(super) has_text_arguments: bool,
     pub(super) orders_calls: bool,
@@ -75,22 +72,22 @@ pub(crate) struct Draft {
     last: Option<(Key, usize)>,
     pub(super) parts: usize,
     pub(super) calls: usize,
-    /// How many of them are of a model that declined, and how many blocks were there then.
+    /// The blocks up to which a model declined, counted when another one went on.
     pub(super) declined: usize,
     pub(super) looked: usize,
-    /// Where the blocks of the answer begin that is coming in.
+    /// The index of the first block of the answer that is coming in.
     begun: usize,
-    /// Says whether the stream said that this is all.
+    /// True once the stream said that this is all.
     pub ended: bool,
-    /// Holds what happened since somebody looked.
+    /// Events since the response was last fed.
     pub events: Vec<Event>,
-    /// Bytes that may be parsed at once.
+    /// The most bytes to parse at once.
     pub budget: usize,
 }
 
 impl Draft {
-    /// `has_text_arguments` tells that the arguments of calls are JSON text, which goes back as it came;
-    /// `orders_calls`, that calls stand among the parts.
+    /// `has_text_arguments`: the arguments of calls are JSON text, which goes back as it came. `orders_calls`: calls stand among
+    /// the parts.
     pub fn new(
         provider: Provider,
         has_text_arguments: bool,
@@ -121,7 +118,7 @@ impl Draft {
         }
     }
 
-    /// A message that came as a whole from elsewhere.
+    /// Puts a message that came as a whole from elsewhere.
     pub fn put_message(&mut self, content: Content, calls: Vec<ToolCall>) -> Result<(), Fault> {
         let parts = match content {
             Content::None => Vec::new(),
@@ -138,12 +135,12 @@ impl Draft {
         Ok(())
     }
 
-    /// Number of blocks of any kind.
+    /// Returns the number of blocks of any kind.
     pub fn count(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Why the model stopped, where this is the stream's only word about its open blocks.
+    /// Notes why the model stopped, where this also completes the blocks that are open.
     pub fn finish_all(&mut self, reason: Finish, word: &str) -> Result<(), Fault> {
         if self.head.finish.is_none() {
             self.close_all(reason.breaks_off())?;
@@ -152,7 +149,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The stream's last word. A call is complete when the stream said so, or why the model stopped.
+    /// Ends the response with the stream's last word. A call is complete if the stream said so, or said why the model stopped.
     pub fn end(&mut self) -> Result<(), Fault> {
         self.ended = true;
         self.settle_refusal();
@@ -171,8 +168,8 @@ impl Draft {
         Ok(())
     }
 
-    /// The stream's last word where it may not say why the model stopped: then those open calls are
-    /// complete whose arguments are.
+    /// Ends the response where the last word may not say why the model stopped: then the open calls with complete arguments count
+    /// as complete.
     pub fn end_without_reason(&mut self) -> Result<(), Fault> {
         if self.head.finish.is_none() {
             for at in self.open_blocks().collect::<Vec<_>>() {
@@ -206,17 +203,17 @@ impl Draft {
         self.blocks.get_mut(at)
     }
 
-    /// Returns whether something is known under a key.
+    /// Returns whether there is a block under a key.
     pub fn knows(&self, key: &Key) -> bool {
         self.keys.contains_key(key)
     }
 
-    /// Returns whether something complete is known under a key.
+    /// Returns whether there is a complete block under a key.
     pub fn is_done(&mut self, key: &Key) -> bool {
         self.block(key).is_some_and(|block| block.done)
     }
 
-    /// Another name for a block.
+    /// Gives a block another key.
     pub fn name_also(&mut self, key: &Key, also: Key) {
         if let Some(at) = self.find(key) {
             self.keys.insert_mut(also, at);
@@ -224,7 +221,7 @@ impl Draft {
         }
     }
 
-    /// Remembers a key, which leads to no block that matters.
+    /// Remembers a key, for a block that is not kept.
     pub fn mark(&mut self, key: Key) {
         self.keys.insert_mut(key, usize::MAX);
     }
@@ -246,7 +243,7 @@ impl Draft {
         at
     }
 
-    /// Gives the part under a key its place.
+    /// Gives the part its place, if it has none, and returns it.
     pub(super) fn show(&mut self, at: usize) -> usize {
         let next = self.parts;
         let Some(block) = self.blocks.get_mut(at) else {
@@ -259,17 +256,17 @@ impl Draft {
         number
     }
 
-    /// More of a text; the first piece opens it.
+    /// Adds to a text; the first piece opens it.
     pub fn text(&mut self, key: Key, text: &str) {
         self.say(key, text, false);
     }
 
-    /// More of the model's reasoning.
+    /// Adds to the model's reasoning.
     pub fn thinking(&mut self, key: Key, text: &str) {
         self.say(key, text, true);
     }
 
-    /// More of one or the other.
+    /// Adds to reasoning if `thinks`, else to a text.
     pub fn say(&mut self, key: Key, text: &str, thinks: bool) {
         let at = match self.find(&key) {
             Some(at) => at,
@@ -288,12 +285,12 @@ impl Draft {
         });
     }
 
-    /// Opens a text that may stay without words.
+    /// Opens a text that may stay empty.
     pub fn open_text(&mut self, key: &Key) {
         self.open_words(key, BlockKind::Text);
     }
 
-    /// Opens a block of reasoning that may stay without words.
+    /// Opens a block of reasoning that may stay empty.
     pub fn open_thinking(&mut self, key: &Key) {
         self.open_words(key, BlockKind::Thinking);
     }
@@ -304,12 +301,12 @@ impl Draft {
         }
     }
 
-    /// Bytes of the text under a key.
+    /// Returns the bytes of the text under a key.
     pub fn length(&mut self, key: &Key) -> usize {
         self.block(key).map_or(0, |block| block.text.len())
     }
 
-    /// Goes on with another piece of a text, an empty line after the one before it.
+    /// Begins another piece of a text, with an empty line after the one before.
     pub fn next_piece(&mut self, key: &Key, piece: u64) {
         let Some(block) = self.block(key) else { return };
         if block.piece != piece {
@@ -321,7 +318,7 @@ impl Draft {
         }
     }
 
-    /// The text under a key is this, whatever came of it before.
+    /// Replaces the text under a key.
     pub fn put_text(&mut self, key: Key, text: &str, thinks: bool) {
         let known = match self.block(&key) {
             Some(block) if block.done => return,
@@ -333,7 +330,7 @@ impl Draft {
                 let rest = std::str::from_utf8(rest).unwrap_or_default();
                 self.say(key, rest, thinks);
             }
-            // The provider changed its mind; who watched has seen the other one.
+            // The provider replaced the text; whoever watches has seen the earlier one.
             None => {
                 if let Some(block) = self.block(&key) {
                     block.text = Rope::default();
@@ -343,7 +340,7 @@ impl Draft {
         }
     }
 
-    /// More of what is in the place of reasoning.
+    /// Adds to encrypted reasoning.
     pub fn add_redacted(&mut self, key: Key, data: &str) {
         let at = match self.find(&key) {
             Some(at) => at,
@@ -355,26 +352,26 @@ impl Draft {
         }
     }
 
-    /// Keeps what the provider wants to see again; a later note of the same name replaces the first.
+    /// Adds a value to the block's provider metadata; a later one of the same name replaces it.
     pub fn note(&mut self, key: &Key, name: &'static str, value: Value) {
         self.add_note(key, name, value, false);
     }
 
-    /// Keeps a signature, unless it is empty.
+    /// Adds a signature, unless it is empty.
     pub fn sign(&mut self, key: &Key, signature: Option<&str>) {
         if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
             self.note(key, "signature", Value::text(signature));
         }
     }
 
-    /// Several notes.
+    /// Adds several values to the block's provider metadata.
     pub fn note_all(&mut self, key: &Key, notes: Vec<(&'static str, Value)>) {
         for (name, value) in notes {
             self.note(key, name, value);
         }
     }
 
-    /// Adds to a list of notes.
+    /// Adds an element to a list in the block's provider metadata.
     pub fn note_more(&mut self, key: &Key, name: &'static str, value: Value) {
         self.add_note(key, name, value, true);
     }
@@ -395,7 +392,7 @@ impl Draft {
         }
     }
 
-    /// Shows a part although it has no words.
+    /// Shows a part although it has no text.
     pub fn show_empty(&mut self, key: &Key) {
         if let Some(at) = self.find(key) {
             self.show(at);
@@ -408,7 +405,7 @@ impl Draft {
         self.show(at);
     }
 
-    /// A part that came as a whole, in the place of what came of it before.
+    /// Puts a whole part in the place of its pieces so far.
     pub fn put_part(&mut self, key: Key, part: Part) {
         let at = match self.find(&key) {
             Some(at) => at,
@@ -423,7 +420,7 @@ impl Draft {
         }
     }
 
-    /// The part with the model that was asked, for the next request to compare.
+    /// Adds the model that was asked to the part, so that the next request can compare it.
     fn with_model(&self, mut part: Part) -> Part {
         if let (Some(metadata), Some(asked)) = (&part.provider_metadata, &self.head.asked) {
             let metadata = metadata.put(Value::atom("model"), Value::text(asked));
@@ -432,12 +429,12 @@ impl Draft {
         part
     }
 
-    /// A key for a block that no other key leads to.
+    /// Returns a key for a block that has none of its own.
     pub fn next_key(&self) -> Key {
         Key::Nth(self.blocks.len())
     }
 
-    /// The key of the last block, if it is a text or reasoning that can go on.
+    /// Returns the key of the last block, if it is a text or reasoning that can go on.
     pub fn last_text(&self, thinks: bool) -> Option<Key> {
         let at = self.blocks.len().checked_sub(1)?;
         let block = self.blocks.get(at)?;
@@ -449,8 +446,7 @@ impl Draft {
         (goes_on && !block.done).then_some(Key::Nth(at))
     }
 
-    /// An element of the notes on the model's thinking. It goes on with the last one when that is of
-    /// the same kind.
+    /// Adds an element to the notes on the model's thinking, or goes on with the last one if that is of the same kind.
     pub fn detail(&mut self, of: Map, field: &'static str, text: &str) {
         let same = |a: &Map, b: &Map, name: &str| a.get_named(name) == b.get_named(name);
         if let Some(block) = self.block(&Key::Only("detail")) {
@@ -489,7 +485,7 @@ impl Draft {
         }
     }
 
-    /// The stream says that a block is complete.
+    /// Completes a block, as the stream says.
     pub fn close(&mut self, key: &Key) -> Result<(), Fault> {
         self.check_budget(key)?;
         let (provider, is_text) = (self.provider, self.has_text_arguments);
@@ -537,8 +533,8 @@ impl Draft {
         Ok(())
     }
 
-    /// The stream says that the message is complete: so are its open blocks, but where the model was
-    /// stopped in the middle, not the call that it was making.
+    /// Completes the message and its open blocks. If the model was `stopped` in the middle, the call that it was making stays
+    /// incomplete.
     pub fn close_all(&mut self, stopped: bool) -> Result<(), Fault> {
         let open: Vec<usize> = self.open_blocks().collect();
         let is_call = |at: &&usize| {
@@ -554,8 +550,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Everything so far belongs to an answer that broke off; another one begins, whose blocks may have
-    /// the same keys. The words so far stay.
+    /// Begins another answer after one that broke off. Its blocks may have the same keys; the words so far stay.
     pub fn begin_again(&mut self) {
         for at in self.begun..self.blocks.len() {
             steps::count(1);

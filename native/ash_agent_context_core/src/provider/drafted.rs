@@ -1,4 +1,4 @@
-//! Says what a response comes to: the content and the calls of a message.
+//! Turns a response into the content and the calls of a message.
 
 use std::collections::HashSet;
 
@@ -10,20 +10,20 @@ use crate::provider::draft::Draft;
 use crate::provider::foreign::{join_details, metadata, order_calls, part};
 use crate::value::Value;
 
-/// Holds what there is to put on a conversation.
+/// The message of a response, to put on a conversation.
 #[derive(Debug)]
 pub(crate) struct Drafted {
     pub content: Content,
     pub calls: Vec<ToolCall>,
-    /// For each call, whether it is complete.
+    /// True for each call that is complete.
     pub done: Vec<bool>,
 }
 
-/// A part and its place among those that were shown, from 1.
+/// A part with its place among those that were shown, from 1.
 type PlacedPart = (usize, Part);
 
-/// Puts the notes on the model's thinking beside it; where it has no other words, they make a part of their own
-/// before all others, with the words that are in them.
+/// Puts the notes on the model's thinking beside it. If there is no thinking, they become a part before all others, with the text
+/// in them.
 fn put_details(
     parts: &mut Vec<PlacedPart>,
     details: Vec<Value>,
@@ -47,7 +47,7 @@ fn put_details(
     parts.insert(0, (0, part));
 }
 
-/// Leaves out what a provider's own tool was asked where its answer did not come any more.
+/// Leaves out the use of a provider's own tool if its result did not come.
 fn keep_pairs(parts: &mut Vec<PlacedPart>) {
     let halves = parts.iter().filter_map(|(_, part)| part.half());
     let answered: HashSet<String> = halves
@@ -62,8 +62,7 @@ fn keep_pairs(parts: &mut Vec<PlacedPart>) {
 }
 
 impl Draft {
-    /// The message as far as it came. Of a response that broke off, what its provider would refuse is
-    /// left out.
+    /// Returns the message as far as it came. If the response broke off, parts that its provider would refuse are left out.
     pub fn message_so_far(&self, is_complete: bool) -> Drafted {
         let asked = self.head.asked.as_deref();
         let named = (!self.is_neutral).then_some(self.provider);

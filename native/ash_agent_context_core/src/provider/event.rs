@@ -1,4 +1,4 @@
-//! Says what happens while a response comes in.
+//! The events of a response that is coming in.
 
 use crate::log::call::ToolCall;
 use crate::log::part::Part;
@@ -7,24 +7,24 @@ use crate::prices::bill::Report;
 use crate::fault::Fault;
 use crate::log::reply::Finish;
 
-/// Something new in a response, for people who watch.
+/// A change of a response, for people who watch it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// More of a text.
     Text {
         /// The 0-based position of the part among the message's parts.
         part: usize,
-        /// Holds what came, whole characters.
+        /// The new text: whole characters.
         text: Box<str>,
     },
     /// More of the model's reasoning.
     Thinking {
         /// The 0-based position of the part among the message's parts.
         part: usize,
-        /// Holds what came, whole characters.
+        /// The new text: whole characters.
         text: Box<str>,
     },
-    /// A call whose arguments are to come.
+    /// A call began; its arguments are to come.
     CallStarted {
         /// The 0-based position of the call among the message's calls.
         position: usize,
@@ -35,17 +35,17 @@ pub enum Event {
     CallArguments {
         /// The 0-based position of the call among the message's calls.
         position: usize,
-        /// Holds what came.
+        /// The new text.
         json: Box<str>,
     },
     /// A complete call.
     Call(ToolCall),
     /// A part that came as a whole.
     Part(Part),
-    /// Stands for what the provider counted so far.
+    /// The provider's count so far.
     Usage(Report),
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     Finish(Finish),
-    /// Why the response failed; nothing comes after it.
+    /// The reason why the response failed. No event follows it.
     Error(Fault),
 }

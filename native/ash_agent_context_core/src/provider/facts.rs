@@ -1,6 +1,6 @@
-//! What is true of a provider: one table, which the room of each fills in whole.
+//! The table of facts about a provider, which each room fills in.
 //!
-//! The tables stand below the log, which asks them too: so they name no message, part or call.
+//! The log asks for facts too, and is above this file. So the tables know no message, part or call.
 
 use crate::answer::subset::Subset;
 use crate::log::hints::Ttl;
@@ -9,7 +9,7 @@ use crate::log::place::Place;
 use crate::value::letters::is_plain;
 use crate::value::{Map, Value};
 
-/// What is true of a provider.
+/// The facts about a provider.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// Its name in OpenTelemetry's conventions.
@@ -18,32 +18,31 @@ pub(crate) struct Facts {
 
     /// The key of a request's list of messages.
     pub list: &'static str,
-    /// The key of the system prompt beside the list, if it is sent there.
+    /// The key of the system prompt, if it stands beside the list.
     pub system: Option<&'static str>,
-    /// The keys under which a request may have it there.
+    /// All keys under which a request may have the system prompt there.
     pub prompts: &'static [&'static str],
     /// The field that names the container in which the provider ran its tools, in requests and in answers.
     pub container: Option<&'static str>,
     /// The field that holds parameters, if they do not stand in the body itself.
     pub parameters: Option<&'static str>,
-    /// What it calls the tokens that an answer may have.
+    /// The names of the limit on an answer's tokens.
     pub most_output: &'static [&'static str],
-    /// Fields of a body that say which form the answer has, each with those that it stands in. They are put before the messages.
+    /// Fields of a body that set the form of the answer, each with the fields around it. They are put before the messages.
     pub output_form: &'static [&'static [&'static str]],
-    /// Fields of a body after whose change no message is read from the cache.
+    /// Fields of a body whose change keeps all messages from being read from the cache.
     pub message_fields: &'static [&'static str],
-    /// A user message that says [`STAND_IN`], where one has to stand and there is none.
+    /// A user message that says [`STAND_IN`], for where the provider needs one.
     pub stand_in: &'static str,
 
-    /// Returns whether it takes the id of a call, as far as one can see from the id alone; `true` where the call came from it.
+    /// Returns whether it takes the id of a call, as far as the id alone shows it. `true`: the call came from this provider.
     pub takes_id: fn(&str, bool) -> bool,
-    /// Ids of calls have its own short form, and no other.
+    /// Ids of calls have its own short form and no other.
     pub short_ids: bool,
     /// Returns whether it takes the name of a tool.
     pub takes_name: fn(&str) -> bool,
-    /// Returns whether it takes a block of its own here. Parts that it would refuse are refused when they are given: calls,
-    /// results and reasoning where they cannot be, or that have parts of their own. A block that nobody knows is taken, for there
-    /// will be new ones.
+    /// Returns whether it takes a block of its own in this place. Calls, results and reasoning in the wrong place, and blocks
+    /// with parts of their own there, are refused when they are given. An unknown block is taken, since providers add new ones.
     pub takes_block: fn(Place, &Map) -> bool,
 
     /// A list must begin with the user.
@@ -54,63 +53,61 @@ pub(crate) struct Facts {
     pub user_last: bool,
     /// Neighbours of one role must be one message.
     pub alternates: bool,
-    /// Returns whether an imported message of the model asks for its continuation, which it may at the end only.
+    /// Returns whether an imported message of the model asks for its continuation. Only the last message may.
     pub is_prefix: fn(&str) -> bool,
 
-    // What it takes, or is known to take, of a history that was made elsewhere. Messages that break these rules are read, and
+    // What it takes, as far as is known, of a history that was made elsewhere. Messages that break these rules are read, and
     // follow them when they are sent again.
-    /// Neighbours of one role are one turn.
+    /// Neighbours of one role count as one turn.
     pub merges_neighbours: bool,
-    /// Messages that were merged do not go back as they came.
+    /// Messages that were merged are written anew, not as they came.
     pub remakes_merged: bool,
-    /// A text has no other form than a list with it.
+    /// A text always stands in a list.
     pub lists_only: bool,
-    /// Where a system message may stand.
+    /// The place that a system message may have.
     pub system_place: SystemPlace,
-    /// Results and other parts were never seen in one message.
+    /// Results and other parts never stand in one message.
     pub results_stand_alone: bool,
     /// All results of a message stand in one element.
     pub results_stand_together: bool,
-    /// A result is an object, which is never empty.
+    /// A result is an object that is not empty.
     pub wraps_results: bool,
-    /// Calls stand among what the model says. Elsewhere they have a list of their own.
+    /// Calls stand among the model's parts. Elsewhere they have a list of their own.
     pub calls_anywhere: bool,
-    /// The use of a tool that the provider runs itself waits for its result only while nothing but results of
-    /// calls follows it.
+    /// The use of a tool that the provider runs waits for its result only as long as nothing but results of calls follows it.
     pub closes_uses: bool,
-    /// The list has items and not messages: an id is used once, and what the model says between a call
-    /// and its result does not part them.
+    /// The list has items and not messages: an id is used once, and words of the model between a call and its result do not
+    /// separate them.
     pub has_items: bool,
-    /// What the id of a call's item begins with, where items of this kind need one.
+    /// The prefix of ids of items, where items of this kind need an id.
     pub item_prefix: fn(CallKind) -> Option<&'static str>,
 
-    /// Which half of a pair one of its blocks is: the use of its own tool, or the result.
+    /// Returns which half of a pair a block is: the use of one of its own tools, or the result.
     pub half: fn(&Map) -> Option<OwnHalf<'_>>,
-    /// The types of a use and a result that name no pair and belong to their neighbours.
+    /// The types of a use and a result that have no id: they belong to their neighbours.
     pub nameless_halves: Option<[&'static str; 2]>,
-    /// How it tells of a model that declined in the middle of an answer.
+    /// The blocks by which it shows that a model declined in the middle of an answer.
     pub fallback: Option<Fallback>,
 
-    /// How it caches the beginnings of requests.
+    /// The rules by which it caches the beginnings of requests.
     pub cache: Cache,
-    /// What makes a breakpoint for its cache where a piece has its mark.
+    /// The JSON of a cache breakpoint, to follow a piece.
     pub cache_mark: fn(Ttl) -> &'static str,
-    /// Its own diagnosis of what was not read from the cache, by what else it says of its answer; `true` where it was asked to
-    /// compare.
+    /// Returns its own diagnosis of a cache miss, from the other fields of its answer. `true`: it was asked to compare.
     pub diagnose: fn(Option<&Map>, bool) -> Option<CacheMiss<'_>>,
 
-    /// The part of JSON Schema that it holds answers to.
+    /// The part of JSON Schema that it enforces.
     pub subset: &'static Subset,
-    /// Returns whether a model is known to hold its answers to a schema, beside tools if it is `true`.
+    /// Returns whether a model is known to enforce a schema; `true` if the request has tools, too.
     pub constrains: fn(&str, bool) -> bool,
-    /// The fields of a request that ask for it, with a name for the schema.
+    /// Returns the fields of a request that make it answer by a schema, which gets this name.
     pub constraint: fn(&str, Value) -> Value,
 }
 
-/// What a user message says that stands where one has to and there is none.
+/// The text of a user message that fills a gap.
 pub(crate) const STAND_IN: &str = "Continue.";
 
-/// Where a system message may stand.
+/// The place that a system message may have in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SystemPlace {
     /// Everywhere.
@@ -121,12 +118,12 @@ pub(crate) enum SystemPlace {
     AfterUser,
 }
 
-/// One half of a pair, as its provider tells of it.
+/// One half of a pair: the use of a provider's own tool, or its result.
 pub(crate) struct OwnHalf<'a> {
-    /// The id that both halves have.
+    /// The id that both halves share.
     pub id: &'a str,
     pub is_result: bool,
-    /// A use that its provider refuses without its result.
+    /// A use that its provider refuses without the result.
     pub waits: bool,
 }
 
@@ -144,46 +141,46 @@ impl<'a> OwnHalf<'a> {
 /// The types of blocks around a model that declined.
 #[derive(Debug)]
 pub(crate) struct Fallback {
-    /// Stands between the models.
+    /// The block between two models.
     pub between: &'static str,
-    /// A call of the one that declined.
+    /// A call of the model that declined.
     pub call: &'static str,
     /// A text that does not go back.
     pub dropped: &'static str,
 }
 
-/// How a provider caches the beginnings of requests.
+/// The rule by which a provider caches the beginnings of requests.
 #[derive(Debug)]
 pub(crate) enum Cache {
-    /// What is marked, and nothing else.
+    /// Only up to a mark.
     Marked {
-        /// For so many minutes, or for so many where it was asked to keep it longer. Each request that reads it begins that time anew.
+        /// How long an entry lives, by default or as asked for. Each request that reads it starts the time anew.
         minutes: i64,
         longest: i64,
-        /// From each mark, it looks back through so many blocks of content for what it has.
+        /// The number of content blocks before a mark in which it looks for an earlier entry.
         look_back: usize,
-        /// The tokens of the shortest request that it caches, by words in names of models.
+        /// The tokens of the shortest request that it caches, by a word in the model's name.
         least: &'static [(&'static str, u64)],
     },
-    /// By itself, requests of so many tokens, in blocks of so many.
+    /// Without marks: requests from `least` tokens on, in blocks of `block`.
     Rounded { least: u64, block: u64 },
-    /// It promises nothing beyond what it says that it has.
+    /// No rule is known; only reports tell.
     Unknown,
 }
 
-/// What a provider did not read from its cache.
+/// A provider's diagnosis of a cache miss.
 pub(crate) struct CacheMiss<'a> {
     /// Its word for the reason, or for that there was none.
     pub reason: &'a str,
     pub tokens: Option<u64>,
 }
 
-/// The name under which a block says what it is, or nothing.
+/// Returns the type that a block names, or "".
 pub(crate) fn kind_of(data: &Map) -> &str {
     named(data, "type").unwrap_or_default()
 }
 
-/// A word under a key of a block.
+/// Returns a text under a key of a block.
 pub(crate) fn named<'a>(data: &'a Map, key: &str) -> Option<&'a str> {
     let name = data.get_named(key)?.as_name()?;
     (!name.is_empty()).then_some(name)
@@ -196,7 +193,7 @@ pub(crate) fn is_any(data: &Map, names: &[&str]) -> bool {
     names.any(|name| *name == kind || data.get_named(name).is_some())
 }
 
-/// The half that an object under one of two keys is, by its id.
+/// Returns the half that an object under one of two keys is, by its id.
 pub(crate) fn half_under<'a>(data: &'a Map, id: &str, keys: [&str; 2]) -> Option<OwnHalf<'a>> {
     let id = |key| match data.get_named(key)? {
         Value::Map(half) => named(half, id),
@@ -207,7 +204,7 @@ pub(crate) fn half_under<'a>(data: &'a Map, id: &str, keys: [&str; 2]) -> Option
     used.or_else(|| Some(OwnHalf::new(id(result)?, true)))
 }
 
-/// A number of tokens.
+/// Reads a number of tokens.
 pub(crate) fn count(of: &Map, name: &str) -> Option<u64> {
     match of.get_named(name)? {
         Value::Int(count) => u64::try_from(*count).ok(),
@@ -215,7 +212,7 @@ pub(crate) fn count(of: &Map, name: &str) -> Option<u64> {
     }
 }
 
-/// Returns whether a name has up to 64 letters that every provider takes.
+/// Returns whether a name has at most 64 characters, of those that every provider takes.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
 }

@@ -1,15 +1,15 @@
-//! How providers say that something went wrong, and whether it passes.
+//! Reads providers' errors, and whether they pass.
 
 use crate::failure::FailureKind;
 use crate::fault::Fault;
 
 use super::node::{self, Node};
 
-/// Characters that are kept of a provider's own words.
+/// The most characters of a provider's own words that are kept.
 const WORDS: usize = 2_000;
 
 impl Fault {
-    /// Returns what a provider says went wrong.
+    /// Returns the fault for a provider's code and message.
     pub(crate) fn provider(code: Option<&str>, message: Option<&str>) -> Self {
         Self::tell(code, message, code.as_slice(), None, None)
     }
@@ -21,7 +21,7 @@ impl Fault {
         status: Option<u16>,
         after: Option<u64>,
     ) -> Self {
-        // Some servers say nothing but the name.
+        // Some servers send nothing but the name.
         let named: Vec<_> = names.iter().copied().chain(message).collect();
         let known = FailureKind::of_error(&named, message, status, after.is_some());
         Self::Provider {
@@ -33,8 +33,8 @@ impl Fault {
         }
     }
 
-    /// The error that a document tells of, in any provider's form: `{"error": ..}` of all of them,
-    /// Mistral's `{"object": "error"}`, Bedrock's and gateways' `{"message": ..}` with `code`.
+    /// Returns the error in a document, in any provider's form: `{"error": ..}` of all of them, Mistral's `{"object": "error"}`,
+    /// Bedrock's and gateways' `{"message": ..}` with `code`.
     pub(crate) fn of(node: &Node<'_>) -> Option<Self> {
         let told = node::get(node, "error");
         let flat = matches!(node::text(node, "type"), Some("error"))
@@ -46,12 +46,12 @@ impl Fault {
         }
     }
 
-    /// Refuses a document that tells of an error.
+    /// Refuses a document that has an error.
     pub(crate) fn check(node: &Node<'_>) -> Result<(), Self> {
         Self::of(node).map_or(Ok(()), Err)
     }
 
-    /// A document that is not what was expected: a gateway's words, where it has any.
+    /// Returns the fault for a document that is not the expected one: a gateway's words, if it has any.
     pub(crate) fn neither(node: &Node<'_>, expected: &'static str) -> Self {
         match ["message", "detail"]
             .iter()
@@ -62,21 +62,20 @@ impl Fault {
         }
     }
 
-    /// Reads an error object.
     pub(crate) fn read(error: &Node<'_>) -> Self {
         Self::read_refusal(error, None, None)
     }
 
-    /// Reads the body of an HTTP response that refuses, in any provider's or gateway's form. `name`: what its headers
-    /// call the error, as Bedrock's do.
+    /// Reads the body of an HTTP response that refuses, in any provider's or gateway's form. `name`: the error's name in the
+    /// headers, as Bedrock sends it.
     #[must_use]
     pub fn refusal(status: u16, name: Option<&str>, body: &[u8]) -> Self {
-        // Amazon adds an address.
+        // Amazon appends an address after a colon.
         let name = name.map(|name| name.split(':').next().unwrap_or(name));
         let say =
             |message: Option<&str>| Self::tell(name, message, name.as_slice(), Some(status), None);
         let read = |node: &Node<'_>| {
-            // Gemini's streams refuse with a list.
+            // Gemini's streams refuse with a list of errors.
             let node = node::as_list(node).first().unwrap_or(node);
             let told = node::get(node, "error");
             Ok(match told.and_then(Node::as_str) {
@@ -98,14 +97,14 @@ impl Fault {
         let named = ["code", "status", "type", "__type"].into_iter();
         let named =
             named.filter_map(|key| node::filled_text(error, key).filter(|name| *name != "error"));
-        // Bedrock's begins with the name of its service.
+        // Bedrock's name begins with that of the service.
         let named = named.map(|name| name.rsplit('#').next().unwrap_or(name));
         let named: Vec<_> = name.into_iter().chain(named).collect();
         let numbered = number("code").or_else(|| number("status"));
         let message = ["message", "Message", "detail", "metadata"]
             .into_iter()
             .find_map(|key| node::filled_text(error, key));
-        // Servers in Python list what they found.
+        // Servers in Python send a list of details.
         let first = || node::text(node::list(error, "detail").first()?, "msg");
         let names: Vec<_> = named.iter().copied().chain(numbered.as_deref()).collect();
         Self::tell(
@@ -118,12 +117,12 @@ impl Fault {
     }
 }
 
-/// Gemini says it in the details, as seconds.
+/// Returns the delay in milliseconds from Gemini's details, which have it in seconds.
 fn retry_after(error: &Node<'_>) -> Option<u64> {
     let delays = node::list(error, "details");
     let delay = delays.iter().find_map(|of| node::text(of, "retryDelay"))?;
     let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
-    // A day is longer than anybody waits; a cast of such a number loses nothing.
+    // Nobody waits longer than a day, and below that the cast loses nothing.
     (0.0..=86_400.0)
         .contains(&seconds)
         .then_some((seconds * 1000.0).ceil() as u64)

@@ -1,44 +1,43 @@
-//! Under which keys a provider reports the tokens it counted.
+//! The keys under which a provider reports the tokens it counted.
 
 use crate::prices::bill::{Count, Term};
 
-/// The figures of a report.
+/// A figure of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FigureKind {
-    /// An object that holds the report.
+    /// The object around the report.
     Around,
     /// An object with details of the request, such as `Cached` and `Written`.
     InputDetails,
     /// An object with details of the answer, such as `Reasoning`.
     OutputDetails,
-    /// Read from the cache and not in `Input`.
+    /// Read from the cache, and not counted in `Input`.
     CacheRead,
-    /// Written to the cache and not in `Input`.
+    /// Written to the cache, and not counted in `Input`.
     CacheWritten,
-    /// Of the request, without what the cache had or was given.
+    /// Tokens of the request, without those read from the cache or written to it.
     Input,
-    /// Of the request, all of it.
+    /// All tokens of the request.
     WholeInput,
-    /// What the provider's own tools read, beside `WholeInput`.
+    /// Tokens that the provider's own tools read, beside `WholeInput`.
     Tools,
-    /// Thoughts, beside `Candidates`.
+    /// Tokens of thoughts, beside `Candidates`.
     Thoughts,
-    /// Of the answer, all of it.
+    /// All tokens of the answer.
     Output,
-    /// Of the answer, without thoughts.
+    /// Tokens of the answer without thoughts.
     Candidates,
-    /// Of both.
+    /// Tokens of request and answer together.
     Total,
-    /// Of the request, what came from the cache.
+    /// Tokens of the request that came from the cache.
     Cached,
-    /// Of the request, what was written to the cache, where `Input` or `WholeInput` has it.
+    /// Tokens of the request that were written to the cache, counted in `Input` or `WholeInput`.
     Written,
-    /// Of the answer, what the model thought.
+    /// Tokens of the answer that are reasoning.
     Reasoning,
 }
 
 impl FigureKind {
-    /// How many there are.
     pub const COUNT: usize = Self::Reasoning as usize + 1;
 
     /// Returns whether it is an object and not a number.
@@ -50,32 +49,30 @@ impl FigureKind {
     }
 }
 
-/// What has a price of its own in a report: a number in an object, or in those objects of a list where a word
-/// stands under a key.
+/// A count with a price of its own in a report: a number in an object, or in those objects of a list that have a certain word
+/// under a key.
 pub(crate) struct Billed {
-    /// The keys of the object or list.
+    /// The path to the object or list.
     pub under: &'static [&'static str],
-    /// Which objects of a list.
+    /// The key and the word of the objects that count, in a list.
     pub of: Option<(&'static str, &'static str)>,
-    /// The number's keys.
+    /// The path to the number.
     pub number: &'static [&'static str],
-    /// What it counts.
     pub count: Count,
 }
 
-/// The keys of a report. A key in snake case is what some clients make of one in camel case.
+/// The keys of a provider's report. Some clients turn camel case into snake case, so those keys are there, too.
 pub(crate) struct Figures {
-    /// The keys of each figure that there is.
+    /// The keys of each figure.
     pub keys: &'static [(FigureKind, &'static [&'static str])],
     pub billed: &'static [Billed],
     /// Words on which prices depend.
     pub terms: &'static [(&'static str, Term)],
-    /// Lists of parts that are billed apart, each with the keys of a report.
+    /// Lists of parts that are billed apart; each part has the keys of a report.
     pub parts: &'static [&'static str],
 }
 
 impl Figures {
-    /// None at all.
     pub const NONE: Self = Self {
         keys: &[],
         billed: &[],

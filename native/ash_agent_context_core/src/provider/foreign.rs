@@ -1,4 +1,4 @@
-//! Taking foreign objects apart, with the path to what is wrong.
+//! Takes foreign objects apart, with the path to the fault in errors.
 
 use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall, PARTS_BEFORE};
@@ -9,16 +9,16 @@ use crate::log::provider::Provider;
 use crate::value::fields::{utf8, Fields};
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 
-/// Holds what a role's content may be.
+/// The expected content, for errors.
 pub const CONTENT: &str = "content: text or a list of parts";
 
-/// What readers of foreign histories take out of an object, whose keys are atoms or strings.
+/// Readers of foreign histories take fields by these functions. Keys are atoms or strings.
 impl Fields {
     pub fn read(value: Value, expected: &'static str) -> Result<Self, Error> {
         Self::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))
     }
 
-    /// An error at one of its keys.
+    /// Returns an error at one of its keys.
     pub fn wrong(&self, name: &str, expected: &'static str) -> Error {
         Error::invalid(vec![self.key(name)], expected)
     }
@@ -49,7 +49,7 @@ impl Fields {
         }
     }
 
-    /// Takes the name of a tool.
+    /// Takes the name of a tool, which must be there.
     pub fn need_name(&mut self, name: &str) -> Result<Name, Error> {
         let read = match self.take_given(name) {
             Some(Value::Atom(atom)) => Some(Name::Atom(atom)),
@@ -67,7 +67,7 @@ impl Fields {
         }
     }
 
-    /// Takes a list that may be left out, each element with `read`.
+    /// Takes a list that may be left out, and reads each element with `read`.
     pub fn read_list<T>(
         &mut self,
         name: &str,
@@ -83,7 +83,7 @@ impl Fields {
         }
     }
 
-    /// Takes an object that must be there, and what `read` makes of it.
+    /// Takes an object that must be there, and reads it with `read`.
     pub fn need_object<T>(
         &mut self,
         name: &str,
@@ -104,7 +104,7 @@ impl Fields {
             .ok_or_else(|| self.wrong(name, "arguments: an object or its JSON text"))
     }
 
-    /// Takes the kind of a call; what is none stays.
+    /// Takes the kind of a call. A value that is no kind stays.
     pub fn kind(&mut self) -> CallKind {
         self.take_known("kind", CallKind::of).unwrap_or_default()
     }
@@ -116,7 +116,7 @@ impl Fields {
         Arguments::of(kind, value).ok_or_else(|| self.wrong(name, "the arguments of its kind"))
     }
 
-    /// Takes whether a result is an error.
+    /// Takes the flag that a result is an error.
     pub fn status(&mut self) -> Status {
         match self.take_given("is_error") {
             Some(Value::Bool(true)) => Status::Error,
@@ -133,7 +133,7 @@ impl Fields {
         }
     }
 
-    /// Takes content, each part of a list with `read`.
+    /// Takes content, and reads each part of a list with `read`.
     pub fn content(
         &mut self,
         name: &str,
@@ -151,14 +151,14 @@ impl Fields {
         }
     }
 
-    /// The object with a field that was taken.
+    /// Returns the object with a field that was taken from it.
     pub fn put_back(self, name: &str, value: Value) -> Map {
         let key = self.key(name);
         self.rest().unwrap_or_default().put(key, value)
     }
 }
 
-/// The value under a key of a value that may be a map; `nil` is none.
+/// Returns the value under a key, if this is a map; `nil` counts as missing.
 pub fn at<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     match value {
         Value::Map(map) => map.get_named(key).filter(|value| **value != Value::Nil),
@@ -166,22 +166,22 @@ pub fn at<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     }
 }
 
-/// Returns whether a value is a map that has something under this key.
+/// Returns whether a value is a map with something under this key.
 pub fn has(value: &Value, key: &str) -> bool {
     at(value, key).is_some()
 }
 
-/// The name under a key of a value that may be a map.
+/// Returns the text or atom under a key, if this is a map.
 pub fn name_at<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     at(value, key)?.as_name()
 }
 
-/// The same, unless it is blank.
+/// Returns the text or atom under a key, unless it is blank.
 pub fn filled_name_at<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
     name_at(value, key).filter(|name| !name.trim().is_empty())
 }
 
-/// Metadata that names its provider, with the texts that it wants to see again.
+/// Returns metadata with the provider's name and the texts that it wants back.
 pub fn metadata(provider: Provider, texts: &[(&str, Option<&str>)]) -> Map {
     let texts = texts.iter();
     metadata_with(
@@ -190,7 +190,7 @@ pub fn metadata(provider: Provider, texts: &[(&str, Option<&str>)]) -> Map {
     )
 }
 
-/// The same with values of any kind.
+/// Returns metadata with the provider's name and values of any kind.
 pub fn metadata_with<'k>(
     provider: Provider,
     notes: impl IntoIterator<Item = (&'k str, Value)>,
@@ -201,12 +201,11 @@ pub fn metadata_with<'k>(
     Map::new(std::iter::once(provider).chain(notes).collect())
 }
 
-/// The same when there is a text, else none.
+/// Returns metadata with this text, if there is one.
 pub fn metadata_of(provider: Provider, key: &str, text: Option<&str>) -> Option<Map> {
     text.map(|text| metadata(provider, &[(key, Some(text))]))
 }
 
-/// A part.
 pub fn part(kind: PartKind, provider_metadata: Option<Map>) -> Part {
     Part {
         kind,
@@ -217,7 +216,7 @@ pub fn part(kind: PartKind, provider_metadata: Option<Map>) -> Part {
     }
 }
 
-/// The texts and summaries among details of reasoning.
+/// Returns the texts and summaries in details of reasoning, joined.
 pub fn join_details(details: &Value) -> String {
     let Value::List(details) = details else {
         return String::new();
@@ -226,18 +225,17 @@ pub fn join_details(details: &Value) -> String {
     details.iter().filter_map(text).collect()
 }
 
-/// A text part.
 pub fn text_part(text: Bytes) -> Part {
     part(PartKind::Text(text), None)
 }
 
-/// A block with its text under this key.
+/// Reads a block as a text, which stands under this key.
 pub fn text_block(block: Value, key: &str) -> Result<Part, Error> {
     let mut block = Fields::read(block, BLOCK)?;
     block.need_bytes(key).map(text_part)
 }
 
-/// A part of a system prompt: its text, else a block of its provider.
+/// Reads a part of a system prompt: a text, else a block of its provider.
 pub fn system_part(provider: Provider, block: Value) -> Result<Part, Error> {
     match (name_at(&block, "type"), at(&block, "text")) {
         (None | Some("text" | "input_text"), Some(Value::Binary(text))) => {
@@ -249,12 +247,12 @@ pub fn system_part(provider: Provider, block: Value) -> Result<Part, Error> {
 
 const BLOCK: &str = "a content block, an object";
 
-/// A block of the provider's own.
+/// Returns a block of the provider's own.
 pub fn own_block(provider: Provider, data: Map) -> Part {
     part(PartKind::ProviderBlock { provider, data }, None)
 }
 
-/// A block that has no neutral form.
+/// Reads a block that has no neutral form.
 pub fn provider_block(provider: Provider, block: Value) -> Result<Part, Error> {
     match json_like(block, MAX_DEPTH)? {
         Value::Map(data) => Ok(own_block(provider, data)),
@@ -262,7 +260,7 @@ pub fn provider_block(provider: Provider, block: Value) -> Result<Part, Error> {
     }
 }
 
-/// A block that has no neutral form, where a model gets text: its JSON.
+/// Returns the JSON of a block that has no neutral form, for a place where only text can be.
 pub fn json_part(block: &Value) -> Result<Part, Error> {
     match block {
         Value::Map(_) => Ok(json_text(block)),
@@ -270,19 +268,19 @@ pub fn json_part(block: &Value) -> Result<Part, Error> {
     }
 }
 
-/// A value where a model gets text: its JSON.
+/// Returns the JSON of a value as a text part.
 pub fn json_text(value: &Value) -> Part {
     text_part(crate::value::json::write(value).into_bytes().into())
 }
 
-/// A block that the message around it cannot have.
+/// Returns the error for a block that cannot stand in its message.
 pub fn refuse_misplaced(block: &Value) -> Error {
     let name = name_at(block, "type").unwrap_or("this");
     let expected = format!("another block than {name} in a message of this role");
     Error::invalid(vec![Value::text("type")], expected)
 }
 
-/// A call; an id that is missing is given when the call joins the context.
+/// Returns a call. One without an id gets it when it joins the context.
 pub fn call(
     id: Option<Box<str>>,
     name: Name,
@@ -301,9 +299,9 @@ pub fn call(
     }
 }
 
-/// A call of a model that declined, as the block of Anthropic's that it came as.
+/// Returns a call of a model that declined as the block of Anthropic's that it came as.
 pub fn declined_call(call: ToolCall) -> Part {
-    // Arguments may have the full depth by themselves.
+    // The block around the arguments takes one level.
     let input = json_like(call.arguments.value, MAX_DEPTH - 1).unwrap_or(Value::Nil);
     let mut data = vec![
         (Value::text("type"), Value::text("tool_use")),
@@ -320,7 +318,7 @@ pub fn declined_call(call: ToolCall) -> Part {
     own_block(Provider::Anthropic, Map::new(data))
 }
 
-/// A part of this kind; what has no kind that is known is a block of its provider.
+/// Returns a part of this kind, or the block as it came if its kind is not known.
 pub fn part_or_block(
     kind: Option<PartKind>,
     provider: Provider,
@@ -332,7 +330,7 @@ pub fn part_or_block(
     }
 }
 
-/// An image, or a file, which may have a name.
+/// Returns an image, or a file, which may have a name.
 pub fn image_or_file(
     is_image: bool,
     media_type: Option<Box<str>>,
@@ -351,17 +349,16 @@ pub fn image_or_file(
     })
 }
 
-/// An image whose base64 and media type are known; nothing when it is not base64.
+/// Returns an image of this media type, or nothing if the data is not base64.
 pub fn inline_image(media_type: Box<str>, data: Box<str>) -> Option<PartKind> {
     is_base64(&data).then(|| image(Some(media_type), Source::Data(data)))
 }
 
-/// An image.
 pub const fn image(media_type: Option<Box<str>>, source: Source) -> PartKind {
     PartKind::unnamed(Class::Image, media_type, source)
 }
 
-/// The image of a URL, which may hold its bytes.
+/// Returns the image of a URL, which may hold its bytes.
 pub fn url_image(url: Box<str>) -> PartKind {
     match data_url(&url) {
         Some((media_type, data)) => image(Some(media_type.into()), Source::Data(data.into())),
@@ -369,7 +366,7 @@ pub fn url_image(url: Box<str>) -> PartKind {
     }
 }
 
-/// A file whose base64 stands in a data URL, or bare: then it is a PDF, which all providers mean.
+/// Returns a file from a data URL, or from bare base64: then it is a PDF, as at all providers.
 pub fn inline_file(data: &str, filename: Option<Box<str>>) -> Option<PartKind> {
     let (media_type, data) = match data_url(data) {
         Some(parts) => parts,
@@ -380,14 +377,14 @@ pub fn inline_file(data: &str, filename: Option<Box<str>>) -> Option<PartKind> {
     Some(image_or_file(false, media_type, source, filename))
 }
 
-/// The media type and the base64 of a data URL that is nothing more.
+/// Returns the media type and the base64 of a data URL that has no parameters.
 fn data_url(url: &str) -> Option<(&str, &str)> {
     let (media_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
     let plain = media_type.contains('/') && !media_type.contains([';', ',']);
     (plain && is_base64(data)).then_some((media_type, data))
 }
 
-/// Foreign data as JSON has it: keys and atoms are text.
+/// Returns foreign data as JSON has it, with texts for keys and atoms.
 ///
 /// # Errors
 /// [`Error::TooDeep`]
@@ -400,7 +397,7 @@ fn as_json(value: Value) -> Value {
     match value {
         Value::Atom(name) => Value::text(&name),
         Value::List(items) => Value::List(items.into_vec().into_iter().map(as_json).collect()),
-        // A date or the like is written as its text.
+        // A date or another struct is written as its text.
         Value::Map(map) if map.get_atom("__struct__").is_none() => {
             let entry = |(key, value): (Value, Value)| {
                 let name = key.as_name().map(Value::text);
@@ -414,7 +411,7 @@ fn as_json(value: Value) -> Value {
     }
 }
 
-/// Refuses a value with more levels than these.
+/// Refuses a value with more levels than this.
 ///
 /// # Errors
 /// [`Error::TooDeep`]
@@ -425,7 +422,7 @@ pub fn check_levels(value: &Value, levels: usize) -> Result<(), Error> {
     }
 }
 
-/// Content of parts: none, and where the provider has no other form for it, a text alone is text.
+/// Returns content of parts. No parts are empty content, and a single text without metadata is a text.
 pub fn plain_content(mut parts: Vec<Part>) -> Content {
     match parts.pop() {
         None => Content::None,
@@ -441,8 +438,8 @@ pub fn plain_content(mut parts: Vec<Part>) -> Content {
     }
 }
 
-/// Returns what a model says and its calls, each with the number of parts before it. A call that follows all parts does
-/// not tell that, since it is what most do.
+/// Returns the model's parts and its calls, each with the number of parts before it. Most calls follow all parts: these have no
+/// number.
 pub fn order_calls(
     provider: Provider,
     parts: Vec<Part>,
@@ -463,7 +460,7 @@ pub fn order_calls(
     }
 }
 
-/// The parts of content.
+/// Returns the parts of content.
 pub fn into_parts(content: Content) -> Vec<Part> {
     match content {
         Content::None => Vec::new(),

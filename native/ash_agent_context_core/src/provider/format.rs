@@ -1,4 +1,4 @@
-//! What a room does, beside its facts.
+//! The traits of a room: how it writes and reads messages, reads responses, and reports tokens.
 
 use crate::error::Error;
 use crate::fault::Fault;
@@ -13,12 +13,12 @@ use crate::provider::writer::Writer;
 use crate::value::fields::Fields;
 use crate::value::Map;
 
-/// All that a room does.
+/// All traits of a room.
 pub(crate) trait Format: Writes + Reads + Responds + Reports {}
 
 impl<T: Writes + Reads + Responds + Reports> Format for T {}
 
-/// How messages are written.
+/// Writes messages.
 pub(crate) trait Writes: Sync {
     /// Writes the system prompt: the field's value, or the first elements of the list.
     fn system(&self, system: &Message, out: &mut Writer<'_>);
@@ -30,20 +30,20 @@ pub(crate) trait Writes: Sync {
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>);
 }
 
-/// How a request is read.
+/// Reads requests.
 pub(crate) trait Reads: Sync {
     /// Takes the conversation out of a request's body.
     fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error>;
 
-    /// Returns whether an object is an element of its own: reading finds no neutral form for it.
+    /// Returns whether an element has no neutral form, so that it is kept whole.
     fn is_row(&self, element: &Map) -> bool {
         element.get_named("role").is_some()
     }
 }
 
-/// How what comes back is read.
+/// Reads responses.
 pub(crate) trait Responds: Sync {
-    /// How streams are framed.
+    /// Returns how streams are framed.
     fn framing(&self) -> Framing {
         Framing::Sse
     }
@@ -58,7 +58,7 @@ pub(crate) trait Responds: Sync {
         false
     }
 
-    /// Returns whether the end of the body is the last word, once the model said why it stopped.
+    /// Returns whether the end of the body ends the response, once the model said why it stopped.
     fn ends_with_body(&self) -> bool {
         false
     }
@@ -78,8 +78,8 @@ pub(crate) trait Responds: Sync {
     }
 }
 
-/// How tokens are reported.
+/// Reports tokens.
 pub(crate) trait Reports: Sync {
-    /// The keys of a report.
+    /// Returns the keys of a report.
     fn figures(&self) -> &'static Figures;
 }

@@ -1,9 +1,9 @@
-//! How the documents that a provider sends are framed in a body.
+//! The framings: how the documents that a provider sends stand in a body.
 
 use crate::value::word::words;
 
 words! {
-    /// How documents are framed in a body.
+    /// How documents stand in a body.
     pub enum Framing {
         /// Server-sent events.
         Sse = "sse",
@@ -17,7 +17,7 @@ words! {
 }
 
 impl Framing {
-    /// The framing that a content type tells of, parameters and letter case aside.
+    /// Returns the framing for a content type, parameters and letter case aside.
     #[must_use]
     pub fn of_content_type(content_type: &str) -> Option<Self> {
         let name = content_type.split(';').next().unwrap_or_default().trim();

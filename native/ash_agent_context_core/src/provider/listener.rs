@@ -1,4 +1,4 @@
-//! Who listens while a room reads a history turn by turn, and makes a conversation of it.
+//! The listener to which a room reads a history, turn by turn.
 
 use crate::error::{each, Error};
 use crate::log::call::ToolCall;
@@ -8,36 +8,36 @@ use crate::provider::facts::Facts;
 use crate::value::fields::Fields;
 use crate::value::{Map, Value};
 
-/// Says what a listener does with each turn.
+/// Takes the turns of a history.
 pub(crate) trait Listen {
-    /// What is true of the provider.
+    /// Returns the facts about the provider.
     fn facts(&self) -> &'static Facts;
 
-    /// The next element of the list begins.
+    /// Begins the next element of the list.
     fn begin(&mut self, position: usize, element: &Value);
 
-    /// The position of the element that is being read.
+    /// Returns the position of the element that is being read.
     fn element(&self) -> usize;
 
-    /// The element that is being read has a shape that its provider refuses.
+    /// Notes that the element has a shape that its provider refuses.
     fn mark_refused(&mut self);
 
-    /// The element at this position is not as it was given any more.
+    /// Notes that the element at this position is no longer as it was given.
     fn mark_cleaned(&mut self, position: usize);
 
-    /// A system prompt that stands beside the messages, and its field as JSON.
+    /// Takes a system prompt that stands beside the messages, and the JSON of its field.
     fn prompt(&mut self, content: Content, json: Box<str>);
 
-    /// A system message; when the first message of all is one, it is the system prompt.
+    /// Takes a system message. If it is the first of all messages, it is the system prompt.
     fn system(&mut self, content: Content, metadata: Option<Map>);
 
-    /// A message of the user.
+    /// Takes a message of the user.
     fn user(&mut self, content: Content, metadata: Option<Map>);
 
-    /// A message with results and with what else the user says.
+    /// Takes a message of the user with results and other parts.
     fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>);
 
-    /// A message of the model that these elements make.
+    /// Takes a message of the model that these elements make.
     fn assistant_of(
         &mut self,
         elements: &[usize],
@@ -46,15 +46,14 @@ pub(crate) trait Listen {
         metadata: Option<Map>,
     );
 
-    /// A result of a call.
+    /// Takes a result of a call.
     fn answer(&mut self, answer: ReadResult);
 }
 
-/// Whoever listens.
 pub(crate) type Listener = dyn Listen;
 
 impl Listener {
-    /// A message of the model.
+    /// Takes a message of the model.
     pub fn assistant(&mut self, content: Content, calls: Vec<ToolCall>, metadata: Option<Map>) {
         let elements = [self.element()];
         self.assistant_of(&elements, content, calls, metadata);
@@ -73,7 +72,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Reads a message of the user from its blocks, of which some are results.
+    /// Reads a message of the user from its blocks, some of which are results.
     pub fn read_user(
         &mut self,
         blocks: Vec<Value>,
@@ -84,7 +83,7 @@ impl Listener {
         Ok(())
     }
 
-    /// An element that has no neutral form: its own provider gets it back whole.
+    /// Takes an element that has no neutral form: its own provider gets it back whole.
     pub fn whole(&mut self, block: Part, is_model: bool) {
         let content = Content::Parts(Box::new([block]));
         match is_model {
@@ -93,7 +92,7 @@ impl Listener {
         }
     }
 
-    /// Reads a system prompt that stands beside the messages, where there is one.
+    /// Reads a system prompt that stands beside the messages, if there is one.
     pub fn read_prompt(
         &mut self,
         body: &mut Fields,
@@ -128,11 +127,11 @@ impl Listener {
 pub enum UserBlock {
     Answer(ReadResult),
     Part(Part),
-    /// Nothing of the conversation.
+    /// A cache breakpoint, which is not part of the conversation.
     Mark,
 }
 
-/// Reads blocks into the results and what else the user says. A result that comes after other parts has moved.
+/// Splits blocks into results and other parts. A result that comes after other parts has moved.
 pub fn split_user(
     blocks: Vec<Value>,
     mut read: impl FnMut(Value) -> Result<UserBlock, Error>,
@@ -152,17 +151,16 @@ pub fn split_user(
     Ok((answers, parts))
 }
 
-/// A result as it was read.
 #[derive(Debug)]
 pub struct ReadResult {
-    /// The id of its call, where it has one.
+    /// The id of its call, if it has one.
     pub id: Option<Box<str>>,
-    /// The tool's name, where it has one.
+    /// The tool's name, if it has one.
     pub name: Option<Box<str>>,
     pub status: Status,
     pub output: Output,
     pub metadata: Option<Map>,
-    /// Says whether something comes before it in its message that belongs after it.
+    /// True if a part before it in the message belongs after it.
     pub moved: bool,
 }
 

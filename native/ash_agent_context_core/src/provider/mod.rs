@@ -1,5 +1,5 @@
-//! One room a provider: what it accepts, how its messages are written and read, what it
-//! sends back, how it reports tokens.
+//! The rooms of the providers. A room has its provider's facts, writes and reads its messages, reads its responses, and reads its
+//! reports on tokens.
 //!
 //! A new provider is a folder, declared here, and a line in [`providers`].
 
@@ -42,7 +42,7 @@ use format::Format;
 
 macro_rules! rooms {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal $room:ident,)*) => {
-        /// The rules of a provider.
+        /// Returns the room of a provider.
         pub(crate) fn room(provider: Provider) -> &'static dyn Format {
             match provider {
                 $(Provider::$variant => &$room::Room,)*

@@ -11,7 +11,7 @@ use crate::value::{Map, Value};
 
 pub(crate) use crate::value::node::Node;
 
-/// Levels of nesting that are read.
+/// The most levels of nesting that are read.
 pub(crate) const DEPTH: usize = 200;
 
 /// Reads one document.
@@ -29,13 +29,13 @@ pub(crate) fn read<T>(
     if let Some(node) = Scan::whole(bytes) {
         return then(&node);
     }
-    // Rare or invalid input.
+    // The input is rare or invalid.
     let wrong = match json::read_tree::<Node<'_>>(bytes, DEPTH) {
         Ok((node, _)) => return then(&node),
         Err(ParseFault::TooDeep(limit)) => return Err(Fault::TooDeep { limit }),
         Err(fault) => fault.into_problem(),
     };
-    // Servers cut texts in the middle of a character, as bytes or as one of its two escapes.
+    // Servers cut texts within a character: in its bytes, or between its two escapes.
     let repaired = replace_halves(&letters::utf8(bytes));
     let read = repaired.map(|text| json::read_tree::<Node<'_>>(text.as_bytes(), DEPTH));
     match read {
@@ -48,8 +48,8 @@ pub(crate) fn read<T>(
     }
 }
 
-/// The text with each `\uD800` to `\uDFFF` that has no other half replaced; `None` when the text is
-/// well-formed in this respect and was valid UTF-8, so that something else is wrong with it.
+/// Replaces each `\uD800` to `\uDFFF` that lacks its other half. Returns `None` if there is none and the text was valid UTF-8:
+/// then something else is wrong with it.
 fn replace_halves(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -72,7 +72,7 @@ fn replace_halves(text: &str) -> Option<String> {
                 6
             }
             _ => {
-                // The escape's letter is one byte in all JSON there is.
+                // In valid JSON, the escape's letter is one byte.
                 let length = 1 + escape.chars().nth(1).map_or(0, char::len_utf8);
                 out.push_str(escape.get(..length)?);
                 length
@@ -84,13 +84,13 @@ fn replace_halves(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The number of an escape such as `\u00e9` at the beginning of a text.
+/// Returns the number of an escape such as `\u00e9` at the beginning of a text.
 fn unit(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// The value of a key; `null` is none, and of several the last counts.
+/// Returns the value of a key. `null` counts as missing; if a key is there twice, the last counts.
 pub(crate) fn get<'n, 'a>(node: &'n Node<'a>, key: &str) -> Option<&'n Node<'a>> {
     let Node::Object(entries) = node else {
         return None;
@@ -101,22 +101,21 @@ pub(crate) fn get<'n, 'a>(node: &'n Node<'a>, key: &str) -> Option<&'n Node<'a>>
         .filter(|value| !value.is_nil())
 }
 
-/// The value at the end of a path of keys.
+/// Returns the value at the end of a path of keys.
 pub(crate) fn dig<'n, 'a>(node: &'n Node<'a>, path: &[&str]) -> Option<&'n Node<'a>> {
     path.iter().try_fold(node, |node, key| get(node, key))
 }
 
-/// The text under a key.
 pub(crate) fn text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
     get(node, key)?.as_str()
 }
 
-/// The same, where a text without letters counts as missing.
+/// Returns the text under a key, unless it is blank.
 pub(crate) fn filled_text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
     text(node, key).filter(|text| !text.is_empty())
 }
 
-/// The number under a key, when it is not negative.
+/// Returns the number under a key, unless it is negative.
 pub(crate) fn number(node: &Node<'_>, key: &str) -> Option<u64> {
     match get(node, key)? {
         Node::Value(Value::Int(number)) => u64::try_from(*number).ok(),
@@ -129,7 +128,7 @@ pub(crate) fn is_true(node: &Node<'_>, key: &str) -> bool {
     matches!(get(node, key), Some(Node::Value(Value::Bool(true))))
 }
 
-/// The elements of a list under a key; empty without a list.
+/// Returns the elements of a list under a key, or none if there is no list.
 pub(crate) fn list<'n, 'a>(node: &'n Node<'a>, key: &str) -> &'n [Node<'a>] {
     get(node, key).map_or(&[], as_list)
 }
@@ -141,7 +140,7 @@ pub(crate) fn as_list<'n, 'a>(node: &'n Node<'a>) -> &'n [Node<'a>] {
     }
 }
 
-/// Returns whether a value says anything, or is an empty one of its kind or an object of such.
+/// Returns whether a value is anything but an empty one of its kind, or an object of empty ones.
 pub(crate) fn says(node: &Node<'_>) -> bool {
     let is_empty = |node: &Node<'_>| match node {
         Node::List(items) => items.is_empty(),
@@ -154,12 +153,12 @@ pub(crate) fn says(node: &Node<'_>) -> bool {
     }
 }
 
-/// Returns whether a value is an object with something in it.
+/// Returns whether a value is an object that is not empty.
 pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
     matches!(node, Node::Object(entries) if !entries.is_empty())
 }
 
-/// The value as the conversation keeps it.
+/// Returns the value as the conversation keeps it.
 ///
 /// # Errors
 /// [`Fault::Unreadable`] for a number that does not fit into a float.
@@ -168,7 +167,7 @@ pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
     value.ok_or_else(|| Fault::unreadable("a number that does not fit into a float"))
 }
 
-/// An object as the conversation keeps it; anything else is empty.
+/// Returns an object as the conversation keeps it, or an empty map for anything else.
 ///
 /// # Errors
 /// As [`to_value`].
@@ -182,7 +181,7 @@ pub(crate) fn to_map(node: &Node<'_>) -> Result<Map, Fault> {
     }
 }
 
-/// The value as JSON text without white space, keys in their order.
+/// Returns the value as JSON text without white space, with keys in their order.
 pub(crate) fn to_text(node: &Node<'_>) -> String {
     crate::value::json::to_string(&AsText(node))
 }
@@ -209,7 +208,7 @@ impl Serialize for AsText<'_, '_> {
 mod tests {
     use super::{json, read, text, to_text, to_value, Fault, Node, DEPTH};
 
-    /// Most documents are read by our own scanner, what is rare by jiter.
+    /// Most documents are read by our own scanner, and rare forms by jiter.
     #[test]
     fn both_readers_read_the_same() {
         let deep = "[".repeat(70) + &"]".repeat(70);

@@ -1,39 +1,39 @@
-//! How a request is made.
+//! The options of a request.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::log::provider::Provider;
 use crate::value::word::words;
 
-/// How a request is made.
+/// The options of a request.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
-    /// Whom it is for.
+    /// The provider to send it to.
     pub provider: Provider,
-    /// The model it is for, where that matters.
+    /// The model to send it to, if that matters.
     pub model: Option<&'a str>,
-    /// Holds what becomes of thinking that another provider or model gave.
+    /// The form in which thinking of another provider or model is sent.
     pub thinking: Thinking,
     /// The role of the system prompt for OpenAI.
     pub system_role: SystemRole,
-    /// Holds what a server that speaks OpenAI's chat format makes of reasoning.
+    /// The variant of OpenAI's chat format that the server speaks, for reasoning.
     pub dialect: Option<Dialect>,
-    /// Holds what the provider keeps of the conversation itself.
+    /// The part of the conversation that the provider keeps itself.
     pub known: Known<'a>,
-    /// Says whether to place cache breakpoints.
+    /// True to place cache breakpoints.
     pub cache: bool,
     /// The number of the first iteration to send.
     pub from: Option<u64>,
-    /// Bytes of text that a tool result may have, where that is less than the view allows.
+    /// The most bytes of text in a tool result, if that is less than the view allows.
     pub max_result_bytes: Option<usize>,
-    /// Bytes to encode at most. Existing encodings do not count.
+    /// The most bytes to encode. Existing encodings do not count.
     pub most: usize,
-    /// Messages and pieces to look at, at most.
+    /// The most messages and pieces to look at.
     pub steps: usize,
 }
 
 words! {
-    /// Says what becomes of thinking that another provider or model gave.
+    /// The form in which thinking of another provider or model is sent.
     pub enum Thinking {
         /// It is left out.
         Drop = "drop",
@@ -53,8 +53,8 @@ words! {
 }
 
 words! {
-    /// Says what a server that speaks OpenAI's chat format makes of reasoning. Without one, what was imported goes
-    /// back as it came, and no other reasoning goes.
+    /// The fields for reasoning in a variant of OpenAI's chat format. Without a dialect, imported reasoning goes back as it came,
+    /// and other reasoning is not sent.
     pub enum Dialect {
         /// It takes none.
         OpenAi = "openai",
@@ -67,10 +67,10 @@ words! {
     }
 }
 
-/// Says what OpenAI Responses keeps of the conversation itself.
+/// The part of the conversation that OpenAI Responses keeps itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Known<'a> {
-    /// Nothing: all of it is sent.
+    /// Nothing: the request has all of it.
     #[default]
     Nothing,
     /// All up to the response with this id.
@@ -80,7 +80,7 @@ pub enum Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// The field of a request that says it.
+    /// Returns the field of a request for it, and its value.
     pub(crate) const fn field(self) -> Option<(&'static str, &'a str)> {
         match self {
             Self::Nothing => None,
@@ -91,7 +91,7 @@ impl<'a> Known<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The defaults for a provider.
+    /// Returns the defaults for a provider.
     #[must_use]
     pub const fn new(provider: Provider) -> Self {
         Self {
@@ -109,9 +109,9 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Returns what of the options decides how a message is encoded.
+    /// Returns a key of the options that decide how a message is encoded.
     pub(crate) fn key(&self) -> u64 {
-        // SipHash with fixed keys: the same number for the same options.
+        // SipHash with fixed keys gives the same number for the same options.
         let mut hasher = DefaultHasher::new();
         let Self {
             provider,

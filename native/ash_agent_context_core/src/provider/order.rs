@@ -1,4 +1,4 @@
-//! The order of what a model said and of its calls, and what of it a provider does not take.
+//! The order of a model's parts and calls, and the changes that a provider needs in it.
 
 use crate::log::call::ToolCall;
 use crate::log::message::Message;
@@ -6,7 +6,7 @@ use crate::log::part::{Content, Part};
 use crate::provider::writer::Writer;
 use crate::view::change::ChangeKind;
 
-/// A part or a call, in the order in which the model made them.
+/// A part or a call of the model.
 #[derive(Clone, Copy)]
 pub(crate) enum PartOrCall<'a> {
     Part(&'a Part),
@@ -29,7 +29,7 @@ impl<'a> PartOrCall<'a> {
     }
 }
 
-/// A model's parts and calls in order: calls follow all parts unless they say how many come before.
+/// Returns a model's parts and calls in order. Calls follow all parts unless they have a number of parts before them.
 pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<PartOrCall<'a>> {
     let parts = match content {
         Content::Parts(parts) => &**parts,
@@ -47,9 +47,9 @@ pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<P
     said
 }
 
-/// Returns what was said with the calls where they are taken, and the calls that had to move. A call before a part that
-/// `leads`, with no thinking between them, goes after all that is said up to the next thinking, and so do
-/// the calls beside it. Nothing goes past thinking, which providers compare with what they sent.
+/// Returns the parts and calls in an order that the provider takes, and the calls that had to move. A call before a part that
+/// `leads`, with no thinking between them, goes after all parts up to the next thinking, and so do the calls beside it. Nothing
+/// moves past thinking, which providers compare with what they sent.
 pub(crate) fn calls_behind<'a>(
     said: &[PartOrCall<'a>],
     thinks: impl Fn(&Part) -> bool,
@@ -79,9 +79,9 @@ pub(crate) fn calls_behind<'a>(
 }
 
 impl Writer<'_> {
-    /// Returns what a model said, in its order but for calls that have to move, see [`calls_behind`], and for thinking
-    /// after words where the message is not as its provider gave it: no answer has it there in the mode in
-    /// which the provider refuses that.
+    /// Returns the model's parts and calls in order, apart from calls that have to move, see [`calls_behind`]. If the message is
+    /// not as its provider gave it, thinking after words moves before them: in the mode in which the provider refuses that, no
+    /// answer has thinking there.
     pub fn arrange<'a>(
         &mut self,
         message: &'a Message,
@@ -114,12 +114,12 @@ impl Writer<'_> {
         said
     }
 
-    /// The same where calls stand after everything else.
+    /// Returns the model's parts, with all calls after them.
     pub fn calls_last<'a>(&mut self, message: &'a Message) -> Vec<PartOrCall<'a>> {
         self.arrange(message, |_, _| false, |part, out| out.says(part))
     }
 
-    /// Tells of calls that stood among what the model said, where calls have a list of their own.
+    /// Reports calls that stood among the parts, for a provider where calls have a list of their own.
     pub fn list_calls(&mut self, message: &Message) {
         if message
             .calls
@@ -130,7 +130,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Where what the model said last ends, but for thinking: providers refuse a message that ends with it.
+    /// Returns the end of the model's last words. Only thinking follows, and providers refuse a message that ends with it.
     pub fn find_spoken_end(
         &self,
         said: &[PartOrCall<'_>],

@@ -1,4 +1,4 @@
-//! The parts of user messages, as most rooms write them.
+//! Writes the parts of user messages, as most rooms do.
 
 use crate::log::media::Media;
 use crate::log::part::{Content, Part, PartKind};
@@ -6,30 +6,30 @@ use crate::provider::writer::{BlockForm, Writer};
 use crate::value::json::AsObject;
 use crate::value::Map;
 
-/// How a room writes parts.
+/// The functions by which a room writes parts.
 pub(crate) struct Parts {
     /// Writes a text.
     pub text: fn(&str, &mut Writer<'_>),
-    /// Marks a part that the application set a cache breakpoint on.
+    /// Marks a part on which the application set a cache breakpoint.
     pub hint: fn(&Part, &mut Writer<'_>),
     /// Writes a block of the provider's own, as it came.
     pub own: fn(&Map, &mut Writer<'_>),
-    /// Says whether the provider takes media; what it does not becomes words.
+    /// Returns whether the provider takes a medium. Others become words.
     pub takes: fn(&Media<'_>) -> bool,
     /// Writes media that it takes.
     pub media: fn(&Part, &Media<'_>, &mut Writer<'_>),
 }
 
-/// A provider's own block as an element.
+/// Writes a provider's own block as an element.
 pub(crate) fn own_element(data: &Map, out: &mut Writer<'_>) {
     out.json.element(&AsObject(data));
 }
 
-/// No hint at all.
+/// Is the `hint` of providers without such marks.
 pub(crate) fn mark_nothing(_part: &Part, _out: &mut Writer<'_>) {}
 
 impl Parts {
-    /// Writes all that a message says.
+    /// Writes content.
     pub fn content(&self, content: &Content, out: &mut Writer<'_>) {
         out.say(content, self.text);
         if let Content::Parts(parts) = content {
@@ -37,14 +37,12 @@ impl Parts {
         }
     }
 
-    /// Writes parts.
     pub fn all<'p>(&self, parts: impl IntoIterator<Item = &'p Part>, out: &mut Writer<'_>) {
         for part in parts {
             self.one(part, out);
         }
     }
 
-    /// Writes a part.
     pub fn one(&self, part: &Part, out: &mut Writer<'_>) {
         match (&part.kind, Media::of(&part.kind)) {
             (PartKind::Text(bytes), _) => {
@@ -69,7 +67,7 @@ impl Parts {
         }
     }
 
-    /// Writes a part in a message that can have no media: words stand for them.
+    /// Writes a part in a message that can have no media. Words stand for them.
     pub fn one_in_words(&self, part: &Part, out: &mut Writer<'_>) {
         match Media::of(&part.kind) {
             Some(_) => {

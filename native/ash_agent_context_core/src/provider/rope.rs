@@ -1,12 +1,12 @@
-//! Text that grows at its end while older versions of it stay as they were.
+//! A text that grows at its end while older versions of it stay as they were.
 
 use rpds::ListSync;
 
 use crate::fault::Fault;
 use crate::value::steps;
 
-/// Bytes from which on the end of a text becomes a link of its own. A push onto a shared text copies
-/// at most so many: tens of nanoseconds.
+/// The length in bytes from which the end of a text becomes a link. A push onto a shared text copies at most this many bytes, in
+/// tens of nanoseconds.
 const LINK: usize = 1024;
 
 /// Bytes in links, newest first, and an end that is still short.
@@ -28,7 +28,7 @@ impl Default for Rope {
 }
 
 impl Clone for Rope {
-    /// A copy mostly grows: its end gets the room for that at once.
+    /// Reserves a link's room at once, since a copy is mostly made to grow.
     fn clone(&self) -> Self {
         let mut end = Vec::new();
         if !self.end.is_empty() {
@@ -44,7 +44,7 @@ impl Clone for Rope {
 }
 
 impl Rope {
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -78,7 +78,7 @@ impl Rope {
         }
     }
 
-    /// All bytes in one piece.
+    /// Returns all bytes in one piece.
     ///
     /// # Complexity
     /// O(n)
@@ -94,7 +94,7 @@ impl Rope {
         bytes
     }
 
-    /// Takes all bytes with these after them, unless more of them waited than may be put together at once.
+    /// Takes all bytes, followed by `end`, unless more than `budget` bytes waited.
     ///
     /// # Errors
     /// [`Fault::TooMuchWork`]
@@ -107,7 +107,7 @@ impl Rope {
         Ok(whole)
     }
 
-    /// The last byte.
+    /// Returns the last byte.
     pub fn last(&self) -> Option<u8> {
         let link = || self.links.first().and_then(|link| link.last());
         self.end.last().or_else(link).copied()

@@ -1,12 +1,12 @@
-//! Says what a provider's own block says in words, for all other providers.
+//! Returns the words of a provider's own block, for all other providers.
 
 use crate::value::letters::{is_blank, utf8};
 use crate::value::{Map, Value};
 
-/// Levels of a block that are looked at.
+/// The most levels of a block to look at.
 const LEVELS: usize = 12;
 
-/// Under these keys is text, or more of the block.
+/// The keys of texts, or of more of the block.
 const KEYS: [&str; 16] = [
     "text",
     "refusal",
@@ -23,11 +23,11 @@ const KEYS: [&str; 16] = [
     "audio",
     "context",
     "data",
-    // The tools that a tool search found.
+    // The name of a tool that a tool search found.
     "tool_name",
 ];
 
-/// The texts of a block, each on lines of its own; nothing when it has none, or when they are thoughts.
+/// Returns the texts of a block, each on a line of its own, or nothing if it has none or they are thoughts.
 pub(crate) fn words(data: &Map) -> Option<String> {
     let mut texts = Vec::new();
     collect(data, LEVELS, &mut texts);
@@ -68,10 +68,10 @@ fn collect(data: &Map, levels: usize, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a text under this key is words, not bytes or an address.
+/// Returns whether a text under this key is words, and not bytes or an address.
 fn is_words(key: &str, kind: Option<&str>) -> bool {
     match key {
-        // Of a plain text document.
+        // The text of a plain text document.
         "data" => kind == Some("text"),
         "source" => false,
         _ => true,

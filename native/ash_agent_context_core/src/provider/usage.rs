@@ -1,4 +1,4 @@
-//! Reading what providers report of the tokens they counted.
+//! Reads providers' reports of the tokens they counted.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,13 +15,13 @@ use crate::value::time::Time;
 use crate::value::Value;
 
 impl Context {
-    /// Keeps what a provider reported with the last message of the model.
+    /// Keeps a provider's report with the last message of the model.
     ///
     /// # Errors
     /// [`Error::InvalidUsage`], [`Error::NoAssistantMessage`].
     ///
     /// # Complexity
-    /// O(what came since the tokens were last estimated).
+    /// O(messages since the tokens were last estimated).
     pub fn add_token_usage(&self, report: Value, at: Time) -> Result<Self, Error> {
         self.add_report(&Report::read(&report)?, at)
     }
@@ -50,8 +50,8 @@ impl Report {
     }
 }
 
-/// The keys under which any provider has a figure, since a report does not say whose it is: which one it is,
-/// and which of its keys. Streams report with each event, so that a key is looked up and not looked for.
+/// The keys under which any provider has a figure, since a report does not say whose it is, with the figure and the rank of the
+/// key. A map, since streams report with each event.
 static NAMES: LazyLock<HashMap<&'static str, (FigureKind, usize)>> = LazyLock::new(|| {
     let mut names = HashMap::new();
     for (rank, (kind, name)) in keys().enumerate() {
@@ -60,20 +60,20 @@ static NAMES: LazyLock<HashMap<&'static str, (FigureKind, usize)>> = LazyLock::n
     names
 });
 
-/// Every key of a figure, in the order in which they count.
+/// Returns every key of a figure, in the order in which they count.
 fn keys() -> impl Iterator<Item = (FigureKind, &'static str)> {
     let figures = Provider::ALL.into_iter().map(|of| room(of).figures());
     let keys = figures.flat_map(|figures| figures.keys);
     keys.flat_map(|(kind, names)| names.iter().map(|name| (*kind, *name)))
 }
 
-/// What there is of each figure. A number is taken from the first key that has one, so that a report
-/// which names it in two ways is counted once.
+/// The figures of a report. A number is taken from the first key that has one, so that a report with two names for it is counted
+/// once.
 #[derive(Default)]
 struct FoundFigures<'r> {
     numbers: [Option<(usize, u64)>; FigureKind::COUNT],
     inner: [Option<(usize, &'r Value)>; FigureKind::COUNT],
-    /// Something is there that has a price of its own.
+    /// True if there is a count with a price of its own.
     has_more: bool,
 }
 
@@ -100,7 +100,7 @@ impl<'r> FoundFigures<'r> {
                     keep(found.inner.get_mut(kind as usize), rank, value);
                 }
                 _ => {
-                    // As the report spells its keys.
+                    // A key in the form that the report uses.
                     let is_text = matches!(map.iter().next(), Some((Value::Binary(_), _)));
                     let key = if is_text {
                         Value::text(name)
@@ -124,7 +124,7 @@ impl<'r> FoundFigures<'r> {
         Some(inner)
     }
 
-    /// A figure of the report, or of an object with details.
+    /// Returns a figure of the report, or of an object with details.
     fn detail(
         &self,
         kind: FigureKind,
@@ -137,7 +137,7 @@ impl<'r> FoundFigures<'r> {
 
     fn usage(&self) -> Result<Usage, Error> {
         let zero = |number: Option<u64>| number.unwrap_or(0);
-        // Tokens read from a cache or written to it may not be part of the input.
+        // Input may leave out the tokens read from a cache or written to it.
         let read = self.number(FigureKind::CacheRead);
         let apart = self.number(FigureKind::CacheWritten);
         let beside = zero(read).saturating_add(zero(apart));

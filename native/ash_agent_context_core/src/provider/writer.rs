@@ -1,4 +1,4 @@
-//! Writing the elements of a message, and telling of the changes that are made on the way.
+//! Writes the elements of a message, and reports the changes that are made on the way.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ pub(crate) const fn open(is_model: bool) -> &'static str {
     }
 }
 
-/// The elements of one message in the making.
+/// The elements of one message that are being written.
 pub(crate) struct Writer<'o> {
     pub json: Json,
     pub options: &'o Options<'o>,
@@ -51,7 +51,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// One that continues after elements that are already written.
+    /// Returns a writer that continues after existing elements.
     pub fn behind(elements: Vec<u8>, options: &'o Options<'o>) -> Self {
         Self {
             json: Json(elements),
@@ -59,12 +59,12 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// The elements, the mark and those that were set by hand.
+    /// Returns the elements, the mark and the marks that were set by hand.
     pub fn into_parts(self) -> (Vec<u8>, Option<usize>, Vec<ByHand>) {
         (self.json.0, self.mark, self.by_hand)
     }
 
-    /// One that remembers what is changed.
+    /// Returns a writer that remembers changes.
     pub fn reporting(options: &'o Options<'o>) -> Self {
         Self {
             changes: Some(Vec::new()),
@@ -76,7 +76,7 @@ impl<'o> Writer<'o> {
         self.changes.unwrap_or_default()
     }
 
-    /// Tells of a change, if anyone wants to know.
+    /// Reports a change, if they are remembered.
     pub fn report_change(&mut self, what: ChangeKind, from: impl ToString, to: Option<&str>) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change {
@@ -87,17 +87,17 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// A cache breakpoint can stand inside the object that was written last.
+    /// Marks a place for a cache breakpoint inside the object that was written last.
     pub fn mark_inside(&mut self) {
         self.mark = self.json.0.len().checked_sub(1);
     }
 
-    /// A cache breakpoint can follow the bytes written last.
+    /// Marks a place for a cache breakpoint after the bytes written last.
     pub fn mark_behind(&mut self) {
         self.mark = Some(self.json.0.len());
     }
 
-    /// An element of the list, as it came.
+    /// Writes an element of the list, as it came.
     pub fn element(&mut self, element: &Map) {
         self.json.raw(",");
         self.json.bare_object(|written| {
@@ -109,14 +109,14 @@ impl<'o> Writer<'o> {
         });
     }
 
-    /// A part with a cache breakpoint has it inside the object that was written last.
+    /// If the part has a cache breakpoint, marks its place inside the object that was written last.
     pub fn hint_inside(&mut self, part: &Part) {
         if let (Some(ttl), Some(at)) = (part.mark(), self.json.0.len().checked_sub(1)) {
             self.by_hand.push(ByHand { at, ttl });
         }
     }
 
-    /// A part with a cache breakpoint has it after the bytes written last.
+    /// If the part has a cache breakpoint, marks its place after the bytes written last.
     pub fn hint_behind(&mut self, part: &Part) {
         if let Some(ttl) = part.mark() {
             let at = self.json.0.len();
@@ -124,7 +124,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// The part of a result that has the last cache breakpoint in it: the whole result gets that.
+    /// Returns the part of a result with the last cache breakpoint in it, which the whole result then gets.
     pub fn find_marked<'a>(&self, outcome: &'a Outcome) -> Option<&'a Part> {
         match &outcome.output {
             Output::Parts(parts) => parts.iter().rfind(|part| part.mark().is_some()),
@@ -132,18 +132,18 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Takes back what was written last.
+    /// Takes back everything written from `start` on.
     pub fn cut(&mut self, start: usize) {
         self.json.0.truncate(start);
         self.by_hand.retain(|mark| mark.at < start);
     }
 
-    /// A user or assistant message with a list of blocks; nothing when no block is written.
+    /// Writes a message with a list of blocks, or nothing if `fill` writes no block.
     pub fn blocks(&mut self, is_model: bool, fill: impl FnOnce(&mut Self)) {
         self.wrap(open(is_model), CLOSE, fill);
     }
 
-    /// Writes what `fill` writes, between a beginning and an end; nothing when it writes nothing.
+    /// Writes between a beginning and an end, or nothing if `fill` writes nothing.
     pub fn wrap(&mut self, open: &str, close: &str, fill: impl FnOnce(&mut Self)) {
         let start = self.json.0.len();
         self.json.raw(open);
@@ -156,7 +156,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Returns what `fill` writes, as JSON text that is put into something else afterwards.
+    /// Returns the JSON text that `fill` writes, to be put into something else afterwards.
     pub fn apart(&mut self, fill: impl FnOnce(&mut Self)) -> String {
         let (json, mark) = (std::mem::take(&mut self.json), self.mark);
         let by_hand = self.by_hand.len();
@@ -167,7 +167,7 @@ impl<'o> Writer<'o> {
         String::from_utf8(written.0).unwrap_or_default()
     }
 
-    /// UTF-8 text that is not blank.
+    /// Returns a text as UTF-8, unless it is blank.
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
@@ -184,7 +184,7 @@ impl<'o> Writer<'o> {
         Some(text)
     }
 
-    /// Writes content that is one text and not blank, and returns whether it is.
+    /// Writes content that is one text and not blank. Returns whether it is.
     pub fn say(&mut self, content: &Content, write: impl FnOnce(&str, &mut Self)) -> bool {
         let Content::Text(bytes) = content else {
             return false;
@@ -193,7 +193,7 @@ impl<'o> Writer<'o> {
         text.map(|text| write(&text, self)).is_some()
     }
 
-    /// The id of a call, as the provider can take it.
+    /// Returns the id of a call, in a form that the provider takes.
     pub fn id<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         if call.aliases.kept_by == Some(self.options.provider) {
             return Cow::Borrowed(&call.id);
@@ -205,7 +205,7 @@ impl<'o> Writer<'o> {
         sent
     }
 
-    /// The name of a tool, as the provider can take it.
+    /// Returns the name of a tool, in a form that the provider takes.
     pub fn name<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         let name = sent_name(self.options.provider, call.name.as_str());
         if let Cow::Owned(to) = &name {
@@ -214,8 +214,8 @@ impl<'o> Writer<'o> {
         name
     }
 
-    /// A call as a call of a function, which every provider knows: its id, its name and its arguments
-    /// as the JSON text of an object.
+    /// Returns any call as a call of a function, which every provider knows: its id, its name and its arguments as the JSON text
+    /// of an object.
     pub fn function<'a>(&mut self, call: &'a ToolCall) -> [Cow<'a, str>; 3] {
         if !call.kind.is_function() {
             let kind = call.kind.name();
@@ -225,7 +225,7 @@ impl<'o> Writer<'o> {
         [self.id(call), self.name(call), self.arguments(call)]
     }
 
-    /// The text that a custom tool is called with.
+    /// Returns the text that a custom tool is called with.
     pub fn input<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         let Value::Binary(bytes) = &call.arguments.value else {
             return Cow::Owned(crate::value::json::write(&call.arguments.value));
@@ -241,7 +241,7 @@ impl<'o> Writer<'o> {
         text
     }
 
-    /// The arguments of a call as the JSON text of an object.
+    /// Returns the arguments of a call as the JSON text of an object.
     pub fn arguments<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         if let Some(json) = &call.arguments.json {
             return Cow::Borrowed(json);
@@ -259,7 +259,7 @@ impl<'o> Writer<'o> {
         Cow::Owned(wrapped)
     }
 
-    /// Returns what a thinking part becomes.
+    /// Returns the form in which a thinking part is sent.
     pub fn thinking<'a>(&mut self, part: &'a Part, signed: bool) -> Thought<'a> {
         let Some(bytes) = part.kind.thoughts() else {
             return Thought::Nothing;
@@ -272,7 +272,7 @@ impl<'o> Writer<'o> {
         self.turn_thinking_into_text(part)
     }
 
-    /// Returns what becomes of thinking or of what stands in its place, where it is known if it goes back as it came.
+    /// Returns the form in which thinking, or a block in its place, is sent. `is_own`: it goes back as it came.
     pub fn place_thinking<'a>(&mut self, is_own: bool, part: &'a Part) -> Thought<'a> {
         match &part.kind {
             PartKind::RedactedThinking(_) => {
@@ -284,7 +284,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Returns what a thinking part becomes that cannot go back as it came.
+    /// Returns the form of a thinking part that cannot go back as it came.
     pub fn turn_thinking_into_text<'a>(&mut self, part: &'a Part) -> Thought<'a> {
         let Some(bytes) = part.kind.thoughts() else {
             return Thought::Nothing;
@@ -314,24 +314,24 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// A part that this provider cannot have.
+    /// Reports a part that this provider cannot have.
     pub fn drop_part(&mut self, part: &Part) {
         self.report_change(ChangeKind::DroppedPart, part.kind.name(), None);
     }
 
-    /// An image or a file where only text can be.
+    /// Returns the words for an image or a file where only text can be.
     pub fn media_words(&mut self, part: &Part) -> String {
         let words = words_of(&part.kind).unwrap_or_default();
         self.reword_part(part, &words);
         words
     }
 
-    /// A part that this provider gets as text.
+    /// Reports a part that this provider gets as text.
     pub fn reword_part(&mut self, part: &Part, words: &str) {
         self.report_change(ChangeKind::PartToText, part.kind.name(), Some(words));
     }
 
-    /// Returns what a part says that can only be text.
+    /// Returns the words of a part where only text can be.
     pub fn words(&mut self, part: &Part) -> Option<String> {
         let words = match &part.kind {
             PartKind::ProviderBlock { data, .. } => said::words(data),
@@ -344,7 +344,7 @@ impl<'o> Writer<'o> {
         words
     }
 
-    /// Returns what becomes of a provider's block: its own provider gets it back once, any other what it says.
+    /// Returns the form of a provider's block: its own provider gets it back once, any other gets its words.
     pub fn block<'a>(&mut self, part: &'a Part) -> BlockForm<'a> {
         let Some((provider, data)) = part.kind.block() else {
             return BlockForm::Nothing;
@@ -365,7 +365,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Returns what a model reads of a result.
+    /// Returns the text of a result.
     pub fn result_text<'a>(&mut self, outcome: &'a Outcome) -> Cow<'a, str> {
         let text = letters::utf8(outcome.text().unwrap_or_default());
         if letters::is_blank(&text) {
@@ -374,7 +374,7 @@ impl<'o> Writer<'o> {
         text
     }
 
-    /// The same where the provider has no error mark.
+    /// Returns the text of a result for a provider without an error mark.
     pub fn word_result<'a>(&mut self, outcome: &'a Outcome) -> Cow<'a, str> {
         let text = self.result_text(outcome);
         if !outcome.is_error() {
@@ -383,7 +383,7 @@ impl<'o> Writer<'o> {
         Cow::Owned(format!("Error: {text}"))
     }
 
-    /// A result as text, and its media, for providers that have media in user messages only.
+    /// Returns a result as text, and its media, for providers that have media in user messages only.
     pub fn split_result<'a>(
         &mut self,
         outcome: &'a Outcome,
@@ -395,7 +395,7 @@ impl<'o> Writer<'o> {
         self.split_result_unworded(outcome, sends)
     }
 
-    /// The same where the provider has an error mark.
+    /// Returns the text and the media of a result for a provider with an error mark.
     pub fn split_result_unworded<'a>(
         &mut self,
         outcome: &'a Outcome,
@@ -432,7 +432,7 @@ impl<'o> Writer<'o> {
 /// The text of a result whose media follow all results.
 const SEE_BELOW: &str = "See the attachments in the next message.";
 
-/// Says what becomes of a provider's block.
+/// The form in which a provider's block is sent.
 pub(crate) enum BlockForm<'a> {
     /// It goes back as it came.
     Own(&'a Map),
@@ -442,9 +442,9 @@ pub(crate) enum BlockForm<'a> {
     Nothing,
 }
 
-/// Says what becomes of a thinking part.
+/// The form in which a thinking part is sent.
 pub(crate) enum Thought<'a> {
-    /// It goes back to whom it came from.
+    /// It goes back to its provider.
     Own {
         text: Cow<'a, str>,
         signature: Option<&'a str>,
@@ -467,14 +467,14 @@ impl Part {
         is_of(self.provider_metadata.as_ref(), options)
     }
 
-    /// A list in what the part's provider wants to see again, for that provider.
+    /// Returns a list in the part's provider metadata, for that provider.
     pub(crate) fn provider_list(&self, options: &Options<'_>, key: &str) -> Option<&Value> {
         let value = self.provider_metadata.as_ref()?.get_named(key)?;
         let is_filled = matches!(value, Value::List(items) if !items.is_empty());
         (is_filled && self.is_of(options)).then_some(value)
     }
 
-    /// A text in what the part's provider wants to see again; blank counts as missing.
+    /// Returns a text in the part's provider metadata; blank counts as missing.
     pub(crate) fn provider_text(&self, key: &str) -> Option<&str> {
         let text = self.provider_metadata.as_ref()?.get_named(key)?.as_str()?;
         (!letters::is_blank(text)).then_some(text)
@@ -492,7 +492,7 @@ impl ToolCall {
         is_of(self.provider_metadata.as_ref(), options)
     }
 
-    /// An object in what the call's provider wants to see again, for that provider.
+    /// Returns an object in the call's provider metadata, for that provider.
     pub(crate) fn provider_map(&self, provider: Provider, key: &str) -> Option<&Map> {
         match self.provider_metadata.as_ref()?.get_named(key)? {
             Value::Map(map) if self.came_from(provider) && !map.is_empty() => Some(map),
@@ -500,7 +500,7 @@ impl ToolCall {
         }
     }
 
-    /// A text in what the call's provider wants to see again, for that provider; blank counts as missing.
+    /// Returns a text in the call's provider metadata, for that provider; blank counts as missing.
     pub(crate) fn provider_text(&self, provider: Provider, key: &str) -> Option<&str> {
         let text = self.provider_metadata.as_ref()?.get_named(key)?.as_str()?;
         (self.came_from(provider) && !letters::is_blank(text)).then_some(text)
@@ -516,7 +516,7 @@ pub fn is_own_thinking(part: &Part, out: &Writer<'_>) -> bool {
     is_whole && part.is_of(out.options)
 }
 
-/// The texts of content that can only be texts, such as a system prompt.
+/// Returns the texts of content that can only be texts, such as a system prompt.
 pub(crate) fn texts<'a>(content: &'a Content, out: &mut Writer<'_>) -> Vec<Cow<'a, str>> {
     match content {
         Content::None => Vec::new(),

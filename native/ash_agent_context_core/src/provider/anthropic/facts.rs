@@ -97,7 +97,7 @@ fn half(data: &Map) -> Option<OwnHalf<'_>> {
     is_result.then(|| Some(OwnHalf::new(named(data, "tool_use_id")?, true)))?
 }
 
-/// It says nothing where it finds nothing, and no reason while it does not know yet.
+/// Returns nothing where it found no difference, and a miss without a reason while it does not know yet.
 fn diagnose(details: Option<&Map>, is_asked: bool) -> Option<CacheMiss<'_>> {
     let miss = |reason, tokens| CacheMiss { reason, tokens };
     match details.and_then(|details| details.get_named("diagnostics")) {

@@ -6,8 +6,7 @@ mod response;
 mod usage;
 mod write;
 
-/// Holds what a call says beside its arguments, and wants to be said again: who made it and of which set its tool is.
+/// The fields of a call beside its arguments that go back with it: who made it, and from which set its tool is.
 const CALLED: [&str; 2] = ["caller", "toolset_name"];
 
-/// The room of this provider.
 pub(crate) struct Room;

@@ -46,8 +46,8 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     read.map_err(|error| error.within(message.key("content")))
 }
 
-/// Returns whether a message has no neutral form: one of a role that we do not know, or a system message that
-/// says more than texts, such as which tools there are from here on.
+/// Returns whether a message has no neutral form: its role is unknown, or it is a system message with more than texts, such as
+/// the tools that there are from here on.
 fn is_row(message: &Map) -> bool {
     match message.get_named("role").and_then(Value::as_name) {
         None | Some("user" | "assistant") => false,
@@ -82,7 +82,7 @@ fn blocks(content: Value) -> Result<Vec<Value>, Error> {
     }
 }
 
-/// The results of the message, then what else it says.
+/// Reads the results of the message, then its other parts.
 fn user(content: Value, history: &mut Listener) -> Result<(), Error> {
     if let Value::Binary(text) = content {
         history.user(Content::Text(text), None);
@@ -119,7 +119,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns what a call says beside its arguments.
+/// Returns the fields of a call beside its arguments.
 fn read_call_notes(block: &Fields) -> Result<Option<Map>, Error> {
     let mut metadata = metadata(PROVIDER, &[]);
     for key in CALLED {
@@ -172,7 +172,7 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
     }
 }
 
-/// An image or a document whose bytes or address are there.
+/// Returns an image or a document whose bytes or address are there.
 fn media(block: &Value) -> Option<PartKind> {
     let source = at(block, "source")?;
     let is_image = name_at(block, "type") == Some("image");

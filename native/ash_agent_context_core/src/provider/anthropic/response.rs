@@ -1,4 +1,4 @@
-//! Reads what Anthropic Messages sends: one message, or events that make one.
+//! Reads the responses of Anthropic Messages: one message, or events that make one.
 
 use super::{Room, CALLED};
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 
 impl Responds for Room {
-    /// Reads an event, or a whole message.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         let index = Key::Index(node::number(node, "index").unwrap_or(0));
         match node::text(node, "type") {
@@ -40,7 +39,7 @@ impl Responds for Room {
             }
             _ => match Fault::of(node) {
                 Some(fault) => Err(fault),
-                // `ping`, and what is to come.
+                // Events such as `ping`, and new ones.
                 None if node::text(node, "type").is_some() => Ok(()),
                 None => Err(Fault::neither(
                     node,
@@ -51,7 +50,7 @@ impl Responds for Room {
     }
 }
 
-/// The message as it begins, or all of it. A gateway that asked again begins another one.
+/// Reads the message as it begins, or all of it. A gateway that repeated the request begins another one.
 fn start(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
     if draft.count() > 0 {
         draft.begin_again();
@@ -61,7 +60,7 @@ fn start(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
         draft.count_more_tokens(usage);
     }
     for (block, index) in node::list(message, "content").iter().zip(0..) {
-        // After those that events will number from 0 again.
+        // Its own keys, since later events number from 0 again.
         let key = Key::Whole(index);
         start_block(draft, key.clone(), block)?;
         draft.close(&key)?;
@@ -134,7 +133,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
     Ok(())
 }
 
-/// The words of a block or of more of it. Servers leave out those that are empty where more are to come.
+/// Returns the words of a block or of more of it. Servers leave out empty ones where more are to come.
 fn words<'n>(node: &'n Node<'_>, name: &'static str, needed: bool) -> Result<&'n str, Fault> {
     let words = match node::get(node, name) {
         None => (!needed).then_some(""),
@@ -170,7 +169,7 @@ fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Holds what is said of an answer, some of it beside the last event's delta.
+/// The fields about an answer, some of which stand beside the last event's delta.
 const DETAILS: [&str; 4] = [
     "container",
     "context_management",
@@ -178,7 +177,7 @@ const DETAILS: [&str; 4] = [
     "stop_sequence",
 ];
 
-/// Its diagnosis of the prompt cache, if the request asked for one. The reason is null while it is still looking.
+/// The diagnosis of the prompt cache, if the request asked for one. Its reason is null while the provider is still looking.
 const DIAGNOSTICS: &str = "diagnostics";
 
 fn stop_reason(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
@@ -191,8 +190,8 @@ fn stop_reason(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `BetaStopReason` of the vendor's SDK, whose own loop runs no tools after a word that it does not know. Relays pass on words of
-/// chat servers.
+/// Follows `BetaStopReason` of the vendor's SDK, whose own loop runs no tools after a word that it does not know. Relays pass on
+/// words of chat servers.
 fn reason(word: &str) -> Finish {
     match word {
         "end_turn" | "stop_sequence" | "stop" => Finish::Stop,

@@ -1,4 +1,4 @@
-//! How Anthropic reports tokens.
+//! The keys under which Anthropic reports tokens.
 
 use super::Room;
 use crate::prices::bill::{Count, Term};

@@ -47,7 +47,7 @@ impl Writes for Room {
     }
 }
 
-/// A message with nothing but a text: a string, or a block where a breakpoint may have to stand.
+/// Writes a message of one text: a string, or a block where a breakpoint may have to stand.
 fn one_text(is_model: bool, text: &str, out: &mut Writer<'_>) {
     if out.options.cache {
         out.blocks(is_model, |out| text_block(text, out));
@@ -101,7 +101,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
             PartOrCall::Part(part) => part.kind.is_text() && out.says(part),
             PartOrCall::Call(_) => false,
         };
-        // A history must not end in white space; one that goes on keeps its bytes.
+        // A history must not end in white space. Where more follows, the text keeps its bytes.
         let last_text = said.iter().rposition(is_text);
         let last_text = last_text.filter(|_| message.calls.is_empty());
         let is_fallback = |one: &PartOrCall<'_>| match one {
@@ -168,13 +168,13 @@ fn model_part(part: &Part, is_last_text: bool, out: &mut Writer<'_>) {
     }
 }
 
-/// Returns whether a block tells of a tool that the provider runs: it refuses one after a call, which it then takes for
+/// Returns whether a block is from a tool that the provider runs. It refuses one after a call, which it would take for
 /// unanswered.
 fn is_served(part: &Part, _out: &Writer<'_>) -> bool {
     part.is_block_of(PROVIDER) && part.half().is_some()
 }
 
-/// Writes thinking, which is sent as such where it leads to something: no message may end with it.
+/// Writes thinking, as such if something follows it: no message may end with thinking.
 fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_own_thinking(part, out);
     if let (PartKind::RedactedThinking(data), true) = (&part.kind, is_own) {

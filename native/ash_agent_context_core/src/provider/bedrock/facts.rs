@@ -67,7 +67,7 @@ pub(crate) const FACTS: Facts = Facts {
     },
 };
 
-/// Bedrock's own uses and results say of what type they are.
+/// Returns whether a block is a use or a result of Bedrock's own: these have a type.
 fn is_own(data: &Map, key: &str) -> bool {
     match data.get_named(key) {
         Some(Value::Map(half)) => {

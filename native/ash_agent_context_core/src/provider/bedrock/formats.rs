@@ -1,4 +1,4 @@
-//! The formats that Converse names, and the media types they have elsewhere.
+//! The names of formats in Converse, and the media types that they stand for.
 
 pub(crate) const DOCUMENTS: [(&str, &str); 9] = [
     ("pdf", "application/pdf"),

@@ -7,5 +7,4 @@ mod response;
 mod usage;
 mod write;
 
-/// The room of this provider.
 pub(crate) struct Room;

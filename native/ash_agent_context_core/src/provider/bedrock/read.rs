@@ -43,7 +43,7 @@ fn system_content(content: Value) -> Result<Content, Error> {
     })
 }
 
-/// The place of a cache breakpoint is not part of a conversation.
+/// Returns whether a block is a cache breakpoint, which is not part of a conversation.
 fn is_cache_point(block: &Value) -> bool {
     has(block, "cachePoint")
 }
@@ -58,13 +58,13 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
             system_content(Value::List(blocks.into_boxed_slice()))
                 .map(|content| history.system(content, None))
         }
-        // Also what comes in a role that we do not know.
+        // Other roles too, which we do not know.
         _ => user(blocks, history),
     };
     read.map_err(|error| error.within(message.key("content")))
 }
 
-/// Returns what a system message may hold beside texts, such as which tools there are from here on.
+/// Returns whether a block of a system message is more than a text, such as the tools that there are from here on.
 fn is_unknown_to_system(block: &Value) -> bool {
     has(block, "toolAddition") || has(block, "toolRemoval")
 }
@@ -83,12 +83,12 @@ fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     })
 }
 
-/// Returns whether a tool's use of this type is one that the service itself answers: nothing else says that it does.
+/// Returns whether the service itself answers a tool's use of this type; nothing else in the block says so.
 pub(super) fn is_served(kind: Option<&str>) -> bool {
     kind == Some("server_tool_use")
 }
 
-/// A result in a message of the model is the service's own.
+/// Returns whether a result in a message of the model is the service's own.
 fn is_served_result(block: &Value, served: &HashSet<Box<str>>) -> bool {
     at(block, "toolResult").is_some_and(|result| {
         let id = name_at(result, "toolUseId");
@@ -135,7 +135,7 @@ fn user_part(block: Value) -> Result<Part, Error> {
     part_or_block(media(&block), PROVIDER, block)
 }
 
-/// Returns what a block of the model says, in a request and in an answer.
+/// Reads a part of the model's, in a request or an answer.
 pub(super) fn assistant_part(block: Value) -> Result<Part, Error> {
     if has(&block, "text") {
         return text_block(block, "text");
@@ -161,7 +161,7 @@ pub(super) fn assistant_part(block: Value) -> Result<Part, Error> {
     }
 }
 
-/// A text with what it cites. Nova cites for the text before, with none in the block itself.
+/// Reads a text with its citations. Nova cites for the text before, in a block that has none.
 fn read_cited(block: &Value) -> Option<Part> {
     let cited = at(block, "citationsContent")?;
     let text = match at(cited, "content") {
@@ -218,7 +218,7 @@ fn media(block: &Value) -> Option<PartKind> {
     ))
 }
 
-/// Bytes or a place in S3; a document's text is neither.
+/// Returns the bytes, or the place in S3; a document's text is neither.
 fn source(of: &Value) -> Option<Source> {
     let source = at(of, "source")?;
     if let Some(location) = at(source, "s3Location") {
@@ -246,7 +246,7 @@ fn result(mut result: Fields) -> Result<ReadResult, Error> {
     Ok(ReadResult::new(Some(id), status, output))
 }
 
-/// One text is text, one object a map; else there are parts.
+/// Reads one text as text and one object as a map; all else as parts.
 fn result_output(blocks: Vec<Value>, status: Status) -> Result<Output, Error> {
     if let ([block], Status::Ok) = (&*blocks, status) {
         if let Some(json @ Value::Map(_)) = at(block, "json") {

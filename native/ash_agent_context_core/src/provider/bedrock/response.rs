@@ -1,6 +1,6 @@
-//! Reads what Bedrock Converse sends: one answer, or the events of ConverseStream.
+//! Reads the responses of Bedrock Converse: one answer, or the events of ConverseStream.
 //!
-//! Texts and reasoning have no event that begins them. Every event has random padding `p`.
+//! No event begins a text or reasoning. Every event has random padding, `p`.
 
 use super::read::{assistant_part, is_served};
 use super::Room;
@@ -26,7 +26,6 @@ impl Responds for Room {
         true
     }
 
-    /// Reads a whole answer.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         if let Some(message) = node::dig(node, &["output", "message"]) {
             for (block, index) in node::list(message, "content").iter().zip(0..) {
@@ -36,7 +35,7 @@ impl Responds for Room {
             stop(draft, node)?;
             return draft.end();
         }
-        // An event in an object of its name, as gateways send them.
+        // Gateways send an event in an object under its name.
         if let Node::Object(entries) = node {
             if let [(name, inner @ Node::Object(_))] = &**entries {
                 return read_event(draft, name, inner);
@@ -75,7 +74,7 @@ fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fau
     }
 }
 
-/// Reads what was used, and what else is reported.
+/// Reads the tokens, and the other metrics that are reported.
 fn count(draft: &mut Draft, node: &Node<'_>) {
     if let Some(usage) = node::get(node, "usage") {
         draft.count_tokens(usage);
@@ -165,7 +164,7 @@ fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault
     draft.close(&key)
 }
 
-/// Puts a part as if it came piece by piece.
+/// Puts a whole part, in the same way as one that comes piece by piece.
 fn put_part(draft: &mut Draft, key: &Key, part: Part) {
     let metadata = part.provider_metadata.as_ref();
     let noted = |name| metadata.and_then(|of| Some((name, of.get_named(name)?.clone())));

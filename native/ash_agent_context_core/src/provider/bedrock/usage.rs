@@ -1,4 +1,4 @@
-//! How Bedrock reports tokens.
+//! The keys under which Bedrock reports tokens.
 
 use super::Room;
 use crate::prices::bill::Count;

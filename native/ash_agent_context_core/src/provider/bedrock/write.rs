@@ -53,7 +53,7 @@ fn text_block(text: &str, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
-/// A text with what it cites, or what is cited alone.
+/// Writes a text with its citations, or the citations alone.
 fn write_cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
     out.json.object(|block| {
         block.object("citationsContent", |cited| {
@@ -81,7 +81,7 @@ const PARTS: Parts = Parts {
     media,
 };
 
-/// A result has no place for a recording.
+/// The parts of a result, which cannot have a recording.
 const IN_RESULT: Parts = Parts {
     takes: |media| media.class != Class::Audio && (PARTS.takes)(media),
     ..PARTS
@@ -105,7 +105,7 @@ fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {
         }
     }
     if has_document && !has_text {
-        // A document needs a text beside it.
+        // The service refuses a document without a text beside it.
         text_block("See the attached document.", out);
     }
 }
@@ -113,7 +113,7 @@ fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.blocks(true, |out| {
         out.say(&message.content, text_block);
-        // With anything after it, a call counts as unanswered, or the message as the beginning of the answer.
+        // If anything follows a call, the call counts as unanswered, or the message as the beginning of the answer.
         let said = out.arrange(message, is_thinking, |part, out| out.says(part));
         let spoken = out.find_spoken_end(&said, is_thinking);
         for (index, one) in said.into_iter().enumerate() {
@@ -165,7 +165,7 @@ fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
         && !matches!(&part.kind, PartKind::RedactedThinking(data) if is_refused(data))
 }
 
-/// Writes reasoning, which is sent as such where it leads to something: no message may end with it.
+/// Writes reasoning, as such if something follows it: no message may end with it.
 fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_thinking(part, out);
     if let (PartKind::RedactedThinking(data), true) = (&part.kind, is_own) {
@@ -194,7 +194,7 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
 }
 
 fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
-    // Only Claude and Nova know a status; for others the text says it.
+    // Only Claude and Nova take a status; for others the text says it.
     let knows_status = out
         .options
         .model
@@ -233,7 +233,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
-/// The block for media that the service takes, the format there, and where it is.
+/// Returns the block for media that the service takes, with their format and where they are.
 fn form<'a>(media: &Media<'a>) -> Option<(&'static str, &'static str, (&'static str, &'a str))> {
     let source = match media.source {
         Location::Inline(data) => ("bytes", data),
@@ -273,7 +273,7 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
-/// The block for it and the format there.
+/// Returns the block for a medium, and its format.
 fn format(media: &Media<'_>) -> (&'static str, Option<&'static str>) {
     let of = media.guessed_type().unwrap_or_default();
     let known = |table: &[(&'static str, &'static str)]| {
@@ -288,7 +288,7 @@ fn format(media: &Media<'_>) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// The service's own pattern.
+/// Returns whether an address fits the service's own pattern.
 fn is_s3(uri: &str) -> bool {
     let Some(rest) = uri.strip_prefix("s3://") else {
         return false;
@@ -306,7 +306,7 @@ fn is_s3(uri: &str) -> bool {
         && !uri.contains('\n')
 }
 
-/// Letters, digits, single spaces, hyphens, parentheses and brackets; no file name is a "document".
+/// Returns a name of letters, digits, single spaces, hyphens, parentheses and brackets, which is all that the service takes.
 fn document_name(filename: Option<&str>) -> String {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-()[]".contains(letter);
     let spaced: String = filename

@@ -9,11 +9,11 @@ use crate::provider::listener::Listener;
 use crate::provider::order::{calls_behind, in_order};
 use crate::value::Value;
 
-/// Blocks of an assistant message.
+/// The blocks of an assistant message.
 #[derive(Default)]
 pub struct ModelBlocks {
     parts: Vec<Part>,
-    /// With the number of parts before each.
+    /// Each with the number of parts before it.
     calls: Vec<(usize, ToolCall)>,
 }
 
@@ -30,8 +30,8 @@ impl ModelBlocks {
         self.calls.push((self.parts.len(), call));
     }
 
-    /// Adds the message. A text beside calls has no other form than that of a block. The provider refuses a
-    /// part that `leads` after a call, see [`calls_behind`].
+    /// Adds the message. A text beside calls always has the form of a block. The provider refuses a part that `leads` after a
+    /// call, see [`calls_behind`].
     pub fn join(self, provider: Provider, leads: impl Fn(&Part) -> bool, history: &mut Listener) {
         let (content, calls) = match self.calls.is_empty() && !history.facts().lists_only {
             true => (Content::Parts(self.parts.into_boxed_slice()), Vec::new()),
@@ -48,7 +48,7 @@ impl ModelBlocks {
     }
 }
 
-/// Returns what a result gave. An error that is nothing but texts is their words.
+/// Returns the output of a result. An error that is nothing but texts is kept as text.
 pub fn output(content: Content, status: Status) -> Output {
     let parts = match content {
         Content::None => return Output::Value(Value::Nil),

@@ -1,16 +1,16 @@
-//! Cache breakpoints of OpenAI's APIs.
+//! Cache breakpoints in OpenAI's APIs.
 
 use crate::log::part::Part;
 use crate::provider::writer::Writer;
 
-/// A cache breakpoint set by hand, where the model knows them.
+/// Writes a cache breakpoint that was set by hand, if the model takes them.
 pub(crate) fn hint(part: &Part, out: &mut Writer<'_>) {
     if knows_breakpoints(out.options.model) {
         out.hint_inside(part);
     }
 }
 
-/// Breakpoints exist from GPT-5.6 on.
+/// Returns whether a model takes breakpoints, as all from GPT-5.6 on do.
 fn knows_breakpoints(model: Option<&str>) -> bool {
     let version = model
         .and_then(|model| model.rsplit('/').next()?.strip_prefix("gpt-"))

@@ -1,4 +1,4 @@
-//! What is true of several providers: of the chat dialect, of Claude wherever it runs, and of OpenAI's models and caches.
+//! Facts that several providers share: those of the chat dialect, of Claude wherever it runs, and of OpenAI's models and caches.
 
 use crate::answer::subset::{Subset, FORMATS};
 use crate::log::hints::Ttl;
@@ -6,7 +6,7 @@ use crate::log::place::Place;
 use crate::provider::facts::{is_any, is_plain_name, Cache, Facts, SystemPlace};
 use crate::value::{Map, Value};
 
-/// The chat dialect as OpenAI has it. It is also how messages of nobody in particular are read.
+/// The chat dialect as OpenAI has it. Messages of no known provider are read as this, too.
 pub(crate) const CHAT: Facts = Facts {
     telemetry: "openai",
     list: "messages",
@@ -58,19 +58,19 @@ pub(crate) const CHAT: Facts = Facts {
     constraint: response_format,
 };
 
-/// Parts that only users have.
+/// Parts that only messages of the user can have.
 pub(crate) const OF_USERS: [&str; 3] = ["image_url", "input_audio", "file"];
 
-/// The user message that stands where there is none, with a text for content.
+/// The user message that fills a gap, with a text for content.
 pub(crate) const STAND_IN_TEXT: &str = ",{\"role\":\"user\",\"content\":\"Continue.\"}";
 
-/// OpenAI caches requests of so many tokens, in blocks of so many.
+/// OpenAI caches requests from `least` tokens on, in blocks of `block`.
 pub(crate) const OPENAI_CACHE: Cache = Cache::Rounded {
     least: 1024,
     block: 128,
 };
 
-/// Anthropic's, which is also Bedrock's.
+/// The cache of Claude's models, at Anthropic and at Bedrock.
 pub(crate) const CLAUDE_CACHE: Cache = Cache::Marked {
     minutes: 5,
     longest: 60,
@@ -96,13 +96,13 @@ pub(crate) fn openai_breakpoint(ttl: Ttl) -> &'static str {
     }
 }
 
-/// Returns whether an imported message asks for its own continuation: DeepSeek and Mistral call that a prefix, Moonshot
-/// and Alibaba partial. Within a text, the quotation marks would be escaped.
+/// Returns whether an imported message asks for its own continuation, which DeepSeek and Mistral call a prefix, Moonshot and
+/// Alibaba partial. Within a text, the quotation marks would be escaped.
 pub(crate) fn is_prefix(elements: &str) -> bool {
     elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
 }
 
-/// The subset that OpenAI accepts with `strict`, after its guide on structured outputs; Mistral has the same rules.
+/// The part of JSON Schema that OpenAI takes with `strict`, by its guide on structured outputs. Mistral has the same rules.
 pub(crate) const STRICT: Subset = Subset {
     bounds: &[
         "minimum",
@@ -130,8 +130,8 @@ pub(crate) const STRICT: Subset = Subset {
     may_recur: true,
 };
 
-/// The subset for Anthropic's models, after its SDK's `transform_schema`. Bedrock also has models of others, and this is the strictest
-/// of their subsets.
+/// The part of JSON Schema that Anthropic's models take, by `transform_schema` of its SDK. Bedrock uses it too: of the models
+/// there, Claude is the strictest.
 pub(crate) const CLAUDE: Subset = Subset {
     bounds: &[],
     formats: &FORMATS,
@@ -141,7 +141,7 @@ pub(crate) const CLAUDE: Subset = Subset {
     may_recur: false,
 };
 
-/// The field of OpenAI's chat format that holds an answer to a schema.
+/// Returns the field of OpenAI's chat format that makes the model answer by a schema.
 pub(crate) fn response_format(name: &str, schema: Value) -> Value {
     let schema = object([
         ("name", text(name)),
@@ -152,18 +152,17 @@ pub(crate) fn response_format(name: &str, schema: Value) -> Value {
     object([("response_format", format)])
 }
 
-/// An object of these fields.
 pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let entry = |(key, value)| (Value::text(key), value);
     Value::Map(Map::new(fields.into_iter().map(entry).collect()))
 }
 
-/// A text.
 pub(crate) fn text(text: &str) -> Value {
     Value::text(text)
 }
 
-/// The version of a Claude in a model's name, wherever it runs: `claude-sonnet-4-5-20250929`, `eu.anthropic.claude-opus-4-1-v1:0`.
+/// Returns the version of a Claude in a model's name, wherever it runs: `claude-sonnet-4-5-20250929`,
+/// `eu.anthropic.claude-opus-4-1-v1:0`.
 pub(crate) fn claude_version(model: &str) -> Option<(u32, u32)> {
     let (_, name) = model.split_once("claude-")?;
     let mut numbers = name
@@ -171,12 +170,12 @@ pub(crate) fn claude_version(model: &str) -> Option<(u32, u32)> {
         .skip_while(|word| word.parse::<u32>().is_err())
         .map_while(|word| word.parse::<u32>().ok());
     let major = numbers.next()?;
-    // A date is not a version.
+    // A number of three or more digits is a date.
     let minor = numbers.next().filter(|minor| *minor < 100).unwrap_or(0);
     Some((major, minor))
 }
 
-/// Returns whether a model of OpenAI knows `strict`: those before GPT-4o do not.
+/// Returns whether a model of OpenAI takes `strict`, as all from GPT-4o on do.
 pub(crate) fn is_strict_gpt(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let is_old = [

@@ -1,4 +1,4 @@
-//! Shares what several providers have in common.
+//! Rules that several providers share.
 
 pub mod blocks;
 pub mod breakpoints;

@@ -1,4 +1,4 @@
-//! Arguments that come as values for paths, such as `$.steps[2].name`.
+//! Builds arguments that come as values for paths, such as `$.steps[2].name`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::value::json::AsJson;
 use crate::value::letters;
 use crate::value::Value;
 
-/// A value in the making.
+/// A value that is being built.
 #[derive(Debug, Default)]
 enum Tree {
     #[default]
@@ -23,25 +23,25 @@ enum Tree {
     Keys(OrderedKeys),
 }
 
-/// Keys in the order in which they came.
+/// The keys of an object, in the order in which they came.
 #[derive(Debug, Default)]
 struct OrderedKeys {
     entries: Vec<(Box<str>, Tree)>,
     places: HashMap<Box<str>, usize>,
 }
 
-/// A step on the way to a value.
+/// A step of a path.
 #[derive(Debug, PartialEq)]
 enum Hop<'a> {
     Key(&'a str),
     Index(usize),
 }
 
-/// The JSON text of what the pieces make. Texts for one path are joined; an index beyond the end of its
+/// Returns the JSON text of the arguments that the pieces make. Texts for one path are joined; an index beyond the end of its
 /// list means the end.
 ///
 /// # Errors
-/// [`Fault::TooDeep`], [`Fault::Unreadable`] for what is not a path.
+/// [`Fault::TooDeep`], [`Fault::Unreadable`] for something that is not a path.
 ///
 /// # Complexity
 /// O(n), times the depth of the paths
@@ -105,7 +105,7 @@ impl Tree {
     }
 }
 
-/// `$.a["b"][0]`, step by step.
+/// Splits `$.a["b"][0]` into its steps.
 fn steps(path: &str) -> Result<Vec<Hop<'_>>, Fault> {
     let wrong = || Fault::unreadable("the path of an argument");
     let mut rest = path.strip_prefix('$').ok_or_else(wrong)?;

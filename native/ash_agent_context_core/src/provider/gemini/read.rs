@@ -1,4 +1,4 @@
-//! Reading requests to Gemini generateContent. Keys are read in snake case, too, as the servers do.
+//! Reads requests to Gemini generateContent. Keys may be in snake case, as the servers take them, too.
 
 use super::Room;
 use crate::error::{each, Error};
@@ -18,7 +18,7 @@ use crate::value::fields::Fields;
 
 const PROVIDER: Provider = Provider::Gemini;
 
-/// Both spellings of a key.
+/// A key in camel case and in snake case.
 type Spelling = (&'static str, &'static str);
 
 const SYSTEM: Spelling = ("systemInstruction", "system_instruction");
@@ -39,7 +39,7 @@ fn find_name(value: &Value, key: Spelling) -> Option<&str> {
     find(value, key)?.as_name()
 }
 
-/// The spelling of a key that an object has.
+/// Returns the spelling of a key that an object has.
 fn find_spelling(value: &Value, key: Spelling) -> &'static str {
     match at(value, key.0) {
         Some(_) => key.0,
@@ -56,7 +56,7 @@ impl Reads for Room {
     }
 }
 
-/// A content, or the text alone, which clients take too.
+/// Reads a content, or a bare text, which clients take too.
 fn system_content(system: Value) -> Result<Content, Error> {
     if let Value::Binary(text) = system {
         return Ok(Content::Text(text));
@@ -77,7 +77,7 @@ fn read_content(content: Value, history: &mut Listener) -> Result<(), Error> {
     let parts = content.need_list("parts", "a list of parts")?;
     let read = match role.as_deref() {
         Some("model") => model(parts, history),
-        // Also what comes in a role that we do not know.
+        // Other roles too, which we do not know.
         _ => user(parts, history),
     };
     read.map_err(|error| error.within(content.key("parts")))
@@ -95,7 +95,7 @@ fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
         }
         let is_thought = at(&value, "thought") == Some(&Value::Bool(true));
         match is_thought && at(&value, "text").is_some() {
-            // Users do not think: there is no neutral form.
+            // Thoughts of the user have no neutral form.
             true => provider_block(PROVIDER, value).map(UserBlock::Part),
             false => content_part(value).map(UserBlock::Part),
         }
@@ -119,8 +119,8 @@ fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-/// A part of the model's that is not a call. An image or the like that it made is its own; one that is a thought is
-/// none of its answer.
+/// Reads a part of the model's that is not a call. An image or the like that it made becomes a block of Gemini's; if it is a
+/// thought, it is not part of the answer.
 pub(super) fn model_part(value: Value) -> Result<Part, Error> {
     let is_thought = at(&value, "thought") == Some(&Value::Bool(true));
     if is_thought && at(&value, "text").is_none() {
@@ -216,7 +216,7 @@ fn response(mut response: Fields) -> Result<ReadResult, Error> {
     })
 }
 
-/// The documented keys with nothing beside them are what they say; other objects are results.
+/// Reads a result. An object with only the documented keys has the output, or the error, in them; any other object is the output.
 fn result(given: Map) -> (Status, Value) {
     match (
         given.len(),

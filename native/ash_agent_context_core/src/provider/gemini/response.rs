@@ -1,5 +1,5 @@
-//! Reads what Gemini sends: answers in the form of a whole one, each with the next parts. Parts have no names:
-//! neighbours of one kind are one part, but a signature belongs to the part it stands on.
+//! Reads Gemini's responses: each event has the form of a whole answer, with the next parts. Parts have no keys: neighbours of
+//! one kind are one part, but a signature belongs to the part it stands on.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::value::Value;
 
 use super::paths;
 
-/// Holds what is said of an answer and has no place in a request.
+/// The fields about an answer that have no place in a request.
 const DETAILS: [&str; 5] = [
     "groundingMetadata",
     "citationMetadata",
@@ -48,7 +48,7 @@ const BLOCKED: [&str; 6] = [
     "JAILBREAK",
 ];
 
-/// The call whose arguments come piece by piece.
+/// The key of the call whose arguments come piece by piece.
 const OPEN: Key = Key::Only("call");
 
 impl Responds for Room {
@@ -56,7 +56,6 @@ impl Responds for Room {
         true
     }
 
-    /// Reads an answer or a piece of one.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         Fault::check(node)?;
         let candidates = node::list(node, "candidates");
@@ -96,7 +95,7 @@ impl Responds for Room {
     }
 }
 
-/// An enum's word, which some of Vertex's transports send as its number. 0 is what is not set.
+/// Returns an enum's word. Some of Vertex's transports send its number, in which 0 means that it is not set.
 fn word<'n>(node: &'n Node<'_>, key: &str, names: &[&'static str]) -> Option<Cow<'n, str>> {
     match node::number(node, key) {
         None => node::filled_text(node, key).map(Cow::Borrowed),
@@ -109,8 +108,8 @@ fn word<'n>(node: &'n Node<'_>, key: &str, names: &[&'static str]) -> Option<Cow
     }
 }
 
-/// `FinishReason` of the vendor's SDK, which reads it in either case. All that Google adds to it are filters and failures, and of numbers it
-/// has two lists, which agree on 1 and 2.
+/// Follows `FinishReason` of the vendor's SDK, which reads it in either case. Every word that Google adds is a filter or a
+/// failure. There are two lists of numbers, which agree on 1 and 2.
 fn reason(word: &str) -> Finish {
     match &*word.to_ascii_uppercase() {
         "STOP" | "FINISH_REASON_UNSPECIFIED" => Finish::Stop,
@@ -160,12 +159,12 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
     }
     draft.say(key.clone(), text, thinks);
     draft.sign(&key, Some(signature));
-    // A signature may stand on an empty text.
+    // An empty text may have a signature.
     draft.show_empty(&key);
     draft.close(&key)
 }
 
-/// A call with all its arguments, the first piece of one, or a further piece.
+/// Reads a call with all its arguments, the first piece of one, or a further piece.
 fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Result<(), Fault> {
     let goes_on = node::is_true(call, "willContinue");
     let name = node::filled_text(call, "name");

@@ -1,4 +1,4 @@
-//! How Gemini reports tokens.
+//! The keys under which Gemini reports tokens.
 
 use super::Room;
 use crate::prices::bill::{Count, Term};

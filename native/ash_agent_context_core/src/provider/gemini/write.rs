@@ -17,7 +17,7 @@ use crate::provider::parts::{mark_nothing, own_element, Parts};
 use crate::provider::writer::{Thought, Writer};
 use crate::value::letters::is_blank;
 
-/// Holds what Google documents for a call whose signature is not at hand, such as another vendor's:
+/// Google documents this signature for calls whose own is not at hand, such as another vendor's:
 /// `skip_thought_signature_validator` in base64.
 const STAND_IN_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
@@ -94,7 +94,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.wrap(MODEL, CLOSE, |out| {
         let start = out.json.0.len();
         let mut speaks = out.say(&message.content, text_part);
-        // Gemini 3 checks the first call of each step; for others' calls there is a stand-in.
+        // Gemini 3 checks the first call of each step; calls of others get the stand-in.
         let mut stand_in = out
             .options
             .model
@@ -130,7 +130,7 @@ fn call(call: &ToolCall, stand_in: Option<&str>, out: &mut Writer<'_>) {
     });
 }
 
-/// Writes a part and tells whether it is more than thinking.
+/// Writes a part. Returns whether it is more than thinking.
 fn model_part(part: &Part, out: &mut Writer<'_>) -> bool {
     match &part.kind {
         PartKind::Text(bytes) => write_signed_text(part, bytes, out),
@@ -154,7 +154,7 @@ fn model_part(part: &Part, out: &mut Writer<'_>) -> bool {
     }
 }
 
-/// A text with its signature, which may stand on an empty one, too.
+/// Writes a text with its signature, which an empty one may have, too.
 fn write_signed_text(part: &Part, bytes: &[u8], out: &mut Writer<'_>) -> bool {
     let signature = part
         .provider_text("signature")
@@ -172,7 +172,7 @@ fn write_signed_text(part: &Part, bytes: &[u8], out: &mut Writer<'_>) -> bool {
     !text.is_empty()
 }
 
-/// Writes a thinking part and tells whether it has become text.
+/// Writes a thinking part. Returns whether it became text.
 fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
     match out.thinking(part, false) {
         Thought::Own { text, signature } if !is_blank(&text) => {
@@ -192,7 +192,7 @@ fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
     }
 }
 
-/// Base64 in either alphabet.
+/// Returns whether a text is base64, in either alphabet.
 fn is_signature(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     !digits.is_empty()
@@ -203,7 +203,7 @@ fn is_signature(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte))
 }
 
-/// The object that stands for a result, and the media that go with it.
+/// Returns the object for a result, and the media that go with it.
 fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a Part>) {
     if let (Output::Value(Value::Map(map)), false) = (&outcome.output, outcome.is_error()) {
         if crate::value::structs::struct_text(map).is_none() {
@@ -224,7 +224,7 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
     (response, media)
 }
 
-/// Holds what Gemini's documents name; it refuses the rest.
+/// The media types that Gemini's documentation names. It refuses others.
 const TYPES: [&str; 27] = [
     "application/pdf",
     "image/png",
@@ -260,7 +260,7 @@ fn is_sent(media: &Media<'_>) -> bool {
     match media.source {
         Location::Inline(_) => is_taken,
         Location::Stored(owner, _) => is_taken && owner == Provider::Gemini,
-        // The server reads texts there, too; a drawing in SVG is one, and it refuses that.
+        // The server reads texts from there, too, but refuses SVG, which is one.
         Location::Web(_) => {
             is_taken || (!media.is_image() && media.guessed_type().is_some_and(is_text))
         }
@@ -269,7 +269,7 @@ fn is_sent(media: &Media<'_>) -> bool {
     }
 }
 
-/// Returns what a model made, as it came.
+/// Writes media that the model made, as they came. Returns whether the part is one.
 fn own_media(part: &Part, out: &mut Writer<'_>) -> bool {
     let media = Media::of(&part.kind).filter(is_sent);
     let Some(media) = media.filter(|_| part.is_of(out.options)) else {

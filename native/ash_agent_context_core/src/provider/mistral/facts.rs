@@ -1,4 +1,4 @@
-//! What Mistral has otherwise than the chat dialect.
+//! The facts in which Mistral differs from the chat dialect.
 
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{CHAT, OF_USERS};
@@ -7,7 +7,7 @@ use crate::provider::facts::{is_any, Cache, Facts, SystemPlace};
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "mistral_ai",
     most_output: &["max_tokens"],
-    // "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9".
+    // Its error: "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9".
     takes_id: |id, _| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
     short_ids: true,
     takes_block: |place, data| match place {

@@ -1,4 +1,4 @@
-//! Reading requests to Mistral.
+//! Reads requests to Mistral.
 
 use super::Room;
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! Mistral chat completions: OpenAI's shape with rules of its own.
+//! Writes messages for Mistral chat completions: OpenAI's shape with rules of its own.
 
 use super::Room;
 use crate::log::exchange::Exchange;
@@ -63,13 +63,13 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         }),
         content => speaks = out.say(content, |text, out| out.json.text(text)),
     });
-    // Thinking that leads to nothing is not sent.
+    // Thinking that nothing follows is not sent.
     if speaks || !message.calls.is_empty() {
         message_with_calls(message, &content, |_| {}, out);
     }
 }
 
-/// Writes a part and tells whether it is more than thinking.
+/// Writes a part. Returns whether it is more than thinking.
 fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
     let before = out.json.0.len();
     match &part.kind {
@@ -125,7 +125,7 @@ fn is_sent(media: &Media<'_>) -> bool {
 
 fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
     let url = media.url();
-    // "original" is OpenAI's alone.
+    // Only OpenAI knows "original".
     let detail = part.detail().filter(|detail| *detail != "original");
     out.json
         .object(|written| match (media.class, media.source, detail) {

@@ -1,4 +1,4 @@
-//! What Ollama has otherwise than the chat dialect.
+//! The facts in which Ollama differs from the chat dialect.
 
 use crate::answer::subset::WHOLE;
 use crate::log::place::Place;
@@ -19,7 +19,7 @@ pub(crate) const FACTS: Facts = Facts {
     cache: Cache::Unknown,
     cache_mark: |_| "",
     subset: &WHOLE,
-    // Beside tools, it keeps the model from calling them.
+    // Beside tools, a schema keeps the model from calling them.
     constrains: |_, beside_tools| !beside_tools,
     constraint: |_, schema| object([("format", schema)]),
     ..CHAT

@@ -1,4 +1,4 @@
-//! Reading requests to Ollama chat.
+//! Reads requests to Ollama chat.
 
 use super::Room;
 use crate::error::Error;
@@ -53,7 +53,7 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
             if gives_calls && calls.is_empty() {
                 history.mark_refused();
             }
-            // Where there is nothing to say, the server wants an empty text.
+            // The server wants an empty text if there is nothing else.
             let text = text.filter(|text| !text.is_empty() || calls.is_empty());
             history.assistant(content(parts, text, images), calls, None);
         }
@@ -74,7 +74,7 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-/// Text alone is text; beside thinking or images it is a part, unless it is empty.
+/// Returns a text alone as text. Beside thinking or images it is a part, unless it is empty.
 fn content(mut parts: Vec<Part>, text: Option<Box<[u8]>>, mut images: Vec<Part>) -> Content {
     if parts.is_empty() && images.is_empty() {
         return text.map_or(Content::None, Content::Text);
@@ -93,7 +93,7 @@ fn read_call(value: Value) -> Result<crate::log::call::ToolCall, Error> {
     })
 }
 
-/// Bare base64, whose first bytes tell what it is.
+/// Reads bare base64, whose first bytes tell the media type.
 pub(super) fn image(value: Value) -> Result<Part, Error> {
     let data = value.as_str().unwrap_or_default();
     let media_type = match data {

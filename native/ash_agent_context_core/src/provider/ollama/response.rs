@@ -1,4 +1,4 @@
-//! Reads what Ollama sends: a message a line, the last of them with what was counted.
+//! Reads Ollama's responses: a message a line, the last of them with the count of tokens.
 
 use super::read::image;
 use super::Room;
@@ -16,7 +16,6 @@ impl Responds for Room {
         Framing::NdJson
     }
 
-    /// Reads a line, or a whole answer, which has the same form.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         Fault::check(node)?;
         let is_done = node::is_true(node, "done");
@@ -52,7 +51,7 @@ impl Responds for Room {
     }
 }
 
-/// A call comes as a whole; older servers give it no id.
+/// Reads a call, which comes as a whole. Older servers give it no id.
 fn read_call(draft: &mut Draft, call: &Node<'_>) -> Result<(), Fault> {
     let Some(function) = node::get(call, "function") else {
         return Ok(());

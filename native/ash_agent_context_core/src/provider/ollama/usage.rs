@@ -1,4 +1,4 @@
-//! How Ollama reports tokens.
+//! The keys under which Ollama reports tokens.
 
 use super::Room;
 use crate::provider::figures::{FigureKind::*, Figures};

@@ -1,4 +1,4 @@
-//! Ollama chat: every content is one string, images stand beside it.
+//! Writes messages for Ollama chat: every content is one string, and images stand beside it.
 
 use std::borrow::Cow;
 
@@ -127,7 +127,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     });
 }
 
-/// Images that are here; the server fetches nothing and reads no other files.
+/// Returns whether this is an image whose bytes are here; the server fetches nothing and reads no other files.
 fn is_sent(media: &Media<'_>) -> bool {
     media.is_common_image() && matches!(media.source, Location::Inline(_))
 }

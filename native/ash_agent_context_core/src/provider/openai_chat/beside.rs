@@ -1,4 +1,4 @@
-//! Reads and writes what of a model's message stands beside its content.
+//! Reads and writes the fields of a model's message beside its content.
 
 use crate::log::media::Media;
 use crate::log::message::Message;
@@ -14,20 +14,20 @@ use crate::value::Value;
 
 pub(super) struct Beside<'a> {
     reasoning: Reasoning<'a>,
-    /// The text that was spoken: the server has its recording, and what was said in it.
+    /// The text that was spoken; the server has the recording.
     audio: Option<&'a Part>,
-    /// The text that is a refusal.
+    /// The text of a refusal.
     refusal: Option<&'a Part>,
-    /// OpenRouter takes images where the model gave them.
+    /// Images of the model, which OpenRouter takes in this field.
     images: Vec<(&'a Part, Media<'a>)>,
-    /// With these, OpenRouter parses no file again.
+    /// With these, OpenRouter does not parse the files again.
     annotations: Option<&'a Value>,
-    /// Holds what Gemini signs a message with.
+    /// Gemini's signature of the message.
     extra: Option<&'a Value>,
 }
 
 impl<'a> Beside<'a> {
-    /// `is_sent` tells which media can be sent at all.
+    /// `is_sent` returns whether the provider takes a medium at all.
     pub fn of(
         message: &'a Message,
         out: &Writer<'_>,
@@ -69,14 +69,14 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// Returns whether a part is among it.
+    /// Returns whether a part is in one of the fields.
     pub fn has(&self, part: &Part) -> bool {
         let images = self.images.iter().map(|(image, _)| *image);
         let mut parts = images.chain(self.audio).chain(self.refusal);
         parts.any(|own| std::ptr::eq(own, part)) || self.reasoning.has(part)
     }
 
-    /// Returns whether a message would say nothing with it alone: nothing follows from what a model thought.
+    /// Returns whether a message with nothing but this would say nothing, such as a thought alone.
     pub fn says_nothing(&self) -> bool {
         self.audio.is_none() && self.refusal.is_none() && self.images.is_empty()
     }
@@ -113,7 +113,7 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// Returns whether a message came from the server and, as far as is known, the model that is asked.
+/// Returns whether a message came from the server and, as far as is known, from the model that is asked.
 fn answers(message: &Message, out: &Writer<'_>) -> bool {
     let asked = out.options.model.unwrap_or_default();
     let reply = message.reply.as_ref();

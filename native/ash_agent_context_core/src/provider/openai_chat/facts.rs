@@ -1,3 +1,3 @@
-//! What is true of OpenAI Chat Completions: what the chat dialect says.
+//! The facts about OpenAI Chat Completions, which are those of the chat dialect.
 
 pub(crate) use crate::provider::dialect::facts::CHAT as FACTS;

@@ -5,7 +5,6 @@ pub mod facts;
 mod read;
 mod write;
 
-/// The room of this provider.
 pub(crate) struct Room;
 
 impl crate::provider::dialect::chat::response::Completions for Room {}

@@ -1,4 +1,4 @@
-//! Reading requests to OpenAI Chat Completions.
+//! Reads requests to OpenAI Chat Completions.
 
 use super::Room;
 use crate::error::Error;

@@ -45,7 +45,7 @@ const PARTS: Parts = Parts {
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     let beside = Beside::of(message, out, is_sent);
-    // Written apart: the message is left out when there is nothing in it.
+    // Written apart, since an empty message is left out.
     let content = out.apart(|out| match &message.content {
         Content::Parts(parts) => match text_beside(parts, &beside) {
             Some(bytes) => {
@@ -71,8 +71,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     }
 }
 
-/// The text of a message of one text and of what stands beside it: servers that reason want it as it is,
-/// not in a list.
+/// Returns the text of a message that is one text and fields beside it. Servers that reason want it as a string, not in a list.
 fn text_beside<'a>(parts: &'a [Part], beside: &Beside<'_>) -> Option<&'a [u8]> {
     let (apart, rest): (Vec<_>, Vec<_>) = parts
         .iter()
@@ -97,7 +96,7 @@ fn assistant_part(part: &Part, beside: &Beside<'_>, out: &mut Writer<'_>) {
     }
 }
 
-/// Returns what becomes of thinking that does not stand beside the content.
+/// Returns the form in which thinking that does not stand beside the content is sent.
 fn thinking<'a>(part: &'a Part, beside: &Beside<'_>, out: &mut Writer<'_>) -> Thought<'a> {
     if beside.has(part) {
         return Thought::Nothing;
@@ -105,7 +104,7 @@ fn thinking<'a>(part: &'a Part, beside: &Beside<'_>, out: &mut Writer<'_>) -> Th
     out.turn_thinking_into_text(part)
 }
 
-/// Returns whether a part can stand in a user message; what cannot becomes words.
+/// Returns whether a medium can stand in a user message. Others become words.
 fn is_sent(media: &Media<'_>) -> bool {
     match (media.class, media.source) {
         (Class::Image, Location::Inline(_)) => media.is_common_image(),

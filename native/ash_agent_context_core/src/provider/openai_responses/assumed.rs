@@ -1,4 +1,4 @@
-//! Calls that only the API keeps: a request that goes on from a response has their outputs alone.
+//! Calls that only the API keeps: a request that continues a response has their outputs alone.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,11 +8,10 @@ use crate::log::call::{Arguments, Name, ToolCall};
 use crate::provider::foreign::{call, metadata_with, name_at};
 use crate::value::Value;
 
-/// The name of a tool that an output does not tell.
+/// The name for a tool of which only an output is known.
 const UNKNOWN: &str = "unknown";
 
-/// By position, the calls of each run of outputs whose calls are not in the list. Their arguments are
-/// not known here.
+/// Returns the calls of each run of outputs whose calls are not in the list, by position. Their arguments are not known.
 pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
     let mut known: HashSet<&str> = HashSet::new();
     let mut assumed: HashMap<usize, Vec<ToolCall>> = HashMap::new();

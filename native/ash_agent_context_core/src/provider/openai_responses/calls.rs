@@ -1,4 +1,4 @@
-//! Calls of every kind and what answers them, as items.
+//! Writes calls of every kind and their results, as items.
 
 use std::borrow::Cow;
 
@@ -21,13 +21,13 @@ use crate::value::letters::is_blank;
 use crate::value::{wording, Map, Value};
 use crate::view::change::ChangeKind;
 
-/// The fields of a call's item.
+/// Writes the fields of a call's item.
 pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_>) -> Vec<u8> {
     let form = ItemForm::of(call.kind);
     let id = out.id(call);
     let own = call
         .provider_text(PROVIDER, "id")
-        // A request for approval is answered by the id of its item: there is but one.
+        // A request for approval has one id: that of its item.
         .filter(|_| call.kind != CallKind::McpApproval)
         .filter(|own| ids.take(own, form.prefix) && !call.aliases.item_reused);
     let item_id = match own {
@@ -51,7 +51,7 @@ pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_
     json.bare_object(|item| {
         item.field("type", form.call);
         if call.kind == CallKind::McpApproval {
-            // The request is answered by the id of its item.
+            // The answer names the item's id.
             item.field("id", item_id.unwrap_or(&id));
         } else {
             item.field("call_id", &*id);
@@ -63,7 +63,7 @@ pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_
             CallKind::Function | CallKind::Custom | CallKind::McpApproval => {
                 item.text(form.arguments, &arguments);
             }
-            // The screen's actions stand in the item itself.
+            // The actions on a screen stand in the item itself.
             CallKind::Computer => write_actions(call, item),
             _ => {
                 item.raw(form.arguments, &arguments);
@@ -101,7 +101,7 @@ fn write_kept(call: &ToolCall, form: &ItemForm, item: &mut JsonObject<'_>) {
         let given = metadata.and_then(|map| map.get_named(key));
         match (given.filter(|value| !matches!(value, Value::Nil)), *key) {
             (Some(value), _) => item.field(key, &AsJson(value)),
-            // Calls of functions need none.
+            // Calls of functions need no status.
             (None, "status") if call.kind.is_function() => continue,
             (None, "status") => item.field(key, "completed"),
             (None, "pending_safety_checks") => item.raw(key, "[]"),
@@ -114,14 +114,14 @@ fn write_kept(call: &ToolCall, form: &ItemForm, item: &mut JsonObject<'_>) {
     }
 }
 
-/// Holds what follows all items that answer calls, because these have no place for it.
+/// Parts of results that follow all the items with results, since these items have no place for them.
 #[derive(Default)]
 pub(crate) struct Behind<'a> {
     pub texts: Vec<String>,
     pub media: Vec<&'a Part>,
 }
 
-/// The item that answers a call.
+/// Writes the item with a call's result.
 pub(crate) fn write_output<'a>(
     call: &ToolCall,
     outcome: &'a Outcome,
@@ -193,7 +193,7 @@ pub(crate) fn write_output<'a>(
     out.json.0.extend_from_slice(&fields.0);
 }
 
-/// Writes what commands wrote: as the API has it, as one command's, or any other result as its text.
+/// Writes the output of commands: as the API has it, as one command's, or any other result as its text.
 fn shell_output<'a>(
     call: &ToolCall,
     outcome: &'a Outcome,
@@ -243,7 +243,7 @@ fn shell_output<'a>(
     }
 }
 
-/// A map with what one command wrote.
+/// Returns a map with the output of one command.
 fn chunk(value: &Value) -> Option<&Map> {
     let Value::Map(map) = value else { return None };
     let has = |key| matches!(map.get_named(key), Some(Value::Binary(_)));
@@ -284,10 +284,10 @@ fn write_chunk(given: &Map, chunk: &mut JsonObject<'_>) {
     });
 }
 
-/// A picture of one point: an answer to an action on a screen needs a picture, whatever became of it.
+/// A picture of one pixel: a result of an action on a screen needs a picture in any case.
 const NOTHING_SEEN: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB5Sfe/AAAAABJRU5ErkJggg==";
 
-/// The first picture is the screenshot; everything else follows.
+/// Writes the first picture as the screenshot. The other parts follow.
 fn screenshot<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
@@ -334,7 +334,7 @@ fn screenshot<'a>(
     }
 }
 
-/// Safety checks are acknowledged by who approved the call, or as the screenshot says.
+/// Writes the safety checks that are acknowledged: those that the screenshot names, else all of a call that was approved.
 fn acknowledge(
     call: &ToolCall,
     outcome: &Outcome,
@@ -362,7 +362,7 @@ fn acknowledge(
     }
 }
 
-/// Returns whether the provider's tool may run: only what says so approves.
+/// Writes whether the provider's tool may run: only an explicit yes approves it.
 fn approval<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
@@ -389,7 +389,7 @@ fn approval<'a>(
     }
 }
 
-/// `true`, `:approved`, `false`, or a map with `approve` and perhaps a reason.
+/// Reads `true`, `:approved`, `false`, or a map with `approve` and perhaps a reason.
 fn read_approval(value: &Value) -> Option<(bool, Option<&Value>)> {
     match value {
         Value::Bool(approve) => Some((*approve, None)),
@@ -407,7 +407,7 @@ fn read_approval(value: &Value) -> Option<(bool, Option<&Value>)> {
     }
 }
 
-/// The tools that a search found: a list of their definitions, or a map with it.
+/// Writes the tools that a search found: a list of their definitions, or a map with it.
 fn found_tools<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
@@ -450,8 +450,8 @@ fn is_tool(value: &Value) -> bool {
     matches!(value, Value::Map(map) if map.get_named("type").and_then(Value::as_name).is_some())
 }
 
-/// Returns whether the API itself answers a call: commands in a container of its own, its own search for tools, and xAI's
-/// of X and its videos, which has the type of a custom tool's call.
+/// Returns whether the API itself answers a call: commands in its own container, its own search for tools, or xAI's search of X
+/// and of its videos, which has the type of a custom tool's call.
 pub(crate) fn is_served(item: &Value) -> bool {
     match name_at(item, "type") {
         Some("shell_call") => {

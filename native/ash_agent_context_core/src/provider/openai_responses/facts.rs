@@ -1,4 +1,4 @@
-//! What is true of OpenAI Responses.
+//! The facts about OpenAI Responses.
 
 use crate::log::kind::CallKind;
 use crate::log::place::Place;
@@ -83,7 +83,8 @@ pub(crate) const FACTS: Facts = Facts {
     },
 };
 
-/// The API has more kinds of items than we know: each that names a call may be what an output answers.
+/// Returns the half that an item is. The API has more kinds of items than we know, so any that names a call may be waiting for an
+/// output.
 fn half(data: &Map) -> Option<OwnHalf<'_>> {
     const RESULTS: [&str; 8] = [
         "program_output",
@@ -104,20 +105,20 @@ fn half(data: &Map) -> Option<OwnHalf<'_>> {
     })
 }
 
-/// Holds what a kind's items are called and what they are made of.
+/// The items of a kind of call.
 pub(crate) struct ItemForm {
     pub kind: CallKind,
     /// The type of the call's item.
     pub call: &'static str,
     /// The type of the item that answers it.
     pub output: &'static str,
-    /// Holds what the ids of its items begin with.
+    /// The prefix of its items' ids.
     pub prefix: &'static str,
     /// The field that holds the arguments.
     pub arguments: &'static str,
-    /// Its items have ids, also those of other providers' calls.
+    /// Its items need an id, even those of other providers' calls.
     pub needs_id: bool,
-    /// Fields that the API wants to see again.
+    /// Fields that the API wants back.
     pub kept: &'static [&'static str],
 }
 
@@ -200,12 +201,12 @@ pub(crate) const FORMS: [ItemForm; 8] = [
 const FUNCTION: &ItemForm = &FORMS[0];
 
 impl ItemForm {
-    /// The form whose calls have this type.
+    /// Returns the form whose calls have this type.
     pub fn of_call(name: &str) -> Option<&'static Self> {
         FORMS.iter().find(|form| form.call == name)
     }
 
-    /// The form whose answers have this type.
+    /// Returns the form whose outputs have this type.
     pub fn of_output(name: &str) -> Option<&'static Self> {
         FORMS.iter().find(|form| form.output == name)
     }

@@ -1,4 +1,4 @@
-//! Which of the ids go back that the items of an answer came with.
+//! Decides which ids of an answer's items go back.
 
 use std::collections::HashSet;
 
@@ -13,11 +13,11 @@ use crate::value::letters::is_plain;
 
 /// The ids of an answer's items.
 pub(super) struct ItemIds<'a> {
-    /// Says whether any of them go back.
+    /// True if any of them go back.
     are_kept: bool,
-    /// Says whether a server gave them that has forms of its own: OpenAI's begin with what kind of item it is.
+    /// True if the server has ids of its own form. OpenAI's begin with the kind of the item.
     are_foreign: bool,
-    /// Those of reasoning that goes back.
+    /// The ids of reasoning that goes back.
     of_reasoning: HashSet<&'a str>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> ItemIds<'a> {
         let before = sent
             .get(..end.map_or(0, |last| last + 1))
             .unwrap_or_default();
-        // Reasoning at the end goes back after a message. It led to nothing, so nothing is refused without it.
+        // Reasoning at the end goes back after a message. Nothing follows from it, so nothing is refused without it.
         let is_message = |one: &PartOrCall<'a>| match one {
             PartOrCall::Part(part) => ids.of_text(part, out).is_some(),
             PartOrCall::Call(_) => false,
@@ -50,8 +50,8 @@ impl<'a> ItemIds<'a> {
         ids
     }
 
-    /// Returns what is sent, without reasoning right before other reasoning: OpenAI gives that, and takes the last
-    /// alone (openai/codex#1235).
+    /// Returns the items to send, without reasoning right before other reasoning: OpenAI gives both, and takes the last alone
+    /// (openai/codex#1235).
     fn without_led(&self, said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<PartOrCall<'a>> {
         let is_sent = |one: &&PartOrCall<'a>| match one {
             PartOrCall::Part(part) => is_thought(part) || says(part, out),
@@ -65,9 +65,8 @@ impl<'a> ItemIds<'a> {
         stays.map(|(one, _)| *one).collect()
     }
 
-    /// Returns whether all reasoning goes back before the item that it led to. An item is refused with its id if its
-    /// reasoning is missing ("... was provided without its required 'reasoning' item"), and so is reasoning without its
-    /// item.
+    /// Returns whether all reasoning goes back before the item that followed from it. The API refuses an item with an id if its
+    /// reasoning is missing ("... was provided without its required 'reasoning' item"), and reasoning without its item.
     fn fit(&self, sent: &[PartOrCall<'a>], out: &Writer<'_>) -> bool {
         let mut is_item = false;
         for one in sent.iter().rev() {
@@ -85,21 +84,21 @@ impl<'a> ItemIds<'a> {
         true
     }
 
-    /// The id of the message that a text was.
+    /// Returns the id of the message that a text was.
     pub fn of_text<'p>(&self, part: &'p Part, out: &Writer<'_>) -> Option<&'p str> {
         let id = part.provider_text("id").filter(|id| self.take(id, "msg"))?;
         let is_text = part.kind.is_text();
         (is_text && part.is_of(out.options) && !part.withheld).then_some(id)
     }
 
-    /// The id of reasoning. A server with its own forms may use one twice in an answer.
+    /// Returns the id of reasoning. A server with ids of its own form may use one twice in an answer.
     pub fn of_reasoning<'p>(&self, part: &'p Part, out: &Writer<'_>) -> Option<&'p str> {
         let id = returning_id(part, out.options).filter(|id| self.take(id, "rs"))?;
         let is_free = !part.withheld || self.are_foreign;
         (is_free && self.of_reasoning.contains(id)).then_some(id)
     }
 
-    /// Returns whether an item of a kind whose ids begin with this goes back with an id.
+    /// Returns whether an item whose ids have this prefix goes back with its id.
     pub fn take(&self, id: &str, prefix: &str) -> bool {
         let fits = match self.are_foreign {
             true => !id.is_empty() && id.bytes().all(is_plain),
@@ -117,13 +116,13 @@ fn thinks(one: &PartOrCall<'_>) -> bool {
     matches!(one, PartOrCall::Part(part) if is_thought(part))
 }
 
-/// Returns whether it is reasoning, but for another provider's.
+/// Returns whether a part is reasoning, and not another provider's.
 fn is_thought(part: &Part) -> bool {
     let provider = Provider::of(part.provider_metadata.as_ref());
     part.kind.thoughts().is_some() && provider.is_none_or(|of| of == PROVIDER)
 }
 
-/// Reasoning that can go back, with its id.
+/// Returns the reasoning that can go back, with its ids.
 fn find_returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'a str)> {
     let reasoning = said.iter().filter_map(|one| match one {
         PartOrCall::Part(part) => Some((*part, returning_id(part, out.options)?)),
@@ -132,7 +131,7 @@ fn find_returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Par
     reasoning.collect()
 }
 
-/// Returns whether it is an item of the model, not what a tool of the provider gave.
+/// Returns whether a part is an item of the model, and not the output of a tool of the provider.
 fn is_answer(part: &Part, out: &Writer<'_>) -> bool {
     let is_result = part.half().is_some_and(|half| half.is_result);
     part.kind.block().is_some_and(|(provider, data)| {

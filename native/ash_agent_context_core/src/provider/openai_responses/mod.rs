@@ -17,5 +17,4 @@ use crate::log::provider::Provider;
 
 const PROVIDER: Provider = Provider::OpenAiResponses;
 
-/// The room of this provider.
 pub(crate) struct Room;

@@ -1,4 +1,4 @@
-//! Parts of messages and of results.
+//! Writes parts of messages and of results.
 
 use super::PROVIDER;
 use crate::log::media::{Location, Media};
@@ -7,7 +7,7 @@ use crate::provider::dialect::breakpoints::hint;
 use crate::provider::parts::{own_element, Parts};
 use crate::provider::writer::Writer;
 
-/// Parts of a result; nothing when there is nothing to say.
+/// Writes the parts of a result, or nothing if they are empty.
 pub(super) fn parts_output(parts: &[Part], out: &mut Writer<'_>) -> String {
     out.apart(|out| {
         out.wrap("[", "]", |out| {
@@ -30,7 +30,7 @@ pub(super) fn input_text(text: &str, out: &mut Writer<'_>) {
     });
 }
 
-/// Returns whether a part can stand in a user message or in a result; what cannot becomes words.
+/// Returns whether a medium can stand in a user message or in a result. Others become words.
 pub(super) fn is_sent(media: &Media<'_>) -> bool {
     match (media.class, media.source) {
         (Class::Image | Class::File, Location::Stored(owner, _)) => owner == PROVIDER,

@@ -1,4 +1,4 @@
-//! Reading requests to OpenAI Responses.
+//! Reads requests to OpenAI Responses.
 
 use std::collections::{HashMap, HashSet};
 
@@ -58,17 +58,17 @@ impl Reads for Room {
 #[derive(Default)]
 struct ItemReader {
     said: ModelItems,
-    /// Calls that the application answers.
+    /// Calls for the application.
     called: HashSet<Box<str>>,
     /// Calls that the API itself answers.
     served: HashSet<Box<str>>,
-    /// The last output of each call, see [`last_outputs`].
+    /// The position of each call's last output, see [`last_outputs`].
     outputs: HashMap<(usize, Box<str>), usize>,
-    /// Messages so far that are not the model's.
+    /// The number of messages so far that are not the model's.
     turn: usize,
     /// Calls that only the API keeps, by the position of the item after them.
     assumed: HashMap<usize, Vec<ToolCall>>,
-    /// Says whether the API keeps what it says, as it does unless it is told not to.
+    /// True if the API keeps the items, as it does unless it is told not to.
     keeps_items: bool,
 }
 
@@ -77,11 +77,11 @@ struct ItemReader {
 struct ModelItems {
     elements: Vec<usize>,
     parts: Vec<Part>,
-    /// With the number of parts before each.
+    /// Each with the number of parts before it.
     calls: Vec<(usize, ToolCall)>,
-    /// Says whether a message item is among them.
+    /// True if there is a message item among them.
     speaks: bool,
-    /// Says whether the message is in the short form, with a text that is not in a list.
+    /// True if the message is a bare text, not a list.
     is_text: bool,
 }
 
@@ -99,7 +99,7 @@ impl ModelItems {
         history.assistant_of(&said.elements, content, calls, None);
     }
 
-    /// Ends the items before one that belongs to the next message.
+    /// Ends the message that is being read, if the next item does not belong to it.
     fn make_room(&mut self, history: &mut Listener) {
         if self.speaks && self.calls.is_empty() {
             self.flush(history);
@@ -125,7 +125,7 @@ impl ItemReader {
                 let output = self.outputs.get(&(self.turn, call.id.clone()));
                 output.is_some_and(|output| *output > element)
             };
-            // Items after a call belong to the same answer if the output comes after them.
+            // Items after a call belong to the same answer if the call's output comes after them.
             if !said.calls.iter().all(is_answered) {
                 said.flush(history);
             }
@@ -172,7 +172,7 @@ fn is_of_others(item: &Value) -> bool {
     matches!(name_at(item, "role"), Some("user" | "system" | "developer"))
 }
 
-/// The position of the last output of each call, by how many messages before it are not the model's.
+/// Returns the position of each call's last output. The key has the number of messages before it that are not the model's.
 fn last_outputs(items: &[Value]) -> HashMap<(usize, Box<str>), usize> {
     let mut turn = 0;
     let output = |(position, item): (usize, &Value)| {
@@ -228,7 +228,7 @@ fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> R
             said.parts.append(&mut parts);
         }
         _ => {
-            // The API knows more roles than we do, or will.
+            // The API has more roles than we know.
             let element = history.element();
             let block = own_block(PROVIDER, item.put_back("role", Value::text(&role)));
             said.make_room(history);
@@ -252,7 +252,7 @@ fn user_part(value: Value) -> Result<Part, Error> {
     }
 }
 
-/// Refuses a part that is an item: a call and what answers it never stand in a message.
+/// Refuses a part that is an item: calls and outputs never stand in a message.
 fn refuse_item(part: &Value) -> Result<(), Error> {
     let is_item = match name_at(part, "type") {
         Some("message" | "function_call" | "function_call_output" | "reasoning") => true,

@@ -1,4 +1,4 @@
-//! Reading calls of every kind and what answers them.
+//! Reads calls of every kind and their results.
 
 use super::facts::ItemForm;
 use super::read_media::media;
@@ -17,10 +17,10 @@ use crate::provider::listener::ReadResult;
 use crate::value::fields::Fields;
 use crate::value::{Map, Value, MAX_DEPTH};
 
-/// A call; nothing when the item is not what its type says, so that it goes back as it came.
+/// Reads a call. Returns nothing if the item does not fit its type, so that it goes back as it came.
 ///
 /// # Errors
-/// A function is always one.
+/// A call of a function must fit.
 pub(super) fn call(form: &ItemForm, item: &Value) -> Result<Option<ToolCall>, Error> {
     if form.kind.is_function() {
         return function(form, item).map(Some);
@@ -67,7 +67,7 @@ fn arguments(form: &ItemForm, item: &Value) -> Result<Option<Arguments>, Error> 
     Ok(Arguments::of(form.kind, value))
 }
 
-/// Returns what the API wants to see again: the item's id and the fields of its form.
+/// Returns the fields that the API wants back: the item's id and those of its form.
 fn read_kept(form: &ItemForm, item: &Value, own: Option<&str>) -> Result<Option<Map>, Error> {
     let own = own.filter(|_| form.kind != CallKind::McpApproval);
     let mut metadata = metadata(PROVIDER, &[("id", own)]);
@@ -83,10 +83,10 @@ fn read_kept(form: &ItemForm, item: &Value, own: Option<&str>) -> Result<Option<
     Ok(has_any.then_some(metadata))
 }
 
-/// Returns what answers a call; nothing when the item is not what its type says.
+/// Reads a result. Returns nothing if the item does not fit its type.
 ///
 /// # Errors
-/// A function's output is always one.
+/// An output of a function must fit.
 pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>, Error> {
     let answered = match form.kind {
         CallKind::Function | CallKind::Custom => return text_output(item).map(Some),
@@ -112,7 +112,7 @@ pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>
     Ok(Some(ReadResult::new(Some(id.into()), status, output)))
 }
 
-/// The id of the call that an item answers.
+/// Returns the id of the call that an item is the result of.
 pub(super) fn answered_id<'v>(form: &ItemForm, item: &'v Value) -> Option<&'v str> {
     match form.kind {
         CallKind::McpApproval => name_at(item, "approval_request_id"),

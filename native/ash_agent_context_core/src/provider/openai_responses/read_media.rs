@@ -1,11 +1,11 @@
-//! Reading images and files.
+//! Reads images and files.
 
 use super::PROVIDER;
 use crate::log::part::{PartKind, Source};
 use crate::provider::foreign::{filled_name_at, image_or_file, inline_file, name_at, url_image};
 use crate::value::Value;
 
-/// An image or a file, wherever its bytes are.
+/// Reads an image or a file, wherever its bytes are.
 pub(super) fn media(value: &Value) -> Option<PartKind> {
     let is_image = match name_at(value, "type")? {
         "input_image" => true,

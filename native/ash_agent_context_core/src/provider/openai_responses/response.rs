@@ -1,7 +1,7 @@
-//! Reads what OpenAI Responses sends: one response, or events that make one.
+//! Reads the responses of OpenAI Responses: one response, or events that make one.
 //!
-//! An item is complete, and final, when its `output_item.done` comes: ids, texts and encrypted reasoning
-//! may be others than those in the events before it. The closing event repeats all items, or none.
+//! An item is complete and final when its `output_item.done` comes: its ids, texts and encrypted reasoning may differ from those
+//! in earlier events. The closing event repeats all items, or none.
 
 use super::calls;
 use super::facts::ItemForm;
@@ -21,7 +21,7 @@ use crate::value::Value;
 /// Marks an answer whose items the API keeps.
 const STORED: Key = Key::Only("stored");
 
-/// Added to indexes of the last event's list that are another item's in the stream.
+/// The offset for indexes of the closing event's list where the stream has another item there.
 const BEHIND: u64 = 1 << 32;
 
 impl Responds for Room {
@@ -29,7 +29,6 @@ impl Responds for Room {
         true
     }
 
-    /// Reads an event, or a whole response.
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         let Some(kind) = node::text(node, "type") else {
             Fault::check(node)?;
@@ -94,7 +93,7 @@ impl Responds for Room {
     }
 }
 
-/// More of a message's text. Some gateways number the parts of all messages together.
+/// Adds to a message's text. Some gateways number the parts of all messages together.
 fn speak(draft: &mut Draft, item: u64, part: u64, text: &str) {
     let key = Key::Piece(item, part);
     let first = Key::Piece(item, 0);
@@ -112,7 +111,7 @@ fn start(draft: &mut Draft, response: &Node<'_>) {
     }
 }
 
-/// The closing event, which says that the response is `closed`, or all there is.
+/// Reads a whole response, or the closing event, which names the status as `closed`.
 fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> Result<(), Fault> {
     start(draft, response);
     let is_open = |status: &&str| matches!(*status, "in_progress" | "queued");
@@ -123,7 +122,7 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
         // Its items are not final.
         return Err(Fault::Queued);
     }
-    // The stream's indexes may have gaps, which this list has not, and ids may change from one to the other.
+    // The stream's indexes may have gaps that this list lacks, and ids may differ between the two.
     let is_done = |item| closed.is_some() && identity(item).is_some_and(|key| draft.knows(&key));
     let more = node::list(response, "output").iter().zip(0..);
     let more: Vec<(&Node<'_>, u64)> = more.filter(|(item, _)| !is_done(item)).collect();
@@ -152,21 +151,21 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
     draft.end()
 }
 
-/// Returns what an item is known by, as in OpenAI's SDK.
+/// Returns the key by which an item is known, as in OpenAI's SDK.
 fn identity(item: &Node<'_>) -> Option<Key> {
     let kind = node::text(item, "type")?;
     let id = node::filled_text(item, "call_id").or_else(|| node::filled_text(item, "id"))?;
     Some(Key::Id(format!("{kind} {id}").into()))
 }
 
-/// Where an item of its type stands.
+/// Returns the key for the item at this place.
 fn place(index: u64, item: &Node<'_>) -> Key {
     let kind = node::text(item, "type").unwrap_or_default();
     Key::Id(format!("{index}: {kind}").into())
 }
 
-/// A call of a function, or of a tool with text for arguments: those come piece by piece. An item that comes as
-/// a whole has its place from here on: the items after it may be complete before it is.
+/// Opens a call of a function or a custom tool, whose arguments come piece by piece. An item that comes as a whole gets its place
+/// now, since items after it may be complete earlier.
 fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
     let kind = node::text(item, "type").filter(|_| !draft.knows(&key));
     let Some(form) = kind.and_then(ItemForm::of_call) else {
@@ -187,7 +186,7 @@ fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
     }
 }
 
-/// A call that the application answers, of any kind.
+/// Reads a call for the application, of any kind.
 fn read_call(item: &Node<'_>) -> Result<Option<ToolCall>, Fault> {
     let Some(form) = node::text(item, "type").and_then(ItemForm::of_call) else {
         return Ok(None);
@@ -196,7 +195,7 @@ fn read_call(item: &Node<'_>) -> Result<Option<ToolCall>, Fault> {
     if calls::is_served(&item) {
         return Ok(None);
     }
-    // Anything but a call of the API's own forms is kept as it came.
+    // A call that fits none of the API's forms is kept as it came.
     Ok(read_calls::call(form, &item).unwrap_or(None))
 }
 
@@ -217,7 +216,7 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
         Some(_) => {
             if let Some(call) = read_call(item)? {
                 begin_item(draft, key.clone(), item);
-                // One that broke off has arguments that may read as if they were all.
+                // The arguments of an item that broke off may look complete.
                 let broke_off = node::text(item, "status") == Some("incomplete");
                 if !broke_off || !draft.knows(&key) {
                     draft.put_call(&key, call)?;

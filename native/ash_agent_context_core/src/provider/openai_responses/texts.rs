@@ -1,4 +1,4 @@
-//! Texts, refusals and reasoning of the model: what is kept of them, for whoever reads and writes them.
+//! The metadata of texts, refusals and reasoning of the model, for both reading and writing.
 
 use crate::error::Error;
 use crate::log::part::Part;
@@ -7,15 +7,15 @@ use crate::provider::foreign::{at, json_like, name_at};
 use crate::provider::options::Options;
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 
-/// Holds what the API wants to see again, by the names under which it is kept.
+/// The fields that the API wants back, by the names under which they are kept.
 pub(super) type Notes = Vec<NamedNote>;
 
 type NamedNote = (&'static str, Value);
 
-/// The note on a text that is a refusal.
+/// The note that a text is a refusal.
 pub(super) const REFUSAL: &str = "refusal";
 
-/// The field with the words of a part of the model's message.
+/// Returns the field with the words of a part of the model's message.
 pub(super) fn words_key(part: &Value) -> Option<&'static str> {
     match name_at(part, "type") {
         Some("output_text" | "input_text" | "text") => Some("text"),
@@ -24,13 +24,12 @@ pub(super) fn words_key(part: &Value) -> Option<&'static str> {
     }
 }
 
-/// Returns what there is to keep of a message.
+/// Returns the notes on a message.
 pub(super) fn message_notes(item: &Value) -> Notes {
     names(item, &["id", "phase", "status"])
 }
 
-/// Returns what is kept of a text or a refusal and of its message. That it was completed goes without saying, but where
-/// nothing else is said.
+/// Returns the notes on a text or a refusal, with those of its message. The usual status is kept only with an empty text.
 ///
 /// # Errors
 /// [`Error::TooDeep`]
@@ -45,7 +44,7 @@ pub(super) fn text_notes(part: &Value, of_message: &Notes) -> Result<Notes, Erro
     Ok(notes)
 }
 
-/// The words of reasoning and what is kept of it. `is_stored` tells that the API keeps the item.
+/// Returns the words of reasoning and the notes on it. `is_stored`: the API keeps the item.
 ///
 /// # Errors
 /// [`Error::TooDeep`]
@@ -60,7 +59,7 @@ pub(super) fn reasoning(item: &Value, is_stored: bool) -> Result<(Bytes, Notes),
     Ok((reasoning_words(|key| at(item, key)), notes))
 }
 
-/// The words of reasoning: those of its summary; open models show what they thought.
+/// Returns the words of reasoning: its summary, or the text that open models show.
 pub(super) fn reasoning_words<'a>(list: impl Fn(&str) -> Option<&'a Value>) -> Bytes {
     let words = |key| {
         let Some(Value::List(pieces)) = list(key) else {
@@ -78,7 +77,7 @@ pub(super) fn reasoning_words<'a>(list: impl Fn(&str) -> Option<&'a Value>) -> B
     words.into_boxed_slice()
 }
 
-/// The id of reasoning that can go back: with it comes what the model thought, or the API keeps that.
+/// Returns the id of reasoning that can go back: it has the encrypted content, or the API keeps that.
 pub(super) fn returning_id<'a>(part: &'a Part, options: &Options<'_>) -> Option<&'a str> {
     let id = part.provider_text("id")?;
     let metadata = part.provider_metadata.as_ref()?;
@@ -89,7 +88,7 @@ pub(super) fn returning_id<'a>(part: &'a Part, options: &Options<'_>) -> Option<
     (is_thought && is_there && part.is_of(options)).then_some(id)
 }
 
-/// A list that reasoning came with, if the words in it are still those of the part.
+/// Returns a list of the reasoning's item, if the words in it are still those of the part.
 pub(super) fn kept_list<'a>(part: &'a Part, options: &Options<'_>, key: &str) -> Option<&'a Value> {
     let words = part.kind.thoughts()?;
     let list = part.provider_list(options, key)?;
@@ -97,13 +96,13 @@ pub(super) fn kept_list<'a>(part: &'a Part, options: &Options<'_>, key: &str) ->
     (kept == *words).then_some(list)
 }
 
-/// Returns whether a message goes back with its id although it says nothing.
+/// Returns whether a message goes back with its id although it is empty.
 pub(super) fn may_be_empty(of_message: &Notes) -> bool {
     let has = |key| of_message.iter().any(|(name, _)| *name == key);
     has("id") && has("status")
 }
 
-/// Returns whether a text is such a message's.
+/// Returns whether a text is that of such an empty message.
 pub(super) fn is_empty_message(part: &Part) -> bool {
     part.kind.text().is_some_and(|text| text.is_empty()) && part.provider_text("status").is_some()
 }
@@ -120,7 +119,7 @@ pub(super) fn is_content_part(data: &Map) -> bool {
     }
 }
 
-/// The fields that have words.
+/// Returns the fields that are texts.
 fn names(item: &Value, keys: &[&'static str]) -> Notes {
     let name = |key: &&'static str| {
         let name = name_at(item, key).filter(|name| !name.is_empty())?;
@@ -133,7 +132,7 @@ fn is_usual((name, value): &NamedNote) -> bool {
     *name == "status" && value.as_name() == Some("completed")
 }
 
-/// The lists that have something in them.
+/// Returns the lists that are not empty.
 fn lists(item: &Value, keys: &[&'static str]) -> Result<Notes, Error> {
     let given = keys.iter().filter_map(|key| match at(item, key) {
         Some(list @ Value::List(items)) if !items.is_empty() => Some((*key, list)),

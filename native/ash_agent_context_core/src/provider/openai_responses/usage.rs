@@ -1,4 +1,4 @@
-//! How OpenAI Responses reports tokens.
+//! The keys under which OpenAI Responses reports tokens.
 
 use super::Room;
 use crate::provider::figures::{FigureKind::*, Figures};

@@ -57,8 +57,8 @@ impl Writes for Room {
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.say(&message.content, easy_message);
-    // Some servers with this API want results directly after their calls, so those of other providers come last.
-    // DeepSeek refuses its own in their order: it takes what stands between two calls for the end of a message.
+    // Some servers with this API want results directly after their calls, so calls of other providers go last. DeepSeek refuses
+    // its own calls in their order: it takes anything between two calls for the end of a message.
     let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
     let is_deepseek = out
         .options
@@ -91,12 +91,12 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     }
 }
 
-/// A text without the id of an item.
+/// Writes a text without an item's id.
 fn easy_message(text: &str, out: &mut Writer<'_>) {
     text_message("assistant", text, out);
 }
 
-/// The texts after one that were parts of the same message.
+/// Returns the texts after this one that were parts of the same message.
 fn texts_of_item<'a>(part: &Part, behind: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<&'a Part> {
     let more = behind.iter().map_while(|one| match one {
         PartOrCall::Part(more) if more.continues(part) && part.is_of(out.options) => Some(*more),
@@ -105,7 +105,7 @@ fn texts_of_item<'a>(part: &Part, behind: &[PartOrCall<'a>], out: &Writer<'_>) -
     more.collect()
 }
 
-/// A message of the model with its texts and refusals.
+/// Writes a message of the model with its texts and refusals.
 fn write_spoken(part: &Part, more: &[&Part], ids: &ItemIds<'_>, out: &mut Writer<'_>) {
     let options = out.options;
     let id = ids.of_text(part, out);
@@ -168,17 +168,17 @@ fn is_refusal(part: &Part, options: &Options<'_>) -> bool {
     is_noted && part.is_of(options)
 }
 
-/// Returns whether a text is all that there is to say of a part.
+/// Returns whether a part is only a text.
 fn is_plain(part: &Part, options: &Options<'_>) -> bool {
     let has = |key| part.provider_list(options, key).is_some();
     !has("annotations") && !has("logprobs") && !is_refusal(part, options)
 }
 
-/// Writes what has no other form: an item of the API's own, or a medium.
+/// Writes a part that has no other form: an item of the API's own, or a medium.
 fn block(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::ProviderBlock { .. } => match out.block(part) {
-            // A part of a message, which has no message here.
+            // A part of a message, which is not there.
             BlockForm::Own(data) if is_content_part(data) => out.drop_part(part),
             BlockForm::Own(data) => {
                 let data = without_author(data);
@@ -195,8 +195,8 @@ fn block(part: &Part, out: &mut Writer<'_>) {
     }
 }
 
-/// An item without `created_by`, which the API tells and does not take (`items.py` of OpenAI's agents SDK). A
-/// shell's output has it in each of its pieces too.
+/// Returns an item without `created_by`, which the API sends but does not take (`items.py` of OpenAI's agents SDK). A shell's
+/// output has it in each of its pieces, too.
 fn without_author(data: &Map) -> Cow<'_, Map> {
     const AUTHOR: &str = "created_by";
     let is_shell = data.get_named("type").and_then(Value::as_name) == Some("shell_call_output");

@@ -1,21 +1,21 @@
-//! Leftovers of streams and clients in messages, which no server accepts.
+//! Removes what streams and clients leave in messages, which no server accepts.
 
 use crate::log::provider::Provider;
 use crate::provider::foreign::name_at;
 use crate::value::{Map, Value};
 
-/// Of a call: its place in the stream.
+/// In a call: its place in the stream.
 const OF_CALL: [&str; 1] = ["index"];
 
-/// Of a call's function: what a client parsed.
+/// In a call's function: the arguments as a client parsed them.
 const OF_FUNCTION: [&str; 1] = ["parsed_arguments"];
 
-/// Of a message: what stood beside it in a choice, and what a client parsed.
+/// In a message: fields of the choice around it, and the answer as a client parsed it.
 const OF_MESSAGE: [&str; 4] = ["finish_reason", "logprobs", "index", "parsed"];
 
-/// Takes it away and tells whether there was any.
+/// Removes the leftovers. Returns whether there were any.
 pub(super) fn take_away(message: &mut Value, provider: Provider) -> bool {
-    // Mistral's own calls have an index.
+    // Calls of Mistral's own have an index.
     if provider == Provider::Mistral || name_at(message, "role") != Some("assistant") {
         return false;
     }
@@ -32,7 +32,7 @@ pub(super) fn take_away(message: &mut Value, provider: Provider) -> bool {
     found
 }
 
-/// Takes keys out of a map.
+/// Removes keys from a map. Returns whether any was there.
 fn without(value: &mut Value, keys: &[&str]) -> bool {
     let Value::Map(map) = value else { return false };
     if !keys.iter().any(|key| map.get_named(key).is_some()) {

@@ -1,4 +1,4 @@
-//! The chat dialect: OpenAI's Chat Completions, and what others made of it.
+//! The chat dialect: OpenAI's Chat Completions, and the variants of others.
 
 mod leftovers;
 pub mod read;

@@ -1,4 +1,4 @@
-//! Reading messages in the chat dialect.
+//! Reads messages in the chat dialect.
 
 use crate::error::{each, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
@@ -30,24 +30,22 @@ pub(crate) const ROLES_KNOWN: [&str; 6] = [
     "function",
 ];
 
-/// The formats of recordings, and their media types.
+/// The formats of recordings, with their media types.
 pub(crate) const AUDIO: [(&str, &str); 2] = [("wav", "audio/wav"), ("mp3", "audio/mpeg")];
 
-/// Under which key servers give what they want to see again of a call, such as Gemini's signatures.
+/// The key of a call's metadata that goes back with it, such as Gemini's signatures.
 pub(crate) const EXTRA: &str = "extra_content";
 
 /// The note on a text that is a refusal.
 pub(crate) const IS_REFUSAL: &str = "refusal";
 
-/// Holds what one provider makes of the dialect.
+/// A provider's variant of the dialect.
 pub(crate) struct ChatDialect {
-    /// Whose it is.
     pub provider: Provider,
-    /// Says whether it takes an empty list of calls.
+    /// True if it takes an empty list of calls.
     pub empty_calls: bool,
 }
 
-/// OpenAI's own.
 pub(crate) const OPENAI: ChatDialect = ChatDialect {
     provider: Provider::OpenAiChat,
     empty_calls: false,
@@ -67,7 +65,6 @@ pub fn read(body: &mut Fields, history: &mut Listener, dialect: &ChatDialect) ->
         .map_err(|error| error.within(body.key("messages")))
 }
 
-/// Reads one message.
 pub fn read_message(
     message: Value,
     history: &mut Listener,
@@ -108,13 +105,13 @@ pub fn read_message(
     Ok(())
 }
 
-/// Returns whether a message has no neutral form: one of a role that we do not know.
+/// Returns whether a message has no neutral form, since its role is unknown.
 pub(crate) fn is_row(message: &Map) -> bool {
     let role = message.get_named("role").and_then(Value::as_name);
     role.is_some_and(|role| !ROLES_KNOWN.contains(&role))
 }
 
-/// A part of a user message.
+/// Reads a part of a user message.
 pub fn user_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
@@ -125,7 +122,7 @@ pub fn user_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
     }
 }
 
-/// A recording whose bytes are there, of a format that has a media type.
+/// Returns a recording, if its bytes are there and its format has a media type.
 fn recording(value: &Value) -> Option<PartKind> {
     let audio = at(value, "input_audio")?;
     let media_type = AUDIO
@@ -141,7 +138,7 @@ fn recording(value: &Value) -> Option<PartKind> {
     ))
 }
 
-/// A part of an assistant message.
+/// Reads a part of an assistant message.
 pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
@@ -154,13 +151,13 @@ pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error
     }
 }
 
-/// A refusal is what the model says, and that it is one stands with it.
+/// Returns a refusal as a text part with a note that it is one.
 fn refusal_part(text: Box<[u8]>, dialect: &ChatDialect) -> Part {
     let metadata = metadata_with(dialect.provider, [(IS_REFUSAL, Value::Bool(true))]);
     part(PartKind::Text(text), Some(metadata))
 }
 
-/// The content with what servers have beside it: a recording, a refusal and reasoning.
+/// Reads the content and the fields that servers put beside it: a recording, a refusal and reasoning.
 fn read_beside(
     message: &mut Fields,
     content: Content,
@@ -177,7 +174,7 @@ fn read_beside(
     let mut parts = into_parts(content);
     parts.extend(spoken.into_iter().chain(refusal));
     if let Some(thought) = thought {
-        // An empty content beside it says nothing.
+        // An empty content beside it is left out.
         let is_empty = |part: &Part| part.kind.text().is_some_and(|text| text.is_empty());
         parts.retain(|part| !is_empty(part));
         parts.insert(0, thought);
@@ -185,7 +182,7 @@ fn read_beside(
     Ok(Content::Parts(parts.into_boxed_slice()))
 }
 
-/// A recording that the server has: its words are a text, where they are told.
+/// Returns the transcript of a recording that the server keeps, if there is one.
 fn spoken_part(audio: &Value, dialect: &ChatDialect) -> Option<Part> {
     let id = name_at(audio, "id").filter(|id| !id.is_empty())?;
     let words = name_at(audio, "transcript").unwrap_or_default();
@@ -194,7 +191,7 @@ fn spoken_part(audio: &Value, dialect: &ChatDialect) -> Option<Part> {
     Some(part(text, Some(metadata)))
 }
 
-/// Reasoning beside the content, as DeepSeek, OpenRouter and others have it.
+/// Reads reasoning beside the content, as DeepSeek, OpenRouter and others have it.
 fn read_reasoning(message: &mut Fields, dialect: &ChatDialect) -> Result<Option<Part>, Error> {
     let told = message.text("reasoning_content")?;
     let plain = match message.take_given("reasoning") {
@@ -221,12 +218,12 @@ fn calls(
     provider: Provider,
 ) -> Result<Vec<ToolCall>, Error> {
     let key = message.key("function_call");
-    // Some servers have an empty one beside everything.
+    // Some servers send an empty one with every message.
     let is_called = |older: &Value| name_at(older, "name") != Some("");
     let has_calls = matches!(&given, Some(Value::List(calls)) if !calls.is_empty());
     let older = message.take_given("function_call").filter(is_called);
     if let Some(older) = older.filter(|_| !has_calls) {
-        // The form that tool_calls took the place of.
+        // The older form, before tool_calls.
         let call = function(Fields::read(older, "the function that is called")?, None);
         return call
             .map(|call| vec![call])
@@ -240,7 +237,6 @@ fn calls(
     }
 }
 
-/// Reads one call.
 pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
     let mut object = Fields::read(value, "a tool call, an object")?;
     let kind = object.text("type")?;
@@ -267,7 +263,7 @@ pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
             let call = object.need_object("custom", expected, |called| custom(called, id));
             call.map(signed)
         }
-        // One that is new: it waits for its answer as all do.
+        // An unknown kind: the call waits for its answer as all do.
         Some(kind) => {
             let name = Name::Text(kind.into());
             let rest = json_like(Value::Map(object.rest().unwrap_or_default()), MAX_DEPTH)?;
@@ -304,7 +300,7 @@ fn result(message: &mut Fields) -> Result<ReadResult, Error> {
     })
 }
 
-/// An image by its URL, which stands in an object or alone.
+/// Reads an image by its URL, in an object or bare.
 pub(super) fn image(value: Value) -> Result<Part, Error> {
     let mut object = Fields::read(value, "")?;
     let key = object.key("image_url");
@@ -326,7 +322,7 @@ pub(super) fn image(value: Value) -> Result<Part, Error> {
     Ok(part(url_image(url), None))
 }
 
-/// A file whose bytes are there.
+/// Returns a file whose bytes are there.
 fn file(value: &Value, provider: Provider) -> Option<PartKind> {
     let id = name_at(value, "file_id").filter(|_| provider == Provider::Mistral);
     let file = at(value, "file");

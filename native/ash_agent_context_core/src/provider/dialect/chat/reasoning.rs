@@ -1,4 +1,4 @@
-//! Reads and writes what models reasoned, in the fields that servers have beside OpenAI's.
+//! Reads and writes reasoning, in the fields that servers have added to OpenAI's.
 
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part};
@@ -11,10 +11,10 @@ use crate::value::json::AsJson;
 use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
 
-/// Says what of a message's reasoning stands beside its content.
+/// The reasoning that a message has beside its content.
 pub(crate) enum Reasoning<'a> {
     Nothing,
-    /// Texts under this key, which may have to be there even when they say nothing.
+    /// Texts under this key, which some servers require even if they are empty.
     Text(&'static str, Vec<&'a Part>),
     /// Details as they came, and texts that have none.
     Details(Vec<&'a Part>),
@@ -32,7 +32,7 @@ impl<'a> Reasoning<'a> {
         match out.options.dialect {
             _ if out.options.provider != Provider::OpenAiChat => Self::Nothing,
             None | Some(Dialect::OpenAi) => Self::Nothing,
-            // Without calls it is of no use there.
+            // Without calls, vLLM makes no use of it.
             Some(Dialect::Vllm) if message.calls.is_empty() => Self::Nothing,
             Some(Dialect::DeepSeek) => Self::Text("reasoning_content", own.collect()),
             Some(Dialect::Vllm) => Self::Text("reasoning", own.collect()),
@@ -40,7 +40,7 @@ impl<'a> Reasoning<'a> {
         }
     }
 
-    /// Returns whether a part is among it.
+    /// Returns whether a part is in it.
     pub fn has(&self, part: &Part) -> bool {
         match self {
             Self::Nothing => false,
@@ -86,7 +86,7 @@ fn texts(parts: &[&Part]) -> String {
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Returns what OpenRouter gave, to be given back as it was.
+/// Returns the details that OpenRouter gave, which go back unchanged.
 fn details(part: &Part) -> Option<&[Value]> {
     match part
         .provider_metadata
@@ -98,7 +98,7 @@ fn details(part: &Part) -> Option<&[Value]> {
     }
 }
 
-/// Returns whether a message that was imported may go back in this dialect as it came.
+/// Returns whether an imported message may go back in this dialect as it came.
 pub(crate) fn goes_back(message: &Message, elements: &str, dialect: Dialect) -> bool {
     if message.role != Role::Assistant {
         return true;

@@ -1,4 +1,4 @@
-//! Reads what OpenAI Chat Completions and the servers that speak it send: one completion, or chunks of one.
+//! Reads the responses of OpenAI Chat Completions and of the servers that speak it: one completion, or chunks of one.
 //!
 //! The vendor merges by `index` alone. Others leave the index out, begin with another one, use one
 //! twice, repeat ids and names in each chunk, or send the whole arguments again.
@@ -24,7 +24,7 @@ const REFUSAL: Key = Key::Only("refusal");
 const AUDIO: Key = Key::Only("audio");
 const LATEST: Key = Key::Only("call");
 
-/// A room whose responses are chat completions, and whose reports on tokens theirs.
+/// A room whose responses are chat completions, with reports on tokens in the same form.
 pub(crate) trait Completions: Sync {}
 
 impl<Room: Completions> Responds for Room {
@@ -51,7 +51,7 @@ impl<Room: Completions> Reports for Room {
     }
 }
 
-/// OpenAI's keys, and what DeepSeek and Mistral call the hits of their caches.
+/// OpenAI's keys, and the names that DeepSeek and Mistral have for cache hits.
 const FIGURES: Figures = Figures {
     keys: &[
         (Around, &["usage"]),
@@ -81,7 +81,7 @@ const FIGURES: Figures = Figures {
     ..Figures::NONE
 };
 
-/// Where the details of the request and those of the answer stand.
+/// The object with the details of the request's tokens.
 const REQUEST: Names = &["prompt_tokens_details"];
 const ANSWER: Names = &["completion_tokens_details"];
 
@@ -96,7 +96,6 @@ const fn billed(under: Names, number: Names, count: Count) -> Billed {
     }
 }
 
-/// Reads a chunk, or a whole completion.
 fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     Fault::check(node)?;
     let Some(choices) = node::get(node, "choices").map(node::as_list) else {
@@ -105,7 +104,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
                 draft.count_tokens(usage);
                 Ok(())
             }
-            // Some gateways send events of their own.
+            // Some gateways send events of their own, which are ignored.
             None if draft.count() > 0 || node::get(node, "id").is_some() => Ok(()),
             None => Err(Fault::neither(
                 node,
@@ -117,14 +116,14 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     let id = node::text(node, "id").filter(|_| draft.id().is_none());
     draft.start(id, node::text(node, "model"));
     let is_whole = choices.iter().any(|choice| is_whole(draft, choice));
-    // Further candidates are nobody's answer.
+    // Further candidates are ignored.
     let first = |choice: &&Node<'_>| node::number(choice, "index").unwrap_or(0) == 0;
     if let Some(choice) = choices.iter().find(first) {
         read_choice(draft, choice, is_whole)?;
     }
     if let Node::Object(entries) = node {
         for (key, _) in entries.iter() {
-            // Servers' remarks on the whole answer: its sources, and further reading.
+            // Remarks of some servers on the whole answer: its sources, and further reading.
             match key.as_ref() {
                 "citations" => draft.keep(node, &["citations"]),
                 "search_results" => draft.keep(node, &["search_results"]),
@@ -145,8 +144,8 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Returns whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is
-/// new, and whole completions with a delta that says nothing.
+/// Returns whether a choice has a whole message. Perplexity sends both: chunks that repeat everything so far beside the new text,
+/// and whole completions with an empty delta.
 fn is_whole(draft: &Draft, choice: &Node<'_>) -> bool {
     if let Some(Node::Object(delta)) = node::get(choice, "delta") {
         let mut said = delta.iter().filter(|(key, _)| key != "role");
@@ -188,8 +187,8 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>, is_whole: bool) -> Result<(
     draft.finish_all(reason(word), word)
 }
 
-/// OpenAI's words and Mistral's; those of DeepSeek and Z.AI; and those of other vendors that relays pass on. Google's endpoint
-/// says which reason a filter had after a colon, as in `function_call_filter: MALFORMED_FUNCTION_CALL`, or that reason alone.
+/// The words of OpenAI and Mistral, of DeepSeek and Z.AI, and of other vendors that relays pass on. Google's endpoint puts the
+/// reason of a filter after a colon, as in `function_call_filter: MALFORMED_FUNCTION_CALL`, or sends that reason alone.
 fn reason(word: &str) -> Finish {
     let (filter, _) = word.split_once(':').unwrap_or((word, ""));
     match &*filter.trim().to_ascii_lowercase() {
@@ -222,7 +221,7 @@ fn reason(word: &str) -> Finish {
     }
 }
 
-/// Returns what stands beside the words: one pass, for most chunks have nothing of it.
+/// Reads the fields beside the words, in one pass, since most chunks have none of them.
 fn beside(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
     let Node::Object(entries) = message else {
         return Ok(());
@@ -251,7 +250,7 @@ fn images(draft: &mut Draft, images: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads what the model says where it does not want to answer.
+/// Reads the text of a refusal.
 fn refusal(draft: &mut Draft, said: &Node<'_>) {
     if let Some(refusal) = node::filled_text(said, "refusal") {
         draft.refuse();
@@ -260,7 +259,7 @@ fn refusal(draft: &mut Draft, said: &Node<'_>) {
     }
 }
 
-/// Returns what the model says aloud: its words are a text, and the recording stands with them.
+/// Reads spoken words: the transcript becomes a text, and the recording stands with it.
 fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
     if let Some(id) = node::filled_text(audio, "id") {
         draft.open_text(&AUDIO);
@@ -300,7 +299,7 @@ fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A text, or a list of texts and thoughts in their order, as Mistral has it.
+/// Reads a text, or a list of texts and thoughts in their order, as Mistral sends it.
 fn content(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
     if let Some(text) = node::text(message, "content") {
         match draft.last_text(false) {
@@ -337,7 +336,7 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A thought: its text, in pieces, and what stands between them.
+/// Reads a thought: its pieces of text, and the references between them.
 fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
     let key = draft.last_text(true).unwrap_or(draft.next_key());
     let whole = node::get(item, "thinking");
@@ -365,7 +364,7 @@ fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A call, or a piece of one: that of its id if it has one, else that of its index, else the latest.
+/// Reads a call, or a piece of one. It belongs to the call with its id, else to that with its index, else to the latest.
 fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), Fault> {
     let id = node::filled_text(call, "id");
     let index = node::number(call, "index");
@@ -415,7 +414,7 @@ fn find(
     let known = |draft: &Draft, key: Key| draft.knows(&key).then_some(key);
     if let Some(id) = id {
         let by_id = known(draft, Key::Id(id.into()));
-        // A call with a name and another id is another one, even where it has the same index.
+        // A call with a name and another id is a new one, even if it has the same index.
         let mut by_index = || {
             let key = known(draft, Key::Call(index?))?;
             let is_its = name.is_none() || draft.id_of_call(&key).is_none_or(str::is_empty);

@@ -1,4 +1,4 @@
-//! Thoughts that refer to something, as Mistral has them: what stands between the texts, and where.
+//! Thoughts with references, as Mistral sends them: the chunks between the texts, and their places.
 
 use crate::error::Error;
 use crate::log::part::{Part, PartKind};
@@ -7,17 +7,17 @@ use crate::provider::foreign::{at, json_like, metadata, part};
 use crate::value::fields::Fields;
 use crate::value::{Map, Value, MAX_DEPTH};
 
-/// The key in a thought's metadata for what it refers to.
+/// The metadata key for a thought's references.
 pub(crate) const REFERENCES: &str = "references";
 
 /// A piece of a thought.
 pub(crate) enum ThoughtPiece<'a> {
     Text(&'a str),
-    /// Stands for what stands between texts.
+    /// A reference between two texts.
     Chunk(&'a Value),
 }
 
-/// Returns what a thought refers to after so many bytes of its text.
+/// Returns a reference with its place: the bytes of the thought's text before it.
 pub(crate) fn reference(after: usize, chunk: Value) -> Value {
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     Value::Map(Map::new(vec![
@@ -26,7 +26,7 @@ pub(crate) fn reference(after: usize, chunk: Value) -> Value {
     ]))
 }
 
-/// Reads a thought: pieces of text, mostly one, and what they refer to.
+/// Reads a thought: pieces of text, mostly one, and its references.
 pub(super) fn read(value: Value, provider: Provider) -> Result<Part, Error> {
     let mut object = Fields::read(value, "")?;
     let pieces = object.need_list("thinking", "a list of text parts")?;
@@ -50,7 +50,8 @@ pub(super) fn read(value: Value, provider: Provider) -> Result<Part, Error> {
     Ok(part(kind, Some(metadata)))
 }
 
-/// The pieces of a thought of this text. One whose place is not between two characters follows the last that fits.
+/// Returns the pieces of a thought of this text. A reference whose place is not between two characters follows the last that
+/// fits.
 pub(crate) fn pieces<'a>(text: &'a str, part: &'a Part) -> Vec<ThoughtPiece<'a>> {
     let metadata = part.provider_metadata.as_ref();
     let references = match metadata.and_then(|of| of.get_named(REFERENCES)) {

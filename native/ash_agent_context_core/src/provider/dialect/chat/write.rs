@@ -1,4 +1,4 @@
-//! Messages in the chat dialect.
+//! Writes messages in the chat dialect.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::value::builder::JsonObject;
 use crate::value::json::AsObject;
 use crate::value::Map;
 
-/// A message that is one text.
+/// Writes a message that is one text.
 pub(crate) fn text_message(role: &str, text: &str, out: &mut Writer<'_>) {
     out.json.raw(",");
     out.json.bare_object(|message| {
@@ -23,14 +23,14 @@ pub(crate) fn text_message(role: &str, text: &str, out: &mut Writer<'_>) {
     });
 }
 
-/// A text as a part of a message.
+/// Writes a text as a part of a message.
 pub(crate) fn text_part(text: &str, out: &mut Writer<'_>) {
     out.json.object(|part| {
         part.field("type", "text").text("text", text);
     });
 }
 
-/// A message of one text or of a list of parts; nothing when it says nothing.
+/// Writes a message of one text or of a list of parts, or nothing if it would be empty.
 pub(crate) fn role_message(role: &str, content: &Content, parts: &Parts, out: &mut Writer<'_>) {
     out.say(content, |text, out| text_message(role, text, out));
     if let Content::Parts(given) = content {
@@ -42,7 +42,7 @@ pub(crate) fn role_message(role: &str, content: &Content, parts: &Parts, out: &m
     }
 }
 
-/// The role of a system message.
+/// Returns the word for the role of a system message.
 pub(crate) const fn system_role(role: SystemRole) -> &'static str {
     match role {
         SystemRole::System => "system",
@@ -50,7 +50,7 @@ pub(crate) const fn system_role(role: SystemRole) -> &'static str {
     }
 }
 
-/// A message for each result, and the media in them for a message after these. `is_named`: with the name of the tool.
+/// Writes a message for each result, with the tool's name if `is_named`, and then a message with the media in them.
 pub(crate) fn result_messages(
     message: &Message,
     exchange: &Exchange,
@@ -76,7 +76,7 @@ pub(crate) fn result_messages(
     out.blocks(false, |out| parts.all(after, out));
 }
 
-/// An assistant message of content that is written already, of what stands beside it, and of its calls.
+/// Writes an assistant message of ready-made content, of the fields beside it, and of its calls.
 pub(crate) fn message_with_calls(
     message: &Message,
     content: &str,
@@ -121,9 +121,9 @@ struct Called<'a> {
     id: Cow<'a, str>,
     name: Cow<'a, str>,
     arguments: Cow<'a, str>,
-    /// Says whether the arguments are a custom tool's text.
+    /// True if the arguments are a custom tool's text.
     is_custom: bool,
-    /// Holds what the server wants to see again.
+    /// Fields that the server wants back with the call.
     extra: Option<&'a Map>,
 }
 
