@@ -1,4 +1,4 @@
-//! Aliases beside ids that go back as they came.
+//! Aliases of calls in a history of which some ids go back as they came.
 
 use std::collections::HashSet;
 
@@ -7,8 +7,8 @@ use crate::log::ids::Ids;
 use crate::log::provider::Provider;
 use crate::provider::accepts::sent_id;
 
-/// Returns whether a call gets an alias that is the id of a later one, which stands in what is kept of its message:
-/// aliases give way to earlier ids alone. Of each message the calls, and whether it is kept as it was.
+/// Returns whether a call gets an alias that a later call has as its id, in a message that is kept as it was: an alias only
+/// avoids ids before it. Each message has its calls, and `true` if it is kept.
 pub fn meet_kept_ids(provider: Provider, mut messages: Vec<(&mut [ToolCall], bool)>) -> bool {
     if messages
         .iter()

@@ -1,12 +1,12 @@
-//! The id and the time of attributes and histories that have none.
+//! The id and the time for attributes and histories without them.
 
 use crate::value::time::Time;
 
-/// Holds what attributes and histories may leave out.
+/// The values for attributes and histories that leave them out.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults<'a> {
-    /// The id of a conversation that brings none.
+    /// The id of a conversation without one.
     pub id: &'a str,
-    /// The time of what has none.
+    /// The time of messages without one.
     pub at: Time,
 }

@@ -1,30 +1,30 @@
-//! The elements of a request's list, and which messages and exchanges were made of them.
+//! The elements of a request's list, and the messages and exchanges that are made of them.
 
 use crate::log::original::Original;
 use crate::log::provider::Provider;
 use crate::value::json;
 use crate::value::Value;
 
-/// Elements as JSON, to be given back to their provider as they were.
+/// Elements as JSON, to be given back to their provider unchanged.
 ///
-/// Messages and exchanges are numbered in their order. Those that share an element belong
-/// together: the first of them carries all their elements, or none of them carries any.
+/// Messages and exchanges are numbered in their order. Those that share an element are one group: the first of them has all the
+/// elements, or none of them has any.
 #[derive(Debug)]
 pub struct Elements {
     provider: Option<Provider>,
     elements: Vec<Element>,
-    /// By number.
+    /// By the number of the message or exchange.
     made: Vec<Made>,
 }
 
 /// A message or an exchange.
 #[derive(Debug)]
 struct Made {
-    /// A smaller number that belongs together with this one, or the number itself.
+    /// A smaller number of its group, or its own number.
     leader: usize,
-    /// It was made of an element.
+    /// True if it was made of an element.
     claimed: bool,
-    /// Those that it leads are not as they were.
+    /// True if a member of its group is not as it was.
     changed: bool,
 }
 
@@ -36,7 +36,7 @@ struct Element {
 }
 
 impl Elements {
-    /// Of nobody: nothing is kept.
+    /// Elements for this provider; without one, none are kept.
     pub const fn of(provider: Option<Provider>) -> Self {
         Self {
             provider,
@@ -45,7 +45,7 @@ impl Elements {
         }
     }
 
-    /// Takes the next element down, and how it was written where that is known.
+    /// Adds the next element, and its own text if that is known.
     pub fn push(&mut self, element: &Value, written: Option<String>) {
         let json = match (self.provider, written) {
             (Some(_), Some(written)) => written,
@@ -59,7 +59,7 @@ impl Elements {
         });
     }
 
-    /// The message with this number is made from this element.
+    /// Notes that the message with this number is made from this element.
     pub fn claim(&mut self, number: usize, element: usize) {
         self.reach(number);
         let Some(element) = self.elements.get_mut(element) else {
@@ -74,10 +74,10 @@ impl Elements {
         }
     }
 
-    /// All from one number to a later one belong together.
+    /// Makes the messages from one number to a later one a group.
     ///
     /// # Complexity
-    /// Every step takes two groups together, so that all calls are linear in sum.
+    /// Every step joins two groups, so that all calls together are linear.
     pub fn join_range(&mut self, from: usize, to: usize) {
         self.reach(to);
         let first = self.leader(from);
@@ -88,14 +88,14 @@ impl Elements {
         }
     }
 
-    /// An element is not in the history as it was.
+    /// Notes that an element is not in the history as it was.
     pub fn change_element(&mut self, element: usize) {
         if let Some(element) = self.elements.get_mut(element) {
             element.changed = true;
         }
     }
 
-    /// The message with this number differs from its element.
+    /// Notes that the message with this number differs from its element.
     pub fn change(&mut self, number: usize) {
         self.reach(number);
         let leader = self.leader(number);
@@ -121,7 +121,7 @@ impl Elements {
             if next == number {
                 return number;
             }
-            // Halves the way for those who come later.
+            // Halves the path for later calls.
             let after = leader(next);
             if let Some(made) = self.made.get_mut(number) {
                 made.leader = after;
@@ -147,7 +147,7 @@ impl Elements {
         self.made.get(leader).is_some_and(|made| made.changed)
     }
 
-    /// Returns what stands on the wire for each number; of `pairs`, both are as they were or none.
+    /// Returns the elements that each number keeps. Of each of the `pairs`, both keep theirs or neither does.
     pub fn finish(mut self, pairs: &[(usize, usize)]) -> Vec<Option<Original>> {
         let Some(provider) = self.provider else {
             return Vec::new();
@@ -180,7 +180,7 @@ impl Elements {
             if !kept || self.is_changed(number) {
                 return None;
             }
-            // Others' texts are empty: every element is its leader's.
+            // The texts of other members are empty: the leader has all elements.
             let json = texts.get_mut(number).map(std::mem::take)?;
             Some(Original {
                 provider,

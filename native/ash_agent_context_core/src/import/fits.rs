@@ -1,4 +1,4 @@
-//! Says what a provider is known to refuse although it can be read: it does not come back as it was.
+//! Rules that providers are known to have although the message can be read: one that breaks them does not come back as it was.
 
 use crate::log::call::ToolCall;
 use crate::log::message::Output;
@@ -7,18 +7,18 @@ use crate::log::provider::Provider;
 use crate::value::letters;
 use crate::value::Value;
 
-/// Returns whether a message has neither blank texts nor calls whose id or name the provider refuses.
+/// Returns whether a message has no blank text, and no call whose id or name the provider refuses.
 pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> bool {
     let says = match content {
         Content::None => true,
-        // Beside calls there may be an empty one.
+        // Beside calls the text may be empty.
         Content::Text(text) => !is_blank(text) || (text.is_empty() && !calls.is_empty()),
         Content::Parts(parts) => are_taken(parts),
     };
     says && calls.iter().all(|call| takes(provider, call))
 }
 
-/// Returns whether a result is none that the provider refuses.
+/// Returns whether the provider takes a result, as far as is known.
 pub fn result(provider: Provider, output: &Output) -> bool {
     match output {
         Output::Value(_) if provider.facts().wraps_results => true,
@@ -28,10 +28,10 @@ pub fn result(provider: Provider, output: &Output) -> bool {
     }
 }
 
-/// Returns whether no text is blank, and every address is one that a provider may be told to fetch.
+/// Returns whether no text is blank, and every address is one that a provider may fetch.
 fn are_taken(parts: &[Part]) -> bool {
     let is_blank = |part: &Part| {
-        // A signature may stand on an empty text.
+        // An empty text may have a signature.
         part.kind.text().is_some_and(|text| is_blank(text)) && part.provider_metadata.is_none()
     };
     !parts.iter().any(is_blank) && check_addresses(parts).is_ok()

@@ -1,4 +1,4 @@
-//! Messages of a foreign history, repaired and grouped into iterations.
+//! Reads the messages of a foreign history, repairs them and groups them into iterations.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -28,29 +28,28 @@ use crate::provider::facts::{Facts, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
 use crate::provider::listener::{Listen, ReadResult};
 
-/// A history that is being read.
 #[derive(Debug)]
 pub struct Importer {
     provider: Option<Provider>,
     facts: &'static Facts,
     prompt: Option<(Content, Option<Original>)>,
     elements: Elements,
-    /// The element that is being read.
+    /// The position of the element that is being read.
     element: usize,
     entries: Vec<ReadMessage>,
     by_id: HashMap<Box<str>, SameId>,
     latest: Latest,
-    /// The last message that says something in words.
+    /// The number of the last message with words.
     spoken: usize,
     repairs: Vec<Repair>,
-    /// How the list was written, when it was text.
+    /// The texts of the list's elements, if the list was text.
     written: Written,
-    /// The blocks that a provider takes once.
+    /// The blocks that a provider takes only once.
     blocks: HashSet<String>,
 }
 
 impl Importer {
-    /// Of a request for a provider, or of nobody.
+    /// A history in a request for this provider, or for none.
     pub fn of(provider: Option<Provider>) -> Self {
         Self {
             provider,
@@ -68,28 +67,28 @@ impl Importer {
         }
     }
 
-    /// Of a request that was text.
+    /// Adds the texts of a request.
     pub fn with_written(mut self, written: Written) -> Self {
         self.written = written;
         self
     }
 
-    /// Returns whether content has a block that was in the list before.
+    /// Returns whether content repeats a block of an earlier message.
     fn repeats(&mut self, content: &Content) -> bool {
         let Content::Parts(parts) = content else {
             return false;
         };
         let ids = first_of_items(parts).flat_map(Part::once_ids);
-        // All of them are taken down, so there is no stopping at the first.
+        // All of them are added, so this does not stop at the first.
         ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
 
-    /// Returns whether the provider does not take this, if there is one.
+    /// Returns whether the provider does not take this, if there is a provider.
     fn refuses(&self, takes: impl FnOnce(Provider) -> bool) -> bool {
         self.provider.is_some_and(|provider| !takes(provider))
     }
 
-    /// Notes what changes the element that is being read, or takes it out.
+    /// Notes a repair that changes the element that is being read, or leaves it out.
     fn repair(&mut self, kind: RepairKind, id: Option<&str>) {
         self.elements.change_element(self.element);
         self.repairs.push(Repair {
@@ -113,7 +112,7 @@ impl Importer {
         self.entries.push(entry);
     }
 
-    /// Calls join the last message; those that have an id of it get another one.
+    /// Adds calls to the last message. Those with an id that it has already get another one.
     fn join(&mut self, entry: usize, calls: Vec<ToolCall>) {
         let Some(ReadMessage::Assistant(last)) = self.entries.get_mut(entry) else {
             return;
@@ -131,7 +130,7 @@ impl Importer {
                 let is_known = self.by_id.contains_key(&call.id);
                 let open = self.by_id.entry(call.id.clone()).or_default();
                 if is_known && self.facts.has_items {
-                    // An id may be used once in a conversation.
+                    // An id may occur once in a conversation.
                     self.elements.change(message_number(entry));
                 }
                 if open.entry != entry {
@@ -167,8 +166,8 @@ impl Importer {
         }
     }
 
-    /// The first call without a result, of this name if there is one. A result with an id answers
-    /// only calls that have none.
+    /// Returns the first call without a result, of this name if there is one. A result with an id answers only calls that have
+    /// none.
     fn find_unnamed(&mut self, has_id: bool, name: Option<&str>) -> Option<(usize, usize)> {
         let entry = self.latest.entry;
         let Some(ReadMessage::Assistant(exchanged)) = self.entries.get(entry) else {
@@ -188,7 +187,7 @@ impl Importer {
         None
     }
 
-    /// The context.
+    /// Returns the context.
     pub fn finish(mut self, rest: Map, defaults: Defaults<'_>) -> Imported {
         let mut context = Context::empty(defaults.id, defaults.at);
         if let Some((content, original)) = self.prompt.take() {
@@ -259,7 +258,7 @@ impl Importer {
         }
     }
 
-    /// Returns what stands on the wire for each message and its results, in turn.
+    /// Returns the elements that each message and its results keep, in turn.
     fn originals(&mut self, entries: &[ReadMessage]) -> Vec<Option<Original>> {
         let mut elements = std::mem::replace(&mut self.elements, Elements::of(None));
         let mut pairs = Vec::new();
@@ -380,7 +379,7 @@ impl Listen for Importer {
         self.element
     }
 
-    /// A system message; when the first message of all is one, it is the system prompt.
+    /// Takes a system message. If it is the first of all messages, it is the system prompt.
     fn system(&mut self, content: Content, metadata: Option<Map>) {
         let is_refused = match self.facts.system_place {
             SystemPlace::Anywhere => false,
@@ -415,7 +414,7 @@ impl Listen for Importer {
         });
     }
 
-    /// A message with results and with what else the user says.
+    /// Takes a message with results and the user's other parts.
     fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>) {
         let answered = !answers.is_empty();
         if answered && !parts.is_empty() && self.facts.results_stand_alone {
@@ -434,7 +433,7 @@ impl Listen for Importer {
         }
     }
 
-    /// A message of the model that these elements make.
+    /// Takes a message of the model that these elements make.
     fn assistant_of(
         &mut self,
         elements: &[usize],
@@ -455,7 +454,7 @@ impl Listen for Importer {
         let rules = self.facts;
         let before = self.entries.len();
         match self.entries.last_mut() {
-            // A second message of the turn whose calls wait: results are for both of them.
+            // A second message of the turn whose calls wait: the results are for both messages.
             Some(ReadMessage::Assistant(last))
                 if rules.merges_neighbours && last.filled == 0 && !last.calls.is_empty() =>
             {
@@ -509,7 +508,7 @@ impl Listen for Importer {
         self.join(entry, calls);
     }
 
-    /// A result goes into the slot of its call: the last one before it that has its id.
+    /// Puts a result into the slot of its call: the last one before it that has its id.
     fn answer(&mut self, mut answer: ReadResult) {
         let id = answer.id.take().filter(|id| !id.is_empty());
         let known = id.as_ref().is_some_and(|id| self.by_id.contains_key(id));
@@ -527,7 +526,7 @@ impl Listen for Importer {
         };
         let last = self.entries.len() - 1;
         if self.facts.has_items && entry < last && entry >= self.spoken {
-            // Further calls of the model in between do not matter there.
+            // Calls of the model in between do not matter.
             self.elements
                 .join_range(results_number(entry), results_number(last));
         } else if answer.moved || entry < last {
@@ -551,7 +550,7 @@ impl Listen for Importer {
     }
 }
 
-/// Notes the model of a body with the requests that led to its answers; nobody knows yet what comes after them.
+/// Notes the model of a body with the requests that led to its answers. No later model is known.
 fn note_model(context: &mut Context, model: &Value) {
     let answered = |iteration: &&Iteration| iteration.has_assistant();
     let number = context

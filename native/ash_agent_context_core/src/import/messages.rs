@@ -1,4 +1,4 @@
-//! Lists of messages: OpenAI's chat format and the neutral form, told apart piece by piece.
+//! Reads lists of messages in OpenAI's chat format and in the neutral form, which may be mixed.
 
 use crate::error::{each, Error};
 use crate::log::call::{Name, ToolCall};
@@ -16,7 +16,7 @@ pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
         if is_neutral(&message) {
             neutral(message, history)
         } else if !has_known_role(&message) {
-            // Here nobody could get it back.
+            // Nobody could get it back here.
             let key = Fields::read(message, "a message, a map")?.key("role");
             Err(Error::invalid(vec![key], ROLES))
         } else {
@@ -27,7 +27,7 @@ pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
 
 const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
-/// Returns whether a message is in the neutral form. Where both forms are the same, it is OpenAI's.
+/// Returns whether a message is in the neutral form. A message that is the same in both forms counts as OpenAI's.
 fn is_neutral(message: &Value) -> bool {
     let Value::Map(map) = message else {
         return false;
@@ -90,7 +90,7 @@ fn neutral(message: Value, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-/// Content without the results in it, which come apart.
+/// Returns the results, and apart from them the other content.
 fn user_content(message: &mut Fields) -> Result<(Vec<ReadResult>, Content), Error> {
     let items = match message.take_given("content") {
         None => return Ok((Vec::new(), Content::None)),

@@ -1,10 +1,10 @@
-//! Foreign histories: requests as providers get them, and lists of messages.
+//! Imports foreign histories: requests in the form of providers, and lists of messages.
 //!
-//! Here, and only here, history is repaired; see [`Repair`]. Valid history needs none.
+//! This is the only place where history is repaired; see [`Repair`]. Valid history needs no repair.
 //!
-//! The neutral form has no place for everything that a provider's has. So messages and exchanges
-//! that no repair touched keep the elements they were made of, see [`crate::log::original::Original`], and their
-//! own provider gets those back; every other provider gets what the neutral form says.
+//! The neutral form has no place for some fields of providers. So messages and exchanges that no repair touched keep the elements
+//! they were made of, see [`crate::log::original::Original`], and their own provider gets those back. Every other provider gets
+//! the neutral form.
 
 mod aliases;
 pub mod defaults;
@@ -29,11 +29,11 @@ use crate::value::fields::Fields;
 use importer::Importer;
 use written::Written;
 
-/// Levels that a request's body may have: those of its own around values of [`MAX_DEPTH`].
+/// The most levels of a request's body: its own, and around them values of [`MAX_DEPTH`].
 pub const BODY_DEPTH: usize = MAX_DEPTH + 8;
 
 impl Context {
-    /// A context from a request: a map, or its JSON text.
+    /// Returns a context from a request: a map, or its JSON text.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the path of what cannot be read, [`Error::TooDeep`].
@@ -45,7 +45,7 @@ impl Context {
         let (body, written) = match body {
             Value::Binary(text) => {
                 let (body, doubled) = json::read_noting(&text, BODY_DEPTH)?;
-                // Who reads a key twice reads one thing or the other.
+                // Of a key that is there twice, two readers may take two values, so its text is not kept.
                 let written = match doubled {
                     true => Written::default(),
                     false => Written::of(&text, provider.facts().list, provider.facts().prompts),
@@ -61,7 +61,7 @@ impl Context {
         Ok(history.finish(rest, defaults))
     }
 
-    /// A context from messages in OpenAI's chat format or in the neutral form, in any mixture.
+    /// Returns a context from messages in OpenAI's chat format or in the neutral form, in any mixture.
     ///
     /// # Errors
     /// As [`Context::from_request`].

@@ -1,4 +1,4 @@
-//! Messages of a foreign history as far as they were read: calls wait for results, which may come later.
+//! Messages of a foreign history while it is read: calls wait for results, which may come later.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +10,6 @@ use crate::provider::foreign::{declined_call, into_parts};
 use crate::provider::listener::ReadResult;
 use crate::value::Map;
 
-/// A message of the history.
 #[derive(Debug)]
 pub enum ReadMessage {
     Other {
@@ -21,26 +20,26 @@ pub enum ReadMessage {
     Assistant(Exchanged),
 }
 
-/// A message of the model with the results of its calls.
+/// A message of the model, with the results of its calls.
 #[derive(Debug)]
 pub struct Exchanged {
-    /// The element it begins with.
+    /// The first element of the message.
     pub element: usize,
     pub content: Content,
-    /// Holds what neighbours of the message said that are one turn with it.
+    /// Parts of later messages that are one turn with this one.
     pub more: Vec<Part>,
     pub metadata: Option<Map>,
     pub calls: Vec<ToolCall>,
-    /// How often each id was given.
+    /// The number of calls with each id.
     pub uses: HashMap<Box<str>, usize>,
     pub slots: Vec<Option<ReadResult>>,
     pub filled: usize,
-    /// The element with its first result.
+    /// The element of its first result.
     pub answered: Option<usize>,
     pub notes: Vec<Map>,
 }
 
-/// Calls of one id, those of the last message that has any.
+/// The calls with one id in the last message that has any.
 #[derive(Debug, Default)]
 pub struct SameId {
     pub entry: usize,
@@ -48,7 +47,7 @@ pub struct SameId {
 }
 
 impl SameId {
-    /// The first of the calls that has no result yet.
+    /// Returns the first of the calls that has no result yet.
     pub fn next(&mut self, entries: &[ReadMessage]) -> Option<(usize, usize)> {
         let Some(ReadMessage::Assistant(exchanged)) = entries.get(self.entry) else {
             return None;
@@ -62,7 +61,7 @@ impl SameId {
     }
 }
 
-/// The calls of the last message that has any, for results that do not name the id.
+/// The calls without results of the last message that has any, for results without an id.
 #[derive(Debug, Default)]
 pub struct Latest {
     pub entry: usize,
@@ -71,7 +70,7 @@ pub struct Latest {
 }
 
 impl ReadMessage {
-    /// Calls of a model that declined are not run: those without a result become blocks.
+    /// Turns the calls of a model that declined into blocks, if they have no result: they are not run.
     pub fn set_declined_aside(&mut self) {
         if let Self::Assistant(exchanged) = self {
             exchanged.set_declined_aside();
@@ -143,7 +142,7 @@ impl Exchanged {
     }
 }
 
-/// Messages and exchanges are numbered in turn.
+/// Returns the number of a message. Its exchange has the next one.
 pub const fn message_number(entry: usize) -> usize {
     2 * entry
 }

@@ -1,8 +1,8 @@
-//! How a request was written: the order of keys, which no value keeps.
+//! The text of a request's elements, for the order of keys, which values do not keep.
 
 use jiter::{Jiter, JiterError};
 
-/// The elements of a request's list and its system prompt, as they were written but for white space.
+/// The elements of a request's list and its system prompt, as texts without white space.
 #[derive(Debug, Default)]
 pub struct Written {
     pub elements: Vec<Option<String>>,
@@ -10,8 +10,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// Of a body that was read without a fault and has no key twice. Messages that cannot be told
-    /// apart are written again.
+    /// Reads a body that is valid and has no key twice. Messages whose texts cannot be found are written anew.
     pub fn of(text: &[u8], list: &str, prompts: &[&str]) -> Self {
         let mut written = Self::default();
         match written.read(text, list, prompts) {
@@ -47,7 +46,7 @@ impl Written {
     }
 }
 
-/// JSON without the white space between its tokens.
+/// Returns JSON without the white space between its tokens.
 fn compact(text: &[u8], start: usize, end: usize) -> Option<String> {
     let text = text.get(start..end)?;
     let mut kept = Vec::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Holds what is billed of an answer beside its plain tokens: other prices count for them, or for a part of the answer.
+//! Counts that are billed apart from plain tokens, and parts of an answer with prices of their own.
 
 use std::sync::Arc;
 
@@ -6,48 +6,47 @@ use crate::prices::usage::Usage;
 use crate::value::word::words;
 
 words! {
-    /// Says what a provider counts that has a price of its own. All but the searches are tokens that a [`Usage`] has as
-    /// well.
+    /// A count with a price of its own. All but the searches are tokens that a [`Usage`] counts as well.
     pub enum Count {
-        /// Of the tokens written to the cache, those that stay there for an hour.
+        /// Tokens written to the cache that stay there for an hour.
         WrittenHour = "cache_write_1h_tokens",
-        /// Of the request, sound.
+        /// Tokens of sound in the request.
         InputAudio = "input_audio_tokens",
-        /// Of the request, images.
+        /// Tokens of images in the request.
         InputImage = "input_image_tokens",
-        /// Of the request, films.
+        /// Tokens of films in the request.
         InputVideo = "input_video_tokens",
-        /// Of the tokens read from the cache, sound.
+        /// Tokens of sound that were read from the cache.
         CachedAudio = "cached_audio_tokens",
-        /// Of the tokens read from the cache, images.
+        /// Tokens of images that were read from the cache.
         CachedImage = "cached_image_tokens",
-        /// Of the tokens read from the cache, films.
+        /// Tokens of films that were read from the cache.
         CachedVideo = "cached_video_tokens",
-        /// Of the answer, sound.
+        /// Tokens of sound in the answer.
         OutputAudio = "output_audio_tokens",
-        /// Of the answer, images.
+        /// Tokens of images in the answer.
         OutputImage = "output_image_tokens",
-        /// Of the answer, films.
+        /// Tokens of films in the answer.
         OutputVideo = "output_video_tokens",
-        /// Searches in the web.
+        /// Web searches.
         Searches = "searches",
     }
 }
 
 words! {
-    /// The words on which prices depend.
+    /// The fields of an answer on which prices depend.
     pub enum Term {
         /// The service tier, such as `priority`, `flex` or `batch`.
         Tier = "service_tier",
-        /// How fast it was answered, such as `fast`.
+        /// The speed, such as `fast`.
         Speed = "speed",
-        /// Where it was answered, such as `us`.
+        /// The place, such as `us`.
         Geo = "inference_geo",
     }
 }
 
 impl Term {
-    /// The words that say that the plain price counts.
+    /// The words for the plain price.
     const PLAIN: [&'static str; 7] = [
         "standard",
         "default",
@@ -59,7 +58,7 @@ impl Term {
     ];
 }
 
-/// Characters of a word or of a model's name that are kept.
+/// The most characters of a word or of a model's name that are kept.
 const WORD: usize = 200;
 
 /// A part of an answer that is billed by itself.
@@ -74,7 +73,7 @@ pub struct Bill {
 }
 
 impl Bill {
-    /// A bill for nothing but tokens.
+    /// Returns a bill for tokens alone.
     #[must_use]
     pub fn plain(usage: Usage) -> Self {
         Self {
@@ -83,38 +82,38 @@ impl Bill {
         }
     }
 
-    /// How much there is of something.
+    /// Returns a count.
     #[must_use]
     pub fn count(&self, of: Count) -> u64 {
         self.counts.get(of as usize).copied().unwrap_or(0)
     }
 
-    /// Adds to it.
+    /// Adds to a count.
     pub fn add(&mut self, of: Count, number: u64) {
         if let Some(count) = self.counts.get_mut(of as usize) {
             *count = count.saturating_add(number);
         }
     }
 
-    /// The counts that are not zero, by their names.
+    /// Returns the counts that are not zero, by their names.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = Count::ALL.iter().zip(self.counts);
         counts.filter_map(|(of, number)| (number > 0).then_some((of.name(), number)))
     }
 
-    /// A word, where it says that another price counts.
+    /// Returns a word, unless it means the plain price.
     #[must_use]
     pub fn term(&self, of: Term) -> Option<&str> {
         self.terms.get(of as usize)?.as_deref()
     }
 
-    /// The words, by their names.
+    /// Returns the words, by the names of their fields.
     pub fn terms(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
         let terms = Term::ALL.iter().zip(&self.terms);
         terms.filter_map(|(of, word)| Some((of.name(), word.as_deref()?)))
     }
 
-    /// Keeps a word. One that says that the plain price counts is none.
+    /// Keeps a word, unless it means the plain price.
     pub fn put_term(&mut self, of: Term, word: &str) {
         let word = word.to_lowercase();
         let is_plain = word.is_empty() || Term::PLAIN.contains(&&*word);
@@ -123,24 +122,24 @@ impl Bill {
         }
     }
 
-    /// The model, if it is not that of the answer.
+    /// Keeps the model's name, if it is not that of the answer.
     pub fn put_model(&mut self, model: &str) {
         self.model = Some(model.chars().take(WORD).collect::<String>().into());
     }
 
-    /// Returns whether there is nothing but tokens.
+    /// Returns whether it is a bill for tokens alone.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.model.is_none() && self.counts().next().is_none() && self.terms().next().is_none()
     }
 }
 
-/// Holds what a provider reported of one answer.
+/// A provider's report on one answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Its tokens.
     pub usage: Usage,
-    /// Holds what is billed, where that is more than plain tokens.
+    /// The bills, if there is more to pay than plain tokens.
     pub bills: Option<Arc<[Bill]>>,
 }
 
@@ -151,7 +150,7 @@ impl From<Usage> for Report {
 }
 
 impl Report {
-    /// A report with what is billed. One plain bill says no more than the tokens do.
+    /// Returns a report with bills. A single plain bill is left out, as it says the same as the tokens.
     #[must_use]
     pub fn new(usage: Usage, bills: Vec<Bill>) -> Self {
         let is_plain = bills
@@ -161,7 +160,7 @@ impl Report {
         Self { usage, bills }
     }
 
-    /// Returns what is billed.
+    /// Returns the bills.
     #[must_use]
     pub fn bills(&self) -> Vec<Bill> {
         match &self.bills {
@@ -170,7 +169,7 @@ impl Report {
         }
     }
 
-    /// The same under a service tier that the answer names.
+    /// Returns the report under a service tier that the answer names.
     #[must_use]
     pub fn in_tier(self, tier: Option<&str>) -> Self {
         let Some(tier) = tier else { return self };
@@ -183,7 +182,7 @@ impl Report {
         Self::new(self.usage, bills)
     }
 
-    /// The sum of a count.
+    /// Returns the sum of a count over all bills.
     #[must_use]
     pub fn count(&self, of: Count) -> u64 {
         let bills = self.bills.iter().flat_map(|bills| bills.iter());
@@ -191,21 +190,21 @@ impl Report {
     }
 }
 
-/// Holds what was reported for one message.
+/// The reports on one message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reported {
-    /// All reports together.
+    /// The sum of all reports.
     pub sum: Usage,
     /// The last report.
     pub last: Usage,
-    /// Holds what an estimate made of the view when that report came.
+    /// The estimated tokens of the view when the last report came.
     pub estimate: u64,
-    /// Holds what is billed of all of them, where that is more than the plain tokens of one report.
+    /// The bills of all reports, if there is more to pay than the plain tokens of one report.
     pub bills: Option<Arc<[Bill]>>,
 }
 
 impl Reported {
-    /// The same with one more report.
+    /// Returns the reports with one more.
     #[must_use]
     pub fn plus(&self, report: &Report, estimate: u64) -> Self {
         let sum = self.sum.plus(report.usage);
@@ -226,7 +225,7 @@ impl Reported {
         self.sum == Usage::default() && self.bills.is_none()
     }
 
-    /// Returns what is billed.
+    /// Returns the bills of all reports.
     #[must_use]
     pub fn bills(&self) -> Vec<Bill> {
         let bills = self.bills.clone();

@@ -1,6 +1,6 @@
-//! Reading files of prices in the format of genai-prices.
+//! Reads files of prices in the format of genai-prices.
 //!
-//! A file comes from elsewhere and grows new keys: a model that is not understood is skipped, with the reason.
+//! Such files get new keys with time: a model with an unknown one is skipped, with the reason.
 
 use regex::RegexBuilder;
 use sha2::{Digest, Sha256};
@@ -12,31 +12,31 @@ use crate::prices::read::MOST;
 use crate::value::time::{self, Time};
 use crate::value::{json, Map, Value};
 
-/// Levels of a file.
+/// The most levels of a file.
 const DEEP: usize = 32;
 
-/// Bytes of a compiled pattern.
+/// The most bytes of a compiled pattern.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// A file of prices, and what of it does not count.
+/// A file of prices, with the models and prices in it that do not count.
 #[derive(Debug)]
 pub struct PriceFile {
-    /// The prices.
+    /// The prices of the models that are understood.
     pub prices: Prices,
     /// The file's SHA-256, in hexadecimal digits.
     pub sha256: String,
-    /// How many models have a price.
+    /// The number of models with a price.
     pub models: usize,
-    /// Models without one, since something of it was not understood: provider, model, what.
+    /// The models without a price, as something about them was not understood: provider, model, reason.
     pub skipped: Vec<[String; 3]>,
-    /// Prices that are not a whole number of 10^-12 dollars: provider, model, which.
+    /// The prices that are no whole number of 10^-12 dollars: provider, model, key.
     pub rounded: Vec<[String; 3]>,
 }
 
-/// Reads a file in the format of genai-prices. `provider` is whose prices count, whatever answers say.
+/// Reads a file in the format of genai-prices. `provider`: the provider to pay, whatever answers say.
 ///
 /// # Errors
-/// [`Error::Invalid`] where it is no such file.
+/// [`Error::Invalid`] if it is no such file.
 ///
 /// # Complexity
 /// O(n)
@@ -68,7 +68,7 @@ pub fn read_file(text: &[u8], provider: Option<&str>) -> Result<PriceFile, Error
 }
 
 impl PriceFile {
-    /// The models of a provider; the key under which something else is expected, where it is none.
+    /// Reads a provider and its models. An error has the key, and the value that was expected there.
     fn read_offer(&mut self, given: &Value) -> Result<Offer, (&'static str, &'static str)> {
         let map = given.as_map().ok_or(("id", "a map"))?;
         let id = text(map, "id").ok_or(("id", "a provider's name"))?;
@@ -139,7 +139,7 @@ fn read_names(given: &Value) -> Option<Names> {
     })
 }
 
-/// A model with its prices, or what of it is not understood.
+/// Reads a model with its prices. An error says which field is not understood.
 fn read_model(given: &Value, note: &mut impl FnMut(&str)) -> Result<Model, String> {
     let model = given.as_map().ok_or("no map")?;
     let names = model.get_named("match").and_then(read_names);
@@ -173,7 +173,7 @@ fn prices_of(of: &Map) -> Result<&Map, &'static str> {
         .ok_or("prices")
 }
 
-/// From which day on.
+/// Returns the day from which prices count.
 fn read_start(constraint: Option<&Value>) -> Result<Option<Time>, String> {
     let Some(constraint) = constraint.filter(|given| **given != Value::Nil) else {
         return Ok(None);
@@ -189,7 +189,7 @@ fn read_start(constraint: Option<&Value>) -> Result<Option<Time>, String> {
     start.map(Some).ok_or_else(|| key.to_owned())
 }
 
-/// The file's key of a unit, and of how many of it the price is.
+/// The file's key of a unit, and how many units its price is for.
 const FILE_KEYS: [(&str, Unit, u64); 18] = [
     ("input_mtok", Unit::Input, MILLION),
     ("cache_read_mtok", Unit::CacheRead, MILLION),
@@ -258,11 +258,11 @@ fn read_rates(prices: &Map, note: &mut impl FnMut(&str)) -> Result<Vec<Rate>, St
     Ok(rates)
 }
 
-/// Returns what one costs in 10^-12 dollars if so many cost this, and whether that is a whole number.
+/// Returns the price of one unit in 10^-12 dollars, if `per` of them cost `value`, and whether it is a whole number.
 fn dollars(value: &Value, per: u64) -> Option<(u64, bool)> {
     let text = match value {
         Value::Int(number) => number.to_string(),
-        // The shortest text that gives the number again is what stands in the file.
+        // The shortest text that gives the same number is the one in the file.
         Value::Float(number) => number.to_string(),
         _ => return None,
     };

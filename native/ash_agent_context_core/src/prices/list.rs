@@ -1,35 +1,35 @@
-//! Lists of prices, and which price is meant by a name.
+//! Lists of prices, and how a model's name leads to its price.
 
 use regex::Regex;
 
 use crate::prices::rates::Rates;
 use crate::value::time::Time;
 
-/// Which names are meant.
+/// A rule for names.
 #[derive(Debug, Clone)]
 pub enum Names {
-    /// All that have no price of their own.
+    /// Every name that has no price of its own.
     Any,
-    /// This one, and as which the provider answers: with a date at its end.
+    /// This name, also with a date at its end, as providers answer.
     Named(Box<str>),
-    /// This one, in any case of its letters, as all that follow.
+    /// This name, in upper or lower case, like all rules below.
     Equals(Box<str>),
-    /// That begin so.
+    /// Names with this prefix.
     StartsWith(Box<str>),
-    /// That end so.
+    /// Names with this suffix.
     EndsWith(Box<str>),
-    /// That hold this.
+    /// Names with this text in them.
     Contains(Box<str>),
-    /// That a pattern is found in.
+    /// Names in which a pattern is found.
     Pattern(Regex),
-    /// One of several.
+    /// Names for which one of these rules holds.
     Or(Vec<Names>),
-    /// All of several.
+    /// Names for which all of these rules hold.
     And(Vec<Names>),
 }
 
 impl Names {
-    /// Returns whether a name is meant, as it is and in small letters.
+    /// Returns whether the rule holds for a name; `small` is the name in lower case.
     fn has(&self, name: &str, small: &str) -> bool {
         match self {
             Self::Any => false,
@@ -49,27 +49,27 @@ impl Names {
     }
 }
 
-/// The prices of some models.
+/// The prices of the models with certain names.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// Which ones.
+    /// The rule for their names.
     pub names: Names,
-    /// From different times on; of those that are valid, the last counts.
+    /// The rates from different times on; of those that are valid, the last counts.
     pub rates: Vec<Rates>,
 }
 
 /// The models of a provider.
 #[derive(Debug, Clone, Default)]
 pub struct Offer {
-    /// The provider; `None`: of any.
+    /// The provider; `None` for any.
     pub provider: Option<Box<str>>,
-    /// Other names of the provider.
+    /// The rule for other names of the provider.
     pub providers: Option<Names>,
-    /// Names of models that are this provider's, where nobody says whose they are.
+    /// The rule for models that are this provider's if an answer does not name one.
     pub models_match: Option<Names>,
-    /// Whose models it offers as well.
+    /// Providers whose models it offers as well.
     pub fallback: Vec<Box<str>>,
-    /// The first that is meant counts.
+    /// Its models; the first whose rule holds counts.
     pub models: Vec<Model>,
 }
 
@@ -77,19 +77,19 @@ pub struct Offer {
 #[derive(Debug, Default)]
 pub struct Prices {
     offers: Vec<Offer>,
-    /// Who is asked, whatever answers say.
+    /// The provider to pay, whatever answers say.
     provider: Option<Box<str>>,
 }
 
 impl Prices {
-    /// The offers in the order in which they are looked through.
+    /// Returns a list of these offers, which are searched in this order.
     #[must_use]
     pub const fn new(offers: Vec<Offer>, provider: Option<Box<str>>) -> Self {
         Self { offers, provider }
     }
 
-    /// The prices at a time for the first of these names that has any, or for all models. Providers add a date to the
-    /// name that they were asked for: a name stands for itself without its date as well.
+    /// Returns the prices at a time for the first of these names that has any, or for all models. Providers append a date to the
+    /// name in a request, so a name is tried without its date as well.
     #[must_use]
     pub fn find(
         &self,
@@ -153,7 +153,7 @@ impl Offer {
     }
 }
 
-/// A name without the date at its end: `-2024-08-06`, `-20240806` or `@20240806`.
+/// Returns a name without the date at its end: `-2024-08-06`, `-20240806` or `@20240806`.
 fn strip_date(name: &str) -> Option<&str> {
     let date = |mark: char| match mark {
         '0'..='9' => '0',

@@ -1,4 +1,4 @@
-//! What answers cost: what was counted of them, and the prices of models.
+//! The cost of answers: the counts to pay for, and the prices of models.
 
 pub mod bill;
 pub mod file;

@@ -5,40 +5,40 @@ use crate::value::time::Time;
 use crate::value::word::words;
 
 words! {
-    /// Says what has a price: all tokens are of the request or of the answer, and what has a price of its own is taken out
-    /// of what it is a part of.
+    /// A unit that has a price. All tokens are of the request or of the answer; a unit with a price of its own is taken out of
+    /// the units that it is a part of.
     pub enum Unit {
         /// A token of the request.
         Input = "input",
-        /// Read from the provider's cache.
+        /// A token that was read from the provider's cache.
         CacheRead = "cache_read",
-        /// Written to the provider's cache.
+        /// A token that was written to the provider's cache.
         CacheWrite = "cache_write",
-        /// Written to the provider's cache for an hour.
+        /// A token that was written to the provider's cache for an hour.
         CacheWriteHour = "cache_write_1h",
-        /// Of sound in the request.
+        /// A token of sound in the request.
         InputAudio = "input_audio",
-        /// Of images in the request.
+        /// A token of an image in the request.
         InputImage = "input_image",
-        /// Of films in the request.
+        /// A token of a film in the request.
         InputVideo = "input_video",
-        /// Of sound, read from the cache.
+        /// A token of sound that was read from the cache.
         CacheReadAudio = "cache_read_audio",
-        /// Of images, read from the cache.
+        /// A token of an image that was read from the cache.
         CacheReadImage = "cache_read_image",
-        /// Of films, read from the cache.
+        /// A token of a film that was read from the cache.
         CacheReadVideo = "cache_read_video",
         /// A token of the answer.
         Output = "output",
-        /// Of what the model thought.
+        /// A token of reasoning.
         Reasoning = "reasoning",
-        /// Of sound in the answer.
+        /// A token of sound in the answer.
         OutputAudio = "output_audio",
-        /// Of images in the answer.
+        /// A token of an image in the answer.
         OutputImage = "output_image",
-        /// Of films in the answer.
+        /// A token of a film in the answer.
         OutputVideo = "output_video",
-        /// A search in the web.
+        /// A web search.
         Search = "search",
         /// A request.
         Request = "request",
@@ -46,7 +46,7 @@ words! {
 }
 
 impl Unit {
-    /// Returns what it is a part of.
+    /// Returns the units that it is a part of.
     const fn wholes(self) -> &'static [Self] {
         match self {
             Self::CacheRead
@@ -89,14 +89,13 @@ impl Unit {
     }
 }
 
-/// Holds what one of a unit costs, in 10^-12 US dollars.
+/// The price of one unit, in 10^-12 US dollars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rate {
-    /// Of what.
     pub unit: Unit,
-    /// Of short requests.
+    /// The price in short requests.
     pub base: u64,
-    /// Of requests that have more tokens, all of them; the smallest first.
+    /// The prices in requests of more tokens than a limit, for all of their tokens. The smallest limit comes first.
     pub steps: Vec<(u64, u64)>,
 }
 
@@ -108,52 +107,51 @@ impl Rate {
     }
 }
 
-/// By how much a word of a [`Term`] changes the price of tokens.
+/// A factor for the price of tokens, for a word of a [`Term`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Factor {
-    /// Which word.
+    /// The field that has the word.
     pub term: Term,
-    /// The word.
     pub word: Box<str>,
-    /// Times this.
+    /// The numerator.
     pub times: u64,
-    /// Through this, which is not zero.
+    /// The denominator, which is not zero.
     pub through: u64,
 }
 
-/// Holds what a model costs from a time on.
+/// The prices of a model from a time on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rates {
-    /// From when on; `None`: since ever.
+    /// The time from which they count; `None` if they always did.
     pub valid_from: Option<Time>,
-    /// Holds what its units cost. Tokens without a rate cost as much as those that they are part of.
+    /// The rates of its units. Tokens without a rate cost as much as the unit that they are part of.
     pub rates: Vec<Rate>,
-    /// How words change that.
+    /// The factors for words.
     pub factors: Vec<Factor>,
-    /// Tokens that fit into a request.
+    /// The number of tokens that fit into a request.
     pub context_window: Option<u64>,
 }
 
-/// Holds what an answer cost, in 10^-12 US dollars.
+/// The cost of an answer, in 10^-12 US dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Money {
-    /// The tokens of the request.
+    /// The cost of the request's tokens.
     pub input: u64,
-    /// The tokens of the answer.
+    /// The cost of the answer's tokens.
     pub output: u64,
-    /// Holds what is not a token.
+    /// The cost of counts other than tokens, such as searches.
     pub fees: u64,
 }
 
 impl Money {
-    /// All of it.
+    /// Returns the sum.
     #[must_use]
     pub const fn total(self) -> u64 {
         let tokens = self.input.saturating_add(self.output);
         tokens.saturating_add(self.fees)
     }
 
-    /// Both together.
+    /// Adds another sum.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -165,7 +163,7 @@ impl Money {
 }
 
 impl Rates {
-    /// Returns what a unit costs in a request of so many tokens, or what it is a part of, if that has a rate.
+    /// Returns the price of a unit in a request of so many tokens: its own rate, or that of the unit it is a part of.
     #[must_use]
     pub fn rate(&self, unit: Unit, input: u64) -> Option<u64> {
         let of = |unit| self.rates.iter().find(|rate| rate.unit == unit);
@@ -173,7 +171,7 @@ impl Rates {
         rate.map(|rate| rate.of(input))
     }
 
-    /// Returns what a part of an answer cost.
+    /// Returns the cost of a part of an answer.
     #[must_use]
     pub fn cost(&self, bill: &Bill) -> Money {
         let mut left: Vec<(Unit, u64, u64)> = self
@@ -181,7 +179,7 @@ impl Rates {
             .iter()
             .map(|rate| (rate.unit, rate.unit.number(bill), rate.of(bill.usage.input)))
             .collect();
-        // The smallest parts first, so that each is taken out once of everything that it is a part of.
+        // The smallest parts come first, so that each is taken once out of every unit that it is a part of.
         left.sort_by_key(|(unit, _, _)| std::cmp::Reverse(unit.wholes().len()));
         let mut sums = [0_u128; 3];
         for at in 0..left.len() {
@@ -210,7 +208,7 @@ impl Rates {
         }
     }
 
-    /// Applies the factors of a bill's words, and rounds once.
+    /// Applies the factors for a bill's words, and rounds once.
     fn multiply(&self, sum: u128, bill: &Bill) -> u64 {
         let (mut sum, mut through) = (sum, 1_u128);
         let factors = self.factors.iter();

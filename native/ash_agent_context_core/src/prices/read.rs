@@ -1,4 +1,4 @@
-//! Reading the prices that an application lists.
+//! Reads the prices that an application lists.
 
 use crate::error::{each, Error};
 use crate::prices::bill::Term;
@@ -7,7 +7,7 @@ use crate::prices::rates::{Factor, Rate, Rates, Unit};
 use crate::value::time;
 use crate::value::Value;
 
-/// Holds what one of anything may cost at most, so that a million tokens of it fit into 64 bits.
+/// The highest price of one unit, so that a million tokens of it fit into 64 bits.
 pub const MOST: u64 = 1_000_000_000_000;
 
 /// The keys of a price that are not rates.
@@ -61,12 +61,12 @@ pub fn read_list(list: &Value) -> Result<Prices, Error> {
     Ok(Prices::new(offers, None))
 }
 
-/// An error at a key of a price.
+/// Returns an error at a key of a price.
 fn wrong(key: &str, expected: &'static str) -> Error {
     Error::invalid(vec![Value::atom(key)], expected)
 }
 
-/// What stands under a key that may be left out.
+/// Reads the value of a key that may be left out.
 fn given<T>(
     key: &str,
     value: &Value,
@@ -145,7 +145,7 @@ fn read_rate(value: &Value) -> Option<u64> {
     value.as_count().filter(|rate| *rate <= MOST)
 }
 
-/// `[%{above: 200_000, input: 6_000_000}]`: what requests with more tokens cost, all of their tokens.
+/// Reads `[%{above: 200_000, input: 6_000_000}]`: the prices in requests of more tokens, for all of their tokens.
 fn read_steps(given: &Value, rates: &mut [Rate]) -> Result<(), Error> {
     let Value::List(steps) = given else {
         let expected = "a list of maps with :above and prices";
@@ -173,7 +173,7 @@ fn read_steps(given: &Value, rates: &mut [Rate]) -> Result<(), Error> {
     Ok(())
 }
 
-/// `%{service_tier: %{"batch" => {1, 2}}}`
+/// Reads `%{service_tier: %{"batch" => {1, 2}}}`.
 fn read_factors(given: &Value) -> Result<Vec<Factor>, Error> {
     let expected = "a map such as %{service_tier: %{\"batch\" => {1, 2}}}";
     let wrong = || Error::invalid(Vec::new(), expected);

@@ -1,24 +1,24 @@
-//! Holds what providers report of the tokens they counted.
+//! The tokens that providers report.
 
-/// Tokens that a provider counted.
+/// The tokens that a provider counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Of the request, what came from the provider's cache included.
+    /// Tokens of the request, including those from the provider's cache.
     pub input: u64,
-    /// Of the answer, reasoning included.
+    /// Tokens of the answer, including reasoning.
     pub output: u64,
-    /// Of both.
+    /// Tokens of request and answer together.
     pub total: u64,
-    /// Of the request, what came from the provider's cache.
+    /// Tokens of the request that came from the provider's cache.
     pub cached: u64,
-    /// Of the request, what the provider wrote to its cache.
+    /// Tokens of the request that the provider wrote to its cache.
     pub written: u64,
-    /// Of the answer, what the model thought.
+    /// Tokens of reasoning in the answer.
     pub reasoning: u64,
 }
 
 impl Usage {
-    /// Both together.
+    /// Adds another count.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Usage {
         }
     }
 
-    /// Returns what is left without a part.
+    /// Subtracts a part.
     #[must_use]
     pub const fn minus(self, part: Self) -> Self {
         Self {

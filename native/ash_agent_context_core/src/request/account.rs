@@ -1,5 +1,5 @@
-//! How each request fared at the provider's cache: how much it should have read, how much it did read, why not all, and what that
-//! cost.
+//! The account of the provider's cache: for each request, how many tokens it should have read, how many it did, why not all of
+//! them, and the cost of that.
 
 use chrono::TimeDelta;
 
@@ -17,30 +17,30 @@ use crate::prices::usage::Usage;
 use crate::request::diagnosis::Diagnosis;
 use crate::value::time::Time;
 
-/// Of ten tokens that should have been read, how many must be, so that the cache was hit.
+/// Of ten tokens that should be read, this many make a hit.
 const HIT: u64 = 9;
 
-/// How a request fared at the provider's cache.
+/// The outcome of a request at the provider's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// There was nothing to read.
+    /// No request came before it.
     First,
-    /// Everything that should have been read was.
+    /// All that should have been read was.
     Hit,
-    /// The request began otherwise than the one before it.
+    /// It began with other bytes than the request before it.
     Broken(Cause),
-    /// The provider had dropped it.
+    /// The time for which the provider keeps it had passed.
     Expired,
-    /// A summary stands in the place of what was there.
+    /// A summary replaced messages of the request before it.
     Compacted,
-    /// The request surely began as all of the one before it, with the same beside: it was the provider.
+    /// It surely began with all of the request before it, and its other fields were the same: the provider did not use its cache.
     Provider,
-    /// Nothing is known that would explain it; what was sent may not have been the same.
+    /// No reason is known. Perhaps other bytes were sent than the log shows.
     Unexplained,
 }
 
 impl Outlook {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Outlook {
         }
     }
 
-    /// The cause of the break, if it is known.
+    /// Returns the cause of the break, if it is one with a known cause.
     #[must_use]
     pub const fn cause(self) -> Option<Cause> {
         match self {
@@ -64,22 +64,22 @@ impl Outlook {
     }
 }
 
-/// A request with its answer.
+/// The account of one request and its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountRow {
     /// The number of its iteration.
     pub iteration: u64,
-    /// Where its answer stands among the messages of the iteration.
+    /// The position of the answer among the messages of the iteration.
     pub position: usize,
-    /// Who answered.
+    /// The provider that answered.
     pub provider: Option<Provider>,
     /// The model, as it names itself.
     pub model: Option<Box<str>>,
-    /// When it was sent.
+    /// The time at which it was sent.
     pub requested_at: Option<Time>,
-    /// How long after the answer before it.
+    /// The time since the answer before it.
     pub since: Option<TimeDelta>,
-    /// The tokens that were reported.
+    /// The reported tokens.
     pub usage: Usage,
     /// The tokens that should have been read from the cache.
     pub predicted: u64,
@@ -87,36 +87,36 @@ pub struct AccountRow {
     pub outlook: Outlook,
     /// The provider's own diagnosis, if it was asked for one.
     pub diagnosis: Option<Diagnosis>,
-    /// Its cost in 10^-12 US dollars.
+    /// The cost in 10^-12 US dollars.
     pub cost: Option<u64>,
-    /// How much of that for what should have been read and was not.
+    /// The part of the cost that came from tokens which should have been read from the cache and were not.
     pub avoidable: Option<u64>,
 }
 
-/// Whose prices an account reckons with.
+/// The prices for an account.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Accounting<'a> {
     /// Prices of models.
     pub prices: Option<&'a Prices>,
-    /// The model that was asked, where answers name none or one without a price.
+    /// The model that was asked, for answers that name none or one without a price.
     pub model: Option<&'a str>,
     /// The first iteration with a row.
     pub since: u64,
 }
 
-/// A request with its answer, and what is known of both.
+/// A request with its answer, and the facts about both.
 struct Sent<'a> {
     iteration: &'a Iteration,
     entry: &'a Entry,
     reply: Option<&'a Reply>,
     reported: &'a Reported,
     request: Request<'a>,
-    /// `true` if the last write stays in the cache for an hour.
+    /// True if the last write stays in the cache for an hour.
     for_an_hour: bool,
 }
 
 impl Context {
-    /// A row for each request whose tokens were reported, oldest first.
+    /// Returns a row for each request with reported tokens, oldest first.
     ///
     /// # Complexity
     /// O(messages from that iteration on)
@@ -136,7 +136,7 @@ impl Context {
         rows
     }
 
-    /// The last request before an iteration.
+    /// Returns the last request before an iteration.
     fn before(&self, number: u64) -> Option<Sent<'_>> {
         let numbers = (self.first_number()..number).rev();
         let mut back = numbers.filter_map(|number| self.log.get_numbered(number));
@@ -174,7 +174,7 @@ impl Context {
         }
     }
 
-    /// Returns whether everything of both requests is known, and nothing that was sent before is another now.
+    /// Returns whether all fields of both requests are known, and nothing that was sent before has changed.
     fn is_same_beside(&self, before: &Sent<'_>, next: &Sent<'_>) -> bool {
         before.request.is_known()
             && before.request.is_alike_beside(&next.request)
@@ -234,7 +234,7 @@ impl Context {
             usage,
             predicted,
             outlook,
-            // The first request has nothing to be compared with.
+            // The first request has none to compare with.
             diagnosis: diagnosis.filter(|_| before.is_some()),
             cost,
             avoidable: rates.map(|rates| price_of_losing(rates, lost, &usage, for_an_hour)),
@@ -242,7 +242,7 @@ impl Context {
     }
 }
 
-/// The answers of an iteration whose tokens were reported.
+/// Returns the answers of an iteration with reported tokens.
 fn reports(iteration: &Iteration) -> impl DoubleEndedIterator<Item = (&Entry, &Reported)> {
     let answers = iteration.entries().filter(|entry| entry.is_model());
     let reported = answers.filter_map(|entry| Some((entry, entry.usage.as_deref()?)));
@@ -250,13 +250,13 @@ fn reports(iteration: &Iteration) -> impl DoubleEndedIterator<Item = (&Entry, &R
 }
 
 impl Sent<'_> {
-    /// When its answer came.
+    /// Returns when its answer came.
     fn ended_at(&self) -> Option<Time> {
         let reply = self.reply?;
         reply.received_at.or(reply.requested_at)
     }
 
-    /// The tokens that the next request reads if it begins as this one.
+    /// Returns the tokens that the next request reads if it begins with this one.
     fn predict(&self) -> u64 {
         predict(self.request.provider, &self.reported.last, u64::MAX)
     }
@@ -283,7 +283,7 @@ impl Sent<'_> {
 }
 
 impl<'p> Accounting<'p> {
-    /// The prices of the model that answered, or that was asked.
+    /// Returns the prices of the model that answered, or that was asked.
     pub(crate) fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
         let reply = entry.message.reply.as_deref();
         let named = reply.and_then(|reply| reply.model.as_deref());
@@ -293,14 +293,14 @@ impl<'p> Accounting<'p> {
         self.prices?.find(provider, [named, self.model], at)
     }
 
-    /// The prices of the model that is asked.
+    /// Returns the prices of the model that is asked.
     pub(crate) fn find_rates(&self, provider: Provider, at: Time) -> Option<&'p Rates> {
         let name = Some(provider.name());
         self.prices?.find(name, [self.model, None], at)
     }
 }
 
-/// The extra cost of tokens that were written to the cache, or sent uncached, instead of being read from it.
+/// Returns the extra cost of tokens that were written to the cache, or sent uncached, instead of being read from it.
 fn price_of_losing(rates: &Rates, lost: u64, usage: &Usage, for_an_hour: bool) -> u64 {
     let rate = |unit| rates.rate(unit, usage.input).unwrap_or_default();
     let paid = match (usage.written > 0, for_an_hour) {

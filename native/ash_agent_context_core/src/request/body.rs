@@ -1,6 +1,6 @@
-//! Putting a request together from what is encoded already.
+//! Puts a request together from existing encodings.
 //!
-//! A complete iteration is one stretch of bytes, see `pieces.rs`. The current one is put together message by message.
+//! A complete iteration is one run of bytes, see `pieces.rs`. The current one is put together message by message.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ use crate::request::slice::Slice;
 use crate::request::unit::{self, Placed};
 use crate::value::builder::Json;
 
-/// Bytes of the largest piece that is made of others: copying so many takes well under a millisecond.
+/// The most bytes of a piece that is made of others. Copying them takes well under a millisecond.
 pub(super) const JOINED: usize = 1024 * 1024;
 
-/// Slices that most requests have at most.
+/// The number of slices that most requests stay below.
 const SLICES: usize = 32;
 
-/// A request's list in the making.
+/// The list of a request, while it is put together.
 pub(crate) struct Body<'a, 'o> {
     pub(super) context: &'a Context,
     pub(super) facts: &'static Facts,
@@ -38,47 +38,47 @@ pub(crate) struct Body<'a, 'o> {
     pub(super) key: u64,
     /// The number of the first iteration that is sent.
     first: u64,
-    /// The number of the first iteration that is added, where what comes before it is known.
+    /// The number of the first iteration to add, if those before it are known to be in the list.
     pub(super) behind: Option<u64>,
-    /// Says whether the last element of what is known goes on in the first slice.
+    /// True if the first slice continues the last known element.
     pub(super) goes_on: bool,
-    /// Holds how far it came before the current iteration, if that changes nothing of it any more.
+    /// The state of the list before the current iteration, if nothing later changes it.
     pub(super) reached: Option<Reached>,
     pub(super) slices: Vec<Slice<'a>>,
     pub(super) run: Option<Run>,
-    /// Says whether the last element is the model's; `None` before the first.
+    /// True if the last element is the model's; `None` before the first.
     pub(super) model_last: Option<bool>,
-    /// Items that may belong together with those after them.
+    /// Items that may have to go back together with later ones.
     unit: Vec<Placed<'a>>,
-    /// The messages in the last element, when that is as it was imported.
+    /// The messages in the last element, if that is as it was imported.
     imported: Vec<Placed<'a>>,
     /// The value of [`Body::model_last`] before that element.
     before_imported: Option<bool>,
-    /// Holds what is sent in another way than it is kept, if anyone wants to know.
+    /// The changes of the request, if they are asked for.
     report: Option<Vec<Located>>,
     /// The system prompt beside the list, and everything before it.
     pub(super) system: Option<(Json, Slice<'a>)>,
-    /// Bytes that may still be encoded.
+    /// The bytes that may still be encoded.
     pub(super) left: usize,
-    /// Messages and pieces that may still be looked at.
+    /// The messages and pieces that may still be looked at.
     steps: usize,
-    /// Bytes that may still be copied into larger pieces.
+    /// The bytes that may still be copied into larger pieces.
     pub(super) left_to_join: usize,
 }
 
-/// How far a list came.
+/// The state of a list before an iteration.
 #[derive(Clone, Copy)]
 pub(super) struct Reached {
     /// The number of the next iteration.
     pub number: u64,
-    /// How many slices there were, and where the last one ended.
+    /// The number of slices, and the end of the last one.
     pub slices: usize,
     pub end: usize,
-    /// The value of [`Body::model_last`] then.
+    /// The value of [`Body::model_last`] at that point.
     pub model_last: Option<bool>,
 }
 
-/// Whole pieces at the end of the slices, of iterations one after the other as in the log.
+/// Whole pieces at the end of the slices, of consecutive iterations of the log.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     /// The first slice.
@@ -112,7 +112,7 @@ impl<'a, 'o> Body<'a, 'o> {
         }
     }
 
-    /// The request: `head` holds the caller's fields.
+    /// Returns the request. `head` has the caller's fields.
     pub fn finish(mut self, mut head: Json) -> Result<Vec<Segment<'a>>, Error> {
         self.fill(&mut head)?;
         head.value(self.facts.list);
@@ -127,8 +127,8 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(segments)
     }
 
-    /// Returns what of the request stands at the provider before the answer: the system prompt and the list, without marks; and
-    /// after how many of these bytes each mark stands.
+    /// Returns the system prompt and the list without marks, which is what the provider has before the answer; and the position
+    /// of each mark in these bytes.
     pub fn lay_out(mut self) -> Result<(Vec<Slice<'a>>, Vec<u64>), Error> {
         self.fill(&mut Json::default())?;
         let marks = self.find_marks();
@@ -136,7 +136,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok((system.chain(self.slices).collect(), marks))
     }
 
-    /// Returns what is changed for the request, in the order in which it is sent.
+    /// Returns the changes that the request makes, in its order.
     pub fn report(mut self) -> Result<Vec<Located>, Error> {
         self.report = Some(Vec::new());
         (self.left, self.steps) = (usize::MAX, usize::MAX);
@@ -144,7 +144,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(self.report.unwrap_or_default())
     }
 
-    /// Adds everything after what is known. `head` is what stands before a system prompt beside the list.
+    /// Adds everything after the known part. `head` is the text before a system prompt beside the list.
     pub(super) fn fill(&mut self, head: &mut Json) -> Result<(), Error> {
         let system = self.context.shown_system();
         if let Some(system) = system.filter(|_| self.behind.is_none()) {
@@ -172,7 +172,7 @@ impl<'a, 'o> Body<'a, 'o> {
         if slice.end == 0 {
             return Ok(());
         }
-        // An element of the list follows a comma; Responses knows both forms.
+        // An element of the list follows a comma. Responses takes both forms.
         let key = self.facts.system;
         let Some(key) = key.filter(|_| !slice.begins_with(b',')) else {
             self.slices.push(slice);
@@ -202,7 +202,7 @@ impl<'a, 'o> Body<'a, 'o> {
                     steps.skip_to(iteration.number + added);
                 }
                 Stretch::Cover(first, last, summary, rendering) => {
-                    // Hidden messages may stand in the last element before them, as it was imported.
+                    // Hidden messages may be in the last element before them, as it was imported.
                     let hidden = self.context.log.get_numbered(first);
                     self.end_unit(hidden.is_some_and(|hidden| self.is_held(hidden)))?;
                     if let Some(report) = &mut self.report {
@@ -222,7 +222,7 @@ impl<'a, 'o> Body<'a, 'o> {
         self.end_unit(false)
     }
 
-    /// Takes down how far the list came before an iteration, unless that has what changes the last element.
+    /// Notes the state of the list before an iteration, unless that iteration may change the last element.
     fn reach(&mut self, number: u64) -> Result<(), Error> {
         let next = self.context.log.get_numbered(number);
         if next.is_some_and(|next| self.is_held(next)) {
@@ -238,7 +238,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    /// Adds an iteration, or several up to one. Returns how many.
+    /// Adds an iteration, or several up to `until`. Returns how many.
     fn add_iteration(
         &mut self,
         iteration: &'a Iteration,
@@ -314,7 +314,7 @@ impl<'a, 'o> Body<'a, 'o> {
         items.zip(leads..).map(placed)
     }
 
-    /// Adds the unit that may have gone on. `is_cut`: what belongs to it is not sent.
+    /// Adds the unit, which gets no more items. `is_cut`: some of its items are not sent.
     fn end_unit(&mut self, is_cut: bool) -> Result<(), Error> {
         let mut unit = std::mem::take(&mut self.unit);
         let imported = unit.first().zip(self.imported_elements(&unit));
@@ -354,7 +354,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    /// Returns the change to an item that is not sent as it was imported.
+    /// Reports the change to an item that is not sent as it was imported.
     fn tell(&mut self, placed: Placed<'a>) {
         let Some(report) = &mut self.report else {
             return;
@@ -371,7 +371,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(Slice::of(self.piece(item, true)?, 0..1, number))
     }
 
-    /// Returns what the rules make of an item.
+    /// Returns an item as the rules write it.
     pub(super) fn piece(&mut self, item: Item<'_>, keeps: bool) -> Result<Arc<Piece>, Error> {
         let key = self.key ^ item.rendering();
         if let Some(kept) = item.pieces().find(key) {
@@ -385,18 +385,19 @@ impl<'a, 'o> Body<'a, 'o> {
         })
     }
 
-    /// Mistral counts imported rows of the system's as no beginning: a call after them has none of the user before it.
-    /// Written anew, they are the user's.
+    /// Returns whether an item counts as standing before the conversation. Mistral ignores imported system rows there: a call
+    /// after them has no message of the user before it. Written anew, they are the user's.
     pub(super) fn is_before(&self, item: Item<'_>) -> bool {
         item.is_system() && self.facts.user_before_calls && !self.facts.user_first
     }
 
-    /// Anthropic takes rows of the system's only after one of the user's, which a view may hide.
+    /// Returns whether an item needs a row of the user before it. Anthropic takes system rows only after one, which a view may
+    /// hide.
     pub(super) fn follows_user(&self, item: Item<'_>) -> bool {
         self.facts.user_first && item.is_system_row(self.options)
     }
 
-    /// Counts what is not encoded yet; a number or a key takes a few bytes, too.
+    /// Counts the size of a new encoding; a number or a key takes a few bytes, too.
     pub(super) fn spend(&mut self, size: Size) -> Result<(), Error> {
         let left = self.left.checked_sub(self.cost(size));
         self.left = left.ok_or(Error::TooMuchWork)?;
@@ -418,7 +419,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    /// Returns whether what begins with this role has to go on in the element before it.
+    /// Returns whether an element with this role has to continue the element before it.
     pub(super) fn joins(&self, model_last: Option<bool>, begins_with_model: bool) -> bool {
         self.facts.alternates && model_last == Some(begins_with_model)
     }
@@ -448,7 +449,7 @@ impl<'a, 'o> Body<'a, 'o> {
             self.stand_in(slice.number, false);
         }
         if self.joins(self.model_last, begins_with_model) {
-            // The element before goes on: without its end, and without our beginning.
+            // The element before continues: leave out its end, and our beginning.
             match self.slices.last_mut() {
                 Some(last) => last.end -= writer::CLOSE.len(),
                 None => self.goes_on = true,
@@ -464,8 +465,7 @@ impl<'a, 'o> Body<'a, 'o> {
         self.slices.push(slice);
     }
 
-    /// Makes the last element by the rules, if it is an imported one, whose form may be any. There
-    /// may be nothing left of it then.
+    /// Writes the last element by the rules if it was imported, since imported ones may have any form. It may vanish.
     fn remake_imported(&mut self, number: u64) {
         if self.imported.is_empty() {
             return;
@@ -479,7 +479,7 @@ impl<'a, 'o> Body<'a, 'o> {
         }
     }
 
-    /// Adds a user message where one has to stand, in an iteration or after all of it.
+    /// Adds a user message to fill a gap, in an iteration or after all of them.
     fn stand_in(&mut self, number: u64, is_behind: bool) {
         self.slices.push(Slice::constant(self.facts.stand_in));
         self.model_last = Some(false);
@@ -503,8 +503,8 @@ impl<'a, 'o> Body<'a, 'o> {
         }
     }
 
-    /// A list that says nothing, or ends with the model where it must not, gets a user message; so does
-    /// one that ends with an answer that broke off, for many models go on from no words of their own.
+    /// Adds a user message if the list is empty, ends with the model where it must not, or ends with an answer that broke off,
+    /// since many models do not continue their own words.
     fn close(&mut self) {
         let ends_with_model = self.model_last == Some(true) && !self.ends_with_prefix();
         let wants_user = self.facts.user_last || self.context.breaks_off();

@@ -1,15 +1,15 @@
-//! Says what requests cost, beside what has to be encoded for them: see [`Options::most`].
+//! The cost of requests, beside the encodings that they need: see [`Options::most`].
 
 use crate::context::Context;
 use crate::provider::options::Options;
 use crate::value::cost::Cost;
 
-/// Messages or iterations from which on it is worth looking how they are encoded.
+/// From this number of messages or iterations on, it pays to look at their encodings.
 const MANY: usize = 1_000;
 
 impl Context {
-    /// Of [`Context::encode_request`] when everything is encoded: complete iterations are walked as a
-    /// whole, but where roles alternate, imported ones message by message.
+    /// Returns the cost of [`Context::encode_request`] when everything is encoded: a complete iteration counts once, but if roles
+    /// must alternate, imported ones count message by message.
     #[must_use]
     pub fn encode_cost(&self, options: &Options<'_>) -> Cost {
         let walked = match options.provider.facts().alternates {
@@ -23,8 +23,8 @@ impl Context {
         Cost::steps(walked / joined).plus(self.append_cost())
     }
 
-    /// How many iterations the first piece of a request has, if it is made already. If those after it have fewer,
-    /// the request ends with [`Error::TooMuchWork`](crate::error::Error::TooMuchWork).
+    /// Returns the number of iterations in the first piece of a request, if it is made already. If later pieces have fewer, the
+    /// request ends with [`Error::TooMuchWork`](crate::error::Error::TooMuchWork).
     fn count_joined(&self, options: &Options<'_>) -> usize {
         let first = options.from.unwrap_or(self.first_number());
         let first = self.log.get_numbered(first);

@@ -1,17 +1,17 @@
-//! Diagnoses of providers about their prompt caches, for requests that ask for them.
+//! Providers' own diagnoses of their prompt caches, for requests that ask for them.
 
 use crate::log::reply::Reply;
 use crate::value::{Map, Value};
 
-/// The field of a request's note that says that the provider was asked to compare.
+/// The field of a request's note that the provider was asked for a diagnosis.
 const ASKED: &str = "cache_diagnostics";
 
-/// The result of a provider's comparison of a request with the one before it.
+/// A provider's comparison of a request with the one before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// Its word for what is not the same; `cache_hit` where all is, `pending` where it does not know yet.
+    /// The provider's word for the part that differs; `cache_hit` if nothing does, `pending` if it does not know yet.
     pub reason: Box<str>,
-    /// How many tokens could not be read because of that.
+    /// The number of tokens that could not be read because of it.
     pub tokens: Option<u64>,
 }
 

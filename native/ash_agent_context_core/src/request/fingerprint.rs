@@ -1,4 +1,4 @@
-//! The digest of what was sent: whether a request that is made again from the log is the one that the provider got.
+//! Digests of sent requests, which show whether a request that is rebuilt from the log is the one that was sent.
 
 use std::sync::Arc;
 
@@ -17,35 +17,35 @@ use crate::request::slice::{compare, Slice};
 use crate::value::builder::Json;
 use crate::value::digest::Digest;
 
-/// The code that renders messages; its version is recorded with their digests.
+/// The version of the code that renders messages, which is recorded with their digests.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Iterations whose messages are digested one by one, at most: the first request of an imported conversation may have many.
+/// The most iterations whose messages have digests of their own: the first request of an imported conversation may have many.
 const ITERATIONS: u64 = 1_000;
 
-/// Results of a message that are digested one by one, at most.
+/// The most results of a message that have digests of their own.
 const RESULTS: usize = 32;
 
-/// Something of a request with a digest of its own.
+/// A piece of a request with a digest of its own.
 pub(super) struct SentPiece {
     pub place: SentPlace,
     pub digest: Digest,
 }
 
-/// A message or a result of a request.
+/// The place of a message or a result in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentPlace {
     /// The number of its iteration.
     pub iteration: u64,
-    /// Where the message stands there.
+    /// The position of the message in the iteration.
     pub position: usize,
-    /// The call whose result it is.
+    /// The id of the call, for a result.
     pub call: Option<Box<str>>,
 }
 
 impl Context {
-    /// Notes the digest of the next request: of the system prompt and the messages, without marks for the cache; and those of what
-    /// the last one had not.
+    /// Notes the digest of the next request: of the system prompt and the messages, without cache marks; and the digests of the
+    /// messages that the last request did not have.
     ///
     /// # Errors
     /// As [`Context::encode_request`].
@@ -56,7 +56,7 @@ impl Context {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
         let number = self.next_number();
-        // The messages first: what is encoded of them is put together then.
+        // The messages come first: their encodings are put together then.
         let pieces = self.list_pieces(number, options)?;
         let known = self.asked.beginning.as_deref();
         let known = known.filter(|known| self.begins_with(known, options));
@@ -84,7 +84,7 @@ impl Context {
         Ok(next)
     }
 
-    /// Returns whether the next request begins with all that the last noted one began with.
+    /// Returns whether the next request begins with everything that the last noted one did.
     fn begins_with(&self, known: &Beginning, options: &Options<'_>) -> bool {
         let last = self.log.get_numbered(known.end.saturating_sub(1));
         let is_last = |last: &Iteration| Arc::ptr_eq(last.pieces(), &known.pieces);
@@ -99,7 +99,7 @@ impl Context {
             && self.log.split_pairs().is_none()
     }
 
-    /// Returns what the noted request begins with, for the next one.
+    /// Returns the beginning of the noted request, for the next one.
     fn beginning(
         &self,
         (reached, digest): (Reached, Digest),
@@ -119,7 +119,7 @@ impl Context {
         })
     }
 
-    /// The digests of the messages and results that an iteration's request added to the last request before it.
+    /// Returns the digests of the messages and results that an iteration's request added to the one before it.
     ///
     /// # Errors
     /// [`Error::TooMuchWork`].
@@ -141,7 +141,7 @@ impl Context {
             // An iteration that is encoded as a whole does not keep its messages' encodings.
             let key = body.key ^ rendering.key_of_iteration(iteration);
             let keeps = iteration.pieces().find(key).is_none();
-            // Everything before the answer to the last request was part of that request.
+            // The last request had everything before its answer.
             let answer = all.iter().rposition(|item| item.is_model());
             let known = answer.filter(|_| since == Some(iteration.number));
             let leads = usize::from(self.leads(iteration));
@@ -153,15 +153,15 @@ impl Context {
         Ok(pieces)
     }
 
-    /// The digest that was noted of all that an iteration's last request sent.
+    /// Returns the digest that was noted for an iteration's last request.
     #[must_use]
     pub fn sent_note(&self, iteration: &Iteration) -> Option<&str> {
         let note = SentNote::read(self.asked.sent.at(iteration.number)?)?;
         Some(note.whole)
     }
 
-    /// Returns whether the last request of an iteration surely began with all of that of another one: both can be made again, and
-    /// are what was sent.
+    /// Returns whether the last request of an iteration surely began with all of another one's: both can be rebuilt, with the
+    /// digests of what was sent.
     pub(super) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {
         let pair = self.as_sent(before).zip(self.as_sent(next));
         pair.is_some_and(|(before, next)| {
@@ -174,7 +174,7 @@ impl Context {
         })
     }
 
-    /// The conversation as the last request of an iteration was made from it, if it is known to be that.
+    /// Returns the conversation from which the last request of an iteration was made, if rebuilding it gives what was sent.
     fn as_sent<'a>(&'a self, iteration: &'a Iteration) -> Option<(Self, Options<'a>)> {
         let note = SentNote::read(self.asked.sent.at(iteration.number)?)?;
         let (context, options) = self.make_again(iteration)?;
@@ -182,7 +182,7 @@ impl Context {
         Some((context, found))
     }
 
-    /// The conversation and the options that the last request of an iteration was made from, as far as they are known.
+    /// Returns the conversation and the options of an iteration's last request, as far as they are known.
     pub(super) fn make_again<'a>(
         &'a self,
         iteration: &'a Iteration,
@@ -190,8 +190,8 @@ impl Context {
         self.as_asked(iteration).zip(self.noted_options(iteration))
     }
 
-    /// The options with which a request is what was sent. Parts that may have marks look different, and who notes by hand may not say
-    /// that there were any.
+    /// Returns the options with which the request is the one that was sent. A part that may have a mark is encoded differently,
+    /// and a note made by hand may not mention marks.
     pub(super) fn find_sent<'o>(
         &self,
         options: &Options<'o>,
@@ -211,7 +211,8 @@ impl Context {
 }
 
 impl<'a> Body<'a, '_> {
-    /// The digest of the request without its marks, of whose beginning it may be known; and what it is before the current iteration.
+    /// Returns the digest of the request without its marks, and its state before the current iteration. The digest of its
+    /// beginning may be known.
     fn digest(
         mut self,
         known: Option<&Beginning>,
@@ -232,7 +233,7 @@ impl<'a> Body<'a, '_> {
             let slices = self.slices.get(..reached.slices).unwrap_or_default();
             let digest = match slices.last() {
                 None => start,
-                // It goes on in what comes after it.
+                // Its last element continues after it.
                 Some(last) if last.end < reached.end => digest(goes_on, slices).then(close),
                 Some(_) => digest(goes_on, slices),
             };
@@ -241,7 +242,7 @@ impl<'a> Body<'a, '_> {
         Ok((digest(goes_on, &self.slices), reached))
     }
 
-    /// Adds the digests of an item: of each result, unless there are many.
+    /// Adds the digests of an item: one for each result, unless there are many.
     fn list_item(
         &mut self,
         item: Item<'a>,
@@ -286,7 +287,7 @@ impl<'a> Body<'a, '_> {
     }
 }
 
-/// The first message or result that is not what was sent, if there is one.
+/// Returns the first message or result that is not the one that was sent, if there is one.
 pub(super) fn find_differing<'p>(pieces: &'p [SentPiece], sent: &[&str]) -> Option<&'p SentPlace> {
     let sent = sent.iter().map(Some).chain(std::iter::repeat(None));
     let mut pairs = pieces.iter().zip(sent);
@@ -302,17 +303,17 @@ fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<
     Some(slices)
 }
 
-/// Returns whether so many of a request's bytes are all but its end, which goes on.
+/// Returns whether `same` bytes are all of a request but the end of its last element, which continues.
 pub(super) const fn is_all(bytes: u64, same: u64) -> bool {
     bytes.saturating_sub(same) <= writer::CLOSE.len() as u64
 }
 
-/// The digest of slices after what has this one.
+/// Returns the digest of slices after bytes with the digest `start`.
 fn digest(start: Digest, slices: &[Slice<'_>]) -> Digest {
     slices.iter().map(Slice::digest).fold(start, Digest::then)
 }
 
-/// The options that decide which messages are encoded and how; `None` if the provider knows some of them.
+/// Returns the options that decide which messages are encoded, and how; `None` if the provider knows some of the messages.
 fn what_encodes(options: &Options<'_>) -> Option<(u64, Option<u64>, Option<usize>)> {
     let is_all = options.known == Known::Nothing;
     is_all.then(|| (options.key(), options.from, options.max_result_bytes))

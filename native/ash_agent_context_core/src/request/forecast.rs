@@ -18,7 +18,7 @@ use crate::request::slice::{compare, Slice};
 use crate::tokens::Method;
 use crate::value::time::Time;
 
-/// Requests of fewer tokens are not cached by most models.
+/// Most models do not cache requests of fewer tokens.
 const LEAST: u64 = 1024;
 
 /// The forecast for the next request at the provider's cache.
@@ -26,28 +26,28 @@ const LEAST: u64 = 1024;
 pub struct Forecast {
     /// The bytes of its system prompt and messages.
     pub bytes: u64,
-    /// How many of them, from the first, it shares with the last request.
+    /// The number of bytes from the start that it shares with the last request.
     pub same_bytes: u64,
     /// Its tokens.
     pub tokens: u64,
-    /// How many of them will be read from the cache.
+    /// The tokens that will be read from the cache.
     pub read: u64,
-    /// How many will be written to it.
+    /// The tokens that will be written to the cache.
     pub written: u64,
-    /// How many will be neither.
+    /// The tokens that will be neither.
     pub fresh: u64,
-    /// The parts of the last request that will not be read, and why, in the order of the request.
+    /// The parts of the last request that will not be read, with the reasons, in the order of the request.
     pub breaks: Vec<ExpectedBreak>,
     /// The cost of the request without its answer, in 10^-12 US dollars.
     pub cost: Option<u64>,
 }
 
-/// Something that keeps the next request from reading what the last one left in the cache.
+/// A reason why the next request cannot read all that the last one left in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedBreak {
-    /// The cause itself.
+    /// The cause of the change.
     pub cause: Cause,
-    /// The first iteration that it changes; `None` where it stands before all of them.
+    /// The first iteration that it changes; `None` for a change before all of them.
     pub iteration: Option<u64>,
     /// The tokens after it that could have been read.
     pub tokens: u64,
@@ -57,29 +57,29 @@ pub struct ExpectedBreak {
 struct LastRequest {
     usage: Usage,
     provider: Option<Provider>,
-    /// The conversation as it was then, or what is left of that.
+    /// The conversation as it was then, as far as it is left.
     context: Context,
-    /// Its tokens.
+    /// Its number of tokens.
     tokens: u64,
-    /// The first iteration of what a rewind took back of it.
+    /// The first iteration of the request that a rewind took back.
     rewound: Option<u64>,
 }
 
-/// The last request beside the next one.
+/// The last request, in comparison with the next one.
 struct Last<'a> {
     request: &'a LastRequest,
     bytes: u64,
     same_bytes: u64,
-    /// `true` if its masks are at hand, so that its bytes are those that were sent.
+    /// True if its masks are known, so that its bytes are those that were sent.
     has_masks: bool,
-    /// The iteration of the first byte that is not the same.
+    /// The iteration of the first byte that differs.
     differs_at: Option<u64>,
 }
 
 impl Context {
-    /// Returns what the next request will read and write at the provider's cache, and what it costs.
+    /// Returns how many tokens the next request will read from the provider's cache and write to it, and their cost.
     ///
-    /// Bytes are exact, tokens are reckoned from the last reports.
+    /// Bytes are exact; tokens are estimated from the last reports.
     ///
     /// # Errors
     /// As [`Context::encode_request`].
@@ -164,11 +164,11 @@ impl Context {
         }))
     }
 
-    /// Returns the common part of the next request and the one that a rewind cut off, and the first iteration after it.
+    /// Returns the part that the next request shares with the one that a rewind cut off, and the first iteration after it.
     fn as_cut_off(&self, cut: &Rewound<'_>, options: &Options<'_>) -> Result<(Self, u64), Error> {
         let pieces = self.list_pieces(self.next_number(), options)?;
         let differing = find_differing(&pieces, &cut.pieces);
-        // All up to the iteration that it was rewound to is the same.
+        // Both have all up to the iteration of the rewind.
         let first = cut.number.saturating_add(1);
         let place = differing.map(|place| {
             let of_result = usize::from(place.call.is_some());
@@ -188,7 +188,7 @@ impl Context {
     }
 }
 
-/// How many entries of an iteration stand before a position, if a system prompt leads them.
+/// Returns how many entries of an iteration stand before a position; `leads`: a system prompt is the first of them.
 fn count_before(iteration: &Iteration, position: usize, leads: bool) -> usize {
     let mut next = usize::from(leads);
     let before = iteration.entries().take_while(|entry| {
@@ -200,7 +200,7 @@ fn count_before(iteration: &Iteration, position: usize, leads: bool) -> usize {
     before.count()
 }
 
-/// The facts that decide whether a provider caches a request.
+/// The rules by which a provider caches a request.
 struct CacheRules {
     cache: &'static Cache,
     is_marked: bool,
@@ -219,7 +219,7 @@ fn find_least(cache: &Cache, model: Option<&str>) -> u64 {
 }
 
 impl Forecast {
-    /// Says what of the tokens is read, written and neither.
+    /// Sets the tokens that are read, written and neither.
     fn split(&mut self, rules: &CacheRules, last: Option<&Usage>) {
         let (writes, reads) = match rules.cache {
             Cache::Marked { .. } => (rules.is_marked, rules.is_marked),
@@ -254,7 +254,7 @@ impl Forecast {
 }
 
 impl Last<'_> {
-    /// The tokens that will be read, and why no more.
+    /// Returns the tokens that will be read, and the reasons why no more will.
     fn reckon(
         &self,
         next: &Context,
@@ -269,7 +269,7 @@ impl Last<'_> {
         if is_elsewhere && changes.iter().all(|change| change.cause != Cause::Model) {
             changes.insert(0, RequestChange::everywhere(Cause::Model));
         }
-        // Whatever a view does that changes no byte breaks nothing.
+        // A change of the view that changes no byte breaks nothing.
         let is_unsure = |cause| cause == Cause::Masked && !self.has_masks;
         changes.retain(|change| {
             !is_whole || stands_elsewhere(change.cause) || is_unsure(change.cause)
@@ -299,7 +299,7 @@ impl Last<'_> {
         }
         match provider.facts().cache {
             Cache::Marked { look_back, .. } if next.count_new_blocks() > look_back => {
-                // A breakpoint that both requests have is found without looking back.
+                // A breakpoint in both requests is found without looking back.
                 let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
                 let kept = both.max().map_or(0, |mark| self.count_within(*mark));
                 breaks.push(ExpectedBreak {
@@ -325,14 +325,14 @@ impl Last<'_> {
         (all.saturating_sub(lost), breaks)
     }
 
-    /// The tokens of the last request before a change.
+    /// Returns the tokens of the last request before a change.
     fn count_before(&self, change: &RequestChange, next: &Context) -> u64 {
         let counted = self.request.context.tokens(Method::Estimate);
         let all = self.request.tokens;
         let messages = counted.total();
         match change.cause {
             Cause::Model | Cause::Tools | Cause::Output => 0,
-            // The tools stand before it. Where marks are needed, they are read alone only if they have one of their own.
+            // The tools come before it. Where marks are needed, the tools are read alone only if they have a mark of their own.
             Cause::SystemPrompt | Cause::Block => {
                 let cache = self.request.provider.map(|of| &of.facts().cache);
                 match cache {
@@ -345,13 +345,13 @@ impl Last<'_> {
                 let after = messages.saturating_sub(counted.system);
                 all.saturating_sub(after)
             }
-            // Where they are not at hand any more, what they changed is not known.
+            // Without the earlier masks, the tokens that they changed are unknown.
             Cause::Masked if !self.has_masks => 0,
             _ => self.count_within(self.same_bytes),
         }
     }
 
-    /// The tokens of the last request within so many of its bytes.
+    /// Returns the tokens of the last request within its first `bytes`.
     fn count_within(&self, bytes: u64) -> u64 {
         let messages = self.request.context.tokens(Method::Estimate).total();
         let after = self.bytes.saturating_sub(bytes);
@@ -362,13 +362,13 @@ impl Last<'_> {
 }
 
 impl LastRequest {
-    /// How many of its tokens the provider reads from its cache, up to so many.
+    /// Returns how many of its tokens the provider reads from its cache, at most `most`.
     fn predict(&self, most: u64) -> u64 {
         predict(self.provider, &self.usage, most)
     }
 }
 
-/// Returns whether a cause is seen elsewhere than in messages.
+/// Returns whether a cause lies outside the messages.
 const fn stands_elsewhere(cause: Cause) -> bool {
     matches!(
         cause,

@@ -1,4 +1,4 @@
-//! Knows what adds elements to the list of a request.
+//! The items of a request: what adds elements to its list.
 
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
@@ -15,19 +15,19 @@ use crate::value::{Map, Size, Value};
 use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 
-/// Room for what stands around a term of a message.
+/// The bytes reserved for the JSON around a term of a message.
 const BESIDE_TERM: usize = 16;
 
-/// Says what adds elements to a request's list.
+/// A message, or the results of its calls, as elements of a request's list.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'a> {
     pub message: &'a Message,
-    /// The results of its calls, where these are what is added.
+    /// The results of its calls, if they are the item.
     pub results: Option<&'a Exchange>,
     pub rendering: Rendering<'a>,
-    /// It is the system prompt.
+    /// True if it is the system prompt.
     is_prompt: bool,
-    /// It is not sent as it was imported.
+    /// True if it is not sent as it was imported.
     is_remade: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The same with results of the message's calls.
+    /// Returns the item for the results of the message's calls.
     pub fn results(self, exchange: &'a Exchange) -> Self {
         Self {
             results: Some(exchange),
@@ -71,7 +71,7 @@ impl<'a> Item<'a> {
         self.is_by(Role::System)
     }
 
-    /// Returns whether it is a whole row of the system's, such as one that adds tools.
+    /// Returns whether it is a whole system row, such as one that adds tools.
     pub fn is_system_row(self, options: &Options<'_>) -> bool {
         if self.results.is_some() || self.is_prompt {
             return false;
@@ -81,7 +81,7 @@ impl<'a> Item<'a> {
         role.and_then(Value::as_name) == Some(Role::System.name())
     }
 
-    /// Returns whether it is the model's and calls tools.
+    /// Returns whether it is a message of the model with calls.
     pub fn calls(self) -> bool {
         self.results.is_none() && !self.is_prompt && !self.message.calls.is_empty()
     }
@@ -91,7 +91,7 @@ impl<'a> Item<'a> {
         results.unwrap_or(&self.message.pieces)
     }
 
-    /// Returns what distinguishes its encodings; 0 when it looks as in the log.
+    /// Returns a key that distinguishes its encodings; 0 if it is shown as in the log.
     pub fn rendering(self) -> u64 {
         match self.results {
             None => self.rendering.key_of_message(self.message),
@@ -99,7 +99,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// How its elements fit to others.
+    /// Returns how its elements fit to others.
     pub fn shape(self) -> Shape {
         Shape {
             begins_with_model: self.is_model(),
@@ -109,7 +109,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The elements by the rules.
+    /// Returns its elements as the rules write them.
     pub fn encode(self, options: &Options<'_>) -> Piece {
         let size = self.size();
         let room = Vec::with_capacity(size.bytes + size.terms * BESIDE_TERM);
@@ -128,14 +128,14 @@ impl<'a> Item<'a> {
         results.unwrap_or_else(|| self.message.size())
     }
 
-    /// The elements that its own provider had, where they are sent.
+    /// Returns the elements that it was imported with, if they are sent.
     pub fn imported_elements(self, options: &Options<'_>) -> Option<&'a str> {
-        // Breakpoints are placed in what the rules make, and so are other words.
+        // Breakpoints and changed texts are only in elements that the rules write.
         let anew = options.cache || self.is_remade || self.rendering() != 0;
         self.elements(options).filter(|_| !anew)
     }
 
-    /// The elements that its own provider had.
+    /// Returns the elements that it was imported with.
     pub fn elements(self, options: &Options<'_>) -> Option<&'a str> {
         let imported = match self.results {
             None => &self.message.original,
@@ -166,7 +166,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Returns what is changed so that the provider takes it, or by its look, where it is not sent as it was imported.
+    /// Returns the changes that the provider needs, or that the view makes, unless it is sent as it was imported.
     pub fn changes(self, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self.results {
             None => self.rendering.changes_of_message(self.message),
@@ -179,14 +179,14 @@ impl<'a> Item<'a> {
         self.render(&mut out);
         let vanishes = out.json.0.is_empty();
         changes.extend(out.changes());
-        // A reason is mostly reported already.
+        // The reason is mostly reported already.
         if vanishes && changes.is_empty() {
             changes.extend(self.report_vanished());
         }
         changes
     }
 
-    /// The change that a message is not sent at all, if it says anything.
+    /// Returns the change for a message that is not sent at all, if it says anything.
     fn report_vanished(self) -> Option<Change> {
         if self.results.is_some() {
             return None;
@@ -205,7 +205,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Everything of an iteration that adds to the list.
+/// Returns the items of an iteration.
 pub(crate) fn items<'a>(
     iteration: &'a Iteration,
     rendering: Rendering<'a>,
@@ -231,7 +231,7 @@ pub(crate) fn items<'a>(
     })
 }
 
-/// The element that is all of a message, without a neutral form of its own.
+/// Returns the element that is the whole of a message without a neutral form.
 fn whole_element(message: &Message, provider: Provider) -> Option<&Map> {
     let Content::Parts(parts) = &message.content else {
         return None;

@@ -1,4 +1,4 @@
-//! Changes that a request makes, and where.
+//! Changes that a request makes, with their places.
 
 use crate::log::message::Message;
 use crate::value::letters;
@@ -6,7 +6,7 @@ use crate::view;
 use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 
-/// The change that a cover makes.
+/// Returns the change that a cover makes.
 pub(crate) fn from_cover(
     first: u64,
     last: u64,
@@ -27,10 +27,10 @@ pub(crate) fn from_cover(
     }
 }
 
-/// A change and where it was made.
+/// A change, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
-    /// The change.
+    /// The change itself.
     pub change: Change,
     /// The number of the iteration.
     pub iteration: u64,

@@ -1,4 +1,4 @@
-//! Where the cache breakpoints of a request stand, and the request cut there.
+//! Places the cache breakpoints of a request, and cuts the request there.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use crate::request::slice::{Mark, Slice};
 use crate::value::builder::Json;
 use crate::value::numbers;
 
-/// Iterations between two cache breakpoints that stay where they are.
+/// The number of iterations between two cache breakpoints that stay in place.
 const CACHE_STEP: u64 = 5;
 
-/// Cache breakpoints that a request may have.
+/// The most cache breakpoints that a request may have.
 const CACHE_POINTS: usize = 4;
 
 impl<'a> Body<'a, '_> {
-    /// The cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the
-    /// last of all, and the newest of those that stay where they are while the conversation grows.
+    /// Returns the cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the last of all,
+    /// and the newest of those that stay in place while the conversation grows.
     pub(super) fn choose_marks(&self) -> Vec<(Mark, Ttl)> {
         if !self.options.cache && !self.any(Slice::is_marked) {
             return Vec::new(); // most requests
@@ -28,7 +28,7 @@ impl<'a> Body<'a, '_> {
             .collect();
         let room = match by_hand.is_empty() {
             true => CACHE_POINTS,
-            // Imported messages have their own.
+            // Imported messages have breakpoints of their own.
             false => CACHE_POINTS.saturating_sub(self.count_imported()),
         };
         let mut chosen: Vec<Mark> = by_hand.into_iter().rev().take(room).collect();
@@ -44,7 +44,7 @@ impl<'a> Body<'a, '_> {
         chosen.into_iter().enumerate().map(ttl).collect()
     }
 
-    /// After how many bytes of the system prompt and the list each of them stands.
+    /// Returns the position of each in the bytes of the system prompt and the list.
     pub(super) fn find_marks(&self) -> Vec<u64> {
         let chosen = self.choose_marks();
         let mut marks = Vec::with_capacity(chosen.len());
@@ -85,14 +85,14 @@ impl<'a> Body<'a, '_> {
         chosen
     }
 
-    /// Everything that may have a cache breakpoint, the system prompt first.
+    /// Returns everything that may have a cache breakpoint, the system prompt first.
     pub(super) fn list_marked(&self) -> impl Iterator<Item = (Option<usize>, &Slice<'a>)> {
         let system = self.system.iter().map(|(_, slice)| (None, slice));
         let slices = self.slices.iter().enumerate();
         system.chain(slices.map(|(index, slice)| (Some(index), slice)))
     }
 
-    /// Cache breakpoints in what was imported: no text can look like one.
+    /// Returns the number of cache breakpoints in imported elements. No text can look like one.
     fn count_imported(&self) -> usize {
         let sign = match (self.facts.cache_mark)(Ttl::Default) {
             "" => return 0,
@@ -110,14 +110,14 @@ impl<'a> Body<'a, '_> {
             .sum()
     }
 
-    /// Returns whether anything of the request has a number that JSON readers refuse.
+    /// Returns whether the request has a number that JSON readers refuse.
     pub(super) fn exceeds(&self, head: &Json) -> bool {
         let exceeds = |json: &Json| numbers::exceed(&json.0);
         let before = self.system.as_ref().map(|(before, _)| before);
         exceeds(head) || before.is_some_and(exceeds) || self.any(Slice::exceeds)
     }
 
-    /// Returns whether anything that is sent is such a slice, the system prompt included.
+    /// Returns whether any slice that is sent is such a one, including the system prompt.
     fn any(&self, is_such: impl Fn(&Slice<'a>) -> bool) -> bool {
         self.slices.iter().any(&is_such)
             || self

@@ -1,8 +1,8 @@
-//! Requests: the message part of what a provider is sent.
+//! Requests: the message part of a provider's request body.
 //!
-//! Each message's JSON for a provider is made once, on first use, and kept beside it. A request is
-//! a list of slices of what is kept. The encoding of a message depends on the message and on
-//! what came before it, never on what comes after: so appending changes no earlier byte.
+//! The JSON of each message for a provider is made once, on first use, and kept with the message. A request is a list of slices
+//! of these encodings. The encoding of a message depends on the message and on those before it, never on later ones: so appending
+//! changes no earlier byte.
 
 pub mod account;
 mod body;
@@ -41,7 +41,7 @@ use crate::request::located::Located;
 use crate::request::segment::Segment;
 use crate::value::builder::Json;
 
-/// The text of a field that is ready-made.
+/// Returns the text of a field that is ready-made.
 fn fragment(field: &Value) -> Option<&[u8]> {
     match field {
         Value::Map(map) => structs::fragment(map),
@@ -49,7 +49,7 @@ fn fragment(field: &Value) -> Option<&[u8]> {
     }
 }
 
-/// A container that the caller describes without its id, with it: the skills in it are named in each request.
+/// Returns a container that the caller describes without its id, with the id: each request has to name the container's skills.
 fn with_id(described: &Value, id: &str) -> Option<Value> {
     let Value::Map(map) = described else {
         return None;
@@ -68,7 +68,7 @@ fn with_id(described: &Value, id: &str) -> Option<Value> {
 }
 
 impl Context {
-    /// The body of a request: the caller's fields and the message part, as one JSON object.
+    /// Returns the body of a request: the caller's fields and the message part, as one JSON object.
     ///
     /// # Errors
     /// [`Error::PendingToolCalls`]; [`Error::ReservedField`] when a field of the caller would
@@ -88,8 +88,8 @@ impl Context {
         let mut head = Json::default();
         head.raw("{");
         let mut seen = HashSet::new();
-        // Tools that run in a container are refused without it. When it expires is not known: it is restored for
-        // weeks after the time that the answer gives.
+        // Tools that run in a container are refused without it. Its expiry is not checked: the provider restores a container for
+        // weeks after the time that the answer names.
         let mut container = facts.container.zip(self.log.container());
         for (key, value) in body.iter() {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
@@ -107,7 +107,7 @@ impl Context {
             match fragment(value).map(structs::ready) {
                 None => head.value(&AsJson(value)),
                 Some(Some(ready)) => drop(head.raw(ready.get())),
-                // It could add fields of its own.
+                // The fragment could have fields of its own.
                 Some(None) => {
                     let path = vec![Value::text(key), Value::text("text")];
                     return Err(Error::invalid(path, "the text of one JSON value"));
@@ -124,7 +124,7 @@ impl Context {
         Body::new(self, options).finish(head)
     }
 
-    /// Returns what a projection changes of the conversation, the system prompt first, so that the provider takes it.
+    /// Returns the changes that a provider's request needs, those of the system prompt first.
     ///
     /// # Errors
     /// As [`Context::encode_request`].
@@ -154,12 +154,12 @@ impl Context {
         }
     }
 
-    /// The number of the first iteration that is sent.
+    /// Returns the number of the first iteration that is sent.
     fn first_sent(&self, options: &Options<'_>) -> u64 {
         match (options.from, options.known) {
             (Some(from), _) => from,
             (None, Known::Nothing) => 0,
-            // The model's last message is known.
+            // The provider knows the model's last message.
             (None, _) => self
                 .log
                 .iterations_back()
@@ -168,8 +168,8 @@ impl Context {
         }
     }
 
-    /// How many of an iteration's items the provider knows: all up to what the model said last in the
-    /// first one that is sent.
+    /// Returns how many of an iteration's items the provider knows: in the first iteration that is sent, all up to the model's
+    /// last message.
     fn known_items(iteration: &Iteration, first: u64, options: &Options<'_>) -> usize {
         if options.known == Known::Nothing || iteration.number != first {
             return 0;
@@ -179,7 +179,7 @@ impl Context {
         said.map_or(0, |last| last + 1)
     }
 
-    /// Returns what is sent of the view, from an iteration on at which nothing begins before it.
+    /// Returns the parts of the view that are sent, from an iteration on at which nothing begins before it.
     fn list_sent(
         &self,
         options: &Options<'_>,
@@ -198,14 +198,14 @@ impl Context {
         Sent {
             steps: self.stretches(from.max(behind), u64::MAX),
             most,
-            // Nearly always there are none, and each iteration of each request would ask.
+            // There are hardly ever any, so they are looked up once for all iterations.
             split: self.log.split_pairs(),
             pairs,
         }
     }
 }
 
-/// Holds what is sent of a view.
+/// The parts of a view that are sent.
 struct Sent<'a, I: Iterator<Item = (u64, &'a Cover)>> {
     steps: Steps<'a, I>,
     most: usize,
@@ -229,7 +229,7 @@ impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Iterator for Sent<'a, I> {
 }
 
 impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Sent<'a, I> {
-    /// The last iteration, from one on and up to another, that looks as those before it, with nothing between them.
+    /// Returns the last iteration, from `number` up to `end`, that is shown as those before it, with nothing between them.
     fn alike(&mut self, number: u64, end: u64) -> u64 {
         match (self.split, self.steps.next_cover()) {
             (Some(_), _) => number,
@@ -238,7 +238,7 @@ impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Sent<'a, I> {
         }
     }
 
-    /// Goes on with an iteration that is not covered.
+    /// Continues with an iteration that is not covered.
     fn skip_to(&mut self, number: u64) {
         self.steps.skip_to(number);
     }

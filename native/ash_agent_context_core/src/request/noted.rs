@@ -1,4 +1,4 @@
-//! The options of a request that was sent, as its note has them.
+//! Reads the options of a sent request from its note.
 
 use crate::context::Context;
 use crate::log::exchange::Entry;
@@ -8,11 +8,12 @@ use crate::provider::facts::count;
 use crate::provider::options::{Dialect, Known, Options, SystemRole, Thinking};
 use crate::value::Map;
 
-/// Where the note of a request's fields has those of its options that are not the defaults.
+/// The key for options in the note of a request's fields; only those that are not the defaults are there.
 const OPTIONS: &str = "request";
 
 impl Context {
-    /// The options of the last request of an iteration: those that are noted, and what its answer says of the provider and the model.
+    /// Returns the options of the last request of an iteration: those that are noted, with the provider and the model that its
+    /// answer names.
     pub(super) fn noted_options<'a>(&'a self, iteration: &'a Iteration) -> Option<Options<'a>> {
         let answer = iteration
             .entries()
@@ -39,7 +40,7 @@ impl Context {
 }
 
 impl<'a> Options<'a> {
-    /// Takes what a note has of them.
+    /// Reads the options of a note.
     fn read(&mut self, noted: &'a Map) {
         if text(noted, "thinking") == Some("text") {
             self.thinking = Thinking::Text;

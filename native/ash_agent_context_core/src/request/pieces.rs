@@ -1,7 +1,7 @@
-//! Pieces of a request that are kept: those of one iteration, and larger ones.
+//! Keeps pieces of a request: those of one iteration, and larger ones.
 //!
-//! A complete iteration is one stretch of bytes, made when it is first asked for, from its
-//! messages' encodings where there are any. Sixteen of them become one stretch, and so do sixteen of those.
+//! A complete iteration is one run of bytes, made on first use, from its messages' encodings if there are any. Sixteen of them
+//! become one run, and sixteen of those again.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::request::unit;
 use crate::value::Size;
 use crate::view::rendering::Rendering;
 
-/// Pieces that are joined into a larger one.
+/// The number of pieces that are joined into a larger one.
 const FANOUT: u64 = 16;
 
-/// Room for what stands around the texts of an iteration.
+/// The bytes reserved for the JSON around the texts of an iteration.
 const BESIDE_TEXT: usize = 512;
 
 impl<'a> Body<'a, '_> {
-    /// Encodes the most iterations from one on that make one piece, and returns how many. Nothing where one stays
+    /// Encodes as many iterations from `first` on as make one piece, and returns how many. Returns nothing if the first stays
     /// alone.
     pub(super) fn add_largest_group(
         &mut self,
@@ -39,7 +39,7 @@ impl<'a> Body<'a, '_> {
         sizes.next()
     }
 
-    /// Encodes iterations in the piece that they would be joined into. Nothing where they would not.
+    /// Encodes iterations into the piece that they would be joined into. Returns nothing if they would not be joined.
     fn add_group(&mut self, group: &[&'a Iteration], rendering: Rendering<'a>) -> Option<()> {
         let first = group.first()?.number;
         let sizes = group.iter().map(|iteration| iteration.size());
@@ -74,7 +74,7 @@ impl<'a> Body<'a, '_> {
         Some(())
     }
 
-    /// So many iterations from one on, if they can be told to make one piece before they are encoded.
+    /// Returns `size` iterations from `first` on, if it is known before encoding that they make one piece.
     fn group(
         &self,
         first: u64,
@@ -95,17 +95,17 @@ impl<'a> Body<'a, '_> {
         (first..first + size).map(belongs).collect()
     }
 
-    /// The piece of an iteration has what those of its messages had.
+    /// Drops the pieces of an iteration's messages, since the iteration's own piece has their bytes.
     pub(super) fn forget_items(&self, iteration: &'a Iteration, rendering: Rendering<'a>) {
         for item in items(iteration, rendering, self.options) {
             item.pieces().forget(self.key ^ item.rendering());
         }
     }
 
-    /// How many iterations from one on are in the same piece, one after the other.
+    /// Returns how many iterations from `number` on are in the same piece, one after the other.
     ///
-    /// A piece has iterations of one conversation. Another one that has the first and the last of some has those
-    /// between them as well: what changes the messages of an iteration takes away everything after it.
+    /// A piece has iterations of one conversation. If another conversation has the first and the last of some iterations, it also
+    /// has those between them: a change to the messages of an iteration removes all later ones.
     pub(super) fn count_kept(&self, kept: &Kept, number: u64, until: u64) -> usize {
         let parts = (kept.piece.count() - kept.part) as u64;
         let most = parts.min((until + 1).saturating_sub(number)).max(1);
@@ -130,7 +130,7 @@ impl<'a> Body<'a, '_> {
         no as usize
     }
 
-    /// Adds what is kept of some iterations, and joins it with what is kept of those before it.
+    /// Adds the kept piece of some iterations, and joins it with the one before it.
     pub(super) fn add_kept(&mut self, kept: Kept, count: usize, number: u64, key: u64) {
         let parts = kept.part..kept.part + count;
         let (run, start) = (self.run, self.slices.len());
@@ -148,7 +148,7 @@ impl<'a> Body<'a, '_> {
         }
     }
 
-    /// Joins the pieces before an iteration, where they make a larger one complete.
+    /// Joins the pieces before an iteration if they complete a larger one.
     fn join(&mut self, end: u64) {
         let before = end - self.context.first_number();
         let sizes = std::iter::successors(Some(FANOUT), |size| size.checked_mul(FANOUT));
@@ -159,7 +159,7 @@ impl<'a> Body<'a, '_> {
         }
     }
 
-    /// Joins the pieces from an iteration on; nothing where there is none that begins with it, or too much for one.
+    /// Joins the pieces from an iteration on. Does nothing if none begins with it, or if there are too many bytes for one.
     fn join_from(&mut self, first: u64) -> Option<()> {
         let run = self.run?;
         let slices = self.slices.get(run.start..)?;
@@ -187,7 +187,7 @@ impl<'a> Body<'a, '_> {
                 .pieces()
                 .replace(self.key, old, Kept { piece, part })
         };
-        // Of two threads that join the same ones, one is first at the last iteration.
+        // If two threads join the same pieces, the last iteration decides which one was first.
         if !places.pop().is_some_and(replace) {
             return None;
         }
@@ -200,8 +200,8 @@ impl<'a> Body<'a, '_> {
         Some(())
     }
 
-    /// Returns whether an iteration's elements are the same whatever stands around it. Imported ones may have to be made
-    /// anew where roles alternate, or belong together with those of its neighbours.
+    /// Returns whether an iteration's elements are the same whatever stands around it. Imported ones may have to be written anew
+    /// if roles must alternate, or may share elements with neighbours.
     pub(super) fn is_whole(&self, iteration: &Iteration, rendering: Rendering<'_>) -> bool {
         let next = self.context.log.get_numbered(iteration.number + 1);
         if self.is_held(iteration) || next.is_some_and(|next| self.is_held(next)) {
@@ -224,14 +224,14 @@ impl<'a> Body<'a, '_> {
         Original::of(original, self.options.provider) == Some("")
     }
 
-    /// All elements of an iteration.
+    /// Returns all elements of an iteration.
     pub(super) fn encode(&self, iteration: &Iteration, rendering: Rendering<'_>) -> Piece {
         let bytes = Vec::with_capacity(iteration.size().bytes + BESIDE_TEXT);
         let (bytes, shape, by_hand) = self.encode_behind(bytes, iteration, rendering);
         Piece::new(bytes, shape, by_hand)
     }
 
-    /// The same after other bytes, each element right after the one before.
+    /// Appends all elements of an iteration to other bytes.
     fn encode_behind(
         &self,
         mut bytes: Vec<u8>,
@@ -269,7 +269,7 @@ impl<'a> Body<'a, '_> {
                 shape.begins_with_model = is_model;
                 shape.begins_with_calls = item.calls();
             } else if self.joins(Some(shape.ends_with_model), is_model) {
-                // Without the end of the one and the beginning of the other, and with a comma.
+                // Leaves out the end of the one and the beginning of the other, and adds a comma.
                 let seam = start - writer::CLOSE.len()..start + writer::open(is_model).len();
                 mark = mark.map(|mark| mark - seam.len() + 1);
                 for mark in &mut by_hand {

@@ -1,4 +1,4 @@
-//! Requests that are made again: whether today's code makes of the log what was sent then, and where it first does not.
+//! Rebuilds requests: whether today's code makes from the log the bytes that were sent, and where the first difference is.
 
 use crate::context::asked;
 use crate::context::looks;
@@ -19,46 +19,46 @@ pub struct ReplayRow {
     pub outcome: ReplayOutcome,
 }
 
-/// How a request that is made again compares with the one that was sent.
+/// The result of comparing a rebuilt request with the one that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayOutcome {
     /// It is the same, byte for byte.
     Same,
-    /// It is not noted what was sent.
+    /// Its note has no digest.
     Unnoted,
-    /// Its system prompt is not kept: it is another one than that of the conversation.
+    /// Its system prompt is not kept; the conversation has another one now.
     OtherPrompt,
-    /// Its masks are not kept: they are others than those of the conversation.
+    /// Its masks are not kept; the conversation has other ones now.
     OtherMasks,
-    /// It differs as an earlier one does, and in nothing else that is known.
+    /// It differs as an earlier request does, and as far as is known in nothing else.
     Follows,
     /// It differs.
     Different(Deviation),
 }
 
-/// Where a request that is made again first differs, and why.
+/// The first difference of a rebuilt request, and its cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deviation {
-    /// Why.
+    /// The reason for it.
     pub cause: DeviationCause,
-    /// The message or result that differs, if it is one that the request before had not.
+    /// The message or result that differs, if the request before did not have it.
     pub place: Option<SentPlace>,
 }
 
-/// Why a request that is made again differs.
+/// The cause of a difference in a rebuilt request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviationCause {
-    /// Its view is kept otherwise.
+    /// Its view is kept in another form.
     View,
-    /// Another version made it, this one.
+    /// It was made by this other version.
     Version(Box<str>),
-    /// The log has another message, or another result.
+    /// The log has another message or result.
     Log,
 }
 
 impl Context {
-    /// Makes each request again that an answer is kept of, under the view and the options that it had, and compares it with the digests
-    /// that are kept of what was sent.
+    /// Rebuilds each request whose answer is in the log, with its own view and options, and compares it with the digests that
+    /// were noted when it was sent.
     ///
     /// # Complexity
     /// O(n) for encoding, and for each request O(messages) in pieces
@@ -119,19 +119,19 @@ impl Context {
         }
     }
 
-    /// The first message or result that is not what was sent, of those that the request before had not.
+    /// Returns the first message or result that is not the one that was sent, of those that the request before did not have.
     fn first_differing(
         &self,
         number: u64,
         options: &Options<'_>,
         note: &SentNote<'_>,
     ) -> Option<SentPlace> {
-        // Older notes have the digest of the whole alone.
+        // Older notes have only the digest of the whole.
         note.view?;
         let pieces = self.list_pieces(number, options).ok()?;
         match find_differing(&pieces, &note.pieces) {
             Some(place) => Some(place.clone()),
-            // Something that stood at the end is gone.
+            // Something at the end is gone.
             None if note.pieces.len() > pieces.len() => {
                 pieces.last().map(|piece| piece.place.clone())
             }

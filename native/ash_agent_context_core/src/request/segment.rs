@@ -1,4 +1,4 @@
-//! A request in pieces.
+//! The bytes of a request, in pieces.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use crate::error::Error;
 use crate::log::piece::Piece;
 use crate::value::{numbers, MAX_DEPTH};
 
-/// Levels that a request may have: those of its own around values.
+/// The most levels of a request: its own, and those of values in it.
 const DEPTH: usize = 2 * MAX_DEPTH;
 
-/// A stretch of a request's bytes.
+/// A run of a request's bytes.
 #[derive(Debug)]
 pub enum Segment<'a> {
-    /// Part of what was imported, in the context.
+    /// A part of an imported text in the context.
     Lent(&'a [u8]),
     /// Part of an encoding that is kept.
     Kept(KeptBytes),
@@ -22,7 +22,7 @@ pub enum Segment<'a> {
     Made(Cow<'static, [u8]>),
 }
 
-/// Bytes of an encoding, which live as long as somebody has them: the context may let go of them.
+/// Bytes of a kept encoding. They live as long as this value, even if the context drops the encoding.
 #[derive(Debug, Clone)]
 pub struct KeptBytes {
     pub(crate) piece: Arc<Piece>,
@@ -30,7 +30,7 @@ pub struct KeptBytes {
 }
 
 impl Segment<'_> {
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -42,7 +42,7 @@ impl Segment<'_> {
 }
 
 impl KeptBytes {
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.piece
@@ -52,10 +52,10 @@ impl KeptBytes {
     }
 }
 
-/// Looks for a number that JSON readers refuse, in no more than so many bytes.
+/// Refuses a number that JSON readers refuse, looking at no more than `most` bytes.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the way to it; [`Error::TooMuchWork`].
+/// [`Error::Invalid`] with the path to it; [`Error::TooMuchWork`].
 pub(crate) fn check_numbers(segments: &[Segment<'_>], most: usize) -> Result<(), Error> {
     let length = segments.iter().map(|segment| segment.bytes().len()).sum();
     most.checked_sub(length).ok_or(Error::TooMuchWork)?;

@@ -1,4 +1,4 @@
-//! Holds what a request is put together from: stretches of elements.
+//! The slices that a request is put together from: runs of elements.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,32 +10,32 @@ use crate::request::segment::{KeptBytes, Segment};
 use crate::value::digest::Digest;
 use crate::value::numbers;
 
-/// Where a cache breakpoint may stand.
+/// A place where a cache breakpoint may stand.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
-    /// The slice; nothing for the system prompt beside the list.
+    /// The slice; `None` for the system prompt beside the list.
     pub slice: Option<usize>,
     pub at: usize,
     /// The number of the iteration.
     pub number: u64,
-    /// For how long, where it was set by hand.
+    /// The time to keep it, if it was set by hand.
     pub by_hand: Option<Ttl>,
 }
 
-/// Some elements, or all but the beginning or the end of them.
+/// Some elements, or all bytes but their beginning or end.
 pub(crate) struct Slice<'a> {
     pub bytes: SliceBytes<'a>,
     pub start: usize,
     pub end: usize,
-    /// The number of the iteration that they belong to, or of the first one.
+    /// The number of the iteration that they belong to, or of the first of several.
     pub number: u64,
     /// How they fit to others.
     pub shape: Shape,
-    /// Says whether it was imported and asks for its continuation.
+    /// True if it was imported and asks for its continuation.
     pub is_prefix: bool,
-    /// Says whether it stands before the list begins, where a list begins after its system messages.
+    /// True if it stands before the list begins, for a provider whose list begins after the system messages.
     pub is_before: bool,
-    /// Says whether a row of the user's has to stand before it.
+    /// True if a row of the user's has to stand before it.
     pub follows_user: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum SliceBytes<'a> {
 }
 
 impl<'a> Slice<'a> {
-    /// Some parts of a piece.
+    /// Returns some parts of a piece.
     pub fn of(piece: Arc<Piece>, parts: Range<usize>, number: u64) -> Self {
         let range = piece.range(&parts);
         let last = piece.shape(parts.end.saturating_sub(1));
@@ -89,12 +89,12 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// The bytes that are sent of it.
+    /// Returns the bytes that are sent.
     pub fn shown_bytes(&self) -> &[u8] {
         self.bytes().get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The digest of these.
+    /// Returns the digest of these bytes.
     pub fn digest(&self) -> Digest {
         match self.whole() {
             Some(piece) => piece.digest(),
@@ -102,12 +102,12 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// How many these are.
+    /// Returns the number of these bytes.
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.start) as u64
     }
 
-    /// The piece that it is of, and which parts.
+    /// Returns the piece that it is from, and which parts.
     const fn kept(&self) -> Option<(&Arc<Piece>, &Range<usize>)> {
         match &self.bytes {
             SliceBytes::Lent(_) => None,
@@ -115,7 +115,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Returns whether it has a number that JSON readers refuse, or belongs to a piece that has one.
+    /// Returns whether it has a number that JSON readers refuse, or is from a piece that has one.
     pub fn exceeds(&self) -> bool {
         match self.kept() {
             Some((piece, _)) => piece.exceeds,
@@ -123,7 +123,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// The piece, if this is all of one.
+    /// Returns the piece, if this is the whole of one.
     pub fn whole(&self) -> Option<&Arc<Piece>> {
         let (piece, _) = self.kept()?;
         ((self.start, self.end) == (0, piece.bytes().len())).then_some(piece)
@@ -149,7 +149,7 @@ impl<'a> Slice<'a> {
             .is_some_and(|(piece, _)| !piece.by_hand.is_empty())
     }
 
-    /// The cache breakpoints in it that were set by hand, oldest first.
+    /// Returns the cache breakpoints in it that were set by hand, oldest first.
     pub fn by_hand(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
         let marks = self.kept().into_iter();
         let marks = marks.flat_map(|(piece, _)| piece.by_hand.iter());
@@ -161,7 +161,7 @@ impl<'a> Slice<'a> {
         })
     }
 
-    /// The other places for one, newest first.
+    /// Returns its other places for a breakpoint, newest first.
     pub fn places(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
         self.kept().into_iter().flat_map(move |(piece, parts)| {
             parts.clone().rev().filter_map(move |part| {
@@ -178,7 +178,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// How many bytes two lists share from the first on, and to which iteration the next one belongs.
+/// Returns how many bytes two lists share from the start, and the iteration of the next byte.
 pub(super) fn compare(before: &[Slice<'_>], next: &[Slice<'_>]) -> (u64, Option<u64>) {
     let (mut old, mut new) = (before.iter(), next.iter());
     let mut left: [&[u8]; 2] = [&[], &[]];
@@ -199,7 +199,7 @@ pub(super) fn compare(before: &[Slice<'_>], next: &[Slice<'_>]) -> (u64, Option<
         }
         let len = a.len().min(b.len());
         let ((old_part, old_rest), (new_part, new_rest)) = (a.split_at(len), b.split_at(len));
-        // The kept values are mostly the same.
+        // Kept pieces are mostly the same memory.
         let is_one = std::ptr::eq(old_part.as_ptr(), new_part.as_ptr());
         if !is_one && old_part.cmp(new_part) != Ordering::Equal {
             let pairs = old_part.iter().zip(new_part);

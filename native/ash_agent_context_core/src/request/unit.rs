@@ -3,7 +3,7 @@
 use crate::provider::options::Options;
 use crate::request::item::Item;
 
-/// An item and where it stands.
+/// An item and its place.
 #[derive(Clone, Copy)]
 pub(crate) struct Placed<'a> {
     pub item: Item<'a>,
@@ -13,14 +13,14 @@ pub(crate) struct Placed<'a> {
     pub position: usize,
 }
 
-/// The elements of items of which the first one has those of all, if all of them go back as they were imported.
+/// Returns the elements of items that share them, if all of the items go back as they were imported.
 pub(crate) fn imported_elements<'a>(unit: &[Item<'a>], options: &Options<'_>) -> Option<&'a str> {
     let is_imported = |item: &Item<'a>| item.imported_elements(options).is_some();
     let elements = unit.first()?.imported_elements(options)?;
     (!elements.is_empty() && unit.iter().all(is_imported)).then_some(elements)
 }
 
-/// Items whose units end with the last one, and the elements of each that goes back as it was imported.
+/// Splits items into units, and returns with each item the elements with which it goes back as it was imported.
 pub(crate) fn resolve<'a, 'i, 'o>(
     items: &'i [Item<'a>],
     options: &'i Options<'o>,
