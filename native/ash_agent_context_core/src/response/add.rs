@@ -1,4 +1,4 @@
-//! Putting a response on a conversation.
+//! Adds a response to a conversation.
 
 use std::collections::HashSet;
 
@@ -15,31 +15,30 @@ use crate::value::Value;
 
 use super::{Response, State};
 
-/// Holds what the model reads of a call that broke off with its response.
+/// The result of a call that broke off with its response, as the model reads it.
 const CUT: &str = "The response broke off in the middle of this call. It was not run.";
 
-/// The same where the model reached its limit.
+/// The same result if the model reached its limit.
 const CUT_BY_LENGTH: &str =
     "The answer reached its limit of tokens in the middle of this call. It was not run.";
 
-/// Holds what it reads of a call after which the response broke off.
+/// The result of a complete call after which the response broke off.
 const NOT_RUN: &str = "The response broke off after this call. It was not run.";
 
-/// When a response was asked for and began, as far as that is known.
+/// When a response was asked for and began, as far as is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AnswerTimes {
     /// When its request was sent.
     pub requested_at: Option<Time>,
-    /// When its first piece came. It counts with the other.
+    /// When its first piece came. Counts only if the other time is known.
     pub first_chunk_at: Option<Time>,
 }
 
 impl Context {
-    /// Adds what a provider sent back to the current iteration: the message with its calls, what was
-    /// counted, and where it came from.
+    /// Adds a response to the current iteration: the message with its calls, the report on tokens, and who answered.
     ///
-    /// A call that broke off is answered at once with an error that says so, and so is every call of a
-    /// response that was interrupted, refused, filtered or malformed: none of them ever waits to be run.
+    /// A call that broke off gets an error as its result at once, and so does every call of a response that was interrupted,
+    /// refused, filtered or malformed. None of these calls ever waits to be run.
     ///
     /// # Errors
     /// [`Error::Response`] for one that failed or is still open, [`Error::PendingToolCalls`].
@@ -50,8 +49,8 @@ impl Context {
         self.add_answer(response, AnswerTimes::default(), stamp)
     }
 
-    /// The same for a response whose request was made from this conversation at a time, if that is known. Then the
-    /// times are kept, and the view that the request was made from.
+    /// Adds a response whose request was made from this conversation at a known time. Then the times are kept, and the view that
+    /// the request was made from.
     ///
     /// # Errors
     /// As [`Context::add_response`].
@@ -82,7 +81,7 @@ impl Context {
         };
         let said = response.message_so_far();
         let mut calls = said.calls;
-        // An id that a provider used twice would not be an id.
+        // If a provider used an id twice, the second one is not an id.
         let mut seen = HashSet::new();
         for call in &mut calls {
             if !seen.insert(call.id.clone()) {

@@ -1,7 +1,7 @@
-//! Reads what a provider sends back: whole, or as a stream of bytes in any cut.
+//! Reads a provider's response: whole, or as a stream of bytes in any cut.
 //!
-//! A response is a value: feeding one gives another, and the old one is as it was. It is put on a
-//! conversation when it is complete, or when it broke off; see [`crate::Context::add_response`].
+//! A response is a value: feeding one returns a new one, and the old one stays as it was. It is added to a conversation when it
+//! is complete, or when it broke off; see [`crate::Context::add_response`].
 
 pub mod add;
 mod framing;
@@ -28,27 +28,27 @@ use crate::value::{Map, Value};
 
 use framing::Frames;
 
-/// Bytes that a response may have where nobody says otherwise.
+/// The most bytes of a response, by default.
 pub const MAX_BYTES: usize = 32 << 20;
 
-/// Bytes by which responses of one stream differ at most while they share a token.
+/// Responses of one stream share a token while they differ by fewer bytes than this.
 const SEGMENT: usize = 256 << 10;
 
-/// How a response is read.
+/// The options for reading a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading<'a> {
-    /// Whose response it is.
+    /// The provider that sends it.
     pub provider: Provider,
-    /// How its documents are framed.
+    /// The framing of its documents.
     pub framing: Framing,
-    /// The model that was asked, which the next request compares.
+    /// The model that was asked, kept for the next request to compare.
     pub model: Option<&'a str>,
-    /// Bytes that it may have.
+    /// The most bytes that it may have.
     pub max_bytes: usize,
 }
 
 impl Reading<'_> {
-    /// A stream of this provider, framed as it frames them.
+    /// Returns the options for a stream of this provider.
     #[must_use]
     pub fn of(provider: Provider) -> Self {
         Self {
@@ -60,12 +60,12 @@ impl Reading<'_> {
     }
 }
 
-/// Where a response is.
+/// The state of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// More is to come.
     Open,
-    /// The provider works on it, and will say it when it is asked for this response's id.
+    /// The provider works on it, and returns it to a later request with its id.
     Queued,
     /// All of it came.
     Complete,
@@ -76,7 +76,7 @@ pub enum State {
 }
 
 impl State {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// Holds what a provider sends back, as far as it came. Immutable; cloning is O(1).
+/// A provider's response, as far as it came. Immutable; cloning is O(1).
 #[derive(Debug, Clone)]
 pub struct Response {
     frames: Frames,
@@ -97,27 +97,27 @@ pub struct Response {
     state: State,
     received: usize,
     max_bytes: usize,
-    /// Shared with the responses that hold all but a segment of what this one holds.
+    /// Shared with the responses that differ by less than a segment.
     segment: Option<Arc<()>>,
 }
 
-/// A message that is given in the place of a response.
+/// A message that is given instead of a response.
 #[derive(Debug)]
 pub struct Given<'a> {
-    /// Text, parts, or nothing.
+    /// Its text or parts, or nil.
     pub content: Value,
-    /// The calls in it.
+    /// Its calls.
     pub calls: Value,
-    /// Holds what was counted. A report that cannot be read is left out: that is not a reason to lose an answer.
+    /// The report on tokens. One that cannot be read is left out: an answer is not lost for that.
     pub usage: Value,
     /// The model that answered.
     pub model: Option<&'a str>,
-    /// Why it stopped, by the name that [`Finish`] has for it or in any other word.
+    /// Why the model stopped, by the name that [`Finish`] has for it or in any other word.
     pub finish: Option<&'a str>,
 }
 
 impl Response {
-    /// A response of which nothing came yet.
+    /// Returns a response of which nothing came yet.
     #[must_use]
     pub fn new(reading: &Reading<'_>) -> Self {
         let room = room(reading.provider);
@@ -135,7 +135,7 @@ impl Response {
         }
     }
 
-    /// A complete response that says this.
+    /// Returns a complete response with this message.
     ///
     /// # Errors
     /// [`Error::InvalidPart`], [`Error::InvalidToolCall`], [`Error::DuplicateToolCall`], [`Error::Invalid`].
@@ -179,14 +179,14 @@ impl Response {
         response.finish(usize::MAX).map(|(response, _)| response)
     }
 
-    /// The response with the body's next bytes, and what they say. `budget` are the bytes that may be put
-    /// together and parsed at once.
+    /// Returns the response with the body's next bytes, and the events in them. `budget`: the most bytes to put together and
+    /// parse at once.
     ///
     /// Bytes after the end are ignored.
     ///
     /// # Errors
-    /// For bytes that cannot be taken: then the response is as it was. When something before them
-    /// could be read, the response comes as failed instead, so that nothing is lost.
+    /// For bytes that cannot be taken: then the response is as it was. If some before them could be read, it returns a failed
+    /// response instead, so that nothing is lost.
     /// [`Fault::TooMuchWork`] when the budget is too small.
     ///
     /// # Complexity
@@ -211,7 +211,7 @@ impl Response {
         next.settle(read, is_first)
     }
 
-    /// The response with room for so many more bytes.
+    /// Returns the response with room for `bytes` more bytes, or an error if it would be too large.
     fn receive(&self, bytes: usize) -> Result<Self, Fault> {
         let received = self.received.saturating_add(bytes);
         if received > self.max_bytes {
@@ -226,7 +226,7 @@ impl Response {
         Ok(next)
     }
 
-    /// The body ended. Some providers have no other last word than that.
+    /// Ends the body. For some providers that is the only end of a response.
     ///
     /// # Errors
     /// [`Fault::CutOff`] when the response is not complete; why it failed.
@@ -241,7 +241,7 @@ impl Response {
         let Self { frames, draft, .. } = &mut next;
         draft.budget = budget;
         let mut ended = frames.finish(&mut |event, bytes| read(draft, event, bytes));
-        // A piece of a document.
+        // This is part of a document.
         if matches!(ended, Err(Fault::NotJson { .. })) {
             ended = Err(Fault::CutOff);
         }
@@ -260,7 +260,7 @@ impl Response {
         }
     }
 
-    /// Nothing more will come, for this reason. A complete or interrupted response stays so.
+    /// Interrupts the response, for this reason. A complete or interrupted response stays as it is.
     #[must_use]
     pub fn interrupt(&self, reason: Value) -> Self {
         let mut next = self.clone();
@@ -270,14 +270,14 @@ impl Response {
         next
     }
 
-    /// Lets go of what responses of one stream share before a drop, and tells whether that is heavy: of
-    /// several threads that drop the last holders at the same time, exactly one hears so.
+    /// Releases what responses of one stream share, before a drop, and returns whether the drop is heavy: if several threads drop
+    /// the last holders at the same time, exactly one gets `true`.
     pub fn let_go(&mut self) -> bool {
         let was_last = self.segment.take().and_then(Arc::into_inner).is_some();
         was_last && self.received > SEGMENT
     }
 
-    /// `is_first` tells that no document was read before one that could not be.
+    /// `is_first`: no document was read before one that could not be.
     fn settle(
         mut self,
         read: Result<(), Fault>,
@@ -300,67 +300,67 @@ impl Response {
         Ok((self, events))
     }
 
-    /// Whose response it is.
+    /// Returns the provider that sends it.
     #[must_use]
     pub const fn provider(&self) -> Provider {
         self.draft.provider
     }
 
-    /// Where it is.
+    /// Returns its state.
     #[must_use]
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// The model that answers, as it names itself.
+    /// Returns the model that answers, as it names itself.
     #[must_use]
     pub fn model(&self) -> Option<&str> {
         self.draft.model()
     }
 
-    /// The response's id.
+    /// Returns the response's id.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.draft.id()
     }
 
-    /// Returns what the provider counted so far.
+    /// Returns the provider's count so far.
     #[must_use]
     pub fn report(&self) -> Option<Report> {
         self.draft.report()
     }
 
-    /// The tokens of [`Response::report`].
+    /// Returns the tokens of [`Response::report`].
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.report().map(|report| report.usage)
     }
 
-    /// Why the model stopped.
+    /// Returns why the model stopped.
     #[must_use]
     pub fn finish_reason(&self) -> Option<Finish> {
         self.draft.finish_reason()
     }
 
-    /// The same in the provider's word.
+    /// Returns why the model stopped, in the provider's word.
     #[must_use]
     pub fn finish_word(&self) -> Option<&str> {
         self.draft.word()
     }
 
-    /// Returns what else the provider says of its answer, by its own names.
+    /// Returns other fields of the provider's answer, by its own names.
     #[must_use]
     pub fn details(&self) -> Option<Map> {
         self.draft.details()
     }
 
-    /// Bytes that came.
+    /// Returns the number of bytes that came.
     #[must_use]
     pub const fn count_received(&self) -> usize {
         self.received
     }
 
-    /// The message as far as it came: its complete calls, and apart from them those that broke off.
+    /// Returns the message as far as it came: its complete calls, and separately those that broke off.
     ///
     /// # Complexity
     /// O(n)
@@ -386,7 +386,7 @@ impl Response {
         self.draft.message_so_far(self.state == State::Complete)
     }
 
-    /// Returns what there is to say of the message beside its words.
+    /// Returns the facts about the message: who answered, why the model stopped, and other fields.
     pub(crate) fn reply(&self) -> Option<Reply> {
         let reply = Reply {
             provider: (!self.draft.is_neutral).then(|| self.provider()),
@@ -418,7 +418,7 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
         };
     }
     node::read(bytes, |node| match event {
-        // Some gateways name an error in the framing alone.
+        // Some gateways mark an error only in the framing.
         Some("error") if node::get(node, "error").is_none() => {
             Err(Fault::of(node).unwrap_or_else(|| Fault::read(node)))
         }
@@ -429,8 +429,8 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
     })
 }
 
-/// The end of the body, which some providers have for their last word. A stream has to say before it why the
-/// model stopped; an answer as a whole need not.
+/// Ends the response with the body, as some providers do. A stream must say before why the model stopped; a whole answer need
+/// not.
 fn read_end(draft: &mut Draft, is_whole: bool) -> Result<(), Fault> {
     let says_why = draft.finish_reason().is_some() || (is_whole && draft.count() > 0);
     match room(draft.provider).ends_with_body() && says_why {

@@ -1,4 +1,4 @@
-//! A response that somebody else reads: what it says is pushed, not fed as bytes.
+//! Responses that somebody else reads: their content is pushed, not fed as bytes.
 
 use crate::fault::Fault;
 use crate::prices::bill::Report;
@@ -8,26 +8,26 @@ use crate::value::Value;
 
 use super::{Reading, Response, State};
 
-/// Something that a model says.
+/// A piece of a model's answer.
 #[derive(Debug)]
 pub enum Delta<'a> {
-    /// More of a text.
+    /// More text.
     Text(&'a str),
-    /// More of the model's reasoning.
+    /// More reasoning.
     Thinking(&'a str),
-    /// A call begins, under a number that is its own.
+    /// A call begins: its number, id and name.
     CallStarted(u64, &'a str, &'a str),
     /// More of the JSON text of a call's arguments.
     CallArguments(u64, &'a str),
     /// The tokens that were counted so far. A report that cannot be read is left out.
     Usage(Value),
-    /// Why the model stopped, by the name of a [`Finish`](crate::Finish) or in another word. This completes the response, and those of
-    /// its calls whose arguments are complete.
+    /// Why the model stopped, by the name of a [`Finish`](crate::Finish) or in another word. This completes the response, and the
+    /// calls in it whose arguments are complete.
     Finish(&'a str),
 }
 
 impl Delta<'_> {
-    /// Bytes of its texts.
+    /// Returns the bytes of its texts.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -37,7 +37,7 @@ impl Delta<'_> {
         }
     }
 
-    /// Returns whether it has no text.
+    /// Returns whether its texts are empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -45,7 +45,7 @@ impl Delta<'_> {
 }
 
 impl Response {
-    /// A response of no known provider, to [`push`](Self::push) to.
+    /// Returns a response of no known provider, to [`push`](Self::push) to.
     #[must_use]
     pub fn neutral(reading: &Reading<'_>) -> Self {
         let mut response = Self::new(reading);
@@ -53,14 +53,14 @@ impl Response {
         response
     }
 
-    /// The response with what the model says next, and the events of that. `budget` are the bytes of arguments that
-    /// may be parsed at once. Bytes after the end are ignored.
+    /// Returns the response with the next pieces, and their events. `budget`: the most bytes of arguments to parse at once. Bytes
+    /// after the end are ignored.
     ///
     /// # Errors
     /// [`Fault::TooLarge`], [`Fault::Interrupted`]; [`Fault::TooMuchWork`] when the budget is too small.
     ///
     /// # Complexity
-    /// O(what is pushed), and the arguments of the calls that it completes
+    /// O(bytes of the pieces), and the arguments of the calls that they complete
     pub fn push(&self, deltas: &[Delta<'_>], budget: usize) -> Result<(Self, Vec<Event>), Fault> {
         match &self.state {
             State::Open => {}

@@ -1,4 +1,4 @@
-//! Tokens of images and files, whatever the provider: figures to plan with, not what one bills.
+//! Estimates the tokens of images and files for all providers: figures to plan with, not those on a bill.
 
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
@@ -8,26 +8,26 @@ use base64::Engine;
 use super::text::Method;
 use crate::log::part::Source;
 
-/// An image is scaled down until no edge is longer; this, the pixels a token and the most tokens are
-/// Anthropic's (<https://docs.anthropic.com/en/docs/build-with-claude/vision>, before Claude Opus 4.7).
+/// The longest edge of an image after scaling. This, the pixels per token and the most tokens are Anthropic's
+/// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>, before Claude Opus 4.7).
 const LONG_EDGE: u64 = 1_568;
 
 const PIXELS_PER_TOKEN: u64 = 750;
 
-/// The tokens of an image that is large, or whose size is not known. OpenAI's first vision models take
-/// 765 for a square one and 1,445 at most for common shapes, Gemini 258 a tile.
+/// The tokens of an image that is large, or whose size is not known. OpenAI's first vision models count 765 for a square one and
+/// at most 1,445 for common shapes, Gemini 258 a tile.
 const IMAGE: u64 = 1_600;
 
-/// A page of a PDF: the middle of the 1,500 to 3,000 that Anthropic names for a page's text
-/// (<https://docs.anthropic.com/en/docs/build-with-claude/pdf-support>), and what a file takes of
-/// which nothing is known. Gemini takes 258 for a page.
+/// The tokens of a page of a PDF: the middle of the 1,500 to 3,000 that Anthropic names for a page's text
+/// (<https://docs.anthropic.com/en/docs/build-with-claude/pdf-support>). An unknown file counts as a page, too. Gemini counts 258
+/// for a page.
 const PAGE: u64 = 2_250;
 
-/// Bytes of a page, for a PDF whose pages are in compressed objects: a page of text takes 5 to 30 kB, a
-/// scanned one some times that.
+/// The bytes of a page, for a PDF with its pages in compressed objects: a page of text has 5 to 30 kB, a scanned one several
+/// times that.
 const BYTES_PER_PAGE: usize = 20_000;
 
-/// Base64 text that is decoded at once; all of the header of an image is within its first.
+/// The bytes of base64 text to decode at once. The header of an image is within the first of them.
 const BLOCK: usize = 256 * 1024;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -37,7 +37,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Tokens of an image, from its size in pixels.
+/// Returns the tokens of an image, from its size in pixels.
 pub(crate) fn image(_media_type: Option<&str>, source: &Source) -> u64 {
     let Source::Data(data) = source else {
         return IMAGE;
@@ -60,8 +60,8 @@ fn pixels(width: u64, height: u64) -> u64 {
     u64::try_from(tokens).unwrap_or(IMAGE).clamp(1, IMAGE)
 }
 
-/// Tokens of a file: of a text by its bytes, of a PDF by its pages, of an image as of an image, and the
-/// same for any other and for what is elsewhere.
+/// Returns the tokens of a file: a text by its bytes, a PDF by its pages, an image as an image, and the same number for any other
+/// file and for one that is elsewhere.
 pub(crate) fn file(media_type: Option<&str>, source: &Source, filename: Option<&str>) -> u64 {
     let kind = FileKind::of(media_type, filename);
     match (kind, source) {
@@ -83,7 +83,7 @@ enum FileKind {
 }
 
 impl FileKind {
-    /// By the media type, or by the name when that says nothing.
+    /// Returns the kind by the media type, or by the name if there is none of use.
     fn of(media_type: Option<&str>, filename: Option<&str>) -> Self {
         let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
         let essence = media_type.split(';').next().unwrap_or_default().trim();
@@ -117,14 +117,14 @@ impl FileKind {
     }
 }
 
-/// The bytes, block by block, up to the first that are not base64.
+/// Returns the bytes in blocks, up to the first that are not base64.
 fn blocks(data: &str) -> impl Iterator<Item = Vec<u8>> + '_ {
     data.as_bytes()
         .chunks(BLOCK)
         .map_while(|block| BASE64.decode(block).ok())
 }
 
-/// The pages that a PDF lists in the open, or else as many as one of its size has.
+/// Returns the number of pages that a PDF lists in the open, or else the number by its size.
 fn pages(data: &str) -> u64 {
     const LONGEST_MARK: usize = 32;
     let (mut window, mut bytes, mut pages) = (Vec::new(), 0, 0);
@@ -132,7 +132,7 @@ fn pages(data: &str) -> u64 {
     while let Some(block) = blocks.next() {
         bytes += block.len();
         window.extend(block);
-        // Bytes at the end may continue in the next block.
+        // The bytes at the end may continue in the next block.
         let keep = match blocks.peek() {
             Some(_) => LONGEST_MARK.min(window.len()),
             None => 0,
@@ -147,7 +147,7 @@ fn pages(data: &str) -> u64 {
     }
 }
 
-/// How many pages have their mark begin before the end.
+/// Returns the number of page marks that begin before `end`.
 fn marks(window: &[u8], end: usize) -> u64 {
     let starts = (0..end).filter(|start| {
         let rest = window.get(*start..).unwrap_or_default();
@@ -156,7 +156,7 @@ fn marks(window: &[u8], end: usize) -> u64 {
     starts.count() as u64
 }
 
-/// `/Type /Page`, not `/Type /Pages`.
+/// Returns whether this is `/Type /Page`, not `/Type /Pages`.
 fn is_page(text: &[u8]) -> bool {
     let name = text.strip_prefix(b"/Type").map(|rest| {
         let spaces = rest
@@ -192,7 +192,7 @@ mod tests {
         bytes
     }
 
-    /// With so many bytes of an application's data before the size.
+    /// Returns a header with `before` bytes of an application's data before the size.
     fn jpeg(width: u16, height: u16, before: usize) -> Vec<u8> {
         let mut bytes = vec![0xff, 0xd8];
         for _ in 0..before.div_ceil(60_000) {

@@ -1,4 +1,4 @@
-//! Counting tokens.
+//! Counts tokens by their use.
 
 mod media;
 mod text;
@@ -13,39 +13,39 @@ use crate::log::tally::Sum;
 use crate::value::json;
 use crate::value::Value;
 
-/// Tokens around a message: its role and the marks of its beginning and end, as OpenAI's models have
-/// them (<https://github.com/openai/openai-cookbook/blob/main/examples/How_to_count_tokens_with_tiktoken.ipynb>).
+/// The tokens around a message: its role and the marks of its beginning and end, as in OpenAI's models
+/// (<https://github.com/openai/openai-cookbook/blob/main/examples/How_to_count_tokens_with_tiktoken.ipynb>).
 const AROUND_MESSAGE: u64 = 4;
 
-/// Tokens around the name and the arguments of a tool call, and around a result.
+/// The tokens around the name and the arguments of a tool call, and around a result.
 const AROUND_CALL: u64 = 8;
 
-/// Base64 text of reasoning that only its provider reads, for a token of that reasoning.
+/// The bytes of base64 for a token, in encrypted reasoning.
 const HIDDEN_BYTES_PER_TOKEN: u64 = 6;
 
-/// Tokens by what they are for.
+/// Token counts by use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
     /// The system prompt.
     pub system: u64,
-    /// Holds what users said.
+    /// Messages of the user.
     pub user: u64,
-    /// Holds what the model said.
+    /// Text of the model.
     pub assistant: u64,
-    /// Holds what the model thought.
+    /// The model's thinking.
     pub thinking: u64,
-    /// Names and arguments of tool calls.
+    /// The names and arguments of tool calls.
     pub tool_calls: u64,
-    /// Holds what tools gave, images among it.
+    /// The results of tools, including images.
     pub tool_results: u64,
-    /// Images and files in messages.
+    /// The images and files in messages.
     pub media: u64,
-    /// Summaries that stand for iterations.
+    /// The summaries of iterations.
     pub summaries: u64,
 }
 
 impl Tokens {
-    /// All together.
+    /// Returns the sum.
     #[must_use]
     pub fn total(self) -> u64 {
         self.to_sum().into_iter().fold(0, u64::saturating_add)
@@ -59,7 +59,7 @@ impl Tokens {
         Self::of_sum(sum)
     }
 
-    /// The same without names, as the log keeps it.
+    /// Returns the counts without names, as the log keeps them.
     pub(crate) const fn to_sum(self) -> Sum {
         let Self {
             system,
@@ -83,7 +83,7 @@ impl Tokens {
         ]
     }
 
-    /// Returns what [`Tokens::to_sum`] gave.
+    /// Returns the counts of [`Tokens::to_sum`].
     pub(crate) const fn of_sum(sum: Sum) -> Self {
         let [system, user, assistant, thinking, tool_calls, tool_results, media, summaries] = sum;
         Self {
@@ -98,13 +98,13 @@ impl Tokens {
         }
     }
 
-    /// Both together.
+    /// Adds other counts.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.with(other, u64::saturating_add)
     }
 
-    /// Returns what is left without a part.
+    /// Subtracts a part.
     #[must_use]
     pub fn minus(self, part: Self) -> Self {
         self.with(part, u64::saturating_sub)
@@ -112,7 +112,7 @@ impl Tokens {
 }
 
 impl Message {
-    /// Tokens of the message, by kind.
+    /// Returns the tokens of the message, by use.
     pub(crate) fn count(&self, method: Method) -> Tokens {
         let mut tokens = Tokens::default();
         let mut said = AROUND_MESSAGE;
@@ -156,7 +156,7 @@ impl ToolCall {
 }
 
 impl Exchange {
-    /// Tokens of the results.
+    /// Returns the tokens of the results.
     pub(crate) fn count(&self, method: Method) -> u64 {
         let results = self.slots().flatten();
         results.map(|outcome| outcome.count(method)).sum()
@@ -164,7 +164,7 @@ impl Exchange {
 }
 
 impl Outcome {
-    /// Tokens of the result.
+    /// Returns the tokens of the result.
     pub(crate) fn count(&self, method: Method) -> u64 {
         let tokens: u64 = match &self.output {
             Output::Parts(parts) => parts.iter().map(|part| part_tokens(method, part)).sum(),

@@ -1,9 +1,8 @@
-//! Counting the tokens of a text.
+//! Counts the tokens of a text.
 //!
-//! [`Method::Estimate`] takes it that a tokenizer has the vocabulary of OpenAI's newest, o200k_base, and cuts
-//! words, digits and white space as that does. By how many percent it is off: half of the texts by no more
-//! than the median, nine of ten by no more than the next number. The texts are of about 3 kB, other than the
-//! messages; the last column is what four bytes a token would give.
+//! [`Method::Estimate`] assumes a tokenizer with the vocabulary of OpenAI's newest, o200k_base, which cuts words, digits and
+//! white space as that does. The table has its error in percent: the median, and the number that nine of ten texts stay within.
+//! The texts have about 3 kB, except the messages. The last column has the error of counting four bytes a token.
 //!
 //! | text | o200k_base: median | 9 of 10 | most | cl100k_base: median | most | bytes / 4: median |
 //! |---|---:|---:|---:|---:|---:|---:|
@@ -22,9 +21,9 @@
 //! | Arabic, Persian, Hebrew | 9 | 17 | 24 | 48 | 63 | 12 |
 //! | emoji, chat with emoji | 2 | 6 | 7 | 12 | 16 | 34 |
 //!
-//! A text of a few words may be off by more. Of languages in other scripts cl100k_base knows few words, and
-//! takes up to four times the tokens. Models of other makers have vocabularies of their own, which no
-//! one can count with outside; what they report is the better number.
+//! The error for a text of a few words may be larger. The vocabulary of cl100k_base has few words of languages in other scripts,
+//! which take up to four times the tokens. Models of other makers have vocabularies that are not public; the number that they
+//! report is the better one.
 
 mod estimate;
 #[cfg(feature = "exact_tokens")]
@@ -35,29 +34,29 @@ use crate::value::steps;
 use crate::value::word::words;
 
 words! {
-    /// How tokens are counted.
+    /// The ways to count tokens.
     pub enum Method {
-        /// About, for any model: from the kinds of characters, at once.
+        /// An estimate for any model, from the kinds of characters. Takes no time to load.
         Estimate = "estimate",
-        /// Exactly as OpenAI's models from GPT-4o on.
+        /// The exact count of OpenAI's models from GPT-4o on.
         O200k = "o200k_base",
-        /// Exactly as OpenAI's GPT-4 and GPT-3.5.
+        /// The exact count of OpenAI's GPT-4 and GPT-3.5.
         Cl100k = "cl100k_base",
     }
 }
 
 impl Method {
-    /// Its place in [`Method::ALL`].
+    /// Returns its position in [`Method::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// How many tokens a text has. Names of special tokens, such as `<|endoftext|>`, are text like any
-    /// other, and bytes that are not valid UTF-8 count as replaced.
+    /// Returns the number of tokens in a text. Names of special tokens, such as `<|endoftext|>`, are text like any other, and
+    /// bytes that are not valid UTF-8 count as replaced.
     ///
-    /// The first exact count of a vocabulary makes its tables, which stay: o200k_base takes about a
-    /// second and 85 MB, cl100k_base half of it.
+    /// The first exact count with a vocabulary builds its tables, which stay: o200k_base takes about a second and 85 MB,
+    /// cl100k_base half of that.
     ///
     /// # Complexity
     /// O(bytes), whatever they are
@@ -69,7 +68,7 @@ impl Method {
         self.exact(text).unwrap_or_else(|| estimate::tokens(text))
     }
 
-    /// Refuses a method whose vocabulary was not built in.
+    /// Refuses a method whose vocabulary is not in this build.
     ///
     /// # Errors
     /// [`Error::FeatureMissing`].
@@ -98,7 +97,7 @@ impl Method {
         self.vocabulary()?.count(text)
     }
 
-    /// Returns whether its tables are made; making them takes about a second.
+    /// Returns whether its tables are built, which takes about a second.
     #[must_use]
     pub fn is_ready(self) -> bool {
         self.vocabulary().is_none_or(exact::Vocabulary::is_ready)
@@ -111,7 +110,7 @@ impl Method {
         None
     }
 
-    /// Returns whether its tables are made: there are none in this build.
+    /// Returns whether its tables are built. This build has no tables.
     #[must_use]
     pub const fn is_ready(self) -> bool {
         true
@@ -122,7 +121,7 @@ impl Method {
 mod tests {
     use super::*;
 
-    /// A text and by how many percent its estimate may be off.
+    /// Each text with the percentage by which its estimate may be off.
     const SAMPLES: [(&str, u64); 16] = [
         (
             "The committee met again on Thursday to discuss the new schedule. Most members agreed that \

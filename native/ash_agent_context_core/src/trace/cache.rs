@@ -1,4 +1,4 @@
-//! How requests fared at the provider's prompt cache, for people who look at a conversation.
+//! The outcomes of requests at the provider's prompt cache, for people who read a conversation.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use crate::log::iteration::Iteration;
 use crate::prices::list::Prices;
 use crate::request::account::{AccountRow, Accounting, Outlook};
 
-/// The account of a conversation, by its answers.
+/// The account of a conversation, by answer.
 #[derive(Default)]
 pub(super) struct CacheAccount(HashMap<(u64, usize), AccountRow>);
 
 impl CacheAccount {
-    /// That of the requests from an iteration on.
+    /// Returns the account of the requests from an iteration on.
     pub fn since(since: u64, context: &Context, prices: Option<&Prices>) -> Self {
         let accounting = Accounting {
             prices,
@@ -28,14 +28,14 @@ impl CacheAccount {
         )
     }
 
-    /// How the request for an answer fared, if it could have read anything or its provider comments on it.
+    /// Returns the row for an answer, if its request could have read anything or its provider comments on it.
     pub fn find(&self, iteration: &Iteration, entry: &Entry) -> Option<&AccountRow> {
         let row = self.0.get(&(iteration.number, entry.position))?;
         (row.predicted > 0 || row.diagnosis.is_some()).then_some(row)
     }
 }
 
-/// Why less was read than could have been; `None` where that is not so.
+/// Returns why less was read than possible, or `None` if it was not.
 const fn why(outlook: Outlook) -> Option<&'static str> {
     Some(match outlook {
         Outlook::First | Outlook::Hit => return None,
@@ -64,7 +64,7 @@ const fn why(outlook: Outlook) -> Option<&'static str> {
     })
 }
 
-/// A line for whoever reads the conversation; `None` where there is nothing to say.
+/// Returns a line for people who read the conversation; `None` if there is nothing to report.
 pub(super) fn line(row: &AccountRow) -> Option<String> {
     let why = why(row.outlook).map(|why| {
         let (read, predicted) = (row.usage.cached, row.predicted);

@@ -1,4 +1,4 @@
-//! The data of the page: JSON with what was said, once, and with what models saw where that differs.
+//! The data of the page: JSON with each text once, and with the texts that models saw where they differ.
 
 use std::borrow::Cow;
 
@@ -29,19 +29,19 @@ use crate::view::rendering::Rendering;
 use crate::view::veil::Veil;
 use crate::view::{with_blocks, View};
 
-/// Images that a browser shows and that hold no program.
+/// The types of images that a browser shows and that cannot hold a program.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Views of requests that a page tells of.
+/// The most views of requests in a page.
 const VIEWS: usize = 20;
 
-/// Holds what writes the data.
+/// Writes the data.
 pub(super) struct DataWriter<'t, 'a> {
     trace: &'t Trace<'a>,
     prices: &'t Prices,
-    /// That of the conversation that is being written.
+    /// The cache account of the conversation that is being written.
     account: CacheAccount,
-    /// The pieces that its notes and summaries must not tell.
+    /// The pieces that its notes and summaries must not show.
     veil: Veil,
     pub texts: Texts,
 }
@@ -68,7 +68,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         self.texts.write(json.key(key), text);
     }
 
-    /// A value, masked, as JSON text.
+    /// Writes a value, masked, as JSON text.
     fn value(&mut self, json: &mut JsonObject<'_>, key: &str, value: &Value) {
         let value = json::write(&self.trace.mask_value(value));
         self.text(json, key, value.into());
@@ -105,7 +105,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         self.views(json, context);
     }
 
-    /// The fields of requests besides their messages, where they change.
+    /// Writes the fields of requests besides their messages, each time they change.
     fn requests(&mut self, json: &mut JsonObject<'_>, context: &Context) {
         let mut known = [None, None];
         let mut changed = Vec::new();
@@ -271,7 +271,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
     }
 
-    /// Images as they are, and of everything else what it is: a page is not an archive of files.
+    /// Writes images whole, and of other media only the description: a page is not an archive of files.
     fn media(&mut self, json: &mut JsonObject<'_>, media: &MediaPart) {
         let media_type = media.media_type.as_deref();
         for (key, text) in [("name", media.filename.as_deref()), ("media", media_type)] {
@@ -300,11 +300,11 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
     }
 
-    /// The view as it is now, and the newest ones that requests were made from.
+    /// Writes the current view, and the newest views that requests were made from.
     fn views(&mut self, json: &mut JsonObject<'_>, context: &Context) {
         let asked = list_request_views(context);
         let masked = self.trace.mask(context);
-        // How long a result may be changes texts, and texts of views that agree in it are told once.
+        // The limit for results changes texts; views with the same limit share them.
         let mut told = Vec::new();
         if let Some(view) = context.view() {
             json.object("view", |json| {
@@ -378,9 +378,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
     }
 
-    /// Texts that a model saw in other words than they were said: by the numbers of the iteration, the
-    /// message and the call. Cleared results and covered iterations are told elsewhere; with `cleared`, the view clears
-    /// some, and these have no other words.
+    /// Writes the texts that a model saw in other words, by the numbers of the iteration, the message and the call. Cleared
+    /// results and covered iterations are written elsewhere. `cleared`: the results that the view clears, which are left out
+    /// here.
     fn write_seen(
         &mut self,
         json: &mut JsonObject<'_>,
@@ -434,8 +434,8 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
     }
 
-    /// Writes what has to be done to a text to get the other: how much of it stays at the beginning and at the end,
-    /// in UTF-16, and what stands between.
+    /// Writes how one text becomes the other: how much of it stays at the start and at the end, in UTF-16 units, and the text
+    /// between.
     fn patch(&mut self, json: &mut JsonObject<'_>, place: &str, [said, seen]: [Cow<'_, str>; 2]) {
         if said == seen {
             return;
@@ -463,8 +463,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     }
 }
 
-/// The newest views that requests were made from: the numbers of the first and the last iteration whose requests
-/// were, and the view.
+/// Returns the newest views that requests were made from, each with the numbers of its first and last iteration.
 fn list_request_views(context: &Context) -> Vec<(u64, u64, Option<&View>)> {
     let mut found: Vec<(u64, u64, u64, Option<&View>)> = Vec::new();
     for iteration in context.iterations() {
@@ -476,7 +475,7 @@ fn list_request_views(context: &Context) -> Vec<(u64, u64, Option<&View>)> {
             _ => found.push((since, iteration.number, iteration.number, view)),
         }
     }
-    // Where all were made from the log as it is, there is nothing to choose from.
+    // If all were made from the log as it is, there is nothing to choose.
     if found.iter().all(|(_, _, _, view)| view.is_none()) && context.view().is_none() {
         return Vec::new();
     }
@@ -487,7 +486,7 @@ fn list_request_views(context: &Context) -> Vec<(u64, u64, Option<&View>)> {
         .collect()
 }
 
-/// How many iterations from the first two conversations have in common.
+/// Returns how many iterations two conversations share from the start.
 fn count_shared(context: &Context, origin: &Context) -> usize {
     if context.first_number() != origin.first_number() {
         return 0;

@@ -1,11 +1,11 @@
-//! HTML that is put together. Markup is the package's own; whatever else comes into a document is escaped for its place.
+//! Builds HTML. The markup is the package's own; everything else is escaped for its place.
 
-/// A document in the making.
+/// A document that is being built.
 #[derive(Debug, Default)]
 pub(crate) struct Html(String);
 
 impl Html {
-    /// Writes markup, which nobody else can give.
+    /// Writes markup. It is static, so nobody else can supply it.
     pub(crate) fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
@@ -26,8 +26,8 @@ impl Html {
         self
     }
 
-    /// Writes JSON into a script tag: nothing in it ends the tag or begins a comment or another one. A `<` only stands in
-    /// strings, where `\/` and `\u003c` are other ways to write what they stand for.
+    /// Writes JSON into a script tag, in which it cannot end the tag or begin a comment or another tag: a `<` is only in strings,
+    /// and there `\/` and `\u003c` mean the same.
     pub(crate) fn json(&mut self, json: &[u8]) -> &mut Self {
         let mut safe = Vec::with_capacity(json.len() + json.len() / 64);
         let mut from = 0;
@@ -42,7 +42,7 @@ impl Html {
             from = at + 1;
         }
         safe.extend_from_slice(json.get(from..).unwrap_or_default());
-        // Only UTF-8 was written.
+        // Everything written is UTF-8.
         self.0
             .push_str(&String::from_utf8(safe).unwrap_or_default());
         self
@@ -55,7 +55,7 @@ impl Html {
         self
     }
 
-    /// The document.
+    /// Returns the document.
     pub(crate) fn finish(self) -> String {
         self.0
     }

@@ -1,4 +1,5 @@
-//! Makes what a person or a trace viewer reads. A trace is made of what is kept, at any time.
+//! Renders conversations for people and for trace viewers. A trace needs nothing but what the log keeps, so it can be made at any
+//! time.
 
 mod cache;
 mod data;

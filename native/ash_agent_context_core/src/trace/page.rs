@@ -1,7 +1,7 @@
-//! One HTML file that a person can look at, with all that it needs in it.
+//! One HTML file that shows conversations and needs no other file.
 //!
-//! Nothing of a conversation is ever part of the page's own code: it is data in a script tag that no browser
-//! executes, and text that is escaped (`html.rs`). A strict policy forbids everything else.
+//! Text of a conversation is never part of the page's code: it is data in a script tag that no browser executes, and escaped text
+//! (`html.rs`). A strict policy forbids everything else.
 
 use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
@@ -19,8 +19,8 @@ use crate::value::builder::Json;
 
 const STYLE: &str = include_str!("page/page.css");
 
-/// One function, so that no name of the script is one of the page that a fragment is put into. Its files are in the order in which
-/// they need each other.
+/// One function, so that no name in it clashes with those of a page that a fragment is put into. The files are in the order in
+/// which they need each other.
 const SCRIPT: &str = concat!(
     "'use strict';\n(() => {\n",
     include_str!("page/element.js"),
@@ -38,44 +38,44 @@ const SCRIPT: &str = concat!(
     "})();\n",
 );
 
-/// The page up to its policy.
+/// The HTML up to the policy.
 const HEAD: &str = r#"<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content=""#;
 
-/// From there to its title.
+/// The HTML from the policy to the title.
 const META: &str = r#"">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
 <meta name="color-scheme" content="light dark">
 <title>"#;
 
-/// A fragment from its title to the page in it.
+/// The HTML of a fragment, from its title to the page in it.
 const FRAME: &str =
     r#"" class="ash-agent-trace" sandbox="allow-scripts" width="100%" height="720" srcdoc='"#;
 
-/// Messages that can be read without the script.
+/// The most messages that can be read without the script.
 const READABLE: usize = 50;
 
-/// Bytes that they have together, so that the page does not hold a conversation twice.
+/// The most bytes of these messages, so that the page does not have a conversation twice.
 const READABLE_BYTES: usize = 120_000;
 
-/// Says what is wanted of a page.
+/// The options of a page.
 #[derive(Debug)]
 pub struct PageOptions<'a> {
     /// Its title.
     pub title: Option<&'a str>,
-    /// Whose request is shown.
+    /// The options of the request that is shown.
     pub request: Option<Options<'a>>,
-    /// Holds what models cost.
+    /// The prices of models.
     pub prices: &'a Prices,
-    /// Says whether it is to be put into another page.
+    /// True if it is to be put into another page.
     pub fragment: bool,
 }
 
-/// A message that can be read without the script.
+/// A message for readers without the script.
 struct Readable {
     anchor: String,
     number: u64,
@@ -90,7 +90,7 @@ struct PagePiece {
 }
 
 impl Trace<'_> {
-    /// The page.
+    /// Returns the page.
     ///
     /// # Complexity
     /// O(n)
@@ -164,7 +164,7 @@ impl Trace<'_> {
         json.into_bytes()
     }
 
-    /// The newest messages, each with its share of the room there is.
+    /// Returns the newest messages, each with its share of the room.
     fn readable(&self, context: &Context) -> Vec<Readable> {
         let position = self
             .told
@@ -207,7 +207,7 @@ fn piece(said: &Passage<'_>, room: &mut usize) -> PagePiece {
     };
     let mut end = 0;
     for (at, letter) in said.text.char_indices() {
-        // As long as its escape is.
+        // The escape is longer.
         let length = if "<>&\"'".contains(letter) {
             5
         } else {
@@ -232,7 +232,7 @@ fn piece(said: &Passage<'_>, room: &mut usize) -> PagePiece {
     }
 }
 
-/// Only the page's own script and style, only images that are in it, and no network.
+/// Returns a policy that allows only the page's own script and style, only images in the page, and no network.
 fn policy() -> String {
     let hash = |text: &str| BASE64.encode(Sha256::digest(text));
     format!(

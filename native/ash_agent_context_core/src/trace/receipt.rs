@@ -1,5 +1,5 @@
-//! Tells beside each view of a page what it does not show, in the data of the page: its receipt, what is pinned, what
-//! the checks of its summaries said, and what was left out because a request was too long.
+//! Writes, for each view of a page, what it leaves out: its receipt, the pins, the checks of its summaries, and the steps that
+//! shortened it for a request that was too long.
 
 use crate::context::receipt::{FactState, Receipt};
 use crate::trace::told::Trace;
@@ -9,14 +9,14 @@ use crate::view::veil::Veil;
 use crate::view::verdict::Verdict;
 use crate::view::View;
 
-/// Facts of a receipt that a page names.
+/// The most facts of a receipt that a page names.
 pub(super) const NAMED: usize = 5;
 
-/// Views that have a receipt: each takes a walk over all that was said.
+/// The most views with a receipt: each takes a walk over the log.
 pub(super) const RECEIPTS: usize = 4;
 
 impl Trace<'_> {
-    /// The words of a fact as they look.
+    /// Returns the words of a fact with masks applied.
     fn mask_words(&self, words: &str) -> Box<str> {
         let mut words: Box<str> = words.into();
         if let Some(masks) = &self.masks {
@@ -39,7 +39,7 @@ impl Trace<'_> {
         });
     }
 
-    /// The same of words that were made of what was said.
+    /// Returns words that were made from messages, with masks applied.
     fn veil_words(&self, words: &str, veil: &Veil) -> Box<str> {
         let words = self.mask_words(words);
         veil.cut(&words).map_or(words, Into::into)
@@ -59,7 +59,7 @@ impl Trace<'_> {
         });
     }
 
-    /// The steps that shortened the view because a request was too long, since when and why.
+    /// Writes the steps that shortened the view for a request that was too long, with their times and reasons.
     pub(super) fn write_shortenings(&self, json: &mut JsonObject<'_>, view: &View) {
         if view.shortenings.is_empty() {
             return;

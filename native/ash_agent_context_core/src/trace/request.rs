@@ -1,4 +1,4 @@
-//! A request as it goes out, in the data of a page: what the page has already is not written again.
+//! The next request, in the data of a page: texts that the page has already are not written again.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -10,19 +10,18 @@ use crate::value::letters;
 use crate::value::Map;
 use crate::view::change::ChangeKind;
 
-/// Keys whose values are the arguments of a call.
+/// The keys of a call's arguments.
 const ARGUMENTS: [&str; 3] = ["\"input\"", "\"args\"", "\"arguments\""];
 
-/// Bytes of a request that a page may hold beyond what it has already, and for each so many bytes of the
-/// conversation one more.
+/// The most bytes of a request that a page adds to its texts, and one byte more for so many of the conversation.
 const OWN: usize = 64 * 1024;
 const SHARE: usize = 10;
 
-/// Holds what is left of a long text when there is no more room.
+/// The bytes that stay of a long text when there is no more room.
 const CUT: usize = 200;
 
 impl Trace<'_> {
-    /// The request that would be made of the conversation now, or why there is none.
+    /// Writes the request that the conversation would make now, or why it cannot.
     pub(super) fn request(&self, json: &mut JsonObject<'_>, texts: &Texts, options: &Options<'_>) {
         json.text("provider", options.provider.name());
         let Some(context) = self.active().map(|told| self.mask(told.context)) else {
@@ -36,7 +35,7 @@ impl Trace<'_> {
         }
     }
 
-    /// The conversation with all masks of the trace.
+    /// Returns the conversation with all masks of the trace.
     pub(super) fn mask(&self, context: &Context) -> Context {
         let mut context = context.clone();
         if self.masks.is_some() {
@@ -87,22 +86,21 @@ fn write(
     Ok(())
 }
 
-/// A piece of a body.
 enum Chunk {
-    /// As it is.
+    /// Text of the body, unchanged.
     Literal(String),
-    /// A text of the page, to be written as a JSON string.
+    /// A text of the page, written as a JSON string.
     Text(usize),
-    /// A text of the page that is JSON itself.
+    /// A text of the page that is JSON.
     Json(usize),
 }
 
-/// Takes the texts that a page has already out of a body.
+/// Replaces the texts in a body that a page has already.
 struct Cutter<'a> {
     texts: &'a Texts,
     chunks: Vec<Chunk>,
     literal: String,
-    /// Bytes that long texts may still take.
+    /// The bytes that long texts may still take.
     room: usize,
     left_out: usize,
 }
@@ -110,7 +108,7 @@ struct Cutter<'a> {
 impl Cutter<'_> {
     fn run(&mut self, body: &str) {
         let mut rest = body;
-        // Bytes left where arguments may be looked for again: not within others.
+        // The bytes that are left before arguments may be searched for again: there are none within others.
         let mut looked = usize::MAX;
         while let Some((before, token, after)) = next_string(rest) {
             self.literal.push_str(before);
@@ -165,7 +163,7 @@ impl Cutter<'_> {
     }
 }
 
-/// Returns what stands before the next string of a JSON text, the string with its quotes, and what comes after it.
+/// Returns the JSON before its next string, the string with its quotes, and the JSON after it.
 fn next_string(json: &str) -> Option<(&str, &str, &str)> {
     let start = json.find('"')?;
     let (before, string) = json.split_at_checked(start)?;
@@ -179,7 +177,7 @@ fn next_string(json: &str) -> Option<(&str, &str, &str)> {
     Some((before, string, after))
 }
 
-/// An object at the beginning of a JSON text, and what comes after it.
+/// Returns the object at the start of a JSON text, and the text after it.
 fn split_object(json: &str) -> (&str, &str) {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for (at, byte) in json.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! Collects what was said, as text.
+//! Collects the texts of messages.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use crate::trace::told::Looked;
 use crate::value::letters;
 use crate::value::{json, wording, Value};
 
-/// A piece of a conversation that stands on its own.
+/// A piece of text that stands on its own.
 pub(super) struct Passage<'a> {
     pub label: &'static str,
-    /// The id of the call, and the tool's name where it is called.
+    /// The id of a call, with the tool's name if this is the call itself.
     pub call: Option<(&'a str, Option<&'a str>)>,
     pub text: Cow<'a, str>,
     pub is_error: bool,
 }
 
-/// Returns what a message says, the calls it makes, and their results.
+/// Returns the passages of a message, those of its calls, and those of their results.
 pub(super) fn list_said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
     let message = looked.message();
     let mut all = Vec::with_capacity(1 + 2 * message.calls.len());
@@ -45,7 +45,7 @@ pub(super) fn list_said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
     all
 }
 
-/// Returns what a message says beside its calls.
+/// Returns the passages of a message without its calls.
 pub(super) fn words(message: &Message) -> impl Iterator<Item = Passage<'_>> {
     let label = match message.role {
         Role::System => "system",
@@ -66,7 +66,7 @@ pub(super) fn words(message: &Message) -> impl Iterator<Item = Passage<'_>> {
     text.into_iter().chain(broken)
 }
 
-/// The arguments of a call as JSON, or as the text that they are.
+/// Returns the arguments of a call as JSON, or as the text that they are.
 pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
     match (&call.arguments.json, &call.arguments.value) {
         (Some(json), _) => json.as_ref().into(),
@@ -75,7 +75,7 @@ pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
     }
 }
 
-/// A result as a model reads it.
+/// Returns a result as a model reads it.
 pub(super) fn result_text(outcome: &Outcome) -> Cow<'_, str> {
     match &outcome.output {
         Output::Parts(parts) => parts_text(parts),
@@ -91,7 +91,7 @@ pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// The words of a message, without a model's thinking.
+/// Returns the text of a message, without a model's thinking.
 #[cfg(feature = "otlp")]
 pub(super) fn spoken_text(content: &Content) -> Cow<'_, str> {
     let Content::Parts(parts) = content else {
@@ -129,7 +129,7 @@ pub(super) fn part_text(part: &Part) -> Cow<'_, str> {
     }
 }
 
-/// `(image: image/png)`, `(file: plan.pdf, application/pdf)`
+/// Returns `(image: image/png)` or `(file: plan.pdf, application/pdf)`.
 fn media_words(media: &MediaPart) -> String {
     let place = match &media.source {
         Source::Url(url) if !url.starts_with("data:") => Some(&**url),

@@ -1,4 +1,4 @@
-//! A conversation for a terminal.
+//! Prints a conversation for a terminal.
 
 use std::fmt::Write as _;
 
@@ -11,30 +11,30 @@ use crate::trace::told::{Looked, Told, Trace};
 use crate::trace::visible::visible;
 use crate::value::time::{self, Time};
 
-/// Columns that stand before a text.
+/// The columns before a text.
 const LABEL: usize = 17;
 
-/// How a conversation is printed.
+/// The options for printing.
 #[derive(Debug, Clone, Copy)]
 pub struct Printed {
-    /// How many of the newest messages.
+    /// The most messages to print, of the newest.
     pub most: usize,
-    /// Columns that a text has, which is one line then; `None` for all of it.
+    /// The most columns of a text, on a single line; `None` for all of it.
     pub width: Option<usize>,
-    /// Says whether the terminal takes colours.
+    /// True if the terminal shows colours.
     pub color: bool,
-    /// A call to point at: the number of its iteration, and how many calls of the iteration come before it.
+    /// The call to point at: the number of its iteration, and the number of calls before it there.
     pub mark: Option<(usize, usize)>,
 }
 
 impl<'a> Trace<'a> {
-    /// The conversation that a reader wants to see first.
+    /// Returns the active conversation.
     pub(super) fn active(&self) -> Option<&Told<'a>> {
         let active = self.told.iter().find(|told| told.is_active);
         active.or_else(|| self.told.first())
     }
 
-    /// That conversation as text, each iteration with a line above it.
+    /// Returns the active conversation as text, with a line above each iteration.
     #[must_use]
     pub fn print(&self, how: Printed) -> String {
         let mut page = TerminalPage {
@@ -47,7 +47,7 @@ impl<'a> Trace<'a> {
             return page.text;
         };
         let context = told.context;
-        // Where the newest messages begin.
+        // The place of the first message to print.
         let (mut left, mut from) = (how.most, (u64::MAX, 0));
         for iteration in context.log.iterations_back() {
             if left == 0 {
@@ -105,7 +105,7 @@ impl<'a> Trace<'a> {
         page.text
     }
 
-    /// Returns what a model does not see of an iteration.
+    /// Returns a remark on the part of an iteration that the model does not see.
     fn tell_of(&self, told: &Told<'_>, number: u64) -> &'static str {
         match told.context.cover(number) {
             None => "",
@@ -128,13 +128,13 @@ fn heading(iteration: &Iteration, seen: &str) -> String {
         None => ", open".to_owned(),
         Some(at) => format!(", {}", duration(iteration.started_at, at)),
     };
-    // Not by a format of chrono's: what reads those is 25 KB that nothing else needs.
+    // chrono's formats would add 25 KB of code that nothing else needs.
     let at = time::to_text(iteration.started_at);
     let at = at.get(..19).unwrap_or(&at).replace('T', " ");
     format!("iteration {}, {at} UTC{took}{seen}", iteration.number)
 }
 
-/// Returns whether an iteration has the model's last word: it is complete when the next message comes, which need not happen.
+/// Returns whether an iteration has the model's last word. It is complete only with the next message, which may never come.
 fn is_answered(iteration: &Iteration) -> bool {
     let last = iteration.last();
     last.is_some_and(|last| last.is_model() && last.exchange.is_none())
@@ -157,9 +157,9 @@ fn duration(from: Time, to: Time) -> String {
 struct TerminalPage {
     how: Printed,
     text: String,
-    /// How many calls of the iteration stand above.
+    /// The number of the iteration's calls above.
     calls_before: usize,
-    /// Which of the iteration's calls is pointed at.
+    /// The position of the call to point at.
     marked: Option<usize>,
 }
 
@@ -178,7 +178,7 @@ impl TerminalPage {
         });
     }
 
-    /// A line about the prompt cache, if there is something to say.
+    /// Prints a line about the prompt cache, if there is anything to report.
     fn cache(&mut self, line: String) {
         self.piece(&Passage {
             label: "prompt cache",
@@ -200,7 +200,7 @@ impl TerminalPage {
             None => visible(&text.concat()).trim_end().replace('\n', &indent()),
         };
         let label = format!("{}{:<2$}", self.margin(piece), piece.label, LABEL - 2);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = match (self.how.color, piece.is_error) {
             (false, _) => write!(self.text, "{label}{text}"),
             (true, false) => write!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}"),
@@ -214,7 +214,7 @@ impl TerminalPage {
 }
 
 impl TerminalPage {
-    /// Returns what stands before a line: an arrow before the marked call.
+    /// Returns the text before a line: an arrow for the marked call.
     fn margin(&mut self, piece: &Passage<'_>) -> &'static str {
         let Some((_, Some(_name))) = piece.call else {
             return "  ";
@@ -233,12 +233,12 @@ fn indent() -> String {
     format!("\n{}", " ".repeat(LABEL))
 }
 
-/// One line of so many columns. Parts that are not shown are not read.
+/// Returns one line of at most `columns`. Only the texts that fit are read.
 fn clip(texts: [&str; 2], columns: usize) -> String {
     let mut line = String::new();
     let mut is_space = true; // none at the beginning
     let letters = texts.into_iter().flat_map(str::chars);
-    // Longer than any sign that stands for a letter.
+    // Longer than any replacement for a letter.
     let (mut room, mut letters) = (columns, letters.peekable());
     while let Some(letter) = letters.next_if(|_| room > 0) {
         if !(letter.is_whitespace() && is_space) {

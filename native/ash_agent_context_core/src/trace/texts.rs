@@ -1,4 +1,4 @@
-//! Texts that are written once, however often they are said.
+//! The long texts of a page, each written once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use crate::value::builder::Json;
 
-/// Texts up to here stand where they are said.
+/// The longest text that is written in place, in bytes.
 const SHORT: usize = 40;
 
-/// The long texts of a trace, in the order in which they are met.
+/// The long texts of a trace, in the order of their first use.
 #[derive(Default)]
 pub(super) struct Texts {
     places: HashMap<Rc<str>, usize>,
@@ -17,7 +17,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Writes a text: itself, or the number of a long one.
+    /// Writes a text in place, or the number of a long one.
     pub fn write(&mut self, json: &mut Json, text: Cow<'_, str>) {
         match self.number(&text) {
             None => json.text(&text),
@@ -38,12 +38,12 @@ impl Texts {
         Some(self.texts.len() - 1)
     }
 
-    /// The number of a text that was met.
+    /// Returns the number of a text that is in the list.
     pub fn find(&self, text: &str) -> Option<usize> {
         self.places.get(text).copied()
     }
 
-    /// All of them as a list.
+    /// Writes all texts as a list.
     pub fn finish(self, json: &mut Json) {
         json.list(self.texts, |json, text| json.text(&text));
     }

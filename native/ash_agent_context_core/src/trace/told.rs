@@ -1,4 +1,4 @@
-//! Conversations to look at, and how they look.
+//! The conversations of a trace, and how they are shown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,35 +15,35 @@ use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
 use crate::view::View;
 
-/// A conversation to look at: a branch or a sub-agent's among others.
+/// A conversation of a trace, which may be a branch or a sub-agent's.
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a> {
-    /// Says what it is called.
+    /// Its name for the reader.
     pub name: &'a str,
     /// The id that its sub-agents know it by.
     pub id: &'a str,
-    /// The id of the conversation that it works for, where its own metadata does not tell.
+    /// The id of the conversation that it works for, if its own metadata does not have it.
     pub parent: Option<&'a str>,
-    /// The position of the branch that it was made from, which stands before it.
+    /// The position of the branch that it was made from, which is before it in the list.
     pub origin: Option<usize>,
-    /// Says whether it is what a reader wants to see first.
+    /// True if the reader sees it first.
     pub is_active: bool,
-    /// Holds what was said.
+    /// Its messages.
     pub context: &'a Context,
 }
 
-/// Conversations to look at, and how.
+/// A trace: conversations to show, and how.
 #[derive(Debug)]
 pub struct Trace<'a> {
     pub(super) told: Vec<Told<'a>>,
     pub(super) masks: Option<Arc<Masks>>,
 }
 
-/// Sub-agents within each other that a document has; a run allows three unless it is told otherwise.
+/// The most levels of sub-agents in a document. A run allows three by default.
 #[cfg(feature = "otlp")]
 pub(super) const NESTED: usize = 32;
 
-/// The call of another conversation that one was made for.
+/// The call that a conversation was made for, in another conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Within<'a> {
     pub conversation: usize,
@@ -51,8 +51,8 @@ pub(super) struct Within<'a> {
 }
 
 impl<'a> Trace<'a> {
-    /// A trace of conversations, one at least. Text that the view of any of them masks is masked in
-    /// all of them, unless `masked` is false.
+    /// Returns a trace of at least one conversation. Text that the view of any of them masks is masked in all of them, unless
+    /// `masked` is false.
     ///
     /// # Errors
     /// [`Error::InvalidPattern`] when they have too many masks together.
@@ -64,12 +64,12 @@ impl<'a> Trace<'a> {
         Ok(Self { told, masks })
     }
 
-    /// How much it takes to write down all of it.
+    /// Returns the cost of writing all of it.
     #[must_use]
     pub fn cost(contexts: &[&Context]) -> Cost {
         let cost = |context: &&Context| context.recall_cost();
         let sum = contexts.iter().map(cost).fold(Cost::default(), Cost::plus);
-        // Masks of several views become those of all.
+        // The masks of several views become those of all.
         let views = contexts.iter().filter_map(|context| context.view());
         let masked = views.filter(|view| view.masks().is_some()).count();
         let covered = contexts.iter().map(|context| context.masks_cost());
@@ -80,7 +80,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// The requests for an iteration that failed, as they look.
+    /// Returns the failed requests of an iteration, with masks applied.
     pub(super) fn failures(&self, iteration: &Iteration) -> Vec<FailedRequest> {
         let mut failures: Vec<_> = iteration.failures.iter().cloned().collect();
         if let Some(masks) = self.masks.as_deref() {
@@ -93,7 +93,7 @@ impl<'a> Trace<'a> {
         failures
     }
 
-    /// How what was said looks.
+    /// Returns the rendering of the log, with masks applied.
     pub(super) fn look(&self) -> Rendering<'_> {
         Rendering {
             masks: self.masks.as_deref(),
@@ -101,7 +101,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// How a model saw an iteration by a view, as far as it may be shown. The masks are those in force.
+    /// Returns the rendering by which a model saw an iteration in a view, with the masks of now.
     pub(super) fn model_look<'b>(
         &'b self,
         context: &'b Context,
@@ -122,7 +122,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Returns what a conversation is called in a document with all of them; several branches have one id.
+    /// Returns the name of a conversation in a document with all of them, since branches share an id.
     #[cfg(feature = "otlp")]
     pub(super) fn document_id(&self, at: usize) -> String {
         let id_of = |told: &Told<'_>| told.context.id().to_owned();
@@ -134,7 +134,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Which conversation each one was made for.
+    /// Returns the call that each conversation was made for.
     pub(super) fn within(&self) -> Vec<Option<Within<'a>>> {
         let mut known: HashMap<&str, Vec<usize>> = HashMap::new();
         for (position, told) in self.told.iter().enumerate() {
@@ -144,7 +144,7 @@ impl<'a> Trace<'a> {
             let call = note(told.context, "tool_call_id");
             let parent = told.parent.or_else(|| note(told.context, "parent_id"));
             let parents = known.get(parent?)?;
-            // Branches of one chat have one id: the one with the call is meant.
+            // The branches of a chat share an id; the one with the call is the right one.
             let has_call = |one: &&usize| {
                 let parent = self.told.get(**one).map(|told| told.context);
                 call.is_some_and(|id| parent.is_some_and(|of| of.tool_call_status(id).is_some()))
@@ -162,14 +162,14 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// Returns what a run has noted about the conversation that it works for.
+/// Returns what a run noted about the conversation that it works for.
 fn note<'a>(context: &'a Context, key: &str) -> Option<&'a str> {
     let mut notes = context.metadata().iter();
     let (_, value) = notes.find(|(name, _)| name.as_name() == Some(key))?;
     value.as_str()
 }
 
-/// Conversations that claim to be made for each other are nobody's.
+/// Conversations that claim to be made for each other are made for none.
 fn without_circles<'a>(mut within: Vec<Option<Within<'a>>>) -> Vec<Option<Within<'a>>> {
     for start in 0..within.len() {
         let mut at = start;
@@ -188,7 +188,7 @@ fn without_circles<'a>(mut within: Vec<Option<Within<'a>>>) -> Vec<Option<Within
     within
 }
 
-/// The masks of all views together.
+/// Returns the masks of all views together.
 fn all_masks(told: &[Told<'_>]) -> Result<Option<Arc<Masks>>, Error> {
     let views = told.iter().filter_map(|told| told.context.view());
     let mut masks = views.filter_map(|view| view.masks.as_ref());
@@ -212,7 +212,7 @@ fn all_masks(told: &[Told<'_>]) -> Result<Option<Arc<Masks>>, Error> {
     Ok(Some(Arc::new(Masks::new(pairs)?)))
 }
 
-/// A message and the slots of its calls, as they look.
+/// A message and the slots of its calls, with masks applied.
 pub(super) struct Looked<'a> {
     entry: &'a Entry,
     message: Option<Message>,

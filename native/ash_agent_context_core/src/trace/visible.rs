@@ -1,14 +1,14 @@
-//! Characters that would make a text look other than it is: they turn its direction round, control a terminal, or are not
-//! seen at all, such as tags, in which a whole text can be hidden.
+//! Characters that make a text look different from what it is: they change its direction, control a terminal, or are invisible,
+//! such as tags, which can hide a whole text.
 
 use std::borrow::Cow;
 
-/// Returns whether a character gives the text after it another direction.
+/// Returns whether a character changes the direction of the text after it.
 const fn turns(letter: char) -> bool {
     matches!(letter, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns whether a character takes no room.
+/// Returns whether a character has no width.
 const fn is_unseen(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200d}'
         | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
@@ -16,7 +16,7 @@ const fn is_unseen(letter: char) -> bool {
         || chooses(letter)
 }
 
-/// Returns whether a character chooses another form of the one before it.
+/// Returns whether a character selects a variant of the one before it.
 const fn chooses(letter: char) -> bool {
     matches!(letter, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
@@ -26,13 +26,12 @@ fn hides(letter: char) -> bool {
     is_control || turns(letter) || is_unseen(letter)
 }
 
-/// Returns whether a character is one of a script or a picture.
+/// Returns whether a character is visible: one of a script or a picture.
 fn is_seen(letter: char) -> bool {
     !letter.is_ascii() && !hides(letter)
 }
 
-/// Returns whether a character that hides does what it is there for: joiners within scripts and pictures, and one choice of a
-/// form.
+/// Returns whether an invisible character has a use here: joiners within scripts and pictures, and a single variant selector.
 fn belongs(before: Option<char>, letter: char, after: Option<char>) -> bool {
     let has_form = |before: char| is_seen(before) || matches!(before, '0'..='9' | '#' | '*');
     match letter {
@@ -45,7 +44,7 @@ fn belongs(before: Option<char>, letter: char, after: Option<char>) -> bool {
     }
 }
 
-/// The text with signs in the place of such characters. Lines and tabs stay.
+/// Returns the text with signs in place of such characters. Lines and tabs stay.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(hides) {
         return Cow::Borrowed(text);
@@ -56,7 +55,8 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     while let Some(letter) = letters.next() {
         let after = letters.peek().copied();
         match letter {
-            // The end of a line, as some write it.
+            // Part of a line end, `\r
+            // `.
             '\r' if after == Some('\n') => {}
             letter if hides(letter) && !belongs(before, letter, after) => {
                 shown.push_str(&format!("\u{27e6}U+{:04X}\u{27e7}", u32::from(letter)));

@@ -1,4 +1,4 @@
-//! One JSON document, or the elements of a list, which Gemini sends where `alt=sse` was not asked for.
+//! One JSON document, or the elements of a list, which Gemini sends if `alt=sse` was not asked for.
 
 use memchr::memchr2;
 
@@ -7,11 +7,11 @@ use crate::provider::rope::Rope;
 
 use super::take::Take;
 
-/// Where the scan is.
+/// The state of the scan.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Documents {
     waiting: Rope,
-    /// Levels that are open in the document.
+    /// The number of open levels in the document.
     depth: usize,
     in_text: bool,
     escaped: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Documents {
 enum DocumentPlace {
     #[default]
     Start,
-    /// Among the elements of a list.
+    /// Between the elements of a list.
     List,
     /// After the one document.
     Whole,
@@ -31,18 +31,18 @@ enum DocumentPlace {
 }
 
 impl Documents {
-    /// Returns whether the body is one document, and not a list of them.
+    /// Returns whether the body is one document, and not a list.
     pub fn is_one(&self) -> bool {
         self.place == DocumentPlace::Whole
     }
 
-    /// Returns whether nothing came yet.
+    /// Returns whether nothing but white space came yet.
     fn is_new(&self) -> bool {
         self.place == DocumentPlace::Start && self.depth == 0
     }
 
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
-        // Where the document begins that is open.
+        // The start of the open document.
         let mut from = 0;
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
@@ -80,7 +80,7 @@ impl Documents {
         Ok(())
     }
 
-    /// The position after the part of a text that is in these bytes.
+    /// Returns the position after the part of a string that is in these bytes.
     fn skip_text(&mut self, bytes: &[u8], at: usize) -> usize {
         if std::mem::take(&mut self.escaped) {
             return at + 1;

@@ -1,7 +1,7 @@
 //! AWS's event stream: binary frames with headers, each under two checksums.
 //!
-//! `total length, length of headers, CRC of these, headers, payload, CRC of all`, numbers of 4 bytes,
-//! big-endian; a header is `length of name, name, type, value`.
+//! `total length, length of headers, CRC of these, headers, payload, CRC of all`: numbers have 4 bytes and are big-endian. A
+//! header is `length of name, name, type, value`.
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 
@@ -11,16 +11,16 @@ use crate::provider::rope::Rope;
 
 use super::take::Take;
 
-/// Bytes of the two lengths and their checksum.
+/// The bytes of the two lengths and their checksum.
 const PRELUDE: usize = 12;
 
-/// Bytes of a checksum.
+/// The bytes of a checksum.
 const SUM: usize = 4;
 
-/// The longest frame, by AWS's own limits: 16 MiB of payload, 128 KiB of headers.
+/// The bytes of the longest frame, by AWS's own limits: 16 MiB of payload, 128 KiB of headers.
 const LONGEST: usize = (16 << 20) + (128 << 10) + PRELUDE + SUM;
 
-/// A frame that is not complete.
+/// A frame that is not complete yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventStream {
     waiting: Rope,
@@ -28,12 +28,12 @@ pub(crate) struct EventStream {
     length: Option<usize>,
 }
 
-/// A frame's headers that matter, and its payload.
+/// The headers of a frame that matter here, and its payload.
 #[derive(Debug, Default)]
 struct Frame<'a> {
     event: Option<&'a str>,
     exception: Option<&'a str>,
-    /// Of an error that is not an exception of the service.
+    /// The code of an error that is not an exception of the service.
     code: Option<&'a str>,
     message: Option<&'a str>,
     payload: &'a [u8],
@@ -85,7 +85,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// The length of a frame.
+/// Returns the length of a frame.
 fn read_prelude(bytes: &[u8]) -> Result<usize, Fault> {
     let wrong = || Fault::unreadable("not a frame of an AWS event stream");
     let lengths = bytes.get(..8).ok_or_else(wrong)?;
@@ -115,7 +115,7 @@ fn read_frame(bytes: &[u8], take: Take<'_>) -> Result<(), Fault> {
     if frame.event != Some("chunk") {
         return take(frame.event, frame.payload);
     }
-    // A chunk in the model's own form, as in InvokeModelWithResponseStream.
+    // A chunk in the model's own form, as InvokeModelWithResponseStream sends.
     let inner = node::read(frame.payload, |node| {
         let bytes = node::text(node, "bytes").map(|bytes| BASE64_STANDARD.decode(bytes));
         match bytes {
@@ -158,7 +158,7 @@ fn parse(bytes: &[u8]) -> Result<Frame<'_>, Fault> {
     Ok(frame)
 }
 
-/// The name of a header, its text where it is one, and the bytes after it.
+/// Returns the name of a header, its text if it is one, and the bytes after it.
 fn header(bytes: &[u8]) -> Option<(&[u8], Option<&str>, &[u8])> {
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;

@@ -1,4 +1,4 @@
-//! Lines, whatever ends them: a line feed, a carriage return, or both.
+//! Splits bytes into lines, which end with a line feed, a carriage return, or both.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,19 @@ use memchr::memchr2;
 use crate::fault::Fault;
 use crate::provider::rope::Rope;
 
-/// Holds what is done with a line.
+/// Takes a line.
 pub(super) type TakeLine<'t, 'a> = &'t mut dyn FnMut(Cow<'a, [u8]>) -> Result<(), Fault>;
 
 /// A line that is not complete yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lines {
     waiting: Rope,
-    /// Says whether a line feed at the beginning belongs to the line before.
+    /// True if a line feed at the start belongs to the end of the line before.
     after_return: bool,
 }
 
 impl Lines {
-    /// Gives each line that ends in these bytes.
+    /// Passes on each line that ends in these bytes.
     pub fn feed<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -49,7 +49,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Gives the last line, which nothing ends.
+    /// Passes on the last line, which has no end of its own.
     pub fn finish(&mut self, take: TakeLine<'_, '_>) -> Result<(), Fault> {
         match self.waiting.is_empty() {
             true => Ok(()),

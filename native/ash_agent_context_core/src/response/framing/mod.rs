@@ -1,4 +1,4 @@
-//! From the bytes of an HTTP body, in any cut, to the documents in it.
+//! Splits the bytes of an HTTP body, in any cut, into documents.
 
 mod document;
 mod event_stream;
@@ -15,13 +15,13 @@ use lines::Lines;
 use sse::Sse;
 use take::Take;
 
-/// A body that is being taken apart. Copies share what waits in it.
+/// A body that is being split. Copies share the bytes that wait for the end of a document.
 #[derive(Debug, Clone)]
 pub(crate) struct Frames {
     body: Parser,
-    /// Says whether anything but white space came.
+    /// True once anything but white space came.
     begun: bool,
-    /// The first letters, where more have to come to tell a stream from a document.
+    /// The first letters, while it is not clear yet if this is a stream or a document.
     head: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ impl Frames {
         }
     }
 
-    /// Takes the next bytes apart.
+    /// Splits the next bytes.
     ///
     /// # Errors
     /// Bytes that do not follow the framing; [`Fault::TooMuchWork`] when more bytes than `budget` have waited for the
@@ -66,7 +66,7 @@ impl Frames {
             }
         };
         let first = first_letter(bytes).filter(|_| !self.begun);
-        // Some servers stream under the content type of a document.
+        // Some servers send a stream with the content type of a document.
         if let (Parser::Json(_) | Parser::NdJson(_), Some(letter)) = (&self.body, first) {
             let at = memchr::memchr(letter, bytes).unwrap_or_default();
             let begin = bytes.get(at..).unwrap_or_default();
@@ -79,7 +79,7 @@ impl Frames {
         }
         self.begun |= first.is_some();
         match (&self.body, first) {
-            // An error, or a whole answer, may come in the place of a stream.
+            // An error, or a whole answer, may come instead of a stream.
             (Parser::Sse(_), Some(b'{' | b'[')) => self.body = Parser::Json(Documents::default()),
             (Parser::EventStream(_), _) | (_, None) => {}
             (_, Some(b'<')) => {
@@ -97,7 +97,7 @@ impl Frames {
         }
     }
 
-    /// Returns whether the body is one JSON document: an answer as a whole.
+    /// Returns whether the body is one JSON document, which is a whole answer.
     pub fn is_one(&self) -> bool {
         match &self.body {
             Parser::Json(documents) => documents.is_one(),
@@ -105,7 +105,7 @@ impl Frames {
         }
     }
 
-    /// The body ends: what waits for an end has it, unless it is of known length.
+    /// Ends the body, and with it a document that waits for its end, unless its length says that more is missing.
     ///
     /// # Errors
     /// [`Fault::CutOff`] in the middle of a document.
@@ -129,7 +129,7 @@ fn one(line: &[u8], take: Take<'_>) -> Result<(), Fault> {
     }
 }
 
-/// The first byte that is neither white space nor of the mark that may come first.
+/// Returns the first byte after white space and the byte order mark.
 fn first_letter(bytes: &[u8]) -> Option<u8> {
     let is_letter = |byte: &&u8| !byte.is_ascii_whitespace() && !sse::BOM.contains(byte);
     bytes.iter().find(is_letter).copied()

@@ -1,4 +1,4 @@
-//! Server-sent events, as the HTML standard has them.
+//! Server-sent events, by the HTML standard.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::value::letters;
 use super::lines::Lines;
 use super::take::Take;
 
-/// The mark that may come first.
+/// The byte order mark, which may come first.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// How a stream can begin that is not JSON.
+/// The beginnings of a stream. No JSON has them.
 pub(super) const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
 
-/// An event whose empty line has not come.
+/// An event whose empty line has not come yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sse {
     lines: Lines,
@@ -27,12 +27,12 @@ pub(crate) struct Sse {
 struct SseEvent {
     name: Option<Arc<str>>,
     data: Rope,
-    /// Says whether there is any data, be it empty.
+    /// True if there is data, even if it is empty.
     has_data: bool,
     begun: bool,
 }
 
-/// Data of the current event that was not copied yet.
+/// Data of the current event that is not copied yet, with the number of its bytes.
 type HeldData<'a> = Option<(Cow<'a, [u8]>, usize)>;
 
 impl Sse {
@@ -46,8 +46,8 @@ impl Sse {
         Ok(())
     }
 
-    /// By the book, an event without its empty line is none. Many servers send their last one so, and
-    /// half a document is none either way.
+    /// Passes on the last event even without its empty line. The standard drops it, but many servers send it so, and half a
+    /// document is refused in any case.
     pub fn finish(&mut self, take: Take<'_>) -> Result<(), Fault> {
         let Self { lines, event } = self;
         let mut held: HeldData<'_> = None;
@@ -94,13 +94,13 @@ impl SseEvent {
                 let name = letters::utf8(value);
                 self.name = Some(name.chars().take(100).collect::<String>().into());
             }
-            // Comments begin with a colon; ids and times to wait are nobody's here.
+            // Comments begin with a colon. Ids and retry times are ignored.
             _ => {}
         }
         Ok(())
     }
 
-    /// Copies what the bytes that were fed hold of the event.
+    /// Copies the event's data from the bytes that were fed.
     fn keep(&mut self, held: &mut HeldData<'_>) {
         if let Some((line, from)) = held.take() {
             self.data.push(line.get(from..).unwrap_or_default());

@@ -1,6 +1,6 @@
-//! Says what is done with the documents of a body.
+//! The function that takes the documents of a body.
 
 use crate::fault::Fault;
 
-/// Takes a document: its name in the framing, if it has one there, and its bytes.
+/// Takes a document: its name in the framing, if it has one, and its bytes.
 pub(crate) type Take<'t> = &'t mut dyn FnMut(Option<&str>, &[u8]) -> Result<(), Fault>;

@@ -1,18 +1,17 @@
-//! Tokens of a text from its bytes alone: no vocabulary, no allocation, one pass.
+//! Estimates the tokens of a text from its bytes alone: no vocabulary, no allocation, one pass.
 //!
-//! A tokenizer cuts a text into words, up to three digits, runs of punctuation and white space, and
-//! has a token for most words that are short or common. So a byte costs what its kind and the byte
-//! before it tell: the start of a word most, its first letters nothing, letters far into a long word a
-//! part of a token again. A character outside of ASCII costs what is usual for its script, which its
-//! first byte tells.
+//! A tokenizer cuts a text into words, up to three digits, runs of punctuation and white space, and has a token for most words
+//! that are short or common. So the cost of a byte depends on its kind and the byte before it: the start of a word costs most,
+//! the next letters nothing, and letters far into a long word part of a token again. A character outside of ASCII has the usual
+//! cost of its script, which its first byte tells.
 
-/// Holds what a cost is a part of.
+/// The cost of one token.
 const TOKEN: u64 = 100;
 
-/// Each byte of a character after the first.
+/// The cost of each byte of a character after the first.
 const REST: u64 = 10;
 
-/// Says what a byte starts, or that it goes on with a character.
+/// The kind of character that a byte starts, or that it continues one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LetterKind {
     Lower,
@@ -66,7 +65,7 @@ impl LetterKind {
     }
 }
 
-/// The cost of a byte; `run` letters or spaces go on before it, up to 15; `same` as the one before.
+/// Returns the cost of a byte. `run`: the letters or spaces before it, up to 15; `same`: it is the same as the one before.
 const fn cost(before: LetterKind, run: usize, kind: LetterKind, same: bool) -> u8 {
     match (before, kind) {
         (Lower, Upper) if run < 2 => 185, // scrambled letters, such as base64
@@ -106,7 +105,7 @@ const fn cost(before: LetterKind, run: usize, kind: LetterKind, same: bool) -> u
     }
 }
 
-/// Returns whether the kind after it is of the same word or the same white space.
+/// Returns whether the next kind is of the same word or the same white space.
 const fn goes_on(before: LetterKind, kind: LetterKind) -> bool {
     matches!(
         (before, kind),
@@ -127,7 +126,7 @@ const KIND: [u8; 256] = {
     kinds
 };
 
-/// By [`pair`] of kinds: all bits when the run goes on.
+/// By [`pair`] of kinds: all bits if the run continues.
 const GOES_ON: [u32; 256] = {
     let mut all = [0; 256];
     let mut pair = 0;
@@ -141,7 +140,7 @@ const GOES_ON: [u32; 256] = {
     all
 };
 
-/// By whether the byte is the same as the one before, the pair of kinds, and the run.
+/// By whether the byte is the same as the one before, by the pair of kinds, and by the run.
 const COST: [u8; 8192] = {
     let mut costs = [0; 8192];
     let mut at = 0;
@@ -156,7 +155,7 @@ const COST: [u8; 8192] = {
     costs
 };
 
-/// About the number of tokens.
+/// Returns an estimate of the number of tokens.
 pub(super) fn tokens(text: &[u8]) -> u64 {
     let (mut before, mut last, mut run) = (Line as usize, 0, 0_u32);
     let mut sum = 0;
@@ -176,7 +175,7 @@ pub(super) fn tokens(text: &[u8]) -> u64 {
     sum.div_ceil(TOKEN)
 }
 
-/// The indices are within the tables: the compiler sees it and checks nothing.
+/// Returns an entry. All indices are within the tables; the compiler sees that and leaves out the check.
 fn at<T: Copy + Default, const N: usize>(table: &[T; N], index: usize) -> T {
     table.get(index % N).copied().unwrap_or_default()
 }

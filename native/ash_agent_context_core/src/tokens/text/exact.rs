@@ -1,7 +1,7 @@
-//! Tokens of a text as OpenAI's tokenizers count them.
+//! Counts the tokens of a text as OpenAI's tokenizers do.
 //!
-//! The crate `bpe` counts in linear time whatever the text is. It has prepared tables for both
-//! vocabularies in `bpe-openai`, of 49 MB; here the tables are made of 2 MB when they are used first.
+//! The crate `bpe` counts in linear time for any text. `bpe-openai` has prepared tables for both vocabularies, of 49 MB; here the
+//! tables are built from 2 MB on first use.
 
 use std::sync::OnceLock;
 
@@ -10,10 +10,10 @@ use bpe::byte_pair_encoding::BytePairEncoding;
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
 
-/// With it no two tokens of either vocabulary have the same hash; from `bpe-openai`.
+/// With this factor no two tokens of either vocabulary have the same hash; from `bpe-openai`.
 const HASH_FACTOR: u64 = 17_846_336_922_010_275_747;
 
-/// How texts are cut, from <https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py>.
+/// The patterns that cut a text, from <https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py>.
 const O200K_PIECES: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -24,15 +24,15 @@ const CL100K_PIECES: &str = concat!(
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+$",
 );
 
-/// For `\s+(?!\S)`, as the automaton cannot look ahead: the last one stays for the next piece.
+/// Stands for `\s+(?!\S)`, as the automaton cannot look ahead: the last character stays for the next piece.
 const SPACES_BUT_ONE: &str = r"\s+\s";
 
-/// The place of that pattern in the list.
+/// The position of that pattern in the list.
 const BUT_ONE: usize = 1;
 
 const SPACES: &str = r"\s+";
 
-/// A vocabulary whose tables are made when it is used first, which takes about a second.
+/// A vocabulary whose tables are built on first use, which takes about a second.
 pub(super) struct Vocabulary {
     tokens: &'static [u8],
     pieces: &'static str,
@@ -52,12 +52,12 @@ pub(super) static CL100K: Vocabulary = Vocabulary {
 };
 
 impl Vocabulary {
-    /// Returns whether the tables are made.
+    /// Returns whether the tables are built.
     pub fn is_ready(&self) -> bool {
         self.made.get().is_some()
     }
 
-    /// Tokens of a text.
+    /// Returns the number of tokens in a text.
     pub fn count(&self, text: &[u8]) -> Option<u64> {
         let made = self
             .made
@@ -91,7 +91,7 @@ impl Tokenizer {
         sum
     }
 
-    /// The first piece, never an empty one, and what is after it.
+    /// Returns the first piece, which is never empty, and the text after it.
     fn cut<'a>(&self, text: &'a str) -> (&'a str, &'a str) {
         let found = self.pieces.find(Input::new(text).anchored(Anchored::Yes));
         let end = found.map(|found| {
@@ -107,7 +107,7 @@ impl Tokenizer {
     }
 }
 
-/// The tokens that the build script wrote.
+/// Reads the tokens that the build script wrote.
 fn read(mut tokens: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     std::iter::from_fn(move || {
         let (len, rest) = tokens.split_first()?;
@@ -121,7 +121,7 @@ fn read(mut tokens: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
 mod tests {
     use super::*;
 
-    /// Text, its tokens in o200k_base, and in cl100k_base, as tiktoken counts them.
+    /// A text, and its tokens in o200k_base and cl100k_base, as tiktoken counts them.
     const COUNTS: [(&str, u64, u64); 21] = [
         ("", 0, 0),
         ("a", 1, 1),
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A dirty scheduler of the BEAM has 320 KiB.
+    /// Dirty schedulers of the BEAM have a stack of 320 KiB.
     #[test]
     fn a_small_stack_is_enough() {
         let count = || (O200K.count(b"Hello"), CL100K.count(b"Hello"));

@@ -1,4 +1,4 @@
-//! The spans within a turn: answers, and the calls that they make.
+//! The spans within a turn: answers and their calls.
 
 use crate::error::Error;
 use crate::log::exchange::Entry;
@@ -65,7 +65,7 @@ impl<'a> SpanWriter<'_, 'a> {
         };
         let id = ids::span(&of.id, iteration, IdOf::Answer(position));
         let times = times::answer(of.context, iteration, entry);
-        // An answer that broke off did so by a failure that is kept beside it.
+        // An answer that broke off has its failure beside it.
         let part = iteration.failures.iter().rfind(|failure| failure.is_part());
         let failed = failure(message).map(|word| part.map_or(word, |part| part.kind.name()));
         self.push(
@@ -162,7 +162,7 @@ impl<'a> SpanWriter<'_, 'a> {
     }
 }
 
-/// The model that a request asked for.
+/// Returns the model that a request asked for.
 pub(super) fn asked_model(fields: &Value) -> Option<&str> {
     let Value::Map(fields) = fields else {
         return None;
@@ -170,7 +170,7 @@ pub(super) fn asked_model(fields: &Value) -> Option<&str> {
     fields.get_named("model").and_then(Value::as_str)
 }
 
-/// Returns whether a summary stood in the request: by the view that it was made from, else by the one of now.
+/// Returns whether the request had a summary: by the view that it was made from, else by the current one.
 fn is_compacted(of: &Conversation<'_, '_>, iteration: &Iteration) -> bool {
     match of.context.request_view(iteration) {
         Some((_, view)) => view.is_some_and(|view| view.summaries > 0),

@@ -1,4 +1,4 @@
-//! Attributes of spans, by the names that the conventions have for them.
+//! The attributes of spans, under the conventions' names.
 
 use crate::context::asked::{find_parameter, most_output_names};
 use crate::context::cause::Cause;
@@ -12,10 +12,10 @@ use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
 use crate::value::Value;
 
-/// Holds what stands for a provider that is not known, since a name is required.
+/// The name for an unknown provider, since the attribute is required.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// How a parameter is written.
+/// The form in which a parameter is written.
 #[derive(Clone, Copy)]
 enum Parameter {
     Double,
@@ -38,8 +38,8 @@ impl Parameter {
     }
 }
 
-/// The parameters of requests, by the conventions' names and by those that providers have for them; without any, by those in
-/// their rooms.
+/// The parameters of requests: the conventions' names, and those of providers. An empty list means the names in the providers'
+/// facts.
 const PARAMETERS: [(&str, &[&str], Parameter); 9] = [
     (
         "gen_ai.request.temperature",
@@ -84,7 +84,7 @@ const PARAMETERS: [(&str, &[&str], Parameter); 9] = [
     ),
 ];
 
-/// The attributes of a span in the making.
+/// The attributes of a span that is being built.
 #[derive(Default)]
 pub(super) struct SpanAttributes(pub Vec<KeyValue>);
 
@@ -111,7 +111,7 @@ impl SpanAttributes {
         self.put(key, Any::Double(number));
     }
 
-    /// The cost of an answer in dollars, under the names of OpenInference.
+    /// Adds the cost of an answer in dollars, under the names of OpenInference.
     pub fn cost(&mut self, money: Money) {
         for (key, sum) in [
             ("llm.cost.prompt", money.input),
@@ -122,7 +122,7 @@ impl SpanAttributes {
         }
     }
 
-    /// How the request fared at the prompt cache. The conventions have no names for this.
+    /// Adds the outcome at the prompt cache. The conventions have no names for it.
     pub fn cache(&mut self, row: &AccountRow) {
         self.text("ash_agent.cache.verdict", row.outlook.name());
         self.add_known(
@@ -146,7 +146,7 @@ impl SpanAttributes {
     }
 
     pub fn usage(&mut self, usage: Usage, conventions: Conventions) {
-        // Of all but the first two: none is what a provider says that has no such thing.
+        // Apart from the first two, zero may mean that the provider does not count it.
         self.count("gen_ai.usage.input_tokens", usage.input);
         self.count("gen_ai.usage.output_tokens", usage.output);
         if usage.cached > 0 {
@@ -164,7 +164,7 @@ impl SpanAttributes {
         }
     }
 
-    /// The fields of a request besides its messages, as the run recorded them.
+    /// Adds the fields of a request besides its messages, as the run recorded them.
     pub fn request(&mut self, fields: &Value) {
         let Value::Map(fields) = fields else {
             return;
@@ -190,11 +190,11 @@ impl SpanAttributes {
         }
     }
 
-    /// Who answered, and how the answer ends.
+    /// Adds who answered, and how the answer ended.
     pub fn answer(&mut self, message: &Message, asked: Option<&str>) {
         let reply = message.reply.as_deref();
         self.text("gen_ai.provider.name", provider_name(Some(message)));
-        // Viewers look for the model that was asked for, also where it is not known.
+        // Viewers look for the model that was asked, even if it is not known.
         let model = reply.and_then(|reply| reply.model.as_deref());
         self.add_known("gen_ai.request.model", asked.or(model));
         self.add_known("gen_ai.response.model", model);
@@ -227,7 +227,7 @@ impl SpanAttributes {
     }
 }
 
-/// A value that the application gave: text, a number, a flag, or a list of them.
+/// Returns a value of the application: text, a number, a flag, or a list of these.
 pub(super) fn any_value(value: &Value) -> AnyValue {
     let value = match value {
         Value::Bool(flag) => Some(Any::Flag(*flag)),
@@ -241,14 +241,14 @@ pub(super) fn any_value(value: &Value) -> AnyValue {
     AnyValue { value }
 }
 
-/// Who answered with a message, or whose form it was imported in.
+/// Returns the provider that answered, or the one whose form the message was imported in.
 pub(super) fn provider_name(message: Option<&Message>) -> &'static str {
     let replied = message.and_then(|message| message.reply.as_deref()?.provider);
     let original = || Some(message?.original.as_ref()?.provider);
     replied.or_else(original).map_or(UNKNOWN, name_provider)
 }
 
-/// A sum of 10^-12 dollars in dollars: spans have no integers that large numbers of them could be kept in.
+/// Returns a sum of 10^-12 dollars in dollars: the integers of spans are too small for large sums.
 fn dollars(sum: u64) -> f64 {
     let text = format!(
         "{}.{:012}",
@@ -258,12 +258,12 @@ fn dollars(sum: u64) -> f64 {
     text.parse().unwrap_or_default()
 }
 
-/// A provider by the conventions' word.
+/// Returns the conventions' name of a provider.
 pub(super) fn name_provider(provider: Provider) -> &'static str {
     provider.facts().telemetry
 }
 
-/// Why an answer ends, in the conventions' word where they have one.
+/// Returns why an answer ended, in the conventions' word if they have one.
 pub(super) fn finish_reason(message: &Message) -> &'static str {
     let reply = message.reply.as_deref();
     match reply.and_then(|reply| reply.finish) {
@@ -275,7 +275,7 @@ pub(super) fn finish_reason(message: &Message) -> &'static str {
     }
 }
 
-/// Returns what kind of failure an answer is, if it is one.
+/// Returns the kind of failure, if an answer is one.
 pub(super) fn failure(message: &Message) -> Option<&str> {
     let reply = message.reply.as_deref()?;
     match &reply.interrupted {
@@ -284,7 +284,7 @@ pub(super) fn failure(message: &Message) -> Option<&str> {
     }
 }
 
-/// Only names of reasons are few; anything else may be the words of a provider.
+/// Returns a name of a reason. There are few of these; any other text may be a provider's own words.
 fn first_word(reason: &Value) -> &str {
     match reason {
         Value::Atom(name) => name,
@@ -296,7 +296,7 @@ fn first_word(reason: &Value) -> &str {
     }
 }
 
-/// Returns what kind of failure a result is, if it is one: the tool's own word for it where that is known.
+/// Returns the kind of failure, if a result is one: the tool's own word if it is known.
 pub(super) fn result_failure(outcome: &Outcome) -> Option<&str> {
     let name = outcome.error_type.as_deref();
     (outcome.status != Status::Ok).then(|| name.unwrap_or_else(|| outcome.status.name()))

@@ -1,26 +1,25 @@
-//! Ids of traces and spans, which follow from the conversation.
+//! The ids of traces and spans, which are computed from the conversation.
 //!
-//! A conversation may be rewound and go on in other words under the same numbers, so the time at which an
-//! iteration began counts, too.
+//! A rewound conversation continues in other words under the same numbers, so the start time of an iteration is part of the ids.
 
 use sha2::{Digest, Sha256};
 
 use crate::log::iteration::Iteration;
 
-/// Says what a span is of.
+/// The thing that a span stands for.
 #[derive(Clone, Copy)]
 pub(super) enum IdOf {
-    /// A turn, which begins with the iteration.
+    /// A turn that begins with the iteration.
     Turn,
-    /// The answer at this place of the iteration.
+    /// The answer at this position of the iteration.
     Answer(usize),
-    /// A call of it.
+    /// A call of an answer, by both positions.
     Call(usize, usize),
-    /// The failed request at this place of the iteration.
+    /// The failed request at this position of the iteration.
     Failure(usize),
 }
 
-/// The id of the trace of a turn.
+/// Returns the trace id of a turn.
 pub(super) fn trace(conversation: &str, first: &Iteration) -> [u8; 16] {
     digest("trace", conversation, first, IdOf::Turn)
 }
@@ -42,7 +41,7 @@ fn digest<const N: usize>(what: &str, conversation: &str, at: &Iteration, of: Id
     for (byte, of) in id.iter_mut().zip(Sha256::digest(text)) {
         *byte = of;
     }
-    // Zeros alone would not be an id.
+    // An id must not be all zeros.
     if let Some(last) = id.last_mut().filter(|last| **last == 0) {
         *last = 1;
     }

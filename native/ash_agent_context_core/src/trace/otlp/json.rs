@@ -1,4 +1,4 @@
-//! The messages as OTLP/JSON: ids in hexadecimal digits, integers of 64 bits as text, enumerations as numbers.
+//! Writes OTLP/JSON: ids in hexadecimal digits, integers of 64 bits as text, enumerations as numbers.
 
 use crate::trace::otlp::proto::{Any, AnyValue, KeyValue, Span, TracesData};
 use crate::value::builder::{Json, JsonObject};

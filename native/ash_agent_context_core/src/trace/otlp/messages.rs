@@ -1,4 +1,4 @@
-//! Messages as the conventions' JSON schemas have them.
+//! Writes messages by the conventions' JSON schemas.
 
 use crate::log::call::ToolCall;
 use crate::log::media::{Location, Media};
@@ -15,7 +15,7 @@ use crate::value::letters;
 use crate::value::{Map, Value};
 use crate::view::veil::Veil;
 
-/// Returns what was said before an answer. `veil` has the pieces that summaries must not tell.
+/// Returns the messages before an answer. `veil`: the pieces that summaries must not show.
 pub(super) fn input<'v>(
     trace: &Trace<'_>,
     conventions: Conventions,
@@ -54,7 +54,7 @@ pub(super) fn input<'v>(
     })
 }
 
-/// An answer.
+/// Returns the message of an answer.
 pub(super) fn output(answer: &Message) -> String {
     list(|json| {
         json.bare_object(|json| {
@@ -65,12 +65,12 @@ pub(super) fn output(answer: &Message) -> String {
     })
 }
 
-/// The parts of a system prompt.
+/// Returns the parts of a system prompt.
 pub(super) fn instructions(system: &Message) -> String {
     list(|json| parts(json, system))
 }
 
-/// The tools that the agent had.
+/// Returns the tools of the agent.
 pub(super) fn definitions(tools: &Value) -> String {
     list(|json| {
         for tool in items(tools) {
@@ -87,7 +87,7 @@ pub(super) fn definitions(tools: &Value) -> String {
     })
 }
 
-/// Returns what a tool is for.
+/// Returns the description of a tool.
 pub(super) fn description<'a>(tools: Option<&'a Value>, name: &str) -> Option<&'a str> {
     let of = |tool: &&Map, key| tool.get_named(key).and_then(Value::as_name) == Some(name);
     let tool = items(tools?).find(|tool| of(tool, "name"))?;
@@ -108,7 +108,7 @@ fn as_map(value: &Value) -> Option<&Map> {
     }
 }
 
-/// Returns what a call passes to its tool.
+/// Returns the arguments of a call.
 pub(super) fn arguments(call: &ToolCall) -> String {
     match &call.arguments.value {
         Value::Binary(text) => letters::utf8(text).into_owned(),
@@ -116,7 +116,7 @@ pub(super) fn arguments(call: &ToolCall) -> String {
     }
 }
 
-/// Returns what a model reads of a result, as the attribute has it: text, or a list of parts.
+/// Returns the text of a result, or a list of parts, in the form of the attribute.
 pub(super) fn response(outcome: &Outcome) -> String {
     match &outcome.output {
         Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()).into_owned(),
@@ -129,7 +129,7 @@ fn list(fill: impl FnOnce(&mut Json)) -> String {
     json.raw("[");
     fill(&mut json);
     json.raw("]");
-    // We write text and pieces of JSON.
+    // Both our text and the pieces are UTF-8.
     String::from_utf8(json.into_bytes()).unwrap_or_default()
 }
 
@@ -148,7 +148,7 @@ fn element(json: &mut Json, kind: &str, fill: impl FnOnce(&mut JsonObject<'_>)) 
     });
 }
 
-/// Writes what a message says and which calls it makes, in the order in which the model made them.
+/// Writes the parts of a message and its calls, in the order in which the model made them.
 fn parts(json: &mut Json, message: &Message) {
     let mut calls = message.calls.iter().peekable();
     let content = match &message.content {
@@ -221,7 +221,7 @@ fn write_part(json: &mut Json, part: &Part) {
         PartKind::Thinking(text) => element(json, "reasoning", |json| {
             json.text("content", &letters::utf8(text));
         }),
-        // Nobody but its provider can read it.
+        // Only its provider can read it.
         PartKind::RedactedThinking(_) => {}
         PartKind::ProviderBlock { data, .. } => block(json, part, data),
         kind => {
@@ -234,7 +234,7 @@ fn write_part(json: &mut Json, part: &Part) {
 
 fn write_media(json: &mut Json, media: &Media<'_>, kind: &PartKind) {
     let fill = |json: &mut JsonObject<'_>| {
-        // Anything but an image, film or recording is a document in the coming version.
+        // In the next version, anything but an image, film or recording is a document.
         let modality = match kind.name() {
             "file" => "document",
             name => name,
@@ -260,7 +260,7 @@ fn write_media(json: &mut Json, media: &Media<'_>, kind: &PartKind) {
     }
 }
 
-/// A provider's block: what it did with one of its own tools, or anything else.
+/// Writes a provider's block: the use or the result of one of its tools, or anything else.
 fn block(json: &mut Json, part: &Part, data: &Map) {
     let text = |key| data.get_named(key).and_then(Value::as_name);
     let kind = text("type").unwrap_or("block");

@@ -1,8 +1,8 @@
 //! OTLP: a conversation as spans, by OpenTelemetry's conventions for generative AI.
 //!
-//! Each turn is a trace of its own: an agent's span, and under it one for each answer of the model and for
-//! each call of a tool, with the sub-agents that worked for the call. All ids follow from the conversation,
-//! so whoever exports a turn once more gets the same trace.
+//! Each turn is a trace of its own: an agent's span, with a span for each answer of the model and for each call of a tool, and
+//! the sub-agents that worked for the call. All ids are computed from the conversation, so a turn that is exported again has the
+//! same trace.
 
 mod answers;
 mod attributes;

@@ -1,15 +1,15 @@
-//! Says which options there are for spans.
+//! The options of spans.
 
 use crate::prices::list::Prices;
 use crate::value::Value;
 
-/// Which names things have.
+/// The versions of the conventions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Conventions {
     /// Version 1.41 of the semantic conventions, the last one with a release.
     #[default]
     V1_41,
-    /// Stands for what has been changed since, in the repository that they have moved to.
+    /// The changes since then, in the repository to which the conventions moved.
     Next,
 }
 
@@ -22,45 +22,45 @@ impl Conventions {
     }
 }
 
-/// Which turns of a conversation.
+/// The turns to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Turns {
     /// All of them.
     #[default]
     All,
-    /// The one that the conversation is in.
+    /// The current turn.
     Last,
-    /// Those that iterations from a number to another one belong to.
+    /// The turns to which iterations from one number to another belong.
     Between(u64, u64),
 }
 
-/// Holds what is not in a conversation and yet in its spans, and what of it is.
+/// The choices for the spans, and the facts that are not in a conversation.
 #[derive(Debug, Default)]
 pub struct OtlpOptions<'a> {
     /// The agent's name.
     pub agent: &'a str,
     /// The agent's version, if it has one.
     pub version: Option<&'a str>,
-    /// The names.
+    /// The version of the names.
     pub conventions: Conventions,
-    /// Says whether to write JSON instead of Protobuf.
+    /// True to write JSON instead of Protobuf.
     pub is_json: bool,
-    /// Says whether to write what was said.
+    /// True to write messages.
     pub messages: bool,
-    /// Which turns.
+    /// The turns to write.
     pub turns: Turns,
     /// The tools that the agent had: a list of maps with `name`, `description` and `parameters`.
     pub tools: Option<&'a Value>,
-    /// Of what emits the spans: keys and values.
+    /// The resource that emits the spans: keys and values.
     pub resource: &'a [(String, Value)],
-    /// Of the turns, beside what is known of them: keys and values.
+    /// Additional attributes of the turns: keys and values.
     pub attributes: &'a [(String, Value)],
-    /// Why the last turn failed, if it did, and a conversation does not tell.
+    /// Why the last turn failed, if it did, since a conversation does not have it.
     pub error: Option<&'a str>,
-    /// `true` if the last turn is still running: it has no span yet, but the spans within it do.
+    /// True if the last turn is still running: it has no span yet, but the spans within it are written.
     pub is_open: bool,
-    /// The trace and the span of who asked for the turns.
+    /// The trace and the span of the code that asked for the turns.
     pub caller: Option<([u8; 16], [u8; 8])>,
-    /// Prices of models.
+    /// The prices of models.
     pub prices: Option<&'a Prices>,
 }

@@ -1,5 +1,5 @@
-//! The messages of OTLP that a trace needs, with the numbers of `opentelemetry/proto/trace/v1/trace.proto`.
-//! The crate with all of them brings the SDK along.
+//! The messages of OTLP that a trace needs, with the numbers of `opentelemetry/proto/trace/v1/trace.proto`. The crate with all
+//! messages depends on the SDK.
 
 use prost::{Message, Oneof};
 
@@ -47,7 +47,7 @@ pub struct Span {
     pub trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub span_id: Vec<u8>,
-    /// Empty for the first span of a trace.
+    /// Empty in the first span of a trace.
     #[prost(bytes = "vec", tag = "4")]
     pub parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]
@@ -66,7 +66,7 @@ pub struct Span {
     pub status: Option<SpanStatus>,
 }
 
-/// A span of another trace.
+/// A link to a span of another trace.
 #[derive(Clone, PartialEq, Message)]
 pub struct SpanLink {
     #[prost(bytes = "vec", tag = "1")]
@@ -75,7 +75,7 @@ pub struct SpanLink {
     pub span_id: Vec<u8>,
 }
 
-/// Says what a span is about: work of the application, or waiting for somebody else's.
+/// The kind of a span: work of the application, or a request to another service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum SpanKind {

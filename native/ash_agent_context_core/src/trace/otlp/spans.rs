@@ -1,4 +1,4 @@
-//! The spans of a conversation: turns, and in them answers and calls beside each other.
+//! The spans of a conversation: turns, and within them answers and calls side by side.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -20,44 +20,44 @@ use crate::value::time::Time;
 use crate::value::Value;
 use crate::view::veil::Veil;
 
-/// The trace and the span that another span is within.
+/// The trace and the span around another span.
 #[derive(Clone, Copy)]
 pub(super) struct SpanPlace {
     pub trace: [u8; 16],
     pub span: Option<[u8; 8]>,
 }
 
-/// Who a conversation was made for.
+/// The call that a sub-agent's conversation was made for.
 pub(super) struct Caller<'c> {
     /// The span of the call.
     pub within: SpanPlace,
-    /// The conversation that the user has.
+    /// The conversation with the user.
     pub conversation: &'c str,
-    /// The tool that the sub-agent is.
+    /// The tool by which the sub-agent is called.
     pub tool: &'c str,
     pub depth: usize,
 }
 
-/// Holds what spans of one conversation have in common.
+/// The values that all spans of a conversation share.
 pub(super) struct Conversation<'c, 'a> {
     pub at: usize,
     pub id: String,
     pub context: &'a Context,
     pub caller: Option<&'c Caller<'c>>,
-    /// Says whether it is the one that was asked for.
+    /// True if it is the conversation that was asked for.
     pub is_main: bool,
-    /// The system prompt, as the attribute has it.
+    /// The system prompt, in the form of the attribute.
     pub system: Option<String>,
-    /// The iteration that the first summary ends with.
+    /// The last iteration of the first summary.
     pub compacted: Option<u64>,
-    /// How its requests fared at the prompt cache.
+    /// The account of its requests at the prompt cache.
     pub account: CacheAccount,
-    /// The pieces that its summaries must not tell, once one of them is written: they cost a walk over the log.
+    /// The pieces that its summaries must not show, once a summary is written: they cost a walk over the log.
     pub veil: OnceCell<Veil>,
 }
 
 impl Conversation<'_, '_> {
-    /// The conversation that the user has.
+    /// Returns the id of the conversation with the user.
     pub fn user_id(&self) -> &str {
         let id = || self.context.id();
         self.caller.map_or_else(id, |caller| caller.conversation)
@@ -67,7 +67,7 @@ impl Conversation<'_, '_> {
 pub(super) struct SpanWriter<'t, 'a> {
     pub trace: &'t Trace<'a>,
     pub options: &'t OtlpOptions<'t>,
-    /// Conversations by the conversation, the iteration and the call that they were made for.
+    /// The conversations of sub-agents, by the conversation, the iteration and the call that they were made for.
     pub children: HashMap<(usize, u64, &'a str), Vec<usize>>,
     tools: Option<String>,
     spans: Vec<Span>,
@@ -178,7 +178,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         messages::input(self.trace, self.options.conventions, read, veil)
     }
 
-    /// Puts what a model has in all its answers.
+    /// Adds the system prompt and the tools, which all answers share.
     pub fn put_setting(
         &self,
         of: &Conversation<'_, '_>,
@@ -186,7 +186,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         noted: Option<&Value>,
     ) {
         attributes.add_known("gen_ai.system_instructions", of.system.clone());
-        // They are the agent's, and a sub-agent has others.
+        // These are the agent's tools; a sub-agent has others.
         let tools = self.tools.clone().filter(|_| of.is_main);
         let noted = noted.map(|tools| messages::definitions(&self.trace.mask_value(tools)));
         let tools = tools.or(noted);
@@ -227,7 +227,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         Ok(())
     }
 
-    /// Links the last span to that of who asked for it.
+    /// Links the last span to that of the code that asked for it.
     pub fn link_caller(&mut self) {
         let caller = self.options.caller.map(|(trace, span)| SpanLink {
             trace_id: trace.to_vec(),
@@ -239,7 +239,8 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
     }
 }
 
-/// The iteration with the call that a conversation was made for at a time: an id may be used again.
+/// Returns the iteration with the call for which a conversation was made at a time. The time matters, since an id may be used
+/// again.
 fn find_origin(parent: &Context, call: &str, at: Time) -> Option<u64> {
     let mut with_call = parent
         .iterations()
@@ -249,7 +250,7 @@ fn find_origin(parent: &Context, call: &str, at: Time) -> Option<u64> {
     Some(later.last().unwrap_or(first).number)
 }
 
-/// The numbers of the first and of the last iteration of turns.
+/// Returns the numbers of the first and the last iteration of the turns.
 fn numbers(context: &Context, turns: Turns) -> Result<(u64, u64), Error> {
     let (first, last) = (context.first_number(), context.current_iteration());
     let unknown = |number: u64| Error::UnknownIteration {

@@ -1,11 +1,11 @@
-//! When a span begins and ends.
+//! The start and end times of spans.
 
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::value::time::Time;
 
-/// From when to when.
+/// A start and an end.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     pub from: Time,
@@ -13,7 +13,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Nanoseconds since 1970 of both.
+    /// Returns both in nanoseconds since 1970.
     pub fn nanos(self) -> (u64, u64) {
         let nanos = |at: Time| {
             let micros = u64::try_from(at.timestamp_micros()).unwrap_or(0);
@@ -23,7 +23,7 @@ impl Times {
     }
 }
 
-/// A turn, from its first iteration to its last one.
+/// Returns the times of a turn, from its first iteration to its last one.
 pub(super) fn turn(context: &Context, first: &Iteration, last: &Iteration) -> Times {
     Times {
         from: first.started_at,
@@ -31,8 +31,8 @@ pub(super) fn turn(context: &Context, first: &Iteration, last: &Iteration) -> Ti
     }
 }
 
-/// An answer. Where its own times are not known, it takes from the beginning of the iteration up to the
-/// first decision about its calls, or to their results.
+/// Returns the times of an answer. If its own are not known, it takes from the start of the iteration to the first decision about
+/// its calls, or to their results.
 pub(super) fn answer(context: &Context, iteration: &Iteration, entry: &Entry) -> Times {
     let reply = entry.message.reply.as_deref();
     let slots = 0..entry.message.calls.len();
@@ -47,8 +47,8 @@ pub(super) fn answer(context: &Context, iteration: &Iteration, entry: &Entry) ->
     }
 }
 
-/// A call. Where its own times are not known, it takes from the decision about it, or from the answer, up to
-/// the end of the iteration.
+/// Returns the times of a call. If its own are not known, it takes from the decision about it, or from the answer, to the end of
+/// the iteration.
 pub(super) fn call(context: &Context, iteration: &Iteration, entry: &Entry, slot: usize) -> Times {
     let exchange = entry.exchange.as_deref();
     let ran = exchange.and_then(|exchange| exchange.slot(slot)?.ran);
@@ -73,7 +73,7 @@ fn time_of_result(entry: &Entry) -> Option<Time> {
 
 fn end(context: &Context, iteration: &Iteration) -> Time {
     let last = iteration.last();
-    // One without calls is completed by the next message of the user, which tells nothing of the answer.
+    // The next message of the user completes one without calls, and that time says nothing about the answer.
     if let Some(answer) = last.filter(|last| last.is_model() && last.exchange.is_none()) {
         if let Some(at) = time_of_result(answer) {
             return at;

@@ -1,4 +1,4 @@
-//! The span of a turn, which the others are within.
+//! The span of a turn, which is around the others.
 
 use crate::error::Error;
 use crate::log::exchange::Entry;
@@ -18,19 +18,19 @@ use crate::trace::said::spoken_text;
 use crate::trace::told::Looked;
 use crate::value::Value;
 
-/// The failed request that a turn ended with: nothing of the model came after it.
+/// Returns the failed request that ended a turn: no message of the model came after it.
 fn find_ending(last: &Iteration) -> Option<&FailedRequest> {
     let failure = last.failures.iter().next_back()?;
     let reply = last.last().and_then(|entry| entry.message.reply.as_deref());
     let answered = reply.and_then(|reply| reply.received_at);
     let is_last = answered.is_none_or(|answered| failure.at > answered);
-    // A model of the application's own fails in ways of its own.
+    // The application's own model fails in its own ways.
     let is_known = failure.provider.is_some();
     (is_known && is_last && !last.last().is_some_and(Entry::is_model)).then_some(failure)
 }
 
 impl<'a> SpanWriter<'_, 'a> {
-    /// The iterations of a turn; those before `unread` are written already.
+    /// Writes the iterations of a turn. Those before `unread` are written already.
     pub fn turn(
         &mut self,
         of: &Conversation<'_, 'a>,
@@ -38,7 +38,7 @@ impl<'a> SpanWriter<'_, 'a> {
         unread: &mut Unread<'a>,
         is_last: bool,
     ) -> Result<(), Error> {
-        // The last one may wait for its first message.
+        // The last iteration may still wait for its first message.
         let spoken = || turn.iter().filter(|iteration| iteration.last().is_some());
         let (Some(first), Some(last)) = (spoken().next(), spoken().next_back()) else {
             return Ok(());
@@ -55,7 +55,7 @@ impl<'a> SpanWriter<'_, 'a> {
             Some(error) if is_last && of.is_main => Some(error.to_owned()),
             _ => self.turn_failure(&entries),
         });
-        // A span that was sent cannot be changed any more, so that of a turn is written when it has ended.
+        // A span cannot be changed after it was sent, so a turn's is written when the turn has ended.
         let is_open = self.options.is_open && is_last && of.is_main;
         if !is_open {
             let name = format!("invoke_agent {}", self.agent(of));
@@ -85,7 +85,7 @@ impl<'a> SpanWriter<'_, 'a> {
         Ok(())
     }
 
-    /// A span for each request that failed. Where a part of its answer came, the answer's span tells.
+    /// Writes a span for each failed request. If part of an answer came, the answer's span has the failure.
     fn failures(
         &mut self,
         of: &Conversation<'_, 'a>,
@@ -118,7 +118,7 @@ impl<'a> SpanWriter<'_, 'a> {
                     Some(Value::Int(number)) => u64::try_from(*number).ok(),
                     _ => None,
                 };
-                // Whatever is sent for the first time is not sent again.
+                // A failure that is sent for the first time is not repeated.
                 let number =
                     number.map(|number| number.saturating_sub(u64::from(key == "attempt")));
                 if let Some(number) = number.filter(|number| *number > 0) {
@@ -143,7 +143,7 @@ impl<'a> SpanWriter<'_, 'a> {
         Ok(())
     }
 
-    /// A sub-agent is called as its tool is.
+    /// Returns the name of the agent; a sub-agent has that of its tool.
     fn agent<'s>(&'s self, of: &Conversation<'s, '_>) -> &'s str {
         of.caller.map_or(self.options.agent, |caller| caller.tool)
     }
@@ -172,7 +172,7 @@ impl<'a> SpanWriter<'_, 'a> {
             let asked = entries.iter().take_while(|entry| !entry.is_model());
             let asked: Vec<Read<'_>> = asked.map(|entry| Read::Message(entry)).collect();
             attributes.text("gen_ai.input.messages", self.input(of, &asked));
-            // Lists of viewers show these two.
+            // Viewers show these two in lists.
             let asked = entries.iter().take_while(|entry| !entry.is_model());
             attributes.add_known("input.value", self.plain(asked.copied()));
             if let Some(entry) = answers().next() {
@@ -192,7 +192,7 @@ impl<'a> SpanWriter<'_, 'a> {
         attributes
     }
 
-    /// Returns what messages say in words, if anything.
+    /// Returns the texts of messages, if there are any.
     fn plain<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> Option<String> {
         let mut text = String::new();
         for entry in entries {

@@ -1,4 +1,4 @@
-//! Finds what a model has not read before it gives an answer: what came since its last one.
+//! Finds the messages that a model has not read before an answer: those since its last answer.
 
 use crate::context::Context;
 use crate::log::exchange::Entry;
@@ -7,18 +7,18 @@ use crate::log::message::Message;
 use crate::view::cover::Cover;
 use crate::view::View;
 
-/// A message that an answer follows.
+/// A message before an answer.
 #[derive(Clone, Copy)]
 pub(super) enum Read<'a> {
-    /// Stands for what stands for iterations.
+    /// A summary of iterations.
     Summary(&'a Message),
-    /// Stands for what somebody said.
+    /// A message of the log.
     Message(&'a Entry),
     /// The results of the calls of a message.
     Results(&'a Entry),
 }
 
-/// Holds what is new since the last answer.
+/// The new messages since the last answer.
 pub(super) struct Unread<'a> {
     context: &'a Context,
     new: Vec<Read<'a>>,
@@ -27,7 +27,7 @@ pub(super) struct Unread<'a> {
 }
 
 impl<'a> Unread<'a> {
-    /// Returns what is new when an iteration begins.
+    /// Returns the new messages when an iteration begins.
     pub fn at(context: &'a Context, first: &Iteration) -> Self {
         let mut unread = Self {
             context,
@@ -54,7 +54,7 @@ impl<'a> Unread<'a> {
         unread
     }
 
-    /// Takes down an entry of an iteration.
+    /// Adds an entry of an iteration.
     pub fn add(&mut self, number: u64, entry: &'a Entry) {
         if !entry.is_model() {
             self.new.push(Read::Message(entry));
@@ -67,7 +67,7 @@ impl<'a> Unread<'a> {
         }
     }
 
-    /// Returns what the answer in an iteration is to.
+    /// Returns the messages to which an iteration's answer replies.
     pub fn before(&self, iteration: &Iteration) -> Vec<Read<'a>> {
         let summaries = match self.context.request_view(iteration) {
             Some((since, view)) if since > self.answered => self.new_in(view),
@@ -78,7 +78,7 @@ impl<'a> Unread<'a> {
         summaries.chain(self.new.iter().copied()).collect()
     }
 
-    /// Summaries of the view of a request that the one before had not.
+    /// Returns the summaries in the view of a request that the view before did not have.
     fn new_in(&self, view: Option<&'a View>) -> Vec<&'a Message> {
         let answered = i64::try_from(self.answered).ok();
         let answered = answered.and_then(|number| self.context.iteration(number));
@@ -93,11 +93,11 @@ impl<'a> Unread<'a> {
             .collect()
     }
 
-    /// Where the view of a request is not known: summaries of now for what came since the last answer.
+    /// Returns the summaries of the current view since the last answer, for a request whose view is not known.
     fn new_now(&self, number: u64) -> Vec<&'a Message> {
         let covers = self.context.view().into_iter();
         let covers = covers.flat_map(|view| view.covers.range(..number).rev());
-        // They do not overlap, so an earlier one ends earlier.
+        // They do not overlap, so they end in the order in which they begin.
         let met = covers.take_while(|(_, cover)| cover.last >= self.answered);
         let ended = met.filter(|(_, cover)| cover.last < number);
         let mut all: Vec<_> = ended

@@ -1,4 +1,4 @@
-//! The spans as bytes.
+//! Writes the spans as bytes.
 
 use prost::Message as _;
 
@@ -11,16 +11,15 @@ use crate::trace::otlp::spans::SpanWriter;
 use crate::trace::told::Trace;
 use crate::value::Value;
 
-/// Bytes of a trace at most: what stands in many spans, such as the system prompt, makes more of a
-/// conversation than it is.
+/// The most bytes of a trace. Texts that many spans repeat, such as the system prompt, make a trace larger than its conversation.
 const MOST: usize = 256 * 1024 * 1024;
 
 impl Trace<'_> {
-    /// The conversation that a reader wants to see first, with its sub-agents, as a message of the type
-    /// `TracesData`, which is also the request that receivers of OTLP take.
+    /// Returns the active conversation, with its sub-agents, as a message of the type `TracesData`, which is also the request
+    /// that receivers of OTLP take.
     ///
     /// # Errors
-    /// [`Error::UnknownIteration`] for turns that there are none of; [`Error::TraceTooLarge`].
+    /// [`Error::UnknownIteration`] for turns that do not exist; [`Error::TraceTooLarge`].
     ///
     /// # Complexity
     /// O(n), and for each answer O(the system prompt and the tools) with [`OtlpOptions::messages`].
