@@ -28,8 +28,7 @@ pub(crate) fn sent_id(provider: Provider, call: &ToolCall) -> Cow<'_, str> {
     }
 }
 
-/// Returns the name that is sent for a tool: its own, or one that is made of it. A name always gives the same one, and two names
-/// never give one.
+/// Returns the name that is sent for a tool: its own, or one that is made of it, the same each time and different for each name.
 pub(crate) fn sent_name(provider: Provider, name: &str) -> Cow<'_, str> {
     if (provider.facts().takes_name)(name) {
         Cow::Borrowed(name)

@@ -13,7 +13,7 @@ use crate::value::{Map, Value};
 /// The most parts of an answer to read; real ones have a few.
 const PARTS: usize = 100;
 
-/// The keys at which any provider's counts with a price of their own begin.
+/// The keys of any provider's report with counts, words or parts that change the price.
 static NAMES: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let mut names = HashSet::new();
     for figures in all() {

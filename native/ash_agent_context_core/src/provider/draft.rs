@@ -72,7 +72,7 @@ pub(crate) struct Draft {
     last: Option<(Key, usize)>,
     pub(super) parts: usize,
     pub(super) calls: usize,
-    /// The blocks up to which a model declined, counted when another one went on.
+    /// The number of calls so far when a model last declined, and of blocks that were looked at then.
     pub(super) declined: usize,
     pub(super) looked: usize,
     /// The index of the first block of the answer that is coming in.

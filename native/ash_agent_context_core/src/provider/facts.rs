@@ -70,7 +70,7 @@ pub(crate) struct Facts {
     pub results_stand_alone: bool,
     /// All results of a message stand in one element.
     pub results_stand_together: bool,
-    /// A result is an object that is not empty.
+    /// A result stands in an object, so it is never blank.
     pub wraps_results: bool,
     /// Calls stand among the model's parts. Elsewhere they have a list of their own.
     pub calls_anywhere: bool,

@@ -122,7 +122,7 @@ impl<'a> Options<'a> {
             cache,
             known: _, // it decides what is sent, not how
             from: _,
-            max_result_bytes: _, // in the rendering of what it changes
+            max_result_bytes: _, // the rendering's key has it
             most: _,
             steps: _,
         } = self;

@@ -144,7 +144,7 @@ impl<'a> Item<'a> {
         Imported::of(imported.as_ref(), options.provider)
     }
 
-    /// Returns whether the item before it has its elements.
+    /// Returns whether an item before it has its elements.
     pub fn is_held(self, options: &Options<'_>) -> bool {
         self.elements(options) == Some("")
     }

@@ -187,7 +187,7 @@ impl<'a> Body<'a, '_> {
                 .pieces()
                 .replace(self.key, old, Kept { piece, part })
         };
-        // If two threads join the same pieces, the last iteration decides which one was first.
+        // If two threads join the same pieces, the one that is first at the last iteration does it.
         if !places.pop().is_some_and(replace) {
             return None;
         }

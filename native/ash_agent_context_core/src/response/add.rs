@@ -18,7 +18,7 @@ use super::{Response, State};
 /// The result of a call that broke off with its response, as the model reads it.
 const CUT: &str = "The response broke off in the middle of this call. It was not run.";
 
-/// The same result if the model reached its limit.
+/// The result of such a call if the model reached its limit.
 const CUT_BY_LENGTH: &str =
     "The answer reached its limit of tokens in the middle of this call. It was not run.";
 

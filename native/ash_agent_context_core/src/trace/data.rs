@@ -379,8 +379,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     }
 
     /// Writes the texts that a model saw in other words, by the numbers of the iteration, the message and the call. Cleared
-    /// results and covered iterations are written elsewhere. `cleared`: the results that the view clears, which are left out
-    /// here.
+    /// results and covered iterations are written elsewhere. `cleared`: the view clears some results, which are left out here.
     fn write_seen(
         &mut self,
         json: &mut JsonObject<'_>,

@@ -207,7 +207,7 @@ fn piece(said: &Passage<'_>, room: &mut usize) -> PagePiece {
     };
     let mut end = 0;
     for (at, letter) in said.text.char_indices() {
-        // The escape is longer.
+        // Counts as many bytes as its escape.
         let length = if "<>&\"'".contains(letter) {
             5
         } else {

@@ -13,7 +13,7 @@ use crate::view::change::ChangeKind;
 /// The keys of a call's arguments.
 const ARGUMENTS: [&str; 3] = ["\"input\"", "\"args\"", "\"arguments\""];
 
-/// The most bytes of a request that a page adds to its texts, and one byte more for so many of the conversation.
+/// The most bytes that a request adds to a page: these, and one more for every [`SHARE`] bytes of the conversation.
 const OWN: usize = 64 * 1024;
 const SHARE: usize = 10;
 
@@ -108,7 +108,7 @@ struct Cutter<'a> {
 impl Cutter<'_> {
     fn run(&mut self, body: &str) {
         let mut rest = body;
-        // The bytes that are left before arguments may be searched for again: there are none within others.
+        // Arguments are searched for again once this many bytes are left: not within an object that was searched.
         let mut looked = usize::MAX;
         while let Some((before, token, after)) = next_string(rest) {
             self.literal.push_str(before);

@@ -233,12 +233,11 @@ fn indent() -> String {
     format!("\n{}", " ".repeat(LABEL))
 }
 
-/// Returns one line of at most `columns`. Only the texts that fit are read.
+/// Returns one line of at most `columns`. Text that is not shown is not read.
 fn clip(texts: [&str; 2], columns: usize) -> String {
     let mut line = String::new();
     let mut is_space = true; // none at the beginning
     let letters = texts.into_iter().flat_map(str::chars);
-    // Longer than any replacement for a letter.
     let (mut room, mut letters) = (columns, letters.peekable());
     while let Some(letter) = letters.next_if(|_| room > 0) {
         if !(letter.is_whitespace() && is_space) {

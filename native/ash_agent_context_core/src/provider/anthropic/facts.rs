@@ -1,4 +1,4 @@
-//! What is true of Anthropic.
+//! The facts about Anthropic.
 
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
@@ -44,7 +44,7 @@ pub(crate) const FACTS: Facts = Facts {
     item_prefix: |_| None,
     half,
     nameless_halves: None,
-    // By the guide to refusals that anthropic 2.14.0 names (`beta_fallback_block_param.py`).
+    // From the guide to refusals that anthropic 2.14.0 names (`beta_fallback_block_param.py`).
     fallback: Some(Fallback {
         between: "fallback",
         call: "tool_use",

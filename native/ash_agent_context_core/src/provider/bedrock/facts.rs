@@ -1,4 +1,4 @@
-//! What is true of Bedrock.
+//! The facts about Bedrock.
 
 use crate::log::hints::Ttl;
 use crate::log::place::Place;

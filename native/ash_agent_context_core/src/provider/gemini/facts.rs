@@ -1,4 +1,4 @@
-//! What is true of Gemini.
+//! The facts about Gemini.
 
 use crate::answer::subset::Subset;
 use crate::log::place::Place;

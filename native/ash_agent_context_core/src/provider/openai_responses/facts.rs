@@ -122,7 +122,7 @@ pub(crate) struct ItemForm {
     pub kept: &'static [&'static str],
 }
 
-/// By `response_input_item_param.py` of OpenAI's SDK.
+/// From `response_input_item_param.py` of OpenAI's SDK.
 pub(crate) const FORMS: [ItemForm; 8] = [
     ItemForm {
         kind: CallKind::Function,

@@ -99,7 +99,7 @@ impl ModelItems {
         history.assistant_of(&said.elements, content, calls, None);
     }
 
-    /// Ends the message that is being read, if the next item does not belong to it.
+    /// Ends the message before an item of the next one: it has its text, and no calls.
     fn make_room(&mut self, history: &mut Listener) {
         if self.speaks && self.calls.is_empty() {
             self.flush(history);

@@ -80,7 +80,7 @@ impl Documents {
         Ok(())
     }
 
-    /// Returns the position after the part of a string that is in these bytes.
+    /// Returns the position after the string, after a backslash in it, or after these bytes, whichever comes first.
     fn skip_text(&mut self, bytes: &[u8], at: usize) -> usize {
         if std::mem::take(&mut self.escaped) {
             return at + 1;

@@ -13,7 +13,7 @@ use super::take::Take;
 /// The byte order mark, which may come first.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The beginnings of a stream. No JSON has them.
+/// The ways in which a stream can begin. No JSON begins so.
 pub(super) const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
 
 /// An event whose empty line has not come yet.
@@ -32,7 +32,7 @@ struct SseEvent {
     begun: bool,
 }
 
-/// Data of the current event that is not copied yet, with the number of its bytes.
+/// The line with the data of the current event, which is not copied yet, and where the data begins in it.
 type HeldData<'a> = Option<(Cow<'a, [u8]>, usize)>;
 
 impl Sse {

@@ -126,7 +126,7 @@ const KIND: [u8; 256] = {
     kinds
 };
 
-/// By [`pair`] of kinds: all bits if the run continues.
+/// Indexed by [`pair`] of kinds: all bits if the run continues.
 const GOES_ON: [u32; 256] = {
     let mut all = [0; 256];
     let mut pair = 0;
@@ -140,7 +140,7 @@ const GOES_ON: [u32; 256] = {
     all
 };
 
-/// By whether the byte is the same as the one before, by the pair of kinds, and by the run.
+/// Indexed by whether the byte is the same as the one before, by the pair of kinds, and by the run.
 const COST: [u8; 8192] = {
     let mut costs = [0; 8192];
     let mut at = 0;

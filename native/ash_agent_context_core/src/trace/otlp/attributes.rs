@@ -284,7 +284,7 @@ pub(super) fn failure(message: &Message) -> Option<&str> {
     }
 }
 
-/// Returns a name of a reason. There are few of these; any other text may be a provider's own words.
+/// Returns the name of a reason, or `interrupted`. An attribute has few values, and any other text may be a provider's own words.
 fn first_word(reason: &Value) -> &str {
     match reason {
         Value::Atom(name) => name,

@@ -118,7 +118,7 @@ impl<'a> SpanWriter<'_, 'a> {
                     Some(Value::Int(number)) => u64::try_from(*number).ok(),
                     _ => None,
                 };
-                // A failure that is sent for the first time is not repeated.
+                // The first attempt is no resend.
                 let number =
                     number.map(|number| number.saturating_sub(u64::from(key == "attempt")));
                 if let Some(number) = number.filter(|number| *number > 0) {
