@@ -36,7 +36,7 @@ struct Element {
 }
 
 impl Elements {
-    /// Elements for this provider; without one, none are kept.
+    /// Returns an empty list for this provider. Without a provider, no elements are kept.
     pub const fn of(provider: Option<Provider>) -> Self {
         Self {
             provider,

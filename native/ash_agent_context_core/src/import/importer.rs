@@ -187,7 +187,7 @@ impl Importer {
         None
     }
 
-    /// Returns the context.
+    /// Returns the conversation, with its repairs and the `rest` of the request.
     pub fn finish(mut self, rest: Map, defaults: Defaults<'_>) -> Imported {
         let mut context = Context::empty(defaults.id, defaults.at);
         if let Some((content, original)) = self.prompt.take() {

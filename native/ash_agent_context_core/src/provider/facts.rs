@@ -41,8 +41,9 @@ pub(crate) struct Facts {
     pub short_ids: bool,
     /// Returns whether it takes the name of a tool.
     pub takes_name: fn(&str) -> bool,
-    /// Returns whether it takes a block of its own in this place. Calls, results and reasoning in the wrong place, and blocks
-    /// with parts of their own there, are refused when they are given. An unknown block is taken, since providers add new ones.
+    /// Returns whether it takes a block of its own in this place. A block that it would refuse there is refused when it is given:
+    /// calls, results and reasoning in the wrong place, or any that has a part of its own. An unknown block is taken, since
+    /// providers add new ones.
     pub takes_block: fn(Place, &Map) -> bool,
 
     /// A list must begin with the user.

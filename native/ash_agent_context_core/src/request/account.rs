@@ -25,7 +25,7 @@ const HIT: u64 = 9;
 pub enum Outlook {
     /// No request came before it.
     First,
-    /// All that should have been read was.
+    /// At least nine of ten tokens that should have been read were.
     Hit,
     /// It began with other bytes than the request before it.
     Broken(Cause),
