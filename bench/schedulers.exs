@@ -631,6 +631,7 @@ defmodule AshAgent.Bench.Schedulers do
     load: 0,
     foreign?: 1,
     check!: 1,
+    check!: 2,
     live_contexts: 0,
     live_responses: 0
   ]
