@@ -27,9 +27,9 @@ pub(crate) struct Candidate {
     pub is_doubled: bool,
     /// The field whose name and colon are before it.
     pub field: Option<String>,
-    /// Where it is in the text.
+    /// Its bytes in the text.
     pub place: Range<usize>,
-    /// Where the first objects in it end that have more fields after them.
+    /// The ends of the first objects in it that have more fields after them.
     pub ends: Vec<usize>,
 }
 

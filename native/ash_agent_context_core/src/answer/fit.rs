@@ -363,7 +363,7 @@ impl<'t> FitWalk<'t> {
         None
     }
 
-    /// Gives keys of another style the name of the property that is missing. `None` if there are none.
+    /// Renames keys of another style to the properties that are missing. `None` if there are none.
     fn rename(&mut self, node: &SchemaNode, map: &Map) -> Option<Map> {
         let mut renamed: HashMap<&str, usize> = HashMap::new();
         let mut found = Vec::new();

@@ -174,7 +174,7 @@ pub(crate) struct Prose {
     is_at_value: bool,
     /// A field's name in quotes and a colon have come, here or in earlier prose since the first value.
     has_told: bool,
-    /// The same after a given-up value, whose end may be further on.
+    /// Such a name has come after a given-up value, whose end may be further on.
     is_inside: bool,
     /// The value that it comes after was in quotes.
     was_quoted: bool,

@@ -53,6 +53,7 @@ words! {
 /// A difference of a request from the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestChange {
+    /// The cause of the difference.
     pub cause: Cause,
     /// The first iteration that it changes; `None` where it stands before all of them, or that is not known.
     pub iteration: Option<u64>,

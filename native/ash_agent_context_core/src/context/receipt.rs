@@ -45,6 +45,7 @@ pub struct ReceiptFact {
     pub uses: u32,
 }
 
+/// The facts that a view does not show in their places, and counts of all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Receipt {
     /// The number of facts of each kind and state, in the order of [`FactKind::ALL`] and [`FactState::ALL`].

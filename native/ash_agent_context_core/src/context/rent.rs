@@ -65,7 +65,7 @@ struct Owed {
     rent: u128,
     /// The tokens that stay after the first of these results.
     behind: u64,
-    /// Those of them from the first uncleared result on.
+    /// The part of them from the first uncleared result on.
     newest: u64,
     /// No results were cleared before.
     is_first: bool,

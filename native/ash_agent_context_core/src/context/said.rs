@@ -51,8 +51,6 @@ impl<'a> Said<'a> {
     }
 
     /// Calls a function with each of its texts, as masks read them.
-    ///
-    /// It recurses at most [`crate::MAX_DEPTH`] levels.
     pub fn each(&self, mut take: impl FnMut(&str)) {
         match self {
             Self::Message(message) => each_text(&message.content, take),

@@ -45,6 +45,7 @@ words! {
     }
 }
 
+/// The outcome of summarising iterations with a check.
 #[derive(Debug, Clone)]
 pub struct Summarized {
     /// The conversation with it, or with the other reaction.

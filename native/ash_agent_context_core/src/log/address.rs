@@ -1,4 +1,4 @@
-//! //! Which addresses of media may go to a provider.
+//! Which addresses of media may go to a provider.
 
 /// Providers fetch from the web and from data URLs, and some of them from Google's and Amazon's stores.
 const SCHEMES: [&str; 5] = ["https", "http", "data", "gs", "s3"];

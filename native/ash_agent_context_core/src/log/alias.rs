@@ -17,7 +17,7 @@ pub(crate) struct Aliases {
     pub item_reused: bool,
     /// An id for its item, where OpenAI Responses wants one and none is at hand; unique in the conversation.
     pub item: Option<Box<str>>,
-    /// Whose form of the message is kept as it was imported. The id stands in it, so that provider gets no alias.
+    /// The provider whose form of the message is kept as it was imported. The id is in it, so that provider gets no alias.
     pub kept_by: Option<Provider>,
 }
 

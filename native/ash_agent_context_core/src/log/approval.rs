@@ -24,6 +24,7 @@ use crate::value::Value;
 const MOST_DIFFERENCES: usize = 8;
 
 impl Exchange {
+    /// Returns where the call of a slot stands.
     #[must_use]
     pub fn status(&self, slot: usize) -> CallStatus {
         match (self.slot(slot), self.decision(slot)) {

@@ -37,7 +37,7 @@ pub struct ToolCall {
     pub(crate) aliases: crate::log::alias::Aliases,
 }
 
-/// Where a message stands, for the ids of calls that bring none.
+/// The place of a message, for the ids of calls that have none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessagePlace {
     /// The number of the iteration.
@@ -47,7 +47,7 @@ pub(crate) struct MessagePlace {
 }
 
 impl MessagePlace {
-    /// Gives calls without an id `call_<iteration>_<message>_<call>`, with more `_` after it where
+    /// Names calls without an id `call_<iteration>_<message>_<call>`, with more `_` after it where
     /// another call of the message has that.
     pub(crate) fn name_calls(self, calls: &mut [ToolCall]) {
         if calls.iter().all(|call| !call.id.is_empty()) {
@@ -292,7 +292,7 @@ impl ToolCall {
         self.put_parts_before(parts);
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         let maps = [&self.provider_metadata, &self.extra, &self.unknown];

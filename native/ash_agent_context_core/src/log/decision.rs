@@ -13,7 +13,7 @@ use crate::value::{Size, Value};
 pub struct Decision {
     /// The call may run.
     pub approved: bool,
-    /// Who decided; any term of the application.
+    /// The person or program that decided; any term of the application.
     pub by: Value,
     /// When.
     pub at: Time,

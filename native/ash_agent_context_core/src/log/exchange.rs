@@ -17,6 +17,7 @@ use crate::value::{Map, Size, Value};
 /// A message of an iteration, with the results of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
+    /// The message itself.
     pub message: Arc<Message>,
     /// The slots of its calls; `None` when it has no calls.
     pub exchange: Option<Arc<Exchange>>,

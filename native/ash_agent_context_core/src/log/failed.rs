@@ -22,10 +22,11 @@ const NAME: usize = 200;
 /// A request to a model that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedRequest {
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// When it had failed; of several, the last one.
+    /// The time of the failure; of several, the last one.
     pub at: Time,
-    /// When it was sent.
+    /// The time of the request.
     pub requested_at: Option<Time>,
     /// The provider that was asked.
     pub provider: Option<Provider>,

@@ -51,7 +51,7 @@ fn is_detail(value: &Value) -> bool {
     value.as_name().is_some_and(|name| DETAILS.contains(&name))
 }
 
-/// How long a provider is to keep everything before a cache breakpoint.
+/// The time for which a provider is to keep everything before a cache breakpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ttl {
     /// As long as it does by itself.

@@ -34,9 +34,9 @@ pub(crate) struct Checkpoint {
 pub struct Iteration {
     /// Its number; never used again, never changed.
     pub number: u64,
-    /// When it was opened.
+    /// The time at which it was opened.
     pub started_at: Time,
-    /// When the last result came or the next user message; `None` while it runs.
+    /// The time of the last result or of the next user message; `None` while it runs.
     pub completed_at: Option<Time>,
     /// The application's own metadata.
     pub metadata: Metadata,
@@ -103,6 +103,7 @@ impl Iteration {
         self
     }
 
+    /// Returns the messages with their exchanges.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
         self.entries.iter()
     }
@@ -185,7 +186,7 @@ impl Iteration {
         self.has_assistant
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         self.size

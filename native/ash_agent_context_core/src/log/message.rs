@@ -149,7 +149,7 @@ impl Message {
         self.places.find(&self.calls, id)
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size
@@ -199,7 +199,7 @@ pub struct Outcome {
     pub status: Status,
     /// The result, or the reason of the error.
     pub output: Output,
-    /// When the tool started and when it ended, where that is known.
+    /// The times at which the tool started and ended, where they are known.
     pub ran: Option<(Time, Time)>,
     /// The kind of error, such as the name of an exception.
     pub error_type: Option<Box<str>>,
@@ -266,7 +266,7 @@ impl Outcome {
         self.status != Status::Ok
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size

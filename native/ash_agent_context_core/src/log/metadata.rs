@@ -45,7 +45,7 @@ impl Metadata {
         self.entries.iter().map(|(key, note)| (key, &note.value))
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size

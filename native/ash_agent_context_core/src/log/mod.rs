@@ -98,6 +98,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// Makes a stamp without metadata.
     #[must_use]
     pub const fn at(at: Time) -> Self {
         Self { at, metadata: None }

@@ -53,6 +53,7 @@ pub enum PartKind {
     RedactedThinking(Box<str>),
     /// Anything else of a provider, for that provider only.
     ProviderBlock {
+        /// The only provider that gets it.
         provider: Provider,
         /// The block as the provider gave it.
         data: Map,
@@ -62,6 +63,7 @@ pub enum PartKind {
 /// An image, a recording, a film or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaPart {
+    /// The class of media.
     pub class: Class,
     /// Such as `image/png`; always there with [`Source::Data`].
     pub media_type: Option<Box<str>>,
@@ -94,6 +96,7 @@ pub enum Source {
     Url(Box<str>),
     /// In a provider's own store of files.
     Stored {
+        /// The provider with the store.
         provider: Provider,
         /// Its name in the store.
         id: Box<str>,
@@ -184,7 +187,7 @@ impl Content {
         }
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         match self {
@@ -300,7 +303,7 @@ impl Part {
         }
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         let kind = match &self.kind {
@@ -422,6 +425,7 @@ impl PartKind {
         }
     }
 
+    /// Returns true for a text.
     #[must_use]
     pub const fn is_text(&self) -> bool {
         self.text().is_some()

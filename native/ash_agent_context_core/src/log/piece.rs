@@ -16,7 +16,7 @@ use crate::value::numbers;
 pub(crate) struct Piece {
     /// JSON text; empty when nothing is added.
     bytes: Box<[u8]>,
-    /// Where each part ends, and how it fits to its neighbours. A piece of several has several iterations, and none
+    /// The end of each part, and how it fits to its neighbours. A piece of several has several iterations, and none
     /// of its neighbours join.
     parts: Box<[(usize, Shape)]>,
     /// Cache breakpoints that were set by hand; a piece of several has none.

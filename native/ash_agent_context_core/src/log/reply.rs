@@ -42,7 +42,7 @@ impl Reply {
         }
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         let texts = [&self.model, &self.id, &self.word];

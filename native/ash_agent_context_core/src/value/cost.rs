@@ -15,6 +15,7 @@ impl Cost {
     /// The cost of work that must not block a scheduler, whatever its input: making tables, compiling patterns.
     pub const LONG: Self = Self::steps(usize::MAX);
 
+    /// Returns the cost of so many steps of constant time.
     #[must_use]
     pub const fn steps(steps: usize) -> Self {
         Self {
@@ -23,6 +24,7 @@ impl Cost {
         }
     }
 
+    /// Returns the cost of handing out data of this size.
     #[must_use]
     pub const fn handing_out(size: Size) -> Self {
         Self {

@@ -21,7 +21,7 @@ const INVERSE: u64 = power(BASE, PRIME - 2);
 /// The digest of a text, and the numbers that are needed to append another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest {
-    /// How many bytes the text has.
+    /// The length of the text in bytes.
     pub len: u64,
     hash: u64,
     /// The base to the power of the length.

@@ -2,6 +2,7 @@
 
 /// A value of a small set, each with a name.
 pub trait Word: Copy + PartialEq + 'static {
+    /// All values in their order.
     const WORDS: &'static [Self];
 
     /// Returns its name.

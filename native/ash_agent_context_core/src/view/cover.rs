@@ -8,7 +8,7 @@ use crate::log::message::Message;
 use crate::value::{steps, Size};
 use crate::view::verdict::Verdict;
 
-/// Iterations that are not shown, up to a last one. [`Covers`] has the number of the first.
+/// Iterations that are not shown, up to a last one. `Covers` has the number of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cover {
     /// The number of the last iteration.

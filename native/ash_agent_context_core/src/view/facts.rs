@@ -311,7 +311,7 @@ fn begins_with_thousand(after: Option<&[u8]>) -> bool {
     digits.take_while(|byte| byte.is_ascii_digit()).count() == 3
 }
 
-/// Gives the facts of a text, and its words.
+/// Calls a function with the facts of a text, and with its words.
 ///
 /// # Complexity
 /// O(text)

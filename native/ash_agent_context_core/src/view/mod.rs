@@ -208,11 +208,13 @@ impl View {
         self.cleared.as_deref()
     }
 
+    /// Returns the masks.
     #[must_use]
     pub fn masks(&self) -> Option<&Masks> {
         self.masks.as_deref()
     }
 
+    /// Returns the pins.
     #[must_use]
     pub fn pins(&self) -> Option<&Pins> {
         self.pins.as_deref()
