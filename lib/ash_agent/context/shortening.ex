@@ -87,7 +87,7 @@ defmodule AshAgent.Context.Shortening do
 
   defp summarize(context, _cause, nil, _opts), do: {context, nil}
 
-  # Earlier summaries are read by the summariser as they stand, what is only hidden is read again.
+  # The summariser reads earlier summaries as they are, and hidden iterations in full.
   defp summarize(%Context{ref: ref} = context, cause, fun, opts) do
     at = Options.time!(opts)
 

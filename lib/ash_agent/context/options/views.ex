@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.Options.Views do
   @moduledoc false
 
-  # The options of functions that change what is shown of a conversation, or look for what is not shown.
+  # The options of functions that change the view of a conversation, or look for texts that it hides.
 
   import AshAgent.Context.Options.Kinds
 

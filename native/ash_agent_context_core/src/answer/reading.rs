@@ -120,7 +120,7 @@ impl AnswerType {
         field.is_some_and(|name| !self.has_inside(name) || self.takes(name, &found.value))
     }
 
-    /// Returns true if there is a brace after an answer, and another answer if the one too many is one of its own.
+    /// Returns true if there is a brace after an answer, and the answer reads otherwise without one of its own braces.
     fn has_other_end(&self, text: &str, found: &Candidate) -> bool {
         let after = text.get(found.place.end..).unwrap_or_default();
         let whole = text.get(found.place.clone()).unwrap_or_default();

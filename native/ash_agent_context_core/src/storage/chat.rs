@@ -20,8 +20,8 @@ use crate::value::{json, Map, Value};
 /// Levels around a conversation in the document of a chat.
 pub const AROUND_CONTEXT: usize = 3;
 
-/// The most messages in iterations in the middle of which branches part. They take no room themselves, but each branch names
-/// their number, and loading takes that much time.
+/// The most messages in iterations in the middle of which branches part. There are few of them, but each branch names their
+/// number, and loading takes that much time.
 const MOST_SHARED: i64 = 1_000_000;
 
 /// The keys of a chat's own fields.

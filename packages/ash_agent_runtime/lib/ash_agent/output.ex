@@ -280,11 +280,11 @@ defmodule AshAgent.Output do
   def tool_name, do: @tool
 
   @doc false
-  # A stream of which nothing came, for `follow/3`.
+  # An empty stream, for `follow/3`.
   defdelegate follow(), to: Schema
 
   @doc false
-  # Reads a piece of a stream, and returns what came by it: `{path, {:text, more}}` or `{path, {:value, json}}`.
+  # Reads a piece of a stream, and returns the changes: `{path, {:text, more}}` or `{path, {:value, json}}`.
   def follow(%__MODULE__{} = output, follow, piece) do
     case Schema.follow(output.ref, follow, piece) do
       {:ok, {follow, parts}} ->
@@ -301,7 +301,7 @@ defmodule AshAgent.Output do
   defp visible(path, output), do: unwrap_path(path, output)
 
   @doc false
-  # The fields of a request that hold its answer to the type, or words that say why it has to be asked for in another way.
+  # The fields of a request for an answer of the type, or the reason to ask for it in another way.
   def constrain(%__MODULE__{} = output, provider, model, opts) when is_provider(provider) do
     asked = {opts[:beside_tools?] == true, opts[:forced?] == true}
 

@@ -233,7 +233,7 @@ defmodule AshAgent.Store do
     if kept.value == nil,
       do: AshAgent.Caller.refuse!("the conversation was not loaded: call fetch/2 with it first")
 
-    # Not the id that it is kept under: `rename/3` gives it another one.
+    # The id may differ from the one it is kept under: `rename/3` gives it another one.
     unless is_struct(value, kept.value.__struct__) and id_of!(value) == id_of!(kept.value),
       do:
         AshAgent.Caller.refuse!(

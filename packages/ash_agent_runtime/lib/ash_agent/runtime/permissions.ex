@@ -173,7 +173,7 @@ defmodule AshAgent.Runtime.Permissions do
   def rule?(_other), do: false
 
   @doc false
-  # Returns whether functions of the application decide, too.
+  # Returns true if functions of the application decide, too.
   def predicates?(%__MODULE__{deny: deny, allow: allow}),
     do: Enum.any?(deny ++ allow, fn {_kind, _glob, predicate, _shown} -> predicate != nil end)
 
@@ -257,7 +257,7 @@ defmodule AshAgent.Runtime.Permissions do
   defp between?([last], name), do: String.ends_with?(name, last)
   defp between?(["" | rest], name), do: between?(rest, name)
 
-  # The leftmost place leaves the most for what follows.
+  # The leftmost place leaves the most for the rest.
   defp between?([text | rest], name) do
     case :binary.split(name, text) do
       [_skipped, name] -> between?(rest, name)

@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.TypedAnswer do
   @moduledoc false
 
-  # How a typed answer is read, what the model is told when it does not fit, and what is shown of it while it comes.
+  # Reads a typed answer, tells the model why one does not fit, and shows the value while it comes.
   #
   # With a tool, the call of an answer is settled before the others of the same message. These run, wait or are denied like
   # any other, and when all have a result, the run ends with the answer.
@@ -35,7 +35,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
   def settle(%{output: nil}, message), do: {:stop, {:answered, message}}
 
   def settle(%{output: output} = run, message) do
-    # What a tool was offered for may still come as text.
+    # The answer may come as text in spite of the tool.
     strict? = output.strict? and output.mode == :native
 
     case read(output, Response.text(message) || "", strict?) do

@@ -352,7 +352,7 @@ defmodule AshAgent.Store.Relational do
     read_page(store, :list_claimed, Keyword.take(opts, [:after, :limit]), :lease_until, [])
   end
 
-  # `how` is what the statement is made by beside the filters, and `by` the time of a row that pages go on from.
+  # `how` are the parts of the statement beside the filters, and `by` the time of a row that pages go on from.
   defp read_page(store, name, opts, by, how) do
     given = filters(opts)
     filters = Keyword.keys(given)
@@ -402,7 +402,7 @@ defmodule AshAgent.Store.Relational do
     end)
   end
 
-  ## What the statements get
+  ## Parameters of the statements
 
   @sections [:branches, :iterations, :blobs, :cuts, :gone, :finished, :taken]
 
@@ -466,9 +466,9 @@ defmodule AshAgent.Store.Relational do
 
   defp origin(%ChatContext{}), do: []
 
-  ## What comes back
+  ## Rows of the statements
 
-  # Whatever stands in a damaged table is an error, and shows nothing of it.
+  # Any fault in a damaged table is an error, and shows nothing of it.
   defp answer({:ok, rows}, read) do
     read.(rows)
   rescue

@@ -79,7 +79,7 @@ defmodule AshAgent.Store.SQLite do
       in_memory: path == ":memory:",
       full: opts[:synchronous] == :full,
       busy_timeout: opts[:busy_timeout],
-      # All that the format allows.
+      # The most that the format allows.
       max_pages:
         if(opts[:max_bytes], do: max(1, div(opts[:max_bytes], @page)), else: 4_294_967_294)
     }

@@ -239,7 +239,7 @@ defmodule AshAgent.Trace.Exporter do
 
   def handle_event(_exporter, event, _measurements, %{} = _metadata) when is_list(event), do: :ok
 
-  # A model of the application's own fails in ways of its own, which are all one kind.
+  # The failures of an application's own model are all one kind.
   defp name_error(%{failure: kind}) when kind != :invalid_response, do: kind
   defp name_error(%{reason: reason}), do: reason
 
@@ -283,9 +283,9 @@ defmodule AshAgent.Trace.Exporter do
   defmodule State do
     @moduledoc false
 
-    # queue: turns that wait, size of them. held: sub-agents of paused runs, by conversation. sending: the task that has a
-    # batch, and how many turns those are. lost: turns since the first of them was told of. failing?: whether the last batch did
-    # not arrive, which was told. flushing: who waits for what.
+    # queue: turns that wait, with their size. held: sub-agents of paused runs, by conversation. sending: the task with a
+    # batch, and the number of its turns. lost: turns lost since the last report. failing?: true if the last batch did not
+    # arrive, which was reported. flushing: callers that wait for a flush.
     @enforce_keys [:opts, :supervisor]
     defstruct @enforce_keys ++
                 [:sending, :timer, failing?: false, queue: :queue.new(), size: 0] ++
@@ -299,7 +299,7 @@ defmodule AshAgent.Trace.Exporter do
     {:ok, %State{opts: opts, supervisor: supervisor}}
   end
 
-  # A crash report must not have what is in the queue.
+  # A crash report must not show the queue.
   @impl true
   def handle_cast(message, state), do: Sealed.run(fn -> {:noreply, take(message, state)} end)
 
