@@ -40,7 +40,7 @@ defmodule AshAgent.Context.Audit do
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
-  @typedoc "What is noted of an iteration's request, see `get_request/2`."
+  @typedoc "The note of an iteration's request, see `get_request/2`."
   @type note :: %{fields: map() | nil, tools: [map()] | nil, sent: String.t() | nil}
 
   @typedoc """

@@ -7,7 +7,7 @@ defmodule AshAgent.Context.Options.Views do
 
   alias AshAgent.Context.Options.Kinds
 
-  @doc "How tokens are counted."
+  @doc "The method of counting tokens."
   def method(default) do
     one_of(
       [:auto, :estimate, :o200k_base, :cl100k_base],

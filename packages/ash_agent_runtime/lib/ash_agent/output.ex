@@ -72,7 +72,7 @@ defmodule AshAgent.Output do
   @typedoc "A type, ready to read answers. Its fields are private, but for `schema`."
   @type t :: %__MODULE__{ref: reference(), schema: map(), type: term(), wrapped?: boolean()}
 
-  @typedoc "What `new/1` takes, see above."
+  @typedoc "A type as `new/1` takes it, see above."
   @type spec :: t() | keyword() | map() | module() | atom() | tuple()
 
   @typedoc "A repair: something that was read although it was not valid by the schema or as JSON."
@@ -296,7 +296,7 @@ defmodule AshAgent.Output do
     end
   end
 
-  # Of a value in an object of its own, the object is not shown.
+  # If a value got an object of its own, the object is not shown.
   defp visible([], %{wrapped?: true}), do: nil
   defp visible(path, output), do: unwrap_path(path, output)
 

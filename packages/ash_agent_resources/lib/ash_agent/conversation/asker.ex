@@ -36,7 +36,7 @@ defmodule AshAgent.Conversation.Asker do
   @doc "The context that the action passes on to other actions."
   def take_shared(changeset), do: Map.drop(changeset.context[:shared] || %{}, [:private])
 
-  @doc "Who asked for the turn of a conversation, or nil: who said the last that a user has said."
+  @doc "Returns who asked for the turn of a conversation, which is who sent its last message of a user, or nil."
   def of(%Context{current_iteration: last} = conversation) do
     said =
       last..1//-1

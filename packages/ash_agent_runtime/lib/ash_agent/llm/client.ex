@@ -8,10 +8,10 @@ defmodule AshAgent.LLM.Client do
   alias AshAgent.LLM.{ByteLog, Error, Reading, Transport}
   alias AshAgent.LLM.Transport.Request
 
-  @typedoc "Whether the provider is to send its answer whole or as a stream."
+  @typedoc "The form of the answer: whole or as a stream."
   @type mode :: :chat | :stream
 
-  @typedoc "What of a request a client decides. Fields of `:body` have text as keys."
+  @typedoc "The parts of a request that a client decides. Fields of `:body` have text as keys."
   @type call :: %{
           required(:path) => String.t(),
           required(:body) => map(),
@@ -532,7 +532,7 @@ defmodule AshAgent.LLM.Client do
       else: definition
   end
 
-  @doc "Says that a stream is wanted."
+  @doc "Returns the body with the field that asks for a stream."
   def put_stream(body, :chat), do: body
   def put_stream(body, :stream), do: Map.put(body, "stream", true)
 

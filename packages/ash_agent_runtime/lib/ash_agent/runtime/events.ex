@@ -92,7 +92,7 @@ defmodule AshAgent.Runtime.Events do
   @enforce_keys [:on_event, :metadata]
   defstruct [:on_event, :metadata, :watch]
 
-  @typedoc "Where events go."
+  @typedoc "The receivers of events."
   @opaque t :: %__MODULE__{
             on_event: on_event() | nil,
             metadata: map(),

@@ -99,7 +99,7 @@ defmodule AshAgent.Runtime.Permissions do
   def new(opts \\ []) when is_list(opts), do: opts |> Options.validate!(@schema) |> index()
 
   @doc false
-  # Of options that were checked.
+  # Makes an index of options that were checked.
   def index(opts) do
     rules = Enum.map(opts[:permission_rules], &rule/1)
 

@@ -86,7 +86,7 @@ defmodule AshAgent.Runtime.Repeat do
       else: :pause
   end
 
-  @doc "When a call was approved, as text, or `nil`."
+  @doc "Returns the time at which a call was approved, as text, or `nil`."
   def decided_at(context, id) do
     case Context.Calls.tool_call_status(context, id) == :approved &&
            Context.Calls.tool_call_decision(context, id) do

@@ -69,7 +69,7 @@ defmodule AshAgent.Runtime.Tool do
           recall?: boolean()
         }
 
-  @typedoc "Whether a call whose outcome is unknown may run again, see above."
+  @typedoc "The choices for a call whose outcome is unknown, see above."
   @type repeat ::
           :safe
           | :never

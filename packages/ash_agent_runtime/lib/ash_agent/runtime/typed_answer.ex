@@ -6,7 +6,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
   # With a tool, the call of an answer is settled before the others of the same message. These run, wait or are denied like
   # any other, and when all have a result, the run ends with the answer.
   #
-  # Where the view is to show the answer alone, each attempt has an iteration of its own.
+  # If the view is to show the answer alone, each attempt has an iteration of its own.
 
   alias AshAgent.{Context, Deadline, Output, Response, Runtime}
   alias AshAgent.Runtime.{Authority, Events, Run}
@@ -110,7 +110,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   ## Calls of the tool
 
-  @doc "Gives the calls of an answer that are pending their results."
+  @doc "Adds the results of an answer's pending calls."
   # Models call it by habit, too: an earlier run of the conversation may have offered it.
   def settle_calls(%{output: %{}} = run) do
     {answers, others} = Enum.split_with(run.pending, &answer?/1)

@@ -33,13 +33,13 @@ defmodule AshAgent.Store.Blobs do
 
   use AshAgent.Arguments
 
-  @typedoc "What the option `:blobs` gives beside the module."
+  @typedoc "The term beside the module in the option `:blobs`."
   @type config :: term()
 
   @typedoc "The digest of the bytes: `sha256:` and 64 hexadecimal digits."
   @type id :: String.t()
 
-  @typedoc "Where a blob is, for `c:get/2` and `c:delete/2`."
+  @typedoc "The place of a blob, for `c:get/2` and `c:delete/2`."
   @type place :: String.t()
 
   @callback put(config(), id(), bytes :: binary()) :: {:ok, place()} | {:error, term()}

@@ -18,7 +18,7 @@ defmodule AshAgent.Store.Relational do
   @callback read(store(), key :: term(), (... -> String.t()), params :: [binary()]) ::
               {:ok, rows()} | {:error, AshAgent.Store.Error.t()}
 
-  @doc "Which of the two the statements are written for."
+  @doc "Returns the database that the statements are written for."
   @callback dialect() :: SQL.dialect()
 
   defmacro __using__(_opts) do
@@ -315,7 +315,7 @@ defmodule AshAgent.Store.Relational do
     end)
   end
 
-  # Those started and ended together have the same times, which take longer to read than everything else.
+  # Calls that started or ended together have the same times, which take longer to read than everything else.
   defp read_call({[key, attempt, epoch, state, started, ended, _document], call}, times) do
     times =
       Enum.reduce(

@@ -372,7 +372,7 @@ defmodule AshAgent.Store.SQL do
 
   ## Reading
 
-  @doc "Why a guard gave no row."
+  @doc "The statement that finds out why a guard returned no row."
   def state(d),
     do: "select #{summary(d, "c.")} from input, {conversations} as c where c.id = #{@key}"
 

@@ -153,7 +153,7 @@ defmodule AshAgent.Store.SQLite do
   end
 
   @doc false
-  # Whether its leases are by the clock of this machine.
+  # Leases in a file are by the clock of this machine.
   def local_clock?, do: true
 
   @doc false

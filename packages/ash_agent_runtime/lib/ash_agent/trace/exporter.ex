@@ -325,7 +325,7 @@ defmodule AshAgent.Trace.Exporter do
 
   defp take(_other, state), do: state
 
-  # Those of a run that never goes on must not pile up.
+  # Sub-agents of a run that never goes on must not pile up.
   defp hold(%{held: held} = state, id, children) do
     room? = children != [] and map_size(held) < state.opts[:max_queue]
     if room?, do: %{state | held: Map.put(held, id, children)}, else: state
@@ -395,7 +395,7 @@ defmodule AshAgent.Trace.Exporter do
 
   defp send_next(state, _now?), do: state
 
-  # What the batch had no room for comes first in the next one.
+  # Turns without room in the batch come first in the next one.
   defp handle_sent(state, count, {outcome, lost, reason, rest}) do
     queue = Enum.reduce(Enum.reverse(rest), state.queue, &:queue.in_r/2)
     done = count - length(rest)

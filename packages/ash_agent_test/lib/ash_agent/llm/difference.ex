@@ -424,7 +424,7 @@ defmodule AshAgent.LLM.Difference do
   defimpl String.Chars do
     def to_string(%{where: where, was: nil, is: nil}), do: where
 
-    # Of a replayed conversation.
+    # The difference of a replayed conversation.
     def to_string(%{cause: cause, where: where, message: nil, was: nil, is: is})
         when cause in [:message, :version],
         do: "#{where}: it has #{inspect(is)}"

@@ -81,7 +81,7 @@ defmodule AshAgent.Test.Eval do
     ]
   ]
 
-  @typedoc "What an attempt came to. `cost` is `nil` where it is not known."
+  @typedoc "The outcome of an attempt. `cost` is `nil` if it is not known."
   @type attempt :: %{
           case: String.t(),
           repetition: pos_integer(),

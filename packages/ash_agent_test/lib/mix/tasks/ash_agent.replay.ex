@@ -106,7 +106,7 @@ defmodule Mix.Tasks.AshAgent.Replay do
 
   ## The conversations
 
-  # How many there are, and functions that load them.
+  # Returns the number of conversations, and functions that load them.
   defp list(source, opts) do
     ids = Keyword.get_values(opts, :id)
 

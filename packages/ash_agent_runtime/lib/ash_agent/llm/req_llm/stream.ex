@@ -303,7 +303,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
   defp tell_failure({:http_task_failed, reason}, hand_over), do: tell_failure(reason, hand_over)
   defp tell_failure({:error, reason}, hand_over), do: tell_failure(reason, hand_over)
 
-  # Those of Mint and of Req.
+  # Errors of Mint and of Req.
   defp tell_failure(%{reason: reason} = error, _hand_over) when is_atom(reason) and reason != nil,
     do: {:error, Relay.reason(error)}
 

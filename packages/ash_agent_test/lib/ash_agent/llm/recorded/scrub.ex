@@ -161,7 +161,7 @@ defmodule AshAgent.LLM.Recorded.Scrub do
     end)
   end
 
-  # Where the payloads are. A frame that was cut off has none.
+  # Returns the places of the payloads. A frame that was cut off has none.
   defp payloads(bytes, at, found) do
     case bytes do
       <<_read::binary-size(at), total::32, headers::32, _::binary>>

@@ -46,7 +46,7 @@ defmodule AshAgent.Test.Server.Parts do
     if is_binary(arguments), do: arguments, else: JSON.encode(arguments)
   end
 
-  # Where the form has an object.
+  # Arguments for forms in which they are an object.
   def object(call, provider) do
     case call |> json_text() |> JSON.decode() do
       {:ok, %{} = arguments} ->
@@ -63,7 +63,7 @@ defmodule AshAgent.Test.Server.Parts do
 
   ## Differences of providers
 
-  # Of Anthropic and Bedrock.
+  # The words of Anthropic and Bedrock.
   def stop_reason(%{word: word}),
     do:
       Map.get(

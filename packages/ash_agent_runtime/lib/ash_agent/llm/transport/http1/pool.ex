@@ -45,7 +45,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
     :ok
   end
 
-  @doc "How many connections rest there for a key."
+  @doc "Returns the number of idle connections for a key."
   def count(key, pool \\ __MODULE__), do: GenServer.call(pool, {:count, key})
 
   # resting: key => [socket], the last used first. known: socket => {key, timer}. coming: monitor of the giver => socket.
