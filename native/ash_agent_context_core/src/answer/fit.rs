@@ -44,7 +44,7 @@ pub(crate) struct FitWalk<'t> {
 type Fitted = Option<Value>;
 
 impl<'t> FitWalk<'t> {
-    /// A walk that begins at a path.
+    /// Begins a walk at a path.
     pub fn new(nodes: &'t [SchemaNode], is_lenient: bool, path: Path) -> Self {
         Self {
             nodes,

@@ -131,7 +131,7 @@ impl Context {
         self.stretches(first, last).flat_map(messages_of)
     }
 
-    /// Number of messages in the view.
+    /// Returns the number of messages in the view.
     #[must_use]
     pub fn count_messages(&self) -> usize {
         match self.view() {

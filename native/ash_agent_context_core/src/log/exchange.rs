@@ -125,7 +125,7 @@ impl Exchange {
         self.slots.iter().map(Option::as_ref)
     }
 
-    /// Number of calls.
+    /// Returns the number of calls.
     #[must_use]
     pub fn count_calls(&self) -> usize {
         self.slots.len()
@@ -136,13 +136,13 @@ impl Exchange {
         self.longest
     }
 
-    /// Number of calls that have no result.
+    /// Returns the number of calls that have no result.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.slots.len() - self.filled
     }
 
-    /// Number of calls that have a result.
+    /// Returns the number of calls that have a result.
     #[must_use]
     pub const fn count_filled(&self) -> usize {
         self.filled

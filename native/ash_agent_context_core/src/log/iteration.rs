@@ -124,13 +124,13 @@ impl Iteration {
         self.entries().flat_map(Entry::messages)
     }
 
-    /// Number of messages, projected ones too.
+    /// Returns the number of messages, projected ones too.
     #[must_use]
     pub const fn count_messages(&self) -> usize {
         self.messages
     }
 
-    /// Number of calls without a result.
+    /// Returns the number of calls without a result.
     #[must_use]
     pub const fn count_pending(&self) -> usize {
         self.pending
@@ -199,7 +199,7 @@ impl Iteration {
         self.calls
     }
 
-    /// Bytes of text that the longest result has, at least.
+    /// Returns the bytes of text that the longest result has, at least.
     pub(crate) const fn longest_result(&self) -> usize {
         self.longest
     }

@@ -416,7 +416,7 @@ impl PartKind {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if it is one.
     #[must_use]
     pub const fn text(&self) -> Option<&Bytes> {
         match self {
@@ -440,7 +440,7 @@ impl PartKind {
         }
     }
 
-    /// The image, recording, film or file.
+    /// Returns the image, recording, film or file.
     #[must_use]
     pub const fn media(&self) -> Option<&MediaPart> {
         match self {

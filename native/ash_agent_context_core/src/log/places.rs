@@ -17,7 +17,7 @@ impl Log {
         std::iter::once(&*self.current).chain(done.filter_map(|index| self.history.get(index)))
     }
 
-    /// Number of iterations.
+    /// Returns the number of iterations.
     #[must_use]
     pub fn count_iterations(&self) -> usize {
         self.history.len() + 1
@@ -48,7 +48,7 @@ impl Log {
         usize::try_from(offset).ok()
     }
 
-    /// Number of the first iteration.
+    /// Returns the number of the first iteration.
     #[must_use]
     pub fn first_number(&self) -> u64 {
         self.history
@@ -79,7 +79,7 @@ impl Log {
             .flat_map(|iteration| self.messages_of(iteration))
     }
 
-    /// Number of messages.
+    /// Returns the number of messages.
     #[must_use]
     pub fn count_messages(&self) -> usize {
         self.messages + usize::from(self.system.is_some())

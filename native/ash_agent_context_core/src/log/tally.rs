@@ -64,7 +64,7 @@ impl Tallies {
         }
     }
 
-    /// The tallies, each changed or dropped.
+    /// Returns the tallies, each changed or dropped.
     pub fn change(&self, change: impl Fn(Tally) -> Option<Tally>) -> Self {
         let all = SLOTS.map(|slot| change(*self.get(slot)?));
         Self {

@@ -133,7 +133,7 @@ impl View {
             .plus(Size::new(8, 0))
     }
 
-    /// The size of its blocks, pins and shortenings.
+    /// Returns the size of its blocks, pins and shortenings.
     fn rules_size(&self) -> Size {
         let blocks: usize = self.blocks.iter().map(|(_, text)| text.len()).sum();
         let (pins, bytes) = self
