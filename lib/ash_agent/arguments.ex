@@ -1,8 +1,8 @@
 defmodule AshAgent.Arguments do
   @moduledoc false
 
-  # What a public function says of an argument that it does not take: an `ArgumentError` which names the argument, what to
-  # write there, and the kind of what came. The kinds are those of the function's `@spec`.
+  # Arguments that a public function does not take raise an `ArgumentError`, which names the argument, the values that are
+  # taken, and the kind of the given one. The kinds are those of the function's `@spec`.
   #
   #     use AshAgent.Arguments
   #
@@ -14,7 +14,7 @@ defmodule AshAgent.Arguments do
 
   alias AshAgent.Arguments.{Kinds, Words}
 
-  @doc "Whether a term can name a process."
+  @doc "Returns true if a term can name a process."
   defguard is_server(term) when is_pid(term) or (is_atom(term) and term != nil) or is_tuple(term)
 
   defmacro __using__(kinds) do
@@ -95,7 +95,7 @@ defmodule AshAgent.Arguments do
     end
   end
 
-  # Those that fill in a default.
+  # Clauses that fill in a default.
   defp super?([{_, _, _, {:super, _, _}} | _clauses]), do: true
   defp super?(_clauses), do: false
 

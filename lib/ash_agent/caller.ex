@@ -1,7 +1,7 @@
 defmodule AshAgent.Caller do
   @moduledoc false
 
-  # Raises in the name of the public function that was called: the stack trace begins with it and not with what checks its
+  # Raises in the name of the public function that was called: the stack trace begins with it and not with the check of its
   # arguments. Public functions are those of modules with `use AshAgent.Arguments`.
 
   @doc "Raises an `ArgumentError`."
@@ -37,7 +37,7 @@ defmodule AshAgent.Caller do
 
   defp public?({_module, _name, _arguments, _location}), do: false
 
-  @doc "Whether a module has public functions."
+  @doc "Returns true if a module has public functions."
   @spec marked?(module()) :: boolean()
   def marked?(module) do
     function_exported?(module, :__info__, 1) and

@@ -178,7 +178,7 @@ defmodule AshAgent.Context do
           | :ollama
           | :mistral
 
-  @typedoc "Why no request can be made now, see `validate_for_request/1`."
+  @typedoc "The reason why no request can be made now, see `validate_for_request/1`."
   @type obstacle ::
           :no_messages
           | :last_message_from_assistant

@@ -1,9 +1,9 @@
 defmodule AshAgent.OneLine do
   @moduledoc false
 
-  # How structs are inspected: in one line, without prompts and keys, since this ends up in logs. `structs: false` shows the fields.
+  # Inspects structs in one line, without prompts and keys, since this ends up in logs. `structs: false` shows the fields.
 
-  # Columns of a line.
+  # The width of a line.
   @most 100
 
   @doc "The line for a struct."

@@ -5,8 +5,8 @@ defmodule AshAgent.Options do
   # form of NimbleOptions (https://hexdocs.pm/nimble_options), of which this is the part that the package needs; the
   # package itself cannot be a dependency, since nothing here may need Hex.
   #
-  # Two differences: an option can say what is right for it in words (`:type_doc`), which errors use as well, and an error
-  # never shows what a value holds, because options carry prompts, keys and runtime contexts.
+  # Two differences: an option can describe its values in words (`:type_doc`), which errors use as well, and an error never
+  # shows a value, because options carry prompts, keys and runtime contexts.
 
   alias AshAgent.Caller
 
@@ -85,7 +85,7 @@ defmodule AshAgent.Options do
     end)
   end
 
-  # One pass over few options costs much less than the explanation of what is wrong with them.
+  # One pass over few options costs much less than explaining their faults.
   defp right?([{name, value} | rest], schema) do
     case :lists.keyfind(name, 1, schema) do
       {_name, option} ->
@@ -165,7 +165,7 @@ defmodule AshAgent.Options do
   defp valid?(:non_neg_integer, value), do: is_integer(value) and value >= 0
   defp valid?(:pos_integer, value), do: is_integer(value) and value > 0
   defp valid?(:timeout, value), do: value == :infinity or valid?(:non_neg_integer, value)
-  # Here nobody waits for nothing.
+  # A wait of no time is not one here.
   defp valid?(:milliseconds, value), do: value == :infinity or valid?(:pos_integer, value)
   defp valid?(:list, value), do: is_list(value)
   defp valid?(:map, value), do: is_map(value)
@@ -222,7 +222,7 @@ defmodule AshAgent.Options do
 
   defp default(option), do: " Defaults to `#{inspect(option[:default])}`."
 
-  # Of a list, the element that is wrong.
+  # In a list, the wrong element.
   defp describe_value({:list, type}, value) when is_list(value) do
     index = not List.improper?(value) and Enum.find_index(value, &(not valid?(type, &1)))
     if index, do: "#{kind(Enum.at(value, index))} at index #{index}", else: kind(value)
@@ -233,9 +233,9 @@ defmodule AshAgent.Options do
 
   defp describe_value(_type, value), do: kind(value)
 
-  @doc "What a value is, for an error: its kind, but for atoms and numbers never what it holds."
+  @doc "Returns the kind of a value for an error; only atoms and numbers are shown themselves."
   @spec kind(term()) :: String.t()
-  # Atoms and numbers are shown as they are. Anything else may hold what must not get into a log.
+  # Atoms and numbers are shown as they are. Anything else may hold text that must not get into a log.
   def kind(value) when is_atom(value) or is_number(value), do: inspect(value)
   def kind(value) when is_binary(value), do: "a binary of #{byte_size(value)} bytes"
   def kind(value) when is_bitstring(value), do: "a bitstring"

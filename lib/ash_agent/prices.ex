@@ -146,7 +146,7 @@ defmodule AshAgent.Prices do
     do: is_list(list) and not List.improper?(list) and match?({:ok, _ref}, compile(list))
 
   @doc false
-  # For the core: a handle.
+  # The handle, for the core.
   def terms(%__MODULE__{ref: ref}), do: ref
 
   def terms(list) do
@@ -155,15 +155,15 @@ defmodule AshAgent.Prices do
   end
 
   @doc false
-  # Returns what the answers from an iteration on cost. `asked` is the model that was asked for, where an answer names none or one
-  # without a price.
+  # Returns the price of the answers from an iteration on. `asked` is the model that was asked for, where an answer names none
+  # or one without a price.
   def sum_spending(%{ref: ref}, terms, asked, since) do
     with {:error, reason} <- Native.context_spent(ref, terms, asked, since),
          do: {:error, %Error{reason: reason}}
   end
 
   @doc false
-  # Returns whether a model has a price now; `nil` is one that tells no name.
+  # Returns true if a model has a price now; `nil` is a model without a name.
   def known?(nil, _model), do: false
 
   def known?(terms, model) do

@@ -204,7 +204,7 @@ defmodule AshAgent.Response do
   end
 
   @doc false
-  # For those who have checked the options.
+  # For callers who have checked the options.
   def open(provider, opts) do
     {:ok, ref} = opts |> Map.put(:provider, provider) |> Native.response_new()
     %__MODULE__{ref: ref, provider: provider, state: :open}
@@ -415,7 +415,7 @@ defmodule AshAgent.Response do
   def message(%__MODULE__{} = response), do: response |> read() |> elem(0)
 
   @doc false
-  # The message with what else is known of the answer, in one call, for those who need several of them.
+  # The message with all other facts of the answer in one call, for callers that need several of them.
   def read(%__MODULE__{ref: ref}) do
     {:ok, {message, {_id, _model, usage, finish_reason, finish_word, _bytes}}} =
       Native.response_message(ref)

@@ -1,8 +1,8 @@
 defmodule AshAgent.ToolDefinition do
   @moduledoc false
 
-  # Tools as models are told of them: the forms in which an application may give them, and the names of calls. How they are
-  # run is the runtime's, see `AshAgent.Runtime.Tool`.
+  # Tools as models see them: the forms in which an application may give them, and the names of calls. The runtime runs them,
+  # see `AshAgent.Runtime.Tool`.
 
   @default_parameters %{"type" => "object"}
 

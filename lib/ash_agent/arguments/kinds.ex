@@ -1,7 +1,7 @@
 defmodule AshAgent.Arguments.Kinds do
   @moduledoc false
 
-  # The types of a module's specs, in the form of `AshAgent.Options`. A type that it has no word for is taken for any term.
+  # The types of a module's specs, in the form of `AshAgent.Options`. An unknown type counts as any term.
 
   # Types that name others are followed this far.
   @depth 5

@@ -1,7 +1,7 @@
 defmodule AshAgent.Arguments.Words do
   @moduledoc false
 
-  # The words for an argument that a function does not take. They never show what a value holds.
+  # The words for an argument that a function does not take. They never show a value.
 
   alias AshAgent.Options
 
@@ -55,7 +55,7 @@ defmodule AshAgent.Arguments.Words do
   defp struct?(module),
     do: Code.ensure_loaded?(module) and function_exported?(module, :__struct__, 0)
 
-  # Where to get what is wanted.
+  # A hint on how to get the expected value.
   defp hint({:struct, module}, _value) do
     arities = for {:new, arity} <- module.__info__(:functions), do: arity
     if arities == [], do: "", else: ". Make one with #{inspect(module)}.new/#{Enum.max(arities)}"

@@ -13,7 +13,7 @@ defmodule AshAgent.ChatContext.Branches do
     branch
   end
 
-  # Handles of another node that no function of AshAgent.Context gets to see.
+  # A handle of another node reaches no function of AshAgent.Context here, so it is looked for.
   def all(chat) do
     active(chat)
     chat.branches
@@ -21,7 +21,7 @@ defmodule AshAgent.ChatContext.Branches do
 
   def list(chat), do: chat |> all() |> Map.values() |> Enum.sort_by(& &1.number)
 
-  # The active branch, where no name is given.
+  # Without a name, the active branch.
   def find!(chat, nil), do: active(chat)
 
   def find!(chat, name) do

@@ -245,7 +245,7 @@ defmodule AshAgent.ChatContext.Config do
     kept = Enum.flat_map(rules, &keep_rule/1)
     lost = Enum.reject(rules, &(lasting?(&1) or narrowed?(&1)))
 
-    # One allow rule less allows less, unless it was the last one.
+    # With one allow rule fewer less is allowed, unless it was the last one.
     if lost == [] or (Enum.all?(lost, &allows?/1) and Enum.any?(kept, &allows?/1)),
       do: kept,
       else: kept ++ [{:deny, "*"}]

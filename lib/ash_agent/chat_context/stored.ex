@@ -70,7 +70,7 @@ defmodule AshAgent.ChatContext.Stored do
       {:error, path, expected} ->
         {:error, %Error{reason: {:invalid, ["config" | path], expected}}}
 
-      # No list at all, as the core says it of other terms.
+      # Reported like any other wrong value of this field.
       {:error, {:unsupported_term, :improper_list, ["branches"]}} ->
         {:error, %Error{reason: {:invalid, ["branches"], "a list of at least one branch"}}}
 

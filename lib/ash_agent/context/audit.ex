@@ -40,7 +40,7 @@ defmodule AshAgent.Context.Audit do
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
-  @typedoc "What is noted of an iteration's request, see `get_request/2`."
+  @typedoc "The note of an iteration's request, see `get_request/2`."
   @type note :: %{fields: map() | nil, tools: [map()] | nil, sent: String.t() | nil}
 
   @typedoc """
@@ -286,7 +286,7 @@ defmodule AshAgent.Context.Audit do
     do: ref |> Native.context_as_asked_before(number) |> put_asked(context)
 
   @doc false
-  # The causes why two views of a conversation show something else, as in `t:cause/0`, each with the first iteration.
+  # The reasons why two views of a conversation differ, as in `t:cause/0`, each with the first iteration.
   def view_changes(%Context{ref: ref}, %Context{ref: other}),
     do: ref |> Native.context_view_changes(other) |> Reply.ok!()
 

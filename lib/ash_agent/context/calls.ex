@@ -24,7 +24,7 @@ defmodule AshAgent.Context.Calls do
           optional(:arguments) => map()
         }
 
-  @typedoc "When the tool of a call started and ended."
+  @typedoc "The times at which the tool of a call started and ended."
   @type times :: %{started_at: DateTime.t(), ended_at: DateTime.t()}
 
   @doc """

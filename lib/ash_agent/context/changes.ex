@@ -9,7 +9,7 @@ defmodule AshAgent.Context.Changes do
 
   @type iteration :: {number :: pos_integer(), text :: binary()}
 
-  @doc "Whether two contexts are the same version, held by the same handle."
+  @doc "Returns true if two contexts are the same version, behind the same handle."
   @spec same?(Context.t(), Context.t()) :: boolean()
   def same?(%Context{ref: a}, %Context{ref: b}), do: a == b
 

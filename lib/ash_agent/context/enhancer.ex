@@ -166,7 +166,7 @@ defmodule AshAgent.Context.Enhancer do
   defp same_log?(a, b),
     do: a.current_iteration == b.current_iteration and (a.ref == b.ref or equal_log?(a, b))
 
-  # Shared parts are not compared, and mostly everything is shared.
+  # Shared parts are not compared, and mostly all of them are shared.
   defp equal_log?(a, b) do
     Enum.all?([:id, :created_at, :metadata], &(Context.fetch(a, &1) === Context.fetch(b, &1))) and
       Context.system_prompt(a) === Context.system_prompt(b) and

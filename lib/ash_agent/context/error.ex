@@ -8,7 +8,7 @@ defmodule AshAgent.Context.Error do
   A `path` is a list of keys and 0-based indexes, outermost first.
   """
 
-  @typedoc "Why an operation was refused."
+  @typedoc "The reason why an operation was refused."
   @type reason ::
           {:unknown_tool_call, id :: String.t(), pending :: [String.t()]}
           | {:tool_call_already_answered, id :: String.t(), pending :: [String.t()]}

@@ -1,9 +1,9 @@
 defmodule AshAgent.Context.Handle do
   @moduledoc false
 
-  # A handle works in the VM that made it. One of another node is a plain reference here, and so is one that outlived its
-  # VM in a file or a message; a NIF takes neither and only says "argument error". Instead of a look at each handle before
-  # each call, that refusal is explained when it comes.
+  # A handle works in the VM that made it. One of another node is a plain reference here, and so is one that outlived its VM
+  # in a file or a message; a NIF takes neither and only says "argument error". Checking each handle before each call would
+  # cost time, so this error is explained when it comes.
 
   alias AshAgent.Caller
   alias AshAgent.Context.{Error, Native}

@@ -72,7 +72,7 @@ defmodule AshAgent.Context.Jido do
   def to_jido(%Context{} = context) do
     messages = Context.to_messages(context)
 
-    # One with a timestamp was an entry.
+    # A system message with a timestamp was an entry.
     {prompt, messages} =
       case {messages, Context.metadata(context)} do
         {[%{role: :system, content: text} | rest], noted}
@@ -162,7 +162,7 @@ defmodule AshAgent.Context.Jido do
     ]
   end
 
-  # Jido keeps what ReqLLM made, and maps as they are.
+  # Jido keeps ReqLLM's structs, and maps as they are.
   defp details(signed), do: signed |> Parts.write_details() |> Enum.map(&Parts.build_detail/1)
 
   defp content(parts) when is_list(parts), do: Parts.write_content(parts)

@@ -50,7 +50,7 @@ defmodule AshAgent.Context.LangChain do
     options: nil
   }
 
-  # How LangChain names media, beside a media type itself.
+  # LangChain's names for media, beside a media type itself.
   @media %{
     png: "image/png",
     jpg: "image/jpeg",
@@ -125,7 +125,7 @@ defmodule AshAgent.Context.LangChain do
 
   defp plain_part(part), do: Peer.part(part, @part, @types)
 
-  # Those of JSON have their status as text.
+  # Calls from JSON have their status as text.
   defp plain_call(call) do
     call
     |> Peer.fields(@call)

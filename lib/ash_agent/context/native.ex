@@ -64,7 +64,7 @@ defmodule AshAgent.Context.Native do
     def unquote(dirty)(unquote_splicing(unused)), do: :erlang.nif_error(:nif_not_loaded)
   end
 
-  # Raises what is to be raised for a NIF that refused its arguments, of which these are handles.
+  # Raises the error for a NIF that refused its arguments, of which these are handles.
   defp explain!(handles, stacktrace) do
     case Enum.find(handles, &foreign?/1) do
       nil ->

@@ -1,12 +1,12 @@
 defmodule AshAgent.Context.Peer do
   @moduledoc false
 
-  # Conversations of other libraries. Their messages are read into the form of `AshAgent.Context.Import.from_messages/2`, which
-  # groups and repairs them, and written from what `AshAgent.Context.to_messages/1` shows.
+  # Conversations of other libraries. Their messages are read into the form of `AshAgent.Context.Import.from_messages/2`,
+  # which groups and repairs them, and written from those of `AshAgent.Context.to_messages/1`.
   #
-  # Whatever a message has that is not written back by itself, such as a timestamp, is kept as its **difference** in the
-  # message's metadata. It is used again only while it still says the same as the message: what was masked, cleared or
-  # repaired since is never brought back by it.
+  # Everything in a message that is not written back by itself, such as a timestamp, is kept as its **difference** in the
+  # message's metadata. It is used again only while it agrees with the message: masked, cleared or repaired texts never come
+  # back by it.
 
   alias AshAgent.Context
   alias AshAgent.Context.{Error, Import, JSON}
@@ -65,7 +65,7 @@ defmodule AshAgent.Context.Peer do
     names = Map.merge(names, names(read))
     difference = difference(peer, foreign, decode_arguments(read), names)
 
-    # Two messages with results of one answer are one here.
+    # Two messages with results of one answer become one here.
     apart? = results?(read) and after_results? and difference == %{}
     difference = if apart?, do: Map.take(full(peer, foreign), [:role]), else: difference
     {put_note(read, peer, difference), {names, results?(read)}}
@@ -79,7 +79,7 @@ defmodule AshAgent.Context.Peer do
 
   @doc "The messages of a context for a library. `messages` are those of `AshAgent.Context.to_messages/1`, or some of them."
   def export(peer, context, messages) do
-    # Once: where there is no such module, all folders of the code path are looked through for it, which takes a millisecond.
+    # Once: if there is no such module, all folders of the code path are searched for it, which takes a millisecond.
     Enum.each(peer.structs(), &Code.ensure_loaded/1)
 
     {messages, _names} =
@@ -119,7 +119,7 @@ defmodule AshAgent.Context.Peer do
 
   defp decode_arguments(message), do: message
 
-  ## What a message has beside what is written
+  ## Parts of a message that are not written by themselves
 
   defp difference(peer, foreign, read, names) do
     case peer.write(read, names) do
@@ -135,8 +135,8 @@ defmodule AshAgent.Context.Peer do
         do: {key, change(value, written[key])}
   end
 
-  # Only what differs in each map of a list, and whether a list was a text, so that texts are kept once, where masks find
-  # them.
+  # Only the differing entries in each map of a list, and whether a list was a text, so that texts are kept once, where masks
+  # find them.
   defp change([_ | _] = foreign, [_ | _] = written) when length(foreign) == length(written) do
     if Enum.all?(foreign ++ written, &(is_map(&1) and not is_struct(&1))),
       do: %{"each" => Enum.zip_with(foreign, written, &element/2)},
@@ -190,7 +190,7 @@ defmodule AshAgent.Context.Peer do
       else: restore_message(peer, message, notes[peer.key()], names)
   end
 
-  # The differences, and the message as it was read.
+  # The differences, and the message that was read.
   defp notes(peer, message) do
     key = peer.key()
 
@@ -207,7 +207,7 @@ defmodule AshAgent.Context.Peer do
      if(metadata == [], do: message, else: Map.put(message, :metadata, Map.new(metadata)))}
   end
 
-  # As many results as the message had that they came in, and those between in one.
+  # As many results as the message had, and those between in one.
   defp chunks([], _peer, _notes), do: []
 
   defp chunks([result | rest] = results, peer, notes) do
@@ -244,7 +244,7 @@ defmodule AshAgent.Context.Peer do
   defp restore([_ | _] = written, %{"each" => changes}) when length(written) == length(changes),
     do: Enum.zip_with(written, changes, &restore_element/2)
 
-  # Of another length: the message has changed since.
+  # With another length, the message has changed since.
   defp restore(written, %{"each" => _changes}), do: written
   defp restore([part], %{"text" => true}), do: text_of(part)
   defp restore(written, %{"text" => true}), do: written
@@ -297,7 +297,7 @@ defmodule AshAgent.Context.Peer do
 
   defp arguments(arguments), do: arguments || %{}
 
-  ## What the libraries share
+  ## Shared by the libraries
 
   @doc "The names of a message's calls by their ids."
   def names(message) do

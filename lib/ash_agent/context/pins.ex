@@ -34,7 +34,7 @@ defmodule AshAgent.Context.Pins do
   alias AshAgent.Context.{Error, Native, Options, Reply}
   alias AshAgent.Context.Options.Kinds
 
-  @typedoc "What stays in the view."
+  @typedoc "A part of the conversation that stays in the view."
   @type pin ::
           {:iteration, pos_integer()}
           | {:message, pos_integer(), non_neg_integer()}

@@ -78,7 +78,7 @@ defmodule AshAgent.Context.Recall do
   @typedoc "A hit of `search/3`: the handle of what was found, a piece of its text, and how well it fits."
   @type hit :: %{handle: String.t(), text: String.t(), score: float()}
 
-  @typedoc "How many facts there are, by state."
+  @typedoc "The number of facts by their state."
   @type counts :: %{
           visible: non_neg_integer(),
           recall: non_neg_integer(),

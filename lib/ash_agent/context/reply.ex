@@ -1,8 +1,8 @@
 defmodule AshAgent.Context.Reply do
   @moduledoc false
 
-  # Turns a NIF's answer into what a function returns or raises. A NIF that changes or makes a context answers
-  # `{:ok, {ref, current_iteration}}`, which becomes a context.
+  # Turns the result of a NIF into a return value or an error. A NIF that changes or makes a context returns `{:ok, {ref,
+  # current_iteration}}`, which becomes a context.
 
   alias AshAgent.{Caller, Context}
   alias AshAgent.Context.Error

@@ -122,7 +122,7 @@ defmodule AshAgent.Context.ReqLLM do
   def plain(_other), do: :error
 
   @doc false
-  # Parts and calls of a message, of ReqLLM or of who uses its parts.
+  # Parts and calls of a message of ReqLLM, or of a library that uses its parts.
   def plain_part(part), do: Peer.part(part, @part, @types)
 
   @doc false
@@ -142,7 +142,7 @@ defmodule AshAgent.Context.ReqLLM do
   @impl true
   def read(%{role: :tool} = foreign) do
     metadata = foreign[:metadata]
-    # A result that is not text stands in the metadata.
+    # A result that is not text is in the metadata.
     output = Peer.get(metadata, :tool_output)
 
     content =
@@ -160,13 +160,13 @@ defmodule AshAgent.Context.ReqLLM do
     Peer.said(role, parts, read_calls(foreign[:tool_calls]), foreign[:metadata])
   end
 
-  # What ReqLLM made of an answer has its thoughts twice: in the details, and without signatures in the content.
+  # An answer that ReqLLM read has its thoughts twice: in the details, and without signatures in the content.
   defp read_said(foreign, []), do: read_content(foreign[:content])
 
   defp read_said(foreign, _thoughts),
     do: foreign[:content] |> read_content() |> Enum.reject(&(&1.type == :thinking))
 
-  # Which provider's reasoning goes back to it, its name here, its form, and the key of its signature.
+  # Providers whose reasoning goes back to them: the name here, the form, and the key of the signature.
   @reasoning %{
     anthropic: {:anthropic, "anthropic-thinking-v1", :signature},
     google: {:gemini, "google-gemini-v1", :signature},
@@ -174,7 +174,7 @@ defmodule AshAgent.Context.ReqLLM do
   }
 
   @doc false
-  # What a message thought, where its provider wants it back.
+  # The thoughts of a message, where its provider wants them back.
   def thoughts(%{reasoning_details: [_ | _] = details}) do
     for %{provider: provider} = detail <- Peer.list(details),
         word = Peer.word(provider, Map.keys(@reasoning)),
@@ -237,7 +237,7 @@ defmodule AshAgent.Context.ReqLLM do
       })
     ]
 
-  # A file in a provider's own store, if it says which one.
+  # A file in a provider's own store, if the provider is named.
   defp read_part(%{type: :file, file_id: id} = part) when is_binary(id),
     do: of_provider(part, %{type: :file, file_id: id})
 
@@ -263,7 +263,7 @@ defmodule AshAgent.Context.ReqLLM do
   end
 
   @doc false
-  # The calls that somebody has to run: not those that the provider ran itself.
+  # The calls that the application has to run: not those that the provider ran itself.
   def read_calls(calls) when is_list(calls) do
     for %{} = call <- calls,
         call |> Peer.get(:function) |> Peer.get(:builtin?) != true,
@@ -308,7 +308,7 @@ defmodule AshAgent.Context.ReqLLM do
   end
 
   @doc false
-  # Whether a part stands in the details: ReqLLM sends these to providers, and not its parts.
+  # Returns true for a part in the details: ReqLLM sends these to providers, and not its parts.
   def signed?(%{type: :thinking, provider_metadata: %{provider: provider} = metadata}) do
     case reasoning_of(provider) do
       {_name, {_provider, _format, key}} -> is_map_key(metadata, key)

@@ -1,7 +1,8 @@
 defmodule AshAgent.Context.Requests do
   @moduledoc false
 
-  # The providers, and what they are asked with, as the core takes it. It knows no context: `AshAgent.Context` is documented with it.
+  # The providers and the options of requests, in the form that the core takes. It knows no context: `AshAgent.Context` is
+  # documented with it.
 
   alias AshAgent.Caller
   alias AshAgent.Context.Options

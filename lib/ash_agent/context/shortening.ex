@@ -38,10 +38,10 @@ defmodule AshAgent.Context.Shortening do
   alias AshAgent.{Context, Prices}
   alias AshAgent.Context.{Native, Options, Reply, Tokens, View}
 
-  @typedoc "Why the view was shortened: the provider refused a request, or the next one would not fit into the model's window."
+  @typedoc "The reason why the view was shortened: the provider refused a request, or the next one would not fit into the model's window."
   @type cause :: :context_overflow | :window
 
-  @typedoc "What was left out: the `:iteration` whose request was too long, and the `:range` of iterations that look otherwise since then."
+  @typedoc "A step that shortened the view: the `:iteration` whose request was too long, and the `:range` of iterations that look otherwise since then."
   @type step :: %{
           kind: :cleared | :hidden | :summarized,
           cause: cause(),
@@ -87,7 +87,7 @@ defmodule AshAgent.Context.Shortening do
 
   defp summarize(context, _cause, nil, _opts), do: {context, nil}
 
-  # Earlier summaries are read by the summariser as they stand, what is only hidden is read again.
+  # The summariser reads earlier summaries as they are, and hidden iterations in full.
   defp summarize(%Context{ref: ref} = context, cause, fun, opts) do
     at = Options.time!(opts)
 

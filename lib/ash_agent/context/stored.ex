@@ -99,7 +99,7 @@ defmodule AshAgent.Context.Stored do
     end
   end
 
-  # Anybody can make a struct, and then not all of it.
+  # Anybody can make a struct that lacks fields.
   defp handles(%Context{ref: _, current_iteration: number} = context) when is_integer(number),
     do: {:ok, [context]}
 
@@ -147,7 +147,7 @@ defmodule AshAgent.Context.Stored do
 
   defp read_as(Context, :dump, input, _accept), do: from_document(Context, input)
 
-  # Settings say which tools may run and which commands start servers.
+  # Settings decide which tools may run and which commands start servers.
   defp read_as(ChatContext, :dump, input, accept) do
     with {:ok, chat} <- from_document(ChatContext, input) do
       if :config in accept or chat.config == %ChatContext.Config{},

@@ -1,8 +1,8 @@
 defmodule AshAgent.Context.Terms do
   @moduledoc false
 
-  # Maps of any terms that a conversation can hold as JSON text, in the form that they have in snapshots. Stores keep with it what
-  # belongs to a conversation and is not in it.
+  # Maps of any terms that a conversation can hold, as JSON text in the form of snapshots. Stores keep data of a conversation
+  # that is not in it this way.
 
   alias AshAgent.Context.{Error, Native}
 

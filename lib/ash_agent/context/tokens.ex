@@ -8,7 +8,7 @@ defmodule AshAgent.Context.Tokens do
   alias AshAgent.Context
   alias AshAgent.Context.{Native, Options, Reply}
 
-  # As large as an integer can be that is sure to be a float.
+  # Integers up to this are sure to fit into a float.
   @countless Integer.pow(2, 1000)
 
   @typedoc """

@@ -17,7 +17,7 @@ defmodule AshAgent.Context.View do
 
   @least_result_bytes Kinds.least_result_bytes()
 
-  @typedoc "How a view differs from the log, see `view/1`."
+  @typedoc "The differences of a view from the log, see `view/1`."
   @type t :: %{
           hidden: [Range.t()],
           summaries: [Range.t()],
@@ -28,7 +28,7 @@ defmodule AshAgent.Context.View do
           blocks: [{String.t(), String.t()}]
         }
 
-  @typedoc "Which iterations to hide, see `hide/3`."
+  @typedoc "The iterations to hide, see `hide/3`."
   @type which ::
           pos_integer()
           | Range.t()
@@ -46,7 +46,7 @@ defmodule AshAgent.Context.View do
           | {:summarize,
              ([Context.message()] -> String.t() | {:ok, String.t()} | {:error, term()})}
 
-  @typedoc "What `compact/3` did."
+  @typedoc "The outcome of `compact/3`."
   @type compaction :: %{
           range: Range.t() | nil,
           strategy: :drop | :summarize | :clear,

@@ -82,7 +82,7 @@ defmodule AshAgent.Response.Error do
   end
 
   @doc false
-  # Reads the body of an HTTP response that refuses. `name`: what its headers call the error.
+  # Reads the body of an HTTP response that refuses. `name` is the error's name in its headers.
   def read_refusal(status, name, body),
     do: status |> Native.response_read_refusal(name, body) |> elem(1) |> new()
 

@@ -1,8 +1,8 @@
 defmodule AshAgent.Response.Schema do
   @moduledoc false
 
-  # The JSON Schema that an answer has to fit, behind a handle: reading and checking JSON by it. `AshAgent.Output` of the package
-  # ash_agent_runtime makes Elixir values of what is read.
+  # The JSON Schema that an answer has to fit, behind a handle: it reads and checks JSON. `AshAgent.Output` of the package
+  # ash_agent_runtime makes Elixir values of the results.
 
   alias AshAgent.Context.Native
 

@@ -12,7 +12,7 @@ defmodule AshAgent.Trace.Otlp do
     type_doc: "a map of names to strings, numbers, booleans or lists of them"
   ]
 
-  # Those of an exporter, which has one format and knows which turns are over.
+  # The options of an exporter, which has one format and knows which turns are over.
   @shared [
             agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
             version: [type: {:or, [:string, nil]}, default: nil, doc: "the agent's version."],

@@ -92,11 +92,11 @@ defmodule Mix.Tasks.AshAgent.Rename do
   end
 
   @doc false
-  # By their old names.
+  # The moved functions by their old names.
   def moved, do: @moved
 
   @doc false
-  # The new form of a call, of the texts of its arguments.
+  # The new form of a call, made of the texts of its arguments.
   def call(name, texts) do
     moved = Map.fetch!(@moved, name)
 
@@ -104,7 +104,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
   end
 
   @doc false
-  # A file's text with the calls renamed, and what to look at: lines with words.
+  # A file's text with the calls renamed, and the lines to look at, each with a reason.
   def rename(text, extension, aliased \\ false)
 
   def rename(text, extension, aliased) when extension in [".ex", ".exs"] do
@@ -288,7 +288,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
        |> byte_size())
   end
 
-  ## What there is to do in a piece of syntax, and the aliases and imports after it
+  ## The edits of a piece of syntax, and the aliases and imports after it
 
   defp walk({:__block__, _, nodes}, env), do: Enum.flat_map_reduce(nodes, env, &walk/2)
 
@@ -347,7 +347,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
   defp walk({_, _, args} = node, env) when is_list(args), do: call(node, 0, env)
   defp walk(node, env), do: inside(node, env)
 
-  # What is inside leaves the aliases and imports as they are.
+  # Inner code does not change the aliases and imports around it.
   defp inside(node, env) do
     children =
       case node do
@@ -383,7 +383,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
     {found ++ more, env}
   end
 
-  # An alias that something else brings, such as a `use`.
+  # An alias that is not in the file, such as one from a `use`.
   defp unknown(module, name, meta, env) do
     if is_map_key(@moved, name) and resolve(module, env) == [:Context],
       do: [
@@ -472,7 +472,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
     Enum.min(metas)
   end
 
-  # The new arguments: those that need one that was not given are left out, and so is the one that comes by a pipe.
+  # The new arguments: those that need an absent one are left out, and so is the one that comes by a pipe.
   defp write(moved, texts) do
     given = moved.args |> Enum.zip(texts) |> Map.new()
     args = for arg <- moved.to, Enum.all?(variables(arg), &is_binary(given[&1])), do: arg
@@ -497,7 +497,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
       end)
       |> elem(1)
 
-  # One that a range may take apart.
+  # An argument that a range may take apart.
   defp inner(text, {_tag, {:.., _, _}}),
     do: if(text =~ ~r/^[\w.]+(\(.*\))?$/s, do: text, else: "(#{text})")
 

@@ -1,4 +1,4 @@
-//! The conversation: the log, what is shown of it, and the tokens that are counted of that.
+//! The conversation: the log, the view that shows it, and counts of its tokens.
 
 pub mod asked;
 pub(crate) mod block;
@@ -45,23 +45,22 @@ use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 use crate::view::View;
 
-/// One whole conversation, immutable: every operation gives a new one that shares structure.
+/// One whole conversation, immutable: every operation returns a new one that shares structure.
 ///
 /// Cloning is O(1).
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Holds what was said.
+    /// All messages.
     pub(crate) log: Log,
-    /// Holds what of the log is shown; `None`: all of it.
+    /// The view; `None` shows all of the log.
     pub(crate) view: Option<Arc<View>>,
-    /// Tokens of completed iterations as they are shown.
+    /// Tokens of completed iterations as the view shows them.
     pub(crate) tallies: Tallies,
-    /// Holds what requests were made from.
-    /// One pointer: most operations do not change it.
+    /// The inputs of requests, behind one pointer, since most operations do not change them.
     pub(crate) asked: Arc<Asked>,
 }
 
-/// A context is asked as its log is, where the view plays no part.
+/// A context has all functions of its log in which the view plays no part.
 impl Deref for Context {
     type Target = Log;
 
@@ -71,25 +70,25 @@ impl Deref for Context {
 }
 
 impl Context {
-    /// Lets go of what contexts of one conversation share before a drop, and tells whether that is
-    /// heavy: of several threads that drop the last holders at the same time, exactly one hears so.
+    /// Lets go of memory that contexts of one conversation share, before a drop. Returns true if that is heavy: of several
+    /// threads that drop the last holders at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
         self.log.let_go()
     }
 
-    /// Number of the first iteration.
+    /// Returns the number of the first iteration.
     #[must_use]
     pub fn first_number(&self) -> u64 {
         self.log.first_number()
     }
 
-    /// Number of iterations.
+    /// Returns the number of iterations.
     #[must_use]
     pub fn count_iterations(&self) -> usize {
         self.log.count_iterations()
     }
 
-    /// Where a call stands: the newest one of this id.
+    /// Returns where the newest call of this id stands.
     ///
     /// # Complexity
     /// O(n) for calls of long ago.
@@ -98,7 +97,7 @@ impl Context {
         self.log.tool_call_status(id)
     }
 
-    /// Returns what was decided about a call, if anything: the newest one of this id.
+    /// Returns the decision about the newest call of this id.
     ///
     /// # Complexity
     /// As [`Context::tool_call_status`].
@@ -107,13 +106,13 @@ impl Context {
         self.log.tool_call_decision(id)
     }
 
-    /// A conversation with an empty iteration 1.
+    /// Returns a conversation with an empty iteration 1.
     #[must_use]
     pub fn empty(id: &str, at: Time) -> Self {
         Self::of(Log::empty(id, at))
     }
 
-    /// A conversation whose first iteration is this empty one.
+    /// Returns a conversation that begins with this empty iteration.
     pub(crate) fn start_with(id: &str, at: Time, first: Iteration) -> Self {
         Self::of(Log::start_with(id, at, first))
     }
@@ -127,7 +126,7 @@ impl Context {
         }
     }
 
-    /// The conversation with more in its log.
+    /// Returns the conversation with another log.
     #[inline]
     pub(crate) fn with(&self, log: Log) -> Self {
         Self {
@@ -138,7 +137,7 @@ impl Context {
         }
     }
 
-    /// A conversation that begins with a user message; iteration 1 holds it.
+    /// Returns a conversation that begins with a user message; iteration 1 holds it.
     ///
     /// # Errors
     /// [`Error::InvalidPart`] of the input or the system prompt.
@@ -185,14 +184,14 @@ impl Context {
         Ok(self.with(self.log.add_tool_results(results, stamp)?))
     }
 
-    /// Returns whether new messages have to go to the next iteration: the current one ended, as one does to
-    /// which a conversation was rewound, or is hidden.
+    /// Returns true if new messages have to go to the next iteration: the current one ended, as one does to which a
+    /// conversation was rewound, or is hidden.
     pub(crate) fn is_closed(&self) -> bool {
         let current = self.current();
         current.completed_at.is_some() || self.hides(current.number)
     }
 
-    /// Returns whether the last message is an answer that broke off.
+    /// Returns true if the last message is an answer that broke off.
     pub(crate) fn breaks_off(&self) -> bool {
         let last = self.current().last();
         last.is_some_and(|last| last.message.is_interrupted())
@@ -204,8 +203,8 @@ impl Context {
         self.with(self.log.end_pending(Status::Interrupted, reason, stamp))
     }
 
-    /// The conversation with its pending calls interrupted, as a request can be made of it; `None` when
-    /// none is pending.
+    /// Returns the conversation with its pending calls interrupted, so that a request can be made of it; `None` when none is
+    /// pending.
     #[must_use]
     pub fn without_pending(&self) -> Option<Self> {
         let is_pending = self.current().count_pending() > 0;
@@ -213,14 +212,14 @@ impl Context {
         is_pending.then(|| self.interrupt(&Value::text(INTERRUPTED), stamp))
     }
 
-    /// As [`Context::interrupt`], for calls that were called off.
+    /// As [`Context::interrupt`], for calls that were cancelled.
     #[must_use]
     pub fn cancel(&self, reason: &Value, stamp: Stamp) -> Self {
         self.with(self.log.end_pending(Status::Cancelled, reason, stamp))
     }
 
-    /// Notes that somebody is to decide about a pending call before it runs: with the arguments that are
-    /// given, or else those it was asked about with, or else its own.
+    /// Notes that somebody has to decide about a pending call before it runs: with the given arguments, or else those it was
+    /// asked about with, or else its own.
     ///
     /// # Errors
     /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
@@ -262,13 +261,13 @@ impl Context {
         Ok(self.with(self.log.deny_tool_call(id, reason, by, at)?))
     }
 
-    /// The conversation with one note more or another value for it.
+    /// Returns the conversation with one more entry of metadata, or with another value for it.
     #[must_use]
     pub fn put_metadata(&self, key: Value, value: Value, at: Time) -> Self {
         self.with(self.log.put_metadata(key, value, at))
     }
 
-    /// The conversation with one note more on an iteration.
+    /// Returns the conversation with one more entry of metadata on an iteration.
     ///
     /// # Errors
     /// [`Error::UnknownIteration`]
@@ -291,7 +290,8 @@ impl Context {
         Ok(self.with(self.log.add_failure(failure, at)?))
     }
 
-    /// Returns the requests that failed, oldest first, each with the number of its iteration. Masks hold for the words.
+    /// Returns the requests that failed, oldest first, each with the number of its iteration. Masks apply to the server's
+    /// words.
     ///
     /// # Complexity
     /// O(n)
@@ -308,7 +308,7 @@ impl Context {
         })
     }
 
-    /// Replaces the system prompt; `nil` takes it away.
+    /// Replaces the system prompt; `nil` removes it.
     ///
     /// # Errors
     /// [`Error::InvalidPart`].
@@ -319,7 +319,7 @@ impl Context {
         Ok(next)
     }
 
-    /// The conversation as it was at the end of an iteration.
+    /// Returns the conversation as it was at the end of an iteration.
     ///
     /// # Errors
     /// [`Error::UnknownIteration`]
@@ -341,7 +341,7 @@ impl Context {
         Ok(next)
     }
 
-    /// A conversation of its own that goes on from here, under another id.
+    /// Returns a conversation of its own that goes on from here, under another id.
     ///
     /// Calls that wait for their results have to be approved again: an approval is for one run. Whoever was
     /// asked about one still is.
@@ -353,7 +353,7 @@ impl Context {
         self.with(self.log.fork(id, at))
     }
 
-    /// Where the conversation came from, when it is a fork.
+    /// Returns the conversation that this one was forked from.
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.log.origin.as_deref()
@@ -367,10 +367,10 @@ impl Context {
         self.asked_mut().cut(from);
     }
 
-    /// The number of the last iteration that two conversations have in common, with all before it.
+    /// Returns the number of the last iteration that two conversations have in common, with all before it.
     ///
     /// # Complexity
-    /// O(n) at most; what the two share is not compared.
+    /// O(n) at most; iterations that both share are not compared.
     #[must_use]
     pub fn last_common(&self, other: &Self) -> Option<u64> {
         let common = self.log.last_common(&other.log)?;
@@ -379,55 +379,55 @@ impl Context {
         (before >= self.first_number()).then_some(before)
     }
 
-    /// The conversation's id; [`Context::fork`] gives another one.
+    /// Returns the conversation's id; [`Context::fork`] makes one with another.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.log.id
     }
 
-    /// When the conversation was made.
+    /// Returns the time at which the conversation was made.
     #[must_use]
     pub const fn created_at(&self) -> Time {
         self.log.created_at
     }
 
-    /// When the last operation happened.
+    /// Returns the time of the last operation.
     #[must_use]
     pub const fn updated_at(&self) -> Time {
         self.log.updated_at
     }
 
-    /// The application's own notes.
+    /// Returns the application's own metadata.
     #[must_use]
     pub const fn metadata(&self) -> &Metadata {
         &self.log.metadata
     }
 
-    /// Fields of a snapshot that this version does not know.
+    /// Returns the fields of a snapshot that this version does not know.
     pub(crate) fn extra(&self) -> Option<&Map> {
         self.log.extra.as_deref()
     }
 
-    /// The iteration that new messages join.
+    /// Returns the iteration that new messages join.
     #[must_use]
     pub fn current(&self) -> &Iteration {
         &self.log.current
     }
 
-    /// Number of the current iteration.
+    /// Returns the number of the current iteration.
     #[must_use]
     pub fn current_iteration(&self) -> u64 {
         self.log.current.number
     }
 
-    /// Number of the iteration with the message of the user that began the current turn.
+    /// Returns the number of the iteration with the message of the user that began the current turn.
     #[must_use]
     pub fn turn(&self) -> u64 {
         self.current().turn
     }
 
-    /// The first and the last iteration of the turn with a user's message whose metadata has this text under this name,
-    /// the newest of several.
+    /// Returns the first and the last iteration of the newest turn with a user's message whose metadata has this text under
+    /// this name.
     ///
     /// # Complexity
     /// O(messages)
@@ -448,7 +448,7 @@ impl Context {
         Some((found.number, last.number))
     }
 
-    /// The messages of one of this conversation's iterations; the first begins with the system prompt.
+    /// Returns the messages of one of this conversation's iterations; the first begins with the system prompt.
     pub fn messages_of<'a>(
         &'a self,
         iteration: &'a Iteration,
@@ -456,29 +456,29 @@ impl Context {
         self.log.messages_of(iteration)
     }
 
-    /// All messages of the log, oldest first.
+    /// Returns all messages of the log, oldest first.
     pub fn log(&self) -> impl Iterator<Item = MessageRef<'_>> {
         self.log.all_messages()
     }
 
-    /// Number of messages of the log.
+    /// Returns the number of messages of the log.
     #[must_use]
     pub fn count_log(&self) -> usize {
         self.log.count_messages()
     }
 
-    /// Tells the log how much stands beside it.
+    /// Tells the log the size of everything beside it.
     pub(crate) fn weigh_view(&mut self) {
         let view = self.view().map_or(Size::default(), View::size);
         self.log.put_beside(view.plus(self.asked.size()));
     }
 
-    /// The inputs of past requests, to note more of them.
+    /// Returns the inputs of past requests, to note more of them.
     pub(crate) fn asked_mut(&mut self) -> &mut Asked {
         Arc::make_mut(&mut self.asked)
     }
 
-    /// Whoever changes what a context holds says so here.
+    /// Begins another segment where the size asks for it. Call it after each change of what a context holds.
     pub(crate) fn grown(&mut self) {
         self.weigh_view();
         self.log.grown();

@@ -1,4 +1,4 @@
-//! Says what can go wrong, as data.
+//! The errors of operations, as data.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,15 +8,15 @@ use crate::reason::{Detail, Reason};
 use crate::value::word::words;
 use crate::value::Value;
 
-/// The way into a value: keys and 0-based indexes ([`Value::Int`]), outermost first.
+/// A path into a value: keys and 0-based indexes ([`Value::Int`]), outermost first.
 pub type Path = Vec<Value>;
 
-/// An index as a step of a path.
+/// Returns an index as a step of a path.
 pub(crate) fn index(index: usize) -> Value {
     Value::Int(i64::try_from(index).unwrap_or(i64::MAX))
 }
 
-/// Reads all elements of a list; an error says which of them is wrong.
+/// Reads all elements of a list; an error has the index of the faulty one.
 pub(crate) fn each<N, T>(
     items: impl IntoIterator<Item = N>,
     mut read: impl FnMut(N) -> Result<T, Error>,
@@ -25,7 +25,7 @@ pub(crate) fn each<N, T>(
     items.into_iter().enumerate().map(read).collect()
 }
 
-/// Why an operation was refused. The context it was asked of is as it was.
+/// The reason why an operation was refused. Its context is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// A result for an id that no call of the current iteration has.
@@ -90,9 +90,9 @@ pub enum Error {
     },
     /// A term that a context cannot hold.
     UnsupportedTerm {
-        /// Says what is the matter with it.
+        /// The kind of term.
         kind: Unsupported,
-        /// Where it is.
+        /// The path to it.
         path: Path,
     },
     /// A value with more than [`crate::MAX_DEPTH`] levels.
@@ -102,32 +102,32 @@ pub enum Error {
     },
     /// Foreign data (attributes, snapshots, histories) that cannot be read.
     Invalid {
-        /// Where it is.
+        /// The path to the fault.
         path: Path,
-        /// Holds what was expected there.
+        /// A description of the expected value.
         expected: Cow<'static, str>,
     },
-    /// More bytes to encode than [`crate::Options::most`] allows; what was encoded is kept.
+    /// More bytes to encode than [`crate::Options::most`] allows; everything encoded so far is kept.
     TooMuchWork,
-    /// A field of the caller that would overwrite what the request is made of.
+    /// A field of the caller that would overwrite a field of the request.
     ReservedField {
-        /// Its key.
+        /// The field's key.
         key: Box<str>,
     },
     /// A call that cannot take a status, because of the one it has.
     IllegalStatus {
         /// The id of the call.
         id: Box<str>,
-        /// The status it has.
+        /// Its present status.
         from: &'static str,
-        /// The status it was to get.
+        /// The status that it cannot take.
         to: &'static str,
     },
     /// An approval of arguments that the call would not run with.
     OtherArguments {
         /// The id of the call.
         id: Box<str>,
-        /// Where the two differ: the first places.
+        /// The paths of the first differences.
         paths: Vec<Path>,
     },
     /// A map that is not a report on tokens.
@@ -161,7 +161,7 @@ pub enum Error {
     },
     /// One pin too many.
     TooManyPins {
-        /// How many there may be.
+        /// The most pins allowed.
         most: usize,
     },
     /// Iterations that cannot be compacted: the current turn, pending calls, or iterations that do not exist.
@@ -189,15 +189,15 @@ pub enum Error {
     InvalidPattern {
         /// The pattern.
         pattern: Box<str>,
-        /// Says what is wrong with it.
+        /// The problem, in the words of the compiler of patterns.
         problem: Box<str>,
     },
-    /// Stands for what is not a handle.
+    /// Text that is not a handle.
     UnknownHandle {
-        /// Holds what was given for one.
+        /// The text.
         handle: Box<str>,
     },
-    /// A handle of what is not there any more, as after a rewind.
+    /// A handle to a text that is gone, as after a rewind.
     HandleGone {
         /// The handle.
         handle: Box<str>,
@@ -213,9 +213,9 @@ pub enum Error {
         /// The number of the last iteration.
         last: u64,
     },
-    /// A trace that would have more bytes than one may have.
+    /// A trace that would have too many bytes.
     TraceTooLarge {
-        /// The bytes that it may have.
+        /// The most bytes that it may have.
         most: usize,
     },
 }
@@ -231,7 +231,7 @@ words! {
 }
 
 impl Error {
-    /// Something else was expected at this path.
+    /// Makes an error for an unexpected value at this path.
     pub(crate) fn invalid(path: Path, expected: impl Into<Cow<'static, str>>) -> Self {
         Self::Invalid {
             path,
@@ -239,7 +239,7 @@ impl Error {
         }
     }
 
-    /// The reason that callers match on. That of [`Self::Response`] is the fault's own.
+    /// Returns the reason that callers match on. That of [`Self::Response`] is the fault's own.
     #[must_use]
     pub fn reason(&self) -> Reason<'_> {
         use Detail::{Count, Number, Path, Paths, Range, Texts, Value, Word};
@@ -327,7 +327,7 @@ impl Error {
         Reason::new(name, details)
     }
 
-    /// The same error, seen from one level further out in a document.
+    /// Returns the same error, seen from one level further out in a document.
     #[must_use]
     pub fn within(self, step: Value) -> Self {
         match self.in_document() {
@@ -343,7 +343,7 @@ impl Error {
         }
     }
 
-    /// Returns what is wrong with an element of a list, as a path.
+    /// Turns an error of an element of a list into one with a path.
     fn in_document(self) -> Self {
         let (position, key, expected) = match self {
             Self::InvalidPart { position, key } => {

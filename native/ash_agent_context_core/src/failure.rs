@@ -1,9 +1,9 @@
-//! The kinds of failures, one vocabulary for all providers: what their names, words and statuses for errors mean.
+//! The kinds of failures: one vocabulary for the error names, words and statuses of all providers.
 
 use crate::value::word::words;
 
 words! {
-    /// Says what kind of failure a request ended with.
+    /// The kind of failure that a request ended with.
     pub enum FailureKind {
         /// Too many requests or tokens for now.
         RateLimited = "rate_limited",
@@ -19,7 +19,7 @@ words! {
         Unauthorized = "unauthorized",
         /// The request is wrong, or names a model that is not there.
         InvalidRequest = "invalid_request",
-        /// The provider's content filter.
+        /// The provider's content filter refused it.
         Refused = "refused",
         /// A time limit was reached.
         Timeout = "timeout",
@@ -107,7 +107,7 @@ const NAMES: [(&str, FailureKind); 66] = [
     ("invalid_prompt", Refused),
 ];
 
-/// Names that say little: servers give them to errors of every kind, so that words and statuses count more.
+/// Vague names: servers give them to errors of every kind, so words and statuses count more.
 const VAGUE: [(&str, FailureKind); 4] = [
     ("invalid_request_error", InvalidRequest),
     ("badrequesterror", InvalidRequest),
@@ -115,7 +115,7 @@ const VAGUE: [(&str, FailureKind); 4] = [
     ("modelerrorexception", ServerError),
 ];
 
-/// Holds what stands in the words of errors, in lower case, where their names do not tell.
+/// Words of error messages, in lower case, for errors whose names do not decide.
 const WORDS: [(&str, FailureKind); 31] = [
     ("prompt is too long", ContextOverflow),   // Anthropic
     ("prompt too long", ContextOverflow),      // Ollama
@@ -154,7 +154,7 @@ const WORDS: [(&str, FailureKind); 31] = [
 ];
 
 impl FailureKind {
-    /// Returns whether the same request may succeed later.
+    /// Returns true if the same request may succeed later.
     #[must_use]
     pub const fn passes(self) -> bool {
         matches!(
@@ -168,7 +168,7 @@ impl FailureKind {
         )
     }
 
-    /// The kind of an HTTP status, of those that are not a success.
+    /// Returns the kind of an HTTP status that is not a success.
     #[must_use]
     pub const fn of_status(status: u16) -> Option<Self> {
         Some(match status {
@@ -177,7 +177,7 @@ impl FailureKind {
             402 => Self::Quota,
             408 | 504 | 522 | 524 => Self::Timeout,
             413 => Self::ContextOverflow,
-            // The SDKs of OpenAI and Anthropic ask again.
+            // The SDKs of OpenAI and Anthropic retry these.
             409 | 425 | 503 | 529 => Self::Overloaded,
             429 => Self::RateLimited,
             400..=499 | 501 => Self::InvalidRequest,
@@ -186,7 +186,7 @@ impl FailureKind {
         })
     }
 
-    /// The kind that a provider's names and words for an error mean, if they mean any. `waits`: it asks to wait.
+    /// Returns the kind of a provider's error by its names and words, if they decide. `waits`: it asks to wait.
     pub(crate) fn of_error(
         names: &[&str],
         words: Option<&str>,
@@ -208,7 +208,7 @@ impl FailureKind {
         let by_status = || status.and_then(Self::of_status);
         let number = |name: &&str| name.parse().ok().and_then(Self::of_status);
         let kind = match find(&NAMES) {
-            // These names stand for more than one kind.
+            // These names are given to more than one kind of failure.
             Some(named @ (RateLimited | InvalidRequest)) => {
                 let clear = |kind: &Self| !matches!(kind, RateLimited);
                 Some(said().filter(clear).unwrap_or(named))
@@ -220,7 +220,7 @@ impl FailureKind {
             .or_else(|| find(&VAGUE))
             .or_else(|| names.iter().find_map(number))
             .or_else(by_status);
-        // Gemini says the same of a minute's allowance, with the time to wait.
+        // Gemini has the same words for a minute's allowance, with the time to wait.
         kind.map(|kind| {
             if kind == Quota && waits {
                 RateLimited

@@ -6,30 +6,30 @@ use std::fmt;
 use crate::failure::FailureKind;
 use crate::reason::{Detail, Reason};
 
-/// Why a response cannot be read or used.
+/// The reason why a response cannot be read or used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The provider says that something went wrong.
+    /// The provider reports an error.
     Provider {
         /// Its name for it, such as `overloaded_error`.
         code: Option<Box<str>>,
         /// Its words.
         message: Option<Box<str>>,
-        /// Says what kind of failure it is.
+        /// The kind of failure.
         kind: FailureKind,
-        /// Says whether asking again may help.
+        /// Asking again may help.
         again: bool,
         /// Milliseconds that it asks to wait.
         after: Option<u64>,
     },
-    /// The bytes are not what the protocol says.
+    /// The bytes do not follow the protocol.
     Unreadable(Cow<'static, str>),
     /// A document is not JSON.
     NotJson {
-        /// In which way.
+        /// The problem, in the reader's words.
         problem: Box<str>,
-        /// The byte of the document where that shows.
+        /// The byte of the document at which it was found.
         byte: usize,
     },
     /// More bytes than are allowed.
@@ -50,12 +50,12 @@ pub enum Fault {
     Queued,
     /// The response takes no more bytes: it was interrupted.
     Interrupted,
-    /// More has to be done at once than is allowed; nothing was.
+    /// A piece has more work than is allowed at once; nothing was read.
     TooMuchWork,
 }
 
 impl Fault {
-    /// The reason that callers match on.
+    /// Returns the reason that callers match on.
     #[must_use]
     pub fn reason(&self) -> Reason<'_> {
         let (name, detail) = match self {
@@ -76,7 +76,7 @@ impl Fault {
         Reason::new(name, vec![detail])
     }
 
-    /// Returns what kind of failure it is.
+    /// Returns the kind of failure.
     #[must_use]
     pub const fn kind(&self) -> FailureKind {
         match self {
@@ -89,7 +89,7 @@ impl Fault {
         }
     }
 
-    /// The provider's own words.
+    /// Returns the provider's own words.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         match self {
@@ -98,7 +98,7 @@ impl Fault {
         }
     }
 
-    /// Milliseconds that the provider asks to wait.
+    /// Returns the milliseconds that the provider asks to wait.
     #[must_use]
     pub const fn after(&self) -> Option<u64> {
         match self {
@@ -107,12 +107,12 @@ impl Fault {
         }
     }
 
-    /// Bytes that are not what they should be.
+    /// Makes a fault for bytes that do not follow the protocol.
     pub(crate) fn unreadable(why: impl Into<Cow<'static, str>>) -> Self {
         Self::Unreadable(why.into())
     }
 
-    /// Returns whether asking the provider again may help.
+    /// Returns true if asking the provider again may help.
     #[must_use]
     pub const fn again(&self) -> bool {
         match self {

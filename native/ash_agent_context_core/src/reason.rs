@@ -1,5 +1,5 @@
-//! The reason of an error as callers match on it: a name, and what it is about. It is all that the core says of an
-//! error; the Elixir modules `AshAgent.Context.Error` and `AshAgent.Response.Error` put it into words.
+//! The reason of an error as callers match on it: a name and details. The core has no other words for errors; the Elixir
+//! modules `AshAgent.Context.Error` and `AshAgent.Response.Error` explain it in sentences.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::value::Value;
 pub struct Reason<'a> {
     /// The name of the atom.
     pub name: &'static str,
-    /// Says what it is about, in the order of the tuple.
+    /// The details, in the order of the tuple.
     pub details: Vec<Detail<'a>>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Detail<'a> {
     }
 }
 
-/// For the core's own users and tests: "unknown iteration: 9, 1 to 3".
+/// For tests and others who use the core alone: "unknown iteration: 9, 1 to 3".
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name.replace('_', " "))?;

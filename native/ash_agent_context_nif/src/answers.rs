@@ -1,4 +1,4 @@
-//! Typed answers.
+//! NIFs for typed answers: types, whole texts and streams.
 
 use ash_agent_context_core::{
     Answer, AnswerType, Came, Error, Follow, Issue, Mend, ReadingState, ShownPart, Size, Value,
@@ -17,13 +17,13 @@ pub struct AnswerTypeResource(AnswerType);
 #[rustler::resource_impl]
 impl Resource for AnswerTypeResource {}
 
-/// How far a stream has come, behind a reference.
+/// The state of a stream, behind a reference.
 pub struct FollowResource(Follow);
 
 #[rustler::resource_impl]
 impl Resource for FollowResource {}
 
-/// A text, which is read.
+/// A text whose reading costs more than taking it.
 pub struct Text<'a>(&'a str);
 
 arguments! {
@@ -36,7 +36,7 @@ arguments! {
     };
 }
 
-/// Reading makes terms and walks them again.
+/// Returns the cost of reading: it makes terms and walks them again.
 fn cost(bytes: usize) -> Size {
     Size::new(bytes / 16, bytes)
 }
@@ -65,7 +65,7 @@ pub fn check(answer: On<'_, AnswerType>, value: Value, strict: bool) -> Result<A
     Ok(answer.check(&value, strict))
 }
 
-/// The value as far as a text has come, and `:none` before anything is shown.
+/// Returns the value of a text so far, and `:none` before anything is shown.
 pub fn partial(answer: &AnswerType, Text(text): Text<'_>, strict: bool) -> Shown {
     Shown(answer.read_partial(text, !strict))
 }
@@ -82,7 +82,7 @@ pub fn follow(
     Text(piece): Text<'_>,
     strict: bool,
 ) -> Result<(ResourceArc<FollowResource>, Vec<ShownPart>), NifError> {
-    // The buffered text is read again by the piece that ends it.
+    // The piece that ends a buffered text reads all of it again.
     answer
         .scheduler
         .allow(cost(piece.len() + follow.held_bytes()))?;

@@ -1,5 +1,5 @@
-//! How arguments are read: each type once, within what the scheduler allows. What the work grows with in an argument is counted
-//! here, so that the table (`nifs.rs`) need not tell it.
+//! How arguments are read: each type once, within the limits of the scheduler. The cost of an argument's data is counted
+//! here, so that the table (`nifs.rs`) need not mention it.
 
 use std::ops::Deref;
 
@@ -18,13 +18,13 @@ use crate::resource::{ContextHandle, ContextResource};
 use crate::scheduler::Scheduler;
 use crate::words::Word;
 
-/// What a function takes.
+/// A type that functions take as an argument.
 pub trait Argument<'a>: Sized {
-    /// Reads it.
+    /// Reads it from a term.
     fn read(term: Term<'a>, scheduler: Scheduler) -> Result<Self, NifError>;
 }
 
-/// Reads a part of an argument: one of a wrong type is an error that is returned, since no guard in Elixir finds it.
+/// Reads a part of an argument: a wrong type is an error that is returned, since no guard in Elixir finds it.
 fn part<'a, T: Argument<'a>>(term: Term<'a>, scheduler: Scheduler) -> Result<T, NifError> {
     T::read(term, scheduler).map_err(|error| match error {
         NifError::Raise => NifError::BadArg,
@@ -41,12 +41,12 @@ pub fn field<'a, T: Argument<'a>>(
     part(options.map_get(key)?, scheduler)
 }
 
-/// What is behind a handle.
+/// Returns the value behind a handle.
 pub fn handle<'a, T: Resource>(term: Term<'a>) -> Result<&'a T, NifError> {
     term.decode().map_err(|_| NifError::Raise)
 }
 
-/// Types of arguments, each with how one is read.
+/// Declares types of arguments, each with the function that reads one.
 macro_rules! arguments {
     ($($type:ty = |$term:ident, $scheduler:ident| $read:expr;)*) => {
         $(impl<'a> $crate::argument::Argument<'a> for $type {
@@ -58,7 +58,7 @@ macro_rules! arguments {
 }
 pub(crate) use arguments;
 
-/// Types whose fields are read from a map under their own names.
+/// Declares types whose fields are read from a map under their own names.
 macro_rules! options {
     ($($type:ty { $($key:ident $(: $field:ident)?),* $(,)? })*) => {
         $(impl<'a> $crate::argument::Argument<'a> for $type {
@@ -72,7 +72,7 @@ macro_rules! options {
 }
 pub(crate) use options;
 
-/// The atom of a field that is not called otherwise.
+/// The atom for a field's key: another name if one is given, or the field's own.
 macro_rules! key {
     ($field:ident) => {
         $crate::atoms::$field()
@@ -89,7 +89,7 @@ pub struct Items(pub Value);
 /// A list of results.
 pub struct Results(pub Value);
 
-/// What `to_map/1` gives.
+/// The map of `to_map/1`.
 pub struct Attributes(pub Value);
 
 /// A dumped context.
@@ -104,7 +104,7 @@ pub struct Metadata(pub Option<Map>);
 /// An id, or a new one for `nil`.
 pub struct Id(pub String);
 
-/// JSON text, which is read.
+/// JSON text that is going to be read.
 pub struct Json<'a>(pub &'a [u8]);
 
 arguments! {
@@ -112,7 +112,7 @@ arguments! {
     Atom = |term, _scheduler| term.decode().map_err(|_| NifError::Raise);
     bool = |term, _scheduler| term.decode().map_err(|_| NifError::Raise);
     i64 = |term, _scheduler| decode::number(term).ok_or(NifError::Raise);
-    // A negative one is as good as zero.
+    // A negative number means zero.
     u64 = |term, scheduler| Ok(u64::try_from(i64::read(term, scheduler)?).unwrap_or(0));
     usize = |term, scheduler| Ok(usize::try_from(u64::read(term, scheduler)?).unwrap_or(usize::MAX));
     &'a str = |term, scheduler| {
@@ -121,7 +121,7 @@ arguments! {
         Ok(text)
     };
     String = |term, _scheduler| Ok(term.decode()?);
-    // Its reader knows how much of it is too much.
+    // Its reader has a limit of its own.
     &'a [u8] = |term, _scheduler| {
         let binary: rustler::Binary<'a> = term.decode().map_err(|_| NifError::Raise)?;
         Ok(binary.as_slice())
@@ -219,7 +219,7 @@ tuples! {
     A, B, C, D, E, F, G;
 }
 
-/// What is behind a handle, and where the call runs.
+/// The value behind a handle, with the environment of the call.
 pub struct On<'a, T> {
     pub of: &'a T,
     pub env: Env<'a>,
@@ -244,7 +244,7 @@ impl<T> Deref for On<'_, T> {
     }
 }
 
-/// A context with its handle, of which long texts leave as binaries that point into it, and where the call runs.
+/// A context with its handle and the environment of the call: long texts leave as binaries that point into the context.
 pub struct Lender<'a> {
     pub env: Env<'a>,
     pub handle: ContextHandle,
@@ -260,7 +260,7 @@ arguments! {
 }
 
 impl<'a> Lender<'a> {
-    /// An encoder of what the context holds.
+    /// Returns an encoder for terms that point into the context.
     pub fn encoder(&self) -> Encoder<'_, 'a> {
         Encoder::new_sharing(self.env, &self.handle)
     }

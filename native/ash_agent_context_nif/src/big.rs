@@ -8,7 +8,7 @@ const VERSION: u8 = 131;
 const SMALL: u8 = 110;
 const LARGE: u8 = 111;
 
-/// Reads one; `None` for any other term.
+/// Reads an integer; `None` for any other term.
 pub fn decode(term: Term<'_>) -> Option<BigInt> {
     let external = term.is_integer().then(|| term.to_binary())?;
     let (sign, bytes) = match external.as_slice() {
@@ -20,7 +20,7 @@ pub fn decode(term: Term<'_>) -> Option<BigInt> {
     Some(BigInt::from_bytes_le(sign, bytes))
 }
 
-/// Makes one; `None` when the VM knows no integers of that size.
+/// Makes an integer; `None` if the VM has none of that size.
 pub fn encode<'a>(env: Env<'a>, integer: &BigInt) -> Option<Term<'a>> {
     let (sign, bytes) = integer.to_bytes_le();
     let mut external = vec![VERSION];

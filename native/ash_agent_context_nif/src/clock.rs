@@ -10,7 +10,7 @@ use crate::decode;
 use crate::error::NifError;
 use crate::scheduler::Scheduler;
 
-/// The given `DateTime` or microseconds since 1970, or when the call began when it is `nil`.
+/// Reads a `DateTime` or microseconds since 1970; for `nil`, returns when the call began.
 pub fn at(term: Term<'_>, scheduler: Scheduler) -> Result<Time, NifError> {
     if term == atoms::nil().to_term(term.get_env()) {
         return at_system_time(scheduler.now());
@@ -22,19 +22,18 @@ pub fn at(term: Term<'_>, scheduler: Scheduler) -> Result<Time, NifError> {
     time::from_value(&value).ok_or(NifError::BadTime)
 }
 
-/// The time of the system's clock.
+/// Returns the time of the system's clock.
 pub fn at_system_time(time: SystemTime) -> Result<Time, NifError> {
     let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let micros = i64::try_from(elapsed.as_micros()).unwrap_or_default();
     time::from_micros(micros).ok_or(NifError::BadTime)
 }
 
-/// The given id, or a UUID v4 when it is `nil`.
+/// Reads an id; for `nil`, makes a UUID v4.
 pub fn id(term: Term<'_>) -> Result<String, NifError> {
     Ok(term.decode::<Option<String>>()?.unwrap_or_else(new_id))
 }
 
-/// A UUID v4.
 pub fn new_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }

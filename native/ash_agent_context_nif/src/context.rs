@@ -1,4 +1,4 @@
-//! What a conversation is told, and what it tells; decisions about its calls.
+//! NIFs for conversations: adding messages and results, reading them, and deciding about calls.
 
 use ash_agent_context_core::{
     Context, Cost, Defaults, Error, Iteration, Origin, Stamp, Time, Value,
@@ -130,7 +130,7 @@ pub fn message(
     Ok(message.map(|message| context.encoder().message_with_reply(message)))
 }
 
-/// An iteration, if there is one and the scheduler allows its size.
+/// Returns an iteration, if there is one and the scheduler allows its size.
 fn allowed_iteration<'c>(
     context: &'c Lender<'_>,
     number: i64,
@@ -158,14 +158,15 @@ pub fn metadata(context: Lender<'_>) -> Term<'_> {
     context.encoder().notes(context.metadata())
 }
 
-/// What `to_map/1` gives.
+/// The term of `to_map/1`.
 pub struct Whole<'a>(Lender<'a>);
 
 pub const fn to_map(context: Lender<'_>) -> Whole<'_> {
     Whole(context)
 }
 
-/// What a run has to know before it begins: `{id, first iteration of the turn, reported tokens, pending calls, recall?}`.
+/// Returns the facts that a run needs before it begins: `{id, first iteration of the turn, reported tokens, pending calls,
+/// recall?}`.
 pub fn outline(context: &Context) -> (&str, u64, u64, usize, bool) {
     let pending = context.current().count_pending();
     (
@@ -177,7 +178,7 @@ pub fn outline(context: &Context) -> (&str, u64, u64, usize, bool) {
     )
 }
 
-/// What can be told in constant time.
+/// The facts that take constant time.
 pub struct Summary<'a>(&'a Context);
 
 pub const fn summary(context: &Context) -> Summary<'_> {
@@ -215,7 +216,7 @@ pub fn undecided_calls(context: Lender<'_>, asked: bool) -> Term<'_> {
     context.encoder().calls_with(context.undecided_calls(asked))
 }
 
-/// When a call started and ended.
+/// The times at which a call started and ended.
 pub struct Times(Time, Time);
 
 pub fn times(context: &Context, id: &str) -> Option<Times> {

@@ -25,7 +25,7 @@ pub const ITEMS: usize = MAX_DEPTH + 2;
 /// Levels of a list of results, which holds maps, which hold `{:ok, value}`.
 pub const RESULTS: usize = MAX_DEPTH + 3;
 
-/// Levels of what `to_map/1` gives.
+/// Levels of the map of `to_map/1`.
 pub const ATTRIBUTES: usize = MAX_DEPTH + 9;
 
 /// Levels of a dumped chat: several dumped contexts.
@@ -69,8 +69,8 @@ pub fn metadata(term: Term<'_>, scheduler: Scheduler) -> Result<Option<Map>, Nif
     }
 }
 
-/// An integer; one beyond 64 bits is as good as the largest or the smallest of them, because no
-/// conversation has so many of anything.
+/// Reads an integer; one beyond 64 bits becomes the largest or the smallest of them, because no conversation has so many of
+/// anything.
 pub fn number(term: Term<'_>) -> Option<i64> {
     if let Ok(small) = term.decode::<i64>() {
         return Some(small);
@@ -80,7 +80,7 @@ pub fn number(term: Term<'_>) -> Option<i64> {
     Some(if positive { i64::MAX } else { i64::MIN })
 }
 
-/// An error on the way. Its size counts: every scalar comes with the place for one.
+/// An error while decoding. It is boxed, since every scalar is returned with room for one.
 type DecodeError = Box<NifError>;
 
 /// Levels that need no allocation: those of a call with its arguments.
@@ -123,7 +123,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// The error, with the way to the element that was being read. Keys of maps are not steps.
+    /// Returns the error with the path to the element that was being read. Keys of maps are not steps.
     fn locate(&mut self, error: NifError) -> NifError {
         let NifError::Core(mut error) = error else {
             return error;
@@ -240,11 +240,11 @@ impl<'a> OpenTerm<'a> {
     }
 }
 
-/// Counts what is read, and refuses what is too much or of no use.
+/// Counts the terms read, and refuses too many and unusable ones.
 struct Meter {
     scheduler: Scheduler,
     read: Size,
-    /// Says whether only terms are taken that JSON has.
+    /// Accepts only terms that JSON has.
     json: bool,
 }
 
@@ -306,7 +306,7 @@ impl Meter {
         self.allow(0)
     }
 
-    /// Refuses so many terms more where they are too many.
+    /// Refuses so many more terms if that is too many.
     fn allow(&self, terms: usize) -> Result<(), DecodeError> {
         let read = self.read.plus(Size::new(terms, 0));
         self.scheduler.allow(read).map_err(Box::new)
@@ -327,7 +327,7 @@ fn check_json(term: Term<'_>, kind: TermType, is_key: bool) -> Result<(), Decode
     }))
 }
 
-/// `%AshAgent.Context.UnknownAtom{}` stands for an atom that this VM does not have.
+/// Returns the atom for `%AshAgent.Context.UnknownAtom{}`, which stands for one that this VM does not have.
 fn unknown_atom(map: &Map) -> Option<Value> {
     let is_stand_in = map.len() == 2
         && map.get_atom("__struct__")?.as_name() == Some("Elixir.AshAgent.Context.UnknownAtom");
@@ -366,8 +366,8 @@ fn atom_value(term: Term<'_>) -> Result<Value, NifError> {
     atom_name(term, known).map(Value::Atom)
 }
 
-/// Names one thread remembers. Reading one costs two calls and three allocations; conversations
-/// use the same few again and again.
+/// A thread remembers so many names. Reading one costs two calls and three allocations; conversations use the same few again
+/// and again.
 const REMEMBERED: usize = 1024;
 
 thread_local! {
@@ -375,7 +375,7 @@ thread_local! {
         RefCell::default();
 }
 
-/// Spreads the VM's numbers of atoms.
+/// A hasher that spreads the VM's numbers of atoms.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -435,7 +435,7 @@ fn integer(term: Term<'_>) -> Result<Value, NifError> {
     }
 }
 
-/// As `inspect/1` prints it.
+/// Prints a term as `inspect/1` does.
 fn print(term: Term<'_>) -> String {
     let text = format!("{term:?}");
     match text.strip_prefix("#Ref<") {

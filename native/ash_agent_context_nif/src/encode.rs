@@ -21,12 +21,12 @@ pub fn value<'e>(env: Env<'e>, value: &Value) -> Term<'e> {
     Encoder::new_copying(env).value(value)
 }
 
-/// A word of the core's own, which no one from outside can make up.
+/// Returns the atom for a word of the core, which no text from outside can add to.
 pub fn word<'a>(env: Env<'a>, word: &'static str) -> Term<'a> {
     Atom::from_str(env, word).map_or_else(|_| atoms::error().encode(env), |atom| atom.encode(env))
 }
 
-/// A map with so many entries more.
+/// Returns a map with more entries.
 pub fn with<'a, K: rustler::Encoder>(
     map: Term<'a>,
     entries: impl Iterator<Item = (K, Term<'a>)>,
@@ -35,9 +35,8 @@ pub fn with<'a, K: rustler::Encoder>(
     entries.fold(map, put)
 }
 
-/// What becomes a term.
+/// A value that becomes a term.
 pub trait ToTerm {
-    /// The term.
     fn to_term<'a>(&self, env: Env<'a>) -> Term<'a>;
 
     /// Writes it as a field of a map.
@@ -52,7 +51,7 @@ struct Open<'r, 'e> {
     terms: Vec<Term<'e>>,
 }
 
-/// Says what is left to encode. A map gives keys and values in turn.
+/// The elements left to encode. A map yields keys and values in turn.
 enum Remaining<'r> {
     List(std::slice::Iter<'r, Value>),
     Tuple(std::slice::Iter<'r, Value>),
@@ -98,7 +97,6 @@ pub struct FieldTerms<'e> {
 }
 
 impl<'e> FieldTerms<'e> {
-    /// An empty map.
     pub fn new(env: Env<'e>) -> Self {
         Self {
             env,
@@ -107,32 +105,32 @@ impl<'e> FieldTerms<'e> {
         }
     }
 
-    /// One entry more.
+    /// Adds an entry.
     pub fn put(&mut self, key: Atom, value: impl ToTerm) {
         self.put_term(key.to_term(self.env), value.to_term(self.env));
     }
 
-    /// One entry more, if there is a value.
+    /// Adds an entry, if there is a value.
     pub fn put_given(&mut self, key: Atom, value: Option<Term<'e>>) {
         if let Some(value) = value {
             self.put(key, value);
         }
     }
 
-    /// One entry more, with any key.
+    /// Adds an entry with any key.
     pub fn put_term(&mut self, key: Term<'e>, value: Term<'e>) {
         self.keys.push(key);
         self.values.push(value);
     }
 
-    /// The map. Keys are never equal: they are fixed, or those of a sorted map.
+    /// Returns the map. Keys are never equal: they are fixed, or those of a sorted map.
     pub fn end(self) -> Term<'e> {
         let nothing = atoms::nil().to_term(self.env);
         self.keys.map(&self.values).unwrap_or(nothing)
     }
 }
 
-/// Returns whether nothing in a map has elements of its own.
+/// Returns true if no value in a map has elements of its own.
 fn is_flat(map: &Map) -> bool {
     let is_scalar =
         |value: &Value| !matches!(value, Value::List(_) | Value::Tuple(_) | Value::Map(_));
@@ -140,23 +138,23 @@ fn is_flat(map: &Map) -> bool {
         .all(|(key, value)| is_scalar(key) && is_scalar(value))
 }
 
-/// Atoms and maps that one encoding remembers.
+/// An encoding remembers so many atoms and maps.
 const REMEMBERED: usize = 16;
 
 type Models<'e> = SmallVec<[((Atom, Atom), Term<'e>); REMEMBERED]>;
 
-/// Encodes what a context holds.
+/// Makes terms of the values of a context.
 pub struct Encoder<'r, 'e> {
     env: Env<'e>,
     owner: Option<&'r ResourceArc<ContextResource>>,
-    /// Atoms by where their names are: names are shared, and looking one up takes a lock.
+    /// Atoms by the addresses of their names: names are shared, and looking an atom up takes a lock.
     atoms: RefCell<SmallVec<[(usize, Atom); REMEMBERED]>>,
-    /// Maps by what tells them apart, see [`Encoder::like`].
+    /// Maps by their keys, see [`Encoder::like`].
     models: RefCell<Models<'e>>,
 }
 
 impl<'r, 'e> Encoder<'r, 'e> {
-    /// Long binaries point into this context; all that is encoded must be part of it.
+    /// Makes an encoder whose long binaries point into this context; it may only encode parts of that.
     pub fn new_sharing(env: Env<'e>, owner: &'r ResourceArc<ContextResource>) -> Self {
         Self {
             env,
@@ -166,7 +164,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
     }
 
-    /// Everything is copied.
+    /// Makes an encoder that copies everything.
     pub fn new_copying(env: Env<'e>) -> Self {
         Self {
             env,
@@ -224,7 +222,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
     }
 
-    /// A value without elements, or a map of such, as arguments mostly are.
+    /// Encodes a value without elements, or a map of such, as arguments mostly are.
     fn scalar(&self, value: &'r Value) -> Term<'e> {
         match value {
             Value::Nil => atoms::nil().to_term(self.env),
@@ -254,12 +252,12 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
     }
 
-    /// A map of any keys.
+    /// Encodes a map of any keys.
     pub fn map(&self, map: &'r Map) -> Term<'e> {
         self.entries(map.iter().map(|(key, value)| (key, value)))
     }
 
-    /// A map of entries whose keys differ.
+    /// Encodes a map of entries whose keys differ.
     pub fn entries(&self, entries: impl Iterator<Item = (&'r Value, &'r Value)>) -> Term<'e> {
         let mut fields = FieldTerms::new(self.env);
         for (key, value) in entries {
@@ -268,14 +266,14 @@ impl<'r, 'e> Encoder<'r, 'e> {
         fields.end()
     }
 
-    /// A map of fixed keys.
+    /// Encodes a map of fixed keys.
     pub fn fields<const N: usize>(&self, keys: &[Atom; N], values: &[Term<'e>; N]) -> Term<'e> {
         let nothing = atoms::nil().to_term(self.env);
         enif::map(self.env, keys, values).unwrap_or(nothing)
     }
 
-    /// A map that differs from others of its kind in one value; `make` makes the first with `nil` for it. Maps that are
-    /// made of each other share their keys, which takes half the time of sorting and storing them anew.
+    /// Encodes a map that differs from others of its kind in one value; `make` makes the first with `nil` for it. Maps that
+    /// are made of each other share their keys, which takes half the time of sorting and storing them anew.
     pub fn like(
         &self,
         kind: (Atom, Atom),
@@ -295,20 +293,17 @@ impl<'r, 'e> Encoder<'r, 'e> {
         model.map_update(key, value).unwrap_or(model)
     }
 
-    /// A list.
     pub fn list(&self, items: impl Iterator<Item = Term<'e>>) -> Term<'e> {
         let mut terms = Terms::new(self.env);
-        // From inside, chains of iterators are loops; asked one by one, they look where they are.
+        // `for_each` makes a loop of a chain of iterators; `next` would check at each step which of them it is in.
         items.for_each(|item| terms.push(item));
         terms.list()
     }
 
-    /// A text.
     pub fn text(&self, text: &'r str) -> Term<'e> {
         self.binary(text.as_bytes())
     }
 
-    /// A binary.
     pub fn binary(&self, bytes: &'r [u8]) -> Term<'e> {
         match self.owner {
             Some(owner) if bytes.len() >= SHARED => {
@@ -318,8 +313,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
     }
 
-    /// The atom of this name; where this VM has none, a struct that holds the name: text from
-    /// outside makes no atoms.
+    /// Returns the atom of this name; if this VM has none, a struct with the name: text from outside makes no atoms.
     pub fn atom(&self, name: &'r str) -> Term<'e> {
         // The encoded data lives as long as the encoder, so no other name can take its address.
         let place = name.as_ptr() as usize;
@@ -342,8 +336,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
     }
 
-    /// Before NIF 2.17 the direct way knows Latin-1 names only; the external format knows all.
-    /// Read in its safe mode, it makes no atoms.
+    /// Returns the atom of a name that is not Latin-1, by the external format: before NIF 2.17 the direct way only takes
+    /// Latin-1. Its safe mode makes no atoms.
     fn wide_atom(&self, name: &str) -> Option<Term<'e>> {
         if name.is_ascii() {
             return None;
@@ -355,7 +349,6 @@ impl<'r, 'e> Encoder<'r, 'e> {
         Some(term)
     }
 
-    /// The environment that the terms are made in.
     pub const fn env(&self) -> Env<'e> {
         self.env
     }

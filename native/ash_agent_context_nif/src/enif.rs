@@ -26,7 +26,7 @@ pub trait Nif {
     fn call<'a>(env: Env<'a>, arguments: &[Term<'a>], is_normal: bool) -> NifResult<Term<'a>>;
 }
 
-/// A NIF under a name that ends with a zero byte.
+/// Defines a NIF under a name that ends with a zero byte.
 pub const fn define(
     name: &'static str,
     arity: usize,
@@ -44,7 +44,7 @@ pub const fn define(
 /// Runs a NIF.
 ///
 /// # Safety
-/// For the VM alone, which gives its environment and so many terms of it.
+/// Only the VM may call it, with its environment and the number of terms that it passes.
 pub unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
     env: *mut ErlNifEnv,
     count: c_int,
@@ -69,7 +69,6 @@ pub struct Terms<'e> {
 }
 
 impl<'e> Terms<'e> {
-    /// None yet.
     pub fn new(env: Env<'e>) -> Self {
         Self {
             env,
@@ -77,12 +76,12 @@ impl<'e> Terms<'e> {
         }
     }
 
-    /// One more. The lifetime says that it is of the same environment.
+    /// Adds a term. The lifetime ensures that it is of the same environment.
     pub fn push(&mut self, term: Term<'e>) {
         self.raw.push(term.as_c_arg());
     }
 
-    /// A list of the terms.
+    /// Makes a list of the terms.
     pub fn list(self) -> Term<'e> {
         let Ok(count) = u32::try_from(self.raw.len()) else {
             return Term::list_new_empty(self.env);
@@ -95,13 +94,13 @@ impl<'e> Terms<'e> {
         }
     }
 
-    /// A map with the terms as keys, `None` when two of them are equal.
+    /// Makes a map with the terms as keys, `None` when two of them are equal.
     pub fn map(&self, values: &Self) -> Option<Term<'e>> {
         make_map(self.env, &self.raw, &values.raw)
     }
 }
 
-/// A map of so many fields, `None` when two keys are equal.
+/// Makes a map of a fixed number of fields, `None` when two keys are equal.
 pub fn map<'e, const N: usize>(
     env: Env<'e>,
     keys: &[Atom; N],
@@ -111,7 +110,7 @@ pub fn map<'e, const N: usize>(
     make_map(env, &keys, &values.map(|value| value.as_c_arg()))
 }
 
-/// A map of one entry.
+/// Makes a map of one entry.
 pub fn entry<'e>(env: Env<'e>, key: Term<'e>, value: Term<'e>) -> Option<Term<'e>> {
     make_map(env, &[key.as_c_arg()], &[value.as_c_arg()])
 }
@@ -145,7 +144,7 @@ pub struct ListElements<'e> {
 }
 
 impl<'e> ListElements<'e> {
-    /// Those of a tuple, `None` for other terms.
+    /// Returns the elements of a tuple, `None` for other terms.
     pub fn of(tuple: Term<'e>) -> Option<Self> {
         let (mut arity, mut elements) = (0, MaybeUninit::<*const ErlNifTerm>::uninit());
         let env = tuple.get_env();
@@ -165,7 +164,7 @@ impl<'e> ListElements<'e> {
         Some(Self { env, rest })
     }
 
-    /// How many there are still.
+    /// Returns how many elements are left.
     pub fn len(&self) -> usize {
         self.rest.len()
     }
@@ -188,7 +187,7 @@ pub struct MapPairs<'e> {
 }
 
 impl<'e> MapPairs<'e> {
-    /// Those of a map, `None` for other terms.
+    /// Returns the entries of a map, `None` for other terms.
     pub fn of(map: Term<'e>) -> Option<Self> {
         let env = map.get_env();
         let mut rest = MaybeUninit::uninit();
@@ -241,17 +240,17 @@ impl Drop for MapPairs<'_> {
     }
 }
 
-/// A term that waits to be read.
+/// A term that waits to be read, without its environment.
 #[derive(Clone, Copy)]
 pub struct Waiting<'e>(ErlNifTerm, PhantomData<Env<'e>>);
 
 impl<'e> Waiting<'e> {
-    /// One word of the three.
+    /// Keeps the term's own word of the three.
     pub fn new(term: Term<'e>) -> Self {
         Self(term.as_c_arg(), PhantomData)
     }
 
-    /// The term again. The lifetime says that it is of the same environment.
+    /// Returns the term. The lifetime ensures that it is of the same environment.
     pub fn term(self, env: Env<'e>) -> Term<'e> {
         // SAFETY: it was a term of this environment.
         unsafe { Term::new(env, self.0) }
@@ -260,11 +259,11 @@ impl<'e> Waiting<'e> {
 
 #[cfg(not(system_allocator))]
 extern "C" {
-    /// Of mimalloc.
+    /// A function of mimalloc.
     fn mi_collect(force: bool);
 }
 
-/// Gives memory that is free back to the system, which takes as long as there is much of it.
+/// Gives free memory back to the system, which takes as long as there is much of it.
 pub fn give_back() {
     // SAFETY: it may be called by any thread at any time; it has no precondition.
     #[cfg(not(system_allocator))]

@@ -1,19 +1,19 @@
-//! Why a NIF answers with an error.
+//! The errors of NIFs, and their terms.
 
 use ash_agent_context_core::{Error, Fault};
 
-/// Why a NIF answers `{:error, reason}`.
+/// A reason why a NIF returns `{:error, reason}`.
 #[derive(Debug)]
 pub enum NifError {
     /// The core refused.
     Core(Error),
-    /// Too much work for a normal scheduler.
+    /// The call has too much work for a normal scheduler.
     Dirty,
     /// A time outside the calendar.
     BadTime,
-    /// A term of another type than the function takes.
+    /// A term has another type than the function takes.
     BadArg,
-    /// The same, where guards in Elixir leave only a handle of another VM: it raises, and `Native` explains it.
+    /// Guards in Elixir leave only a handle of another VM here: it raises, and `Native` explains it.
     Raise,
 }
 

@@ -26,7 +26,7 @@ mod weight;
 mod words;
 
 mod atoms {
-    //! Every atom that leaves the core under a fixed name, but for those of errors (`error.rs`).
+    //! All atoms that leave the core under a fixed name, but for those of errors (`error.rs`).
     rustler::atoms! {
         fits, misfits, cut, none, value,
         arguments, assistant, bad_time, calendar, completed_at, content, created_at, current_iteration, data, day,
@@ -76,9 +76,8 @@ mod atoms {
     }
 }
 
-/// An append makes some thirty small blocks and frees as many. Ten messages long, it takes 10 times
-/// as long as that of plain maps with this allocator, 12 with glibc's and 17 with the VM's own
-/// (`bench/context.exs`).
+/// An append makes some thirty small blocks and frees as many. With ten messages, it takes 10 times as long as that of plain
+/// maps with this allocator, 12 with glibc's and 17 with the VM's own (`bench/context.exs`).
 // A sanitizer watches the system's allocator only (`bin/sanitize`).
 #[cfg(not(system_allocator))]
 #[global_allocator]

@@ -12,12 +12,12 @@ use crate::encode::{Encoder, FieldTerms};
 use crate::words::Word;
 
 impl<'r, 'e> Encoder<'r, 'e> {
-    /// All messages.
+    /// Encodes all messages.
     pub fn messages(&self, messages: impl Iterator<Item = MessageRef<'r>>) -> Term<'e> {
         self.list(messages.map(|message| self.message(message)))
     }
 
-    /// Messages of the view.
+    /// Encodes messages of the view.
     pub fn encode_shown(&self, messages: impl Iterator<Item = Shown<'r>>) -> Term<'e> {
         self.list(messages.map(|shown| match shown.see() {
             Seen::Same(message) => self.message(message),
@@ -25,7 +25,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }))
     }
 
-    /// One message.
+    /// Encodes one message.
     pub fn message(&self, message: MessageRef<'r>) -> Term<'e> {
         match message {
             MessageRef::Added(message) => self.encode_added(message),
@@ -58,7 +58,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         fields.end()
     }
 
-    /// One message, and where it came from.
+    /// Encodes one message with its source.
     pub fn message_with_reply(&self, message: MessageRef<'r>) -> Term<'e> {
         let shown = self.message(message);
         match message {
@@ -86,7 +86,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
     }
 
-    /// A message that has nothing but its content.
+    /// Encodes a message with nothing but its content.
     fn plain(&self, role: Role, content: Term<'e>) -> Term<'e> {
         let role = role.atom();
         self.like(
@@ -129,7 +129,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             .unwrap_or(result)
     }
 
-    /// Content of a message.
+    /// Encodes the content of a message.
     pub fn content(&self, content: &'r Content) -> Term<'e> {
         match content {
             Content::None => atoms::nil().to_term(self.env()),
@@ -142,7 +142,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         self.list(parts.iter().map(|part| self.part(part)))
     }
 
-    /// A part.
+    /// Encodes a part.
     pub fn part(&self, part: &'r Part) -> Term<'e> {
         let mut fields = FieldTerms::new(self.env());
         let text = |text: &'r Option<Box<str>>| text.as_deref().map(|text| self.text(text));
@@ -191,12 +191,12 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
     }
 
-    /// Calls as a message shows them.
+    /// Encodes calls as a message shows them.
     pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
         self.calls_with(calls.map(|call| (call, &call.arguments.value)))
     }
 
-    /// Calls with other arguments than their own.
+    /// Encodes calls with other arguments than their own.
     pub fn calls_with(&self, calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>) -> Term<'e> {
         self.list(calls.map(|(call, arguments)| {
             let has_more = call.provider_metadata.is_some() || call.extra.is_some();
@@ -216,7 +216,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
     }
 
-    /// A call; it has no id until it is part of a conversation, when its provider gives none.
+    /// Encodes a call; it has no id until it is part of a conversation, if its provider gives none.
     pub fn call(&self, call: &'r ToolCall) -> FieldTerms<'e> {
         self.call_with(call, &call.arguments.value)
     }
@@ -239,7 +239,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         fields
     }
 
-    /// One iteration with its messages and calls.
+    /// Encodes one iteration with its messages and calls.
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
         let calls = iteration.calls().map(|(call, outcome)| {
             let mut fields = self.call(call);
@@ -262,7 +262,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         fields.end()
     }
 
-    /// All iterations.
+    /// Encodes all iterations.
     pub fn iterations(&self, context: &'r Context) -> Term<'e> {
         self.list(
             context
@@ -283,7 +283,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         (tag, output).encode(self.env())
     }
 
-    /// Metadata.
+    /// Encodes metadata.
     pub fn notes(&self, notes: &'r Metadata) -> Term<'e> {
         self.entries(notes.iter())
     }

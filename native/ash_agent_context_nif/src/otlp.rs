@@ -1,4 +1,4 @@
-//! Traces as OTLP.
+//! The NIF for traces as OTLP.
 
 #[cfg(not(feature = "otlp"))]
 pub fn otlp<'a>(

@@ -1,4 +1,4 @@
-//! Prices.
+//! NIFs for price files and bills.
 
 use std::time::SystemTime;
 
@@ -43,7 +43,7 @@ terms! {
     };
 }
 
-/// Returns whether a model has a price now.
+/// Returns true if a model has a price now.
 pub fn is_known(prices: &Prices, model: Option<&str>) -> Result<bool, NifError> {
     let now = clock::at_system_time(SystemTime::now())?;
     Ok(prices.find(None, [model, None], now).is_some())

@@ -1,4 +1,4 @@
-//! Requests, what became of them, and the same requests again.
+//! NIFs for requests: making them, explaining them, and making past ones again.
 
 use ash_agent_context_core::{
     json, AccountRow, Accounting, Context, Deviation, DeviationCause, Dialect, Error, Forecast,
@@ -16,10 +16,10 @@ use crate::resource::{ContextHandle, ContextResource};
 use crate::scheduler::Scheduler;
 use crate::to_term::{maps, terms, Made, Maybe, ToTerm};
 
-/// Bytes that a normal scheduler encodes in well under a millisecond.
+/// A normal scheduler encodes so many bytes in well under a millisecond.
 const ENCODED: usize = 128 * 1024;
 
-/// Messages and pieces that a normal scheduler looks at in well under a millisecond: 100 ns each.
+/// A normal scheduler looks at so many messages and pieces in well under a millisecond: 100 ns each.
 const LOOKED_AT: usize = 2_000;
 
 /// A request's options, see `AshAgent.Context.Requests`.
@@ -49,7 +49,7 @@ arguments! {
 }
 
 impl RequestOptions<'_> {
-    /// The options, with as much to encode as fits the scheduler.
+    /// Returns the options, with a limit on the bytes to encode that fits the scheduler.
     pub fn options(&self, scheduler: Scheduler) -> Options<'_> {
         let (response, conversation) = (self.previous_response_id, self.conversation);
         Options {
@@ -70,7 +70,7 @@ impl RequestOptions<'_> {
         }
     }
 
-    /// The context to project, with pending calls interrupted where that is wanted.
+    /// Returns the context to project, with pending calls interrupted if the options say so.
     pub fn context(&self, context: ContextHandle) -> ContextHandle {
         let interrupted = self.interrupt.then(|| context.get().without_pending());
         interrupted.flatten().map_or(context, ContextResource::wrap)
@@ -84,7 +84,7 @@ impl RequestOptions<'_> {
     }
 }
 
-/// The scheduler is told by what has to be encoded: everything else is cheap.
+/// Refuses a result that took too much work: only the bytes to encode count, everything else is cheap.
 pub fn within_work<T>(result: Result<T, Error>) -> Result<T, NifError> {
     result.map_err(|error| match error {
         Error::TooMuchWork => NifError::Dirty,
@@ -110,7 +110,7 @@ pub fn encode<'a>(
         }
         segment => Some(segment),
     };
-    // Options that are absent here are shared.
+    // Segments of a request are shared.
     let segments: Vec<_> = segments.into_iter().map(shared).collect();
     let env = context.env;
     let kept = ResourceArc::new(KeptResource(kept));
@@ -124,7 +124,7 @@ pub fn encode<'a>(
     Ok(encoder.list(list))
 }
 
-/// What the binaries of a request point into, for as long as one of them is used.
+/// The bytes that the binaries of a request point into, kept as long as one of them is used.
 struct KeptResource(Vec<KeptBytes>);
 
 #[rustler::resource_impl]
@@ -151,7 +151,7 @@ pub fn report(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Vec<Loca
 }
 
 terms! {
-    // A reason why nothing can be sent.
+    // The terms for a reason why nothing can be sent.
     Unready = |of, env| match of {
         Self::NoMessages => atoms::no_messages().to_term(env),
         Self::LastMessageFromAssistant => atoms::assistant_last().to_term(env),
@@ -176,7 +176,7 @@ pub fn account(
     }))
 }
 
-/// The context with the digest of its next request.
+/// Returns the context with a note of its next request's digest.
 pub fn note_sent(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Context, NifError> {
     let options = given.options(context.scheduler);
     let cost = context.encode_cost(&options);
@@ -186,7 +186,7 @@ pub fn note_sent(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Conte
     within_work(context.note_sent(&options))
 }
 
-/// The conversation as it was when an iteration's last request was made.
+/// Returns the conversation as it was when an iteration's last request was made.
 pub fn as_asked(context: &Context, number: i64) -> Option<Made> {
     let asked = context.as_asked(context.iteration(number)?)?;
     Some(asked.into())
@@ -215,7 +215,7 @@ pub fn add_failure(context: &Context, failure: Value, at: Time) -> Result<Contex
     context.add_failure(&failure, at)
 }
 
-/// Maps with what is known of each, oldest first.
+/// Returns a map of facts for each failure, oldest first.
 pub fn failures(context: Lender<'_>) -> Vec<Term<'_>> {
     let env = context.env;
     let failures = context.failures().map(|(iteration, failure)| {
@@ -243,7 +243,7 @@ pub fn note_request(
     }
 }
 
-/// The fields, the tools and the digest of an iteration's request.
+/// Returns the fields, the tools and the digest of an iteration's request.
 pub fn request_note(
     context: &Context,
     number: i64,
@@ -255,13 +255,13 @@ pub fn request_note(
     (fields, tools, sent)
 }
 
-/// The conversation as an iteration's last request was made from it, but under the view of the request before.
+/// Returns the conversation that an iteration's last request was made from, but under the view of the request before.
 pub fn as_asked_before(context: &Context, number: i64) -> Option<Made> {
     let asked = context.as_asked_under_last(context.iteration(number)?)?;
     Some(asked.into())
 }
 
-/// The differences of another context's view, each with its cause and the first iteration.
+/// Returns the differences of another context's view, each with its cause and the first iteration.
 pub fn view_changes(context: Lender<'_>, other: &Context) -> Result<Vec<RequestChange>, NifError> {
     context
         .scheduler

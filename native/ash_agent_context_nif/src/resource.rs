@@ -10,11 +10,10 @@ use rustler::{Resource, ResourceArc};
 
 use crate::enif;
 
-/// Threads that count on their own; all others share the last counter.
+/// So many threads have a counter of their own; all others share the last one.
 const COUNTERS: usize = 64;
 
-/// Contexts that were made less those that were dropped, by thread: one counter for all would go from processor to
-/// processor with every operation.
+/// Contexts made minus contexts dropped, by thread: a single counter would move between processors with every operation.
 static LIVE: [Counter; COUNTERS] = [const { Counter(AtomicIsize::new(0)) }; COUNTERS];
 
 /// A counter with a cache line of its own.
@@ -31,7 +30,7 @@ thread_local! {
 fn count(change: isize) {
     let [own @ .., Counter(shared)] = &LIVE;
     match own.get(MINE.with(|mine| *mine)) {
-        // Nobody else writes here.
+        // Only this thread writes here.
         Some(Counter(own)) => own.store(own.load(Ordering::Relaxed) + change, Ordering::Relaxed),
         None => drop(shared.fetch_add(change, Ordering::Relaxed)),
     }
@@ -45,17 +44,15 @@ pub struct ContextResource {
 #[rustler::resource_impl]
 impl Resource for ContextResource {}
 
-/// Holds what NIFs take and give.
+/// The handle that NIFs take and return.
 pub type ContextHandle = ResourceArc<ContextResource>;
 
 impl ContextResource {
-    /// A new handle for a context.
     pub fn wrap(context: Context) -> ContextHandle {
         count(1);
         ResourceArc::new(Self { context })
     }
 
-    /// The context.
     pub const fn get(&self) -> &Context {
         &self.context
     }
@@ -74,8 +71,7 @@ impl Drop for ContextResource {
     }
 }
 
-/// Hands a value to the thread that drops, which lives as long as the VM. Where there is none,
-/// the value is dropped here.
+/// Hands a value to the thread that drops, which lives as long as the VM. Without it, the value is dropped here.
 pub fn bury(value: Box<dyn Send>) {
     static UNDERTAKER: OnceLock<Option<Sender<Box<dyn Send>>>> = OnceLock::new();
     let undertaker = UNDERTAKER.get_or_init(|| {
@@ -92,28 +88,28 @@ pub fn bury(value: Box<dyn Send>) {
     }
 }
 
-/// The allocator gives memory back to the system a second after it was freed, on whichever thread asks it for something
-/// then. Hundreds of megabytes held a scheduler for 5 to 100 ms, so the thread that drops does it earlier.
+/// The allocator gives freed memory back to the system after a second, on whichever thread next asks it for memory. Hundreds
+/// of megabytes held a scheduler for 5 to 100 ms, so the thread that drops does it earlier.
 const GIVE_BACK: Duration = Duration::from_millis(500);
 
-/// Says whether memory was freed since it was given back.
+/// Memory was freed since the last time that free memory was given back.
 static FREED: AtomicBool = AtomicBool::new(false);
 
-/// Says that memory may have been freed that the system could have back.
+/// Notes that there may be free memory for the system.
 pub fn note_freed() {
-    // Mostly it is said already, and reading it is cheap on any number of processors.
+    // Mostly it is set already, and reading it is cheap on any number of processors.
     if !FREED.load(Ordering::Relaxed) && !FREED.swap(true, Ordering::Relaxed) {
         bury(Box::new(()));
     }
 }
 
-/// Drops what comes, and waits for as long as nothing does.
+/// Drops the values that come, and waits in between.
 fn work(coming: &Receiver<Box<dyn Send>>) {
     while let Ok(value) = coming.recv() {
         let started = Instant::now();
         drop(value);
         while let Some(rest) = GIVE_BACK.checked_sub(started.elapsed()) {
-            // An error says that the time is up, for somebody may always send.
+            // An error means that the time is up, for somebody may always send.
             coming.recv_timeout(rest).map(drop).unwrap_or_default();
         }
         FREED.store(false, Ordering::Relaxed);
@@ -121,7 +117,7 @@ fn work(coming: &Receiver<Box<dyn Send>>) {
     }
 }
 
-/// Number of contexts that are alive, for tests.
+/// Returns the number of contexts that are alive, for tests.
 pub fn count_contexts() -> isize {
     let counts = LIVE.iter().map(|counter| counter.0.load(Ordering::Relaxed));
     counts.sum()

@@ -1,4 +1,4 @@
-//! Responses.
+//! NIFs for responses: feeding them, and reading their messages and facts.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,11 +18,11 @@ use crate::resource::{bury, note_freed};
 use crate::to_term::{maps, terms, Maybe, Returned, ToTerm};
 use crate::words::Word as _;
 
-/// Bytes that a normal scheduler reads in well under a millisecond: real streams take 5 to 10 ns a byte,
-/// the worst ones (an event in ten bytes) 20.
+/// A normal scheduler reads so many bytes in well under a millisecond: real streams take 5 to 10 ns a byte, the worst ones
+/// (an event in ten bytes) 20.
 const FED: usize = 32 * 1024;
 
-/// Bytes that it may parse at once beside them.
+/// And it may parse so many bytes at once beside them.
 const PARSED: usize = 64 * 1024;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -35,7 +35,7 @@ pub struct ResponseResource {
 #[rustler::resource_impl]
 impl Resource for ResponseResource {}
 
-/// Holds what NIFs take and give.
+/// The handle that NIFs take and return.
 pub type ResponseHandle = ResourceArc<ResponseResource>;
 
 impl ResponseResource {
@@ -46,7 +46,7 @@ impl ResponseResource {
         })
     }
 
-    /// Only a handle that is being dropped has none.
+    /// Returns the response; only a handle that is being dropped has none.
     fn get(&self) -> Result<&Response, NifError> {
         self.response.as_ref().ok_or(NifError::BadArg)
     }
@@ -62,12 +62,12 @@ impl Drop for ResponseResource {
     }
 }
 
-/// Number of responses that are alive, for tests.
+/// Returns the number of responses that are alive, for tests.
 pub fn count() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// How much of a response there is to put together.
+/// Returns how much of a response there is to put together.
 pub fn received(response: &Response) -> Size {
     let bytes = response.count_received();
     Size::new(bytes / 64, bytes)
@@ -88,14 +88,14 @@ arguments! {
             false => Ok(Self(bytes)),
         }
     };
-    // One that cannot be kept is not a reason to lose an answer.
+    // A report that cannot be kept is not a reason to lose an answer.
     Reported = |term, scheduler| match decode::value(term, MAX_DEPTH, scheduler) {
         Err(NifError::Dirty) => Err(NifError::Dirty),
         report => Ok(Self(report.unwrap_or(Value::Nil))),
     };
 }
 
-/// How to read a response, see `AshAgent.Response.new/2`.
+/// Options for reading a response, see `AshAgent.Response.new/2`.
 pub struct ReadingOptions<'a> {
     provider: Option<Provider>,
     framing: Option<Atom>,
@@ -123,7 +123,7 @@ impl<'a> ReadingOptions<'a> {
     }
 }
 
-/// A response of which nothing came yet.
+/// Returns an empty response.
 pub fn new(options: ReadingOptions<'_>) -> ResponseHandle {
     ResponseResource::wrap(match options.provider {
         Some(_) => Response::new(&options.reading()),
@@ -137,7 +137,7 @@ pub fn feed(response: On<'_, Response>, Fed(bytes): Fed<'_>) -> Result<News, Fau
         .map(News::from)
 }
 
-/// What a model says, see `t:AshAgent.Response.delta/0`.
+/// A delta of a model, see `t:AshAgent.Response.delta/0`.
 #[derive(NifTaggedEnum)]
 #[rustler(decode)]
 enum Pushed<'a> {
@@ -202,7 +202,7 @@ pub fn from_message(given: Given<'_>) -> Result<News, Error> {
     Response::from_message(given).map(News::from)
 }
 
-/// A response with what was new of it.
+/// A response with its new events.
 pub struct News(Response, Vec<Event>);
 
 impl From<Response> for News {
@@ -243,7 +243,7 @@ terms! {
     };
 }
 
-/// The message, and what `facts` returns.
+/// Returns the message with its facts, as `facts` does.
 pub fn message(response: On<'_, Response>) -> Term<'_> {
     let (message, half) = response.of.message();
     let shown = Encoder::new_copying(response.env).message(MessageRef::Added(&message));
@@ -282,7 +282,7 @@ pub fn facts(response: On<'_, Response>) -> Result<Term<'_>, NifError> {
     Ok(known(response.of).to_term(response.env))
 }
 
-/// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
+/// Returns `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for unknown ones.
 fn known(response: &Response) -> impl ToTerm + '_ {
     (
         response.id(),
@@ -294,10 +294,10 @@ fn known(response: &Response) -> impl ToTerm + '_ {
     )
 }
 
-/// Why a response failed or was interrupted.
+/// Returns the reason why a response failed or was interrupted.
 pub fn reason(response: On<'_, Response>) -> Result<Option<Term<'_>>, NifError> {
     Ok(match response.state() {
-        // Its words are few, whatever the provider wrote.
+        // The words are few, whatever the provider wrote.
         State::Failed(fault) => Some(fault.to_term(response.env)),
         State::Interrupted(reason) => {
             response.scheduler.allow(reason.size())?;
@@ -308,7 +308,7 @@ pub fn reason(response: On<'_, Response>) -> Result<Option<Term<'_>>, NifError> 
 }
 
 impl<'r, 'e> Encoder<'r, 'e> {
-    /// Where a message of the model came from.
+    /// Encodes the source of a model's message.
     pub fn reply(&self, reply: &'r Reply) -> Term<'e> {
         let reason = self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil));
         let details = reply

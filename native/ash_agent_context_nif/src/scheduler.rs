@@ -1,9 +1,8 @@
 //! Chooses the scheduler of each call.
 //!
-//! A call on a normal scheduler must end within a millisecond; an empty call on a dirty one costs
-//! 11 us, on a normal one 0.05 us. So every NIF whose work grows with its data exists twice. The
-//! normal one does as much as fits, else it answers `{:error, :dirty}` and `Native` calls the other.
-//! What the work grows with stands in the table (`nifs.rs`); how much is too much stands here.
+//! A call on a normal scheduler must end within a millisecond; an empty call on a dirty one costs 11 us, on a normal one 0.05
+//! us. So every NIF whose work grows with its data exists twice. The normal one does as much as fits, or else returns
+//! `{:error, :dirty}`, and `Native` calls the other. The table (`nifs.rs`) names the data that decides; the limits are here.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -14,25 +13,25 @@ use rustler::Env;
 
 use crate::error::NifError;
 
-/// Terms and bytes that a normal scheduler walks in well under a millisecond: a term costs up to
-/// 100 ns to build or to copy, a byte up to 1 ns to copy, to scan or to encode.
+/// A normal scheduler walks so many terms and bytes in well under a millisecond: a term costs up to 100 ns to build or to
+/// copy, a byte up to 1 ns to copy, to scan or to encode.
 const NORMAL: Size = Size::new(2_000, 128 * 1024);
 
-/// Terms that a normal scheduler makes in well under a millisecond: 10 to 30 ns each. Long texts
-/// are pointed to and cost no more than other terms.
+/// A normal scheduler makes so many terms in well under a millisecond: 10 to 30 ns each. Long texts are pointed to and cost
+/// no more than other terms.
 const READ: usize = 20_000;
 
-/// Where a call runs.
+/// The kind of scheduler that a call runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduler {
-    /// On a normal scheduler since this time: bounded work only.
+    /// A normal scheduler, since this time: bounded work only.
     Normal(SystemTime),
-    /// On a dirty CPU scheduler.
+    /// A dirty CPU scheduler.
     Dirty,
 }
 
 impl Scheduler {
-    /// So much on a normal scheduler, anything on a dirty one.
+    /// Returns the limit on a normal scheduler, and none on a dirty one.
     pub const fn limit(self, normal: usize) -> usize {
         match self {
             Self::Normal(_) => normal,
@@ -40,7 +39,7 @@ impl Scheduler {
         }
     }
 
-    /// When the call began, or now.
+    /// Returns when the call began, or the present time.
     pub fn now(self) -> SystemTime {
         match self {
             Self::Normal(started) => started,
@@ -60,11 +59,11 @@ impl Scheduler {
 }
 
 thread_local! {
-    /// Nanoseconds that calls on this scheduler took and that no process was charged for yet.
+    /// Nanoseconds of calls on this scheduler for which no process was charged yet.
     static OWED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// One per cent of a process's share, the least that it can be charged for.
+/// One per cent of a process's share, the smallest charge.
 const PERCENT: u64 = 10_000;
 
 /// Takes the time of a call from its process's share, so that a loop of calls yields as often as
@@ -79,7 +78,7 @@ pub fn charge(env: Env<'_>, started: SystemTime) {
     OWED.set(owed % PERCENT);
     if owed >= PERCENT {
         let percent = i32::try_from(owed / PERCENT).unwrap_or(100).min(100);
-        // It answers whether the share is used up, which matters to calls that can go on later.
+        // The result is whether the share is used up, which only matters to calls that can go on later.
         let _ = consume_timeslice(env, percent);
     }
 }

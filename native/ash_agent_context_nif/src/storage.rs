@@ -1,4 +1,4 @@
-//! What is stored: snapshots, chats, foreign histories and JSON.
+//! NIFs for storage: snapshots, chats, foreign histories and JSON.
 
 use ash_agent_context_core::{
     join_rows, json, put_media_back as put_back, read_terms, take_media as take, write_terms,
@@ -14,7 +14,7 @@ use crate::resource::note_freed;
 use crate::scheduler::Scheduler;
 use crate::to_term::{Bytes, Made, Returned, ToTerm};
 
-/// Text that a binary points into: a snapshot is not copied once more.
+/// A text that a binary points into, so that a snapshot is not copied once more.
 struct SnapshotText(Vec<u8>);
 
 #[rustler::resource_impl]
@@ -26,7 +26,7 @@ impl Drop for SnapshotText {
     }
 }
 
-/// The document as a term; whole since iteration 0.
+/// Returns the document as a term; all of it since iteration 0.
 pub fn dump(context: Lender<'_>, since: i64) -> Result<Value, NifError> {
     context.scheduler.allow(context.dump_cost(since))?;
     let text = match since {
@@ -36,7 +36,7 @@ pub fn dump(context: Lender<'_>, since: i64) -> Result<Value, NifError> {
     Ok(json::read(&text, NESTING)?)
 }
 
-/// What a context has beyond another one.
+/// Returns the parts that a context has beyond another one.
 pub fn dump_beside(context: &Context, other: &Context) -> Result<Value, Error> {
     json::read(&context.delta_beside(other), NESTING)
 }
@@ -56,7 +56,7 @@ pub fn load_delta(
 
 pub fn encode(context: Lender<'_>) -> Term<'_> {
     let mut text = context.to_snapshot();
-    // It lives as long as the binary: an estimate that was far too large is not kept.
+    // The text lives as long as the binary, so memory from a far too large estimate is given back.
     if text.capacity() > text.len() / 4 * 5 {
         text.shrink_to_fit();
     }
@@ -81,12 +81,12 @@ pub fn decode(Snapshot(text): Snapshot<'_>, trust: Trust) -> Result<Context, Err
     Context::from_snapshot_with(text, trust)
 }
 
-/// What a store has to write that keeps the other context, or nothing yet.
+/// Returns the parts to write for a store that has the other context, or nothing yet.
 pub fn changes(context: &Context, base: Option<&Context>) -> Changes {
     context.changes(base)
 }
 
-/// All iterations from the first one on that the other context has not.
+/// Returns all iterations from the first one on that the other context does not have.
 pub fn changes_from(context: &Context, other: &Context) -> Vec<(u64, Bytes)> {
     documents(context.changes_from(other))
 }
@@ -106,12 +106,12 @@ arguments! {
     };
 }
 
-/// The document of rows.
+/// Joins rows to a document.
 pub fn join(chat: Option<&[u8]>, Rows(rows): Rows<'_>) -> Result<Bytes, Error> {
     join_rows(chat, &rows).map(Bytes)
 }
 
-/// `{text, [{digest, id, base64}]}`: a text without its media, and those that are not among the known ones.
+/// Returns `{text, [{digest, id, base64}]}`: a text without its media, and those that are not among the known ones.
 pub fn take_media<'a>(Json(text): Json<'a>, known: Term<'a>) -> Term<'a> {
     let env = known.get_env();
     let id = |digest: &[u8]| {
@@ -126,7 +126,7 @@ pub fn take_media<'a>(Json(text): Json<'a>, known: Term<'a>) -> Term<'a> {
     (Bytes(taken), media.collect::<Vec<_>>()).to_term(env)
 }
 
-/// The reverse, with the base64 of each id, or with one for all.
+/// Puts media back into a text, with the base64 of each id, or with one for all.
 pub fn put_media_back<'a>(Json(text): Json<'a>, data: Term<'a>) -> Result<Bytes, NifError> {
     let find = |id: &str| <&[u8]>::read(data.map_get(id).unwrap_or(data), Scheduler::Dirty).ok();
     put_back(text, find).map(Bytes).ok_or(NifError::BadArg)
@@ -151,7 +151,7 @@ impl Returned for Changes {
     }
 }
 
-/// What `ChatContext` keeps of a chat.
+/// The map of a chat's own fields, for `ChatContext`.
 pub struct Head(Map);
 
 /// Fields that other versions wrote.
@@ -166,7 +166,7 @@ arguments! {
     Branches<'a> = |term, scheduler| {
         type Given<'a> = (Value, u64, Option<u64>, Extra, &'a Context);
         let branches: Vec<Given<'a>> = Argument::read(term, scheduler)?;
-        // Comparing two may take as long as writing one of them.
+        // Comparing two branches may take as long as writing one of them.
         let sizes = branches.iter().map(|(.., context)| Cost::from(context.size()));
         scheduler.allow(sizes.fold(Cost::default(), Cost::plus))?;
         let branches = branches.into_iter().map(|(name, number, origin, Extra(extra), context)| {
@@ -215,7 +215,7 @@ pub fn encode_chat(
     chat(head, extra, config, branches).to_snapshot().map(Bytes)
 }
 
-/// `{head, extra, config_extra, [{name, base | nil, context, extra}]}`
+/// Returns `{head, extra, config_extra, [{name, base | nil, context, extra}]}`.
 pub fn load_chat(
     document: Nested,
     config_keys: Vec<&str>,
@@ -284,7 +284,7 @@ pub fn encode_json(term: Value) -> String {
     json::write(&term)
 }
 
-/// Terms that JSON lacks are written as in stored conversations.
+/// Writes terms that JSON lacks as stored conversations have them.
 pub fn encode_terms(Metadata(terms): Metadata) -> Bytes {
     Bytes(write_terms(&terms.unwrap_or_default()))
 }

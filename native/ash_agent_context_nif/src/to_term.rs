@@ -1,4 +1,4 @@
-//! How what functions return becomes terms: each type once. The core has the table of errors, `AshAgent.Context.Error` the words.
+//! How results become terms: each type once. The core has the table of errors, `AshAgent.Context.Error` the words.
 
 use ash_agent_context_core::{
     AccountRow, CallStatus, Context, Decision, Detail, Diagnosis, Error, ExpectedBreak, Fault,
@@ -15,9 +15,9 @@ use crate::encode::{self, Encoder, FieldTerms};
 use crate::error::NifError;
 use crate::resource::{ContextHandle, ContextResource};
 
-/// What a NIF returns.
+/// A result of a NIF.
 pub trait Returned {
-    /// The term, or why there is none.
+    /// Returns the term, or the error.
     fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError>;
 }
 
@@ -46,7 +46,7 @@ impl<T: ToTerm> Returned for (Context, T) {
     }
 }
 
-/// A field that a map has only where there is something.
+/// A field that is only in the map if it has a value.
 pub struct Maybe<T>(pub Option<T>);
 
 impl<T: ToTerm> ToTerm for Maybe<T> {
@@ -61,7 +61,7 @@ impl<T: ToTerm> ToTerm for Maybe<T> {
     }
 }
 
-/// A new context: its handle and its current iteration.
+/// A new context, returned as its handle and its current iteration.
 pub struct Made(ContextHandle, u64);
 
 impl From<Context> for Made {
@@ -71,13 +71,13 @@ impl From<Context> for Made {
     }
 }
 
-/// Bytes that are a binary.
+/// Bytes that become a binary.
 pub struct Bytes(pub Vec<u8>);
 
-/// `first..last`
+/// A range, `first..last`.
 pub struct Range(pub u64, pub u64);
 
-/// Types, each with what becomes of one.
+/// Declares types, each with the function that makes its term.
 macro_rules! terms {
     ($($type:ty = |$of:ident, $env:ident| $term:expr;)*) => {
         $(impl $crate::to_term::ToTerm for $type {
@@ -90,7 +90,7 @@ macro_rules! terms {
 }
 pub(crate) use terms;
 
-/// Types that become maps: fields under their own names, or what stands after the name.
+/// Declares types that become maps: fields under their own names, or with the value after the name.
 macro_rules! maps {
     ($($type:ty = |$of:ident| { $($key:ident $(: $value:expr)?),* $(,)? })*) => {
         $(impl $crate::to_term::ToTerm for $type {
@@ -107,7 +107,7 @@ macro_rules! maps {
 }
 pub(crate) use maps;
 
-/// A field, where nothing else is said.
+/// The value of a field: the given one, or the field itself.
 macro_rules! value {
     ($of:ident $key:ident) => {
         $of.$key
@@ -139,7 +139,7 @@ terms! {
     CallStatus = |of, env| encode::word(env, of.name());
     RequestChange = |of, env| (of.cause, of.iteration).to_term(env);
     Outlook = |of, env| {
-        // Each word is the core's own.
+        // Words are the core's own, so their atoms are known.
         let word = encode::word(env, of.name());
         match of {
             Self::Broken(cause) => (word, *cause).to_term(env),
@@ -249,7 +249,7 @@ terms! {
     };
 }
 
-/// The atom, or a tuple of the atom and the details.
+/// Returns the atom, or a tuple of the atom and the details.
 fn encode_reason<'a>(env: Env<'a>, reason: &Reason<'_>) -> Term<'a> {
     let name = encode::word(env, reason.name);
     if reason.details.is_empty() {

@@ -1,4 +1,4 @@
-//! Tokens.
+//! NIFs for counts and reports of tokens.
 
 use ash_agent_context_core::{
     Context, Count, Method, Report, Term as Word, Time, Tokens, Usage, Value,
@@ -10,7 +10,7 @@ use crate::encode;
 use crate::error::NifError;
 use crate::to_term::terms;
 
-/// How to count; `:auto` is `None`: from the last report on.
+/// A method of counting; `:auto` is `None`, which counts from the last report on.
 pub struct Counted(pub Option<Method>);
 
 arguments! {
@@ -36,13 +36,13 @@ pub fn breakdown(context: Lender<'_>, Counted(method): Counted) -> Result<Tokens
     Ok(context.tokens(method))
 }
 
-/// The tokens that providers reported in an iteration, if there is one.
+/// Returns the tokens that providers reported in an iteration, if there is one.
 pub fn iteration_usage(context: &Context, number: i64) -> Option<Usage> {
     Some(context.iteration(number)?.usage())
 }
 
 terms! {
-    // What a provider reported of an answer: what is billed by itself stands there where there is any.
+    // A provider's report on an answer, with its bills if there are any.
     Report = |of, env| {
         let bills = of.bills();
         let counts = Count::ALL.into_iter().filter_map(|count| {

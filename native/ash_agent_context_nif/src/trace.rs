@@ -1,4 +1,4 @@
-//! Pages of conversations.
+//! NIFs for pages and prints of conversations.
 
 use ash_agent_context_core::{Context, Error, PageOptions, Prices, Printed, Told, Trace};
 
@@ -23,7 +23,7 @@ arguments! {
 }
 
 impl<'a> Conversations<'a> {
-    /// Of these a trace.
+    /// Makes a trace of them.
     pub fn trace(self, masked: bool) -> Result<Trace<'a>, Error> {
         Trace::new(self.0, masked)
     }

@@ -1,4 +1,4 @@
-//! The view, and what it does not show.
+//! NIFs for the view, and for texts that it does not show.
 
 use std::borrow::Cow;
 
@@ -55,12 +55,12 @@ impl Returned for Summarized {
     }
 }
 
-/// The verdict on the summary that stands for an iteration.
+/// Returns the verdict on the summary that stands for an iteration.
 pub fn verdict(context: &Context, number: u64) -> Option<&Verdict> {
     context.cover(number)?.1.verdict.as_deref()
 }
 
-/// `{context, why}`, or `nil` twice when nothing is cleared.
+/// Returns `{context, why}`, or `nil` twice when nothing is cleared.
 pub fn clear_when_due(context: &Context, rent: Rent<'_>, at: Time) -> (Option<Made>, Option<Due>) {
     let (next, due) = context.clear_when_due(&rent, at);
     (due.map(|_| next.into()), due)
@@ -81,7 +81,7 @@ impl Returned for Shortened {
     }
 }
 
-/// `{first, last}`, if there is anything to compact.
+/// Returns `{first, last}`, if there is anything to compact.
 pub fn compactable(
     context: &Context,
     asked: Option<(u64, u64)>,
@@ -100,7 +100,7 @@ pub fn messages_between(context: Lender<'_>, first: u64, last: u64) -> Term<'_> 
     context.encoder().encode_shown(messages)
 }
 
-/// The summary that stands for an iteration.
+/// Returns the summary that stands for an iteration.
 pub fn summary_of(context: Lender<'_>, number: u64) -> Option<Term<'_>> {
     Some(match context.summary(number)? {
         Cow::Borrowed(text) => context.encoder().binary(text),
@@ -108,7 +108,7 @@ pub fn summary_of(context: Lender<'_>, number: u64) -> Option<Term<'_>> {
     })
 }
 
-/// What makes the view other than the log.
+/// Returns the rules of the view.
 pub fn view(context: Lender<'_>) -> Term<'_> {
     context
         .view()
@@ -124,7 +124,7 @@ maps! {
     Cleared = |of| { iteration, calls, placeholder }
 }
 
-/// The iterations that are hidden, or those that a summary stands for.
+/// Returns the iterations that are hidden, or those that a summary stands for.
 fn ranges(view: &View, with_summary: bool) -> Vec<Range> {
     let covers = view
         .covers()
@@ -151,7 +151,7 @@ pub fn recall(context: &Context, handle: &str, excerpt: Excerpt<'_>) -> Result<S
     context.recall(handle, &excerpt)
 }
 
-/// Of the view as it is, or of the request of an iteration; `None` if that is not known.
+/// Returns the receipt of the view, or of the request of an iteration; `None` if that is not known.
 pub fn receipt(context: &Context, request: Option<u64>, most: usize) -> Option<Receipt> {
     match request {
         None => Some(context.receipt(most)),
@@ -183,8 +183,8 @@ terms! {
     };
 }
 
-/// What a view no longer shows and shows again, beside another one, or beside that of an iteration's request; `None` if
-/// that is not known.
+/// Returns the parts that a view no longer shows and shows again, beside another one, or beside that of an iteration's
+/// request; `None` if that is not known.
 pub fn diff_views(
     context: Lender<'_>,
     other: &Context,

@@ -1,4 +1,4 @@
-//! What the work of NIFs grows with, and what that comes to.
+//! The weights of NIFs: the data that their work grows with, and its cost.
 
 use ash_agent_context_core::Cost;
 use rustler::Term;
@@ -9,16 +9,16 @@ use crate::resource::ContextResource;
 use crate::response::received;
 use crate::scheduler::Scheduler;
 
-/// What the work of a NIF grows with. Arguments are not told: they are counted as they are read, see `argument.rs`.
+/// The data that the work of a NIF grows with. Arguments are counted as they are read, see `argument.rs`.
 #[derive(Debug, Clone, Copy)]
 pub enum Weight {
-    /// Nothing. `Native` returns the bare fact, for it cannot be refused.
+    /// None. `Native` returns the bare fact, for it cannot be refused.
     Constant,
-    /// Nothing but its arguments.
+    /// Only its arguments.
     Arguments,
-    /// What only its function can tell, which weighs it by [`Scheduler::allow`].
+    /// Its function weighs the data itself, by [`Scheduler::allow`].
     Own,
-    /// It takes long or is rare, and never runs on a normal scheduler.
+    /// Any: it takes long or is rare, and never runs on a normal scheduler.
     Long,
     /// The bytes that a response received.
     Received,
@@ -26,11 +26,11 @@ pub enum Weight {
     Calls,
     /// The current iteration.
     Iteration,
-    /// The log, in which something is looked for.
+    /// The log, which is searched.
     Log,
     /// The iterations that a view covers.
     View,
-    /// The system prompt and what the view puts after it.
+    /// The system prompt and the texts that the view puts after it.
     Prompt,
     /// The metadata.
     Metadata,
@@ -45,7 +45,7 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// What it comes to, for the NIF's first argument.
+    /// Returns the cost of this data for the NIF's first argument.
     pub fn cost(self, first: Option<&Term<'_>>) -> Result<Cost, NifError> {
         let first = || first.copied().ok_or(NifError::Raise);
         let context = || Ok::<_, NifError>(handle::<ContextResource>(first()?)?.get());

@@ -15,17 +15,16 @@ use crate::error::NifError;
 
 /// A word with an atom for each of its values.
 pub trait Word: ash_agent_context_core::Word {
-    /// The atoms of all values, in their order.
     fn atoms() -> &'static [Atom];
 
-    /// Its atom.
+    /// Returns its atom.
     fn atom(self) -> Atom {
         let place = Self::WORDS.iter().position(|word| *word == self);
         let atom = place.and_then(|place| Self::atoms().get(place));
         atom.copied().unwrap_or_else(atoms::nil)
     }
 
-    /// The value of an atom.
+    /// Returns the word of an atom.
     fn of(atom: Atom) -> Result<Self, NifError> {
         let place = Self::atoms().iter().position(|known| *known == atom);
         let word = place.and_then(|place| Self::WORDS.get(place));

@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.Options.Kinds do
   @moduledoc false
 
-  # Options that several functions have, each with its own words, and the checks of values that a type does not say.
+  # Options that several functions have, each with its own words, and the checks of values that a type does not cover.
 
   @least_result_bytes 100
 

@@ -1,13 +1,13 @@
 defmodule AshAgent.Context.Options.Views do
   @moduledoc false
 
-  # The options of functions that change what is shown of a conversation, or look for what is not shown.
+  # The options of functions that change the view of a conversation, or look for texts that it hides.
 
   import AshAgent.Context.Options.Kinds
 
   alias AshAgent.Context.Options.Kinds
 
-  @doc "How tokens are counted."
+  @doc "The method of counting tokens."
   def method(default) do
     one_of(
       [:auto, :estimate, :o200k_base, :cl100k_base],

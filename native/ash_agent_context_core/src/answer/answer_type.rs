@@ -12,7 +12,7 @@ use crate::error::{Error, Path};
 use crate::value::cost::Cost;
 use crate::value::{Map, Size, Value};
 
-/// A type that answers may have.
+/// The compiled type of an answer.
 #[derive(Debug)]
 pub struct AnswerType {
     schema: Value,
@@ -21,7 +21,7 @@ pub struct AnswerType {
     names: HashSet<Box<str>>,
     /// Names of fields at any place, without style.
     fields: HashSet<Box<str>>,
-    /// Those of them, as they are written, that have an object or a list.
+    /// Names of those fields, as they are written, that have an object or a list.
     inner: HashSet<Box<str>>,
     /// Some object may have fields of any name.
     pub(crate) is_open: bool,
@@ -69,7 +69,7 @@ impl AnswerType {
         })
     }
 
-    /// The cost of reading a text or a value of this size: that crate gives no bound.
+    /// Returns the cost of reading a text or a value of this size: the crate `jsonschema` gives no bound.
     #[must_use]
     pub fn reading_cost(&self, size: Size) -> Cost {
         #[cfg(feature = "json_schema")]
@@ -79,13 +79,13 @@ impl AnswerType {
         size.into()
     }
 
-    /// The schema, as JSON has it.
+    /// Returns the schema, as JSON has it.
     #[must_use]
     pub fn schema(&self) -> &Value {
         &self.schema
     }
 
-    /// Returns whether a value of the type may contain another one of it, or a part of it.
+    /// Returns true if a value of the type may contain another one of it, or a part of it.
     pub(crate) fn is_recursive(&self) -> bool {
         let below = |id: NodeId| {
             let node = self.nodes.get(id);
@@ -101,7 +101,7 @@ impl AnswerType {
             });
             ids.unwrap_or_default()
         };
-        // A node that is reached while what it leads to is still open.
+        // A node that comes up again before the nodes that it leads to are done.
         let mut states = vec![0_u8; self.nodes.len()];
         let mut open = vec![(0, false)];
         while let Some((id, is_done)) = open.pop() {
@@ -126,34 +126,34 @@ impl AnswerType {
         false
     }
 
-    /// Returns whether a field of this name belongs to the answer.
+    /// Returns true if a field of this name belongs to the answer.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.contains(&*without_style(name))
     }
 
-    /// Returns whether every list or every object may be the answer, whatever its fields are.
+    /// Returns true if every list or every object may be the answer, whatever its fields are.
     pub(crate) fn takes_all(&self, kind: Kinds) -> bool {
         let kinds = self.nodes.first().and_then(|root| root.kinds);
         self.names.is_empty() && kinds.is_none_or(|kinds| kinds.has(kind))
     }
 
-    /// Returns whether a field of the answer has a name that begins like this.
+    /// Returns true if a field of the answer has a name that begins like this.
     pub(crate) fn has_name_from(&self, word: &str) -> bool {
         let word = without_style(word);
         self.names.iter().any(|name| name.starts_with(&word))
     }
 
-    /// Returns whether some object of the answer may have a field of this name.
+    /// Returns true if some object of the answer may have a field of this name.
     pub(crate) fn may_have(&self, name: &str) -> bool {
         self.is_open || self.fields.contains(&*without_style(name))
     }
 
-    /// Returns whether a field of just this name has an object or a list.
+    /// Returns true if a field of just this name has an object or a list.
     pub(crate) fn has_inside(&self, name: &str) -> bool {
         self.inner.contains(name)
     }
 
-    /// Returns whether a value fits a field of just this name as it is, but for what is inside of it.
+    /// Returns true if a value fits a field of just this name as it is, but for the values inside it.
     pub(crate) fn takes(&self, name: &str, value: &Value) -> bool {
         let mut fields = self.nodes.iter().filter_map(|node| node.property(name));
         fields.any(|property| {
@@ -175,7 +175,7 @@ impl AnswerType {
         (fitted, walk.report)
     }
 
-    /// Schemas that hold for the same value repair it each for itself: what came of it has to fit all of them.
+    /// Several schemas for one value repair it each on its own: the outcome has to fit all of them.
     fn check_repaired(&self, value: Value, repaired: Value, report: &mut Findings) -> Value {
         let (changed, again) = self.fit(0, &repaired, false, Path::new());
         if again.is_clean() && changed.is_none() {
@@ -238,7 +238,7 @@ impl AnswerType {
     }
 }
 
-/// The names of the fields of an answer, or of those of its elements.
+/// Returns the names of the fields of an answer, or of those of its elements.
 fn names(nodes: &[SchemaNode]) -> HashSet<Box<str>> {
     let mut names = HashSet::new();
     let (mut open, mut seen) = (vec![0], HashSet::new());

@@ -1,4 +1,4 @@
-//! Values made of what a lexer reads: each of them that may be an answer, and what was repaired in it.
+//! Values built from the events of a lexer: each one that may be the answer, with its repairs.
 
 use std::mem;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::answer::node::Kinds;
 use crate::error::{index, Path};
 use crate::value::{Map, Value};
 
-/// Ends within an answer that are kept: to read it without one of them costs as much again.
+/// So many ends within an answer are kept: reading it again up to one of them costs as much again.
 pub(crate) const MOST_ENDS: usize = 8;
 
 enum OpenValue {
@@ -27,13 +27,13 @@ pub(crate) struct Candidate {
     pub is_doubled: bool,
     /// The field whose name and colon are before it.
     pub field: Option<String>,
-    /// Where it is in the text.
+    /// Its bytes in the text.
     pub place: Range<usize>,
-    /// Where the first objects in it end that have more fields after them.
+    /// The ends of the first objects in it that have more fields after them.
     pub ends: Vec<usize>,
 }
 
-/// The value that is being read, and what was found in it.
+/// A value that is being read, with its repairs so far.
 #[derive(Default)]
 struct OpenCandidate {
     frames: Vec<OpenValue>,
@@ -47,12 +47,11 @@ struct OpenCandidate {
     ends: Vec<usize>,
 }
 
-/// The values of a text.
 pub(crate) struct Builder<'t> {
-    /// Whose fields tell the answer; `None` takes every value for it.
+    /// The type whose fields show which value is the answer; `None` takes every value for it.
     answer: Option<&'t AnswerType>,
     open: OpenCandidate,
-    /// Those that may be the answer.
+    /// The values that may be the answer.
     pub found: Vec<Candidate>,
 }
 

@@ -1,4 +1,4 @@
-//! The bounds of single values: lengths, numbers, patterns and formats. Each is told in words that a model can act on.
+//! The bounds of single values: lengths, numbers, patterns and formats. Each issue is in words that a model can act on.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use crate::answer::node::{canonical, Kinds, SchemaNode};
 use crate::error::Path;
 use crate::value::{json, Value};
 
-/// Checks what a node says of a value of the right kind, but for what is inside of it.
+/// Checks a value of the right kind against the rules of a node, but for the values inside it.
 pub(crate) fn check(node: &SchemaNode, value: &Value, path: &Path, report: &mut Findings) {
     match value {
         Value::Binary(_) => check_text(node, value.as_str().unwrap_or_default(), path, report),
@@ -51,10 +51,10 @@ fn check_text(node: &SchemaNode, text: &str, path: &Path, report: &mut Findings)
     }
 }
 
-/// A number, how values stand to it, and words for that.
+/// A bound, the order in which values must stand to it, and words for that.
 type Bound<'n> = (&'n Option<Value>, fn(Ordering) -> bool, &'static str);
 
-/// The first whole number that a float may stand for although another one was written: 2 to the power of 53.
+/// 2 to the power of 53: from here on a float may stand for a whole number although another one was written.
 const INEXACT: f64 = 9_007_199_254_740_992.0;
 
 fn check_number(node: &SchemaNode, value: &Value, path: &Path, report: &mut Findings) {
@@ -99,7 +99,7 @@ fn is_multiple(value: &Value, step: &Value) -> bool {
     match (integer(value), integer(step)) {
         (Some(value), Some(step)) if step != BigInt::ZERO => value % step == BigInt::ZERO,
         _ => {
-            // 0.3 is a multiple of 0.1, although no binary fraction is either of them.
+            // 0.3 is a multiple of 0.1, although neither is a binary fraction.
             let parts = float(value) / float(step);
             parts.is_finite() && (parts - parts.round()).abs() < 1e-9 * parts.abs().max(1.0)
         }

@@ -1,6 +1,6 @@
 //! Comments beside JSON, byte by byte.
 
-/// A comment, as far as it has come.
+/// A comment, up to the byte that was read last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Comment {
     #[default]
@@ -14,7 +14,7 @@ pub(crate) enum Comment {
 }
 
 impl Comment {
-    /// Reads a byte; `None` if it is not a comment that began.
+    /// Reads a byte. Returns the next state; `None` if no comment began.
     pub fn feed(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Slash, b'/') => Self::Line,

@@ -1,5 +1,5 @@
-//! One walk that checks a value and repairs what is near to its schema. A value that fits is never changed, and one that
-//! could be repaired in several ways is refused.
+//! One walk that checks a value and repairs it where it is near to its schema. A value that fits is never changed, and one
+//! that could be repaired in several ways is refused.
 
 use std::collections::HashMap;
 use std::mem;
@@ -10,42 +10,41 @@ use crate::answer::node::{canonical, without_style, Kinds, NodeId, Others, Prope
 use crate::error::{index, Path};
 use crate::value::{json, steps, Map, Value};
 
-/// Levels of lists and objects that an answer may have. The walk recurses with them.
+/// An answer may have so many levels of lists and objects. The walk recurses with them.
 pub(crate) const LEVELS: usize = 64;
 
 /// The problem of a value that several repairs would make fit.
 pub(crate) const SEVERAL_REPAIRS: &str =
     "could be repaired in more than one way: write it as the schema says";
 
-/// Distances of values that are something else than what was asked for.
+/// The distance of a value that is something else than asked for.
 const OTHER_KIND: usize = 1_000;
 const OTHER_CHOICE: usize = 100;
 
-/// The alternative that was taken.
 #[derive(Clone, Copy)]
 struct TakenBranch {
     branch: NodeId,
     problem: Option<&'static str>,
 }
 
-/// A walk.
 pub(crate) struct FitWalk<'t> {
     nodes: &'t [SchemaNode],
-    /// Repairs what is near, besides `null` for what may be left out.
+    /// Makes all repairs; without it, only `null` for a property that may be left out.
     is_lenient: bool,
     path: Path,
     pub report: Findings,
-    /// Which alternative was taken for a value. Without it, alternatives within alternatives would be tried again and again.
+    /// The alternative that was taken for a value. Without it, alternatives within alternatives would be tried again and
+    /// again.
     taken: HashMap<(NodeId, bool, usize), TakenBranch>,
     /// The length of a path at which no list is made of a value: one was just made there, or taken apart.
     settled_at: Option<usize>,
 }
 
-/// The value that a repair made, `None` where nothing had to be repaired.
+/// A repaired value; `None` where nothing had to be repaired.
 type Fitted = Option<Value>;
 
 impl<'t> FitWalk<'t> {
-    /// A walk that begins at a path.
+    /// Begins a walk at a path.
     pub fn new(nodes: &'t [SchemaNode], is_lenient: bool, path: Path) -> Self {
         Self {
             nodes,
@@ -93,7 +92,7 @@ impl<'t> FitWalk<'t> {
         fitted
     }
 
-    /// Fits what came of a value so far to another schema for it.
+    /// Fits a value, with its repairs so far, to another schema for it.
     fn fit_again(
         &mut self,
         value: &Value,
@@ -106,7 +105,7 @@ impl<'t> FitWalk<'t> {
         }
     }
 
-    /// Does something with a value that is gone afterwards: another may have its address then.
+    /// Calls a function with values that are gone afterwards: others may have their addresses then.
     fn afresh<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let outer = mem::take(&mut self.taken);
         let done = work(self);
@@ -114,14 +113,14 @@ impl<'t> FitWalk<'t> {
         done
     }
 
-    /// Tries something, and returns what was found by it apart.
+    /// Tries a function, and returns its findings apart from the others.
     fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Fitted) -> (Fitted, Findings) {
         let outer = mem::take(&mut self.report);
         let fitted = work(self);
         (fitted, mem::replace(&mut self.report, outer))
     }
 
-    /// Does something at a step from here.
+    /// Calls a function one step further into the value.
     fn within<R>(&mut self, step: Value, work: impl FnOnce(&mut Self) -> R) -> R {
         self.path.push(step);
         let done = work(self);
@@ -181,7 +180,7 @@ impl<'t> FitWalk<'t> {
         Kind::Settled(None)
     }
 
-    /// Takes another value instead if it fits.
+    /// Takes another value if that fits.
     fn try_instead(
         &mut self,
         settled_at: usize,
@@ -336,7 +335,7 @@ impl<'t> FitWalk<'t> {
         }
     }
 
-    /// Checks that a value is one of the choices, if there are any, and returns the one that was meant.
+    /// Checks that a value is one of the choices, if there are any, and returns the one that it means.
     fn choose(&mut self, node: &SchemaNode, value: &Value) -> Fitted {
         let known = node.choices.as_deref()?;
         let is_equal = |choice: &&Value| *choice == value || canonical(choice) == canonical(value);
@@ -364,7 +363,7 @@ impl<'t> FitWalk<'t> {
         None
     }
 
-    /// Gives keys of another style the name of the property that is missing. `None` if there are none.
+    /// Renames keys of another style to the properties that are missing. `None` if there are none.
     fn rename(&mut self, node: &SchemaNode, map: &Map) -> Option<Map> {
         let mut renamed: HashMap<&str, usize> = HashMap::new();
         let mut found = Vec::new();
@@ -406,7 +405,7 @@ enum Kind {
     Settled(Fitted),
 }
 
-/// Returns whether a text is a list as JSON has it, or nearly, so that it is not the element of one.
+/// Returns true if a text is a list in JSON, or nearly, so that it is not the element of one.
 fn says_list(value: &Value) -> bool {
     let text = value.as_str().map_or("", str::trim);
     let inside = text.strip_prefix('[').map(str::trim_start);
@@ -414,7 +413,7 @@ fn says_list(value: &Value) -> bool {
     text == "null" || inside.is_some_and(is_list)
 }
 
-/// A value that JSON writes without quotes, written as a text.
+/// Reads a text as a value that JSON writes without quotes.
 fn from_text(value: &Value, kinds: Kinds) -> Option<(Value, MendKind)> {
     let text = value.as_str()?.trim();
     if text == "null" || text.starts_with(['[', '{']) {

@@ -28,12 +28,12 @@ pub enum Came {
     Value(Value),
 }
 
-/// The node of a place: one of the schema, or anything at all.
+/// The rules of a place: a node of the schema, or none at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     Node(NodeId),
     Any,
-    /// Nobody knows which field it will be.
+    /// It is not known yet which field it will be.
     Hidden,
 }
 
@@ -49,7 +49,7 @@ struct Level {
     seen: u64,
 }
 
-/// Some of the text that is held.
+/// Text that is held until it ends.
 #[derive(Debug, Clone, Default)]
 struct Held {
     pieces: ListSync<Box<str>>,
@@ -66,7 +66,7 @@ pub struct Follow {
     held: Option<Held>,
     is_text: bool,
     has_shown: bool,
-    /// A field told that what is open is the answer. It is shown from the next one on that is not hidden.
+    /// A field has shown that the open value is the answer. It is shown from the next value on that is not hidden.
     is_told: bool,
     is_meant: bool,
     /// The open value may be that of a field.
@@ -75,16 +75,16 @@ pub struct Follow {
 }
 
 impl Follow {
-    /// Bytes that are read again when the value ends that they are part of.
+    /// Returns the bytes that are read again at the end of the value that they are part of.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.bytes)
     }
 
-    /// Reads a piece of the text, and returns what came by it.
+    /// Reads a piece of the text. Returns the changes that it makes to the value.
     ///
     /// # Complexity
-    /// O(n) in the piece, besides the levels of the answer and what was held until now.
+    /// O(n) in the piece, besides the levels of the answer and the text held so far.
     #[must_use]
     pub fn feed(
         &self,
@@ -116,7 +116,7 @@ impl Follow {
     }
 }
 
-/// The value that is shown after these changes, `None` before the first.
+/// Returns the value that these changes show, `None` before the first.
 #[must_use]
 pub fn put_together(shown: &[ShownPart]) -> Option<Value> {
     let mut root = None;
@@ -205,7 +205,7 @@ struct Following<'t> {
     answer: &'t AnswerType,
     is_lenient: bool,
     piece: &'t str,
-    /// Where in the piece the text begins that is held.
+    /// The index in the piece at which the held text begins.
     from: usize,
     state: Follow,
     shown: Vec<ShownPart>,
@@ -262,7 +262,7 @@ impl Following<'_> {
             .map_or(Rule::Node(0), |level| level.next)
     }
 
-    /// The node of a value of this kind, if there is one alone.
+    /// Returns the rule for a value of this kind, if there is only one.
     fn resolve(&self, rule: Rule, kind: Kinds) -> Option<Rule> {
         let mut id = match rule {
             Rule::Any => return Some(Rule::Any),
@@ -298,7 +298,7 @@ impl Following<'_> {
         }
     }
 
-    /// Returns whether a value of this kind may fit as it is.
+    /// Returns true if a value of this kind may fit as it is.
     fn may_be(&self, id: NodeId, kind: Kinds) -> bool {
         let mut open = vec![id];
         while let Some(node) = open.pop().and_then(|id| self.answer.nodes.get(id)) {
@@ -321,7 +321,7 @@ impl Following<'_> {
         }
     }
 
-    /// Shows the lists and objects around the first field that tells that this is the answer.
+    /// Shows the lists and objects around the first field that proves this to be the answer.
     fn show_levels(&mut self) {
         self.state.is_meant = true;
         let levels = std::mem::take(&mut self.state.levels);
@@ -331,7 +331,7 @@ impl Following<'_> {
         }
     }
 
-    /// Shows what was held, if it fits.
+    /// Shows the held text, if it fits.
     fn release(&mut self, rule: Rule) {
         let Some(held) = self.state.held.take() else {
             return;
@@ -352,10 +352,10 @@ impl Following<'_> {
     }
 }
 
-/// A value alone, as the lexer reads it.
+/// Reads a single value with the lexer.
 fn read_value(text: &str) -> Option<Value> {
     let mut builder = Builder::new(None);
-    // A list around it, for the lexer looks for one.
+    // The lexer looks for a list or an object, so the value gets a list around it.
     let mut lexer = Lexer::default();
     for part in ["[", text, "]"] {
         lexer.feed(part, &mut builder);
@@ -373,7 +373,7 @@ impl Follow {
         self.is_part = false;
     }
 
-    // A whole answer that fits is meant, whatever its fields are.
+    // A whole answer that fits is the one that was meant, whatever its fields are.
     fn is_meant_at(&self, path: &Path) -> bool {
         (self.is_meant || path.is_empty()) && !self.is_part
     }
@@ -384,7 +384,7 @@ impl Sink for Following<'_> {
         Some(self.answer)
     }
 
-    // The value of a field is not shown as the answer, which it may be: only what comes after it tells.
+    // The value of a field may be the answer, but it is not shown as such: the text after it decides.
     fn mean(&mut self, field: Option<&str>) {
         if field.is_some() {
             self.state.is_part = true;
@@ -411,7 +411,7 @@ impl Sink for Following<'_> {
             (is_open && !is_choice).then_some(rule)
         });
         let Some(rule) = grows else {
-            // A number of a place for anything is one as soon as it ends.
+            // A number that may be anything is complete as soon as it ends.
             let is_held = rule != Rule::Hidden && rule != Rule::Any;
             self.state.hidden = Some((1, rule));
             self.state.held = is_held.then(Held::default);
@@ -536,7 +536,7 @@ impl Following<'_> {
         item.map_or(Rule::Any, Rule::Node)
     }
 
-    /// The rule of a field, and its position among those of the node.
+    /// Returns the rule of a field, and its position among those of the node.
     fn field_rule(&self, rule: Rule, key: &str) -> (Rule, Option<usize>) {
         let Some(node) = self.node(rule) else {
             return (Rule::Any, None);
@@ -548,7 +548,7 @@ impl Following<'_> {
                 Some(*place),
             );
         }
-        // It may be renamed.
+        // A key in another style may be renamed.
         if node.property_in_style(key).is_some() {
             return (Rule::Hidden, None);
         }

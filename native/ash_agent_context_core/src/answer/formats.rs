@@ -35,19 +35,19 @@ impl TextFormat {
         ("ipv6", Self::Ipv6, "an IPv6 address"),
     ];
 
-    /// The format of a name.
+    /// Returns the format of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMED.iter().find(|(known, _, _)| *known == name);
         found.map(|(_, format, _)| *format)
     }
 
-    /// Words for a model.
+    /// Returns words for it that a model reads.
     pub fn words(self) -> &'static str {
         let found = Self::NAMED.iter().find(|(_, format, _)| *format == self);
         found.map_or("a text of this format", |(_, _, words)| words)
     }
 
-    /// Returns whether a text has the format.
+    /// Returns true if a text has the format.
     pub fn fits(self, text: &str) -> bool {
         match self {
             Self::Date => text.len() == 10 && NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok(),
@@ -82,7 +82,7 @@ fn is_host(host: &str) -> bool {
     !host.is_empty() && !host.contains('@') && !host.contains(char::is_whitespace)
 }
 
-/// Days, and after a `T` hours, each a number and a letter; or weeks.
+/// Returns true for days, and after a `T` hours, each a number and a letter; or weeks.
 fn is_duration(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('P') else {
         return false;

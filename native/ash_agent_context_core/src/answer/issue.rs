@@ -1,26 +1,26 @@
-//! Words for a model: what is wrong with its answer, and what was repaired in it. Neither shows what the answer says.
+//! Issues of an answer and its repairs, in words for a model. Neither shows any of its values.
 
 use crate::error::Path;
 use crate::value::word::words;
 use crate::value::{json, Value};
 
-/// Issues that are told; a model that made more has misunderstood the schema as a whole.
+/// So many issues are listed; a model that made more has misunderstood the schema as a whole.
 pub(crate) const MOST_ISSUES: usize = 20;
 
-/// Repairs that are told. Further ones are made and counted.
+/// So many repairs are listed. Further ones are made and counted.
 pub(crate) const MOST_REPAIRS: usize = 100;
 
-/// A place of an answer that does not fit, and what would.
+/// A place of an answer that does not fit, with words for what would.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
-    /// Where it is.
+    /// The path to it.
     pub path: Path,
     /// The problem, in words that a model can act on.
     pub words: String,
 }
 
 impl Issue {
-    /// The place and the words, as `/items/0/price: expected a number, got a string`.
+    /// Returns the place and the words, as `/items/0/price: expected a number, got a string`.
     #[must_use]
     pub fn line(&self) -> String {
         if self.path.is_empty() {
@@ -38,10 +38,10 @@ impl Issue {
     }
 }
 
-/// Something that was read although it was not as the schema or JSON wants it.
+/// A repair that was needed to read an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mend {
-    /// Where it was.
+    /// The path to it.
     pub path: Path,
     /// The kind of repair.
     pub kind: MendKind,
@@ -90,9 +90,9 @@ words! {
 pub(crate) struct Findings {
     pub issues: Vec<Issue>,
     pub mends: Vec<Mend>,
-    /// How far the answer is from the schema, to find the alternative that was meant.
+    /// The distance from the schema, by which the alternative that was meant is found.
     pub distance: usize,
-    /// All repairs, also those that are not told.
+    /// The number of all repairs, also of those that are not listed.
     pub mended: usize,
 }
 
@@ -109,7 +109,7 @@ impl Findings {
         self.far_issue(path, 1, words);
     }
 
-    /// An issue that says that something else was meant.
+    /// Adds an issue that says that something else was meant.
     pub fn far_issue(&mut self, path: &Path, distance: usize, words: impl Into<String>) {
         self.distance = self.distance.saturating_add(distance);
         if self.issues.len() < MOST_ISSUES {
@@ -140,7 +140,7 @@ impl Findings {
     }
 }
 
-/// A few choices as a model reads them.
+/// Lists a few choices for a model.
 pub(crate) fn choices(values: &[Value]) -> String {
     const SHOWN: usize = 20;
     let shown: Vec<String> = values.iter().take(SHOWN).map(json::write).collect();

@@ -1,8 +1,8 @@
 //! JSON as models write it, read in any pieces: with prose and fences around it, comments, trailing commas, single quotes and
 //! keys without quotes. It reads JSON as JSON, and reports each deviation.
 //!
-//! A brace begins something if a quote, a key with a colon or the other brace comes after it. If that is not JSON, it is given up
-//! as a whole. If it had a field of the answer, so is the text.
+//! A brace begins a value if a quote, a key with a colon or the other brace comes after it. If that is not JSON, it is given
+//! up as a whole; and so is the text, if the value had a field of the answer.
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::comment::Comment;
@@ -14,12 +14,12 @@ use crate::answer::prose::{quoted, After, GivenUp, Prose, Quotes};
 use crate::value::unescape::Escape;
 use crate::value::{json, Value};
 
-/// Bytes that a key or a number may have.
+/// A key or a number may have so many bytes.
 const MOST_WORD: usize = 4_400;
 
 /// The events of a text. Positions are bytes of the piece that is being read.
 pub(crate) trait Sink {
-    /// The type whose fields tell the answer from prose; `None` if everything counts.
+    /// Returns the type whose fields tell the answer from prose; `None` if everything counts.
     fn answer(&self) -> Option<&AnswerType>;
     /// The open value, or the one that begins next, is the answer, or that of a field whose name and colon are before it.
     fn mean(&mut self, field: Option<&str>);
@@ -29,22 +29,22 @@ pub(crate) trait Sink {
     fn open(&mut self, _is_list: bool) {}
     /// The next value is the one of this key.
     fn key(&mut self, key: &str);
-    /// A part of the text that began.
+    /// A part of the text that is being read.
     fn text(&mut self, part: &str);
-    /// The value that began is this one.
+    /// The value that began is a scalar.
     fn scalar(&mut self, value: Value);
     /// The value that began last, and has not ended, ends.
     fn end(&mut self, at: usize);
-    /// Something was not as JSON has it.
+    /// A repair was needed to read on.
     fn mend(&mut self, _kind: MendKind) {}
     /// The text so far is not JSON, and counts as prose.
     fn abandon(&mut self);
 }
 
-/// Where a value stands.
+/// The place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValuePlace {
-    /// After a bracket, where the list may end.
+    /// After a bracket; the list may end here.
     First,
     /// After a comma.
     Next,
@@ -57,7 +57,7 @@ enum ValuePlace {
 enum KeyKind {
     Bare,
     Quoted,
-    /// With a colon in it. It may have lost its own quote, and then this one begins the text after it.
+    /// With a colon in it. It may have lost its own quote, and this one then begins the text after it.
     Long(u8),
 }
 
@@ -75,12 +75,12 @@ enum Mode {
     Literal,
     After,
     GivenUp(GivenUp),
-    /// The answer itself was given up. Nothing more is read.
+    /// The answer itself was given up. The rest is not read.
     Broken,
 }
 
 impl Mode {
-    /// What comes in a list or an object: the first of it, or after a comma.
+    /// Returns the mode within a list or an object: at its beginning, or after a comma.
     const fn inside(is_list: bool, is_first: bool) -> Self {
         match (is_list, is_first) {
             (true, true) => Self::Value(ValuePlace::First),
@@ -97,7 +97,7 @@ pub(crate) struct Lexer {
     comment: Comment,
     escape: Escape,
     word: String,
-    /// The lists among the open levels, one bit each.
+    /// The open levels that are lists, one bit each.
     lists: u64,
     depth: usize,
     skipped: bool,
@@ -105,9 +105,9 @@ pub(crate) struct Lexer {
     prose: Prose,
     /// The open value has more than its first brace.
     is_opened: bool,
-    /// The open value is the answer, as far as its fields tell.
+    /// The open value is the answer, by its fields so far.
     is_meant: bool,
-    /// The field whose name is before the open value.
+    /// The name of a field before the open value.
     field: Option<String>,
     /// The last letter of the piece before.
     last: Option<char>,
@@ -116,12 +116,12 @@ pub(crate) struct Lexer {
 }
 
 impl Lexer {
-    /// Returns whether the text has the beginning of an answer that is not JSON, or the rest of one.
+    /// Returns true if the text has the beginning of an answer that is not JSON, or the rest of one.
     pub fn is_broken(&self) -> bool {
         self.mode == Mode::Broken
     }
 
-    /// Returns whether the text ends within an answer: the first one, or another one.
+    /// Returns true if the text ends within an answer: the first one, or another one.
     pub fn is_cut(&self, answer: &AnswerType, has_found: bool) -> bool {
         match self.mode {
             Mode::Prose | Mode::Broken => false,
@@ -136,7 +136,7 @@ impl Lexer {
     /// Reads a piece.
     ///
     /// # Complexity
-    /// O(n): of what is not JSON, nothing is read again.
+    /// O(n): text that is not JSON is never read again.
     pub fn feed(&mut self, piece: &str, sink: &mut impl Sink) {
         let bytes = piece.as_bytes();
         let mut at = 0;
@@ -180,7 +180,7 @@ impl Lexer {
         self.last = piece.chars().next_back().or(self.last);
     }
 
-    /// The letter before a position.
+    /// Returns the letter before a position.
     fn before(&self, piece: &str, at: usize) -> Option<char> {
         let before = piece.get(..at).unwrap_or_default();
         before.chars().next_back().or(self.last)
@@ -230,7 +230,7 @@ impl Lexer {
         found + 1
     }
 
-    /// The open value has a field of the answer.
+    /// Notes that the open value has a field of the answer.
     fn mean(&mut self, sink: &mut impl Sink) {
         if !self.is_meant {
             self.is_meant = true;
@@ -238,7 +238,7 @@ impl Lexer {
         }
     }
 
-    /// Opens a level; `false` if there are too many, and the bracket is to be read again as part of what was given up.
+    /// Opens a level. Returns false if there are too many, and the bracket has to be read again as given-up text.
     fn open(&mut self, is_list: bool, sink: &mut impl Sink) -> bool {
         if self.depth >= LEVELS {
             self.abandon(sink);
@@ -293,7 +293,7 @@ impl Lexer {
         };
     }
 
-    /// Reads a byte of a comment; `false` if it is to be read again, since there is none.
+    /// Reads a byte of a comment. Returns false if it has to be read again, since no comment began.
     fn comment(&mut self, byte: u8, sink: &mut impl Sink) -> bool {
         let Some(next) = self.comment.feed(byte) else {
             self.abandon(sink);
@@ -306,7 +306,7 @@ impl Lexer {
         true
     }
 
-    /// Reads a byte between texts; `false` if it is to be read again in the mode that came of it.
+    /// Reads a byte between texts. Returns false if it has to be read again in the new mode.
     fn byte(&mut self, rest: &str, at: usize, sink: &mut impl Sink) -> bool {
         let byte = first(rest);
         match self.mode {
@@ -328,7 +328,7 @@ impl Lexer {
                 }
                 self.mode = Mode::Value(ValuePlace::Field);
             }
-            // A key that has lost a quote, or its colon.
+            // This key has lost a quote, or its colon.
             Mode::Colon(KeyKind::Bare) if is_quote(rest) => {
                 self.is_opened = true;
                 self.tell_key(sink);
@@ -405,7 +405,7 @@ impl Lexer {
                 self.push(byte, sink);
             }
             _ => {
-                // Another answer with quotes that are not those of JSON.
+                // Another answer begins here, with quotes that are not those of JSON.
                 let is_named = |of: &AnswerType| quoted(rest).is_some_and(|key| of.is_named(key));
                 if self.has_root && sink.answer().is_some_and(is_named) {
                     self.mean(sink);
@@ -487,7 +487,7 @@ impl Lexer {
         }
     }
 
-    /// Reads a text up to its end, or up to what is not itself.
+    /// Reads a text up to its end, or up to the first byte that needs a look.
     fn text_run(&mut self, rest: &str, quote: u8, at: usize, sink: &mut impl Sink) -> usize {
         let end = run(rest, quote);
         let (plain, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
@@ -563,7 +563,7 @@ impl Lexer {
     }
 }
 
-/// Bytes of a text up to its end, an escape or a control character.
+/// Returns the bytes of a text up to its end, an escape or a control character.
 fn run(rest: &str, quote: u8) -> usize {
     let ends = |byte: u8| byte == quote || byte == b'\\' || byte < b' ';
     rest.bytes().position(ends).unwrap_or(rest.len())

@@ -1,4 +1,4 @@
-//! Answers of a type: a schema, the text of a model read by it, and the value as far as a stream has come.
+//! Answers of a type: a schema, a model's text read by it, and the value of a stream so far.
 
 pub mod answer_type;
 pub mod builder;

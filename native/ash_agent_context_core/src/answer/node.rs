@@ -1,4 +1,4 @@
-//! A place of a compiled schema: the rules for the values that stand there.
+//! A place of a compiled schema, with the rules for its values.
 
 use std::collections::HashMap;
 
@@ -37,13 +37,13 @@ impl Kinds {
         ("object", Self::OBJECT, "an object"),
     ];
 
-    /// The kinds of a name in a schema.
+    /// Returns the kinds of a name in a schema.
     pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMED.iter().find(|(known, _, _)| *known == name);
         found.map(|(_, kinds, _)| *kinds)
     }
 
-    /// The kind of a value. A float without a fraction is an integer, as JSON does not tell them apart.
+    /// Returns the kind of a value. A float without a fraction is an integer, since JSON does not tell them apart.
     pub fn of(value: &Value) -> Self {
         match value {
             Value::Nil => Self::NULL,
@@ -65,7 +65,7 @@ impl Kinds {
         self.0 & other.0 != 0
     }
 
-    /// Words for a model.
+    /// Returns words for them that a model reads.
     pub fn words(self) -> String {
         let mut rest = self;
         let mut words = Vec::new();
@@ -99,7 +99,7 @@ pub(crate) struct Property {
     pub is_required: bool,
 }
 
-/// How long a text, a list or an object may be.
+/// The least and the greatest length of a text, a list or an object.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Lengths {
     pub least: Option<usize>,
@@ -138,45 +138,45 @@ pub(crate) struct SchemaNode {
 }
 
 impl SchemaNode {
-    /// The property of a name.
+    /// Returns the property of a name.
     pub fn property(&self, name: &str) -> Option<&Property> {
         self.places
             .get(name)
             .and_then(|at| self.properties.get(*at))
     }
 
-    /// The property whose name differs from this one in style alone.
+    /// Returns the property whose name differs from this one in style alone.
     pub fn property_in_style(&self, name: &str) -> Option<&Property> {
         let at = self.styles.get(&*without_style(name)).copied().flatten()?;
         self.properties.get(at)
     }
 
-    /// The schemas that hold for the same value.
+    /// Returns the schemas that hold for the same value.
     pub fn in_place(&self) -> impl Iterator<Item = NodeId> + '_ {
         let all = self.all_of.iter().chain(&self.any_of).chain(&self.one_of);
         all.copied()
     }
 
-    /// Returns whether an object or a list may stand here.
+    /// Returns true if an object or a list may be here.
     pub fn has_inside(&self) -> bool {
         let inside = Kinds::OBJECT.with(Kinds::ARRAY);
         self.kinds.is_none_or(|kinds| kinds.has(inside)) && self.choices.is_none()
     }
 
-    /// Returns whether an object with a field of any name may stand here.
+    /// Returns true if an object with a field of any name may be here.
     pub fn is_open(&self) -> bool {
         let may_be_object = self.kinds.is_none_or(|kinds| kinds.has(Kinds::OBJECT));
         let is_alone = self.in_place().next().is_none() && self.choices.is_none();
         may_be_object && is_alone && self.others != Others::Refused
     }
 
-    /// The schema of the element at a position.
+    /// Returns the schema of the element at a position.
     pub fn item(&self, at: usize) -> Option<NodeId> {
         self.first_items.get(at).copied().or(self.items)
     }
 }
 
-/// A word without case and separators.
+/// Returns a word without case and separators.
 pub(crate) fn without_style(word: &str) -> String {
     word.chars()
         .filter(|letter| !matches!(letter, '_' | '-' | ' ' | '.'))
@@ -184,7 +184,7 @@ pub(crate) fn without_style(word: &str) -> String {
         .collect()
 }
 
-/// A value in which numbers that are equal in JSON are equal.
+/// Returns a value in which numbers that are equal in JSON are equal.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Float(float) if float.fract() == 0.0 && float.abs() < 9.2e18 =>

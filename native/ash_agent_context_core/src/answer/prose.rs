@@ -1,9 +1,9 @@
-//! The text around an answer: prose, in which a field's name tells that its object lost a brace, and what was begun and given up.
-//! Nothing inside of either is an answer.
+//! The text around an answer: prose, in which a field's name may show that its object lost a brace, and values that were
+//! begun and given up. No answer is inside of either.
 
 use crate::answer::answer_type::AnswerType;
 
-/// Bytes of a name that is looked for.
+/// Names have at most so many bytes.
 const MOST_NAME: usize = 200;
 
 /// Words that are values, and those that models write for them.
@@ -19,12 +19,12 @@ const LITERALS: [&str; 9] = [
     "undefined",
 ];
 
-/// A kind of quotes: those that end a text.
+/// A kind of quotes, by those that end a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Quotes(&'static str);
 
 impl Quotes {
-    /// The quotes of a text that this letter begins.
+    /// Returns the quotes of a text that this letter begins.
     pub fn opened_by(letter: char) -> Option<Self> {
         Some(Self(match letter {
             '"' => "\"",
@@ -42,7 +42,7 @@ impl Quotes {
     }
 }
 
-/// The text in quotes of any kind with which this begins.
+/// Returns the text in quotes of any kind at the beginning.
 pub(crate) fn quoted(rest: &str) -> Option<&str> {
     let mut letters = rest.chars();
     let quotes = Quotes::opened_by(letters.next()?)?;
@@ -50,22 +50,22 @@ pub(crate) fn quoted(rest: &str) -> Option<&str> {
     rest.get(..rest.find(|letter| quotes.has_end(letter))?)
 }
 
-/// Something that was given up. It ends where its brackets say so, whether those in its texts count or not: what broke it may
-/// have been a quote.
+/// A value that was given up. It ends where its brackets say so, and both counts of them are kept, with and without those in
+/// texts: a wrong quote may be what broke it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GivenUp {
     is_list: bool,
-    /// Open brackets, all of them and those outside of texts.
+    /// Open brackets: all of them, and those outside of texts.
     all: usize,
     outside: usize,
     quotes: Option<Quotes>,
     is_escaped: bool,
-    /// One of the counts said that it ended.
+    /// One of the counts shows that it ended.
     pub may_have_ended: bool,
 }
 
 impl GivenUp {
-    /// Something with so many levels, of which the bits say which ones are lists. The last one may have a text that is open.
+    /// Begins with so many open levels; the bits of `lists` are set for lists. The last level may have an open text.
     pub fn new(lists: u64, levels: usize, quotes: Option<Quotes>) -> Self {
         let lists = lists & (u64::MAX >> (64 - levels.clamp(1, 64)));
         let is_list = lists & 1 == 1;
@@ -119,7 +119,8 @@ fn is_quote(letter: char) -> bool {
     Quotes::opened_by(letter).is_some()
 }
 
-/// Returns whether a quote after this letter begins no text: it is an apostrophe, or the end of a text whose beginning is lost.
+/// Returns true if a quote after this letter begins no text: it is an apostrophe, or the end of a text whose beginning is
+/// lost.
 fn begins_none(behind: Option<char>) -> bool {
     behind.is_some_and(|letter| letter.is_alphanumeric() || is_quote(letter))
 }
@@ -128,7 +129,7 @@ fn is_of_word(letter: char) -> bool {
     letter.is_alphanumeric() || "_$-".contains(letter)
 }
 
-/// Where prose stands.
+/// The position within prose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -143,18 +144,18 @@ enum Place {
     Told(bool),
 }
 
-/// That which prose comes after.
+/// The thing before the prose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum After {
     #[default]
     Nothing,
-    /// A bracket that began nothing.
+    /// A bracket that began no value.
     Bracket,
     GivenUp,
     Value,
 }
 
-/// Prose, as far as it has come.
+/// Prose, up to the letter that was read last.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Prose {
     place: Place,
@@ -162,25 +163,25 @@ pub(crate) struct Prose {
     after: After,
     /// A value came before it, at any time.
     has_value: bool,
-    /// Brackets that began nothing and are open.
+    /// Open brackets that began no value.
     open: usize,
-    /// The letter before, and the one before that is not blank.
+    /// The letter before, and the last one that is not blank.
     last: Option<char>,
     mark: Option<char>,
-    /// Something came that the rest of an object does not begin with.
+    /// The prose has text with which the rest of an object does not begin.
     has_begun: bool,
     /// It began with a field in quotes, whose value comes now.
     is_at_value: bool,
-    /// It had the name of a field in quotes, and a colon, and so had what came since the first value.
+    /// A field's name in quotes and a colon have come, here or in earlier prose since the first value.
     has_told: bool,
-    /// So it did after what was given up, whose end may be further on.
+    /// Such a name has come after a given-up value, whose end may be further on.
     is_inside: bool,
     /// The value that it comes after was in quotes.
     was_quoted: bool,
 }
 
 impl Prose {
-    /// Begins after something.
+    /// Begins after something else.
     pub fn begin(&mut self, after: After) {
         *self = Self {
             after,
@@ -193,14 +194,14 @@ impl Prose {
         };
     }
 
-    /// Returns whether a brace here belongs to a word, is a face, or is one too many after an answer, rather than the first one
-    /// of an answer.
+    /// Returns true if a brace here belongs to a word, is a face, or is one too many after an answer, rather than the first
+    /// one of an answer.
     pub fn is_in_word(&self) -> bool {
         let joins = |letter: char| letter.is_alphanumeric() || "-\\_$%#^".contains(letter);
         self.last.map_or(self.after == After::Value, joins)
     }
 
-    /// The field of which a list or an object here may be the value.
+    /// Returns the field of which a list or an object here may be the value.
     pub fn field(&self, answer: &AnswerType) -> Option<&str> {
         let is_told = match self.place {
             Place::Told(true) => answer.is_open || answer.has_inside(&self.name),
@@ -210,12 +211,12 @@ impl Prose {
         is_told.then_some(&*self.name)
     }
 
-    /// Returns whether a list or an object here is inside of what was given up, or of an answer that has ended too early.
+    /// Returns true if a list or an object here is inside of a given-up value, or of an answer that has ended too early.
     pub fn is_inside(&self) -> bool {
         self.is_inside || (self.is_at_value && self.has_value)
     }
 
-    /// Reads on. Returns whether it is the rest of an object that has lost its brace, or had one too many.
+    /// Reads on. Returns true if it is the rest of an object that has lost its brace, or had one too many.
     pub fn feed(&mut self, prose: &str, answer: &AnswerType) -> bool {
         let mut is_rest = false;
         for letter in prose.chars() {
@@ -228,7 +229,7 @@ impl Prose {
         is_rest
     }
 
-    /// Returns whether the value before it goes on with this letter: it ended within one of its texts.
+    /// Returns true if the value before it goes on with this letter: it ended within one of its texts.
     fn goes_on(&mut self, letter: char) -> bool {
         let is_close = letter == '}' || letter == ']';
         if is_close && self.open > 0 {
@@ -242,7 +243,7 @@ impl Prose {
         (is_lone_quote && self.after == After::Value) || (is_close && has_text && self.has_value)
     }
 
-    /// Returns whether this letter makes a field of what came, which has no object around it.
+    /// Returns true if this letter completes a field of the answer that has no object around it.
     fn tells(&mut self, letter: char, answer: &AnswerType) -> bool {
         if let Place::Quoted(quotes) = self.place {
             if quotes.has_end(letter) {
@@ -273,7 +274,7 @@ impl Prose {
             Place::Named if letter == ':' => self.tell(answer),
             Place::Named if letter == '=' => self.place = Place::Told(true),
             Place::Word if ":=>".contains(letter) => self.place = Place::Told(false),
-            // Its first quote was taken for the end of something else.
+            // Its first quote was taken for the end of another text.
             Place::Word if is_quote(letter) => self.place = Place::Named,
             Place::Told(_) if "=>*".contains(letter) => {}
             Place::Word if letter == '*' => {}
@@ -291,7 +292,7 @@ impl Prose {
         false
     }
 
-    /// Returns whether what comes after a field's name is a value, and no words.
+    /// Returns true if a value comes after a field's name, and not words.
     fn ends_value(&mut self, letter: char) -> bool {
         let is_literal = LITERALS.contains(&&*self.name);
         let is_blank = letter.is_whitespace();
@@ -308,7 +309,7 @@ impl Prose {
         }
     }
 
-    /// A name in quotes and a colon. Where nothing else came before them, an object goes on if a value comes.
+    /// Notes a name in quotes and a colon. Where nothing else came before them, an object goes on if a value comes.
     fn tell(&mut self, answer: &AnswerType) {
         self.place = Place::Told(true);
         let is_field = answer.may_have(&self.name);

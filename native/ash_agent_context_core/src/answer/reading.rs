@@ -1,4 +1,4 @@
-//! The text of a model, read by a type: a value that fits, what is wrong with it, or how far it came before it was cut.
+//! A model's text read by a type: a value that fits, issues, or the value so far if the text was cut.
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::builder::{Builder, Candidate, MOST_ENDS};
@@ -14,7 +14,7 @@ use crate::value::{json, Value};
 pub enum ReadingState {
     /// A value that fits.
     Fits,
-    /// Something else: the issues say what.
+    /// Something else, as the issues say.
     Misfits,
     /// The beginning of a value.
     Cut,
@@ -25,7 +25,7 @@ pub enum ReadingState {
 pub struct Answer {
     /// The outcome.
     pub state: ReadingState,
-    /// The value. One that does not fit is as the text has it; of a cut one it is what was shown.
+    /// The value. One that does not fit is as the text has it; a cut one is the part that was shown.
     pub value: Option<Value>,
     /// The issues found.
     pub issues: Vec<Issue>,
@@ -57,7 +57,7 @@ const UNBALANCED: &str =
 const DOUBLED: &str = "has a field twice in one object: write each field once";
 
 impl AnswerType {
-    /// Reads a text. If it is `strict`, only JSON is read, and nothing is repaired but `null` for what may be left out.
+    /// Reads a text. If `strict`, it reads only JSON, and the only repair is for `null` in a property that may be left out.
     ///
     /// A text that is JSON and fits is never changed. A text that ends within its value is cut, and never repaired.
     ///
@@ -113,14 +113,14 @@ impl AnswerType {
         }
     }
 
-    /// Returns whether what has the name of a field before it is that field's value.
+    /// Returns true if a value with a field's name before it is that field's value.
     fn is_part(&self, found: &Candidate) -> bool {
         let field = found.field.as_deref();
-        // A name that the schema does not know may be that of any field.
+        // A name that is not in the schema may belong to any field.
         field.is_some_and(|name| !self.has_inside(name) || self.takes(name, &found.value))
     }
 
-    /// Returns whether a brace comes after an answer that reads as another one if one of its own braces is the one too many.
+    /// Returns true if there is a brace after an answer, and the answer reads otherwise without one of its own braces.
     fn has_other_end(&self, text: &str, found: &Candidate) -> bool {
         let after = text.get(found.place.end..).unwrap_or_default();
         let whole = text.get(found.place.clone()).unwrap_or_default();
@@ -155,7 +155,7 @@ impl AnswerType {
         }
     }
 
-    /// The value as far as a text has come, as it is shown while it comes.
+    /// Returns the value of a text so far, as it is shown while the text comes.
     ///
     /// # Complexity
     /// O(n)

@@ -1,5 +1,5 @@
-//! Keywords of JSON Schema that this crate does not check itself, left to the crate `jsonschema`, which is built in with a feature.
-//! Both check what fits, so that nothing depends on which of them knows a keyword.
+//! Keywords of JSON Schema that this crate does not check itself, left to the crate `jsonschema`, which is built in with a
+//! feature. Both check all values, so that nothing depends on which of them knows a keyword.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use crate::answer::issue::{Findings, MOST_ISSUES};
 use crate::error::{index, Error, Path};
 use crate::value::{json, Value};
 
-/// Bytes of the stack on which that crate recurses: with the levels of a schema, and with those of a value.
+/// The size of its stack: that crate recurses with the levels of a schema, and with those of a value.
 const STACK: usize = 16 << 20;
 
 /// A whole schema, compiled by that crate.
@@ -29,7 +29,7 @@ impl Rest {
             .map(Self)
     }
 
-    /// Checks a value that fits otherwise.
+    /// Checks a value that fits all other rules.
     pub fn check(&self, value: &Value, report: &mut Findings) {
         let find = || {
             let value = to_json(value)?;
@@ -49,7 +49,7 @@ fn wrong(path: Path) -> Error {
     Error::invalid(path, "JSON Schema as its draft 2020-12 has it")
 }
 
-/// Where it is and what would fit: the place in the schema, which a model has, and nothing of the value.
+/// Returns the path and the expectation: the place in the schema, which a model has, and nothing of the value.
 fn explain(error: &ValidationError<'_>) -> (Path, String) {
     let words = format!("expected what the schema says at {}", error.schema_path());
     (place(&error.instance_path().to_string()), words)
@@ -67,7 +67,7 @@ fn to_json(value: &Value) -> Option<serde_json::Value> {
     serde_json::from_str(&json::write(value)).ok()
 }
 
-/// `None` if the machine has no stack to give, or the work panics.
+/// Runs a function on a stack of its own; `None` if the machine has none to give, or the function panics.
 fn on_own_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(STACK);

@@ -10,16 +10,16 @@ use crate::answer::node::{without_style, Kinds, Lengths, NodeId, Others, Propert
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
-/// Nodes that a schema may have.
+/// A schema may have so many nodes.
 const MOST_NODES: usize = 10_000;
 
-/// Schemas that may hold for one value, each inside of the other: reading recurses with them.
+/// So many schemas may hold for one value, each inside of the other: reading recurses with them.
 const MOST_IN_PLACE: usize = 8;
 
-/// Bytes of a compiled pattern.
+/// A compiled pattern may take so many bytes.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// Keywords that say nothing of which values fit.
+/// Keywords without effect on which values fit.
 pub(crate) const ANNOTATIONS: [&str; 14] = [
     "$schema",
     "$id",
@@ -46,8 +46,8 @@ pub(crate) fn read(schema: &Value) -> Result<Value, Error> {
     json::read(json::write(schema).as_bytes(), crate::value::MAX_DEPTH)
 }
 
-/// Compiles a schema. The first node is that of the whole answer. Returns whether keywords were left out, which they may be if
-/// something else `checks_all`.
+/// Compiles a schema. The first node is that of the whole answer. Returns true beside the nodes if keywords were left out,
+/// which is only allowed if something else `checks_all`.
 pub(crate) fn compile(schema: &Value, checks_all: bool) -> Result<(Vec<SchemaNode>, bool), Error> {
     let mut compiler = Compiler {
         root: schema,
@@ -72,7 +72,7 @@ struct Compiler<'s> {
     root: &'s Value,
     /// Unknown keywords are checked elsewhere.
     checks_all: bool,
-    /// Something was not known.
+    /// Some keyword was left out.
     has_rest: bool,
     ids: HashMap<String, NodeId>,
     open: Vec<(NodeId, Path, &'s Value)>,
@@ -80,7 +80,7 @@ struct Compiler<'s> {
 }
 
 impl<'s> Compiler<'s> {
-    /// The node of a schema at a path, which is compiled later.
+    /// Returns the node for a schema at a path, which is compiled later.
     fn child(&mut self, path: Path, schema: &'s Value) -> Result<NodeId, Error> {
         let key = json::write(&Value::List(path.clone().into()));
         if let Some(id) = self.ids.get(&key) {
@@ -128,7 +128,7 @@ impl<'s> Compiler<'s> {
             let here = step(path, key.clone());
             self.keyword(&mut node, name, value, &here)?;
         }
-        // Which others there are is not known then.
+        // With patterns it is not known which other properties there are.
         if map.get(&Value::text("patternProperties")).is_some() {
             node.others = Others::Allowed;
         }
@@ -234,7 +234,7 @@ impl<'s> Compiler<'s> {
         Ok(())
     }
 
-    /// The schema that a reference points to.
+    /// Returns the schema that a reference points to.
     fn find(&self, reference: &Value, here: &Path) -> Result<(Path, &'s Value), Error> {
         let wrong = || {
             Error::invalid(
@@ -294,7 +294,7 @@ fn require(node: &mut SchemaNode, map: &Map, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A schema must not lead back to itself without a level of the answer in between.
+/// Refuses a schema that leads back to itself without a level of the answer in between.
 fn check_in_place(nodes: &[SchemaNode]) -> Result<(), Error> {
     let mut heights = vec![0_usize; nodes.len()];
     for _ in 0..=MOST_IN_PLACE {
@@ -337,7 +337,7 @@ fn kinds(value: &Value, here: &Path) -> Result<Kinds, Error> {
     }
 }
 
-/// With `enum` and `const`, a value has to be in both.
+/// Narrows the choices: with `enum` and `const`, a value has to be in both.
 fn narrow(node: &mut SchemaNode, values: &[Value]) {
     let values = values.iter();
     node.choices = Some(match &node.choices {
@@ -377,7 +377,7 @@ fn number(value: &Value, here: &Path) -> Result<Value, Error> {
     }
 }
 
-/// Others may give keywords another meaning.
+/// Refuses other dialects, which may give keywords another meaning.
 fn dialect(value: &Value, here: &Path) -> Result<(), Error> {
     let url = value.as_str().unwrap_or_default();
     let own = ["https://json-schema.org/", "http://json-schema.org/"];
@@ -395,9 +395,9 @@ fn pattern(value: &Value, here: &Path) -> Result<(Box<str>, regex::Regex), Error
     Ok((text.into(), built.map_err(|_| wrong())?))
 }
 
-/// Lengths are compared everywhere in the same way.
+/// Lengths of texts, lists and objects are compared in the same way.
 impl Lengths {
-    /// Words for what is wrong with a length.
+    /// Returns words for a wrong length.
     pub fn explain(self, length: usize, noun: &str) -> Option<String> {
         match self {
             Self {

@@ -1,5 +1,5 @@
-//! The part of JSON Schema that a provider takes, and a schema narrowed to it. Bounds that it does not take become words of the
-//! description, and are checked here when the answer comes. A change to the shape of answers is an error.
+//! The part of JSON Schema that a provider takes, and a schema narrowed to it. Bounds that it does not take become words of
+//! the description, and are checked here when the answer comes. Changing the shape of answers is an error.
 
 use crate::answer::schema::ANNOTATIONS;
 use crate::error::{index, Error, Path};
@@ -8,21 +8,21 @@ use crate::value::{json, Map, Value};
 /// The subset that a provider accepts.
 #[derive(Debug)]
 pub(crate) struct Subset {
-    /// Bounds of values.
+    /// Keywords for bounds of values that it takes.
     pub bounds: &'static [&'static str],
-    /// Formats of texts.
+    /// Formats of texts that it takes.
     pub formats: &'static [&'static str],
-    /// Keywords that not everybody takes, of [`SHAPES`].
+    /// Keywords of [`SHAPES`] that it takes.
     pub shapes: &'static [&'static str],
-    /// Objects have the fields that are named, and no others.
+    /// Objects have the named fields, and no others.
     pub is_closed: bool,
-    /// Each field has to be there: what may be left out is `null`.
+    /// Each field has to be there: one that may be left out is `null` instead.
     pub needs_all: bool,
     /// A schema may contain itself.
     pub may_recur: bool,
 }
 
-/// Takes everything.
+/// All of JSON Schema.
 pub(crate) const WHOLE: Subset = Subset {
     bounds: &BOUNDS,
     formats: &FORMATS,
@@ -64,7 +64,7 @@ const SHAPES: [&str; 4] = ["oneOf", "allOf", "prefixItems", "const"];
 /// Narrows a schema.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the path of what the provider does not take.
+/// [`Error::Invalid`] with the path of a part that the provider does not take.
 pub(crate) fn narrow(schema: &Value, is_recursive: bool, subset: &Subset) -> Result<Value, Error> {
     if is_recursive && !subset.may_recur {
         return Err(Error::invalid(
@@ -144,7 +144,7 @@ impl Narrowing<'_> {
             "items" => put(name, self.schema(value)?),
             "anyOf" => put(name, self.list(value)?),
             "oneOf" if subset.shapes.contains(&name) => put(name, self.list(value)?),
-            // Several may fit then, which is found when the answer comes.
+            // Several alternatives may fit an `anyOf`, which is found when the answer comes.
             "oneOf" => put("anyOf", self.list(value)?),
             "const" if !subset.shapes.contains(&name) => {
                 put("enum", Value::List(Box::new([value.clone()])));
@@ -205,7 +205,7 @@ impl Narrowing<'_> {
         Ok(Value::List(items.collect::<Result<_, _>>()?))
     }
 
-    /// Says that objects have no other fields, and that each field has to be there.
+    /// Adds that objects have no other fields, and that each field has to be there.
     fn close(&self, map: &Map, entries: &mut Vec<(Value, Value)>) -> Result<(), Error> {
         let kind = map.get(&Value::text("type"));
         let is_object = kind.is_some_and(|kind| match kind {
@@ -254,7 +254,7 @@ fn nullable(schema: &Value) -> Value {
     Value::Map(Map::new(vec![(Value::text("anyOf"), either)]))
 }
 
-/// Adds what is left of bounds to the description.
+/// Adds the bounds that were left out to the description.
 fn describe(entries: &mut Vec<(Value, Value)>, words: &[String]) {
     if words.is_empty() {
         return;

@@ -16,21 +16,21 @@ use crate::value::{Map, Size, Value};
 use crate::view::masks::Masks;
 use crate::view::View;
 
-/// What requests were made from, by iteration.
+/// The inputs of requests, by iteration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     /// The views; `None` shows the log as it is.
     pub views: Since<Option<Arc<View>>>,
-    /// Whom a request asks, and the fields of its body beside the messages.
+    /// The provider and the model that a request asks, and the fields of its body beside the messages.
     pub fields: Since<Value>,
     pub tools: Since<Value>,
     /// Digests of system prompts, without the texts that a view puts after them.
     pub systems: Since<Value>,
-    /// What was sent, see [`SentNote`](super::sent::SentNote).
+    /// Digests of requests that were sent, see [`SentNote`](super::sent::SentNote).
     pub sent: Since<Value>,
     /// Digests of masks.
     masks: Since<Value>,
-    /// What rewinds cut off, see [`Rewound`](super::rewound::Rewound).
+    /// Requests that rewinds cut off, see [`Rewound`](super::rewound::Rewound).
     pub rewound: Since<Value>,
     /// The system prompt whose digest was noted last, so that the same one is not read again.
     last_system: Option<Arc<Message>>,
@@ -51,17 +51,17 @@ pub(crate) struct Beginning {
     pub system: Option<Arc<Message>>,
     /// The number of the first iteration after it.
     pub end: u64,
-    /// The encodings of the iteration before that: another one has others.
+    /// The encodings of the iteration before that: an iteration with other messages has others.
     pub pieces: Arc<Pieces>,
-    /// Says whether its last element is the model's.
+    /// The last element is the model's.
     pub model_last: Option<bool>,
     pub digest: Sum,
 }
 
-/// The note of a request whose masks were taken away.
+/// Noted for a request whose masks were taken away.
 const UNMASKED: &str = "none";
 
-/// What providers call the tokens that an answer may have.
+/// Returns the providers' names for the limit on the tokens of an answer.
 pub(crate) fn most_output_names() -> Vec<&'static str> {
     let names = Provider::ALL.iter().flat_map(|of| of.facts().most_output);
     names.copied().collect()
@@ -77,30 +77,30 @@ pub(crate) fn find_parameter<'b>(body: &'b Map, names: &[&str]) -> Option<&'b Va
         .find_map(|name| all.iter().find_map(|map| map.get_named(name)))
 }
 
-/// Hexadecimal digits of a digest that are kept.
+/// Digests are cut to so many hexadecimal digits.
 const DIGITS: usize = 16;
 
 /// The fields of a request and its tools, each with the iteration since which it was used.
 pub(crate) type RequestNote<'a> = [Option<(u64, &'a Value)>; 2];
 
 impl Asked {
-    /// The view of an iteration's request, and the iteration since which it was used.
+    /// Returns the view of an iteration's request, and the iteration since which it was used.
     pub fn of(&self, number: u64) -> Option<(u64, Option<&Arc<View>>)> {
         let (since, view) = self.views.of(number)?;
         Some((since, view.as_ref()))
     }
 
-    /// The view that is noted with an iteration, where it is another one than before.
+    /// Returns the view noted with an iteration, where it differs from the one before.
     pub fn at(&self, number: u64) -> Option<Option<&View>> {
         Some(self.views.at(number)?.as_deref())
     }
 
-    /// Returns what an iteration's request had beside its messages.
+    /// Returns the fields and the tools of an iteration's request.
     pub fn request_of(&self, number: u64) -> RequestNote<'_> {
         [self.fields.of(number), self.tools.of(number)]
     }
 
-    /// The tokens that the answer to an iteration's request may have, where it was noted that it says so.
+    /// Returns the limit on the tokens of the answer, if it was noted with an iteration's request.
     pub fn most_output(&self, number: u64) -> Option<u64> {
         let (_, fields) = self.fields.of(number)?;
         let body = fields.as_map()?.get_named("body")?.as_map()?;
@@ -110,13 +110,13 @@ impl Asked {
         }
     }
 
-    /// The digest of the masks of an iteration's request; `None` where it had none.
+    /// Returns the digest of the masks of an iteration's request; `None` where it had none.
     pub fn masks_of(&self, number: u64) -> Option<&Value> {
         let (_, digest) = self.masks.of(number)?;
         (digest.as_str() != Some(UNMASKED)).then_some(digest)
     }
 
-    /// The masks of an iteration's request, if they are those that were noted last: `Some(None)` where it had none.
+    /// Returns the masks of an iteration's request, if they are those that were noted last: `Some(None)` where it had none.
     pub fn masks_at_hand(&self, number: u64) -> Option<Option<&Arc<Masks>>> {
         match (self.masks_of(number), &self.last_masks) {
             (None, _) => Some(None).filter(|_| self.systems.of(number).is_some()),
@@ -145,7 +145,7 @@ impl Asked {
         self.views.note(number, view);
     }
 
-    /// All notes but the views, in the order of the stored form.
+    /// Returns all notes but the views, in the order of the stored form.
     pub fn notes(&self) -> [&Since<Value>; 6] {
         [
             &self.fields,
@@ -157,7 +157,7 @@ impl Asked {
         ]
     }
 
-    /// The same, to note more.
+    /// Returns the same notes, to add to them.
     pub fn notes_mut(&mut self) -> [&mut Since<Value>; 6] {
         [
             &mut self.fields,
@@ -169,12 +169,12 @@ impl Asked {
         ]
     }
 
-    /// Returns what is noted with an iteration: what it has otherwise than those before.
+    /// Returns the notes of an iteration that differ from those before.
     pub fn request_at(&self, number: u64) -> [Option<&Value>; 6] {
         self.notes().map(|noted| noted.at(number))
     }
 
-    /// Forgets the requests from an iteration on.
+    /// Drops the notes of requests from an iteration on.
     pub fn cut(&mut self, from: u64) {
         (self.last_system, self.last_masks, self.beginning) = (None, None, None);
         for noted in self.notes_mut() {
@@ -188,7 +188,7 @@ impl Asked {
         sizes.into_iter().fold(self.views.size(), Size::plus)
     }
 
-    /// The first iteration whose notes are not the same as another one's.
+    /// Returns the first iteration whose notes differ from another conversation's.
     pub fn differs_at(&self, other: &Self) -> Option<u64> {
         let noted = self.notes().into_iter().zip(other.notes());
         let noted = noted.filter_map(|(own, other)| own.differs_at(other));
@@ -196,12 +196,12 @@ impl Asked {
     }
 }
 
-/// Returns whether both are the same value in memory, or neither is there.
+/// Returns true if both are the same value in memory, or neither is there.
 pub(crate) fn is_one<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
     a.map(Arc::as_ptr) == b.map(Arc::as_ptr)
 }
 
-/// A digest of a system prompt, of which there may be none.
+/// Returns a digest of a system prompt; nil for none.
 pub(crate) fn digest(system: Option<&Message>) -> Value {
     let mut digest = Sha256::new();
     match system.map(|system| &system.content) {
@@ -219,7 +219,7 @@ pub(crate) fn digest(system: Option<&Message>) -> Value {
     to_value(digest)
 }
 
-/// A digest of masks.
+/// Returns a digest of masks.
 pub(crate) fn digest_masks(masks: &Masks) -> Value {
     let mut digest = Sha256::new();
     for (pattern, replacement) in masks.iter() {
@@ -235,11 +235,11 @@ fn to_value(digest: Sha256) -> Value {
     Value::text(&hex(digest.finalize().iter().take(DIGITS / 2)))
 }
 
-/// The fields of a request with digests for what its body holds: whom it asks stays readable.
+/// Replaces the values of a request's body by digests; the provider and the model that it asks stay readable.
 pub(crate) fn hash_fields(fields: Value) -> Value {
     map_values(fields, |key, value| {
         let is_body = key.as_name() == Some("body");
-        // What is nested could hold what an application says, such as a schema.
+        // Nested values may hold the application's words, such as a schema.
         let is_hashed = |value: &Value| is_body || matches!(value, Value::Map(_) | Value::List(_));
         map_values(value, |_, value| match is_hashed(&value) {
             true => digest_value(&value),
@@ -248,7 +248,7 @@ pub(crate) fn hash_fields(fields: Value) -> Value {
     })
 }
 
-/// Tools with their names and digests of what they are.
+/// Returns tools with their names and with digests of the rest.
 pub(crate) fn hash_tools(tools: Value) -> Value {
     let Value::List(tools) = tools else {
         return tools;
@@ -262,7 +262,7 @@ pub(crate) fn hash_tools(tools: Value) -> Value {
     Value::List(hashed.collect())
 }
 
-/// A map with other values; what is none stays as it is.
+/// Changes the values of a map; anything else stays as it is.
 fn map_values(of: Value, change: impl Fn(&Value, Value) -> Value) -> Value {
     let Value::Map(map) = of else { return of };
     let entries = map.into_entries().into_iter();

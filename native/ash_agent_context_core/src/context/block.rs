@@ -16,37 +16,37 @@ use crate::view::note;
 use crate::view::pins::Pins;
 use crate::view::rendering::Rendering;
 
-/// Bytes of the user's words that are quoted, unless others are asked for.
+/// So many bytes of the user's words are quoted by default.
 const USER: usize = 2_000;
 
-/// And at most this part of what is hidden.
+/// And at most this share of the hidden bytes, as a divisor.
 const USER_SHARE: usize = 8;
 
-/// Bytes of a message of the user that is quoted.
+/// So many bytes of one message of the user are quoted.
 const MESSAGE: usize = 500;
 
-/// Parts that a share of an index is counted in.
+/// The unit for the share of an index: thousandths.
 pub(crate) const SHARES: usize = 1_000;
 
-/// Tokens that an index has at least, or there is none.
+/// The fewest tokens of an index; with less room there is none.
 const LEAST: u64 = 8;
 
-/// How often a text may be looked through for facts that it has already, times what it stands for: many facts in a long
+/// A text may be searched for facts that it has already so often, times the text that it stands for: many facts in a long
 /// text would take quadratic time.
 pub(crate) const SEARCHES: usize = 256;
 
-/// How much a block may tell.
+/// How detailed a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockDetail {
-    /// All that the rules of the view say.
+    /// All that the rules of the view ask for.
     All,
-    /// Handle and pins.
+    /// A handle and the pins only.
     Least,
 }
 
 impl Context {
-    /// Sets how much of hidden iterations blocks tell: thousandths of their tokens for an index, and bytes of the user's
-    /// words; `None` leaves them. Blocks that stand already are made anew.
+    /// Sets how detailed the blocks for hidden iterations are: thousandths of their tokens for an index, and bytes of the
+    /// user's words; `None` leaves them. Blocks that are there already are made anew.
     ///
     /// # Complexity
     /// O(the log) for each block
@@ -64,7 +64,7 @@ impl Context {
         next
     }
 
-    /// Returns what stands in the place of a hidden range.
+    /// Returns the message in the place of a hidden range.
     pub(crate) fn block(&self, first: u64, last: u64, told: BlockDetail) -> Option<Arc<Message>> {
         let view = self.view()?;
         let handle = self.handle_over(first, last);
@@ -92,7 +92,7 @@ impl Context {
         Some(Arc::new(note(first, last, text)))
     }
 
-    /// The pinned texts of a range.
+    /// Returns the pinned texts of a range.
     pub(crate) fn pinned_lines(&self, first: u64, last: u64) -> Vec<String> {
         let mut lines = Vec::new();
         let Some(pins) = self.view().and_then(|view| view.pins.as_deref()) else {
@@ -113,7 +113,7 @@ impl Context {
         lines
     }
 
-    /// The entries of a range, each with its iteration and the slots before it.
+    /// Returns the entries of a range, each with its iteration and the slots before it.
     fn entries_of(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, usize, &Entry)> {
         let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
         iterations.flat_map(|iteration| {
@@ -126,7 +126,7 @@ impl Context {
         })
     }
 
-    /// The user's words in a range, as many as fit: the newest ones, oldest first.
+    /// Returns the user's words in a range, as many as fit: the newest ones, oldest first.
     fn user_lines(&self, first: u64, last: u64, pinned: &[String]) -> Vec<String> {
         let most = self.view().and_then(|view| view.user_bytes).unwrap_or(USER);
         let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
@@ -197,7 +197,7 @@ impl Context {
         }
     }
 
-    /// The facts of a range, the likeliest to be needed again first.
+    /// Returns the facts of a range, the likeliest to be needed again first.
     pub(crate) fn ranked_facts(&self, first: u64, last: u64) -> Vec<crate::context::facts::Fact> {
         let used = self.list_used(u64::MAX);
         let mut facts = Facts::new(&used);
@@ -221,7 +221,7 @@ fn is_pinned(pins: &Pins, number: u64, before: usize, entry: &Entry, said: &Said
     match said {
         Said::Message(_) => pins.has_message(number, entry.position),
         Said::Result(slot, ..) => pins.has_result(number, before + slot),
-        // With its result a call stands there, too.
+        // A pinned result pins its call and the decision about it, too.
         Said::Call(call) | Said::Decision(call, _) => {
             let slot = entry.message.calls.iter().position(|one| one.id == call.id);
             slot.is_some_and(|slot| pins.has_result(number, before + slot))

@@ -20,14 +20,14 @@ use crate::value::time::Time;
 use crate::value::Value;
 use crate::view::View;
 
-/// How many answers are looked through for the last one that wrote to the cache.
+/// So many answers are searched for the last one that wrote to the cache.
 pub(crate) const LOOKED_THROUGH: usize = 64;
 
-/// More blocks since the last request need not be counted.
+/// Counting more blocks since the last request would change nothing.
 const MOST_BLOCKS: usize = 1_000;
 
 impl Context {
-    /// The newest answer of a model, with its iteration.
+    /// Returns the newest answer of a model, with its iteration.
     pub(crate) fn last_answer(&self) -> Option<(&Iteration, &Entry)> {
         let mut back = self.log.iterations_back();
         back.find_map(|iteration| {
@@ -36,14 +36,15 @@ impl Context {
         })
     }
 
-    /// The id that its provider gave the newest answer.
+    /// Returns the id that its provider gave the newest answer.
     #[must_use]
     pub fn last_response_id(&self) -> Option<&str> {
         let (_, entry) = self.last_answer()?;
         entry.message.reply.as_deref()?.id.as_deref()
     }
 
-    /// Returns whether the provider surely has nothing in its cache any more, or never had, where it says how long it keeps it.
+    /// Returns true if the provider surely has nothing in its cache any more, or never had, where it says how long it keeps
+    /// it.
     #[must_use]
     pub fn has_cold_cache(&self, at: Time) -> bool {
         let Some((_, entry)) = self.last_answer() else {
@@ -51,7 +52,7 @@ impl Context {
         };
         let reply = entry.message.reply.as_deref();
         let provider = reply.and_then(|reply| reply.provider);
-        // The longest time where that of what was written last is not known.
+        // The longest time is assumed where the last write is not known.
         let for_an_hour = self.wrote_for_an_hour() != Some(false);
         let Some(lifetime) = provider.and_then(|of| lifetime(of, for_an_hour)) else {
             return false;
@@ -67,7 +68,7 @@ impl Context {
         ended.is_some_and(|ended| at.signed_duration_since(ended) > lifetime)
     }
 
-    /// Returns whether what was written last stays for an hour, where anything was.
+    /// Returns true if the last write stays for an hour; `None` where nothing was written.
     pub(crate) fn wrote_for_an_hour(&self) -> Option<bool> {
         let back = self.log.iterations_back().take(LOOKED_THROUGH);
         let entries = back.flat_map(|iteration| iteration.entries().rev());
@@ -76,7 +77,7 @@ impl Context {
         Some(keeps_for_an_hour(written))
     }
 
-    /// Returns whether the next request surely begins otherwise than the last one: other hidden iterations, summaries or
+    /// Returns true if the next request surely begins otherwise than the last one: other hidden iterations, summaries or
     /// blocks, another system prompt, other tools, another model, or another form of the answer.
     #[must_use]
     pub fn begins_anew(&self) -> bool {
@@ -86,7 +87,7 @@ impl Context {
             .any(|change| change.cause != Cause::Cleared)
     }
 
-    /// The differences of the next request from the last one; empty if nothing is known of the last one.
+    /// Returns the differences of the next request from the last one; none if nothing is known of the last one.
     pub(crate) fn changes_of_next(&self) -> Vec<RequestChange> {
         let Some((last, entry)) = self.last_answer() else {
             return Vec::new();
@@ -104,8 +105,8 @@ impl Context {
         next.changes_since(&self.noted_request(last.number, Some(reply)))
     }
 
-    /// How many blocks of content were added since the last request: the parts and calls of its answer, their results, and
-    /// what people said.
+    /// Returns how many blocks of content were added since the last request: the parts and calls of its answer, their
+    /// results, and messages of people.
     pub(crate) fn count_new_blocks(&self) -> usize {
         let mut blocks = 0;
         for iteration in self.log.iterations_back() {
@@ -119,26 +120,26 @@ impl Context {
         blocks
     }
 
-    /// Returns whether the last request is known to have had tools.
+    /// Returns true if the last request is known to have had tools.
     pub(crate) fn had_tools(&self) -> bool {
         let last = self.last_answer();
         let noted = last.and_then(|(last, _)| self.asked.tools.of(last.number));
         matches!(noted, Some((_, Value::List(tools))) if !tools.is_empty())
     }
 
-    /// Returns whether the masks of the last request are at hand.
+    /// Returns true if the masks of the last request are in memory.
     pub(crate) fn has_asked_masks(&self) -> bool {
         let last = self.last_answer();
         last.is_some_and(|(last, _)| self.asked.masks_at_hand(last.number).is_some())
     }
 
-    /// The conversation as the last answer was asked of it, see [`Context::as_asked`].
+    /// Returns the conversation that the last answer was asked of, see [`Context::as_asked`].
     pub(crate) fn as_last_asked(&self) -> Option<Self> {
         self.as_asked(self.last_answer()?.0)
     }
 
-    /// The conversation as the last answer of an iteration was asked of it, as far as that is known: under the system prompt of
-    /// today, and the masks of today unless those of the last request are still at hand.
+    /// Returns the conversation that the last answer of an iteration was asked of, as far as that is known: with the system
+    /// prompt of today, and with the masks of today unless those of the last request are still in memory.
     ///
     /// # Complexity
     /// O(log n), or O(the log) where the masks of today hold for notes and summaries that were made under others
@@ -148,7 +149,7 @@ impl Context {
         self.as_asked_under(iteration, view)
     }
 
-    /// The same under the view of the request before it, if there was one.
+    /// Like [`Context::as_asked`], under the view of the request before, if there was one.
     #[must_use]
     pub fn as_asked_under_last(&self, iteration: &Iteration) -> Option<Self> {
         let (_, view) = self.asked.of(iteration.number)?;
@@ -156,7 +157,7 @@ impl Context {
         self.as_asked_under(iteration, last.map_or(view, |(_, view)| view))
     }
 
-    /// The conversation before the last answer of an iteration, under a view.
+    /// Returns the conversation before the last answer of an iteration, under a view.
     fn as_asked_under(&self, iteration: &Iteration, view: Option<&Arc<View>>) -> Option<Self> {
         let before = iteration.entries().rposition(Entry::is_model)?;
         let reply = iteration.entry(before)?.message.reply.as_deref();
@@ -169,7 +170,7 @@ impl Context {
         Some(self.shown_as_asked(log, iteration.number, view))
     }
 
-    /// An earlier log under a view, with the masks of an iteration's request.
+    /// Returns an earlier log under a view, with the masks of an iteration's request.
     pub(crate) fn shown_as_asked(&self, log: Log, number: u64, view: Option<&Arc<View>>) -> Self {
         let mut next = self.with(log);
         next.tallies = Default::default();
@@ -182,7 +183,7 @@ impl Context {
         if next.view.is_some() || masks.is_some() {
             let before = next.view().and_then(|view| view.masks.clone());
             let digest = masks.as_deref().map(digest_masks);
-            // Notes and summaries may have been made under others.
+            // Notes and summaries may have been made under other masks.
             let is_masked = before == masks || digest.as_ref() == self.asked.masks_of(number);
             next.change_view(|view| view.masks = masks);
             if !is_masked {
@@ -193,7 +194,7 @@ impl Context {
         next
     }
 
-    /// The number of the iteration that the next request belongs to.
+    /// Returns the number of the iteration that the next request belongs to.
     pub(crate) fn next_number(&self) -> u64 {
         match self.is_closed() {
             true => self.current_iteration().saturating_add(1),
@@ -212,7 +213,7 @@ fn count_blocks(entry: &Entry) -> usize {
     parts + 2 * entry.message.calls.len()
 }
 
-/// How long a provider keeps what it has in its cache, if it says so.
+/// Returns how long a provider keeps a request in its cache, if it says so.
 pub(crate) fn lifetime(provider: Provider, for_an_hour: bool) -> Option<TimeDelta> {
     let Cache::Marked {
         minutes, longest, ..
@@ -227,7 +228,8 @@ pub(crate) fn lifetime(provider: Provider, for_an_hour: bool) -> Option<TimeDelt
     }))
 }
 
-/// The tokens that a provider reads from its cache for a request that begins as one with this usage did, up to so many.
+/// Returns how many tokens a provider reads from its cache for a request that begins as one with this usage did, up to so
+/// many.
 pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u64 {
     match provider.map(|provider| &provider.facts().cache) {
         Some(Cache::Rounded { least, block }) if usage.written == 0 => {
@@ -240,7 +242,7 @@ pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u
     }
 }
 
-/// Returns whether some of what was written to the cache stays for an hour.
+/// Returns true if some of the tokens written to the cache stay for an hour.
 pub(crate) fn keeps_for_an_hour(reported: &Reported) -> bool {
     let bills = reported.bills();
     bills.iter().any(|bill| bill.count(Count::WrittenHour) > 0)

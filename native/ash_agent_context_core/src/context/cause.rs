@@ -1,4 +1,4 @@
-//! Why a request begins otherwise than the one before it, by what is noted of both.
+//! The reasons why a request begins otherwise than the one before it, found by comparing the notes of both.
 
 use crate::context::Context;
 use crate::log::provider::Provider;
@@ -8,14 +8,14 @@ use crate::value::Value;
 use crate::view::cover::Cover;
 use crate::view::View;
 
-/// Whoever is asked: another one has another cache.
+/// A change of any of these means another cache.
 const ASKED: [&str; 3] = ["provider", "server", "model"];
 
-/// How the runtime asks for a typed answer, where it notes that.
+/// The runtime notes under this key how it asks for a typed answer.
 const OUTPUT: &str = "output";
 
 words! {
-    /// Why requests begin otherwise, in the order in which it stands in them.
+    /// The reasons why requests begin otherwise, in the order in which a request has these parts.
     pub enum Cause {
         /// Another model, or another provider.
         Model = "model",
@@ -50,17 +50,17 @@ words! {
     }
 }
 
-/// Something that a request has otherwise than the one before it.
+/// A difference of a request from the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestChange {
-    /// The cause itself.
+    /// The cause of the difference.
     pub cause: Cause,
     /// The first iteration that it changes; `None` where it stands before all of them, or that is not known.
     pub iteration: Option<u64>,
 }
 
 impl RequestChange {
-    /// One that changes everything after it, or no one knows where.
+    /// A change of everything after it, or at an unknown place.
     pub(crate) const fn everywhere(cause: Cause) -> Self {
         Self {
             cause,
@@ -69,31 +69,31 @@ impl RequestChange {
     }
 }
 
-/// The known facts about a request.
+/// The facts that are known about a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Request<'a> {
     /// Its fields and its tools, each with the iteration since which they were used.
     pub beside: [Option<(u64, &'a Value)>; 2],
     /// The digest of its system prompt.
     pub system: Option<Value>,
-    /// The view that it was made from; `None` in it is the log.
+    /// The view that it was made from; an inner `None` is the log as it is.
     pub view: Option<Option<&'a View>>,
-    /// The digest of its masks; `None` in it is no mask.
+    /// The digest of its masks; an inner `None` is no mask.
     pub masks: Option<Option<Value>>,
-    /// Who answered.
+    /// The provider that answered.
     pub provider: Option<Provider>,
     /// The model, as it names itself.
     pub model: Option<&'a str>,
 }
 
 impl Context {
-    /// The differences of another view of the same conversation.
+    /// Returns the differences of another view of the same conversation.
     #[must_use]
     pub fn view_changes(&self, other: &Self) -> Vec<RequestChange> {
         changed_view(self.view(), other.view())
     }
 
-    /// The record of an iteration's request, with the facts from its answer.
+    /// Returns the facts noted of an iteration's request, with those from its answer.
     pub(crate) fn noted_request<'a>(
         &'a self,
         number: u64,
@@ -118,12 +118,12 @@ impl Context {
 }
 
 impl Request<'_> {
-    /// Returns whether everything beside the messages was noted.
+    /// Returns true if all facts beside the messages were noted.
     pub fn is_known(&self) -> bool {
         self.beside.iter().all(Option::is_some) && self.system.is_some() && self.view.is_some()
     }
 
-    /// Returns whether it has the same beside the messages as another one.
+    /// Returns true if everything beside the messages is the same in another request.
     pub fn is_alike_beside(&self, other: &Self) -> bool {
         let pairs = self.beside.into_iter().zip(other.beside);
         let is_same = |(own, other): (Option<(_, &Value)>, Option<(_, &Value)>)| {
@@ -132,7 +132,7 @@ impl Request<'_> {
         self.system == other.system && pairs.into_iter().all(is_same)
     }
 
-    /// The differences from another request, in order. Facts that are not known of both are left out.
+    /// Returns the differences from another request, in order. Facts that are not known of both are left out.
     pub fn changes_since(&self, before: &Self) -> Vec<RequestChange> {
         let [fields, tools] = self.beside;
         let [fields_before, tools_before] = before.beside;
@@ -166,12 +166,12 @@ impl Request<'_> {
     }
 }
 
-/// Returns whether both are known and not the same.
+/// Returns true if both are known and differ.
 fn differs<T: PartialEq>(before: Option<T>, next: Option<T>) -> bool {
     before.is_some() && next.is_some() && before != next
 }
 
-/// Both values, where they are known and not the same. Values that have been used since one iteration are the same.
+/// Returns both values, where they are known and differ. Values in use since the same iteration are the same.
 fn find_change<'a>(
     before: Option<(u64, &'a Value)>,
     next: Option<(u64, &'a Value)>,
@@ -180,7 +180,7 @@ fn find_change<'a>(
     (since != later && before != next).then_some((before, next))
 }
 
-/// Which fields are not the same of those that decide who is asked, or stand before messages.
+/// Returns which fields differ of those that decide who is asked, or that stand before the messages.
 fn changed_fields(before: &Value, next: &Value, provider: Option<Provider>) -> Vec<Cause> {
     let find = |fields, names: &[&str]| {
         let mut names = names.iter();
@@ -203,7 +203,7 @@ fn changed_fields(before: &Value, next: &Value, provider: Option<Provider>) -> V
     .collect()
 }
 
-/// The differences of two views; `None` is the log as it is.
+/// Returns the differences of two views; `None` is the log as it is.
 fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange> {
     let plain = View::default();
     let (before, next) = (before.unwrap_or(&plain), next.unwrap_or(&plain));
@@ -227,7 +227,7 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange
     changes
 }
 
-/// The first cover that is not the same.
+/// Returns the first cover that differs.
 fn changed_cover(before: &View, next: &View) -> Option<RequestChange> {
     let is_same = |(first, own): &(u64, &Cover), (start, other): &(u64, &Cover)| {
         first == start && own.looks_as(other)

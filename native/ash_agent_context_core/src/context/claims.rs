@@ -1,5 +1,5 @@
-//! Checks the claims of a summary against the text it replaces. A fact that was changed stands between the words
-//! of the right one, or in its line, so those are compared as well.
+//! Checks the claims of a summary against the text it replaces. A changed fact is in the summary between the words that
+//! surround the right one, or in its line, so those are compared as well.
 
 use std::collections::HashMap;
 use std::hash::Hasher as _;
@@ -7,13 +7,13 @@ use std::hash::Hasher as _;
 use crate::view::facts::{tokens, Hash, Token};
 use crate::view::verdict::NAMED;
 
-/// How many words before and after a fact are compared, the most first.
+/// How many words before and after a fact are compared, the most telling first.
 const WINDOWS: [(usize, usize); 7] = [(3, 3), (2, 2), (1, 1), (3, 0), (0, 3), (2, 0), (0, 2)];
 
-/// Surroundings of a fact that are compared: its line and the windows, the most telling first.
+/// Hashes of the surroundings of a fact: its line and the windows, the most telling first.
 type Surroundings = [Option<u64>; WINDOWS.len() + 1];
 
-/// Signs that stand in lines of code and data.
+/// Signs of lines of code and data.
 const CODE: &[u8] = b"\"'`=(<[{";
 
 /// A fact that a summary states.
@@ -26,20 +26,20 @@ struct Claim<'a> {
     surroundings: Surroundings,
 }
 
-/// All of them, and what of them stands in the texts that were compared. It is kept by what it is found by, not by claim:
-/// a fact that both say often would be compared as often as there are pairs.
+/// All claims, and which of them are in the texts compared so far. They are kept by hash and not by claim: a fact that is
+/// often in both would be compared as often as there are pairs.
 pub(super) struct Claims<'a> {
     claims: Vec<Claim<'a>>,
-    /// `true` for facts that are there.
+    /// True for facts that are there.
     keys: HashMap<u64, bool>,
-    /// `true` for surroundings that are there.
+    /// True for surroundings that are there.
     around: HashMap<u64, bool>,
-    /// `true` for surroundings that are there with the same fact.
+    /// True for surroundings that are there with the same fact.
     whole: HashMap<(u64, u64), bool>,
 }
 
 impl<'a> Claims<'a> {
-    /// The claims of a summary.
+    /// Finds the claims of a summary.
     ///
     /// # Complexity
     /// O(text)
@@ -74,7 +74,7 @@ impl<'a> Claims<'a> {
         all
     }
 
-    /// Compares them with a text of what the summary stands for.
+    /// Compares the claims with a text that the summary stands for.
     ///
     /// # Complexity
     /// O(text)
@@ -100,7 +100,7 @@ impl<'a> Claims<'a> {
         });
     }
 
-    /// Those that are not there, each once.
+    /// Returns those that are not there, each once.
     pub fn wrong(self) -> Vec<Box<str>> {
         let mut wrong: Vec<Box<str>> = Vec::new();
         for claim in &self.claims {
@@ -113,7 +113,7 @@ impl<'a> Claims<'a> {
         wrong
     }
 
-    /// The most telling surroundings that stand there decide.
+    /// Returns true if a claim holds: its most telling surroundings that are in the texts decide.
     fn stands_there(&self, claim: &Claim<'_>) -> bool {
         let mut surroundings = claim.surroundings.into_iter().flatten();
         let decided = surroundings.find(|around| self.around.get(around) == Some(&true));
@@ -121,7 +121,7 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Gives the facts of a text, its shortest codes among them, with what is around them.
+/// Calls a function with each fact of a text, its shortest codes included, and its surroundings.
 fn each<'a>(text: &str, pieces: &[Token<'a>], mut take: impl FnMut(&Token<'a>, Surroundings)) {
     let words: Vec<u64> = pieces.iter().map(Token::word_key).collect();
     let lines = lines_around(text, pieces);
@@ -142,7 +142,7 @@ fn each<'a>(text: &str, pieces: &[Token<'a>], mut take: impl FnMut(&Token<'a>, S
     }
 }
 
-/// The words around a piece, as many as asked for on either side; `None` at the ends of a text.
+/// Returns a hash of so many words on either side of a piece; `None` at the ends of a text.
 fn words_around(words: &[u64], position: usize, (before, after): (usize, usize)) -> Option<u64> {
     let start = position.checked_sub(before)?;
     let end = position.checked_add(1)?;
@@ -157,7 +157,7 @@ fn words_around(words: &[u64], position: usize, (before, after): (usize, usize))
     Some(hash.finish())
 }
 
-/// The line of each piece without the piece, from the first piece of the line to its last.
+/// Returns a hash of each piece's line without the piece, from the first piece of the line to its last.
 fn lines_around(text: &str, pieces: &[Token<'_>]) -> Vec<Option<u64>> {
     let mut around = Vec::with_capacity(pieces.len());
     for line in pieces.chunk_by(|one, next| is_same_line(text, one, next)) {
@@ -171,7 +171,8 @@ fn is_same_line(text: &str, one: &Token<'_>, next: &Token<'_>) -> bool {
     memchr::memchr(b'\n', between.unwrap_or_default()).is_none()
 }
 
-/// Hashes grow from either end of a line, so that a line of thousands of numbers is read twice and not thousands of times.
+/// Adds these hashes of one line. They grow from either end of it, so that a line of thousands of numbers is read twice and
+/// not thousands of times.
 fn add_line(bytes: &[u8], line: &[Token<'_>], around: &mut Vec<Option<u64>>) {
     let (Some(first), Some(last)) = (line.first(), line.last()) else {
         return;
@@ -205,16 +206,16 @@ fn add_line(bytes: &[u8], line: &[Token<'_>], around: &mut Vec<Option<u64>>) {
     }
 }
 
-/// A number before the words of a line.
+/// A number at the beginning of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ListNumber {
-    /// It counts the lines of the summary: from 1, and another one follows.
+    /// The summary numbers its own lines: from 1, and another one follows.
     Own,
-    /// It may be quoted.
+    /// It may come from the text.
     Quoted,
 }
 
-/// The numbers of lists, by their places in the text.
+/// Returns the numbers of lists, by their places in the text.
 fn list_numbers(text: &str, pieces: &[Token<'_>]) -> HashMap<usize, ListNumber> {
     let mut numbers = HashMap::new();
     // The last number of each list that goes on, with its place, by how many bytes stand before it.
@@ -243,12 +244,12 @@ fn list_numbers(text: &str, pieces: &[Token<'_>]) -> HashMap<usize, ListNumber> 
     numbers
 }
 
-/// The number that a line begins with, and how many bytes stand before it.
+/// Returns the number at the beginning of a line, and how many bytes are before it.
 fn list_number(text: &str, piece: &Token<'_>) -> Option<(usize, u16)> {
     let after = text.as_bytes().get(piece.end())?;
     let number = piece.text.parse().ok().filter(|_| piece.text.len() <= 3)?;
     let before = text.get(..piece.start)?;
-    // Only what may stand before such a number is looked at, not all of the line.
+    // Only the bytes that may come before such a number are looked at, not the whole line.
     let is_sign =
         |letter: char| letter.is_whitespace() && letter != '\n' || "#*>-".contains(letter);
     let rest = before.trim_end_matches(is_sign);

@@ -1,4 +1,4 @@
-//! Says what the operations on a conversation cost.
+//! The costs of operations on a conversation.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -9,17 +9,17 @@ use crate::value::cost::Cost;
 use crate::value::Size;
 use crate::view::View;
 
-/// How many times as long as an estimate an exact count takes, at worst.
+/// An exact count takes at worst so many times as long as an estimate.
 const EXACT: usize = 128;
 
-/// How many times as long as copying a text it takes to find its facts.
+/// Finding the facts of a text takes so many times as long as copying it.
 const FACTS: usize = 30;
 
-/// How many times as long as copying a view it takes to digest it as often as an operation does.
+/// Digesting a view as often as an operation does takes so many times as long as copying it.
 const DIGESTS: usize = 30;
 
 impl Context {
-    /// Of adding a message or results: filling one slot of an exchange touches all of its slots, and an
+    /// Returns the cost of adding a message or results: filling one slot of an exchange touches all of its slots, and an
     /// error lists those that are empty.
     #[must_use]
     pub fn append_cost(&self) -> Cost {
@@ -27,7 +27,7 @@ impl Context {
         Cost::steps(last.map_or(0, |entry| entry.message.calls.len()))
     }
 
-    /// Of [`Context::rewind`].
+    /// Returns the cost of [`Context::rewind`].
     #[must_use]
     pub fn rewind_cost(&self, to: i64) -> Cost {
         let counted = Cost::from(self.rewind_size(to));
@@ -37,15 +37,15 @@ impl Context {
         }
     }
 
-    /// Of digesting the view, as it is noted with a request.
+    /// Returns the cost of digesting the view, as it is noted with a request.
     #[must_use]
     pub fn asked_view_cost(&self) -> Cost {
         let size = self.view().map_or(Size::default(), View::size);
         Cost::from(size).times(DIGESTS)
     }
 
-    /// Of changing what the view covers, which walks its iterations at most, and reads them where what is hidden has
-    /// handles.
+    /// Returns the cost of changing which iterations the view covers: it walks them at most, and reads them where hidden ones
+    /// have handles.
     #[must_use]
     pub fn view_cost(&self) -> Cost {
         let walked = Cost::steps(self.count_iterations()).plus(self.append_cost());
@@ -56,19 +56,19 @@ impl Context {
         }
     }
 
-    /// Of reading what is not shown, or looking for words in it.
+    /// Returns the cost of reading texts that are not shown, or looking for words in them.
     #[must_use]
     pub fn recall_cost(&self) -> Cost {
         Cost::from(self.size()).plus(self.looks_cost())
     }
 
-    /// Of [`Context::receipt`]: every text is read twice, once for its facts.
+    /// Returns the cost of [`Context::receipt`]: every text is read twice, once for its facts.
     #[must_use]
     pub fn receipt_cost(&self) -> Cost {
         self.recall_cost().times(FACTS)
     }
 
-    /// Of [`Context::put_masks`] with masks at hand: what stands in the place of iterations is compared with all texts.
+    /// Returns the cost of [`Context::put_masks`] with compiled masks: notes and summaries are compared with all texts.
     #[must_use]
     pub fn masks_cost(&self) -> Cost {
         match self.view().map_or(0, View::count_covers) {
@@ -77,7 +77,7 @@ impl Context {
         }
     }
 
-    /// Of reading or changing the system prompt: the texts that stand after it are put there anew.
+    /// Returns the cost of reading or changing the system prompt: the texts after it are added anew.
     #[must_use]
     pub fn system_prompt_cost(&self) -> Cost {
         let system = self.system().map_or(Size::default(), Message::size);
@@ -85,14 +85,14 @@ impl Context {
         system.plus(view).into()
     }
 
-    /// Of making messages that look different from the log: their texts are read and copied.
+    /// Returns the cost of making messages that look different from the log: their texts are read and copied.
     #[must_use]
     pub fn looks_cost(&self) -> Cost {
         let view = self.view().filter(|view| view.changes_looks());
         view.map_or(Cost::default(), |view| view.cost(self.size()).into())
     }
 
-    /// Of handing out the messages of the view.
+    /// Returns the cost of handing out the messages of the view.
     #[must_use]
     pub fn messages_cost(&self) -> Cost {
         let handed_out = Cost::handing_out(self.size());
@@ -102,7 +102,7 @@ impl Context {
         }
     }
 
-    /// Of handing out an iteration with the system prompt, or that there is none.
+    /// Returns the cost of handing out an iteration with the system prompt, or of finding that there is none.
     #[must_use]
     pub fn iteration_cost(&self, iteration: Option<&Iteration>) -> Cost {
         let system = self.system().map_or(Size::default(), Message::size);
@@ -110,13 +110,13 @@ impl Context {
         Cost::handing_out(iteration.plus(system))
     }
 
-    /// Of looking for something in the log, and of deciding about a call of the last message.
+    /// Returns the cost of looking for something in the log, and of deciding about a call of the last message.
     #[must_use]
     pub fn find_call_cost(&self) -> Cost {
         Cost::steps(self.size().terms).plus(self.current().size().into())
     }
 
-    /// Of counting tokens by a method, or of estimating what came after the last report.
+    /// Returns the cost of counting tokens by a method, or of estimating those since the last report.
     ///
     /// # Errors
     /// [`Error::FeatureMissing`].
@@ -135,7 +135,7 @@ impl Context {
         Ok(Size::new(size.terms, size.bytes.saturating_mul(times)).into())
     }
 
-    /// Of [`Context::fit`].
+    /// Returns the cost of [`Context::fit`].
     ///
     /// # Errors
     /// As [`Context::count_cost`].

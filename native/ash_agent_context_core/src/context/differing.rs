@@ -1,4 +1,4 @@
-//! Two views side by side: what a model sees less of in one than in the other.
+//! Two views side by side: the parts that a model sees less of in one than in the other.
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
@@ -7,9 +7,9 @@ use crate::view::handle::Handle;
 use crate::view::rendering::ResultLook;
 
 words! {
-    /// How something of the log looks, from what is seen best on.
+    /// The looks of a part of the log, the most complete first.
     pub enum Look {
-        /// As it is.
+        /// Unchanged.
         Whole = "whole",
         /// A result without its middle.
         Shortened = "shortened",
@@ -32,26 +32,26 @@ impl Look {
     }
 }
 
-/// Something that is seen worse in one view than in another.
+/// A part of which one view shows less than another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unseen {
-    /// How it looks.
+    /// Its look in this view.
     pub look: Look,
-    /// How it looks in the other view.
+    /// Its look in the other view.
     pub was: Look,
     /// The number of the first iteration.
     pub first: u64,
     /// The number of the last.
     pub last: u64,
-    /// The id of the call whose result it is; `None`: all of the iterations.
+    /// The id of the call with the result; `None` for all of the iterations.
     pub call: Option<Box<str>>,
-    /// How to read it.
+    /// The handle that reads it.
     pub handle: Handle,
 }
 
 impl Context {
-    /// The parts of which this view shows less than another one of the same conversation, oldest first. A part that only one of them has
-    /// is not compared.
+    /// Returns the parts of which this view shows less than another one of the same conversation, oldest first. A part that
+    /// only one of them has is not compared.
     ///
     /// # Complexity
     /// O(the log)
@@ -88,7 +88,8 @@ impl Context {
         unseen
     }
 
-    /// The view that the request of an iteration was made from, as [`Context::unseen_beside`] takes it.
+    /// Returns the context under the view that the request of an iteration was made from, as [`Context::unseen_beside`] takes
+    /// it.
     #[must_use]
     pub fn asked_view_of(&self, number: u64) -> Option<Self> {
         self.at_request(number)

@@ -11,10 +11,10 @@ use crate::view::facts::{each, of_line, tokens, FactKind, Found};
 use crate::view::handle::RECALL;
 use crate::view::masks::Masks;
 
-/// Bytes of a name that a call used.
+/// A name in a call's arguments may have so many bytes.
 const NAME: usize = 64;
 
-/// Where a text stands in the log: the number of the iteration, and the slot of a result.
+/// The place of a text in the log: the number of the iteration, and the slot of a result.
 pub(crate) type At = (u64, Option<usize>);
 
 /// A fact of some texts.
@@ -22,32 +22,32 @@ pub(crate) type At = (u64, Option<usize>);
 pub(crate) struct Fact {
     pub kind: FactKind,
     pub text: Box<str>,
-    /// It without the word beside it.
+    /// The fact without the word beside it.
     pub piece: Box<str>,
     pub key: u64,
-    /// Where it stands: the last of these texts that has it.
+    /// The place of the last of these texts that has it.
     pub at: At,
-    /// How many of the texts have it.
+    /// The number of texts that have it.
     pub texts: u32,
-    /// How often calls used it.
+    /// The number of times that calls used it.
     pub uses: u32,
-    /// `true` if a user named it.
+    /// A user named it.
     pub is_named: bool,
-    /// `true` if every text that has it masks it; then it has no words.
+    /// Every text that has it masks it; then it has no words.
     pub is_masked: bool,
-    /// The number of the last text that has it, of those that were read.
+    /// The number of the last text read that has it.
     last: usize,
 }
 
 /// The facts of a conversation that were used as arguments or named by users.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
-    /// How often, and the iteration of the last call that did.
+    /// How often calls used each, and the iteration of the last one.
     by_calls: HashMap<u64, (u32, u64)>,
     by_users: HashSet<u64>,
 }
 
-/// The facts of texts, as they are read.
+/// The facts of the texts read so far.
 #[derive(Debug)]
 pub(crate) struct Facts<'u> {
     used: &'u Used,
@@ -56,7 +56,7 @@ pub(crate) struct Facts<'u> {
 }
 
 impl Context {
-    /// Reads which facts calls used up to an iteration, and which ones users named.
+    /// Returns the facts that calls used up to an iteration, and those that users named.
     ///
     /// # Complexity
     /// O(what was said but for results)
@@ -87,7 +87,7 @@ impl Used {
         });
     }
 
-    /// Goes down at most [`crate::MAX_DEPTH`] levels.
+    /// Adds all texts in the arguments of a call.
     fn add_arguments(&mut self, value: &Value, iteration: u64) {
         let mut rest = vec![value];
         while let Some(value) = rest.pop() {
@@ -154,7 +154,8 @@ impl<'u> Facts<'u> {
         each(text, add);
     }
 
-    /// With what models see of the text: only what they do not.
+    /// Adds a fact. With `seen`, the keys that models see of the text, it only adds facts that they do not see, without their
+    /// words.
     fn add(&mut self, found: Found<'_>, at: At, seen: Option<&HashSet<u64>>) {
         if found.text.is_empty() || seen.is_some_and(|seen| seen.contains(&found.key)) {
             return;
@@ -163,7 +164,7 @@ impl<'u> Facts<'u> {
             .used
             .by_calls
             .get(&crate::view::facts::key(&[found.piece]));
-        // A word is a fact where it is used later on, as a name.
+        // A word is a fact where a later call uses it as a name.
         let later = used.filter(|(_, last)| *last > at.0);
         let Some(kind) = found.kind.or(later.map(|_| FactKind::Name)) else {
             return;
@@ -192,12 +193,11 @@ impl<'u> Facts<'u> {
         }
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// All of them, the likeliest to be needed again first.
+    /// Returns all of them, the likeliest to be needed again first.
     pub fn rank(self) -> Vec<Fact> {
         let texts = self.texts.max(1) as f64;
         let mut facts: Vec<(f64, Fact)> = self
@@ -207,7 +207,7 @@ impl<'u> Facts<'u> {
             .collect();
         facts.sort_by(|(a, one), (b, other)| {
             let scores = b.partial_cmp(a).unwrap_or(Ordering::Equal);
-            // No order of a hash map may tell.
+            // The order of a hash map must not show.
             scores
                 .then(other.last.cmp(&one.last))
                 .then(one.text.cmp(&other.text))
@@ -217,8 +217,8 @@ impl<'u> Facts<'u> {
     }
 }
 
-/// How likely a fact is to be needed again. The weights were chosen on every second recorded run of agents, see the guide
-/// of budgets for what they show of the others.
+/// Returns how likely a fact is to be needed again. The weights were chosen on every second recorded run of agents; the guide
+/// to budgets has the results for the others.
 fn score(fact: &Fact, texts: f64) -> f64 {
     let kind = match fact.kind {
         FactKind::Name => 3.0,
@@ -232,7 +232,7 @@ fn score(fact: &Fact, texts: f64) -> f64 {
     let named = if fact.is_named { 2.0 } else { 0.0 };
     let age = 4.0 * fact.last as f64 / texts;
     let often = f64::from(fact.texts.min(20)).ln_1p();
-    // A shorter fact costs less of the room that there is.
+    // A shorter fact takes less of the room.
     kind + uses + named + age + often - 0.03 * fact.text.len() as f64
 }
 
@@ -243,14 +243,14 @@ fn first_line(text: &str) -> Found<'_> {
     )
 }
 
-/// The keys by which a text's facts and words are found again.
+/// Returns the keys by which a text's facts and words are found again.
 pub(crate) fn keys(text: &str) -> HashSet<u64> {
     let mut keys = HashSet::new();
     add_keys(text, &mut keys);
     keys
 }
 
-/// The same of one more text. A number is found by the words on either side of it, and a line as a whole.
+/// Adds the keys of one more text. A number is found by the words on either side of it, and a line as a whole.
 pub(crate) fn add_keys(text: &str, keys: &mut HashSet<u64>) {
     each(text, |found| {
         keys.insert(found.key);

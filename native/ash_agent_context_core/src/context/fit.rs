@@ -1,4 +1,4 @@
-//! Keeping a conversation within a budget: what is hidden, and what summaries stand for.
+//! Keeping a conversation within a budget: which iterations are hidden, and which may be summarised.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use crate::value::time::Time;
 use crate::view::pins::{Pin, Pins};
 use crate::view::{self, Stretch};
 
-/// How often [`Context::fit`] hides more because of what stands in the place of what it hid.
+/// [`Context::fit`] so often hides more to make room for the blocks in place of hidden iterations.
 const ROUNDS: usize = 4;
 
-/// How [`Context::fit`] trims.
+/// The options of [`Context::fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Fit {
-    /// Tokens that the view may have, the answer included.
+    /// The tokens that the view may have, the answer included.
     pub budget: u64,
     /// Tokens that are kept free for the answer.
     pub reserve: u64,
@@ -26,16 +26,15 @@ pub struct Fit {
     pub keep_last: u64,
     /// The number of the last hidden iteration is a multiple of this, where that is possible.
     pub step: u64,
-    /// How tokens are counted; `None`: from the last report on.
+    /// The method of counting tokens; `None` counts from the last report on.
     pub method: Option<Method>,
 }
 
 impl Context {
-    /// Tokens of the view: by a method, or from the last report of a provider on.
+    /// Returns the tokens of the view: by a method, or from the last report of a provider on.
     ///
-    /// A report counts everything up to its message. To it comes the difference between what
-    /// [`Method::Estimate`] makes of the view now and what it made of it then: an estimate of what came since,
-    /// less what was hidden since.
+    /// A report counts everything up to its message. Added to it is the difference between [`Method::Estimate`] of the view
+    /// now and its estimate then: the tokens that came since, less those hidden since.
     ///
     /// # Complexity
     /// O(what was not counted yet)
@@ -53,7 +52,7 @@ impl Context {
         })
     }
 
-    /// Hides the oldest iterations until the view fits, and tells which are hidden then.
+    /// Hides the oldest iterations until the view fits. Returns the range that is hidden then.
     ///
     /// The current turn stays, and so do summaries, as long as the rest can be hidden.
     ///
@@ -118,7 +117,7 @@ impl Context {
         Err(Error::CannotFit { least })
     }
 
-    /// Leaves handle and pins in the place of what is hidden in a range.
+    /// Leaves only a handle and pins in the place of hidden iterations in a range.
     fn tell_least(&mut self, first: u64, last: u64) {
         let hidden = self
             .cover(last)
@@ -136,7 +135,7 @@ impl Context {
         self.retally(start.min(first), end, before);
     }
 
-    /// The iteration up to which as many tokens can be hidden, leaving summaries.
+    /// Returns the iteration up to which enough tokens can be hidden, leaving summaries.
     fn boundary(&self, first: u64, last: u64, needed: u64, method: Method) -> Option<u64> {
         let mut hidden = 0;
         for stretch in self.stretches(first, last) {
@@ -150,8 +149,8 @@ impl Context {
         None
     }
 
-    /// The iterations that may be hidden: all but the first, the last, the current turn, and what has
-    /// one summary with them. None when the second number is smaller than the first.
+    /// Returns the range that may be hidden: all but the first, the last, the current turn, and iterations that share a
+    /// summary with them. It is empty if the second number is smaller than the first.
     fn may_hide(&self, keep_first: u64, keep_last: u64) -> (u64, u64) {
         let first = self.first_number().saturating_add(keep_first);
         let last = self.current_iteration().saturating_sub(keep_last);
@@ -159,7 +158,7 @@ impl Context {
         self.without_cut_summaries(first, last)
     }
 
-    /// A range without the summaries that reach out of it.
+    /// Returns a range without the summaries that reach out of it.
     fn without_cut_summaries(&self, first: u64, last: u64) -> (u64, u64) {
         let is_summary = |cover: &&view::cover::Cover| cover.summary.is_some();
         let first = match self.cover(first) {
@@ -177,7 +176,7 @@ impl Context {
         (first, last)
     }
 
-    /// The range from the first to the last of what is hidden.
+    /// Returns the range from the first hidden iteration to the last.
     fn hidden_range(&self) -> Option<(u64, u64)> {
         let covers = || self.view().into_iter().flat_map(view::View::covers);
         let mut hidden = covers().filter(|(_, cover)| cover.summary.is_none());
@@ -186,7 +185,7 @@ impl Context {
         Some((first, last))
     }
 
-    /// The number of the last iteration with a message; an empty one shows nothing.
+    /// Returns the number of the last iteration with a message; an empty one shows nothing.
     fn last_with_messages(&self) -> u64 {
         let current = self.current_iteration();
         if self.log.current.entries().len() == 0 {
@@ -245,7 +244,7 @@ impl Context {
     pub fn iteration_range(&self, first: u64, last: u64, at: Time) -> Result<Self, Error> {
         let mut next = self.clone();
         let current = self.current_iteration();
-        // An empty iteration shows nothing: what comes next goes there.
+        // An empty iteration shows nothing: the next message goes there.
         let end = if self.log.current.entries().len() == 0 {
             current.saturating_sub(1)
         } else {
@@ -264,7 +263,7 @@ impl Context {
         Ok(next)
     }
 
-    /// Hides the iterations of a range, also those of the current turn. An empty iteration shows nothing: what comes next
+    /// Hides the iterations of a range, also those of the current turn. An empty iteration shows nothing: the next message
     /// goes there.
     ///
     /// # Errors
@@ -294,8 +293,8 @@ impl Context {
         }
     }
 
-    /// The range that a compaction may take: of the one that is asked for or of all, what is not part of
-    /// the current turn, has no pending calls and is not hidden; summaries in it are taken as a whole.
+    /// Returns the range that a compaction may take: of the given range or of all iterations, those before the current turn
+    /// that have no pending calls and are not hidden; summaries in it are taken as a whole.
     ///
     /// # Errors
     /// [`Error::NotCompactable`] when a range is asked for that is not all of that kind.
@@ -333,7 +332,7 @@ impl Context {
         Ok(has_messages.then_some((first, last)))
     }
 
-    /// The same for a summary: one that stands alone is not made again.
+    /// Like [`Context::compactable`] for a summary: one that stands alone is not made again.
     ///
     /// # Errors
     /// As [`Context::compactable`].
@@ -353,7 +352,7 @@ impl Context {
         Ok(range.filter(is_new))
     }
 
-    /// Hides a range that [`Context::compactable`] gave.
+    /// Hides a range that [`Context::compactable`] returned.
     #[must_use]
     pub fn drop_range(&self, first: u64, last: u64, at: Time) -> Self {
         let mut next = self.clone();
@@ -362,7 +361,7 @@ impl Context {
         next
     }
 
-    /// The summary that stands for an iteration, as the view shows it.
+    /// Returns the summary that stands for an iteration, as the view shows it.
     #[must_use]
     pub fn summary(&self, number: u64) -> Option<Cow<'_, [u8]>> {
         let (_, cover) = self.cover(number)?;
@@ -373,7 +372,7 @@ impl Context {
         })
     }
 
-    /// Tokens of the view by kind, by the method that [`Context::count_tokens`] falls back to.
+    /// Returns the tokens of the view by kind, by the method that [`Context::count_tokens`] falls back to.
     #[must_use]
     pub fn token_breakdown(&self, method: Option<Method>) -> Tokens {
         self.tokens(method.unwrap_or(Method::Estimate))

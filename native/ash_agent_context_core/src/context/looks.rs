@@ -1,4 +1,4 @@
-//! The digest of a view: whether what is noted of a request is all that it was made from.
+//! The digest of a view: it proves that the notes of a request have everything that it was made from.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,11 @@ use crate::value::digest::Digest;
 use crate::value::Value;
 use crate::view::View;
 
-/// The look of the log as it is.
+/// The digest of no view.
 const PLAIN: &str = "-";
 
-/// A digest of what a view was told to do. Values that it computes from the log are not part of it, and its masks are recorded separately.
+/// Returns a digest of the rules of a view. Values that it computes from the log are not part of it, and its masks are
+/// recorded separately.
 pub(crate) fn digest(view: Option<&View>) -> String {
     let text = view.map(describe).unwrap_or_default();
     match text.is_empty() {
@@ -19,7 +20,7 @@ pub(crate) fn digest(view: Option<&View>) -> String {
     }
 }
 
-/// Each rule of a view, if it has any.
+/// Writes down each rule of a view.
 fn describe(view: &View) -> String {
     let mut text = String::new();
     let mut add = |name: &str, value: &dyn std::fmt::Debug| {

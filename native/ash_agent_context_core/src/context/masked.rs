@@ -1,5 +1,5 @@
-//! Masks over what stands in the place of iterations. It was made of their texts, so whoever changes masks makes it anew: notes are
-//! cut from masked texts, and summaries lose what these say only where it is masked.
+//! Masks over notes and summaries. These were made of the texts of iterations, so changing masks makes them anew: notes are
+//! cut from masked texts, and summaries lose words that the iterations only have where they are masked.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::view::veil::Veil;
 use crate::view::verdict::Verdict;
 use crate::view::View;
 
-/// The words that notes and summaries have of their own, which hide nothing.
+/// The own words of notes and summaries, which hide nothing.
 const OWN: &str = "[Summary of iteration iterations 1 to 2 of this conversation, recall \n[Iteration 1 is hidden, recall \n\
                    [Iterations 1 to 2 are hidden, recall \nfacts: \nAlso: \nNot in the conversation: \nsystem: \nuser: \n\
                    assistant: \ncall: \ndecision: \nresult: ";
 
 impl Context {
-    /// Masks what patterns match in all texts of the view, in the place of earlier masks.
+    /// Masks all matches of the patterns in the texts of the view, in the place of earlier masks.
     ///
     /// # Complexity
     /// O(the log) if iterations are hidden or summarised
@@ -49,7 +49,7 @@ impl Context {
         self.tallies = Default::default();
     }
 
-    /// Makes anew what stands in the place of iterations of which the masks hide something else than those of before.
+    /// Makes notes and summaries anew if the masks hide something else in their iterations than those before.
     pub(crate) fn mask_covers(&mut self, before: Option<&Masks>) {
         let covers = self.view().into_iter().flat_map(View::covers);
         let notes = covers.filter(|(_, cover)| cover.summary.is_none());
@@ -63,7 +63,8 @@ impl Context {
         self.mask_summaries();
     }
 
-    /// Takes out of summaries what their iterations say only where it is masked, and puts back what is not masked any more.
+    /// Takes words out of summaries that their iterations only have where they are masked, and puts those back that are not
+    /// masked any more.
     pub(crate) fn mask_summaries(&mut self) {
         let covers = self.view().into_iter().flat_map(View::covers);
         let summaries = covers.filter(|(_, cover)| cover.summary.is_some());
@@ -78,7 +79,7 @@ impl Context {
                 .collect();
             let masked = self.masked_pieces(masks, &texts);
             for (first, cover) in &mut summaries {
-                // Its own pieces alone: all of them for each summary would take time with the square of their number.
+                // Its own pieces alone: all of them for each summary would take quadratic time.
                 let mut own = Veil::default();
                 for text in texts_of(cover, Some(masks)) {
                     own.add_common(&masked, &text);
@@ -90,7 +91,7 @@ impl Context {
         self.put_covers(summaries);
     }
 
-    /// A summary of iterations without what they say only where it is masked.
+    /// Returns a summary of iterations without words that these only have where they are masked.
     pub(crate) fn mask_text<'t>(&self, first: u64, last: u64, text: &'t str) -> Cow<'t, str> {
         let Some(masks) = self.masks() else {
             return text.into();
@@ -101,8 +102,8 @@ impl Context {
         cut.map_or(text.into(), Cow::Owned)
     }
 
-    /// The pieces that texts made of the conversation must not tell under masks, in this view and in those of earlier
-    /// requests.
+    /// Returns the pieces that texts made of the conversation must not contain under masks, in this view and in those of
+    /// earlier requests.
     ///
     /// # Complexity
     /// O(the log)
@@ -129,7 +130,7 @@ impl Context {
         self.shown_beside(masks, masked, 0, u64::MAX)
     }
 
-    /// The pieces of texts that the log has within what is masked.
+    /// Returns the pieces that the log has within masked texts.
     fn masked_pieces(&self, masks: &Masks, texts: &[Cow<'_, str>]) -> Veil {
         let pieces = Veil::of(texts.iter().map(|text| &**text));
         let mut masked = Veil::default();
@@ -143,10 +144,10 @@ impl Context {
         masked
     }
 
-    /// Of masked pieces those that iterations do not say where everybody sees them.
+    /// Removes those masked pieces that the iterations also have unmasked.
     fn shown_beside(&self, masks: &Masks, mut masked: Veil, first: u64, last: u64) -> Veil {
         masked.lift(OWN);
-        // Recalled texts are pieces of others, and a mask may not find what it hides there.
+        // A recalled text is a piece of another one, and a mask may not find its words there.
         let is_recalled = |said: &Said<'_>| match said {
             Said::Result(_, call, _) | Said::Call(call) => call.name.as_str() == RECALL,
             _ => false,
@@ -162,7 +163,7 @@ impl Context {
         masked
     }
 
-    /// All that was said in iterations.
+    /// Returns all texts of some iterations.
     fn said_between(&self, first: u64, last: u64) -> impl Iterator<Item = Said<'_>> {
         let first = first.max(self.first_number());
         let last = last.min(self.current_iteration());
@@ -171,13 +172,13 @@ impl Context {
         entries.flat_map(Said::of)
     }
 
-    /// Returns whether iterations look otherwise than under other masks.
+    /// Returns true if iterations look otherwise than under other masks.
     fn looks_otherwise(&self, first: u64, last: u64, other: Option<&Masks>) -> bool {
         self.said_between(first, last)
             .any(|said| said.text(self.masks()) != said.text(other))
     }
 
-    /// Keeps what a summary was before it was masked.
+    /// Keeps a summary as it was before it was masked.
     pub(crate) fn put_unmasked(&mut self, first: u64, unmasked: Option<Arc<Unmasked>>) {
         let cover = self.cover(first).filter(|(start, _)| *start == first);
         if let Some((_, cover)) = cover {
@@ -189,7 +190,7 @@ impl Context {
         }
     }
 
-    /// Puts covers in the place of those of the same iterations.
+    /// Replaces the covers over the same iterations.
     pub(crate) fn put_covers(&mut self, covers: Vec<(u64, Cover)>) {
         if !covers.is_empty() {
             self.change_view(|view| {
@@ -237,7 +238,7 @@ fn mask_summary(cover: &mut Cover, masks: &Masks, veil: &Veil) {
     }
 }
 
-/// The texts that were made of the iterations of a cover, its message under masks.
+/// Returns the texts that were made of a cover's iterations, its message under masks.
 fn texts_of<'c>(cover: &'c Cover, masks: Option<&Masks>) -> impl Iterator<Item = Cow<'c, str>> {
     let message = cover.replacement();
     let message = message.map(|message| content_text(&message.content, masks));

@@ -10,8 +10,8 @@ use crate::value::Value;
 use crate::view::View;
 
 impl Context {
-    /// The view that an iteration's request was made from, where that is known, and the iteration since which it was
-    /// used: `None` in it is the log as it is. Masks are not kept with it.
+    /// Returns the view that an iteration's request was made from, where that is known, and the iteration since which it was
+    /// used: an inner `None` is the log as it is. Masks are not kept with it.
     #[must_use]
     pub fn request_view(&self, iteration: &Iteration) -> Option<(u64, Option<&View>)> {
         let mut replies = iteration
@@ -22,8 +22,8 @@ impl Context {
         Some((since, view.map(|view| &**view)))
     }
 
-    /// Notes what the request of the current iteration asks for beside its messages: the fields of its body, with who is
-    /// asked, and the tools. Parts that are unchanged since the request before take no room.
+    /// Notes the inputs of the current iteration's request beside its messages: the fields of its body, with the provider and
+    /// model, and the tools. Parts that are unchanged since the request before take no room.
     ///
     /// # Errors
     /// [`Error::Invalid`] where the fields are not a map or the tools not a list.
@@ -48,7 +48,7 @@ impl Context {
         Ok(next)
     }
 
-    /// The same with digests in place of the values of the body and of the tools, for requests that nobody may read later.
+    /// Notes digests instead of the values of the body and of the tools, for requests that nobody may read later.
     ///
     /// # Errors
     /// As [`Context::note_request`].
@@ -59,8 +59,8 @@ impl Context {
         self.note_request(hash_fields(fields), hash_tools(tools))
     }
 
-    /// Returns what an iteration's request had beside its messages, where that was noted and a request was made: the fields
-    /// and the tools, each with the iteration since which it was used.
+    /// Returns the fields and the tools of an iteration's request, if it was noted and made, each with the iteration since
+    /// which it was used.
     #[must_use]
     pub fn request_note(&self, iteration: &Iteration) -> RequestNote<'_> {
         let replies = iteration.entries().map(|entry| &entry.message.reply);
@@ -71,7 +71,7 @@ impl Context {
         }
     }
 
-    /// Returns the fields that are noted for an answer that says nothing of itself: those of the body it was imported from.
+    /// Returns the fields that are noted for an answer without any of its own: those of the body it was imported from.
     #[cfg(feature = "otlp")]
     pub(crate) fn imported_fields(&self, number: u64, message: &Message) -> Option<&Value> {
         let (_, fields) = self.asked.fields.of(number)?;

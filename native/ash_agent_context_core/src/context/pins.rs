@@ -9,7 +9,7 @@ use crate::view::pins::{Pin, Pins};
 use crate::view::View;
 
 impl Context {
-    /// The iteration and the slot of the newest call of an id.
+    /// Returns the iteration and the slot of the newest call of an id.
     ///
     /// # Complexity
     /// O(n)
@@ -22,7 +22,7 @@ impl Context {
         })
     }
 
-    /// Keeps something in the view.
+    /// Pins something, so that it stays in the view.
     ///
     /// # Errors
     /// [`Error::UnknownPin`] for what the conversation does not have, [`Error::TooManyPins`].
@@ -37,7 +37,7 @@ impl Context {
         Ok(self.with_pins(pins, at))
     }
 
-    /// Lets something go that was pinned.
+    /// Removes a pin.
     ///
     /// # Complexity
     /// O(the log) if iterations are hidden
@@ -48,7 +48,7 @@ impl Context {
         self.with_pins(pins, at)
     }
 
-    /// The pinned part.
+    /// Returns all pins.
     pub fn pins(&self) -> impl Iterator<Item = &Pin> {
         let pins = self.view().and_then(View::pins);
         pins.into_iter().flat_map(Pins::iter)

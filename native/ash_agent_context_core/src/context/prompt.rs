@@ -12,18 +12,18 @@ use crate::view::texts::{content_text, output_text};
 use crate::view::Stretch;
 
 words! {
-    /// How much of the conversation a prompt has.
+    /// The part of the conversation that a prompt has.
     pub enum Prompt {
         /// All of it.
         Full = "full",
-        /// The system prompt and the last message of the user: the rest is known on the model's side.
+        /// The system prompt and the last message of the user: the model's side knows the rest.
         Continuation = "continuation",
         /// The last message of the user, without a heading.
         Message = "message",
     }
 }
 
-/// Why nothing can be sent.
+/// A reason why no request can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unready {
     /// The system prompt is the only message.
@@ -35,8 +35,8 @@ pub enum Unready {
 }
 
 impl Context {
-    /// The view as plain text: blocks `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]`, separated by
-    /// blank lines.
+    /// Returns the view as plain text: blocks `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]`, separated by blank
+    /// lines.
     ///
     /// # Complexity
     /// O(n) for all of it
@@ -69,14 +69,14 @@ impl Context {
         }
     }
 
-    /// Why no request can be made of the view now; nothing when one can.
+    /// Returns the reasons why no request can be made of the view now; none when one can.
     #[must_use]
     pub fn unready(&self) -> Vec<Unready> {
         let pending = self.current().pending_ids();
         let pending = (!pending.is_empty()).then_some(Unready::PendingToolCalls(pending));
         let last = match self.last_messages().next() {
             None => Some(Unready::NoMessages),
-            // With calls pending, that is the reason.
+            // With calls pending, that is the reason instead.
             Some(last) if is_model(last.message) && pending.is_none() => {
                 Some(Unready::LastMessageFromAssistant)
             }
@@ -85,11 +85,11 @@ impl Context {
         last.into_iter().chain(pending).collect()
     }
 
-    /// The messages of the view without the system prompt, newest iteration first, in each newest first.
+    /// Returns the messages of the view without the system prompt, newest iteration first, in each newest first.
     fn last_messages(&self) -> impl Iterator<Item = Shown<'_>> {
         let numbers = self.first_number()..=self.current_iteration();
         let starts = numbers.rev().filter(|number| {
-            // A summary stands where its first iteration is.
+            // A summary has the place of its first iteration.
             self.cover(*number)
                 .is_none_or(|(first, _)| first == *number)
         });

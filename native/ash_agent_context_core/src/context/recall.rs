@@ -1,4 +1,4 @@
-//! Reads again what the view does not show: by its handle, or found by its words.
+//! Reads again texts that the view does not show: by handle, or found by their words.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,25 +23,25 @@ use crate::view::{summary, summary_text};
 /// A text that the view does not show in full.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// How to read all of it.
+    /// The handle that reads all of it.
     pub handle: Handle,
-    /// Holds what of it fits best.
+    /// The piece that fits best.
     pub text: String,
-    /// How well it fits.
+    /// The score: higher is better.
     pub score: f64,
 }
 
 impl Context {
-    /// Returns whether what the view shortens has handles.
+    /// Returns true if shortened texts of the view have handles.
     #[must_use]
     pub fn has_recall(&self) -> bool {
         self.view().is_some_and(|view| view.recall)
     }
 
-    /// Gives what the view shortens handles, for a tool that reads them, or takes them away.
+    /// Gives shortened texts of the view handles, for a tool that reads them, or takes the handles away.
     ///
     /// # Complexity
-    /// O(what is hidden)
+    /// O(hidden texts)
     #[must_use]
     pub fn put_recall(&self, recall: bool, at: Time) -> Self {
         let mut next = self.clone();
@@ -90,7 +90,7 @@ impl Context {
         }
     }
 
-    /// The handle of a range, where the view has handles.
+    /// Returns the handle of a range, where the view has handles.
     pub(crate) fn handle_over(&self, first: u64, last: u64) -> Option<Handle> {
         self.has_recall().then(|| self.handle_of(first, last))
     }
@@ -100,7 +100,7 @@ impl Context {
         Handle::of_iterations(first, last, iterations)
     }
 
-    /// Takes over a note that was made when the range was hidden.
+    /// Keeps a note that was made when the range was hidden.
     pub(crate) fn put_note(&mut self, first: u64, last: u64, note: Arc<Message>) {
         let same = self
             .cover(first)
@@ -112,14 +112,14 @@ impl Context {
         self.put_covers(vec![(first, cover)]);
     }
 
-    /// Reads what a handle is of, as models may read it.
+    /// Reads the text of a handle, as models may read it.
     ///
     /// # Errors
-    /// [`Error::UnknownHandle`] for what is not a handle, [`Error::HandleGone`] when something else stands there now,
+    /// [`Error::UnknownHandle`] if it is not a handle, [`Error::HandleGone`] if another text stands there now,
     /// [`Error::InvalidPattern`].
     ///
     /// # Complexity
-    /// O(what stands there)
+    /// O(the text)
     pub fn recall(&self, handle: &str, excerpt: &Excerpt<'_>) -> Result<String, Error> {
         let known = Handle::read(handle);
         let handle = known.ok_or_else(|| Error::UnknownHandle {
@@ -154,7 +154,7 @@ impl Context {
         }
     }
 
-    /// All that was said in iterations.
+    /// Returns all texts of some iterations.
     fn transcript(&self, first: u64, last: u64) -> String {
         let mut text = String::new();
         let iterations = (first..=last).filter_map(|number| self.log.get_numbered(number));
@@ -168,7 +168,7 @@ impl Context {
         text
     }
 
-    /// Looks for words in what the view does not show in full: the best first, as many at most.
+    /// Searches the texts that the view does not show in full for words. Returns at most so many hits, the best first.
     ///
     /// # Complexity
     /// O(the log)
@@ -205,8 +205,8 @@ impl Context {
         found.into_iter().filter_map(hit).collect()
     }
 
-    /// The entries of which something may not be shown in full: the number of the iteration, the slots before the entry
-    /// in it, and whether it is hidden.
+    /// Returns the entries that may not be shown in full: the number of the iteration, the slots before the entry in it, and
+    /// true if it is hidden.
     pub(crate) fn list_shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
         self.iterations().flat_map(|iteration| {
             let is_hidden = self.hides(iteration.number);
@@ -219,7 +219,7 @@ impl Context {
         })
     }
 
-    /// Where a text is found that is not shown in full: with the slot of a result. `None`: it is shown, or was
+    /// Returns the place of a text that is not shown in full: with the slot of a result. `None` if it is shown, or was
     /// recalled.
     #[allow(clippy::option_option)]
     pub(crate) fn place_of(
@@ -241,8 +241,8 @@ impl Context {
     }
 }
 
-/// Adds pinned texts to a summary, those that it has not. Lines are looked up: to look through all of it for each text would
-/// take quadratic time for many.
+/// Adds the pinned texts that a summary lacks. Lines are looked up in a set: searching the whole summary for each text would
+/// take quadratic time.
 pub(crate) fn add_pinned(summary: &mut String, pinned: &[String]) {
     let mut known: HashSet<&str> = summary.lines().collect();
     let missing = pinned.iter().filter(|text| {

@@ -1,5 +1,5 @@
-//! The receipt of a view: of each fact that it does not show, whether a model still sees it elsewhere, is one recall away
-//! from it, must not see it, or has lost it.
+//! The receipt of a view: for each fact that it does not show in its place, whether a model still sees it elsewhere, can
+//! recall it, must not see it, or has lost it.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::view::rendering::Shown;
 use crate::view::texts::{content_text, output_text};
 
 words! {
-    /// Where a fact is for the model.
+    /// The state of a fact for the model.
     pub enum FactState {
         /// It stands elsewhere in the view.
         Visible = "visible",
@@ -23,7 +23,7 @@ words! {
         Recall = "recall",
         /// The view masks it.
         Masked = "masked",
-        /// The log has it, and the model no way to it.
+        /// The log has it, and the model has no way to it.
         Gone = "gone",
     }
 }
@@ -31,38 +31,38 @@ words! {
 /// A fact that the view does not show where it was said.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReceiptFact {
-    /// The fact itself.
+    /// The kind of fact.
     pub kind: FactKind,
-    /// Where it is for the model; never [`FactState::Masked`], which is counted and not told.
+    /// Its state; never [`FactState::Masked`]: masked facts are counted and not listed.
     pub state: FactState,
     /// Its words.
     pub text: Box<str>,
-    /// How to read it, if the view has handles.
+    /// The handle that reads it, if the view has handles.
     pub handle: Option<Handle>,
-    /// The iteration that says it, the last of several.
+    /// The last iteration that has it.
     pub iteration: u64,
-    /// How many calls used it.
+    /// The number of calls that used it.
     pub uses: u32,
 }
 
-/// A receipt.
+/// The facts that a view does not show in their places, and counts of all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Receipt {
-    /// How many facts there are of each kind and state, in the order of [`FactKind::ALL`] and [`FactState::ALL`].
+    /// The number of facts of each kind and state, in the order of [`FactKind::ALL`] and [`FactState::ALL`].
     pub counts: [[usize; 4]; 8],
-    /// Those that are not visible, the likeliest to be needed first.
+    /// The facts that are not visible, the likeliest to be needed first.
     pub facts: Vec<ReceiptFact>,
 }
 
 impl Receipt {
-    /// How many facts have a state.
+    /// Returns the number of facts with a state.
     #[must_use]
     pub fn count(&self, state: FactState) -> usize {
         let kinds = FactKind::ALL.into_iter();
         kinds.map(|kind| self.count_of(kind, state)).sum()
     }
 
-    /// How many facts of a kind have a state.
+    /// Returns the number of facts of a kind with a state.
     #[must_use]
     pub fn count_of(&self, kind: FactKind, state: FactState) -> usize {
         let counts = self.counts.get(kind as usize);
@@ -79,7 +79,7 @@ impl Receipt {
 }
 
 impl Context {
-    /// The receipt of the view, with as many facts told as asked for.
+    /// Returns the receipt of the view, with at most so many facts listed.
     ///
     /// # Complexity
     /// O(the log)
@@ -88,7 +88,7 @@ impl Context {
         self.receipt_until(most, None)
     }
 
-    /// The receipt of the request of an iteration; `None` if it is not known which view that was made from.
+    /// Returns the receipt of the request of an iteration; `None` if the view that it was made from is not known.
     ///
     /// # Complexity
     /// O(the log)
@@ -98,7 +98,7 @@ impl Context {
         Some(context.receipt_until(most, Some(number)))
     }
 
-    /// The conversation at the end of an iteration, with the view that its request was made from.
+    /// Returns the conversation at the end of an iteration, under the view that its request was made from.
     pub(crate) fn at_request(&self, number: u64) -> Option<Self> {
         let iteration = self.log.get_numbered(number)?;
         let (_, asked) = self.request_view(iteration)?;
@@ -112,7 +112,7 @@ impl Context {
         Some(context)
     }
 
-    /// With an iteration: of its request, which does not have its answer yet.
+    /// Makes a receipt: of an iteration's request, which does not have its answer yet, or of the view.
     fn receipt_until(&self, most: usize, request: Option<u64>) -> Receipt {
         let mut receipt = Receipt::default();
         let used = self.list_used(u64::MAX);
@@ -160,7 +160,7 @@ impl Context {
         }
     }
 
-    /// The handle of a text of the log.
+    /// Returns the handle of a text of the log.
     fn handle_at(&self, (number, slot): (u64, Option<usize>)) -> Option<Handle> {
         let Some(slot) = slot else {
             return Some(self.handle_of(number, number));
@@ -169,7 +169,7 @@ impl Context {
         Some(Handle::of_result(number, slot, call, outcome?))
     }
 
-    /// The keys of everything that a model sees.
+    /// Returns the keys of everything that a model sees.
     fn visible_keys(&self, request: Option<u64>) -> HashSet<u64> {
         let mut keys = HashSet::new();
         let Some(number) = request else {

@@ -1,12 +1,13 @@
 //! Clearing old results when it costs nothing, or when they have cost as much as clearing them would.
 //!
-//! Whoever clears results pays for everything after them once more, since the provider has to write it to its cache anew.
-//! Whoever leaves them pays for reading them with each request. So they are like skis that are rented or bought, and the rule
-//! is the same: rent until the rent is a share of the price, then buy. The future of the conversation need not be known.
+//! Clearing results costs the price of everything after them once more, since the provider has to write it to its cache anew.
+//! Leaving them costs the price of reading them with each request. So they are like skis that are rented or bought, and the
+//! rule is the same: rent until the rent is a share of the price, then buy. The future of the conversation need not be known.
 //!
-//! The first clearing of a conversation waits for the whole price, since most conversations end before they have paid it. Of later
-//! prices, only what the newest results take is paid again with the next clearing; what stands before them is written anew once, whenever
-//! it is. So this is weighed against the rent then, within bounds that hold if it is next to nothing or nearly all.
+//! The first clearing of a conversation waits for the whole price, since most conversations end before they have paid it. Of
+//! later prices, only that of the newest results is paid again with the next clearing; everything before them is written anew
+//! once, whenever that is. So this price is compared with the rent then, with bounds in case it is next to nothing or nearly
+//! all.
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
@@ -19,33 +20,33 @@ use crate::view::rendering::Rendering;
 use crate::view::CLEARED;
 
 /// Prices of a token that is read from the cache and of one that is written to it, where none are known: those of most
-/// providers, in hundredths of the price of one that is neither.
+/// providers, in hundredths of the price of an ordinary token.
 const PRICES: (u64, u64) = (10, 125);
 
-/// Tokens of an answer, where none is known that it may have, and the most of the window that they take, as a divisor.
+/// The tokens of an answer if its limit is not known, and the largest share of the window for them, as a divisor.
 const ANSWER: (u64, u64) = (8_192, 4);
 
-/// The least and the most of the price that has to be paid by default after the first clearing, in thousandths.
+/// The bounds of the share that is paid by default after the first clearing, in thousandths.
 const LATER: (u128, u128) = (250, 500);
 
-/// When old results are cleared.
+/// The options of [`Context::clear_when_due`].
 #[derive(Debug, Clone, Copy)]
 pub struct Rent<'a> {
-    /// How many of the last results stay.
+    /// The number of last results that stay.
     pub keep: usize,
-    /// The share of the price of clearing that has to be paid, in thousandths; `None`: all of it for the first clearing, and then
-    /// the price of the newest results, but no less than a quarter and no more than half of all.
+    /// The share of the price of clearing that has to be paid, in thousandths; `None`: all of it for the first clearing, and
+    /// then the price of the newest results, but no less than a quarter and no more than half of all.
     pub share: Option<u64>,
-    /// Prices of models.
+    /// The prices of models.
     pub prices: Option<&'a Prices>,
     /// The model that is asked, where answers name none or one without a price.
     pub model: Option<&'a str>,
-    /// Tokens that a request may have; `None`: as many as leave room for the answer in the window of the prices, if they have it.
+    /// The tokens that a request may have; `None`: the window of the prices, if they have it, less room for the answer.
     pub window: Option<u64>,
 }
 
 words! {
-    /// Why results are cleared.
+    /// The reason why results are cleared.
     pub enum Due {
         /// The rent is paid.
         Paid = "paid",
@@ -58,20 +59,20 @@ words! {
     }
 }
 
-/// The results that could be cleared.
+/// The costs of the results that could be cleared.
 struct Owed {
-    /// Tokens that requests have carried, and the next one would: each as often as it was sent.
+    /// Tokens of these results that requests have carried, and that the next one would: each as often as it was sent.
     rent: u128,
-    /// The tokens after the first of what could be cleared that stay.
+    /// The tokens that stay after the first of these results.
     behind: u64,
-    /// Those of them from the first result on that is not cleared.
+    /// The part of them from the first uncleared result on.
     newest: u64,
-    /// Nothing was cleared before.
+    /// No results were cleared before.
     is_first: bool,
 }
 
 impl Owed {
-    /// The tokens whose price has to be paid, in thousandths.
+    /// Returns the tokens whose price has to be paid, in thousandths.
     fn count_due(&self, share: Option<u64>) -> u128 {
         let part = |share| u128::from(self.behind).saturating_mul(share);
         let (least, most) = LATER;
@@ -86,18 +87,18 @@ impl Owed {
 /// The results of the view that are not cleared, oldest first.
 #[derive(Default)]
 struct Clearable {
-    /// The tokens that clearing each saves.
+    /// The tokens that clearing each of them saves.
     savings: Vec<u64>,
-    /// How many results there were at each request.
+    /// The number of results at each request.
     requests: Vec<usize>,
-    /// The tokens from the first of them on, when what may be cleared is; `None` before it.
+    /// The tokens from the first of them on, once these are cleared; `None` before it.
     behind: Option<u64>,
-    /// How many results there are with those of each message, and the tokens from the first on until then.
+    /// The number of results up to each message, and the tokens from the first one on until then.
     places: Vec<(usize, u64)>,
 }
 
 impl Clearable {
-    /// Adds an iteration, with its look before and after what may be cleared is.
+    /// Adds an iteration, with its look before and after the clearing.
     fn add(&mut self, iteration: &Iteration, [shown, next]: [Rendering<'_>; 2], placeholder: &str) {
         let mut slots = 0;
         for entry in iteration.entries() {
@@ -130,12 +131,12 @@ impl Clearable {
         }
     }
 
-    /// How many of them may be cleared.
+    /// Returns how many of them may be cleared.
     fn count(&self, keep: usize) -> usize {
         self.savings.len().saturating_sub(keep)
     }
 
-    /// The tokens from the first result on that stays.
+    /// Returns the tokens from the first result on that stays.
     fn count_newest(&self, keep: usize) -> u64 {
         let old = self.count(keep);
         let place = self.places.partition_point(|(count, _)| *count <= old);
@@ -144,11 +145,11 @@ impl Clearable {
         behind.saturating_sub(before)
     }
 
-    /// Tokens that requests carried which could have been cleared then.
+    /// Returns the tokens that requests carried although they could have been cleared then.
     fn sum_rent(&self, keep: usize) -> u128 {
         let old = self.savings.iter().take(self.count(keep));
         let rents = old.enumerate().map(|(index, saved)| {
-            // A request carries a result that could be cleared when so many newer ones stand after it.
+            // A request carries a result in vain when enough newer ones come after it.
             let needed = index.saturating_add(keep);
             let before = self.requests.partition_point(|count| *count <= needed);
             let carried = self.requests.len().saturating_sub(before);
@@ -159,12 +160,12 @@ impl Clearable {
 }
 
 impl Context {
-    /// Clears all results but the last, if that is due, and tells why it was.
+    /// Clears all results but the last, if that is due. Returns the reason if it was.
     ///
-    /// The rent is reckoned from the answers in the log, one for each request: asking again changes nothing.
+    /// The rent is computed from the answers in the log, one for each request: calling it again changes nothing.
     ///
     /// # Complexity
-    /// O(what stands after the first result that is not cleared)
+    /// O(messages after the first uncleared result)
     #[must_use]
     pub fn clear_when_due(&self, rent: &Rent<'_>, at: Time) -> (Self, Option<Due>) {
         let cleared = self.view().and_then(|view| view.cleared.as_deref());
@@ -195,7 +196,7 @@ impl Context {
         }
     }
 
-    /// The prices of the model that answered last, or of the one that is asked.
+    /// Returns the prices of the model that answered last, or of the one that is asked.
     pub(crate) fn current_rates<'p>(&self, rent: &Rent<'p>, at: Time) -> Option<&'p Rates> {
         let last = self.last_answer();
         let reply = last.and_then(|(_, entry)| entry.message.reply.as_deref());
@@ -205,12 +206,13 @@ impl Context {
         rent.prices?.find(provider, [named, rent.model], at)
     }
 
-    /// Returns whether a request is too long, as far as the window is known. One of a price has to hold the answer as well.
+    /// Returns true if a request is too long, as far as the window is known. The window of a price has to hold the answer as
+    /// well.
     pub(crate) fn is_beyond_window(&self, rent: &Rent<'_>, at: Time) -> bool {
         let priced = || {
             let window = self.current_rates(rent, at)?.context_window?;
             let asked = self.asked.most_output(self.next_number());
-            // A request for more than the window is refused, however short it is.
+            // A provider refuses a request with a higher limit than the window, however short it is.
             let asked = asked.filter(|most| *most < window);
             let (most, part) = ANSWER;
             Some(window - asked.unwrap_or(most.min(window / part)))
@@ -228,7 +230,8 @@ impl Context {
         (rate(Unit::CacheRead), rate(written))
     }
 
-    /// The results that could be cleared, if there are any; `next` is the conversation with them cleared.
+    /// Returns the costs of the results that could be cleared, if there are any; `next` is the conversation with them
+    /// cleared.
     fn find_owed(&self, next: &Self, keep: usize, placeholder: &str) -> Option<Owed> {
         let place = |context: &Self| {
             let cleared = context.view()?.cleared.clone()?;

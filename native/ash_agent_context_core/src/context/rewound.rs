@@ -9,25 +9,25 @@ use crate::value::time::{self, Time};
 use crate::value::Value;
 use crate::view::View;
 
-/// Digests of messages that are kept, at most.
+/// So many digests of messages are kept.
 const PIECES: usize = 32;
 
-/// Stands for what is not known.
+/// The word for an unknown value.
 const UNKNOWN: &str = "-";
 
 /// The last request that was sent before a rewind.
 #[derive(Debug)]
 pub(crate) struct Rewound<'a> {
-    /// The iteration that the conversation was rewound to.
+    /// The iteration that became the current one.
     pub number: u64,
     pub provider: Option<Provider>,
-    /// The tokens of the request: all of them, and those that were read and written.
+    /// The tokens of the request: all of them, and those read from the cache and written to it.
     pub usage: Usage,
-    /// When its answer came.
+    /// The time of its answer.
     pub ended_at: Option<Time>,
     /// The digest of its view, as the rewind leaves it.
     pub looks: &'a str,
-    /// The digests of the messages that it had and the request before the rewound iteration's end had not, oldest first.
+    /// The digests of its messages after the end of the rewound iteration, oldest first.
     pub pieces: Vec<&'a str>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Rewound<'a> {
 }
 
 impl Context {
-    /// The last request, if it was cut off, no other one was sent since, and the view is still the same.
+    /// Returns the last request, if it was cut off, no other one was sent since, and the view is still the same.
     pub(crate) fn rewound(&self) -> Option<Rewound<'_>> {
         let (number, note) = self.asked.rewound.of(u64::MAX)?;
         let last = self.last_answer().map(|(last, _)| last.number);
@@ -81,22 +81,22 @@ impl Context {
         (is_last && rewound.looks == looks::digest(self.view())).then_some(rewound)
     }
 
-    /// Keeps the last request if it was cut off: `next` is this conversation after it was rewound.
+    /// Keeps the last request if it was cut off: `next` is this conversation after the rewind.
     pub(crate) fn keep_rewound(&self, next: &mut Self) {
         if let Some(note) = self.note_rewound(next) {
             let number = next.current_iteration();
-            // Two rewinds, to different iterations, may cut off the same.
+            // Two rewinds, to different iterations, may cut off the same request.
             next.asked_mut().rewound.put(number, note);
             next.weigh_view();
         }
     }
 
-    /// Nothing where it is kept already, or no request was cut off; or where that had other things beside its messages than the
-    /// iteration that is left, or hid something that is shown now.
+    /// Returns nothing if it is kept already, or no request was cut off; or if that had other inputs beside its messages than
+    /// the remaining iteration, or hid iterations that are shown now.
     fn note_rewound(&self, next: &Self) -> Option<Value> {
         let to = next.current_iteration();
         let turn = next.turn();
-        // Covers that go on after it are made shorter by a rewind, or removed.
+        // A rewind makes covers that go on after it shorter, or removes them.
         let is_shown_again = |view: &View| view.covers().any(|(_, cover)| cover.last >= turn);
         if let Some(mut rewound) = self.rewound() {
             let looks = looks::digest(next.view());
@@ -130,7 +130,7 @@ impl Context {
         Some(rewound.write())
     }
 
-    /// The digests that are noted of the requests after an iteration up to another one.
+    /// Returns the digests that are noted of the requests after an iteration up to another one.
     fn asked_pieces(&self, after: u64, to: u64) -> impl Iterator<Item = &str> {
         let numbers = (after.saturating_add(1)..=to).take(PIECES);
         let notes = numbers.filter_map(|number| self.asked.sent.at(number));

@@ -1,4 +1,4 @@
-//! The texts of a conversation, one by one: of messages, of calls, of results.
+//! The texts of a conversation one by one: of messages, of calls, of results.
 
 use std::borrow::Cow;
 
@@ -11,19 +11,19 @@ use crate::value::{json, letters, wording, Value};
 use crate::view::masks::Masks;
 use crate::view::texts::{content_text, output_text, part_text};
 
-/// The source of a text.
+/// A text with its source.
 #[derive(Clone, Copy)]
 pub(crate) enum Said<'a> {
     Message(&'a Message),
     Call(&'a ToolCall),
     /// A person's decision about a call.
     Decision(&'a ToolCall, &'a Decision),
-    /// With its slot among those of the message.
+    /// A result, with its slot in the message.
     Result(usize, &'a ToolCall, &'a Outcome),
 }
 
 impl<'a> Said<'a> {
-    /// All that an entry says.
+    /// Returns all texts of an entry.
     pub fn of(entry: &'a Entry) -> impl Iterator<Item = Self> {
         let is_said = !content_text(&entry.message.content, None).is_empty();
         let message = is_said.then_some(Self::Message(&entry.message));
@@ -40,7 +40,7 @@ impl<'a> Said<'a> {
         message.into_iter().chain(calls)
     }
 
-    /// Its words, without what is masked.
+    /// Returns its words, without masked ones.
     pub fn text(&self, masks: Option<&Masks>) -> Cow<'a, str> {
         match self {
             Self::Message(message) => content_text(&message.content, masks),
@@ -50,9 +50,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Gives its texts one by one, as masks read them.
-    ///
-    /// Goes down at most [`crate::MAX_DEPTH`] levels.
+    /// Calls a function with each of its texts, as masks read them.
     pub fn each(&self, mut take: impl FnMut(&str)) {
         match self {
             Self::Message(message) => each_text(&message.content, take),
@@ -78,7 +76,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Returns whether these are the user's words.
+    /// Returns true for the user's words.
     pub fn is_of_user(&self) -> bool {
         matches!(self, Self::Message(message) if message.role == Role::User)
     }

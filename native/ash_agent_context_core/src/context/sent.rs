@@ -1,16 +1,15 @@
-//! What is noted of a request that was sent: words with a space between them.
+//! The note of a request that was sent: digests and a version, in words with a space between them.
 
 use crate::value::Value;
 
-/// The note of a request that was sent.
 pub(crate) struct SentNote<'a> {
-    /// The digest of all of it.
+    /// The digest of the whole request.
     pub whole: &'a str,
-    /// The version that made it. The oldest notes have neither this nor what follows.
+    /// The version that made it. The oldest notes have neither this nor the following words.
     pub version: Option<&'a str>,
     /// The digest of its view.
     pub view: Option<&'a str>,
-    /// Those of each message and result that the request before it had not.
+    /// Digests of the messages and results that the request before did not have.
     pub pieces: Vec<&'a str>,
 }
 

@@ -1,5 +1,5 @@
 //! Shortens a view for a request that is too long, by the smallest step that helps. The log keeps everything, and the view
-//! knows what was done and why, so that it can be undone.
+//! keeps each step with its cause, so that it can be undone.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::value::time::Time;
 use crate::view::shortening::{self, Pressure, Shortening, ShorteningKind};
 use crate::view::{Cleared, CLEARED};
 
-/// Thousandths of the tokens of what is hidden that its index may have, where the view has none of its own.
+/// The limit of an index in thousandths of the tokens that it stands for, where the view has none of its own.
 const INDEX: usize = 30;
 
 /// The outcome for a request that may be too long.
@@ -20,13 +20,13 @@ pub enum Shortened {
     Fits,
     /// A step made the view shorter.
     Shorter(Box<Context>, Shortening),
-    /// Nothing is left to leave out.
+    /// There is no further step.
     Exhausted,
 }
 
 impl Context {
     /// Takes the next step that makes the view shorter: clears the results that renting would, then all but one, then hides
-    /// what stands before the turn with an index of its facts, then what stands in the turn. If the window is the cause, it
+    /// the iterations before the turn with an index of their facts, then those of the turn. If the window is the cause, it
     /// does so only for a request that does not fit.
     ///
     /// # Complexity
@@ -42,7 +42,7 @@ impl Context {
             0 => self.clear_step(rent.keep, cause, at),
             1 => self.clear_step(1, cause, at),
             2 => self.hide_step(self.first_number(), turn.checked_sub(1)?, cause, at),
-            // The question stays, and what the last calls returned.
+            // The user's message stays, and so do the results of the last calls.
             _ => {
                 let last = self.current_iteration().checked_sub(2)?;
                 self.hide_step(turn + 1, last, cause, at)
@@ -55,13 +55,13 @@ impl Context {
         }
     }
 
-    /// The steps by which the view became shorter, oldest first.
+    /// Returns the steps by which the view became shorter, oldest first.
     #[must_use]
     pub fn shortenings(&self) -> &[Shortening] {
         self.view().map_or(&[], |view| &view.shortenings)
     }
 
-    /// Keeps that a summary took the place of iterations because a request was too long.
+    /// Notes that a summary took the place of iterations because a request was too long.
     #[must_use]
     pub fn note_summarized(&self, first: u64, last: u64, cause: Pressure, at: Time) -> Self {
         let mut next = self.clone();
@@ -177,7 +177,7 @@ impl Context {
         next
     }
 
-    /// Forgets the steps of which nothing is left.
+    /// Removes the steps without effect.
     pub(crate) fn retain_shortenings(&mut self) {
         let newest = self.current_iteration();
         if !self.shortenings().is_empty() {

@@ -1,4 +1,4 @@
-//! A conversation as it is shown: the log through the view, and what changes the view.
+//! A conversation as it is shown: the log through the view, and changes of the view.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::view::rendering::{Rendering, Shown};
 use crate::view::shortening;
 use crate::view::{with_blocks, Cleared, Stretch, View};
 
-/// The steps of a view.
+/// Walks over the covers of a view and the iterations between them.
 pub(crate) struct Steps<'a, I: Iterator<Item = (u64, &'a Cover)>> {
     context: &'a Context,
     covers: Peekable<I>,
@@ -49,7 +49,7 @@ impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Iterator for Steps<'a, I> {
 }
 
 impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Steps<'a, I> {
-    /// The number of the first iteration of the next cover.
+    /// Returns the number of the first iteration of the next cover.
     pub fn next_cover(&mut self) -> Option<u64> {
         self.covers.peek().map(|(first, _)| *first)
     }
@@ -61,7 +61,7 @@ impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Steps<'a, I> {
 }
 
 impl Context {
-    /// Returns what of the log is shown, where that is not all of it.
+    /// Returns the view, if it does not show the whole log as it is.
     #[must_use]
     pub fn view(&self) -> Option<&View> {
         self.view.as_deref()
@@ -73,18 +73,18 @@ impl Context {
             .map_or(Rendering::PLAIN, |view| view.rendering(number))
     }
 
-    /// Returns whether an iteration is covered.
+    /// Returns true if an iteration is covered.
     pub(crate) fn hides(&self, number: u64) -> bool {
         self.cover(number).is_some()
     }
 
-    /// The cover over an iteration, with the number of its first.
+    /// Returns the cover over an iteration, with the number of its first.
     #[must_use]
     pub fn cover(&self, number: u64) -> Option<(u64, &Cover)> {
         self.view.as_deref()?.cover(number)
     }
 
-    /// Returns what the view has, from an iteration to another.
+    /// Returns the parts of the view from an iteration to another.
     pub(crate) fn stretches(
         &self,
         from: u64,
@@ -102,19 +102,19 @@ impl Context {
         }
     }
 
-    /// All that the view has.
+    /// Returns all parts of the view.
     pub(crate) fn all_stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
         self.stretches(0, u64::MAX)
     }
 
-    /// The system prompt as the view has it.
+    /// Returns the system prompt with the texts that the view puts after it.
     #[must_use]
     pub fn shown_system(&self) -> Option<&Message> {
         let shown = self.view.as_deref().and_then(|view| view.system.as_deref());
         shown.or(self.system())
     }
 
-    /// The messages of the view, oldest first.
+    /// Returns the messages of the view, oldest first.
     pub fn messages(&self) -> impl Iterator<Item = Shown<'_>> {
         let rendering = self.rendering(u64::MAX);
         let system = self.shown_system().map(|system| Shown {
@@ -126,12 +126,12 @@ impl Context {
             .chain(self.all_stretches().flat_map(messages_of))
     }
 
-    /// The messages of a range of the view, without the system prompt.
+    /// Returns the messages of a range of the view, without the system prompt.
     pub fn messages_between(&self, first: u64, last: u64) -> impl Iterator<Item = Shown<'_>> {
         self.stretches(first, last).flat_map(messages_of)
     }
 
-    /// Number of messages in the view.
+    /// Returns the number of messages in the view.
     #[must_use]
     pub fn count_messages(&self) -> usize {
         match self.view() {
@@ -146,13 +146,13 @@ impl Context {
         }
     }
 
-    /// Returns whether the view differs from the log.
+    /// Returns true if the view differs from the log.
     #[must_use]
     pub const fn has_view(&self) -> bool {
         self.view.is_some()
     }
 
-    /// Changes the view; one that shows the log as it is goes away.
+    /// Changes the view, and removes one that shows the log as it is.
     pub(crate) fn change_view(&mut self, change: impl FnOnce(&mut View)) {
         let mut view = self.view.take().unwrap_or_default();
         change(Arc::make_mut(&mut view));
@@ -160,7 +160,7 @@ impl Context {
         self.grown();
     }
 
-    /// Takes over what of another view is not about certain iterations.
+    /// Takes the rules of another view that do not depend on certain iterations.
     pub(crate) fn take_rules(&mut self, other: &Self) {
         let Some(rules) = other.view() else { return };
         self.change_view(|view| {
@@ -194,10 +194,9 @@ impl Context {
         self.weigh_view();
     }
 
-    /// Hides iterations. Covers that they meet become one with them: so no summary may reach out of
-    /// the range.
+    /// Hides iterations. Covers that they meet become one with them: so no summary may reach out of the range.
     pub(crate) fn put_hidden(&mut self, first: u64, last: u64) {
-        // Neighbours that are hidden already, too.
+        // Neighbours that are hidden already join them.
         let first = self.hidden_at(first, first).0;
         let last = self.hidden_at(last, last).1;
         let first = self.hidden_at(first.saturating_sub(1), first).0;
@@ -291,7 +290,7 @@ impl Context {
         }
     }
 
-    /// The range that is hidden around an iteration, or another number twice.
+    /// Returns the hidden range around an iteration, or another number twice.
     fn hidden_at(&self, number: u64, other: u64) -> (u64, u64) {
         match self.cover(number) {
             Some((first, cover)) if cover.summary.is_none() => (first, cover.last),
@@ -304,7 +303,7 @@ impl Context {
         if first > last {
             return; // an empty range, which the map of covers does not take
         }
-        // Parts that are shown again may never have been counted.
+        // Iterations that are shown again may never have been counted.
         self.tallies = Default::default();
         let start = self.cover(first).map_or(first, |(first, _)| first);
         let met: Vec<(u64, Cover)> = self
@@ -325,7 +324,7 @@ impl Context {
         }
     }
 
-    /// Shows what a rewind has left: nothing covers the current turn, nor what is gone.
+    /// Repairs the view after a rewind: nothing covers the current turn, nor iterations that are gone.
     pub(crate) fn cut_view(&mut self) {
         let Some(view) = self.view() else { return };
         let kept = self.log.current.turn;
@@ -344,7 +343,7 @@ impl Context {
             let pins = view.pins.take().map(|pins| pins.up_to(behind - 1));
             view.pins = pins.filter(|pins| !pins.is_empty()).map(Arc::new);
             if let Some(cleared) = view.cleared.as_mut().filter(|all| all.iteration >= behind) {
-                // The current answer was not meant.
+                // The clearing was not meant for the current answer.
                 *cleared = Arc::new(Cleared {
                     iteration: behind,
                     calls: 0,
@@ -375,10 +374,10 @@ impl Context {
         next
     }
 
-    /// Blanks results in the view but for the last so many.
+    /// Blanks all results in the view but the last ones.
     ///
     /// # Complexity
-    /// O(what is kept)
+    /// O(the results that stay)
     #[must_use]
     pub fn clear_tool_results(&self, keep: usize, placeholder: &str, at: Time) -> Self {
         let mut next = self.clone();
@@ -397,8 +396,8 @@ impl Context {
         next
     }
 
-    /// The position after which the view has so many results, if there are any before it. Calls that are
-    /// still pending come after it.
+    /// Returns the position after which the view has so many results, if there are any before it. Calls that are still
+    /// pending come after it.
     fn place_of_results(&self, mut keep: usize) -> Option<(u64, usize)> {
         for iteration in self.log.iterations_back() {
             if self.hides(iteration.number) {
@@ -435,8 +434,7 @@ impl Context {
         next
     }
 
-    /// Puts a text after the system prompt of the view, replacing the one with this name.
-    /// `None` takes it away.
+    /// Puts a text after the system prompt of the view, in the place of the one with this name; `None` removes that.
     #[must_use]
     pub fn put_prompt_block(&self, name: &str, text: Option<&str>, at: Time) -> Self {
         let mut blocks: Vec<_> = match self.view() {

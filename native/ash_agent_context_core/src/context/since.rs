@@ -1,4 +1,4 @@
-//! Values by the iterations since which they were used. One that did not change is there once.
+//! Values that are kept with the iteration since which they were used. One that did not change is kept once.
 
 use std::sync::Arc;
 
@@ -54,18 +54,18 @@ impl<T> Default for Since<T> {
 }
 
 impl<T: Noted> Since<T> {
-    /// The value of an iteration, and the iteration since which it was used.
+    /// Returns the value of an iteration, and the iteration since which it was used.
     pub fn of(&self, number: u64) -> Option<(u64, &T)> {
         let (since, value) = self.values.range(..=number).next_back()?;
         Some((*since, value))
     }
 
-    /// The value that is noted with an iteration, where it is another one than before.
+    /// Returns the value that is noted with an iteration, where it differs from the one before.
     pub fn at(&self, number: u64) -> Option<&T> {
         self.values.get(&number).map(|value| &**value)
     }
 
-    /// The last iteration before one with which a value is noted.
+    /// Returns the last iteration before one with which a value is noted.
     pub fn before(&self, number: u64) -> Option<u64> {
         self.values
             .range(..number)
@@ -73,13 +73,13 @@ impl<T: Noted> Since<T> {
             .map(|(number, _)| *number)
     }
 
-    /// Returns whether a value is noted with an iteration after one.
+    /// Returns true if a value is noted with an iteration after this one.
     pub fn goes_on(&self, number: u64) -> bool {
         let later = number.saturating_add(1)..;
         self.values.range(later).next().is_some()
     }
 
-    /// All values, each once.
+    /// Returns all values, each once.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.values.values().map(|value| &**value)
     }
@@ -94,14 +94,14 @@ impl<T: Noted> Since<T> {
         }
     }
 
-    /// The same where it stands for its own iteration alone.
+    /// Notes a value that holds for its own iteration alone.
     pub fn put(&mut self, number: u64, value: T) {
         let before = self.at(number).map_or(Size::default(), T::size);
         self.size = self.size.minus(before).plus(value.size());
         self.values.insert_mut(number, Arc::new(value));
     }
 
-    /// Forgets the values from an iteration on.
+    /// Drops the values from an iteration on.
     pub fn cut(&mut self, from: u64) {
         while let Some((number, value)) = self.values.range(from..).next() {
             let number = *number;
@@ -114,7 +114,7 @@ impl<T: Noted> Since<T> {
         self.size
     }
 
-    /// The first iteration with which another value is noted.
+    /// Returns the first iteration whose note differs.
     pub fn differs_at(&self, other: &Self) -> Option<u64> {
         let (mut own, mut others) = (self.values.iter(), other.values.iter());
         loop {

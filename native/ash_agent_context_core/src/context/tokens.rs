@@ -7,10 +7,10 @@ use crate::value::Size;
 use crate::view::View;
 
 impl Context {
-    /// Tokens of the view, by kind.
+    /// Returns the tokens of the view, by kind.
     ///
     /// # Complexity
-    /// O(what was not counted yet)
+    /// O(messages not counted yet)
     #[must_use]
     pub fn tokens(&self, method: Method) -> Tokens {
         let system = self.shown_system().map(|system| {
@@ -40,7 +40,7 @@ impl Context {
             .plus(system.unwrap_or_default())
     }
 
-    /// Tokens of a range of the view for each method that has a tally.
+    /// Returns the tokens of a range of the view for each method that has a tally.
     pub(crate) fn range_tokens(&self, first: u64, last: u64) -> [Option<Tokens>; 3] {
         Method::ALL.map(|method| {
             let tally = self.tallies.get(method.index())?;
@@ -49,7 +49,7 @@ impl Context {
         })
     }
 
-    /// Tokens of a range of the view.
+    /// Returns the tokens of a range of the view.
     #[must_use]
     pub fn view_tokens(&self, method: Method, first: u64, last: u64) -> Tokens {
         self.stretches(first, last)
@@ -76,7 +76,7 @@ impl Context {
         self.tallies = Tallies::of(changed);
     }
 
-    /// Returns what a count has to read at most: text that was not counted yet.
+    /// Returns the most text that a count has to read: it was not counted yet.
     #[must_use]
     pub fn count_size(&self, method: Method) -> Size {
         /// Iterations that are looked at one by one.
@@ -88,7 +88,7 @@ impl Context {
         if self.log.history.len() - counted.min(self.log.history.len()) > FEW {
             return self.size();
         }
-        // Parts that look different may have to be counted again.
+        // Messages that look different may have to be counted again.
         let anew = self.view().is_some_and(View::changes_looks);
         let system = self.shown_system().map(|system| match anew {
             true => system.size(),

@@ -1,4 +1,4 @@
-//! Sums up what providers reported of a conversation and what it cost; an answer without a price is an error.
+//! Sums up the providers' reports on a conversation and its price; an answer without a price is an error.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use crate::tokens::Method;
 use crate::value::time::Time;
 
 impl Context {
-    /// Keeps what a provider reported with the last message of the model.
+    /// Keeps a provider's report with the last message of the model.
     ///
     /// # Errors
     /// [`Error::NoAssistantMessage`].
@@ -33,7 +33,7 @@ impl Context {
             iteration.add_to_checkpoint(last);
         });
         for later in number.saturating_add(1)..=self.current_iteration() {
-            // A few at most: the model has not spoken in them.
+            // There are only a few: the model has not spoken in them.
             next.log.change_iteration(later, |later| {
                 later.reported = Some(number);
                 later.add_to_checkpoint(last);
@@ -44,7 +44,7 @@ impl Context {
         Ok(next)
     }
 
-    /// Returns what [`Method::Estimate`] makes of the view up to the last message of an iteration's model.
+    /// Returns [`Method::Estimate`] of the view up to the last message of an iteration's model.
     fn estimate_up_to(&self, number: u64) -> u64 {
         let all = self.tokens(Method::Estimate);
         let behind = self.view_tokens(Method::Estimate, number.saturating_add(1), u64::MAX);
@@ -67,14 +67,14 @@ impl Context {
             .saturating_sub(results)
     }
 
-    /// All that providers reported.
+    /// Returns the sum of all that providers reported.
     #[must_use]
     pub const fn usage(&self) -> Usage {
         self.log.usage
     }
 
-    /// Returns what the answers from an iteration on cost, in 10^-12 US dollars. `asked` is the model that was asked
-    /// for, where an answer names none or one without a price.
+    /// Returns the price of the answers from an iteration on, in 10^-12 US dollars. `asked` is the model that was asked for,
+    /// where an answer names none or one without a price.
     ///
     /// # Errors
     /// [`Error::NoPrice`]
@@ -103,7 +103,7 @@ impl Context {
         Ok(sum)
     }
 
-    /// The last report, and whether its message has the reasoning that was counted.
+    /// Returns the entry with the last report.
     pub(crate) fn last_reported(&self) -> Option<&Entry> {
         let number = self.log.current.reported?;
         let iteration = self.iteration(i64::try_from(number).ok()?)?;
@@ -113,8 +113,8 @@ impl Context {
 }
 
 impl Prices {
-    /// Returns what an answer cost where its tokens were reported: of the model that it names or of the one that was
-    /// asked for. `opened` is when its iteration began, for an answer whose request is not known.
+    /// Returns the price of an answer whose tokens were reported: by the model that it names or by the one that was asked
+    /// for. `opened` is when its iteration began, for an answer whose request is not known.
     ///
     /// # Errors
     /// The name of a model without a price, as far as it is known.

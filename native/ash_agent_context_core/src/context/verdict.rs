@@ -1,5 +1,5 @@
-//! Checking a summary against what it stands for: what it has of the facts, what it misses, and what it says that is not
-//! there.
+//! Checking a summary against the iterations that it stands for: which of their facts it has, which it misses, and which of
+//! its own are not in them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::view::{self, summary_text, Cleared};
 words! {
     /// The reaction to a summary that lacks facts or makes something up.
     pub enum Check {
-        /// Nothing; the verdict tells.
+        /// It is used as it is; the verdict names them.
         Nothing = "nothing",
         /// Missing facts are added, as many as fit, and made-up ones are named.
         Append = "append",
@@ -34,7 +34,7 @@ words! {
 }
 
 words! {
-    /// The outcome for iterations.
+    /// The outcome for iterations whose summary was checked.
     pub enum Fate {
         /// A summary stands for them.
         Summarized = "summarized",
@@ -45,10 +45,10 @@ words! {
     }
 }
 
-/// A summary that was checked.
+/// The outcome of summarising iterations with a check.
 #[derive(Debug, Clone)]
 pub struct Summarized {
-    /// The conversation with it, or with what was done instead.
+    /// The conversation with it, or with the other reaction.
     pub context: Context,
     /// The outcome for the iterations.
     pub fate: Fate,
@@ -59,7 +59,7 @@ pub struct Summarized {
 /// The share of the replaced text that may be appended to a summary: a tenth.
 const APPENDED: u64 = 10;
 
-/// Tokens below which nothing is added.
+/// With less room than this nothing is added.
 const LEAST: u64 = 16;
 
 impl Context {
@@ -78,8 +78,8 @@ impl Context {
     /// Puts a summary in the place of iterations, unless the check of it says otherwise; the log keeps them.
     ///
     /// # Errors
-    /// [`Error::NotCompactable`], [`Error::SummaryTooLong`] for one of more than half of what it stands for, or, with
-    /// [`Check::Nothing`], for one that is not shorter.
+    /// [`Error::NotCompactable`], [`Error::SummaryTooLong`] for one of more than half of the tokens that it replaces, or,
+    /// with [`Check::Nothing`], for one that is not shorter.
     ///
     /// # Complexity
     /// O(the log)
@@ -101,7 +101,7 @@ impl Context {
         let text = &*self.mask_text(first, last, text);
         let tokens = self.summary_tokens(first, last, text);
         let replaced = self.view_tokens(Method::Estimate, first, last).total();
-        // One that is taken as it is has to be shorter, and nothing else.
+        // A summary that is used as it is has to be shorter, and no more.
         let is_too_long = match check {
             Check::Nothing => tokens >= replaced,
             _ => tokens.saturating_mul(2) > replaced,
@@ -172,7 +172,7 @@ impl Context {
         next
     }
 
-    /// Keeps what a check said of a summary.
+    /// Keeps the verdict on a summary.
     pub(crate) fn put_verdict(&mut self, first: u64, verdict: Option<Arc<Verdict>>) {
         let cover = self.cover(first).filter(|(start, _)| *start == first);
         let Some(mut cover) = cover.map(|(_, cover)| cover.clone()) else {
@@ -182,8 +182,8 @@ impl Context {
         self.put_covers(vec![(first, cover)]);
     }
 
-    /// Goes without a summary: clears the results of iterations and of all before them, or hides the iterations if there
-    /// is nothing to clear.
+    /// Does without a summary: clears the results of iterations and of all before them, or hides the iterations if there is
+    /// nothing to clear.
     ///
     /// # Complexity
     /// O(the iterations)
@@ -209,7 +209,7 @@ impl Context {
         (next, Fate::Cleared)
     }
 
-    /// The facts of iterations that a text contains, and those that it lacks.
+    /// Compares a text with the facts of iterations. Returns the verdict, and the facts that it lacks.
     ///
     /// # Complexity
     /// O(the log)
@@ -236,7 +236,7 @@ impl Context {
         (verdict, missing)
     }
 
-    /// The facts of a text that are not those of the iterations.
+    /// Returns the facts of a text that the iterations do not have.
     fn wrong(&self, first: u64, last: u64, text: &str) -> Vec<Box<str>> {
         let mut claims = Claims::new(text);
         for number in first..=last {
@@ -257,7 +257,7 @@ impl Context {
     }
 }
 
-/// Returns whether a summary lacks most of the facts that calls used or users named.
+/// Returns true if a summary lacks most of the facts that calls used or users named.
 fn lacks_most(missing: &[Fact], verdict: &Verdict) -> bool {
     let is_needed =
         |fact: &&Fact| fact.uses > 0 || (fact.is_named && fact.kind != FactKind::Number);
@@ -265,7 +265,7 @@ fn lacks_most(missing: &[Fact], verdict: &Verdict) -> bool {
     needed > verdict.kept
 }
 
-/// A summary with what it misses, and what it says that is not so.
+/// Returns a summary with the facts that it lacks, and with a list of its wrong ones.
 fn append_missing(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> String {
     let mut text = text.trim_end().to_owned();
     if room < LEAST {
@@ -299,7 +299,7 @@ fn append_missing(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64
             break;
         };
         searches = left;
-        // A line that a user said may have the number that is a fact of its own.
+        // A line of the user may contain a number that is a fact of its own.
         if text.contains(&*fact.text) {
             continue;
         }

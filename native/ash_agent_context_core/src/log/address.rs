@@ -1,17 +1,17 @@
-//! Addresses of media.
+//! Which addresses of media may go to a provider.
 
-/// Holds what providers fetch: from the web, from a data URL, and some of them from Google's and Amazon's stores.
+/// Providers fetch from the web and from data URLs, and some of them from Google's and Amazon's stores.
 const SCHEMES: [&str; 5] = ["https", "http", "data", "gs", "s3"];
 
-/// Returns whether an address may go to some provider: its scheme is one that they fetch, and it has no control
-/// characters, which could end a line in a log or a header there.
+/// Returns true if some provider fetches this scheme and there are no control characters, which could end a line in a log or
+/// a header there.
 pub(crate) fn is_address(url: &str) -> bool {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     let is_known = |known: &&str| known.eq_ignore_ascii_case(scheme);
     SCHEMES.iter().any(is_known) && !has_controls(url)
 }
 
-/// Returns whether what a file is called in a provider's store may go there: an address or a name.
+/// Returns true if the name or address of a file in a provider's store may go there.
 pub(crate) fn is_file_id(id: &str) -> bool {
     match id.contains("://") {
         true => is_address(id),
@@ -19,7 +19,7 @@ pub(crate) fn is_file_id(id: &str) -> bool {
     }
 }
 
-/// In bytes first: a data URL may have millions of letters.
+/// Looks at bytes first: a data URL may have millions of letters.
 fn has_controls(text: &str) -> bool {
     let is_ascii = text.is_ascii();
     text.bytes().any(|byte| byte.is_ascii_control())

@@ -2,23 +2,22 @@
 
 use crate::log::provider::Provider;
 
-/// Other names of a call's id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Aliases {
-    /// An id that every provider takes that has no form of its own for ids, unique in the conversation; `None`: the id
-    /// is.
+    /// An id, unique in the conversation, that every provider without a form of its own for ids takes; `None` if the call's
+    /// id is such a one.
     pub safe: Option<Box<str>>,
-    /// Says whether an earlier call has the same id.
+    /// An earlier call has the same id.
     pub reused: bool,
-    /// Says whether the id is another call's alias.
+    /// The id is another call's alias.
     pub clash: bool,
-    /// Nine letters and digits, unique in the conversation, for a provider that wants no others.
+    /// Nine letters and digits, unique in the conversation: Mistral takes no other ids.
     pub short: Short,
-    /// Says whether an earlier item has the id that the provider gave this one.
+    /// An earlier item has the id that the provider gave this one.
     pub item_reused: bool,
     /// An id for its item, where OpenAI Responses wants one and none is at hand; unique in the conversation.
     pub item: Option<Box<str>>,
-    /// Whose form of the message is kept as it was imported. The id stands in it, so that provider gets no alias.
+    /// The provider whose form of the message is kept as it was imported. The id is in it, so that provider gets no alias.
     pub kept_by: Option<Provider>,
 }
 
@@ -27,12 +26,11 @@ pub(crate) struct Aliases {
 pub(crate) struct Short {
     pub letter: u8,
     pub number: u64,
-    /// Says whether the id itself looks like the short alias of an earlier call.
+    /// The id itself looks like the short alias of an earlier call.
     pub clash: bool,
 }
 
 impl Short {
-    /// Nine letters and digits.
     pub fn text(self) -> String {
         format!(
             "{}{:08}",
@@ -41,7 +39,7 @@ impl Short {
         )
     }
 
-    /// The number in an id that has the form of a short alias.
+    /// Returns the number in an id that has the form of a short alias.
     pub fn parse(id: &str) -> Option<u64> {
         let digits = id.strip_prefix(|letter: char| letter.is_ascii_lowercase())?;
         let all_digits = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -20,11 +20,11 @@ use crate::value::time::Time;
 use crate::value::wording;
 use crate::value::Value;
 
-/// The most places that an error names in which arguments differ.
+/// An error names no more places than these where arguments differ.
 const MOST_DIFFERENCES: usize = 8;
 
 impl Exchange {
-    /// Where the call of a slot stands.
+    /// Returns where the call of a slot stands.
     #[must_use]
     pub fn status(&self, slot: usize) -> CallStatus {
         match (self.slot(slot), self.decision(slot)) {
@@ -37,8 +37,8 @@ impl Exchange {
 }
 
 impl Log {
-    /// Notes that somebody is to decide about a pending call before it runs: with the arguments that are
-    /// given, or else those it was asked about with, or else its own.
+    /// Notes that somebody has to decide about a pending call before it runs: with the given arguments, or else those it was
+    /// asked about with, or else its own.
     ///
     /// # Errors
     /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
@@ -122,7 +122,7 @@ impl Log {
         }))
     }
 
-    /// Returns whether a call waits to run and was approved with these very arguments.
+    /// Returns true if a call waits to run and was approved with these very arguments.
     ///
     /// # Complexity
     /// As [`Log::tool_call_status`], and O(the arguments).
@@ -141,9 +141,8 @@ impl Log {
         }
     }
 
-    /// The calls that have neither a decision nor a result, each with the arguments that it would run with.
-    /// With `asked`, only those that somebody was asked about: they wait for a decision, and the others may
-    /// run where nobody has to be asked.
+    /// Returns the calls that have neither a decision nor a result, each with the arguments that it would run with. With
+    /// `asked`, only those that somebody was asked about; the others may run where nobody has to be asked.
     pub fn undecided_calls(&self, asked: bool) -> impl Iterator<Item = (&ToolCall, &Value)> {
         let entry = self.current.last();
         let calls = entry.and_then(|entry| Some((entry, entry.exchange.as_deref()?)));
@@ -199,7 +198,7 @@ impl Log {
         next
     }
 
-    /// Where a call stands: the newest one of this id.
+    /// Returns where the newest call of this id stands.
     ///
     /// # Complexity
     /// O(n) for calls of long ago.
@@ -209,7 +208,7 @@ impl Log {
         Some(exchange.status(slot))
     }
 
-    /// Returns what was decided about a call, if anything: the newest one of this id.
+    /// Returns the decision about the newest call of this id.
     ///
     /// # Complexity
     /// As [`Log::tool_call_status`].
@@ -219,7 +218,7 @@ impl Log {
         exchange.decision(slot)
     }
 
-    /// When the tool of a call started and ended, if that is known: the newest call of this id.
+    /// Returns when the tool of the newest call of this id started and ended, if that is known.
     pub fn tool_call_times(&self, id: &str) -> Option<(Time, Time)> {
         let (slot, _, exchange) = self.find_call(id)?;
         exchange.slot(slot)?.ran
@@ -232,22 +231,20 @@ impl Log {
     }
 }
 
-/// A call that waits for a decision.
 struct Undecided<'a> {
     slot: usize,
     call: &'a ToolCall,
-    /// The arguments that it was asked about with.
+    /// The arguments that somebody was asked about.
     asked: Option<&'a Value>,
 }
 
-/// A call with its slot.
 fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exchange)> {
     let slot = entry.message.find_call(id)?;
     let call = entry.message.calls.get(slot)?;
     Some((slot, call, entry.exchange.as_deref()?))
 }
 
-/// Returns what an approval holds for.
+/// An approval holds for the name and the arguments in this digest.
 fn digest(call: &ToolCall, arguments: &Value) -> Box<str> {
     let mut digest = Sha256::new();
     Value::text(call.name.as_str()).feed(&mut digest);
@@ -255,7 +252,6 @@ fn digest(call: &ToolCall, arguments: &Value) -> Box<str> {
     format!("sha256:{}", hex(&digest.finalize())).into()
 }
 
-/// The result of a call that was denied: an error that says so.
 fn make_denial(reason: &Value) -> Outcome {
     let words = match reason {
         Value::Nil => String::new(),

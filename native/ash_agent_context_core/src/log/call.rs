@@ -1,4 +1,4 @@
-//! Tool calls.
+//! Tool calls, as the model asks for them and as applications give them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -10,10 +10,10 @@ use crate::value::fields::{utf8, Fields};
 use crate::value::json;
 use crate::value::{Map, Size, Value, MAX_DEPTH};
 
-/// The key in a call's metadata for the number of content parts before it.
+/// The number of content parts before a call is kept in its metadata under this key.
 pub(crate) const PARTS_BEFORE: &str = "position";
 
-/// Calls up to which looking for an id one by one beats an index.
+/// Up to so many calls, comparing ids one by one is faster than an index.
 pub(crate) const FEW: usize = 8;
 
 /// One request of the model to run a tool.
@@ -21,13 +21,13 @@ pub(crate) const FEW: usize = 8;
 pub struct ToolCall {
     /// Unique in its message; a later message may use it again.
     pub id: Box<str>,
-    /// Whose form it has.
+    /// The form that it has at its provider.
     pub kind: CallKind,
     /// The tool's name.
     pub name: Name,
-    /// Holds what the model passes to the tool.
+    /// The arguments that the model passes to the tool.
     pub arguments: Arguments,
-    /// Holds what its provider wants to see again.
+    /// Fields that the provider wants back with the call.
     pub provider_metadata: Option<Map>,
     /// Further keys, kept as given.
     pub extra: Option<Map>,
@@ -37,7 +37,7 @@ pub struct ToolCall {
     pub(crate) aliases: crate::log::alias::Aliases,
 }
 
-/// Where a message stands, for the ids of calls that bring none.
+/// The place of a message, for the ids of calls that have none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessagePlace {
     /// The number of the iteration.
@@ -47,7 +47,7 @@ pub(crate) struct MessagePlace {
 }
 
 impl MessagePlace {
-    /// Gives calls without an id `call_<iteration>_<message>_<call>`, with more `_` after it where
+    /// Names calls without an id `call_<iteration>_<message>_<call>`, with more `_` after it where
     /// another call of the message has that.
     pub(crate) fn name_calls(self, calls: &mut [ToolCall]) {
         if calls.iter().all(|call| !call.id.is_empty()) {
@@ -66,7 +66,7 @@ impl MessagePlace {
     }
 }
 
-/// The first id that two calls have. A call may have none yet.
+/// Returns the first id that two calls have. A call may have none yet.
 fn first_double(calls: &[ToolCall]) -> Option<&str> {
     let ids = || calls.iter().map(|call| &*call.id);
     if calls.len() <= FEW {
@@ -79,8 +79,8 @@ fn first_double(calls: &[ToolCall]) -> Option<&str> {
     ids().find(|id| !id.is_empty() && !seen.insert(*id))
 }
 
-/// Where the calls of a message stand, by their ids. Made when it is asked for, where there are many:
-/// calls are answered one by one, and each is looked for.
+/// An index of a message's calls by their ids. It is made on the first search among many: calls are answered one by one, and
+/// each is looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Places(OnceLock<Box<[usize]>>);
 
@@ -112,7 +112,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// Its text.
+    /// Returns the name's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -132,7 +132,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The arguments of a call of this kind: a custom tool's are the text itself, whatever it says.
+    /// Returns the arguments of a call of this kind: a custom tool's are the text itself, whatever it says.
     #[inline]
     pub(crate) fn of(kind: CallKind, value: Value) -> Option<Self> {
         let text = |bytes| Self {
@@ -169,7 +169,7 @@ impl Arguments {
             (Ok((Value::Nil, _)), _) => Self::default(),
             (Ok((value @ Value::Map(_), doubled)), Ok(text)) => Self {
                 value,
-                // Who reads a key twice reads one thing or the other: it is not sent on.
+                // A reader of a doubled key takes its first value or its last: such a text is not sent on.
                 json: (!doubled).then(|| text.into()),
             },
             _ => Self {
@@ -190,12 +190,12 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
-    /// The same as a call of this kind.
+    /// Returns the arguments as a call of this kind has them.
     pub(crate) fn of_kind(self, kind: CallKind) -> Self {
         Self { kind, ..self }
     }
 
-    /// An id that every provider takes that has no form of its own for ids.
+    /// Returns an id that every provider takes that has no form of its own for ids.
     pub(crate) fn safe_id(&self) -> &str {
         self.aliases.safe.as_deref().unwrap_or(&self.id)
     }
@@ -235,7 +235,7 @@ impl ToolCall {
         Ok(calls)
     }
 
-    /// `Err` is the key that is wrong.
+    /// Reads one call; `Err` is the key that is wrong.
     fn read(value: Value) -> Result<Self, &'static str> {
         let mut fields = Fields::of(value).ok_or("id")?;
         let id = fields.take_text("id").or(Err("id"))?;
@@ -264,7 +264,7 @@ impl ToolCall {
         })
     }
 
-    /// How many parts of its message's content the model made before it, if known.
+    /// Returns how many parts of its message's content the model made before it; 0 if that is not known.
     pub(crate) fn parts_before(&self) -> usize {
         let metadata = self.provider_metadata.as_ref();
         match metadata.and_then(|metadata| metadata.get_named(PARTS_BEFORE)) {
@@ -280,7 +280,7 @@ impl ToolCall {
         self.provider_metadata = Some(metadata.put(Value::atom(PARTS_BEFORE), position));
     }
 
-    /// The same for a call whose place a provider told.
+    /// Keeps the place of a call as its provider told it.
     pub(crate) fn stand_at(&mut self, parts: usize, provider: Provider) {
         let named = || {
             Map::new(vec![(
@@ -292,7 +292,7 @@ impl ToolCall {
         self.put_parts_before(parts);
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         let maps = [&self.provider_metadata, &self.extra, &self.unknown];

@@ -1,4 +1,4 @@
-//! Holds what is decided about a tool call before it runs, and where a call stands.
+//! Decisions about a tool call before it runs, and where a call stands.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::value::{Size, Value};
 /// A decision about a call, kept for audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Says whether the call may run.
+    /// The call may run.
     pub approved: bool,
-    /// Who decided; any term of the application.
+    /// The person or program that decided; any term of the application.
     pub by: Value,
     /// When.
     pub at: Time,
@@ -21,13 +21,12 @@ pub struct Decision {
     pub reason: Value,
     /// The arguments that were decided about, where the call's own are others.
     pub arguments: Option<Value>,
-    /// Holds what an approval holds for: the digest of the name and the arguments. Releases that did not
-    /// bind approvals left none; theirs hold for the call as it stands.
+    /// The digest of the name and the arguments that an approval holds for. Releases that did not bind approvals left none;
+    /// theirs hold for the call as it stands.
     pub digest: Option<Box<str>>,
 }
 
 impl Decision {
-    /// How much there is to walk and to copy.
     pub(crate) fn size(&self) -> Size {
         let size = self.by.size().plus(self.reason.size());
         let digest = self.digest.as_ref().map_or(0, |text| text.len());
@@ -48,7 +47,7 @@ pub enum CallStatus {
 }
 
 impl CallStatus {
-    /// Its name.
+    /// Returns the name that Elixir has for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,10 +58,10 @@ impl CallStatus {
     }
 }
 
-/// Says what stands between a call and its result.
+/// The steps of a call before its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stage {
-    /// Somebody is to decide about a run with these arguments, or with the call's own.
+    /// Somebody has to decide about a run with these arguments, or with the call's own.
     Asked(Option<Value>),
     /// Somebody has decided.
     Decided(Decision),
@@ -77,8 +76,7 @@ impl Stage {
     }
 }
 
-/// The decisions of an exchange by the slots of their calls; most have none, and one more copies no
-/// others.
+/// The decisions of an exchange by the slots of their calls. Most exchanges have none, and adding one copies no others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Decisions {
     steps: RedBlackTreeMapSync<usize, Arc<Stage>>,
@@ -121,8 +119,8 @@ impl Decisions {
         self.steps.insert_mut(slot, Arc::new(step));
     }
 
-    /// Asks again about what was decided in some slots, with the arguments that were decided about: whoever
-    /// needed a decision before does not run without one now.
+    /// Asks again about the decisions in some slots, with the arguments of each: whoever needed a decision before does not
+    /// run without one now.
     pub fn ask_again(&mut self, of: impl Fn(usize) -> bool) {
         let slots: Vec<usize> = self.steps.keys().copied().collect();
         for slot in slots.into_iter().filter(|slot| of(*slot)) {

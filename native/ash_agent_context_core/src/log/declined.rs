@@ -8,7 +8,7 @@ use crate::log::part::{Content, Part};
 use crate::provider::facts::Fallback;
 use crate::value::Value;
 
-/// The model reads it of such a call that was kept as one that waits.
+/// The model reads this as the result of such a call that is kept as a waiting one.
 const DECLINED: &str =
     "Another model answered in place of the one that made this call. It was not run.";
 
@@ -21,23 +21,23 @@ impl Part {
         name.is_some() && data.get_named("type").and_then(Value::as_name) == name
     }
 
-    /// Returns whether the model before this part declined, and another one answers after it.
+    /// Returns true if the model before this part declined, and another one answers after it.
     pub(crate) fn is_fallback(&self) -> bool {
         self.is_of_kind(|of| of.between)
     }
 
-    /// Where the last one stands among parts.
+    /// Returns the index of the last `fallback` among parts.
     pub(crate) fn last_fallback(parts: &[Self]) -> Option<usize> {
         parts.iter().rposition(Self::is_fallback)
     }
 
-    /// Returns whether it is a call of a model that declined.
+    /// Returns true for a call of a model that declined.
     pub(crate) fn is_declined_call(&self) -> bool {
         self.is_of_kind(|of| of.call)
     }
 }
 
-/// Where the last `fallback` of a message stands among its parts.
+/// The index of the last `fallback` among a message's parts.
 #[derive(Clone, Copy)]
 pub(crate) struct LastFallback(usize);
 
@@ -49,13 +49,13 @@ impl LastFallback {
         }
     }
 
-    /// Returns what the model reads of a call if it stands before.
+    /// Returns the text that the model reads as the result of a call before it.
     pub fn why_not_run(self, call: &ToolCall) -> Option<&'static str> {
         (call.parts_before() <= self.0).then_some(DECLINED)
     }
 }
 
-/// Returns whether anything stands among parts that does not go back: before their last `fallback`.
+/// Returns true if some parts do not go back because they stand before the last `fallback`.
 pub(crate) fn has_declined(parts: &[Part]) -> bool {
     let last = Part::last_fallback(parts);
     let mut before = parts.iter().take(last.unwrap_or_default());
@@ -63,7 +63,7 @@ pub(crate) fn has_declined(parts: &[Part]) -> bool {
     results.is_some_and(|results| before.any(|part| !results.keep(part)))
 }
 
-/// The results of a message's own uses, for whoever asks what of it goes back.
+/// The results of a message's own uses: they decide which of its parts go back.
 pub(crate) struct OwnResults(HashSet<String>);
 
 impl OwnResults {
@@ -73,7 +73,7 @@ impl OwnResults {
         Self(results.map(|half| half.key).collect())
     }
 
-    /// Returns whether a part that stands before the last `fallback` goes back.
+    /// Returns true if a part before the last `fallback` goes back.
     pub fn keep(&self, part: &Part) -> bool {
         let lacks_result = |part: &Part| {
             let half = part.half().filter(|half| !half.is_result);

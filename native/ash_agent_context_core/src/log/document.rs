@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::log::Log;
 
-/// Returns whether an iteration has the number that is due.
+/// Refuses an iteration whose number is not the one that is due.
 pub(crate) fn check_number(number: u64, due: Option<u64>) -> Result<(), Error> {
     match due {
         Some(due) if due != number => Err(Error::invalid(
@@ -16,7 +16,7 @@ pub(crate) fn check_number(number: u64, due: Option<u64>) -> Result<(), Error> {
 }
 
 impl Log {
-    /// The number of the iteration that comes next.
+    /// Returns the number of the iteration that comes next.
     pub(crate) fn due(&self) -> u64 {
         self.current.number.saturating_add(1)
     }

@@ -11,17 +11,16 @@ const FEW: usize = 16;
 /// A list that shares what did not change with the lists it came from.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Entries<T> {
-    /// Nothing yet, which takes no memory.
+    /// An empty list takes no memory.
     #[default]
     None,
-    /// Stands for what an iteration usually has: a question, an answer, perhaps some more.
+    /// A question, an answer, perhaps some more: most iterations are so.
     Few(Arc<[T]>),
-    /// Stands for what nobody keeps a model from making.
+    /// Nobody keeps a model from making many.
     Many(VectorSync<T>),
 }
 
 impl<T: Clone> Entries<T> {
-    /// So many of the same.
     pub fn of(one: T, count: usize) -> Self {
         let all = std::iter::repeat_n(one, count);
         match count {
@@ -79,7 +78,6 @@ impl<T: Clone> Entries<T> {
         }
     }
 
-    /// Puts another entry in the place of one.
     pub fn set(&mut self, index: usize, entry: T) {
         match self {
             Self::None => {}
@@ -103,7 +101,6 @@ impl<T: Clone + PartialEq> PartialEq for Entries<T> {
 
 impl<T: Clone + Eq> Eq for Entries<T> {}
 
-/// The entries in their order.
 pub(crate) enum Iter<'a, T> {
     Few(std::slice::Iter<'a, T>),
     Many(rpds::vector::Iter<'a, T, archery::ArcTK>),

@@ -17,28 +17,28 @@ use crate::value::{Map, Size, Value};
 /// A message of an iteration, with the results of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The message.
+    /// The message itself.
     pub message: Arc<Message>,
     /// The slots of its calls; `None` when it has no calls.
     pub exchange: Option<Arc<Exchange>>,
-    /// Holds what its provider reported of the tokens.
+    /// The provider's report on tokens.
     pub usage: Option<Arc<Reported>>,
-    /// Where the message stands among the iteration's messages; projected ones count.
+    /// The message's position in the iteration; projected ones count.
     pub(crate) position: usize,
 }
 
 /// The slots of an assistant message's calls.
 #[derive(Debug, Clone, Default)]
 pub struct Exchange {
-    /// Answering one of many calls copies no others.
+    /// A list in which answering one of many calls copies no others.
     slots: Entries<Option<Arc<Outcome>>>,
-    /// How much the outcomes are.
+    /// The size of all outcomes.
     answers: Size,
     decisions: Decisions,
     pub(crate) filled: usize,
     /// The application's own metadata on the results.
     pub metadata: Option<Map>,
-    /// Holds what it was imported from.
+    /// The elements it was imported from.
     pub(crate) original: Option<Original>,
     pub(crate) pieces: Pieces,
     pub(crate) counts: Memo<u64>,
@@ -64,12 +64,12 @@ impl Exchange {
         }
     }
 
-    /// The results in the order of the calls; `None` where one is pending.
+    /// Returns the results in the order of the calls; `None` where one is pending.
     pub fn slots(&self) -> impl Iterator<Item = Option<&Outcome>> {
         self.slots.iter().map(Option::as_deref)
     }
 
-    /// The calls that have their results, and these.
+    /// Returns the calls that have a result, each with it.
     pub(crate) fn answered_calls<'a>(
         &'a self,
         calls: &'a [ToolCall],
@@ -78,19 +78,19 @@ impl Exchange {
         slots.filter_map(|(call, outcome)| Some((call, outcome?)))
     }
 
-    /// The result in a slot.
+    /// Returns the result in a slot.
     #[must_use]
     pub fn slot(&self, slot: usize) -> Option<&Outcome> {
         self.slots.get(slot)?.as_deref()
     }
 
-    /// Returns what was decided about the call of a slot.
+    /// Returns the decision about the call of a slot.
     #[must_use]
     pub fn decision(&self, slot: usize) -> Option<&Decision> {
         self.decisions.get(slot)
     }
 
-    /// Returns whether somebody was asked about the call of a slot and has not decided.
+    /// Returns true if somebody was asked about the call of a slot and has not decided.
     #[must_use]
     pub fn is_asked(&self, slot: usize) -> bool {
         self.decisions.is_asked(slot)
@@ -100,7 +100,7 @@ impl Exchange {
         self.decisions.put(slot, decision);
     }
 
-    /// The arguments that the undecided call of a slot was asked about with, where its own are others.
+    /// Returns the arguments that the undecided call of a slot was asked about with, where its own are others.
     pub(crate) fn asked_arguments(&self, slot: usize) -> Option<&Value> {
         self.decisions.asked_arguments(slot)
     }
@@ -120,29 +120,29 @@ impl Exchange {
         self.decisions.clone_from(&other.decisions);
     }
 
-    /// The same, to be shared.
+    /// Returns the slots as [`Exchange::slots`] does, to be shared.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = Option<&Arc<Outcome>>> {
         self.slots.iter().map(Option::as_ref)
     }
 
-    /// Number of calls.
+    /// Returns the number of calls.
     #[must_use]
     pub fn count_calls(&self) -> usize {
         self.slots.len()
     }
 
-    /// Bytes of text that the longest result has.
+    /// Returns the bytes of text that the longest result has.
     pub(crate) const fn longest_result(&self) -> usize {
         self.longest
     }
 
-    /// Number of calls that have no result.
+    /// Returns the number of calls that have no result.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.slots.len() - self.filled
     }
 
-    /// Number of calls that have a result.
+    /// Returns the number of calls that have a result.
     #[must_use]
     pub const fn count_filled(&self) -> usize {
         self.filled
@@ -179,7 +179,6 @@ impl Exchange {
         self.metadata = Some(merged);
     }
 
-    /// How much there is to walk and to copy.
     pub(crate) fn size(&self) -> Size {
         let original = self.original.as_ref().map(Original::size);
         let metadata = self.metadata.as_ref().map(Map::size);
@@ -202,7 +201,7 @@ pub enum MessageRef<'a> {
 }
 
 impl Entry {
-    /// The message and, once a slot is filled, the results after it.
+    /// Returns the message and, once a slot is filled, the results after it.
     pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
         let results = self
             .exchange
@@ -212,7 +211,7 @@ impl Entry {
         std::iter::once(MessageRef::Added(&self.message)).chain(results)
     }
 
-    /// Each call with its result.
+    /// Returns each call with its result.
     pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&Outcome>)> {
         self.message
             .calls
@@ -226,8 +225,8 @@ impl Entry {
 }
 
 impl Entry {
-    /// Returns what the last report says of the conversation's length once its message is part of it. Reasoning
-    /// that is not in the message is not sent again.
+    /// Returns how many tokens the last report gives the conversation with its message, as the provider counted them.
+    /// Reasoning that is not in the message is not sent again.
     pub(crate) fn reported_length(&self) -> Option<(u64, u64)> {
         let reported = self.usage.as_deref()?;
         let kept = match &self.message.content {
@@ -247,7 +246,7 @@ impl Entry {
         Some((length, reported.estimate))
     }
 
-    /// Returns whether the model said this.
+    /// Returns true for a message of the model.
     pub(crate) fn is_model(&self) -> bool {
         self.message.role == Role::Assistant
     }

@@ -10,7 +10,7 @@ use crate::value::json::AsJson;
 use crate::value::time::{self, Time};
 use crate::value::{Map, Size, Value};
 
-/// How many failures of an iteration are kept one by one. Later ones are counted by their kind.
+/// So many failures of an iteration are kept one by one. Later ones are counted by their kind.
 const KEPT: usize = 16;
 
 /// Characters of the server's words that are kept.
@@ -22,29 +22,29 @@ const NAME: usize = 200;
 /// A request to a model that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedRequest {
-    /// Says what kind of failure it was.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// When it had failed; of several, the last one.
+    /// The time of the failure; of several, the last one.
     pub at: Time,
-    /// When it was sent.
+    /// The time of the request.
     pub requested_at: Option<Time>,
-    /// Who was asked.
+    /// The provider that was asked.
     pub provider: Option<Provider>,
     /// The names, ids and words that came with it, by their keys in [`TEXTS`].
     texts: [Option<Box<str>>; TEXTS.len()],
     /// The numbers, by their keys in [`NUMBERS`].
     numbers: [Option<u64>; NUMBERS.len()],
-    /// How many it stands for.
+    /// The number of failures that it stands for.
     pub count: u64,
     /// Fields of a snapshot that this version does not know.
     extra: Option<Map>,
 }
 
-/// The model, the provider's name for the error and its id of the request, what ended (`first_byte`), what broke off
-/// (`stream`), and the server's words.
+/// Keys of the texts: the model, the provider's name for the error and its id of the request, the limit that ended it
+/// (`first_byte`), the part that broke off (`stream`), and the server's words.
 const TEXTS: [&str; 6] = ["model", "code", "request_id", "timeout", "part", WORDS_KEY];
 
-/// The HTTP status, which try it was, and the milliseconds until the next one, if there was one.
+/// Keys of the numbers: the HTTP status, which try it was, and the milliseconds until the next one, if there was one.
 const NUMBERS: [&str; 3] = ["status", "attempt", "wait"];
 
 const WORDS_KEY: &str = "message";
@@ -55,8 +55,8 @@ const PROVIDER: &str = "provider";
 const COUNT: &str = "count";
 
 impl FailedRequest {
-    /// Reads one that an application gives or that stands in a document. `at` is when it had failed if it does not say
-    /// so.
+    /// Reads a failure that an application gives or that stands in a document. `at` is the time of the failure if it has none
+    /// of its own.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the key of what is wrong.
@@ -118,7 +118,7 @@ impl FailedRequest {
         })
     }
 
-    /// Returns whether a part of the answer came.
+    /// Returns true if a part of the answer came.
     #[cfg(feature = "otlp")]
     pub(crate) fn is_part(&self) -> bool {
         self.text("part").is_some()
@@ -142,12 +142,11 @@ impl FailedRequest {
         self.numbers.get(at).copied().flatten()
     }
 
-    /// The server's words.
     pub(crate) fn server_words_mut(&mut self) -> Option<&mut Box<str>> {
         self.texts.last_mut().and_then(Option::as_mut)
     }
 
-    /// Returns what there is to say of it beside its times, with atoms for keys.
+    /// Returns all that is known of it beside its times, with atoms for keys.
     #[must_use]
     pub fn facts(&self) -> Map {
         let atom = |name: &str| Value::atom(name);
@@ -167,7 +166,7 @@ impl FailedRequest {
         Map::new(entries)
     }
 
-    /// Returns what went wrong, as people read it.
+    /// Returns the failure in a sentence for people.
     pub(crate) fn words(&self) -> String {
         let (text, number) = (|key| self.text(key), |key| self.number(key));
         let mut words = self.kind.name().replace('_', " ");
@@ -199,7 +198,7 @@ impl FailedRequest {
         words
     }
 
-    /// As JSON for a document.
+    /// Writes it as JSON for a document.
     pub(crate) fn write(&self, json: &mut Json) {
         json.object(|json| {
             for (key, value) in self.facts().iter() {
@@ -234,12 +233,11 @@ impl FailedRequest {
 pub(crate) struct Failures(Option<Arc<Vec<FailedRequest>>>);
 
 impl Failures {
-    /// Those of a document.
     pub fn of(read: Vec<FailedRequest>) -> Self {
         Self((!read.is_empty()).then(|| Arc::new(read)))
     }
 
-    /// Adds one: beyond the first ones it is counted with the last of its kind.
+    /// Adds a failure: after the first [`KEPT`] it is counted with the last of its kind.
     pub fn add(&mut self, failure: FailedRequest) {
         let kept = Arc::make_mut(self.0.get_or_insert_default());
         let later = kept.iter_mut().skip(KEPT);

@@ -1,4 +1,4 @@
-//! Holds what the application asks of providers for a part: how closely to look, to cite, to cache up to here.
+//! Hints that an application gives providers for a part: how closely to look, to cite, to cache up to here.
 
 use crate::value::fields::Fields;
 use crate::value::{Map, Value};
@@ -10,7 +10,7 @@ const CACHE: &str = "cache";
 /// How closely a model may look.
 const DETAILS: [&str; 4] = ["auto", "low", "high", "original"];
 
-/// Which hints a part can have.
+/// The hints that a part of some kind can have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Takes {
     pub detail: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Takes {
     pub cache: bool,
 }
 
-/// Takes the hints that a part can have; `Err` is the key of one that says nothing.
+/// Takes the hints that a part can have; `Err` is the key of one with an unknown value.
 pub(crate) fn take(takes: Takes, fields: &mut Fields) -> Result<Option<Map>, &'static str> {
     let mut hints = Vec::new();
     for key in [DETAIL, CITATIONS, CACHE] {
@@ -32,7 +32,7 @@ pub(crate) fn take(takes: Takes, fields: &mut Fields) -> Result<Option<Map>, &'s
     check(takes, Map::new(hints)).map(Some)
 }
 
-/// Hints that came from storage; `Err` is the key of one that says nothing.
+/// Checks hints that came from storage; `Err` is the key of one with an unknown value.
 pub(crate) fn check(takes: Takes, hints: Map) -> Result<Map, &'static str> {
     for (key, value) in hints.iter() {
         match key.as_name() {
@@ -51,7 +51,7 @@ fn is_detail(value: &Value) -> bool {
     value.as_name().is_some_and(|name| DETAILS.contains(&name))
 }
 
-/// How long a provider is to keep everything before a cache breakpoint.
+/// The time for which a provider is to keep everything before a cache breakpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ttl {
     /// As long as it does by itself.
@@ -74,7 +74,7 @@ impl Ttl {
         ("12h", Self::HalfDay),
     ];
 
-    /// `true`, `[ttl: "1h"]` or a map with it; nothing for `false`.
+    /// Reads `true`, `[ttl: "1h"]` or a map with it; `None` for `false`.
     fn of(value: &Value) -> Result<Option<Self>, ()> {
         let ttl = match value {
             Value::Bool(true) => return Ok(Some(Self::Default)),
@@ -95,12 +95,10 @@ impl Ttl {
     }
 }
 
-/// How closely a model is to look.
 pub(crate) fn detail(hints: Option<&Map>) -> Option<&str> {
     hints?.get_named(DETAIL)?.as_name()
 }
 
-/// Returns whether a model is to cite.
 pub(crate) fn citations(hints: Option<&Map>) -> Option<bool> {
     match hints?.get_named(CITATIONS)? {
         Value::Bool(citations) => Some(*citations),
@@ -108,7 +106,7 @@ pub(crate) fn citations(hints: Option<&Map>) -> Option<bool> {
     }
 }
 
-/// The cache breakpoint that is asked for.
+/// Returns the cache breakpoint that is asked for.
 pub(crate) fn mark(hints: Option<&Map>) -> Option<Ttl> {
     Ttl::of(hints?.get_named(CACHE)?).ok().flatten()
 }

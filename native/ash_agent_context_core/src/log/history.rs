@@ -7,13 +7,13 @@ use rpds::VectorSync;
 use crate::log::iteration::Iteration;
 use crate::value::steps;
 
-/// Iterations that a cut frees one by one; of more than that it only looks away.
+/// A cut frees up to so many iterations one by one. It leaves more in memory, out of sight.
 const FEW: usize = 32;
 
 /// A list that shares what did not change with the lists it came from, and can be cut in O(log n).
 ///
-/// The vector knows no cut but dropping its last element. So what is cut off may stay in it, unseen, until
-/// something else is written there; it is shared with the conversation it was cut from, which usually lives on.
+/// The vector can only drop its last element. So the elements after a cut may stay in it, unseen, until something else is
+/// written there; they are shared with the conversation it was cut from, which usually lives on.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
     list: VectorSync<Iteration>,
@@ -67,7 +67,7 @@ impl History {
         }
     }
 
-    /// Returns whether the shorter of the two is the beginning of the longer one, as far as that can be told without
+    /// Returns true if the shorter of the two is the beginning of the longer one, as far as that can be told without
     /// comparing their elements one by one.
     ///
     /// A pushed element is at the same address in all lists derived from the one that it was pushed to. So when
@@ -83,7 +83,7 @@ impl History {
         same && Arc::ptr_eq(&self.edition, &other.edition)
     }
 
-    /// Keeps the first so many.
+    /// Keeps the first `len`.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {
             self.edition = Arc::new(());
@@ -96,7 +96,7 @@ impl History {
         }
     }
 
-    /// Returns whether there is more in memory than is seen.
+    /// Returns true if there is more in memory than can be seen.
     pub fn holds_more(&self) -> bool {
         self.list.len() > self.len
     }

@@ -23,14 +23,14 @@ use crate::value::steps;
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
 const SAFE_LENGTH: usize = 40;
 
-/// Holds what is left of an id in its alias; the rest is for the suffix.
+/// An alias keeps so many letters of an id; the rest is for the suffix.
 const STEM_LENGTH: usize = 24;
 
 /// Children of a node of the index. An insertion copies the nodes on its way: at 10,000 ids an append
 /// takes 1.5 us with 8 of them, 2.2 us with 4, 1.8 us with 16 and 2.5 us with the default 64.
 const DEGREE: u8 = 8;
 
-/// Ids that were taken last, and that a list holds. Adding them to the index at once shares the nodes that
+/// Ids that were taken last are kept in a list up to this number. Adding them to the index at once shares the nodes that
 /// insertions copy.
 const RECENT: u8 = 8;
 
@@ -41,7 +41,7 @@ pub(crate) struct Ids {
     index: Option<HashTrieMapSync<Box<str>, Taken>>,
     rare: Option<Arc<Rare>>,
     calls: u64,
-    /// Says whether any id has the form of a short alias, so that those have to be looked up.
+    /// Some id has the form of a short alias, so those have to be looked up.
     has_short_like: bool,
 }
 
@@ -55,12 +55,12 @@ struct Link {
     length: u8,
 }
 
-/// Holds what few conversations have.
+/// The parts that few conversations need.
 #[derive(Debug, Clone)]
 struct Rare {
     /// The number that the next alias of a stem tries first.
     next: HashTrieMapSync<Box<str>, u64>,
-    /// Ids that providers gave to items: there are those that take each once.
+    /// Ids that providers gave to items, some of which take each of them once.
     items: HashTrieSetSync<Box<str>>,
     pairs: SplitPairs,
     /// The last container that a provider ran its tools in.
@@ -69,9 +69,7 @@ struct Rare {
 
 #[derive(Debug, Clone, Copy)]
 enum Taken {
-    /// The id of a call.
     Original,
-    /// An alias.
     Alias,
 }
 
@@ -87,12 +85,12 @@ impl Default for Rare {
 }
 
 impl Ids {
-    /// The pairs whose halves stand in two messages.
+    /// Returns the pairs whose halves stand in two messages.
     pub fn pairs(&self) -> Option<&SplitPairs> {
         self.rare.as_deref().map(|rare| &rare.pairs)
     }
 
-    /// The last container that a provider ran its tools in.
+    /// Returns the last container that a provider ran its tools in.
     pub fn container(&self) -> Option<&str> {
         self.rare.as_deref()?.container.as_deref()
     }
@@ -114,7 +112,6 @@ impl Ids {
         rare.is_some_and(|rare| rare.items.contains(id))
     }
 
-    /// The number that an alias of this stem tries first.
     fn next(&self, stem: &str) -> u64 {
         let next = self.rare.as_deref().and_then(|rare| rare.next.get(stem));
         next.copied().unwrap_or(2)
@@ -180,7 +177,7 @@ impl Ids {
         }
     }
 
-    /// An id for the item of a call, where its kind wants one: its own id where that is one, or one made of it.
+    /// Returns an id for the item of a call, where its kind wants one: its own id where that is one, or one made of it.
     pub fn make_item(&mut self, call: &ToolCall) -> Option<Box<str>> {
         if call.kind.is_function() {
             return None;
@@ -206,7 +203,7 @@ impl Ids {
         Some(item.into_boxed_str())
     }
 
-    /// Takes the id of an output item down and tells whether an earlier item has it.
+    /// Takes the id of an output item down. Returns true if an earlier item has it.
     pub fn join_item(&mut self, id: &str) -> bool {
         if self.has_item(id) {
             return true;
@@ -215,15 +212,15 @@ impl Ids {
         false
     }
 
-    /// Takes down which of a provider's tools made a call.
+    /// Takes down the use of a provider's tool that made a call.
     pub fn join_program(&mut self, call: &ToolCall, iteration: u64) {
         if let (Some(program), Some(_)) = (call.program(), self.pairs()) {
             self.rare().pairs.join_call(&program, iteration);
         }
     }
 
-    /// Takes down a part and tells whether its provider takes it: nothing before it has its id, and
-    /// the use of a result stands there.
+    /// Takes down a part. Returns true if its provider takes it: no part before it has its id, and the use of a result stands
+    /// there.
     pub fn join_part(&mut self, part: &Part, place: PartPlace) -> bool {
         let ids = part.once_ids();
         if ids.iter().any(|id| self.has_item(id)) {
@@ -267,7 +264,7 @@ impl Ids {
         }
     }
 
-    /// An alias for an id that providers may refuse: what they take of it, then a digest of all of it.
+    /// Returns an alias for an id that providers may refuse: the letters of it that they take, then a digest of all of it.
     fn odd(&mut self, id: &str) -> Box<str> {
         let stem = stem(id);
         if is_safe(&stem) && stem.len() < STEM_LENGTH && self.is_free(&stem) {
@@ -281,8 +278,8 @@ impl Ids {
         self.number_id(&hashed)
     }
 
-    /// The first free one of `id_2`, `id_3`, ... Numbers start where the last search for the same
-    /// stem ended, so that many uses cost no more than one step each.
+    /// Returns the first free one of `id_2`, `id_3`, ... Numbers start where the last search for the same stem ended, so that
+    /// many uses cost no more than one step each.
     fn number_id(&mut self, id: &str) -> Box<str> {
         // A digest of 12 digits after the stem, or an id that leaves room for a number.
         let stem = if is_safe(id) && id.len() <= STEM_LENGTH + 13 {
@@ -325,7 +322,7 @@ impl Ids {
     }
 }
 
-/// Returns whether every provider takes this id that has no form of its own for ids.
+/// Returns true if every provider that has no form of its own for ids takes this one.
 fn is_safe(id: &str) -> bool {
     (1..=SAFE_LENGTH).contains(&id.len()) && id.bytes().all(is_plain)
 }
@@ -337,7 +334,7 @@ fn stem(id: &str) -> String {
     }
 }
 
-/// Returns whether OpenAI Responses may have given an item this id.
+/// Returns true if OpenAI Responses may have given an item this id.
 pub(crate) fn is_item(id: &str, prefix: &str) -> bool {
     id.starts_with(prefix) && id.len() <= 64 && id.bytes().all(is_plain)
 }

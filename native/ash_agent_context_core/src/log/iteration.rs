@@ -1,4 +1,4 @@
-//! Iterations, and the exchanges in them.
+//! Iterations, with the exchanges in them and the sizes and reports that they keep.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ use crate::prices::usage::Usage;
 use crate::value::time::Time;
 use crate::value::{Map, Size};
 
-/// Holds what a conversation was at the end of an iteration.
+/// The counts and ids of a conversation at the end of an iteration: a rewind goes on from them.
 #[derive(Debug, Clone)]
 pub(crate) struct Checkpoint {
     pub ids: Ids,
@@ -34,9 +34,9 @@ pub(crate) struct Checkpoint {
 pub struct Iteration {
     /// Its number; never used again, never changed.
     pub number: u64,
-    /// When it was opened.
+    /// The time at which it was opened.
     pub started_at: Time,
-    /// When the last result came or the next user message; `None` while it runs.
+    /// The time of the last result or of the next user message; `None` while it runs.
     pub completed_at: Option<Time>,
     /// The application's own metadata.
     pub metadata: Metadata,
@@ -48,7 +48,7 @@ pub struct Iteration {
     pub(crate) turn: u64,
     /// The number of the last iteration up to this one that has a provider's report on tokens.
     pub(crate) reported: Option<u64>,
-    /// Holds what the conversation was at the end of this iteration; only some have it.
+    /// The state at the end of this iteration; only some have it.
     pub(crate) checkpoint: Option<Arc<Checkpoint>>,
     entries: Entries<Entry>,
     messages: usize,
@@ -88,14 +88,13 @@ impl Iteration {
         }
     }
 
-    /// The iteration after another one: the turn goes on.
+    /// Returns the iteration as part of the same turn as the one before.
     pub(crate) fn behind(mut self, before: &Self) -> Self {
         self.turn = before.turn;
         self.reported = before.reported;
         self
     }
 
-    /// The iteration with fields that this version does not know.
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
         self.size = self
             .size
@@ -104,40 +103,40 @@ impl Iteration {
         self
     }
 
-    /// The messages with their exchanges.
+    /// Returns the messages with their exchanges.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
         self.entries.iter()
     }
 
-    /// The message at a 0-based position, with its exchange.
+    /// Returns the message at a 0-based position, with its exchange.
     pub(crate) fn entry(&self, index: usize) -> Option<&Entry> {
         self.entries.get(index)
     }
 
-    /// The last message that was added.
+    /// Returns the last message that was added.
     #[must_use]
     pub fn last(&self) -> Option<&Entry> {
         self.entries.last()
     }
 
-    /// All messages, projected ones in their places.
+    /// Returns all messages, projected ones in their places.
     pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
         self.entries().flat_map(Entry::messages)
     }
 
-    /// Number of messages, projected ones too.
+    /// Returns the number of messages, projected ones too.
     #[must_use]
     pub const fn count_messages(&self) -> usize {
         self.messages
     }
 
-    /// Number of calls without a result.
+    /// Returns the number of calls without a result.
     #[must_use]
     pub const fn count_pending(&self) -> usize {
         self.pending
     }
 
-    /// The message at a 0-based position.
+    /// Returns the message at a 0-based position.
     ///
     /// # Complexity
     /// O(log² n)
@@ -159,12 +158,12 @@ impl Iteration {
         entry.messages().nth(position - entry.position)
     }
 
-    /// Each call with its result.
+    /// Returns each call with its result.
     pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&Outcome>)> {
         self.entries().flat_map(Entry::calls)
     }
 
-    /// The calls without a result.
+    /// Returns the calls without a result.
     pub fn pending(&self) -> impl Iterator<Item = &ToolCall> {
         // Only the last message can have any: nothing is added while one waits.
         self.last()
@@ -175,19 +174,19 @@ impl Iteration {
             .map(|(call, _)| call)
     }
 
-    /// Their ids.
+    /// Returns the ids of the calls without a result.
     #[must_use]
     pub fn pending_ids(&self) -> Vec<Box<str>> {
         self.pending().map(|call| call.id.clone()).collect()
     }
 
-    /// Returns whether the model has spoken.
+    /// Returns true if the model has spoken.
     #[must_use]
     pub const fn has_assistant(&self) -> bool {
         self.has_assistant
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         self.size
@@ -196,17 +195,15 @@ impl Iteration {
             .plus(Size::new(8, 0))
     }
 
-    /// Number of calls.
     pub(crate) const fn count_calls(&self) -> usize {
         self.calls
     }
 
-    /// Bytes of text that the longest result has, at least.
+    /// Returns the bytes of text that the longest result has, at least.
     pub(crate) const fn longest_result(&self) -> usize {
         self.longest
     }
 
-    /// Encodings of all its messages.
     pub(crate) fn pieces(&self) -> &Arc<Pieces> {
         self.pieces.get_or_init(Arc::default)
     }
@@ -227,7 +224,7 @@ impl Iteration {
         });
     }
 
-    /// Adds a message with all that belongs to it, perhaps of another iteration.
+    /// Adds a message with its exchange and report, perhaps of another iteration.
     pub(crate) fn push_entry(&mut self, mut entry: Entry) {
         let message = &entry.message;
         self.size = self.size.plus(message.size());
@@ -269,14 +266,14 @@ impl Iteration {
         self.reported = Some(self.number);
     }
 
-    /// Returns what providers reported.
+    /// Returns the sum of the tokens that providers reported.
     #[must_use]
     pub const fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Takes away what the last messages were imported as, up to the element that also held what
-    /// followed them. Returns whether that was found, or cannot be further ahead.
+    /// Drops the imported form of the last messages, up to the element that also held what followed them. Returns true if
+    /// that was found, or cannot be further ahead.
     pub(crate) fn forget_wire(&mut self, provider: Provider) -> bool {
         for index in (0..self.entries.len()).rev() {
             let Some(mut entry) = self.entries.get(index).cloned() else {
@@ -312,14 +309,14 @@ impl Iteration {
         false
     }
 
-    /// Whose element before the iteration holds its first message, as it was imported.
+    /// Returns the provider whose element before the iteration also holds its first message, as it was imported.
     pub(crate) fn held_by(&self) -> Option<Provider> {
         let first = self.entries.get(0)?;
         let original = first.message.original.as_ref()?;
         original.json.is_empty().then_some(original.provider)
     }
 
-    /// The messages with their exchanges from one on.
+    /// Returns some of the messages with their exchanges.
     pub(crate) fn entries_from(&self, start: usize, end: usize) -> impl Iterator<Item = &Entry> {
         (start..end).filter_map(|index| self.entries.get(index))
     }
@@ -394,7 +391,7 @@ impl Iteration {
 }
 
 impl Iteration {
-    /// A report that came after the iteration's end counts at its end, too.
+    /// Counts a report that came after the iteration's end at its end, too.
     pub(crate) fn add_to_checkpoint(&mut self, usage: Usage) {
         if let Some(checkpoint) = &mut self.checkpoint {
             let checkpoint = Arc::make_mut(checkpoint);

@@ -4,8 +4,8 @@ use crate::value::word::words;
 use crate::value::Value;
 
 words! {
-    /// Whose form a call has. Every kind has a slot and is answered by the client; the answer goes back in
-    /// the form of the kind. A provider that does not know the kind gets a function call.
+    /// The form of a call. Every kind has a slot and is answered by the client; the answer goes back in the form of the kind.
+    /// A provider that does not know the kind gets a function call.
     #[derive(Default)]
     pub enum CallKind {
         /// A function with an object for arguments.
@@ -29,13 +29,13 @@ words! {
 }
 
 impl CallKind {
-    /// Returns whether it is a function, which every provider knows.
+    /// Returns true for a function, which every provider knows.
     #[must_use]
     pub const fn is_function(self) -> bool {
         matches!(self, Self::Function)
     }
 
-    /// The tool's name where a call of this kind brings none: there is but one tool of the kind.
+    /// Returns the tool's name where a call of this kind brings none: there is only one tool of the kind.
     pub(crate) const fn tool(self) -> Option<&'static str> {
         match self {
             Self::Function | Self::Custom | Self::McpApproval => None,
@@ -43,8 +43,7 @@ impl CallKind {
         }
     }
 
-    /// The kind that a call's field names. A function needs no name, and what is none of ours is the
-    /// application's own.
+    /// Returns the kind that a call's field names. A function needs no name, and an unknown name is the application's own.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         let kind = Self::from_name(value.as_name()?)?;
         (!kind.is_function()).then_some(kind)

@@ -1,4 +1,4 @@
-//! Images, recordings, films and files: what a provider can have of them.
+//! Images, recordings, films and files, and the forms in which a provider can have them.
 
 use std::borrow::Cow;
 
@@ -10,21 +10,19 @@ use crate::log::part::{is_base64, Class, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::value::letters;
 
-/// Such a part, as far as it tells what it is.
+/// A part with media, with its type as far as that is known.
 pub(crate) struct Media<'a> {
     pub class: Class,
-    /// As given, or as a data URL tells, under the name that providers know.
+    /// The given type, or that of a data URL, under the name that providers know.
     pub media_type: Option<Cow<'a, str>>,
     pub source: Location<'a>,
     pub filename: Option<&'a str>,
 }
 
-/// Where its bytes are.
 #[derive(Clone, Copy)]
 pub(crate) enum Location<'a> {
-    /// Here, in base64.
+    /// Base64 in the part itself.
     Inline(&'a str),
-    /// On the web.
     Web(&'a str),
     /// At an address that only some can read: `gs://`, `s3://` and the like.
     Store(&'a str),
@@ -35,7 +33,7 @@ pub(crate) enum Location<'a> {
 }
 
 impl<'a> Media<'a> {
-    /// The media in a part that has some.
+    /// Returns the media in a part that has some.
     pub fn of(kind: &'a PartKind) -> Option<Self> {
         let part = kind.media()?;
         let (of_url, source) = match &part.source {
@@ -63,7 +61,7 @@ impl<'a> Media<'a> {
         self.class == Class::Image
     }
 
-    /// Returns whether it is an image of a type that every provider with images takes.
+    /// Returns true if it is an image of a type that every provider with images takes.
     pub fn is_common_image(&self) -> bool {
         self.is_image() && self.image_format().is_some()
     }
@@ -72,7 +70,7 @@ impl<'a> Media<'a> {
         self.class == Class::File && self.guessed_type() == Some("application/pdf")
     }
 
-    /// Returns what the file is called in this provider's own store.
+    /// Returns the file's name in this provider's own store.
     pub fn id_for(&self, provider: Provider) -> Option<&'a str> {
         match self.source {
             Location::Stored(owner, id) if owner == provider => Some(id),
@@ -80,7 +78,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// `png`, `jpeg`, `gif` or `webp`.
+    /// Returns `png`, `jpeg`, `gif` or `webp`.
     pub fn image_format(&self) -> Option<&'static str> {
         match self.guessed_type()? {
             "image/png" => Some("png"),
@@ -91,7 +89,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// The text of a text file that is here.
+    /// Returns the text of a text file that is in the part itself.
     pub fn text(&self) -> Option<String> {
         let Location::Inline(data) = self.source else {
             return None;
@@ -114,7 +112,7 @@ impl<'a> Media<'a> {
         })
     }
 
-    /// Returns what stands for it where it cannot be sent: its text, its address, or a note.
+    /// Returns the text that is sent where the media cannot be: its own text, its address, or a note.
     pub fn words(&self) -> String {
         let what = self.class.name();
         let name = self
@@ -137,7 +135,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// `data:image/png;base64,...`
+    /// Returns `data:image/png;base64,...`.
     pub fn data_url(&self) -> Option<String> {
         match self.source {
             Location::Inline(data) => Some(format!(
@@ -148,7 +146,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// The address, a data URL for what is here.
+    /// Returns the address, a data URL for media in the part itself.
     pub fn url(&self) -> String {
         match self.source {
             Location::Web(url) | Location::Store(url) | Location::Refused(url) => url.to_owned(),
@@ -157,7 +155,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// The media type, or what the end of the address tells of it.
+    /// Returns the media type, or the one that the end of the address suggests.
     pub fn guessed_type(&self) -> Option<&str> {
         if self.media_type.is_some() {
             return self.media_type.as_deref();
@@ -194,12 +192,12 @@ impl Class {
     }
 }
 
-/// Returns what stands for an image or a file where only text can be; `None` for other parts.
+/// Returns the text for an image or a file where only text can be sent; `None` for other parts.
 pub(crate) fn words_of(kind: &PartKind) -> Option<String> {
     Media::of(kind).map(|media| media.words())
 }
 
-/// The kind of an address; a data URL is not an address.
+/// Returns the type and the place that an address tells; a data URL is data and not an address.
 fn place(url: &str) -> (Option<&str>, Location<'_>) {
     if !is_address(url) {
         return (None, Location::Refused(url));

@@ -22,7 +22,7 @@ const SYNONYMS: [(&str, &str); 16] = [
     ("application/x-pdf", "application/pdf"),
 ];
 
-/// The type in small letters, without parameters, under the name that providers know.
+/// Returns the type in small letters, without parameters, under the name that providers know.
 pub(crate) fn normal(given: &str) -> Cow<'_, str> {
     let essence = given.split(';').next().unwrap_or_default().trim();
     let small = match essence.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -33,7 +33,7 @@ pub(crate) fn normal(given: &str) -> Cow<'_, str> {
     synonym.map_or(small, |(_, known)| Cow::Borrowed(known))
 }
 
-/// Returns whether a file of this normal type is text, so that a model can read it as such.
+/// Returns true if a file of this normal type is text, so that a model can read it as such.
 pub(crate) fn is_text(media_type: &str) -> bool {
     let is_structured = media_type.ends_with("+json") || media_type.ends_with("+xml");
     media_type.starts_with("text/")

@@ -1,9 +1,9 @@
-//! Keeps what is made once beside what it is made of: encodings, counts of tokens.
+//! A cache of derived values, such as encodings and counts of tokens, beside the data they are made of.
 
 use std::sync::OnceLock;
 
-/// Values one list keeps. Whoever asks for more kinds (a new model name every turn) gets them made
-/// anew each time instead of growing memory without bound.
+/// A list keeps so many values. For more kinds (a new model name every turn) they are made anew each time instead of growing
+/// memory without bound.
 const LIMIT: usize = 12;
 
 /// An append-only list of values by key. Nobody waits for a value that another thread makes: both
@@ -21,20 +21,18 @@ struct MemoLink<T> {
 }
 
 impl<T> Memo<T> {
-    /// The value kept under this key.
     pub fn get(&self, key: u64) -> Option<&T> {
         self.iter()
             .find_map(|(known, value)| (known == key).then_some(value))
     }
 
-    /// All values, oldest first.
+    /// Returns all values, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         std::iter::successors(self.first.get(), |link| link.next.get())
             .map(|link| (link.key, &link.value))
     }
 
-    /// The value kept under this key, made by `make` when there is none yet.
-    /// `Err` returns a value that found no room.
+    /// Returns the value kept under this key, made by `make` when there is none yet. `Err` is a value that found no room.
     pub fn get_or_make(&self, key: u64, make: impl Fn() -> T) -> Result<&T, T> {
         let mut made = None;
         let mut slot = &self.first;
@@ -66,7 +64,7 @@ impl<T> Default for Memo<T> {
 }
 
 impl<T> Clone for Memo<T> {
-    /// A changed copy needs values of its own.
+    /// Returns an empty memo: a changed copy needs values of its own.
     fn clone(&self) -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! Messages.
+//! Messages, and the results of tools.
 
 use std::borrow::Cow;
 
@@ -44,15 +44,15 @@ impl From<Role> for Place {
 pub struct Message {
     /// Who speaks.
     pub role: Role,
-    /// Holds what is said.
+    /// The text or the parts of the message.
     pub content: Content,
     /// The tools that the model wants to be run, in its order.
     pub calls: Box<[ToolCall]>,
     /// The application's own metadata.
     pub metadata: Option<Map>,
-    /// Where the model's message came from, and whether it is all there.
+    /// The source of the model's message, and whether it is complete.
     pub reply: Option<Box<Reply>>,
-    /// Holds what the provider it was imported from had beyond this; see [`crate::import`].
+    /// The form of its provider, if it was imported; see [`crate::import`].
     pub(crate) original: Option<Original>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
@@ -88,7 +88,6 @@ impl Message {
         }
     }
 
-    /// The message with what its provider's form had beyond it.
     #[inline]
     pub(crate) fn with_original(mut self, original: Option<Original>) -> Self {
         self.size = self
@@ -98,14 +97,13 @@ impl Message {
         self
     }
 
-    /// Returns whether its order is that of an answer of this provider, or of a request to it.
+    /// Returns true if its order is that of an answer of this provider, or of a request to it.
     pub(crate) fn is_as_given_by(&self, provider: Provider) -> bool {
         let replied = self.reply.as_ref().and_then(|reply| reply.provider);
         let original = self.original.as_ref().map(|original| original.provider);
         [replied, original].contains(&Some(provider))
     }
 
-    /// The message with where it came from.
     #[inline]
     pub(crate) fn with_reply(mut self, reply: Option<Reply>) -> Self {
         let size = reply.as_ref().map_or(Size::default(), Reply::size);
@@ -114,7 +112,7 @@ impl Message {
         self
     }
 
-    /// Returns whether the message broke off before it was complete.
+    /// Returns true if the message broke off before it was complete.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.reply
@@ -122,7 +120,7 @@ impl Message {
             .is_some_and(|reply| reply.interrupted.is_some())
     }
 
-    /// The same message by the rules.
+    /// Returns the message without its imported form, so that it is written by the rules.
     pub(crate) fn without_wire(&self) -> Self {
         let content = self.content.clone();
         let mut calls = self.calls.clone();
@@ -134,7 +132,6 @@ impl Message {
             .with_extra(self.extra.clone())
     }
 
-    /// The message with fields that this version does not know.
     #[inline]
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
         self.size = self
@@ -144,7 +141,7 @@ impl Message {
         self
     }
 
-    /// The position of the call with this id.
+    /// Returns the position of the call with this id.
     ///
     /// # Complexity
     /// O(log n), and O(n log n) once for many calls.
@@ -152,7 +149,7 @@ impl Message {
         self.places.find(&self.calls, id)
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size
@@ -192,24 +189,24 @@ words! {
     }
 }
 
-/// Characters of the kind of an error that are kept.
+/// So many characters of an error's kind are kept.
 const ERROR_TYPE: usize = 200;
 
-/// Holds what a tool gave.
+/// The result of a tool call.
 #[derive(Debug)]
 pub struct Outcome {
     /// How the call ended.
     pub status: Status,
     /// The result, or the reason of the error.
     pub output: Output,
-    /// When the tool started and when it ended, where that is known.
+    /// The times at which the tool started and ended, where they are known.
     pub ran: Option<(Time, Time)>,
     /// The kind of error, such as the name of an exception.
     pub error_type: Option<Box<str>>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
-    /// The text for the model, where it is not the output itself. Made with the result, so that
-    /// reading a conversation costs no bytes.
+    /// The text for the model, where it differs from the output. Made with the result, so that reading a conversation copies
+    /// nothing.
     text: Option<Box<str>>,
     size: Size,
 }
@@ -242,7 +239,6 @@ impl Outcome {
         }
     }
 
-    /// The result with fields that this version does not know.
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
         let size = extra.as_ref().map_or(Size::default(), Map::size);
         self.size = self.size.plus(size);
@@ -250,13 +246,12 @@ impl Outcome {
         self
     }
 
-    /// The result with the times of the tool.
     pub(crate) const fn with_times(mut self, ran: Option<(Time, Time)>) -> Self {
         self.ran = ran;
         self
     }
 
-    /// The result with the kind of its error, of which a name's length is kept.
+    /// Returns the result with the kind of its error, cut to [`ERROR_TYPE`] characters.
     pub(crate) fn with_error_type(mut self, error_type: Option<&str>) -> Self {
         let cut = |name: &str| name.chars().take(ERROR_TYPE).collect::<String>().into();
         self.error_type = error_type.filter(|_| self.is_error()).map(cut);
@@ -265,19 +260,19 @@ impl Outcome {
         self
     }
 
-    /// Returns whether the model is told of an error.
+    /// Returns true if the model is told of an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.status != Status::Ok
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size
     }
 
-    /// Bytes of text that the model reads.
+    /// Returns the bytes of text that the model reads.
     pub(crate) fn longest(&self) -> usize {
         match &self.output {
             Output::Parts(parts) => parts.iter().map(Part::text_bytes).sum(),
@@ -285,8 +280,8 @@ impl Outcome {
         }
     }
 
-    /// Returns what the model reads: text as it is, an error in words, anything else as JSON, nothing as
-    /// "(no output)"; always UTF-8. `None` when it gets parts.
+    /// Returns the text for the model: text as it is, an error in words, anything else as JSON, and "(no output)" for
+    /// nothing; always UTF-8. `None` when it gets parts.
     #[must_use]
     pub fn text(&self) -> Option<&[u8]> {
         match (&self.output, &self.text) {
@@ -297,7 +292,7 @@ impl Outcome {
     }
 }
 
-/// The text of a result that is not text itself.
+/// Returns the text of a result that is not text itself.
 fn describe(status: Status, output: &Output) -> Option<Box<str>> {
     let text = match output {
         Output::Parts(_) => return None,
@@ -316,7 +311,7 @@ fn describe(status: Status, output: &Output) -> Option<Box<str>> {
     Some(text.into())
 }
 
-/// Returns whether a text is surely one, and not blank: most are ASCII, which takes half the time to see.
+/// Returns true if bytes are surely a text that is not blank: most are ASCII, which takes half the time to see.
 fn is_said(bytes: &[u8]) -> bool {
     let is_blank = |byte: &u8| char::from(*byte).is_whitespace();
     bytes.is_ascii() && !bytes.iter().all(is_blank)

@@ -19,7 +19,7 @@ struct KeptMetadata {
 }
 
 impl Metadata {
-    /// The same metadata with one more entry, or with another value for one of them.
+    /// Returns the metadata with one more entry, or with another value for one of them.
     ///
     /// # Complexity
     /// O(log n)
@@ -40,12 +40,12 @@ impl Metadata {
         self.entries.insert_mut(key, KeptMetadata { value, size });
     }
 
-    /// The entries in the order of their keys.
+    /// Returns the entries in the order of their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Value, &Value)> {
         self.entries.iter().map(|(key, note)| (key, &note.value))
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size

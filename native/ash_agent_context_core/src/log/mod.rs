@@ -1,5 +1,4 @@
-//! The log: what was said, all of it. It knows nothing of what is shown of it, of tokens, or of what
-//! providers make of it.
+//! The log: all that was said. It knows nothing of views, of tokens, or of the forms of providers.
 
 pub mod address;
 pub mod alias;
@@ -59,7 +58,7 @@ use crate::value::{Map, Size, Value};
 /// Bytes that cost as much to free as one term.
 const BYTES_PER_TERM: usize = 256;
 
-/// Holds what was said in one conversation, immutable: every operation gives a new one that shares structure.
+/// All messages of one conversation, immutable: every operation returns a new log that shares structure.
 ///
 /// Cloning is O(1).
 #[derive(Debug, Clone)]
@@ -77,29 +76,29 @@ pub struct Log {
     ids: Ids,
     messages: usize,
     size: Size,
-    /// Holds what metadata of earlier iterations added to [`Log::size`] since their checkpoints.
+    /// The size of the metadata added to earlier iterations since their checkpoints.
     noted: Size,
-    /// Holds what is kept beside the log, such as its view.
+    /// The size of what a context keeps beside the log, such as its view.
     beside: Size,
-    /// Holds what a rewind may have left in memory.
+    /// Terms that a rewind may have left in memory.
     unseen: usize,
     segment: LogSegment,
 }
 
-/// Holds what the result of a call says that was interrupted, where no one gave another reason.
+/// The reason in the result of an interrupted call, where no one gave another one.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
-/// When an operation happens, and what the application notes beside its message.
+/// The time of an operation, and the metadata for its message.
 #[derive(Debug)]
 pub struct Stamp {
     /// The caller's clock.
     pub at: Time,
-    /// Kept with the message.
+    /// The metadata of the message.
     pub metadata: Option<Map>,
 }
 
 impl Stamp {
-    /// At this time, without metadata.
+    /// Makes a stamp without metadata.
     #[must_use]
     pub const fn at(at: Time) -> Self {
         Self { at, metadata: None }
@@ -107,13 +106,13 @@ impl Stamp {
 }
 
 impl Log {
-    /// A conversation with an empty iteration 1.
+    /// Returns a conversation with an empty iteration 1.
     #[must_use]
     pub fn empty(id: &str, at: Time) -> Self {
         Self::start_with(id, at, Iteration::new(1, at))
     }
 
-    /// A conversation whose first iteration is this empty one.
+    /// Returns a conversation that begins with this empty iteration.
     pub(crate) fn start_with(id: &str, at: Time, first: Iteration) -> Self {
         let size = first.size();
         Self {
@@ -137,7 +136,7 @@ impl Log {
         }
     }
 
-    /// A conversation that begins with a user message; iteration 1 holds it.
+    /// Returns a conversation that begins with a user message; iteration 1 holds it.
     ///
     /// # Errors
     /// [`Error::InvalidPart`] of the input or the system prompt.
@@ -253,11 +252,11 @@ impl Log {
             (call.id.clone(), Outcome::new(status, output))
         };
         let results: Vec<_> = self.current.pending().map(ended).collect();
-        // Only empty: every id comes from a pending slot.
+        // A fallback that never happens: every id comes from a pending slot.
         self.fill(results, stamp).unwrap_or_else(|_| self.clone())
     }
 
-    /// The conversation with one note more or another value for it.
+    /// Returns the conversation with one more entry of metadata, or with another value for it.
     #[must_use]
     pub fn put_metadata(&self, key: Value, value: Value, at: Time) -> Self {
         let mut next = self.clone();
@@ -267,7 +266,7 @@ impl Log {
         next
     }
 
-    /// The conversation with one note more on an iteration.
+    /// Returns the conversation with one more entry of metadata on an iteration.
     ///
     /// # Errors
     /// [`Error::UnknownIteration`]
@@ -307,7 +306,7 @@ impl Log {
         Ok(next)
     }
 
-    /// Changes an iteration in what is not counted but for its size.
+    /// Changes metadata or failures of an iteration; of the counts, only its size changes.
     pub(crate) fn change_iteration(&mut self, number: u64, change: impl FnOnce(&mut Iteration)) {
         let index = usize::try_from(number.saturating_sub(self.first_number())).ok();
         let Some(index) = index.filter(|index| *index < self.history.len()) else {
@@ -334,7 +333,7 @@ impl Log {
         }
     }
 
-    /// Puts another system prompt in the place of the one there is; `nil` for none.
+    /// Replaces the system prompt; `nil` removes it.
     ///
     /// # Errors
     /// [`Error::InvalidPart`].
@@ -346,23 +345,23 @@ impl Log {
         Ok(next)
     }
 
-    /// The system prompt.
+    /// Returns the system prompt.
     #[must_use]
     pub fn system(&self) -> Option<&Message> {
         self.system.as_deref()
     }
 
-    /// The pairs whose halves stand in two messages.
+    /// Returns the pairs whose halves stand in two messages.
     pub(crate) fn split_pairs(&self) -> Option<&SplitPairs> {
         self.ids.pairs().filter(|pairs| !pairs.is_empty())
     }
 
-    /// The last container that a provider ran its tools in.
+    /// Returns the last container that a provider ran its tools in.
     pub(crate) fn container(&self) -> Option<&str> {
         self.ids.container()
     }
 
-    /// A conversation of its own that goes on from here, under another id.
+    /// Returns a conversation of its own that goes on from here, under another id.
     ///
     /// Calls that wait for their results have to be approved again: an approval is for one run. Whoever was
     /// asked about one still is.
@@ -387,7 +386,7 @@ impl Log {
         fork
     }
 
-    /// How much there is to walk and to copy, at most.
+    /// Returns the size of what there is to walk and to copy, at most.
     #[must_use]
     pub fn size(&self) -> Size {
         let system = self.system().map_or(Size::default(), Message::size);
@@ -399,14 +398,14 @@ impl Log {
         self.size.plus(beside).plus(origin)
     }
 
-    /// Returns whether dropping this context may free more than a destructor should on a normal scheduler.
+    /// Returns true if dropping this context may free more than a destructor should on a normal scheduler.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
         self.weight() > SEGMENT && self.segment.is_last()
     }
 
-    /// Lets go of the segment before a drop, and tells whether that is heavy: of several threads that drop the last
-    /// holders at the same time, exactly one hears so.
+    /// Lets go of the segment before a drop. Returns true if the drop is heavy: of several threads that drop the last holders
+    /// at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
         self.segment.let_go() && self.weight() > SEGMENT
     }
@@ -432,7 +431,6 @@ impl Log {
         };
     }
 
-    /// Puts fields that this version does not know in the place of those there were.
     pub(crate) fn set_extra(&mut self, extra: Option<Map>) {
         let size = |map: Option<&Map>| map.map_or(Size::default(), Map::size);
         let old = size(self.extra.as_deref());
@@ -481,7 +479,7 @@ impl Log {
         self.change_current(|current| current.push_answered(message, exchange));
     }
 
-    /// Adds a message of a conversation that this one shares its beginning with.
+    /// Adds a message with its exchange from a conversation that shares its beginning with this one.
     pub(crate) fn append_entry(&mut self, entry: Entry) {
         let (number, index) = (self.current.number, self.current.entries().len());
         self.ids.join_again(&entry.message, number, index);
@@ -501,7 +499,7 @@ impl Log {
         self.change_current(|current| current.update_exchange(change));
     }
 
-    /// Changes the current iteration in what is not counted.
+    /// Changes the current iteration where no count depends on it.
     pub(crate) fn update_current(&mut self, change: impl FnOnce(&mut Iteration)) {
         change(Arc::make_mut(&mut self.current));
     }
@@ -515,12 +513,12 @@ impl Log {
         self.grown();
     }
 
-    /// How much is kept beside the log: what a context holds is both.
+    /// Sets the size of what a context keeps beside the log.
     pub(crate) fn put_beside(&mut self, beside: Size) {
         self.beside = beside;
     }
 
-    /// Whoever changes what a context holds says so here.
+    /// Begins another segment where the size asks for it. Call it after each change of what a context holds.
     pub(crate) fn grown(&mut self) {
         let weight = self.weight();
         self.segment.grown(weight);
@@ -551,7 +549,7 @@ impl Log {
         let replaces = self.history.holds_more();
         self.history.push(last);
         if replaces {
-            // Whoever shares the token alone has what stood there.
+            // A context that shares the token has other elements in their place.
             self.begin_segment();
         }
     }

@@ -1,4 +1,4 @@
-//! Where a fork came from.
+//! The conversation that a fork was made of.
 
 use crate::value::{Map, Size};
 
@@ -14,7 +14,6 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// How much there is to walk and to copy.
     pub(crate) fn size(&self) -> Size {
         let extra = self.extra.as_ref().map_or(Size::default(), Map::size);
         extra.plus(Size::new(4, self.id.len()))

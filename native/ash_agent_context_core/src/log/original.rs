@@ -1,13 +1,13 @@
-//! Keeps what an imported message was in its provider's own form.
+//! The provider's own form of an imported message.
 
 use crate::log::provider::Provider;
 use crate::value::Size;
 
-/// The elements of a request's list that a message or an exchange was imported from, so that its
-/// own provider gets back exactly what it had; every other provider gets the projection.
+/// The elements of a request's list that a message or an exchange was imported from, so that its own provider gets back
+/// exactly those; every other provider gets the projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Original {
-    /// Whose form it is.
+    /// The provider with this form.
     pub provider: Provider,
     /// JSON text of the elements, each preceded by a comma; empty if the message before has
     /// them. Of a system prompt that stands beside the list: the value of its field.
@@ -15,7 +15,7 @@ pub(crate) struct Original {
 }
 
 impl Original {
-    /// That there was one.
+    /// Returns the mark that there was an imported form, without its elements.
     pub fn without_elements(&self) -> Self {
         Self {
             provider: self.provider,
@@ -23,12 +23,11 @@ impl Original {
         }
     }
 
-    /// How much there is to copy.
     pub fn size(&self) -> Size {
         Size::new(1, self.json.len())
     }
 
-    /// The elements, if they are for this provider.
+    /// Returns the elements, if they are for this provider.
     pub fn of(original: Option<&Self>, provider: Provider) -> Option<&str> {
         original
             .filter(|original| original.provider == provider)

@@ -1,4 +1,4 @@
-//! Content: text, or a list of parts.
+//! Content of messages: text, or a list of parts.
 
 use crate::error::Error;
 use crate::log::address::{is_address, is_file_id};
@@ -10,10 +10,10 @@ use crate::value::json;
 use crate::value::word::words;
 use crate::value::{Bytes, Map, Size, Value};
 
-/// The key in a text's metadata for the recording that it is the words of.
+/// Key in a text's metadata for the recording that it is the transcript of.
 pub(crate) const AUDIO_ID: &str = "audio_id";
 
-/// Says what a message says.
+/// The content of a message or a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// Nothing (`nil`): an assistant message that only calls tools.
@@ -27,16 +27,16 @@ pub enum Content {
 /// A piece of content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Says what it is.
+    /// The kind, with its data.
     pub kind: PartKind,
-    /// Holds what its provider wants to see again.
+    /// Fields that its provider wants back with it.
     pub provider_metadata: Option<Map>,
-    /// Holds what the application asks of providers for it: `detail`, `citations`, `cache`.
+    /// Hints of the application for providers: `detail`, `citations`, `cache`.
     pub hints: Option<Map>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
-    /// Says whether its provider does not get it back, or not its id: an earlier item has the id, which is
-    /// known when the part joins a context, or the other half of its pair is not sent.
+    /// Its provider does not get it back, or not its id: an earlier item has the id, which is known when the part joins a
+    /// context, or the other half of its pair is not sent.
     pub(crate) withheld: bool,
 }
 
@@ -53,7 +53,7 @@ pub enum PartKind {
     RedactedThinking(Box<str>),
     /// Anything else of a provider, for that provider only.
     ProviderBlock {
-        /// Whose it is.
+        /// The only provider that gets it.
         provider: Provider,
         /// The block as the provider gave it.
         data: Map,
@@ -63,7 +63,7 @@ pub enum PartKind {
 /// An image, a recording, a film or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaPart {
-    /// Which of them it is.
+    /// The class of media.
     pub class: Class,
     /// Such as `image/png`; always there with [`Source::Data`].
     pub media_type: Option<Box<str>>,
@@ -74,7 +74,7 @@ pub struct MediaPart {
 }
 
 words! {
-    /// What a part with media is; a file's media type may tell that it is one of the others.
+    /// The class of a part with media; a file's media type may show that it is one of the others.
     pub enum Class {
         /// An image.
         Image = "image",
@@ -96,9 +96,9 @@ pub enum Source {
     Url(Box<str>),
     /// In a provider's own store of files.
     Stored {
-        /// Whose store it is.
+        /// The provider with the store.
         provider: Provider,
-        /// Says what it is called there.
+        /// Its name in the store.
         id: Box<str>,
     },
 }
@@ -125,7 +125,6 @@ impl Place {
 }
 
 impl Content {
-    /// Number of parts; text is one.
     pub(crate) const fn count_parts(&self) -> usize {
         match self {
             Self::None => 0,
@@ -134,7 +133,7 @@ impl Content {
         }
     }
 
-    /// Content of a message: text, `nil` or parts.
+    /// Reads the content of a message: text, `nil` or parts.
     ///
     /// # Errors
     /// [`Error::InvalidPart`]; [`Error::Invalid`] when it is none of the three.
@@ -147,7 +146,7 @@ impl Content {
         Ok(content)
     }
 
-    /// The same of a message that is there already, whose blocks may be any: they go back as they came.
+    /// Reads the content of a message of the past, whose blocks may be any: they go back as they came.
     pub(crate) fn from_history(value: Value, place: Place) -> Result<Self, Error> {
         match value {
             Value::Nil => Ok(Self::None),
@@ -160,7 +159,7 @@ impl Content {
         }
     }
 
-    /// Input of a user: text, parts, `%{message: text}`, or any other map, which becomes its JSON.
+    /// Reads the input of a user: text, parts, `%{message: text}`, or any other map, which becomes its JSON.
     ///
     /// # Errors
     /// As [`Content::from_value`].
@@ -188,7 +187,7 @@ impl Content {
         }
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         match self {
@@ -223,7 +222,7 @@ fn read_parts(parts: Vec<Value>, place: Place) -> Result<Box<[Part]>, Error> {
         .collect()
 }
 
-/// The parts of a tool result, when its value is a list of nothing but parts; else the value.
+/// Returns the parts of a tool result, if its value is a list of nothing but parts; else the value.
 ///
 /// # Errors
 /// [`Error::InvalidPart`] when every element names the type of a part and one is wrong all the same.
@@ -246,35 +245,32 @@ fn names_part(value: &Value) -> bool {
 }
 
 impl Part {
-    /// How closely a model is to look at it.
     pub(crate) fn detail(&self) -> Option<&str> {
         hints::detail(self.hints.as_ref())
     }
 
-    /// Returns whether a model is to cite it.
     pub(crate) fn citations(&self) -> Option<bool> {
         hints::citations(self.hints.as_ref())
     }
 
-    /// Returns whether it is a block that this provider gets back.
+    /// Returns true for a block that this provider gets back.
     pub(crate) fn is_block_of(&self, provider: Provider) -> bool {
         let block = self.kind.block();
         block.is_some_and(|(of, _)| of == provider) && !self.withheld
     }
 
-    /// The cache breakpoint after it.
     pub(crate) fn mark(&self) -> Option<Ttl> {
         hints::mark(self.hints.as_ref())
     }
 
-    /// Returns whether it is more of the item that the part before it is of: an item may have several texts.
+    /// Returns true if it belongs to the same item as the part before it: an item may have several texts.
     pub(crate) fn continues(&self, before: &Self) -> bool {
         let are_texts = self.kind.is_text() && before.kind.is_text();
         let id = self.item_id().filter(|_| are_texts);
         id.is_some() && id == before.item_id()
     }
 
-    /// The id that its provider gave the item.
+    /// Returns the id that its provider gave the item.
     pub(crate) fn item_id(&self) -> Option<String> {
         item_id(self.provider_metadata.as_ref())
     }
@@ -307,7 +303,7 @@ impl Part {
         }
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         let kind = match &self.kind {
@@ -324,7 +320,6 @@ impl Part {
 }
 
 impl Part {
-    /// A text.
     pub(crate) fn text(bytes: Box<[u8]>) -> Self {
         Self {
             kind: PartKind::Text(bytes),
@@ -335,7 +330,7 @@ impl Part {
         }
     }
 
-    /// Bytes of its text, if it is one.
+    /// Returns the bytes of its text; 0 for other parts.
     pub(crate) fn text_bytes(&self) -> usize {
         self.kind.text().map_or(0, |bytes| bytes.len())
     }
@@ -352,7 +347,7 @@ impl MediaPart {
 }
 
 impl PartKind {
-    /// `Err` is the key that is wrong.
+    /// Reads a part with media; `Err` is the key that is wrong.
     pub(crate) fn read(
         name: &str,
         place: Place,
@@ -398,7 +393,6 @@ impl PartKind {
         }))
     }
 
-    /// A part with media that has no name.
     pub(crate) const fn unnamed(
         class: Class,
         media_type: Option<Box<str>>,
@@ -412,7 +406,7 @@ impl PartKind {
         })
     }
 
-    /// Which hints a part of this kind can have. No provider caches up to what a model thought.
+    /// Returns the hints that a part of this kind can have. No provider caches up to a model's thinking.
     pub(crate) fn takes(&self) -> Takes {
         let class = self.media().map(|media| media.class);
         Takes {
@@ -422,7 +416,7 @@ impl PartKind {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if it is one.
     #[must_use]
     pub const fn text(&self) -> Option<&Bytes> {
         match self {
@@ -431,13 +425,13 @@ impl PartKind {
         }
     }
 
-    /// Returns whether it is a text.
+    /// Returns true for a text.
     #[must_use]
     pub const fn is_text(&self) -> bool {
         self.text().is_some()
     }
 
-    /// A model's reasoning, as far as it can be read.
+    /// Returns a model's reasoning, as far as it can be read.
     #[must_use]
     pub const fn thoughts(&self) -> Option<&Bytes> {
         match self {
@@ -446,7 +440,7 @@ impl PartKind {
         }
     }
 
-    /// The image, recording, film or file.
+    /// Returns the image, recording, film or file.
     #[must_use]
     pub const fn media(&self) -> Option<&MediaPart> {
         match self {
@@ -455,7 +449,7 @@ impl PartKind {
         }
     }
 
-    /// Whose block it is, and the block.
+    /// Returns a provider's block, and the provider.
     #[must_use]
     pub const fn block(&self) -> Option<(Provider, &Map)> {
         match self {
@@ -464,12 +458,12 @@ impl PartKind {
         }
     }
 
-    /// Returns whether it is a model's reasoning, in whatever form.
+    /// Returns true for a model's reasoning, in whatever form.
     pub(crate) const fn is_thinking(&self) -> bool {
         matches!(self, Self::Thinking(_) | Self::RedactedThinking(_))
     }
 
-    /// The name that stands for it in Elixir.
+    /// Returns the name that Elixir has for it.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -510,7 +504,7 @@ fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str
     }
 }
 
-/// The parts with which an item begins.
+/// Returns the parts with which an item begins.
 pub(crate) fn first_of_items(parts: &[Part]) -> impl Iterator<Item = &Part> {
     let before = std::iter::once(None).chain(parts.iter().map(Some));
     let parts = parts.iter().zip(before);
@@ -519,7 +513,7 @@ pub(crate) fn first_of_items(parts: &[Part]) -> impl Iterator<Item = &Part> {
     begins.map(|(part, _)| part)
 }
 
-/// The id of an item in its provider's metadata, preceded by the provider's name.
+/// Returns the id of an item in its provider's metadata, preceded by the provider's name.
 pub(crate) fn item_id(metadata: Option<&Map>) -> Option<String> {
     let metadata = metadata?;
     let provider = metadata.get_named("provider")?.as_name()?;
@@ -527,8 +521,8 @@ pub(crate) fn item_id(metadata: Option<&Map>) -> Option<String> {
     Some(format!("{provider} {id}"))
 }
 
-/// Standard base64 with padding, as every provider wants it. Raw bytes given by mistake are
-/// found here and not by the provider.
+/// Returns true for standard base64 with padding, as every provider wants it. Raw bytes given by mistake are found here and
+/// not by the provider.
 pub(crate) fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let padding = text.len() - digits.len();

@@ -1,7 +1,7 @@
-//! Encodings that are kept beside what they are made of.
+//! Encodings of messages and iterations for requests, kept beside what they are made of.
 //!
-//! A piece has the elements of one message, of one iteration, or of several that follow each other. A larger piece
-//! takes the place of those that it was made from, which go when nobody reads them any more.
+//! A piece has the elements of one message, of one iteration, or of several that follow each other. A larger piece replaces
+//! the smaller ones, which are freed when nobody reads them any more.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,36 +16,35 @@ use crate::value::numbers;
 pub(crate) struct Piece {
     /// JSON text; empty when nothing is added.
     bytes: Box<[u8]>,
-    /// Where each part ends, and how it fits to its neighbours. A piece of several has several iterations, and none
+    /// The end of each part, and how it fits to its neighbours. A piece of several has several iterations, and none
     /// of its neighbours join.
     parts: Box<[(usize, Shape)]>,
     /// Cache breakpoints that were set by hand; a piece of several has none.
     pub by_hand: Vec<ByHand>,
     /// Bytes of the longest result in it, where it has several iterations.
     pub longest: usize,
-    /// Says whether it has a number that JSON readers refuse.
+    /// It has a number that JSON readers refuse.
     pub exceeds: bool,
-    /// That of its bytes, once anyone wants to know.
+    /// The digest of the bytes, made on first use.
     digest: OnceLock<Digest>,
 }
 
 /// How elements fit to those before and after them.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Shape {
-    /// Where a cache breakpoint can be put in, the last such place.
+    /// The last place where a cache breakpoint can be put.
     pub mark: Option<usize>,
-    /// Says whether the first element is the model's.
+    /// The first element is the model's.
     pub begins_with_model: bool,
-    /// Says whether the first element is the model's and calls tools.
+    /// The first element is the model's and calls tools.
     pub begins_with_calls: bool,
-    /// Says whether the last element is the model's.
+    /// The last element is the model's.
     pub ends_with_model: bool,
 }
 
 /// A cache breakpoint that was set by hand.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByHand {
-    /// Where it can be put in.
     pub at: usize,
     pub ttl: Ttl,
 }
@@ -59,7 +58,7 @@ impl Piece {
         }
     }
 
-    /// Several iterations in one piece: where each ends, and how it fits. `longest` is the longest result of all.
+    /// Makes a piece of several iterations: each with its end and its shape. `longest` is the longest result of all.
     pub fn of(bytes: Vec<u8>, parts: Vec<(usize, Shape)>, longest: usize) -> Self {
         Self {
             exceeds: numbers::exceed(&bytes),
@@ -71,7 +70,7 @@ impl Piece {
         }
     }
 
-    /// The same, of pieces.
+    /// Joins pieces into one.
     pub fn join<'p>(pieces: impl Iterator<Item = &'p Self> + Clone, longest: usize) -> Self {
         let len = pieces.clone().map(|piece| piece.bytes.len()).sum();
         let mut bytes = Vec::with_capacity(len);
@@ -91,12 +90,10 @@ impl Piece {
         &self.bytes
     }
 
-    /// The digest of its bytes.
     pub fn digest(&self) -> Digest {
         *self.digest.get_or_init(|| Digest::of(&self.bytes))
     }
 
-    /// Number of its parts.
     pub fn count(&self) -> usize {
         self.parts.len()
     }
@@ -107,7 +104,7 @@ impl Piece {
             .map_or_else(Shape::default, |(_, shape)| *shape)
     }
 
-    /// The bytes of some parts.
+    /// Returns the range of bytes of some parts.
     pub fn range(&self, parts: &Range<usize>) -> Range<usize> {
         let end = |count: usize| {
             let last = count.checked_sub(1).and_then(|last| self.parts.get(last));
@@ -117,11 +114,10 @@ impl Piece {
     }
 }
 
-/// Where an encoding is.
+/// An encoding: one part of a piece.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub piece: Arc<Piece>,
-    /// Its part of the piece.
     pub part: usize,
 }
 
@@ -134,7 +130,7 @@ impl Kept {
     }
 }
 
-/// A place for an encoding.
+/// A place for an encoding, which may be empty.
 #[derive(Debug)]
 pub(crate) struct Slot(Mutex<Option<Kept>>);
 
@@ -142,20 +138,20 @@ pub(crate) struct Slot(Mutex<Option<Kept>>);
 pub(crate) type Pieces = Memo<Slot>;
 
 impl Slot {
-    /// Does something with what is kept; never anything that takes long.
+    /// Calls a function with the encoding under the lock; never one that takes long.
     fn with<T>(&self, then: impl FnOnce(&mut Option<Kept>) -> T) -> T {
         then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Pieces {
-    /// Returns what is kept under a key.
+    /// Returns the encoding under a key.
     pub fn find(&self, key: u64) -> Option<Kept> {
         self.get(key)?.with(|kept| kept.clone())
     }
 
-    /// Returns what is kept under a key, made by `make` when there is nothing. Nobody waits for a piece that another
-    /// thread makes: both make it, and one is kept.
+    /// Returns the encoding under a key, made by `make` when there is none. Nobody waits for a piece that another thread
+    /// makes: both make it, and one is kept.
     pub fn find_or_make(&self, key: u64, make: impl FnOnce() -> Piece) -> Kept {
         if let Some(kept) = self.find(key) {
             return kept;
@@ -186,7 +182,7 @@ impl Pieces {
         })
     }
 
-    /// Lets go of what is kept under a key: something larger has it.
+    /// Drops the encoding under a key: a larger piece has it.
     pub fn forget(&self, key: u64) {
         if let Some(slot) = self.get(key) {
             slot.with(Option::take);

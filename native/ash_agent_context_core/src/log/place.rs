@@ -1,6 +1,6 @@
-//! Where content stands.
+//! The places of content, which decide about its parts.
 
-/// Where content stands; it decides which parts it may have.
+/// The place of content; it decides which parts are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// In the system prompt: text, and blocks of providers.

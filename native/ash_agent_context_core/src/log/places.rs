@@ -1,4 +1,4 @@
-//! Where things stand in the log: iterations by their numbers, messages by their positions.
+//! Looking things up in the log: iterations by their numbers, messages by their positions.
 
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
@@ -6,24 +6,24 @@ use crate::log::Log;
 use crate::value::steps;
 
 impl Log {
-    /// All iterations, oldest first.
+    /// Returns all iterations, oldest first.
     pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
         self.history.iter().chain(std::iter::once(&*self.current))
     }
 
-    /// All iterations, newest first.
+    /// Returns all iterations, newest first.
     pub(crate) fn iterations_back(&self) -> impl Iterator<Item = &Iteration> {
         let done = (0..self.history.len()).rev();
         std::iter::once(&*self.current).chain(done.filter_map(|index| self.history.get(index)))
     }
 
-    /// Number of iterations.
+    /// Returns the number of iterations.
     #[must_use]
     pub fn count_iterations(&self) -> usize {
         self.history.len() + 1
     }
 
-    /// The iteration with this number.
+    /// Returns the iteration with this number.
     ///
     /// # Complexity
     /// O(log n)
@@ -36,7 +36,6 @@ impl Log {
         self.history.get(index)
     }
 
-    /// The same by another type of number.
     pub(crate) fn get_numbered(&self, number: u64) -> Option<&Iteration> {
         steps::count(1);
         self.iteration(i64::try_from(number).ok()?)
@@ -49,7 +48,7 @@ impl Log {
         usize::try_from(offset).ok()
     }
 
-    /// Number of the first iteration.
+    /// Returns the number of the first iteration.
     #[must_use]
     pub fn first_number(&self) -> u64 {
         self.history
@@ -57,7 +56,7 @@ impl Log {
             .map_or(self.current.number, |first| first.number)
     }
 
-    /// The system prompt, where an iteration shows it: the first one does.
+    /// Returns the system prompt if this is the first iteration, which shows it.
     pub(crate) fn lead(&self, iteration: &Iteration) -> impl Iterator<Item = MessageRef<'_>> {
         let leads = iteration.number == self.first_number();
         self.system()
@@ -66,7 +65,7 @@ impl Log {
             .map(MessageRef::Added)
     }
 
-    /// The messages of one of this conversation's iterations; the first begins with the system prompt.
+    /// Returns the messages of one of this conversation's iterations; the first begins with the system prompt.
     pub fn messages_of<'a>(
         &'a self,
         iteration: &'a Iteration,
@@ -74,19 +73,19 @@ impl Log {
         self.lead(iteration).chain(iteration.messages())
     }
 
-    /// All messages, oldest first.
+    /// Returns all messages, oldest first.
     pub fn all_messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
         self.iterations()
             .flat_map(|iteration| self.messages_of(iteration))
     }
 
-    /// Number of messages.
+    /// Returns the number of messages.
     #[must_use]
     pub fn count_messages(&self) -> usize {
         self.messages + usize::from(self.system.is_some())
     }
 
-    /// The message at a 0-based position of an iteration.
+    /// Returns the message at a 0-based position of an iteration.
     ///
     /// # Complexity
     /// O(log n)
@@ -100,10 +99,10 @@ impl Log {
         }
     }
 
-    /// The number of the last iteration that two conversations have in common, with all before it.
+    /// Returns the number of the last iteration that two conversations have in common, with all before it.
     ///
     /// # Complexity
-    /// O(n) at most; what the two share is not compared.
+    /// O(n) at most; iterations that both share are not compared.
     #[must_use]
     pub fn last_common(&self, other: &Self) -> Option<u64> {
         self.iterations()

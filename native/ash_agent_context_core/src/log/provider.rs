@@ -1,4 +1,4 @@
-//! Which providers there are. The rules for what they accept, write and report are in their rooms.
+//! The list of providers. The rules for what they accept, write and report are in their rooms.
 
 use crate::provider::facts::Facts;
 use crate::value::word::words;
@@ -31,14 +31,13 @@ pub(crate) use providers;
 macro_rules! names {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal $room:ident,)*) => {
         words! {
-            /// Whose API a request is for.
+            /// A provider's API, which a request is written for.
             pub enum Provider {
                 $($(#[doc = $doc])* $variant = $name,)*
             }
         }
 
         impl Provider {
-            /// What is true of it.
             pub(crate) const fn facts(self) -> &'static Facts {
                 match self {
                     $(Self::$variant => &crate::provider::$room::facts::FACTS,)*
@@ -50,14 +49,14 @@ macro_rules! names {
 providers!(names);
 
 impl Default for Provider {
-    /// Stands where something needs a provider that has none of its own, and which one it is makes no difference.
+    /// Any provider: for values that have none of their own, where it makes no difference.
     fn default() -> Self {
         Self::Anthropic
     }
 }
 
 impl Provider {
-    /// The provider that metadata names.
+    /// Returns the provider that metadata names.
     pub(crate) fn of(metadata: Option<&Map>) -> Option<Self> {
         metadata?
             .get_named("provider")

@@ -1,14 +1,14 @@
-//! A model's message beside its words: where it came from, why it ended, and which ends let its calls run.
+//! The source of a model's message and the reason why it ended, and which ends let its calls run.
 
 use crate::log::provider::Provider;
 use crate::value::time::Time;
 use crate::value::word::words;
 use crate::value::{Map, Size, Value};
 
-/// Where a message of the model came from, why it ends, and whether it is all there.
+/// The source of a message of the model, why it ends, and whether it is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reply {
-    /// Who sent it.
+    /// The provider that sent it.
     pub provider: Option<Provider>,
     /// The model, as it names itself.
     pub model: Option<Box<str>>,
@@ -16,24 +16,24 @@ pub struct Reply {
     pub id: Option<Box<str>>,
     /// Why the model stopped.
     pub finish: Option<Finish>,
-    /// The same in the provider's word.
+    /// The provider's own word for that.
     pub word: Option<Box<str>>,
-    /// When it was asked for.
+    /// The time of the request.
     pub requested_at: Option<Time>,
-    /// When the first piece of it came, if it came in pieces.
+    /// The time of its first piece, if it came in pieces.
     pub first_chunk_at: Option<Time>,
-    /// When all of it was there.
+    /// The time at which all of it was there.
     pub received_at: Option<Time>,
     /// The message broke off, for this reason.
     pub interrupted: Option<Value>,
-    /// Holds what else the provider says of its answer, by its own names, such as sources.
+    /// Other fields of the answer, by the provider's names, such as sources.
     pub details: Option<Map>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
 }
 
 impl Reply {
-    /// The container that the provider ran its tools in. Requests that go on with them have to name it.
+    /// Returns the container that the provider ran its tools in. Requests that go on with them have to name it.
     pub(crate) fn container(&self) -> Option<&str> {
         let field = self.provider?.facts().container?;
         match self.details.as_ref()?.get_named(field)? {
@@ -42,7 +42,7 @@ impl Reply {
         }
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         let texts = [&self.model, &self.id, &self.word];
@@ -57,10 +57,10 @@ impl Reply {
     }
 }
 
-/// The model reads it of a call in an answer that was refused or filtered.
+/// The model reads this as the result of a call in an answer that was refused or filtered.
 const REFUSED: &str = "The answer with this call was refused or filtered. It was not run.";
 
-/// The same where the provider could not make an answer of what the model said.
+/// The model reads this where the provider could not make an answer of its words.
 const MALFORMED: &str = "The answer with this call was malformed or failed. It was not run.";
 
 words! {
@@ -84,12 +84,13 @@ words! {
 }
 
 impl Finish {
-    /// Returns whether the model stopped in the middle of something.
+    /// Returns true if the model stopped in the middle of something.
     pub(crate) const fn breaks_off(self) -> bool {
         matches!(self, Self::Length) || self.why_not_run().is_some()
     }
 
-    /// Returns what the model reads of a call in an answer that ended so; `None` where a complete call may run.
+    /// Returns the text that the model reads as the result of a call in an answer that ended so; `None` where a complete call
+    /// may run.
     pub(crate) const fn why_not_run(self) -> Option<&'static str> {
         match self {
             Self::Stop | Self::ToolCalls | Self::Length | Self::Pause => None,

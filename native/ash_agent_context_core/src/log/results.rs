@@ -70,7 +70,7 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
     }
 }
 
-/// When the tool started and when it ended: both or none.
+/// Takes the times at which the tool started and ended: both or none.
 fn times(fields: &mut Fields) -> Result<Option<(Time, Time)>, &'static str> {
     let mut time = |key| match fields.take_given(key) {
         None => Ok(None),
@@ -86,7 +86,7 @@ fn times(fields: &mut Fields) -> Result<Option<(Time, Time)>, &'static str> {
     }
 }
 
-/// A result: parts when it is a list of nothing else, else any term.
+/// Returns a result: parts when it is a list of nothing else, else any term.
 ///
 /// # Errors
 /// [`Error::InvalidPart`]
@@ -98,7 +98,7 @@ pub(crate) fn ok(term: Value) -> Result<Outcome, Error> {
     Ok(Outcome::new(Status::Ok, output))
 }
 
-/// An error; its reason is never parts.
+/// Returns an error; its reason is never parts.
 pub(crate) fn error(reason: Value) -> Outcome {
     Outcome::new(Status::Error, Output::Value(reason))
 }

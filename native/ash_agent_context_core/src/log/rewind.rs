@@ -9,11 +9,11 @@ use crate::log::Log;
 use crate::prices::usage::Usage;
 use crate::value::Size;
 
-/// Iterations from one checkpoint to the next. A rewind recounts everything after the last one.
+/// Iterations from one checkpoint to the next. A rewind recounts all after the last one.
 const CHECKPOINT: u64 = 16;
 
 impl Log {
-    /// The conversation as it was at the end of an iteration.
+    /// Returns the conversation as it was at the end of an iteration.
     ///
     /// # Errors
     /// [`Error::UnknownIteration`]
@@ -35,7 +35,7 @@ impl Log {
         Ok(next)
     }
 
-    /// Leaves the first messages of the current iteration.
+    /// Drops all but the first messages of the current iteration.
     pub(crate) fn keep_entries(&mut self, count: usize) {
         let mut kept = Iteration::new(self.current.number, self.current.started_at);
         let last = self.history.len().checked_sub(1);
@@ -48,12 +48,11 @@ impl Log {
         self.change_current(|current| *current = kept);
     }
 
-    /// The iteration after one.
     fn after(&self, index: usize) -> Option<&Iteration> {
         self.history.get(index + 1).or(Some(&*self.current))
     }
 
-    /// Makes elements anew by the rules that also held what is gone, as they were imported.
+    /// Drops the imported form of elements that also held something that is gone: they are written anew by the rules.
     pub(crate) fn forget_wire(&mut self, held_by: Option<Provider>, in_current: bool) {
         let Some(provider) = held_by else { return };
         let mut found = false;
@@ -71,7 +70,7 @@ impl Log {
         }
     }
 
-    /// How much [`Log::rewind`] counts anew.
+    /// Returns the size of what [`Log::rewind`] counts anew.
     #[must_use]
     pub fn rewind_size(&self, to: i64) -> Size {
         let Some(index) = self.index(to) else {
@@ -117,11 +116,11 @@ impl Log {
         self.history.truncate(index);
         self.current = Arc::new(last);
         self.unseen = if self.history.holds_more() { weight } else { 0 };
-        // Whoever has the other token holds more than this context.
+        // Whoever has the other token keeps more alive than this context.
         self.begin_segment();
     }
 
-    /// Returns what is counted up to the end of an iteration, at every sixteenth.
+    /// Returns the counts up to the end of an iteration, at every sixteenth.
     pub(super) fn checkpoint_after(&self, last: &Iteration) -> Option<Arc<Checkpoint>> {
         last.number.is_multiple_of(CHECKPOINT).then(|| {
             Arc::new(Checkpoint {

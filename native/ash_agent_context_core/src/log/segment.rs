@@ -1,11 +1,11 @@
-//! Which of many contexts frees what they share.
+//! Deciding which of many contexts frees the memory that they share.
 //!
-//! Contexts of one conversation share a token until they differ by a segment. Whoever shares ours holds all but a segment
-//! of what we hold, so that only the last holder of a token has much to free.
+//! Contexts of one conversation share a token until they differ by a segment. A context with our token keeps alive all that
+//! we do, but for a segment, so that only the last holder of a token has much to free.
 
 use std::sync::Arc;
 
-/// Work to free, in terms, that a destructor does on the spot.
+/// Terms that a destructor may free on the spot.
 pub(super) const SEGMENT: usize = 2_000;
 
 /// The token that a context shares, and the weight at which it takes another one.
@@ -31,19 +31,19 @@ impl LogSegment {
 
     /// Begins another segment when a context of this weight has left the present one.
     pub fn grown(&mut self, weight: usize) {
-        // One that has become much smaller does not hold what the older ones hold, either.
+        // A much smaller context does not keep alive what the older ones do, either.
         if weight > self.end || weight.saturating_add(2 * SEGMENT) < self.end {
             *self = Self::beginning_at(weight);
         }
     }
 
-    /// Returns whether nobody else holds what this context holds.
+    /// Returns true if nobody else keeps alive what this context does.
     pub fn is_last(&self) -> bool {
         let is_last = |one: &Arc<()>| Arc::strong_count(one) == 1;
         self.token.as_ref().is_some_and(is_last)
     }
 
-    /// Lets go of the token, and tells whether nobody else has it.
+    /// Lets go of the token. Returns true if nobody else has it.
     pub fn let_go(&mut self) -> bool {
         self.token.take().and_then(Arc::into_inner).is_some()
     }

@@ -13,22 +13,22 @@ use crate::value::Value;
 /// One half of a pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Half {
-    /// Holds what both halves have.
+    /// The same for both halves.
     pub key: String,
-    /// Says whether it is the result.
+    /// It is the result.
     pub is_result: bool,
-    /// Says whether it is a use that its provider refuses without its result.
+    /// It is a use that its provider refuses without its result.
     pub waits: bool,
 }
 
-/// Where a half stands.
+/// The place of a half.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartPlace {
     /// The number of the iteration.
     pub iteration: u64,
-    /// Its message among those of the iteration, from 0.
+    /// The message's index in the iteration.
     pub entry: usize,
-    /// Its part of the message, from 0.
+    /// The part's index in the message.
     pub part: usize,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct PartPlace {
 pub(crate) struct SplitPairs {
     /// Uses without a result so far.
     open: HashTrieMapSync<String, PartPlace>,
-    /// The use and the result.
+    /// The places of the use and of the result.
     places: HashTrieMapSync<String, [PartPlace; 2]>,
     iterations: HashTrieSetSync<u64>,
 }
 
 impl SplitPairs {
-    /// Takes down a half; `false` for a result whose use does not come before it.
+    /// Takes down a half. Returns false for a result whose use does not come before it.
     pub fn join(&mut self, half: Half, place: PartPlace) -> bool {
         if !half.is_result {
             self.open.insert_mut(half.key, place);
@@ -62,13 +62,13 @@ impl SplitPairs {
         true
     }
 
-    /// Returns whether no pair stands in two messages, and each has its result.
+    /// Returns true if no pair stands in two messages, and each has its result.
     pub fn is_empty(&self) -> bool {
         self.iterations.is_empty() && self.open.is_empty()
     }
 
-    /// Returns whether an iteration has a half whose other half stands in another message, or nowhere, or a call that
-    /// such a use made.
+    /// Returns true if an iteration has a half whose other half is in another message, or nowhere, or a call that such a use
+    /// made.
     pub fn meet(&self, iteration: u64) -> bool {
         // Few uses ever stay open.
         let mut open = self.open.values();
@@ -82,17 +82,17 @@ impl SplitPairs {
         }
     }
 
-    /// Where the use of a pair stands that has no result.
+    /// Returns the place of a use that has no result.
     pub fn open(&self, half: &Half) -> Option<PartPlace> {
         self.open.get(&half.key).copied()
     }
 
-    /// Where the halves of a pair stand, if that is in two messages.
+    /// Returns the places of a pair's halves, if those are in two messages.
     pub fn places(&self, half: &Half) -> Option<[PartPlace; 2]> {
         self.places.get(&half.key).copied()
     }
 
-    /// Where the other half stands, if that is in another message.
+    /// Returns the place of the other half, if that is in another message.
     pub fn other(&self, half: &Half) -> Option<PartPlace> {
         let [used, result] = self.places(half)?;
         Some(if half.is_result { used } else { result })
@@ -110,13 +110,13 @@ impl Half {
 }
 
 impl Part {
-    /// Which pair a provider's block belongs to, if it says so.
+    /// Returns the half that a provider's block is, if it is one.
     pub(crate) fn half(&self) -> Option<Half> {
         let (provider, data) = self.kind.block()?;
         Some(Half::of(provider, (provider.facts().half)(data)?))
     }
 
-    /// Returns what a provider takes once in a conversation: the id of an output item, and half a pair.
+    /// Returns the ids that a provider takes once in a conversation: of an output item, and of half a pair.
     pub(crate) fn once_ids(&self) -> Vec<String> {
         let own = || {
             let block = self.kind.block();
@@ -137,7 +137,7 @@ impl Part {
 }
 
 impl ToolCall {
-    /// The use of a provider's tool whose program made the call: it waits for the call's result.
+    /// Returns the use of a provider's tool whose program made the call: it waits for the call's result.
     pub(crate) fn program(&self) -> Option<Half> {
         let metadata = self.provider_metadata.as_ref();
         let provider = Provider::of(metadata)?;
@@ -151,7 +151,7 @@ impl ToolCall {
     }
 }
 
-/// The pair of each part. Halves that name none belong to their neighbours.
+/// Returns the key of each part's pair. Halves that name none belong to their neighbours.
 fn keys(parts: &[Part]) -> Vec<Option<String>> {
     let mut uses = 0;
     let key = |part: &Part| {
@@ -170,7 +170,7 @@ fn keys(parts: &[Part]) -> Vec<Option<String>> {
     parts.iter().map(key).collect()
 }
 
-/// Which parts stay when some are taken away: nothing stays of a pair that loses a half.
+/// Returns which parts stay when some are taken away: nothing stays of a pair that loses a half.
 pub(crate) fn whole_pairs(parts: &[Part], stays: &[bool]) -> Vec<bool> {
     let keys = keys(parts);
     let lost: HashSet<&String> = keys

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use crate::log::memo::Memo;
 
-/// Counts of a few kinds, for whoever counts. Their meaning is that one's matter.
+/// Counts of a few kinds. Their meaning is a matter of whoever counts.
 pub(crate) type Sum = [u64; 8];
 
-/// The ways of counting that there may be.
+/// The slots of the ways of counting.
 const SLOTS: [usize; 3] = [0, 1, 2];
 
-/// The sum of the first few of a list whose first few do not change.
+/// The sum over the first elements of a list that does not change there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tally {
-    /// How many.
     pub len: usize,
     pub sum: Sum,
 }
@@ -26,7 +25,6 @@ pub(crate) struct Tallies {
 }
 
 impl Tallies {
-    /// The tally of a slot, if there is one.
     pub fn get(&self, slot: usize) -> Option<&Tally> {
         let base = self.base.as_deref();
         self.own
@@ -34,7 +32,7 @@ impl Tallies {
             .or_else(|| base?.get(slot)?.as_ref())
     }
 
-    /// Goes on from what is known, and keeps it.
+    /// Returns the sum up to `len`: goes on from the tally that is known, and keeps the new one.
     pub fn count(&self, slot: usize, len: usize, add: impl Fn(Tally) -> Sum) -> Sum {
         if let Some(tally) = self.get(slot).filter(|tally| tally.len == len) {
             return tally.sum;
@@ -54,12 +52,11 @@ impl Tallies {
         }
     }
 
-    /// The tallies that are of so many at most.
+    /// Returns the tallies of at most `len` elements.
     pub fn up_to(&self, len: usize) -> Self {
         self.change(|tally| (tally.len <= len).then_some(tally))
     }
 
-    /// Nothing but these.
     pub fn of(tallies: [Option<Tally>; 3]) -> Self {
         Self {
             base: Some(Arc::new(tallies)),
@@ -67,7 +64,7 @@ impl Tallies {
         }
     }
 
-    /// The tallies, each changed or dropped.
+    /// Returns the tallies, each changed or dropped.
     pub fn change(&self, change: impl Fn(Tally) -> Option<Tally>) -> Self {
         let all = SLOTS.map(|slot| change(*self.get(slot)?));
         Self {
@@ -78,7 +75,7 @@ impl Tallies {
 }
 
 impl Clone for Tallies {
-    /// For a list that grows.
+    /// Goes on from these tallies with a list that grows.
     fn clone(&self) -> Self {
         if self.own.iter().next().is_none() {
             return Self {

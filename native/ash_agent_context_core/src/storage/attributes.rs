@@ -1,4 +1,4 @@
-//! Contexts from attributes: the maps that `to_map/1` gives, with atom or string keys.
+//! Contexts from attributes: the maps that `to_map/1` returns, with atom or string keys.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -18,7 +18,7 @@ const ATTRIBUTES: &str =
     "one of :id, :iterations, :current_iteration, :metadata, :origin, :created_at, :updated_at";
 
 impl Context {
-    /// A context from attributes.
+    /// Makes a context from attributes.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the path of what is wrong.
@@ -30,7 +30,7 @@ impl Context {
         given.put_on(context, defaults.at)
     }
 
-    /// The context with other attributes in the place of its own.
+    /// Returns the context with these attributes in the place of its own.
     ///
     /// # Errors
     /// As [`Context::from_attributes`].
@@ -48,13 +48,13 @@ impl Context {
         given.put_on(next, at)
     }
 
-    /// Makes the current iteration the one of this number: it is, or it is the next.
+    /// Makes the iteration of this number the current one: it is already, or it is the next.
     fn reach(&mut self, number: Option<u64>, keys: Keys, at: Time) -> Result<(), Error> {
         let last = self.current_iteration();
         match number {
             None => Ok(()),
             Some(number) if number == last => Ok(()),
-            // ash_agent counts from there before the first message.
+            // ash_agent counts from 0 before the first message.
             Some(0) if last == 1 && self.count_messages() == 0 => Ok(()),
             Some(number) if number.checked_sub(1) == Some(last) => {
                 self.log.check_nothing_pending()?;
@@ -72,10 +72,9 @@ impl Context {
     }
 }
 
-/// Attributes as they were given.
 struct Attributes {
     frame: DocumentHead,
-    /// A conversation of the iterations that were given.
+    /// The conversation of the given iterations.
     iterations: Option<Context>,
     current: Option<u64>,
     keys: Keys,

@@ -1,12 +1,11 @@
 //! Finds for each branch of a chat the one before it with which it shares most, so that stored beside
 //! that one, no message is stored twice.
 //!
-//! Branches form a tree: a branch hangs on its base at the place where it leaves it, which is the
-//! number of an iteration and a position in it, and by the message with which it goes on there. No two
-//! branches hang on one base at one place by one message, so the way down is looked up and not
-//! searched. Comparing two contexts costs O(n); a branch is compared with the one that it was made
-//! from, and only when it shares nothing with what is that one's own, with those on the way down from
-//! the first.
+//! Branches form a tree: a branch hangs on its base at the place where it leaves it, which is the number of an iteration and
+//! a position in it, and by the message with which it goes on there. No two branches hang on one base at one place by one
+//! message, so the way down is looked up and not searched. Comparing two contexts costs O(n). A branch is compared with the
+//! one that it was made from, and only if it shares none of that one's own messages, with those on the way down from the
+//! first.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Write};
@@ -29,21 +28,21 @@ pub(crate) struct Leaf<'a> {
     pub context: &'a Context,
 }
 
-/// Where a branch leaves another one: the number of an iteration and a position in it.
+/// The place where a branch leaves another one: the number of an iteration and a position in it.
 type Parting = (u64, usize);
 
 #[derive(Default)]
 struct BaseTree<'a> {
     /// The first of each kind: contexts of two kinds share nothing.
     roots: HashMap<(&'a str, u64), usize>,
-    /// Where each branch hangs, by its number.
+    /// The base of each branch and its place there, by the branch's number.
     known: HashMap<u64, (usize, Parting)>,
-    /// Holds what hangs on a branch at a place by a message. Two messages of one hash are compared as
-    /// contexts, so that a collision does no harm.
+    /// The branch that hangs on a branch at a place by a message. Two messages of one hash are compared as contexts, so that
+    /// a collision does no harm.
     hanging: HashMap<(usize, Parting, u64), usize>,
 }
 
-/// The base of each branch, by its position; `None` when it shares nothing with any before it.
+/// Returns the base of each branch, by its position; `None` if it shares nothing with any before it.
 pub(crate) fn find(branches: &[Leaf<'_>]) -> Vec<Option<usize>> {
     let mut tree = BaseTree::default();
     branches
@@ -71,7 +70,7 @@ impl<'a> BaseTree<'a> {
         Some(base)
     }
 
-    /// The branch that this one was made from, when it shares something that is that one's own.
+    /// Returns the branch that this one was made from, if it shares some of that one's own messages.
     fn start_of(&self, all: &[Leaf<'a>], branch: &Leaf<'a>) -> Option<usize> {
         let (origin, hangs_at) = *self.known.get(&branch.origin?)?;
         let (place, _) = leave(branch.context, all.get(origin)?.context);
@@ -98,7 +97,7 @@ impl<'a> BaseTree<'a> {
     }
 }
 
-/// Where a context leaves another one, and by what: `None` when it ends there.
+/// Returns the place where a context leaves another one, and the hash of its next message: `None` when it ends there.
 fn leave(context: &Context, other: &Context) -> (Parting, Option<u64>) {
     let number = match context.last_common(other) {
         Some(common) => common.saturating_add(1),
@@ -120,8 +119,7 @@ fn leave(context: &Context, other: &Context) -> (Parting, Option<u64>) {
     ((number, position), next)
 }
 
-/// The messages of an iteration. The system prompt shows as the first message of the first one, and is
-/// none.
+/// Returns the messages of an iteration. The system prompt shows as the first message of the first one, and does not count.
 fn messages<'a>(context: &'a Context, iteration: &'a Iteration) -> Vec<MessageRef<'a>> {
     let messages = context.messages_of(iteration);
     messages
@@ -158,7 +156,6 @@ type ShownCall<'a> = (
     Option<&'a Map>,
 );
 
-/// Returns what is shown of a call.
 fn show_call(call: &ToolCall) -> ShownCall<'_> {
     (
         &call.id,
@@ -169,7 +166,6 @@ fn show_call(call: &ToolCall) -> ShownCall<'_> {
     )
 }
 
-/// Returns what is shown of results.
 fn results<'a>(
     calls: &'a [ToolCall],
     exchange: &'a Exchange,
@@ -182,7 +178,7 @@ fn results<'a>(
     calls.iter().zip(exchange.slots()).filter_map(shown)
 }
 
-/// A hash of what is written.
+/// Returns a hash of the text that a function writes.
 fn hash(write: impl FnOnce(&mut HashWriter) -> fmt::Result) -> u64 {
     let mut sink = HashWriter(DefaultHasher::new());
     // Writing to a hasher does not fail.
@@ -217,7 +213,7 @@ fn write_added(sink: &mut HashWriter, message: &Message) -> fmt::Result {
     calls.try_for_each(|call| write!(sink, "{:?}", show_call(call)))
 }
 
-/// Returns what an iteration is beside its messages.
+/// Writes an iteration without its messages.
 fn write_head(sink: &mut HashWriter, iteration: &Iteration) -> fmt::Result {
     let times = (iteration.started_at, iteration.completed_at);
     write!(sink, "{} {times:?}", iteration.number)?;

@@ -1,26 +1,26 @@
-//! Says what of a document has to be written when the one of an earlier state is kept already.
+//! The parts of a document that have to be written when an earlier state of it is stored already.
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::value::time;
 
-/// A conversation's parts that are not those of another one.
+/// The parts of a conversation that differ from another one's.
 #[derive(Debug)]
 pub struct Changes {
-    /// The document without iterations and `updated_at`; `None` when it is the other's.
+    /// The document without iterations and `updated_at`; `None` if it is the same.
     pub head: Option<Vec<u8>>,
     /// The document's `updated_at`.
     pub updated_at: String,
-    /// Iterations that the other has not, or has otherwise, oldest first: number and document. Numbers that the
-    /// other has beyond this one's are not told.
+    /// Iterations that differ or that the other one lacks, oldest first: number and document. Iterations that only the other
+    /// one has are not listed.
     pub iterations: Vec<(u64, Vec<u8>)>,
 }
 
 impl Context {
-    /// Returns what has to be written of this conversation where `base` is kept; all of it without one.
+    /// Returns the parts of this conversation that have to be written if `base` is stored; all of it without one.
     ///
     /// # Complexity
-    /// O(size of what is written) when this one was made of `base` by adding to it; else all iterations are compared.
+    /// O(size of the result) when this one was made of `base` by adding to it; else all iterations are compared.
     #[must_use]
     pub fn changes(&self, base: Option<&Self>) -> Changes {
         let head = self.head();
@@ -39,7 +39,7 @@ impl Context {
         }
     }
 
-    /// All iterations from the first one on that is not the other's, or the current one.
+    /// Returns all iterations from the first one on that differs, or from the current one.
     #[must_use]
     pub fn changes_from(&self, base: &Self) -> Vec<(u64, Vec<u8>)> {
         let first = self.last_common(base).map_or(0, |common| {

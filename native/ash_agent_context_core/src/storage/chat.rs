@@ -1,8 +1,7 @@
-//! Chats: conversations with names in one document, each stored beside the one that it shares most
-//! with.
+//! Chats: named conversations in one document, each stored beside the one that it shares most with.
 //!
-//! The rest of a chat, besides its conversations, is a map that the application knows: it is written as a
-//! context's metadata is. Fields that this version does not know are kept as they came.
+//! The rest of a chat, besides its conversations, is a map of the application: it is written as a context's metadata is.
+//! Fields that this version does not know are kept as they came.
 
 use crate::context::Context;
 use crate::error::{each, Error};
@@ -21,14 +20,14 @@ use crate::value::{json, Map, Value};
 /// Levels around a conversation in the document of a chat.
 pub const AROUND_CONTEXT: usize = 3;
 
-/// Messages of iterations in the middle of which branches part. They are few, but each branch names their
+/// The most messages in iterations in the middle of which branches part. There are few of them, but each branch names their
 /// number, and loading takes that much time.
 const MOST_SHARED: i64 = 1_000_000;
 
-/// The keys that hold what the application knows of a chat.
+/// The keys of a chat's own fields.
 const HEAD: [&str; 4] = [keys::ID, keys::PARENT_ID, keys::CONFIG, keys::ACTIVE_BRANCH];
 
-/// A branch of a chat that is stored.
+/// A branch to be stored.
 #[derive(Debug)]
 pub struct Branch<'a> {
     /// Its name.
@@ -43,7 +42,7 @@ pub struct Branch<'a> {
     pub context: &'a Context,
 }
 
-/// A chat that is stored.
+/// A chat to be stored.
 #[derive(Debug)]
 pub struct Chat<'a> {
     /// `"id"`, `"parent_id"`, `"config"` and `"active_branch"`; nil and empty maps are left out.
@@ -57,10 +56,10 @@ pub struct Chat<'a> {
 }
 
 impl Chat<'_> {
-    /// The document.
+    /// Returns the document.
     ///
     /// # Errors
-    /// Those of [`json::read`], which takes what is written here.
+    /// As [`json::read`], which reads the text that is written here.
     ///
     /// # Complexity
     /// O(n) for each branch
@@ -92,7 +91,7 @@ impl Chat<'_> {
         Ok(Value::Map(merge(&self.extra, entries)))
     }
 
-    /// The document as JSON text.
+    /// Returns the document as JSON text.
     ///
     /// # Errors
     /// As [`Chat::dump`].
@@ -129,7 +128,7 @@ impl Branch<'_> {
     }
 }
 
-/// A map with others' entries in the place of its own of the same keys.
+/// Returns a map with other entries in the place of its own of the same keys.
 fn merge(map: &Map, others: Vec<(Value, Value)>) -> Map {
     Map::new(map.iter().cloned().chain(others).collect())
 }
@@ -142,7 +141,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A map of terms as JSON data.
+/// Returns a map of terms as JSON data.
 fn write_terms(map: &Map) -> Result<Map, Error> {
     let mut text = Json::with_capacity(0);
     tagged::entries(&mut text, map);
@@ -179,8 +178,8 @@ pub struct LoadedChat {
 }
 
 impl LoadedChat {
-    /// The chat of a document that [`Chat::dump`] wrote, believed only so far. The application names
-    /// the fields that its configuration has.
+    /// Reads the chat of a document that [`Chat::dump`] wrote, trusted this far. The application names the fields of its
+    /// configuration.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the path of what is wrong, [`Error::TooDeep`].
@@ -247,7 +246,7 @@ fn take_branches(
     branches
 }
 
-/// Takes the fields out of a configuration that its application does not know.
+/// Takes the fields that its application does not know out of a configuration.
 fn split(config: &mut Map, known: &[&str]) -> Result<Map, Error> {
     let is_known = |key: &Value| key.as_str().is_some_and(|key| known.contains(&key));
     let entries = std::mem::take(config).into_entries();
@@ -278,7 +277,7 @@ fn name(value: &Value) -> Option<&str> {
     }
 }
 
-/// Each branch's base comes before it, so there cannot be a cycle.
+/// Reads the branches. Each branch's base comes before it, so there cannot be a cycle.
 fn read_branches(
     given: Vec<DocumentFields<'static>>,
     trust: Trust,

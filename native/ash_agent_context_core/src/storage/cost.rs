@@ -1,4 +1,4 @@
-//! Says what storage costs.
+//! The costs of storing and loading.
 
 use memchr::memmem;
 
@@ -6,26 +6,26 @@ use crate::context::Context;
 use crate::value::cost::Cost;
 use crate::value::Size;
 
-/// Holds what stands in the text of a snapshot that has patterns.
+/// A text of a snapshot with patterns contains this.
 const MASKS: &[u8] = b"\"masks\"";
 
-/// Bytes of a text that costs so much already that patterns make no difference.
+/// A longer text costs so much already that patterns make no difference.
 const LOOKED_THROUGH: usize = 1024 * 1024;
 
-/// Bytes of a snapshot's text for a term of it; only hostile text has more terms.
+/// A snapshot has about one term in so many bytes; only hostile text has more.
 const BYTES_PER_TERM: usize = 8;
 
-/// Walks over what is handed out as a document: it is written, read back and made terms.
+/// A document is walked so often to be handed out: it is written, read back and made terms.
 const WALKS: usize = 3;
 
 impl Context {
-    /// Of [`Context::delta`] as a value; of the whole conversation since 0.
+    /// Returns the cost of [`Context::delta`] as a value; of the whole conversation since 0.
     #[must_use]
     pub fn dump_cost(&self, since: i64) -> Cost {
         Cost::from(self.delta_size(since)).times(WALKS)
     }
 
-    /// Of [`Context::from_snapshot`].
+    /// Returns the cost of [`Context::from_snapshot`].
     #[must_use]
     pub fn from_snapshot_cost(text: &[u8]) -> Cost {
         let has_masks = text.len() <= LOOKED_THROUGH && memmem::find(text, MASKS).is_some();
@@ -36,7 +36,7 @@ impl Context {
     }
 }
 
-/// Of reading JSON text.
+/// Returns the cost of reading JSON text.
 #[must_use]
 pub fn text_cost(text: &[u8]) -> Cost {
     Size::new(text.len() / BYTES_PER_TERM, text.len()).into()

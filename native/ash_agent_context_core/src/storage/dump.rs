@@ -1,4 +1,4 @@
-//! Writing a document.
+//! Writing the document of a conversation, or of a part of it.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -16,32 +16,32 @@ use crate::value::time;
 use crate::value::{Size, Value};
 use crate::view::View;
 
-/// Iterations that [`Context::delta_size`] counts; of more it takes the whole conversation's size.
+/// [`Context::delta_size`] counts up to so many iterations; beyond that it takes the whole conversation's size.
 const FEW: u64 = 256;
 
-/// Where a delta begins.
+/// The place where a delta begins.
 #[derive(Debug, Clone, Copy)]
 struct Since {
     /// The number of the first iteration.
     number: u64,
-    /// How many of its messages, from the first, the other conversation has.
+    /// The number of its first messages that the other conversation has as well.
     shared: usize,
 }
 
 impl Context {
-    /// The whole conversation as JSON text.
+    /// Writes the whole conversation as JSON text.
     #[must_use]
     pub fn to_snapshot(&self) -> Vec<u8> {
         self.write(None, self.size())
     }
 
-    /// JSON text with the iterations from this number on, for [`Context::load_delta`].
+    /// Writes the iterations from this number on as JSON text for [`Context::load_delta`].
     ///
     /// # Errors
     /// [`Error::UnknownIteration`] beyond the current iteration.
     ///
     /// # Complexity
-    /// O(size of what is written).
+    /// O(size of the text).
     pub fn delta(&self, since: i64) -> Result<Vec<u8>, Error> {
         let size = self.delta_size(since);
         match u64::try_from(since) {
@@ -53,7 +53,7 @@ impl Context {
         }
     }
 
-    /// JSON text with what the conversation has beyond another one that began as the same, for
+    /// Writes the rest of the conversation after the beginning that it shares with another one, as JSON text for
     /// [`Context::load_delta`] onto that one; all of it when they share nothing.
     #[must_use]
     pub fn delta_beside(&self, base: &Self) -> Vec<u8> {
@@ -71,7 +71,7 @@ impl Context {
         self.write(Some(Since { shared, ..since }), self.delta_size(number))
     }
 
-    /// The first iteration that is not the same in another conversation, or the current one.
+    /// Returns the first iteration that differs in another conversation, or the current one.
     fn fork_from(&self, base: &Self) -> Option<Since> {
         if self.id() != base.id() || self.first_number() != base.first_number() {
             return None;
@@ -83,7 +83,7 @@ impl Context {
         Some(Since { number, shared: 0 })
     }
 
-    /// How much [`Context::delta`] writes.
+    /// Returns the size of the text that [`Context::delta`] writes.
     #[must_use]
     pub fn delta_size(&self, since: i64) -> Size {
         let before = u64::try_from(since).map_or(0, |since| since.saturating_sub(1));
@@ -103,7 +103,7 @@ impl Context {
             })
     }
 
-    /// The iterations from a number on, newest first.
+    /// Returns the iterations from a number on, newest first.
     fn newest(&self, since: u64) -> impl Iterator<Item = &Iteration> {
         let numbers = (since.max(self.first_number())..=self.current_iteration()).rev();
         numbers.filter_map(|number| self.iteration(i64::try_from(number).ok()?))
@@ -150,7 +150,7 @@ impl Context {
         });
     }
 
-    /// Writes what the conversation is beside its iterations, its id and its times.
+    /// Writes the conversation without its iterations, its id and its times.
     fn write_beside(&self, json: &mut JsonObject<'_>) {
         tagged::entries(json.key(keys::METADATA), self.metadata());
         if let Some(origin) = self.origin() {
@@ -164,7 +164,7 @@ impl Context {
         }
     }
 
-    /// One iteration as it stands in a document.
+    /// Returns one iteration as it is in a document.
     pub(crate) fn iteration_text(&self, of: &Iteration) -> Vec<u8> {
         let size = of.size();
         let expected = size.bytes.saturating_add(size.terms.saturating_mul(20));
@@ -208,8 +208,8 @@ impl Context {
         });
     }
 
-    /// The document without its iterations and the time of the last change, which is the only field of it that
-    /// each operation changes.
+    /// Returns the document without its iterations and the time of the last change, which is the only field of it that each
+    /// operation changes.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut json = Json::with_capacity(256);
         json.object(|json| {

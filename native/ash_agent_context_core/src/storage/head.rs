@@ -1,4 +1,4 @@
-//! Reading what a document is beside its iterations.
+//! Reading the fields of a document beside its iterations.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::value::time::Time;
 use crate::value::{Map, Value};
 use crate::view::masks::Masks;
 
-/// The fields that both forms have beside the iterations. A stored one has an id and times.
+/// The fields that both forms have beside the iterations. A stored document also has an id and times.
 pub(crate) struct DocumentHead {
     pub id: Option<Box<str>>,
     created_at: Option<Time>,
@@ -44,7 +44,7 @@ impl DocumentHead {
         })
     }
 
-    /// Puts what there is in the place of a conversation's own.
+    /// Replaces the conversation's own values by those that were read.
     pub fn put_on(self, log: &mut Log) {
         if let Some(id) = self.id {
             log.id = id.into();
@@ -60,7 +60,7 @@ impl DocumentHead {
     }
 }
 
-/// A stored document whose iterations are still to be read.
+/// A stored document whose iterations are not read yet.
 pub(crate) struct Head<'a> {
     pub frame: DocumentHead,
     pub since: Option<u64>,
@@ -100,7 +100,7 @@ impl<'a> Head<'a> {
         })
     }
 
-    /// An error when there are iterations before these.
+    /// Returns an error if the document lacks iterations before its own.
     pub fn check_whole(&self) -> Result<(), Error> {
         if self.since.is_some_and(|since| since > 1) || self.shared > 0 {
             return Err(wrong(
@@ -111,7 +111,7 @@ impl<'a> Head<'a> {
         Ok(())
     }
 
-    /// The conversation with these iterations alone.
+    /// Returns a conversation with these iterations alone.
     pub fn replace(mut self) -> Result<Context, Error> {
         let mut opened = Opened::new(self.trust);
         at(
@@ -121,7 +121,7 @@ impl<'a> Head<'a> {
         self.put_on(opened)
     }
 
-    /// The conversation with iterations that were read before.
+    /// Returns a conversation with iterations that were read before.
     pub fn put_on(self, opened: Opened) -> Result<Context, Error> {
         let Some(mut context) = opened.context else {
             return Err(wrong(keys::ITERATIONS, "at least one iteration"));
@@ -130,7 +130,7 @@ impl<'a> Head<'a> {
         Ok(context)
     }
 
-    /// The conversation with its iterations before these, and these.
+    /// Returns a conversation with these iterations after the earlier ones of another.
     pub fn add_to(mut self, base: &Context, since: u64) -> Result<Context, Error> {
         let last = base.current_iteration();
         let due = last.saturating_add(1);
@@ -194,7 +194,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The conversation before an iteration, with another one in its place.
+/// Returns the conversation before an iteration, with another one in its place.
 fn cut_before(base: &Context, since: u64, iteration: Iteration) -> Context {
     let before = i64::try_from(since)
         .ok()
@@ -208,7 +208,7 @@ fn cut_before(base: &Context, since: u64, iteration: Iteration) -> Context {
     context
 }
 
-/// Returns whether this release reads documents of a version, be they of a conversation or of a chat.
+/// Refuses documents of a version that this release does not read, be they of a conversation or of a chat.
 pub(crate) fn check_version(version: Option<Node<'_>>) -> Result<(), Error> {
     let expected = match version {
         Some(Node::Value(Value::Int(VERSION))) => return Ok(()),

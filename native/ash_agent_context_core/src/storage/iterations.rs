@@ -22,7 +22,7 @@ use crate::value::fields::Keys;
 use crate::value::Value;
 use crate::view::View;
 
-/// The conversation of the iterations that were read so far; the head of the document is put on it at last.
+/// The conversation of the iterations read so far; the head of the document is added at the end.
 pub(crate) struct Opened {
     pub context: Option<Context>,
     count: usize,
@@ -30,7 +30,6 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Without an iteration.
     pub fn new(form: impl Into<Form>) -> Self {
         Self {
             context: None,
@@ -39,7 +38,6 @@ impl Opened {
         }
     }
 
-    /// After the first iteration.
     pub fn with_first(context: Context, trust: Trust) -> Self {
         Self {
             context: Some(context),
@@ -79,14 +77,14 @@ impl Opened {
     }
 }
 
-/// The messages of an iteration, and what was noted of its request.
+/// The messages of an iteration, and the notes of its request.
 pub(crate) struct IterationBody<'a> {
     messages: Vec<Node<'a>>,
-    /// The view that its request was made from, where it is another one than before.
+    /// The view that its request was made from, if it differs from the one before.
     view: Option<Option<View>>,
-    /// The record of its request, where it differs from the one before.
+    /// The notes of its request that differ from the ones before.
     request: [Option<Value>; 6],
-    /// Results that stand beside the messages.
+    /// Results beside the messages.
     outcomes: Outcomes,
     form: Form,
     keys: Keys,
@@ -139,7 +137,7 @@ pub(crate) fn read_iteration(
 }
 
 impl IterationBody<'_> {
-    /// Puts everything into the current iteration.
+    /// Adds everything to the current iteration.
     pub fn put_on(self, context: &mut Context) -> Result<(), Error> {
         let number = context.current_iteration();
         if let Some(view) = self.view {
@@ -152,7 +150,7 @@ impl IterationBody<'_> {
                 .into_iter()
                 .for_each(|value| noted.note(number, value));
         }
-        // It stands for its own iteration alone.
+        // A note of a rewind holds for its own iteration alone.
         cut.into_iter().for_each(|cut| rewound.put(number, cut));
         if let Form::Maps(_) = self.form {
             return read_shown(context, self.messages, self.outcomes, self.form, self.keys);
@@ -172,8 +170,8 @@ impl IterationBody<'_> {
     }
 }
 
-/// Ends the calls that are not run: versions before this one let those of answers wait that were refused or filtered, or that
-/// another model went on with.
+/// Ends the calls that are not run: earlier versions let calls wait although their answers were refused or filtered, or
+/// another model had gone on with them.
 fn settle(message: &Message, exchange: &mut Exchange) {
     if exchange.pending() == 0 {
         return;

@@ -56,7 +56,8 @@ pub const URL: &str = "url";
 pub const PROVIDER: &str = "provider";
 pub const RESPONSE: &str = "response";
 pub const MODEL: &str = "model";
-/// The fields of a request, its tools, the digests of its system prompt, of all that was sent, and of its masks, and what a rewind cut off.
+/// The fields of a request, its tools, the digests of its system prompt, of the whole request and of its masks, and the
+/// request that a rewind cut off.
 pub const REQUEST: [&str; 6] = [
     "request",
     "tools",

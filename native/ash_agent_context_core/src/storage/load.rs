@@ -1,4 +1,4 @@
-//! Reading a document.
+//! Reading the document of a conversation, or of a part of it.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::value::json;
 use crate::value::{Size, Value};
 
 impl Context {
-    /// The conversation of a document that [`Context::to_snapshot`] wrote.
+    /// Reads the conversation of a document that [`Context::to_snapshot`] wrote.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the path of what is wrong, [`Error::TooDeep`].
@@ -24,19 +24,19 @@ impl Context {
         Self::from_snapshot_with(text, Trust::default())
     }
 
-    /// As [`Context::from_snapshot`], for a document that is believed only so far.
+    /// As [`Context::from_snapshot`], for a document that is trusted only this far.
     ///
     /// # Errors
     /// As [`Context::from_snapshot`].
     pub fn from_snapshot_with(text: &[u8], trust: Trust) -> Result<Self, Error> {
-        // Oddities of a document, and its first error, are found by reading all of it as a value.
+        // Rare forms of a document, and its first error, are found by reading all of it as a value.
         match parse::read(text, trust) {
             Some(context) => Ok(context),
             None => Self::load_with(json::read(text, NESTING)?, trust),
         }
     }
 
-    /// The conversation of a document as a value with string keys.
+    /// Reads the conversation of a document that is a value with string keys.
     ///
     /// # Errors
     /// As [`Context::from_snapshot`].
@@ -44,7 +44,7 @@ impl Context {
         Self::load_with(document, Trust::default())
     }
 
-    /// As [`Context::load`], for a document that is believed only so far.
+    /// As [`Context::load`], for a document that is trusted only this far.
     ///
     /// # Errors
     /// As [`Context::from_snapshot`].
@@ -54,21 +54,21 @@ impl Context {
         head.replace()
     }
 
-    /// The conversation with the iterations of a document that [`Context::delta`] wrote in the place
-    /// of its own from the first of them on, and everything else as the document has it.
+    /// Reads a document that [`Context::delta`] wrote: its iterations replace those of the conversation from the first of
+    /// them on, and everything else is as in the document.
     ///
     /// # Errors
     /// As [`Context::from_snapshot`]; when the document belongs to another conversation or there
     /// are iterations between the two.
     ///
     /// # Complexity
-    /// That of [`Context::from_snapshot`] for the document, O(log n) for the conversation.
+    /// As [`Context::from_snapshot`] for the document, O(log n) for the conversation.
     pub fn load_delta(&self, document: Value) -> Result<Self, Error> {
         self.load_delta_with(document, Trust::default())
     }
 
-    /// As [`Context::load_delta`], for a document that is believed only so far. Iterations
-    /// that the conversation already has stay as they are.
+    /// As [`Context::load_delta`], for a document that is trusted only this far. Iterations that the conversation already has
+    /// stay as they are.
     ///
     /// # Errors
     /// As [`Context::load_delta`].
@@ -90,7 +90,7 @@ impl Context {
     }
 }
 
-/// Returns whether a document has patterns, which take long to compile.
+/// Returns true if a document has patterns, which take long to compile.
 #[must_use]
 pub fn has_masks(document: &Value) -> bool {
     let Value::Map(map) = document else {
@@ -103,7 +103,7 @@ pub fn has_masks(document: &Value) -> bool {
 }
 
 impl Context {
-    /// How much of the conversation has to make room for a delta, at most.
+    /// Returns how much of the conversation a delta replaces, at most.
     #[must_use]
     pub fn load_delta_size(&self, delta: &Value) -> Size {
         let since = match delta {

@@ -1,7 +1,7 @@
 //! The stored form of a conversation: JSON text, or the same as a value with string keys.
 //!
-//! The shape of the document is in [`write`] and, the other way round, in [`read`]; what JSON
-//! lacks is in [`tagged`] and [`untagged`]. Fields that this version does not know are kept as they came.
+//! The shape of the document is in [`write`] and, the other way round, in [`read`]; terms that JSON lacks are in [`tagged`]
+//! and [`untagged`]. Fields that this version does not know are kept as they came.
 
 pub mod attributes;
 mod bases;

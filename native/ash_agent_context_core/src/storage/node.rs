@@ -1,4 +1,4 @@
-//! The terms that nodes of a document stand for.
+//! Terms from the nodes of a document.
 
 use crate::error::Error;
 use crate::storage::limits::LEVELS;
@@ -10,7 +10,7 @@ use crate::value::{Map, Value};
 pub(crate) use crate::value::node::Node;
 
 impl Node<'_> {
-    /// The term that it stands for, with the structs that it may have.
+    /// Returns the term of a node, with the structs that are allowed.
     #[inline]
     pub fn into_term(self, structs: Structs) -> Result<Value, Error> {
         if matches!(&self, Self::Object(entries) if entries.is_empty()) {
@@ -38,7 +38,7 @@ impl Node<'_> {
         }
     }
 
-    /// In one go, which takes half the time.
+    /// Makes the term in one go, which takes half the time.
     fn into_untagged(self, structs: Structs) -> Value {
         match self {
             Self::List(items) => {

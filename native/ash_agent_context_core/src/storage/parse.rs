@@ -8,8 +8,8 @@ use crate::storage::node::Node;
 use crate::storage::trust::Trust;
 use crate::value::scan::Scan;
 
-/// The conversation of a document that is as [`Context::to_snapshot`] writes it. `None` when anything about it is
-/// wrong or rare: then it takes a whole tree to say what comes first.
+/// Reads the conversation of a document as [`Context::to_snapshot`] writes it. `None` if anything in it is wrong or rare:
+/// finding the first error takes a tree of the whole document.
 pub(crate) fn read(text: &[u8], trust: Trust) -> Option<Context> {
     let mut scan = Scan::new(text);
     let mut opened = None;

@@ -1,5 +1,5 @@
-//! Reading messages: documents come from anywhere. Whatever is wrong is an error with its path; work and
-//! memory are in proportion to the document.
+//! Reading messages. Documents come from anywhere: any fault is an error with its path, and work and memory are in proportion
+//! to the document.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ pub(crate) fn read_message(
     Ok((message, exchange, usage))
 }
 
-/// Reads who said what in a message of either form.
+/// Reads the role and the content of a message of either form.
 pub(crate) fn read_said(
     fields: &mut DocumentFields<'_>,
 ) -> Result<(Role, Content, Option<Map>), Error> {
@@ -98,8 +98,7 @@ fn read_wire(node: Node<'_>, of_system: bool) -> Result<Original, Error> {
     Ok(original)
 }
 
-/// Returns whether text can follow an element of a JSON list, or for a system prompt's value: a provider
-/// gets it as it is.
+/// Returns true if text can follow an element of a JSON list, or for a system prompt's value: a provider gets it as it is.
 fn is_elements(json: &str, of_system: bool) -> bool {
     match json.strip_prefix(',') {
         Some(elements) => json::read(format!("[{elements}]").as_bytes(), NESTING)

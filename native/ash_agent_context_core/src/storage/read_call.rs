@@ -1,4 +1,4 @@
-//! Reads stored tool calls: what was asked, what was decided, and what came back.
+//! Reads stored tool calls with their decisions and results.
 
 use std::collections::HashSet;
 
@@ -49,11 +49,11 @@ pub(crate) fn read_calls(
     Ok((calls.into_boxed_slice(), exchange))
 }
 
-/// Where a call stands.
+/// The state of a call: its question, decision and result.
 struct SlotState {
     decision: Option<Decision>,
     is_asked: bool,
-    /// The arguments that it was asked about with, where its own are others.
+    /// The arguments that somebody was asked about, where the call's own are others.
     asked: Option<Value>,
     outcome: Option<Outcome>,
 }
@@ -127,7 +127,7 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState
     let decision: Option<Decision> = Given::<Of>::read(fields, keys::DECISION)?;
     let asked = Given::<Seen>::read(fields, keys::ASKED)?;
     let is_asked = match fields.take_given(keys::WAS_ASKED) {
-        // Arguments that were asked about say so without it.
+        // If there are such arguments, somebody was asked.
         None => asked.is_some(),
         Some(Node::Value(Value::Bool(was_asked))) => was_asked || asked.is_some(),
         Some(_) => return Err(wrong(keys::WAS_ASKED, "true or false")),
@@ -146,7 +146,7 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState
     }
     let (decision, is_asked, asked, ended) = match trust.approvals {
         Approvals::Keep => (decision, is_asked, asked, ended),
-        // A stranger cannot let a call run by saying that somebody has approved it: it needs a decision still.
+        // A stranger cannot let a call run by writing that somebody has approved it: it needs a decision still.
         Approvals::Drop => {
             let waits = is_open && (is_asked || decision.is_some());
             (None, waits, None, ended.map(settle_undecided))
@@ -166,7 +166,7 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState
     })
 }
 
-/// How a call ended for whom no decision counts: a denial filled its slot, which stays filled.
+/// Returns the status of a call whose decision was dropped: a denial filled its slot, which stays filled.
 fn settle_undecided(ended: Status) -> Status {
     match ended {
         Status::Denied => Status::Error,

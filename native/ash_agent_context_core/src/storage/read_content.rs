@@ -1,4 +1,4 @@
-//! Reads stored content: text, or parts of which each has a type.
+//! Reads stored content: text, or parts with their types.
 
 use crate::error::{each, Error};
 use crate::log::hints;
@@ -33,11 +33,11 @@ pub(crate) fn read_parts(
 }
 
 fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> {
-    // As values, since what users give is read by the same rules.
+    // As values, since the content that users give is read by the same rules.
     let mut fields = fields(Node::Value(node.into_value()), "a content part", trust)?;
     let name = fields.take(keys::TYPE).unwrap_or(NIL);
     let name = name.as_str().unwrap_or_default();
-    // Fields that are another type's are not known here, and kept as they came.
+    // Fields of another type are not known here, and kept as they came.
     let own: &[&'static str] = match name {
         "text" | "thinking" => &[keys::TEXT],
         "image" | "audio" | "video" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL, keys::FILE_ID],

@@ -1,5 +1,5 @@
-//! Reads messages as `to_map/1` shows them: results stand beside the calls, in a list of the iteration, or in messages
-//! that are made of them.
+//! Reads messages as `to_map/1` shows them: results are beside the calls, in a list of the iteration, or in messages made of
+//! them.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ pub(crate) fn read_shown(
     }
 }
 
-/// The ids and results of an iteration's `tool_calls`.
+/// The ids and results in an iteration's `tool_calls`.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     left: std::vec::IntoIter<(Box<str>, Option<Outcome>)>,
@@ -81,7 +81,7 @@ impl Outcomes {
     }
 }
 
-/// `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`; the same for errors.
+/// Reads `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`; the same for errors.
 fn read_result(value: Value) -> Result<Outcome, Error> {
     check_depth(&value)?;
     let pair = match value {
@@ -133,7 +133,7 @@ fn read_message(
         .map_err(|error| error.within(keys.spell(keys::TOOL_CALLS)))
 }
 
-/// Returns whether a message of the model broke off.
+/// Reads the state of a model's message: complete, or broken off.
 fn read_state(state: Option<&str>, role: Role) -> Result<Reply, Error> {
     match state {
         Some("interrupted") if role == Role::Assistant => Ok(Reply {
@@ -147,7 +147,7 @@ fn read_state(state: Option<&str>, role: Role) -> Result<Reply, Error> {
     }
 }
 
-/// Calls are maps, and the values in them are of the depth that is allowed.
+/// Reads calls, which are maps; the values in them may have the full depth.
 fn read_calls(
     context: &Context,
     role: Role,
@@ -198,8 +198,8 @@ fn append(context: &mut Context, message: Message, outcomes: &mut Outcomes) -> R
     Ok(())
 }
 
-/// Projected tool-result messages: what they say fills the slots that `tool_calls` left empty.
-/// Neighbours are taken together, since finding slots costs all calls of the message.
+/// Projected tool-result messages, whose text fills the slots that `tool_calls` left empty. Neighbours are taken together,
+/// since finding slots costs all calls of the message.
 #[derive(Default)]
 struct Answers {
     given: Vec<Answered>,
@@ -207,7 +207,7 @@ struct Answers {
 }
 
 struct Answered {
-    /// Positions of the message and of the result in it.
+    /// The positions of the message and of the result in it.
     message: usize,
     result: usize,
     keys: Keys,
@@ -277,7 +277,7 @@ impl Answers {
     }
 }
 
-/// Returns whether a message is one that shows tool results.
+/// Returns true for a message that shows tool results.
 fn is_results_message(message: &Value) -> bool {
     let Value::Map(map) = message else {
         return false;

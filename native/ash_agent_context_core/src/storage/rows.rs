@@ -1,4 +1,4 @@
-//! The texts that a store keeps of a conversation: rows are joined to a document, and media are kept beside it. Only the names of
+//! The texts in a store: rows are joined to a document, and media are kept beside it. Of these texts, only the names of
 //! branches are read.
 
 use std::io::Write as _;
@@ -12,14 +12,14 @@ use crate::error::Error;
 use crate::storage::limits::NESTING;
 use crate::value::{json, Value};
 
-/// What is kept of a branch. A context is one without a label.
+/// The row of a branch. A context is a branch without a label.
 #[derive(Debug, Clone, Copy)]
 pub struct BranchRow<'a> {
     /// The branch's number.
     pub number: u64,
-    /// The number of the branch that has the iterations before the first of its own.
+    /// The branch that has the iterations before the first of its own.
     pub base: Option<u64>,
-    /// The first iteration of its own, where another branch has those before.
+    /// Its first iteration of its own, where another branch has those before.
     pub since: Option<u64>,
     /// The document's `updated_at`.
     pub updated_at: &'a str,
@@ -52,7 +52,7 @@ impl BranchRow<'_> {
     }
 }
 
-/// The document of rows. `chat` is what a chat is beside its branches.
+/// Joins rows to a document. `chat` is the text of a chat without its branches.
 ///
 /// # Errors
 /// A label that is not JSON.
@@ -83,21 +83,21 @@ pub fn join_rows(chat: Option<&[u8]>, rows: &[BranchRow<'_>]) -> Result<Vec<u8>,
     Ok(text)
 }
 
-/// An object's text without its end, so that more fields may follow. It is never empty.
+/// Returns an object's text without its end, so that more fields may follow. It is never empty.
 fn open(object: &[u8]) -> &[u8] {
     object.strip_suffix(b"}").unwrap_or(object)
 }
 
-/// Shorter ones stay where they are.
+/// Shorter media stay in the text.
 const LEAST: usize = 2_048;
 const FIELD: &[u8] = b"\"data\":\"";
 /// No text of a user gives this key, see the guide on storage.
 const REFERENCE: &[u8] = b"{\"$blob\":";
 
-/// Media that a text had, in base64.
+/// Media taken out of a text, in base64.
 #[derive(Debug, Clone)]
 pub struct TakenMedia<'a> {
-    /// The digest of its base64. Decoding that takes time, so it is what is known of a text that was seen before.
+    /// The digest of its base64: media that were taken before are known by it, without decoding them.
     pub digest: [u8; 32],
     /// The digest of its bytes.
     pub id: String,
@@ -105,7 +105,8 @@ pub struct TakenMedia<'a> {
     pub data: &'a [u8],
 }
 
-/// A document's text with references in place of media, and those that nobody knew. `known` gives the id for a digest.
+/// Returns a document's text with references in place of media, and the media that nobody knew. `known` returns the id for a
+/// digest.
 pub fn take_media<'a>(
     text: &'a [u8],
     known: impl Fn(&[u8]) -> Option<String>,
@@ -124,7 +125,7 @@ pub fn take_media<'a>(
             match id {
                 Some(id) => Some((id, end)),
                 None => {
-                    // Text that its bytes would not give again is refused here.
+                    // Base64 that its bytes would not give again is refused here.
                     let bytes = BASE64.decode(data).ok()?;
                     let hex = Sha256::digest(bytes);
                     let hex = hex.iter().map(|byte| format!("{byte:02x}"));
@@ -156,7 +157,7 @@ pub fn take_media<'a>(
     (out, media)
 }
 
-/// The reverse; `None` where there is no data for an id.
+/// Puts media back in the place of references; `None` where there is no data for an id.
 pub fn put_media_back<'a>(text: &[u8], data: impl Fn(&str) -> Option<&'a [u8]>) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -181,7 +182,7 @@ pub fn put_media_back<'a>(text: &[u8], data: impl Fn(&str) -> Option<&'a [u8]>) 
     Some(out)
 }
 
-/// The id, and what follows. Databases may write a space after the colon.
+/// Returns the id, and the rest of the text. Databases may write a space after the colon.
 fn read_reference(text: &[u8]) -> Option<(&str, &[u8])> {
     let text = text.strip_prefix(REFERENCE)?;
     let text = text

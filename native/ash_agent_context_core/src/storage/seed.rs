@@ -8,8 +8,8 @@ use crate::log::message::Message;
 use crate::value::time::Time;
 
 impl Context {
-    /// A conversation of these iterations of another one, numbered from 1, without its prompts, metadata
-    /// and reports on tokens. Of the parent's view it keeps what hides parts of the text itself.
+    /// Returns a conversation of these iterations of another one, numbered from 1, without its prompts, metadata and reports
+    /// on tokens. Of the parent's view it keeps the rules that hide parts of texts.
     ///
     /// # Errors
     /// [`Error::UnknownIteration`]; [`Error::PendingToolCalls`] when calls wait in the last of them.
@@ -39,7 +39,7 @@ impl Context {
         Ok(child)
     }
 
-    /// Adds the messages of an iteration, whose ids are told apart from those of this conversation.
+    /// Adds the messages of an iteration with ids that differ from those of this conversation.
     fn say_again(&mut self, iteration: &Iteration) {
         for entry in iteration.entries() {
             let message = &entry.message;
@@ -58,7 +58,7 @@ impl Context {
     }
 }
 
-/// An iteration without its messages, under another number.
+/// Returns an iteration without its messages, under another number.
 fn renumber(iteration: &Iteration, number: u64) -> Iteration {
     let mut empty = Iteration::new(number, iteration.started_at);
     empty.completed_at = iteration.completed_at;

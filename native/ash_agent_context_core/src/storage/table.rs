@@ -1,5 +1,5 @@
-//! The stored form of a struct as a table: a line a field, with its name in the struct, its key in the document and its kind,
-//! which says how it is written and read, and what a field that is missing means. A new field is a new line.
+//! The stored form of a struct as a table: one line for each field, with its name in the struct, its key in the document and
+//! its kind, which decides how it is written and read, and what a missing field means. A new field is a new line.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::value::{Map, Value};
 
 /// A struct with a table.
 pub(crate) trait Stored: Sized {
-    /// What is expected where something else than an object stands.
+    /// A noun for errors about values that are not objects.
     const EXPECTED: &'static str;
 
     fn write(&self, json: &mut JsonObject<'_>);
@@ -25,8 +25,8 @@ pub(crate) trait Stored: Sized {
     fn read(fields: DocumentFields<'_>) -> Result<Self, Error>;
 }
 
-/// Declares the table of a struct, in the order in which its fields are written. With `extra` it keeps fields that this version does
-/// not know, and the text says which ones it knows.
+/// Declares the table of a struct, in the order in which its fields are written. With `extra` it keeps fields that this
+/// version does not know, and the text lists the known ones.
 macro_rules! stored {
     ($(#[$doc:meta])* $of:ty, $expected:literal {
         $($(#[$about:meta])* $field:ident: $key:literal $kind:ty,)*
@@ -53,7 +53,7 @@ macro_rules! stored {
 }
 pub(crate) use stored;
 
-/// Fields that this version does not know, as they came.
+/// Writes fields that this version does not know, as they came.
 pub(crate) fn unknown(json: &mut JsonObject<'_>, fields: Option<&Map>) {
     for (key, value) in fields.into_iter().flat_map(Map::iter) {
         if let Some(key) = key.as_str() {
@@ -87,7 +87,7 @@ impl<T, K: Kind<T>> Field<T> for K {
     }
 }
 
-/// May be missing.
+/// A field that may be missing.
 pub(crate) struct Given<K>(K);
 
 impl<T, K: Kind<T>> Field<Option<T>> for Given<K> {
@@ -103,7 +103,7 @@ impl<T, K: Kind<T>> Field<Option<T>> for Given<K> {
     }
 }
 
-/// An amount that is zero where it is missing; `ALWAYS`: it is written all the same.
+/// An amount that is zero if it is missing; with `ALWAYS`, zero is written as well.
 pub(crate) struct AmountOrZero<const ALWAYS: bool>;
 
 impl<const ALWAYS: bool> Field<usize> for AmountOrZero<ALWAYS> {
@@ -118,7 +118,7 @@ impl<const ALWAYS: bool> Field<usize> for AmountOrZero<ALWAYS> {
     }
 }
 
-/// Tokens that earlier releases did not note, and that are not written where there are none.
+/// Tokens that earlier releases did not note, and that are not written if there are none.
 pub(crate) struct LaterCount;
 
 impl Field<u64> for LaterCount {
@@ -136,7 +136,7 @@ impl Field<u64> for LaterCount {
     }
 }
 
-/// Only `true` is written, and whatever is there counts as that.
+/// A flag of which only `true` is written; any value of it counts as that.
 pub(crate) struct Mark;
 
 impl Field<bool> for Mark {
@@ -151,7 +151,7 @@ impl Field<bool> for Mark {
     }
 }
 
-/// A list, which may be missing where it is empty; `ALWAYS`: it is written all the same.
+/// A list that may be missing if it is empty; with `ALWAYS`, an empty one is written as well.
 pub(crate) struct Each<K, const ALWAYS: bool>(K);
 
 impl<T, K: Kind<T>, const ALWAYS: bool> Field<Vec<T>> for Each<K, ALWAYS> {
@@ -197,7 +197,7 @@ pub(crate) fn invalid(expected: &'static str) -> Error {
     Error::invalid(Vec::new(), expected)
 }
 
-/// Declares kinds: how a value is written, and how it is read.
+/// Declares kinds, each with a function that writes a value and one that reads it.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident($of:ty): $put:expr, $get:expr;)*) => {$(
         $(#[$doc])*
@@ -245,12 +245,12 @@ kinds! {
         Value::Map(map) => Ok(map),
         _ => Err(invalid("a map")),
     };
-    /// Arguments that somebody was shown.
+    /// Arguments that somebody was asked about.
     Seen(Value): tagged::value, |node, form| match form.read_term(node)? {
         map @ Value::Map(_) => Ok(map),
         _ => Err(invalid("the arguments that were shown, a map")),
     };
-    /// Why a message broke off.
+    /// The reason why a message broke off.
     Broken(Value): |json, reason| json.object(|json| tagged::value(json.key(keys::REASON), reason)), |node, form| {
         let mut fields = fields(node, "why the message broke off", form)?;
         fields.read(keys::REASON, |reason| form.read_term(reason))
@@ -263,11 +263,11 @@ kinds! {
 
 /// A word that is stored.
 pub(crate) trait StoredWord: Word {
-    /// What is expected where the name of none stands.
+    /// A noun for errors about other words.
     const EXPECTED: &'static str;
 }
 
-/// The name of one of a few things.
+/// A value of a [`Word`], stored under its name.
 pub(crate) struct OneOf;
 
 impl<T: StoredWord> Kind<T> for OneOf {

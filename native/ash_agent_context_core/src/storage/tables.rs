@@ -1,4 +1,4 @@
-//! The tables of what is kept of messages.
+//! The tables of the structs that are stored of messages.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ stored!(Origin, "a map with the id and the iteration that a fork came from" {
     iteration: "iteration" Number,
 }, extra "one of :id, :iteration");
 
-/// What is billed beside the tokens, where it is more than they say.
+/// Bills beside the tokens, if there is more than those.
 struct Bills;
 
 impl Field<Option<Arc<[Bill]>>> for Bills {
@@ -97,7 +97,7 @@ impl Field<Option<Arc<[Bill]>>> for Bills {
     }
 }
 
-/// By hand: its counts and words are those of two enums, and are made smaller as they are read.
+/// By hand: its counts and words are those of two enums, and get smaller as they are read.
 impl Stored for Bill {
     const EXPECTED: &'static str = "a map with numbers of tokens";
 

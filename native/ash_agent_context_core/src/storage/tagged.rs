@@ -1,5 +1,5 @@
-//! Values as JSON: most as one expects, what JSON lacks as an object with one key, its tag. They are read again in
-//! `untagged.rs`.
+//! Values as JSON: most as one expects, and those that JSON lacks as an object with one key, its tag. `untagged.rs` reads
+//! them.
 //!
 //! | value | JSON |
 //! |---|---|
@@ -40,7 +40,7 @@ pub enum NameKey<'a> {
 }
 
 impl NameKey<'_> {
-    /// The key of an object.
+    /// Returns the key of an object.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Atom(name) => Cow::Owned(format!(":{name}")),
@@ -50,14 +50,14 @@ impl NameKey<'_> {
     }
 }
 
-/// The text of bytes that JSON and every store of JSON can hold; PostgreSQL's JSONB refuses NUL.
+/// Returns the text of bytes that JSON and every store of JSON can hold; PostgreSQL's JSONB refuses NUL.
 fn plain(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes)
         .ok()
         .filter(|text| memchr::memchr(0, text.as_bytes()).is_none())
 }
 
-/// A key that can be the key of an object.
+/// Returns the name for a key that an object can have.
 fn plain_key(key: &Value) -> Option<NameKey<'_>> {
     match key {
         Value::Binary(bytes) => plain(bytes).map(NameKey::Text),
@@ -89,7 +89,7 @@ enum TaggedLevel<'a> {
     List(std::slice::Iter<'a, Value>),
     Tuple(std::slice::Iter<'a, Value>),
     Object(std::slice::Iter<'a, (Value, Value)>),
-    /// The pairs, and what is next of the one that is open.
+    /// The pairs of a map, and the state of the open one.
     Pairs(std::slice::Iter<'a, (Value, Value)>, Pair<'a>),
 }
 
@@ -134,7 +134,7 @@ pub fn value(json: &mut Json, of: &Value) {
     }
 }
 
-/// The next element of what is being written; `None` at its end.
+/// Returns the next element of the open level; `None` at its end.
 fn advance<'a>(json: &mut Json, level: &mut TaggedLevel<'a>) -> Option<&'a Value> {
     let next = match level {
         TaggedLevel::List(rest) | TaggedLevel::Tuple(rest) => {
@@ -192,7 +192,7 @@ fn is_object(map: &impl HasEntries) -> bool {
     map.entries().all(|(key, _)| plain_key(key).is_some())
 }
 
-/// Says what has the entries of a map.
+/// A map, by its entries.
 pub trait HasEntries {
     fn entries(&self) -> impl Iterator<Item = (&Value, &Value)>;
 }
@@ -230,8 +230,8 @@ pub fn entries(json: &mut Json, map: &impl HasEntries) {
     }
 }
 
-/// Returns whether a float stays what it is in every store of JSON. JSON libraries write a round one as
-/// `1.0e3`, which JSONB makes 1000, an integer; they have no negative zero.
+/// Returns true if a float stays the same in every store of JSON. JSON libraries write a round one as `1.0e3`, which JSONB
+/// makes 1000, an integer; and they have no negative zero.
 fn is_safe(float: f64) -> bool {
     float.fract() != 0.0 || (float.abs() < 1000.0 && !(float == 0.0 && float.is_sign_negative()))
 }

@@ -1,5 +1,5 @@
-//! Takes what stands under a key of a document, and says where something else stands. The two forms of a document are
-//! read by the same rules; what they do not share is in [`Form`].
+//! Takes values out of a document by their keys, with errors that name the key. Both forms of a document are read by the same
+//! rules; their differences are in [`Form`].
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use crate::value::node::{map_of, Named};
 use crate::value::time::Time;
 use crate::value::{Map, Value, MAX_DEPTH};
 
-/// Holds what the elements of an object are read from where there are none.
+/// Stands for an absent object.
 pub(crate) const NIL: Node<'static> = Node::Value(Value::Nil);
 
-/// Says in which form a conversation is written down.
+/// The forms in which a conversation may be written down.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
-    /// The stored form has strings as keys and as names, and tags for terms that JSON lacks. Fields that are not known
-    /// are kept, for newer releases.
+    /// The stored form has strings as keys and as names, and tags for terms that JSON lacks. Unknown fields are kept, for
+    /// newer releases.
     Stored(Trust),
-    /// The maps of `to_map/1` have atoms or strings as keys and names, and hold terms as they are. Other fields than those
-    /// that are known are mistakes, and what is missing has a default; this is that of times.
+    /// The maps of `to_map/1` have atoms or strings as keys and names, and hold terms as they are. Unknown fields are
+    /// mistakes, and missing values have defaults; this is the one for times.
     Maps(Time),
 }
 
@@ -33,7 +33,7 @@ impl From<Trust> for Form {
 }
 
 impl Form {
-    /// The trust in what only the stored form has.
+    /// Returns the trust in parts that only the stored form has.
     pub const fn trust(self) -> Trust {
         match self {
             Self::Stored(trust) => trust,
@@ -50,7 +50,7 @@ impl Form {
         time.ok_or_else(|| Error::invalid(Vec::new(), expected))
     }
 
-    /// The id of a conversation.
+    /// Reads the id of a conversation.
     pub fn read_id(self, node: Node<'_>) -> Result<Box<str>, Error> {
         let id = match self {
             Self::Stored(_) => read_name(node)?,
@@ -62,7 +62,7 @@ impl Form {
         }
     }
 
-    /// The name of one of a few things.
+    /// Returns the name of a word.
     pub fn name_of<'n>(self, node: &'n Node<'_>) -> Option<&'n str> {
         match (self, node) {
             (Self::Maps(_), Node::Value(value)) => value.as_name(),
@@ -70,7 +70,7 @@ impl Form {
         }
     }
 
-    /// The number of an iteration. One of maps is never so high that counting on from it ends soon.
+    /// Reads the number of an iteration. In maps it is never so high that counting on from it ends soon.
     pub fn read_number(self, node: &Node<'_>) -> Result<u64, Error> {
         let number = node.as_count().filter(|number| match self {
             Self::Stored(_) => *number > 0,
@@ -94,14 +94,14 @@ impl Form {
 /// The entries of an object that is being taken apart.
 pub(crate) struct DocumentFields<'a> {
     pub form: Form,
-    /// Those of a map that came as a term.
+    /// Entries of a map that came as a term.
     pub values: fields::Fields,
-    /// Those of a text as they came, without what was taken.
+    /// Entries of a text as they came, but for those that were taken.
     named: Vec<Named<'a>>,
 }
 
 impl<'a> DocumentFields<'a> {
-    /// The entries of an object, nothing of anything else.
+    /// Returns the entries of an object; `None` for anything else.
     #[inline]
     pub fn of(node: Node<'a>, form: Form) -> Option<Self> {
         match node {
@@ -119,7 +119,7 @@ impl<'a> DocumentFields<'a> {
         }
     }
 
-    /// How the document spells its keys.
+    /// Returns the spelling of the document's keys.
     pub const fn keys(&self) -> Keys {
         match self.form {
             Form::Stored(_) => Keys::Strings,
@@ -131,7 +131,7 @@ impl<'a> DocumentFields<'a> {
         self.keys().spell(name)
     }
 
-    /// Takes what stands under a known key out; of several the last one counts.
+    /// Takes the value of a known key out; of several the last one counts.
     #[inline]
     pub fn take(&mut self, name: &str) -> Option<Node<'a>> {
         let mut entries = self.named.iter_mut().rev();
@@ -150,12 +150,12 @@ impl<'a> DocumentFields<'a> {
         self.take(name).filter(|node| !node.is_nil())
     }
 
-    /// Returns whether anything stands under a known key.
+    /// Returns true if there is a known key.
     pub fn has(&self, name: &str) -> bool {
         self.named.iter().any(|(key, _)| key == name) || self.values.has_key(name)
     }
 
-    /// Returns what nobody took.
+    /// Returns the entries that nobody took.
     #[inline]
     pub fn rest(self) -> Option<Map> {
         match self.named.iter().all(is_taken) {
@@ -186,12 +186,12 @@ pub(crate) fn fields<'a>(
     fields.ok_or_else(|| Error::invalid(Vec::new(), expected))
 }
 
-/// Something else was expected under a key of the stored form.
+/// Returns an error for another value under a key of the stored form.
 pub(crate) fn wrong(key: &'static str, expected: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(vec![Value::text(key)], expected)
 }
 
-/// The result, or its error within a key of the stored form.
+/// Returns the result, with an error within a key of the stored form.
 #[inline]
 pub(crate) fn at<T>(key: &'static str, read: Result<T, Error>) -> Result<T, Error> {
     read.map_err(|error| error.within(Value::text(key)))
@@ -203,14 +203,14 @@ pub(crate) fn read_name(node: Node<'_>) -> Result<Box<str>, Error> {
     utf8(text).map_err(|_| Error::invalid(Vec::new(), "text"))
 }
 
-/// The text of a map, which has no tags.
+/// Reads the text of a map, which has no tags.
 pub(crate) fn read_text(node: Node<'_>) -> Result<Box<str>, Error> {
     let text = node.into_text();
     text.map_err(|_| Error::invalid(Vec::new(), "text"))
 }
 
-/// A value of a map, a call or a result is a container around values that have the full depth, wherever in the document it
-/// stands.
+/// Refuses values that are too deep. A value of a map, a call or a result is a container around values that have the full
+/// depth, wherever in the document it is.
 pub(crate) fn check_depth(value: &Value) -> Result<(), Error> {
     match value.is_deeper_than(MAX_DEPTH + 1) {
         true => Err(Error::TooDeep { limit: MAX_DEPTH }),
@@ -232,7 +232,7 @@ pub(crate) fn read_size(node: Node<'_>) -> Result<usize, Error> {
     size.ok_or_else(|| Error::invalid(Vec::new(), "a number that is not negative"))
 }
 
-/// Fields that nobody knows are JSON data.
+/// Refuses unknown fields that are not JSON data.
 pub(crate) fn check_unknown(fields: Map) -> Result<Map, Error> {
     let fields = Value::Map(fields);
     untagged::check_unknown(&fields, MAX_DEPTH)?;
@@ -243,18 +243,18 @@ pub(crate) fn check_unknown(fields: Map) -> Result<Map, Error> {
 }
 
 impl<'a> DocumentFields<'a> {
-    /// Something else was expected under a key.
+    /// Returns an error for another value under a key.
     pub fn wrong(&self, key: &'static str, expected: impl Into<Cow<'static, str>>) -> Error {
         Error::invalid(vec![self.key(key)], expected)
     }
 
-    /// The result, or its error within a key.
+    /// Returns the result, with an error within a key.
     #[inline]
     pub fn at<T>(&self, key: &'static str, read: Result<T, Error>) -> Result<T, Error> {
         read.map_err(|error| error.within(self.key(key)))
     }
 
-    /// Reads what stands under a key; where there is nothing, `read` gets `nil`.
+    /// Reads the value of a key; without one, `read` gets `nil`.
     #[inline]
     pub fn read<T>(
         &mut self,
@@ -265,7 +265,7 @@ impl<'a> DocumentFields<'a> {
         self.at(key, read(node))
     }
 
-    /// Reads what may be missing.
+    /// Reads a value that may be missing.
     #[inline]
     pub fn read_given<T>(
         &mut self,
@@ -278,7 +278,7 @@ impl<'a> DocumentFields<'a> {
         }
     }
 
-    /// Reads what may be missing in maps alone.
+    /// Reads a value that may be missing in maps alone.
     #[inline]
     pub fn read_due<T>(
         &mut self,
@@ -304,7 +304,7 @@ impl<'a> DocumentFields<'a> {
         }
     }
 
-    /// A time that may be absent.
+    /// Takes a time that may be absent.
     pub fn take_given_time(&mut self, key: &'static str) -> Result<Option<Time>, Error> {
         let form = self.form;
         self.read_given(key, |node| form.read_time(&node))
@@ -329,7 +329,7 @@ impl<'a> DocumentFields<'a> {
         self.at(key, each(nodes, read))
     }
 
-    /// A map of values under a key.
+    /// Takes a map of values.
     #[inline]
     pub fn take_map(&mut self, key: &'static str) -> Result<Option<Map>, Error> {
         match self.take_term(key)? {
@@ -345,7 +345,7 @@ impl<'a> DocumentFields<'a> {
         self.read_given(key, |node| form.read_term(node))
     }
 
-    /// Returns what nobody took, which must be JSON; maps have nothing else than what is `known`.
+    /// Returns the entries that nobody took, which must be JSON; maps may only have `known` fields.
     pub fn finish(self, known: &'static str) -> Result<Option<Map>, Error> {
         match self.form {
             Form::Stored(_) => self.keep_rest(),
@@ -353,7 +353,7 @@ impl<'a> DocumentFields<'a> {
         }
     }
 
-    /// Returns what nobody took, which must be JSON.
+    /// Returns the entries that nobody took, which must be JSON.
     #[inline]
     pub fn keep_rest(self) -> Result<Option<Map>, Error> {
         self.rest().map(check_unknown).transpose()

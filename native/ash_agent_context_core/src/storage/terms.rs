@@ -1,4 +1,4 @@
-//! Terms as text, in the form that they have in the stored form of a conversation.
+//! Terms as text, as the stored form of a conversation has them.
 
 use crate::error::Error;
 use crate::storage::limits::{LEVELS, NESTING};
@@ -19,7 +19,7 @@ pub fn write_terms(terms: &Map) -> Vec<u8> {
     json.0
 }
 
-/// Reads a map from what [`write_terms`] wrote.
+/// Reads a map from the text that [`write_terms`] wrote.
 ///
 /// # Errors
 /// [`Error::Invalid`], [`Error::TooDeep`].

@@ -1,22 +1,22 @@
-//! Says what is believed of a document beyond what was said: a stranger can write that a call was
-//! approved, and can name a struct of any module that a tool then works with.
+//! The trust in a document beyond its messages: a stranger can write that a call was approved, and can name a struct of any
+//! module that a tool then works with.
 
 use chrono::{NaiveDate, NaiveTime};
 
 use crate::value::word::words;
 use crate::value::{Map, Value};
 
-/// How far a document is believed. By default altogether: it is the application's own storage.
+/// The trust in a document. By default all of it is trusted: it is the application's own storage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// Decisions about tool calls.
+    /// The trust in decisions about tool calls.
     pub approvals: Approvals,
-    /// Structs in values.
+    /// The trust in structs in values.
     pub structs: Structs,
 }
 
 words! {
-    /// What becomes of decisions about tool calls.
+    /// The choices for decisions about tool calls.
     #[derive(Default)]
     pub enum Approvals {
         /// They are kept.
@@ -26,13 +26,13 @@ words! {
         Drop = "drop",
     }
 
-    /// What becomes of structs.
+    /// The choices for structs.
     #[derive(Default)]
     pub enum Structs {
         /// They are kept.
         #[default]
         Keep = "keep",
-        /// Those of Elixir's own value types are kept when all of their fields are right; any other
+        /// Structs of Elixir's own value types are kept when all of their fields are right; any other
         /// becomes a map.
         Known = "known",
         /// Each becomes a map.
@@ -41,13 +41,13 @@ words! {
 }
 
 impl Trust {
-    /// Believes everything.
+    /// Trusts everything.
     pub(crate) const KEEP: Self = Self {
         approvals: Approvals::Keep,
         structs: Structs::Keep,
     };
 
-    /// The trust of these names: `"keep"` or `"drop"`, and `"keep"`, `"known"` or `"drop"`.
+    /// Returns the trust of these names: `"keep"` or `"drop"`, and `"keep"`, `"known"` or `"drop"`.
     #[must_use]
     pub fn from_names(approvals: &str, structs: &str) -> Option<Self> {
         Some(Self {
@@ -61,7 +61,7 @@ impl Trust {
 const STRUCT: &str = "__struct__";
 
 impl Structs {
-    /// The map, as a struct only when it may be one.
+    /// Returns the map, as a struct only if it may be one.
     pub(crate) fn admit(self, map: Map) -> Map {
         if self == Self::Keep || map.get_atom(STRUCT).is_none() {
             return map;
@@ -80,19 +80,18 @@ const CLOCK: &[&str] = &["calendar", "hour", "minute", "second", "microsecond"];
 const ZONE: &[&str] = &["time_zone", "zone_abbr", "utc_offset", "std_offset"];
 const DECIMAL: &[&str] = &["sign", "coef", "exp"];
 
-/// Decimals with exponents beyond those of IEEE 754's decimal128 are not known: the digits of one
-/// of `1e1000000000` fill the memory of whoever writes it out or adds to it.
+/// Decimals with exponents beyond those of IEEE 754's decimal128 are not accepted: the digits of one of `1e1000000000` fill
+/// the memory of a program that writes it out or adds to it.
 const MAX_EXPONENT: i64 = 6176;
 
-/// Seconds that a time zone is away from UTC, at most.
+/// A time zone is away from UTC by so many seconds, at most.
 const MAX_OFFSET: i64 = 86_400;
 
-/// Returns whether a struct is of a type that only holds a value, with exactly the fields that its own
-/// module would give it.
+/// Returns true if a struct is of a type that only holds a value, with exactly the fields that its own module would give it.
 ///
-/// Not on the list are types that work when they are used: a range counts up to any number, a
-/// stream opens a file, a calendar other than ISO is a module that gets called. Nor are those whose
-/// fields differ from one release of Elixir to the next, such as `MapSet`.
+/// Types that do something when they are used are not in the list: a range counts up to any number, a stream opens a file, a
+/// calendar other than ISO is a module that gets called. Nor are those whose fields differ from one release of Elixir to the
+/// next, such as `MapSet`.
 fn is_known(map: &Map) -> bool {
     let Some(Value::Atom(module)) = map.get_atom(STRUCT) else {
         return false;
@@ -110,7 +109,7 @@ fn is_known(map: &Map) -> bool {
     checked.unwrap_or(false)
 }
 
-/// Returns whether a struct has these fields and no other; dates and times share their calendar.
+/// Returns true if a struct has these fields and no other; dates and times share their calendar.
 fn has(map: &Map, fields: &[&[&str]]) -> bool {
     let mut names: Vec<&str> = fields.concat();
     names.sort_unstable();

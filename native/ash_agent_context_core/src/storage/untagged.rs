@@ -1,4 +1,4 @@
-//! Values of their stored form, see `tagged.rs` for the tags.
+//! Reading values from their stored form, see `tagged.rs` for the tags.
 
 use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
@@ -10,7 +10,7 @@ use crate::storage::trust::Structs;
 use crate::value::json::MAX_DIGITS;
 use crate::value::{Map, Value, MAX_DEPTH};
 
-/// Elements that a tuple may have: a VM that is made to build a larger one has a broken term.
+/// A tuple may have so many elements: a VM that is made to build a larger one has a broken term.
 const MAX_TUPLE: usize = (1 << 24) - 1;
 
 fn read_int(text: &str) -> Option<Value> {
@@ -40,7 +40,7 @@ fn refuse(expected: &'static str) -> Error {
     Error::invalid(Vec::new(), expected)
 }
 
-/// The value that a part of a document stands for, in its place, with the structs that it may have.
+/// Replaces a part of a document by its value, with the structs that are allowed.
 ///
 /// # Errors
 /// [`Error::Invalid`], [`Error::TooDeep`] beyond so many levels.
@@ -81,14 +81,13 @@ enum OpenLevel {
     },
 }
 
-/// Says what to do next.
 enum Next {
     Read(Value),
     Done(Value),
     Open(OpenLevel),
 }
 
-/// With a stack of its own: schedulers' stacks are small, and overflowing one ends the VM.
+/// Reads with a stack of its own: schedulers' stacks are small, and overflowing one ends the VM.
 fn walk(
     document: Value,
     levels: usize,
@@ -140,7 +139,7 @@ fn begin(value: Value) -> Result<Next, Error> {
     }
 }
 
-/// The next element of the innermost level, or that level itself when it has no more.
+/// Returns the next element of the innermost level, or that level itself when it has no more.
 fn next_step(open: &mut Vec<OpenLevel>, structs: Structs) -> Result<Next, Error> {
     let next = match open.last_mut() {
         None => None,
@@ -215,7 +214,7 @@ impl OpenLevel {
         }
     }
 
-    /// An error, seen from around this level.
+    /// Returns an error as the level around this one has it.
     fn locate(&self, error: Error) -> Error {
         match self {
             Self::List { read, is_tuple, .. } => {
@@ -237,7 +236,7 @@ impl OpenLevel {
     }
 }
 
-/// Returns whether a key is a tag: a text that looks like one has one more `$` as a prefix.
+/// Returns true if a key is a tag: a text that looks like one has one more `$` as a prefix.
 pub fn is_tag(key: &[u8]) -> bool {
     match key {
         [b'$', b':' | b'$', ..] => false,
@@ -250,7 +249,7 @@ fn is_tag_key(key: &Value) -> bool {
     matches!(key, Value::Binary(bytes) if is_tag(bytes))
 }
 
-/// Returns what the key of an object stands for.
+/// Returns the key of a map for the key of an object.
 pub fn unescape(key: &str) -> Value {
     match key.split_at_checked(1) {
         Some((":", name)) => Value::atom(name),
@@ -310,7 +309,7 @@ fn read_tagged(tag: &Value, of: Value) -> Result<Next, Error> {
     done.map(Next::Done)
 }
 
-/// Text or tagged bytes; any other value stays as it is.
+/// Reads text or tagged bytes; any other value stays as it is.
 pub fn untag_text(value: Value) -> Result<Value, Error> {
     let Value::Map(map) = &value else {
         return Ok(value);
@@ -325,7 +324,7 @@ pub fn untag_text(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// An atom or a text, as it stands for itself in the place of a key.
+/// Reads an atom or a text in the form of a key.
 pub fn untag_key(value: Value) -> Result<Value, Error> {
     let key = untag_text(value)?;
     if is_tag_key(&key) {
@@ -340,7 +339,7 @@ fn below(levels: usize) -> Result<usize, Error> {
         .ok_or(Error::TooDeep { limit: MAX_DEPTH })
 }
 
-/// Checks fields that nobody knows: they are kept, and they must be what JSON can hold.
+/// Checks unknown fields: they are kept, so they must be JSON data.
 ///
 /// # Errors
 /// [`Error::Invalid`], [`Error::TooDeep`] beyond so many levels.

@@ -1,4 +1,4 @@
-//! The view in a stored conversation.
+//! The stored form of views.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) fn write(json: &mut JsonObject<'_>, view: &View) {
     Of::write(&StoredView::of(view, view.masks()), keys::VIEW, json);
 }
 
-/// The view that an iteration's request was made from; `None` is the log as it is.
+/// Writes the view that an iteration's request was made from; `None` is the log as it is.
 pub(crate) fn write_asked(json: &mut JsonObject<'_>, view: Option<&View>) {
     match view {
         Some(view) => Of::write(&StoredView::of(view, None), keys::VIEW, json),
@@ -34,7 +34,7 @@ pub(crate) fn write_asked(json: &mut JsonObject<'_>, view: Option<&View>) {
     }
 }
 
-/// How much a view is to walk and to write.
+/// Returns how much of a view there is to walk and to write.
 pub(crate) fn size(view: &View) -> Size {
     let summary = |cover: &Cover| cover.size().plus(Size::new(4, 40));
     let covers = view
@@ -45,7 +45,7 @@ pub(crate) fn size(view: &View) -> Size {
     })
 }
 
-/// A view as it is stored. Its covers are checked against the conversation it is put on.
+/// The stored form of a view. Its covers are checked against the conversation that gets it.
 pub(crate) struct StoredView {
     covers: Vec<StoredCover>,
     cleared: Option<Cleared>,
@@ -56,7 +56,7 @@ pub(crate) struct StoredView {
     pins: Option<Arc<Pins>>,
     shortenings: Vec<Shortening>,
     masks: Vec<(Box<str>, Box<str>)>,
-    /// The digest of those under which the covers were made.
+    /// The digest of the masks under which the covers were made.
     masks_digest: Option<Box<str>>,
     blocks: Vec<(Box<str>, Box<str>)>,
     extra: Option<Map>,
@@ -114,7 +114,7 @@ stored!(Cleared, "a place in the conversation" {
 });
 
 stored!(
-    /// The iterations need not exist in the conversation: then nothing is shown again.
+    /// Its iterations need not exist in the conversation: undoing it then shows nothing.
     Shortening, "a step by which a view became shorter" {
         kind: "kind" KindName,
         cause: "cause" CauseName,
@@ -126,7 +126,7 @@ stored!(
 );
 
 kinds! {
-    /// A message that stands where the user speaks.
+    /// A message with the role of the user.
     OfUser(Arc<Message>): |json, of| message(json, of, None), |node, form| {
         read_message_as(node, Role::User, form.trust())
     };
@@ -146,7 +146,7 @@ kinds! {
     };
 }
 
-/// The place before which results had been cleared already: an iteration, and calls of it.
+/// The place before which results had been cleared already: an iteration, and a number of its calls.
 struct Before;
 
 impl Field<Option<(u64, usize)>> for Before {
@@ -168,7 +168,7 @@ impl Field<Option<(u64, usize)>> for Before {
 }
 
 impl StoredView {
-    /// With the masks that are to be stored, and then what they took out of covers.
+    /// Takes the masks to be stored, and then the texts without masks of covers.
     fn of(view: &View, masks: Option<&Masks>) -> Self {
         let covers = view.covers().map(|(first, cover)| StoredCover {
             first,
@@ -201,18 +201,18 @@ impl StoredView {
     }
 }
 
-/// A view that was read, with its masks, which take long to compile.
+/// A view that was read, with its compiled masks.
 pub(crate) struct ReadView(StoredView, Option<Arc<Masks>>);
 
 impl ReadView {
-    /// `known` are masks that have been compiled already.
+    /// Reads a view. `known` are masks that are compiled already.
     pub fn read(node: Node<'_>, known: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
         let mut stored: StoredView = Of::get(node, trust.into())?;
         let masks = make_masks(std::mem::take(&mut stored.masks), known)?;
         Ok(Self(stored, masks))
     }
 
-    /// A view that requests were made from. Whether the conversation has what it covers does not matter: it is only
+    /// Reads a view that requests were made from. The conversation need not have the iterations that it covers: it is only
     /// shown.
     pub fn read_asked(node: Node<'_>, trust: Trust) -> Result<View, Error> {
         let Self(stored, _) = Self::read(node, None, trust)?;
@@ -298,7 +298,7 @@ impl ReadView {
             }
             behind = last.saturating_add(1);
         }
-        // Only now: what the covers tell is stored, and is not made anew.
+        // Last, since the stored notes and summaries are kept and not made anew.
         context.change_view(|view| {
             view.recall = stored.recall;
             view.index = stored.index;
@@ -309,7 +309,7 @@ impl ReadView {
         });
         let masks = context.view().and_then(View::masks).map(digest_masks);
         if masks.as_ref().and_then(Value::as_str) != stored.masks_digest.as_deref() {
-            // They were made under others: an older version did not look at them.
+            // They were made under other masks: an older version did not look at them.
             context.mask_covers(None);
         }
         context.note_missing();
@@ -353,7 +353,7 @@ impl Field<Option<Arc<Pins>>> for PinsForm {
     }
 }
 
-/// The pinned part need not exist in the conversation: then nothing is pinned.
+/// Writes a pin. Its part need not exist in the conversation: then nothing is pinned.
 fn write_pin(json: &mut Json, pin: &Pin) {
     json.object(|json| match pin {
         Pin::Iteration(number) => Number::write(number, keys::ITERATION, json),

@@ -4,12 +4,11 @@ use serde::Serialize;
 
 use crate::value::escape;
 
-/// JSON text in the making.
 #[derive(Default)]
 pub(crate) struct Json(pub Vec<u8>);
 
 impl Json {
-    /// Text that will have about so many bytes.
+    /// Starts a text that will have about so many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self(Vec::with_capacity(bytes))
     }
@@ -18,13 +17,13 @@ impl Json {
         self.0
     }
 
-    /// Text that is JSON already.
+    /// Adds text that is JSON already.
     pub fn raw(&mut self, text: &str) -> &mut Self {
         self.0.extend_from_slice(text.as_bytes());
         self
     }
 
-    /// Any value.
+    /// Adds any value.
     pub fn value(&mut self, value: &(impl Serialize + ?Sized)) {
         // Writing to memory does not fail, and our map keys are strings.
         if serde_json::to_writer(&mut self.0, value).is_err() {
@@ -32,12 +31,12 @@ impl Json {
         }
     }
 
-    /// A string.
+    /// Adds a string.
     pub fn text(&mut self, text: &str) {
         escape::write(&mut self.0, text);
     }
 
-    /// A string of bytes that are [`escape::is_plain`].
+    /// Adds a string of bytes that are [`escape::is_plain`].
     pub fn plain(&mut self, bytes: &[u8]) {
         self.0.reserve(bytes.len() + 2);
         self.0.push(b'"');
@@ -45,20 +44,20 @@ impl Json {
         self.0.push(b'"');
     }
 
-    /// The key of the next field of an object.
+    /// Adds the key of the next field of an object.
     pub fn key(&mut self, key: &str) -> &mut Self {
         self.separate();
         self.text(key);
         self.raw(":")
     }
 
-    /// A value as an element of a list.
+    /// Adds a value as an element of a list.
     pub fn element(&mut self, value: &(impl Serialize + ?Sized)) {
         self.comma();
         self.value(value);
     }
 
-    /// A list.
+    /// Adds a list.
     pub fn list<T>(&mut self, items: impl IntoIterator<Item = T>, write: impl Fn(&mut Self, T)) {
         self.raw("[");
         for item in items {
@@ -68,27 +67,27 @@ impl Json {
         self.raw("]");
     }
 
-    /// A comma, unless a list or an object begins here.
+    /// Adds a comma, unless a list or an object begins here.
     pub fn separate(&mut self) {
         if !matches!(self.0.last(), Some(b'[' | b'{')) {
             self.raw(",");
         }
     }
 
-    /// A comma, unless one stands here or nothing comes before.
+    /// Adds a comma, unless one stands here or nothing comes before.
     fn comma(&mut self) {
         if !matches!(self.0.last(), None | Some(b'[' | b':' | b',')) {
             self.raw(",");
         }
     }
 
-    /// An object as an element of a list or as a field's value.
+    /// Adds an object as an element of a list or as a field's value.
     pub fn object(&mut self, fill: impl FnOnce(&mut JsonObject<'_>)) {
         self.comma();
         self.bare_object(fill);
     }
 
-    /// An object whose comma is written already, or that needs none.
+    /// Adds an object whose comma is written already, or that needs none.
     pub fn bare_object(&mut self, fill: impl FnOnce(&mut JsonObject<'_>)) {
         self.raw("{");
         fill(&mut JsonObject(self));
@@ -96,22 +95,21 @@ impl Json {
     }
 }
 
-/// An object that is being written.
 pub(crate) struct JsonObject<'a>(&'a mut Json);
 
 impl JsonObject<'_> {
-    /// The key of the next field.
+    /// Adds the key of the next field.
     pub fn key(&mut self, key: &str) -> &mut Json {
         self.0.key(key)
     }
 
-    /// A field with any value.
+    /// Adds a field with any value.
     pub fn field(&mut self, key: &str, value: &(impl Serialize + ?Sized)) -> &mut Self {
         self.key(key).value(value);
         self
     }
 
-    /// A field with a value that may be missing.
+    /// Adds a field, if it has a value.
     pub fn given(&mut self, key: &str, value: Option<impl Serialize>) -> &mut Self {
         if let Some(value) = value {
             self.field(key, &value);
@@ -119,25 +117,25 @@ impl JsonObject<'_> {
         self
     }
 
-    /// A field with a string, which may be long.
+    /// Adds a field with a string, which may be long.
     pub fn text(&mut self, key: &str, text: &str) -> &mut Self {
         self.key(key).text(text);
         self
     }
 
-    /// A field whose value is JSON text already.
+    /// Adds a field whose value is JSON text already.
     pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
         self.key(key).raw(json);
         self
     }
 
-    /// A field with an object.
+    /// Adds a field with an object.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut JsonObject<'_>)) -> &mut Self {
         self.key(key).object(fill);
         self
     }
 
-    /// A field with a list of objects.
+    /// Adds a field with a list of objects.
     pub fn objects<T>(
         &mut self,
         key: &str,
@@ -151,7 +149,7 @@ impl JsonObject<'_> {
         })
     }
 
-    /// A field with a list of what `fill` writes.
+    /// Adds a field with a list that `fill` writes.
     pub fn list(&mut self, key: &str, fill: impl FnOnce(&mut Json)) -> &mut Self {
         fill(self.key(key).raw("["));
         self.0.raw("]");

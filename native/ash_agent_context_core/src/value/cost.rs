@@ -2,20 +2,20 @@
 
 use crate::value::Size;
 
-/// Holds what a call does, at most.
+/// The most work that a call may cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Holds what it walks and copies.
+    /// The data that it walks and copies.
     pub work: Size,
-    /// Terms that it hands out of what a context holds; long texts are pointed to.
+    /// Terms of a context that it hands out; long texts are not copied.
     pub handed_out: usize,
 }
 
 impl Cost {
-    /// So much that it must not hold anyone up: tables to make, patterns to compile.
+    /// The cost of work that must not block a scheduler, whatever its input: making tables, compiling patterns.
     pub const LONG: Self = Self::steps(usize::MAX);
 
-    /// Steps of constant time.
+    /// Returns the cost of so many steps of constant time.
     #[must_use]
     pub const fn steps(steps: usize) -> Self {
         Self {
@@ -24,7 +24,7 @@ impl Cost {
         }
     }
 
-    /// Terms that are handed out.
+    /// Returns the cost of handing out data of this size.
     #[must_use]
     pub const fn handing_out(size: Size) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Cost {
         }
     }
 
-    /// Both one after the other.
+    /// Returns the cost of both, one after the other.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Cost {
         }
     }
 
-    /// The same so many times.
+    /// Returns the cost of doing it so many times.
     #[must_use]
     pub const fn times(self, times: usize) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Cost {
 }
 
 impl From<Size> for Cost {
-    /// Returns what is walked and copied.
+    /// Counts the data to walk and copy, with nothing handed out.
     fn from(work: Size) -> Self {
         Self {
             work,

@@ -1,11 +1,11 @@
-//! Finds where two values differ, as paths: what may be told of arguments whose values nobody is to see.
+//! Finds where two values differ, as paths: an error may name these where nobody is to see the values.
 
 use std::collections::BTreeSet;
 
 use crate::error::{index, Path};
 use crate::value::Value;
 
-/// The places where two values differ, in their order, at most so many.
+/// Returns the paths at which two values differ, in their order, at most so many.
 ///
 /// # Complexity
 /// O(n log n) in the values. It recurses with their levels.
@@ -20,7 +20,7 @@ pub(crate) fn find_differences(one: &Value, other: &Value, most: usize) -> Vec<P
     found
 }
 
-/// Finds the differences at a path, where one of two values may have nothing. Returns whether to go on.
+/// Finds the differences at a path, where one of two values may be absent. Returns false once there are enough.
 fn compare(
     one: Option<&Value>,
     other: Option<&Value>,

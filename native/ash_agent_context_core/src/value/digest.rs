@@ -1,27 +1,27 @@
-//! Digests of long texts that are put together of pieces: that of a whole is reckoned from those of its parts, however it is cut.
+//! Digests of long texts in pieces: that of a whole is computed from those of its parts, however it is cut.
 
-/// Numbers are reckoned modulo this prime, 2^61 - 1.
+/// Numbers are taken modulo this prime, 2^61 - 1.
 const PRIME: u64 = (1 << 61) - 1;
 
-/// Where the polynomial whose coefficients are bytes is evaluated.
+/// The point at which the polynomial with the bytes as its coefficients is evaluated.
 const BASE: u64 = 0x1b3a_74c5_9e2d_8f61 % PRIME;
 
-/// Bytes that a step reads.
+/// Bytes read in one step.
 const STEP: usize = 8;
 
-/// The number that a byte adds, by its place among those of a step.
+/// The number that a byte adds, by its place in a step.
 static TERMS: [[u64; 256]; STEP] = terms();
 
-/// The base to the power of a step's bytes.
+/// The base to the power of [`STEP`].
 const STRIDE: u64 = power(BASE, STEP as u64);
 
 /// The inverse of the base.
 const INVERSE: u64 = power(BASE, PRIME - 2);
 
-/// A digest of a text, with what it takes to put another one after it.
+/// The digest of a text, and the numbers that are needed to append another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest {
-    /// How many bytes the text has.
+    /// The length of the text in bytes.
     pub len: u64,
     hash: u64,
     /// The base to the power of the length.
@@ -29,14 +29,14 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    /// That of no text.
+    /// The digest of an empty text.
     pub const EMPTY: Self = Self {
         len: 0,
         hash: 0,
         power: 1,
     };
 
-    /// That of a text.
+    /// Returns the digest of a text.
     pub fn of(bytes: &[u8]) -> Self {
         let mut hash = 0;
         let mut chunks = bytes.chunks_exact(STEP);
@@ -57,7 +57,7 @@ impl Digest {
         }
     }
 
-    /// That of this text without its end, which is this other text.
+    /// Returns the digest of this text without its end, which is this other text.
     #[must_use]
     pub fn without_end(self, end: Self) -> Self {
         let shift = power(INVERSE, end.len);
@@ -68,7 +68,7 @@ impl Digest {
         }
     }
 
-    /// That of this text with another one after it.
+    /// Returns the digest of this text with another one after it.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         Self {
@@ -78,12 +78,12 @@ impl Digest {
         }
     }
 
-    /// It as text, with the length.
+    /// Returns it as text, with the length.
     pub fn to_text(self) -> String {
         format!("{}-{}", self.len, self.to_short_text())
     }
 
-    /// It as text, without the length.
+    /// Returns it as text, without the length.
     pub fn to_short_text(self) -> String {
         format!("{:016x}", self.hash)
     }
@@ -130,7 +130,7 @@ const fn times(a: u64, b: u64) -> u64 {
     reduce(a as u128 * b as u128)
 }
 
-/// A number below 2^125 modulo the prime.
+/// Reduces a number below 2^125 modulo the prime.
 const fn reduce(number: u128) -> u64 {
     let once = (number & PRIME as u128) + (number >> 61);
     let twice = (once & PRIME as u128) + (once >> 61);
@@ -147,7 +147,7 @@ mod tests {
     use super::{Digest, PRIME};
     use proptest::prelude::*;
 
-    /// The same by its definition.
+    /// Computes the digest by its definition.
     fn slowly(bytes: &[u8]) -> u64 {
         bytes.iter().fold(0, |hash: u128, byte| {
             (hash * u128::from(super::BASE) + u128::from(*byte) + 1) % u128::from(PRIME)

@@ -1,4 +1,4 @@
-//! JSON strings.
+//! Writing JSON strings, and finding the bytes in them that have to be escaped.
 //!
 //! serde_json writes a string byte by byte, and jiter reads it so; conversations are mostly long strings, and
 //! looking at 64 bytes at a time is several times faster (`benches/snapshot.rs`, `bench/requests.exs`).
@@ -29,7 +29,7 @@ pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Where the first byte stands that has to be escaped.
+/// Returns the index of the first byte that has to be escaped.
 pub(crate) fn next_special(bytes: &[u8]) -> Option<usize> {
     // Keys, names and short lines end here.
     let near = bytes.get(..NEAR).unwrap_or(bytes);
@@ -46,7 +46,7 @@ pub(crate) fn next_special(bytes: &[u8]) -> Option<usize> {
     special_in_words(bytes.get(start..)?).map(|at| start + at)
 }
 
-/// Returns whether all of a text is ASCII of which nothing has to be escaped.
+/// Returns true if all of a text is ASCII of which nothing has to be escaped.
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     // As signed bytes, all but ASCII are negative.
     let is_odd = |byte: u8| (byte.cast_signed() < 0x20) | (byte == b'"') | (byte == b'\\');
@@ -54,8 +54,7 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     chunks.by_ref().all(|chunk| !any(chunk, is_odd)) && !any(chunks.remainder(), is_odd)
 }
 
-/// Returns whether there is such a byte. Without a branch in it, this becomes a few vector instructions for each
-/// [`CHUNK`].
+/// Returns true if there is such a byte. Without a branch in it, this becomes a few vector instructions for each [`CHUNK`].
 fn any(bytes: &[u8], is_such: impl Fn(u8) -> bool) -> bool {
     let found = |found, byte: &u8| found | u8::from(is_such(*byte));
     bytes.iter().fold(0, found) != 0
@@ -74,8 +73,8 @@ fn special_in_words(bytes: &[u8]) -> Option<usize> {
     Some(bytes.len() - rest.len() + at)
 }
 
-/// The highest bit of each byte of a word that has to be escaped; right up to the first of them, which is what is asked
-/// for.
+/// Sets the highest bit of each byte of a word that has to be escaped; right only up to the first of them, which is the one
+/// asked for.
 const fn special_marks(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -96,7 +95,7 @@ fn write_escape(out: &mut Vec<u8>, byte: u8, escape: u8) {
     }
 }
 
-/// The character after the backslash that escapes a byte; 0 for a byte that needs none.
+/// The character after the backslash for each byte; 0 for a byte that needs no escape.
 #[expect(clippy::indexing_slicing, reason = "checked when it is compiled")]
 const ESCAPES: [u8; 256] = {
     let mut escapes = [0; 256];

@@ -10,7 +10,7 @@ pub(crate) struct Fields {
     pub keys: Keys,
 }
 
-/// Says how a map spells its keys, as far as one can tell.
+/// The spelling of a map's keys, as far as one can tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Keys {
     #[default]
@@ -19,7 +19,7 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
-    /// A known key.
+    /// Returns a known key in this spelling.
     pub fn spell(self, name: &str) -> Value {
         match self {
             Self::Atoms => Value::atom(name),
@@ -29,7 +29,7 @@ impl Keys {
 }
 
 impl Fields {
-    /// The entries of a map, nothing of any other value.
+    /// Returns the entries of a map; `None` for any other value.
     pub fn of(value: Value) -> Option<Self> {
         match value {
             Value::Map(map) => Some(Self {
@@ -43,7 +43,7 @@ impl Fields {
         }
     }
 
-    /// A known key as the map spells its keys.
+    /// Returns a known key as the map spells its keys.
     pub fn key(&self, name: &str) -> Value {
         self.keys.spell(name)
     }
@@ -62,24 +62,24 @@ impl Fields {
         })
     }
 
-    /// Returns whether there is a known key.
+    /// Returns true if there is a known key.
     pub fn has_key(&self, name: &str) -> bool {
         self.position(name).is_some()
     }
 
-    /// The value of a known key, to be changed in place.
+    /// Returns the value of a known key, to be changed in place.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
         let found = |key: &Value| matches!(key, Value::Binary(text) if **text == *name.as_bytes());
         let entry = self.entries.iter_mut().find(|(key, _)| found(key));
         entry.map(|(_, value)| value)
     }
 
-    /// Returns whether a known key has a value that is not `nil`.
+    /// Returns true if a known key has a value that is not `nil`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The value of a known key that is not `nil`.
+    /// Returns the value of a known key that is not `nil`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         let (_, value) = self.entries.get(self.position(name)?)?;
         (!matches!(value, Value::Nil)).then_some(value)
@@ -90,7 +90,7 @@ impl Fields {
         self.take(name).filter(|value| !matches!(value, Value::Nil))
     }
 
-    /// Takes a value that `read` knows; any other stays.
+    /// Takes a value that `read` accepts; any other stays.
     pub fn take_known<T>(&mut self, name: &str, read: impl Fn(&Value) -> Option<T>) -> Option<T> {
         let at = self.position(name)?;
         let known = self.entries.get(at).and_then(|(_, value)| read(value))?;
@@ -98,7 +98,7 @@ impl Fields {
         Some(known)
     }
 
-    /// A map under a known key; `Err` holds nothing but says that something else stands there.
+    /// Takes a map under a known key; `Err` if the value is something else.
     pub fn take_map(&mut self, name: &str) -> Result<Option<Map>, NotThat> {
         match self.take_given(name) {
             None => Ok(None),
@@ -107,23 +107,23 @@ impl Fields {
         }
     }
 
-    /// UTF-8 text under a known key.
+    /// Takes UTF-8 text under a known key.
     pub fn take_text(&mut self, name: &str) -> Result<Option<Box<str>>, NotThat> {
         self.take_given(name).map(utf8).transpose()
     }
 
-    /// Returns what nobody took.
+    /// Returns the entries that nobody took.
     pub fn rest(self) -> Option<Map> {
         // Still sorted: taking entries out does not change their order.
         (!self.entries.is_empty()).then(|| Map::new(self.entries))
     }
 
-    /// The first key that nobody took.
+    /// Returns the first key that nobody took.
     pub fn unknown(&self) -> Option<&Value> {
         self.entries.first().map(|(key, _)| key)
     }
 
-    /// An error when a key is left.
+    /// Returns an error if a key is left.
     pub fn finish(self, known: &'static str) -> Result<(), Error> {
         match self.entries.into_iter().next() {
             None => Ok(()),
@@ -135,7 +135,7 @@ impl Fields {
 /// The value under a key has another type.
 pub(crate) struct NotThat;
 
-/// The text of a UTF-8 binary.
+/// Returns the text of a UTF-8 binary.
 pub(crate) fn utf8(value: Value) -> Result<Box<str>, NotThat> {
     match value {
         Value::Binary(bytes) => String::from_utf8(bytes.into_vec())

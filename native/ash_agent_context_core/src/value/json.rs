@@ -20,17 +20,17 @@ use crate::value::{Map, Value};
 /// (jiter's limit, and Python's). Converting between bases is not linear, so there must be one.
 pub(crate) const MAX_DIGITS: u64 = 4300;
 
-/// Integers of so many bits have at most [`MAX_DIGITS`] digits: `14_280 * log10(2) < 4300`.
+/// Integers of up to so many bits have at most [`MAX_DIGITS`] digits: `14_280 * log10(2) < 4300`.
 const MAX_BITS: u64 = 14_280;
 
-/// What a text is read into: values, or nodes of a document.
+/// The result of reading a text: values, or nodes of a document.
 pub(crate) trait Tree: Sized {
-    /// An empty container takes a level like any other, and a number has to fit into a float.
+    /// In strict trees an empty container takes a level like any other, and a number has to fit into a float.
     const IS_STRICT: bool;
 
     fn scalar(value: Value) -> Self;
     fn list(items: Vec<Self>) -> Self;
-    /// An object, and whether it had a key twice.
+    /// Makes an object. Returns true beside it if a key came twice.
     fn object(entries: Vec<(Box<str>, Self)>) -> (Self, bool);
 }
 
@@ -59,7 +59,7 @@ enum Container<T> {
     Object(Vec<(Box<str>, T)>, Box<str>),
 }
 
-/// Reads one JSON document: objects become maps with string keys; of duplicate keys the last counts.
+/// Reads one JSON document: objects become maps with string keys; of duplicate keys the last one counts.
 ///
 /// # Errors
 /// [`Error::Invalid`] that says where the text is not JSON, [`Error::TooDeep`] beyond `limit` levels.
@@ -70,7 +70,7 @@ pub fn read(text: &[u8], limit: usize) -> Result<Value, Error> {
     read_noting(text, limit).map(|(value, _)| value)
 }
 
-/// Like [`read`], and tells whether an object had a key twice.
+/// Like [`read`]; returns true beside the value if an object had a key twice.
 pub(crate) fn read_noting(text: &[u8], limit: usize) -> Result<(Value, bool), Error> {
     let fault = |fault: ParseFault| fault.explain(text);
     read_tree(text, limit).map_err(fault)
@@ -89,7 +89,7 @@ impl From<jiter::JiterError> for ParseFault {
 }
 
 impl ParseFault {
-    /// What is wrong, in the reader's words, and at which byte.
+    /// Returns the problem in the reader's words, and its byte.
     pub fn into_problem(self) -> (String, usize) {
         match self {
             Self::TooDeep(_) => ("too deep".to_owned(), 0),
@@ -121,7 +121,7 @@ impl ParseFault {
     }
 }
 
-/// Reads one document into any tree, and tells whether an object had a key twice.
+/// Reads one document into any tree; returns true beside it if an object had a key twice.
 pub(crate) fn read_tree<T: Tree>(text: &[u8], limit: usize) -> Result<(T, bool), ParseFault> {
     let mut jiter = Jiter::new(text);
     let read = read_value(&mut jiter, limit)?;
@@ -217,27 +217,26 @@ fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek, strict: bool) -> Result<Value,
     })
 }
 
-/// The JSON of a value, as a model or a provider gets it.
+/// The JSON of a value in the form that models and providers get.
 ///
 /// Atoms and dates are strings, tuples arrays, keyword lists objects, structs objects without
 /// their name; invalid UTF-8 is replaced. Keys stand in an order that no VM decides.
 #[derive(Debug, Clone, Copy)]
 pub struct AsJson<'a>(pub &'a Value);
 
-/// JSON text of a value.
+/// Returns the JSON text of a value.
 #[must_use]
 pub fn write(value: &Value) -> String {
     to_string(&AsJson(value))
 }
 
-/// A list or an object that is being written.
 enum Writing<'a> {
     List(std::slice::Iter<'a, Value>),
     Object(std::slice::Iter<'a, (Value, Value)>),
 }
 
-/// JSON text of JSON data, however deep it is: [`write`] recurses with a value, and a document has more
-/// levels than the value that it stands for.
+/// Returns the JSON text of JSON data, however deep it is: [`write`] recurses with a value, and a document has more levels
+/// than the value that it stands for.
 pub(crate) fn write_deep(value: &Value) -> Vec<u8> {
     let mut json = Json::default();
     let mut open: Vec<Writing<'_>> = Vec::new();
@@ -274,7 +273,7 @@ pub(crate) fn write_deep(value: &Value) -> Vec<u8> {
     }
 }
 
-/// serde_json into a string, for types whose serialisation cannot fail.
+/// Writes with serde_json into a string, for types whose serialisation cannot fail.
 pub(crate) fn to_string(value: &impl Serialize) -> String {
     // A map key that is not a string would be serde_json's only error here; we write none.
     serde_json::to_string(value).unwrap_or_default()
@@ -332,7 +331,7 @@ fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Er
     serialize_entries(entries, !differ_as_text(map), serializer)
 }
 
-/// Of keys that have the same text the first counts.
+/// Of keys with the same text the first one counts.
 fn serialize_entries<'a, S: Serializer>(
     entries: impl Iterator<Item = (&'a Value, &'a Value)>,
     may_repeat: bool,
@@ -349,7 +348,7 @@ fn serialize_entries<'a, S: Serializer>(
     object.end()
 }
 
-/// Returns whether different keys surely have different texts: all of them are atoms, or all are UTF-8.
+/// Returns true if different keys surely have different texts: all of them are atoms, or all are UTF-8.
 fn differ_as_text(map: &Map) -> bool {
     let is_atom = |key: &Value| matches!(key, Value::Atom(_) | Value::Nil | Value::Bool(_));
     map.iter().all(|(key, _)| is_atom(key)) || map.iter().all(|(key, _)| key.as_str().is_some())
@@ -382,7 +381,7 @@ fn serialize_big<S: Serializer>(integer: &BigInt, serializer: S) -> Result<S::Ok
     serialize_digits(integer, serializer)
 }
 
-/// All digits of an integer, however many there are.
+/// Writes all digits of an integer, however many there are.
 pub(crate) fn serialize_digits<S: Serializer>(
     integer: &BigInt,
     serializer: S,

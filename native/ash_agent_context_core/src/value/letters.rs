@@ -2,32 +2,32 @@
 
 use std::borrow::Cow;
 
-/// Returns whether a provider may call a text empty. Python's `strip` takes the four separators too.
+/// Returns true if a provider may call a text empty. Python's `strip` takes the four separators too.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(is_space)
 }
 
-/// White space, as any provider may see it.
+/// Returns true for white space, as any provider may see it.
 pub(crate) fn is_space(letter: char) -> bool {
     letter.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&letter)
 }
 
-/// The text without white space at its end.
+/// Returns the text without white space at its end.
 pub(crate) fn trim_end(text: &str) -> &str {
     text.trim_end_matches(is_space)
 }
 
-/// Letters that every provider takes in ids and names.
+/// Returns true for letters that every provider takes in ids and names.
 pub(crate) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Letters that some providers take besides.
+/// Returns true for letters that some providers take besides.
 pub(crate) fn is_dotted(byte: u8) -> bool {
     is_plain(byte) || byte == b'.' || byte == b':'
 }
 
-/// The first letters of a text, with `_` for each that not every provider takes.
+/// Returns the first letters of a text, with `_` for each that not every provider takes.
 pub(crate) fn plain_stem(text: &str, most: usize) -> String {
     let plain = |letter| match u8::try_from(letter) {
         Ok(byte) if is_plain(byte) => letter,
@@ -36,13 +36,13 @@ pub(crate) fn plain_stem(text: &str, most: usize) -> String {
     text.chars().take(most).map(plain).collect()
 }
 
-/// Bytes as hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub(crate) fn hex<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
     let digits = bytes.into_iter().map(|byte| format!("{byte:02x}"));
     digits.collect()
 }
 
-/// Bytes as UTF-8; what is not valid is replaced.
+/// Returns bytes as UTF-8; invalid ones are replaced.
 pub(crate) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
     // `from_utf8_lossy` looks at each byte, `from_utf8` at words of ASCII.
     match std::str::from_utf8(bytes) {

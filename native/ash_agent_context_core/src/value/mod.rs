@@ -28,7 +28,7 @@ use sha2::{Digest as _, Sha256};
 /// walks, comparisons and drops may recurse with the data.
 pub const MAX_DEPTH: usize = 256;
 
-/// Bytes of a BEAM binary. Mostly UTF-8 text, but nothing promises that.
+/// The bytes of a BEAM binary: mostly UTF-8 text, but nobody promises that.
 pub type Bytes = Box<[u8]>;
 
 /// One term, owned.
@@ -36,7 +36,7 @@ pub type Bytes = Box<[u8]>;
 /// `nil`, `true` and `false` have variants of their own; [`Value::Atom`] is every other atom.
 /// Integers that fit 64 bits are always [`Value::Int`].
 #[derive(Debug, Clone)]
-// With the variant's number in a word of its own, a value is moved in whole words. Else it is moved from its second byte
+// With the variant's number in a word of its own, a value is moved in whole words. Otherwise it is moved from its second byte
 // on, where a `bool` would stand, and the processor waits for each word to be written before it can be read so.
 #[repr(u64)]
 pub enum Value {
@@ -63,7 +63,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// An atom by its name; `nil`, `true` and `false` become their own variants.
+    /// Makes an atom; `nil`, `true` and `false` become their own variants.
     #[must_use]
     pub fn atom(name: &str) -> Self {
         match name {
@@ -74,13 +74,13 @@ impl Value {
         }
     }
 
-    /// A binary with this text.
+    /// Makes a binary of this text.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::Binary(text.as_bytes().into())
     }
 
-    /// An integer, in the variant that its size asks for.
+    /// Makes an integer, in the variant for its size.
     #[must_use]
     pub fn integer(integer: BigInt) -> Self {
         match i64::try_from(&integer) {
@@ -89,7 +89,7 @@ impl Value {
         }
     }
 
-    /// The name of an atom (also of `nil`, `true` and `false`), or the text of a UTF-8 binary.
+    /// Returns the name of an atom (also of `nil`, `true` and `false`), or the text of a UTF-8 binary.
     #[must_use]
     pub fn as_name(&self) -> Option<&str> {
         match self {
@@ -102,7 +102,7 @@ impl Value {
         }
     }
 
-    /// The text of a UTF-8 binary.
+    /// Returns the text of a UTF-8 binary.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -125,7 +125,7 @@ impl Value {
         }
     }
 
-    /// An integer of 64 bits that is not negative.
+    /// Returns an integer of 64 bits that is not negative.
     pub(crate) fn as_count(&self) -> Option<u64> {
         match self {
             Self::Int(number) => u64::try_from(*number).ok(),
@@ -133,7 +133,7 @@ impl Value {
         }
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         match self {
@@ -152,8 +152,8 @@ impl Value {
         }
     }
 
-    /// Feeds a digest: the same bytes for equal values, others for all others. Digests are stored, so
-    /// these bytes stay what they are.
+    /// Feeds a digest: the same bytes for equal values, others for all others. Digests are stored, so these bytes never
+    /// change.
     pub(crate) fn feed(&self, digest: &mut Sha256) {
         // Containers are distinguished by their sizes.
         let mut open = |length: usize| {
@@ -198,7 +198,7 @@ impl Value {
         }
     }
 
-    /// Returns whether the value has more levels of lists, tuples and maps than this.
+    /// Returns true if the value has more levels of lists, tuples and maps than this.
     #[must_use]
     pub fn is_deeper_than(&self, levels: usize) -> bool {
         let is_container = matches!(self, Self::List(_) | Self::Tuple(_) | Self::Map(_));
@@ -291,24 +291,24 @@ impl Map {
         Self(entries.into_boxed_slice())
     }
 
-    /// The entries in the order of their keys.
+    /// Returns the entries in the order of their keys.
     pub fn iter(&self) -> std::slice::Iter<'_, (Value, Value)> {
         self.0.iter()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns whether it is empty.
+    /// Returns true if it has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Complexity
     /// O(log n)
@@ -318,7 +318,7 @@ impl Map {
         self.0.get(found).map(|entry| &entry.1)
     }
 
-    /// The value of a key that may be an atom or a string of this name; the atom goes first.
+    /// Returns the value of a key that may be an atom or a string of this name; the atom goes first.
     #[must_use]
     pub fn get_named(&self, name: &str) -> Option<&Value> {
         self.get_atom(name).or_else(|| {
@@ -334,7 +334,7 @@ impl Map {
         self.0.get(found).map(|entry| &entry.1)
     }
 
-    /// The value of an atom key.
+    /// Returns the value of an atom key.
     #[must_use]
     pub fn get_atom(&self, name: &str) -> Option<&Value> {
         self.search(|key| match key {
@@ -343,7 +343,7 @@ impl Map {
         })
     }
 
-    /// The same map with one entry more, or with another value for a key it has.
+    /// Returns the map with one more entry, or with another value for a key it has.
     #[must_use]
     pub fn put(&self, key: Value, value: Value) -> Self {
         let mut entries = self.0.to_vec();
@@ -358,7 +358,7 @@ impl Map {
         Self(entries.into_boxed_slice())
     }
 
-    /// How much there is to walk and to copy.
+    /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         self.iter().fold(Size::new(1, 0), |sum, (key, value)| {
@@ -366,7 +366,7 @@ impl Map {
         })
     }
 
-    /// The entries, to be taken apart.
+    /// Returns the entries, to be taken apart.
     #[must_use]
     pub fn into_entries(self) -> Vec<(Value, Value)> {
         self.0.into_vec()
@@ -383,13 +383,13 @@ pub struct Size {
 }
 
 impl Size {
-    /// This many terms and bytes.
+    /// Makes an amount of so many terms and bytes.
     #[must_use]
     pub const fn new(terms: usize, bytes: usize) -> Self {
         Self { terms, bytes }
     }
 
-    /// The sum of two amounts.
+    /// Returns the sum of two amounts.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -398,7 +398,7 @@ impl Size {
         }
     }
 
-    /// Returns what is left of it without a part of it.
+    /// Returns the amount without a part of it.
     #[must_use]
     pub const fn minus(self, part: Self) -> Self {
         Self {

@@ -7,7 +7,7 @@ use crate::value::json::Tree;
 use crate::value::time::{self, Time};
 use crate::value::{Map, Value};
 
-/// A part of a document. Most of it is looked at once and never kept.
+/// A part of a document. Most parts are looked at once and never kept.
 pub(crate) enum Node<'a> {
     /// Text where it was read, which is UTF-8; only what is kept is copied.
     Text(&'a [u8]),
@@ -17,7 +17,7 @@ pub(crate) enum Node<'a> {
     Object(Box<[Named<'a>]>),
     /// Anything else, and any value that came as a term.
     Value(Value),
-    /// Stands for what was taken out of an object.
+    /// The place of a node that was taken out of an object.
     Taken,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Node<'a> {
         matches!(self, Self::Value(Value::Nil))
     }
 
-    /// The text of UTF-8.
+    /// Returns the text of UTF-8.
     #[inline]
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -37,7 +37,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// An integer that is not negative.
+    /// Returns an integer that is not negative.
     pub fn as_count(&self) -> Option<u64> {
         match self {
             Self::Value(Value::Int(number)) => u64::try_from(*number).ok(),
@@ -54,12 +54,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The text of UTF-8, to be kept.
+    /// Returns the text of UTF-8, to be kept.
     pub fn into_text(self) -> Result<Box<str>, NotThat> {
         fields::utf8(self.into_value())
     }
 
-    /// Its elements, or itself when it is not a list.
+    /// Returns its elements, or itself when it is not a list.
     #[inline]
     pub fn into_list(self) -> Result<Vec<Self>, Self> {
         match self {
@@ -71,7 +71,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The value, which refers to no text. Recurses: what reads texts makes no deeper nodes than its own stack took.
+    /// Returns a value that points into no text. It recurses: readers of texts make no deeper nodes than their own stack
+    /// took.
     pub fn into_value(self) -> Value {
         match self {
             Self::Text(text) => Value::Binary(text.into()),
@@ -84,7 +85,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The same of a node that stays; `None` where a number does not fit into a float.
+    /// Returns the value of a node that stays; `None` where a number does not fit into a float.
     pub fn to_value(&self) -> Option<Value> {
         Some(match self {
             Self::Text(text) => Value::Binary((*text).into()),
@@ -102,7 +103,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A key and what stands under it.
+/// A key and its node.
 pub(crate) type Named<'a> = (Cow<'a, str>, Node<'a>);
 
 impl Tree for Node<'_> {
@@ -125,7 +126,7 @@ impl Tree for Node<'_> {
     }
 }
 
-/// The map of an object's entries; of several with one key the last one counts.
+/// Returns the map of an object's entries; of several with one key the last one counts.
 pub(crate) fn map_of<'a>(entries: impl IntoIterator<Item = Named<'a>>) -> Map {
     let entries = entries.into_iter();
     Map::new(

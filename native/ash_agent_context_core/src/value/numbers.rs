@@ -3,10 +3,10 @@
 use crate::error::{index, Path};
 use crate::value::{json, Value};
 
-/// Digits of the smallest of them. Whoever writes JSON here writes floats with fewer digits.
+/// The smallest of them has so many digits. Whoever writes JSON here writes floats with fewer digits.
 const DIGITS: usize = 309;
 
-/// Returns whether such a number stands in JSON text, and not in one of its strings.
+/// Returns true if such a number stands in JSON text, and not in one of its strings.
 ///
 /// # Complexity
 /// Texts without so many digits in a row are not read: of such a row, every 309th byte is one.
@@ -52,7 +52,7 @@ fn is_beyond(number: &str) -> bool {
     number.parse().is_ok_and(f64::is_infinite)
 }
 
-/// The way to the first such number in JSON text.
+/// Returns the path of the first such number in JSON text.
 pub(crate) fn find(json: &[u8], depth: usize) -> Option<Path> {
     let mut path = Path::new();
     let value = json::read(json, depth).ok()?;

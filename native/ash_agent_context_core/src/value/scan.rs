@@ -1,8 +1,8 @@
 //! Reading JSON text into [`Node`]s that point into it.
 //!
-//! Whatever is wrong or rare is `None`, and left to [`json::read`], which knows all of JSON and says what is wrong.
-//! Half of the work is in the strings, which jiter reads byte by byte and serde_json word by word. With serde_json under
-//! these nodes, reading took a third more instructions; it recurses without a bound of ours, and makes large integers
+//! It returns `None` for faulty and rare texts and leaves them to [`json::read`], which knows all of JSON and names the
+//! fault. Half of the work is in the strings, which jiter reads byte by byte and serde_json word by word. With serde_json
+//! under these nodes, reading took a third more instructions; it recurses without a bound of ours, and makes large integers
 //! floats.
 
 use std::borrow::Cow;
@@ -14,37 +14,35 @@ use crate::value::steps;
 use crate::value::unescape::Escape;
 use crate::value::Value;
 
-/// Levels of nesting that are read here; each takes some of a scheduler's stack.
+/// This reader takes so many levels of nesting; each needs some of a scheduler's stack.
 const LEVELS: usize = 64;
 
-/// Entries of open objects that there is room for from the start.
+/// Room for entries of open objects from the start.
 const ENTRIES: usize = 16;
 
-/// Digits of integers that surely fit.
+/// Integers of so many digits surely fit.
 const DIGITS: usize = 18;
 
-/// A string that was read.
 enum ScannedText<'a> {
-    /// As it stands in the text.
+    /// Bytes of the text itself.
     Here(&'a [u8]),
-    /// Without its escapes.
+    /// The bytes in [`Scan::plain`], without escapes.
     Plain,
 }
 
-/// Most texts are ASCII, which takes half the time to see.
+/// Returns true for UTF-8. Most texts are ASCII, which takes half the time to see.
 fn is_utf8(bytes: &[u8]) -> bool {
     bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
 }
 
-/// A text that is being read.
 pub(crate) struct Scan<'a> {
     rest: &'a [u8],
     /// Elements of the lists that are open, the innermost last.
     items: Vec<Node<'a>>,
-    /// The same of objects.
+    /// Entries of the objects that are open.
     entries: Vec<Named<'a>>,
     levels: usize,
-    /// A string without its escapes.
+    /// The last string that had escapes, without them.
     plain: Vec<u8>,
 }
 
@@ -59,7 +57,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The whole text as one node.
+    /// Reads the whole text as one node.
     pub fn whole(text: &'a [u8]) -> Option<Node<'a>> {
         let mut scan = Self::new(text);
         // Most objects have fewer entries, so that the list of them grows once.
@@ -69,7 +67,7 @@ impl<'a> Scan<'a> {
         Some(node)
     }
 
-    /// The next byte that is not white space.
+    /// Returns the next byte that is not white space.
     #[inline]
     fn peek(&mut self) -> Option<u8> {
         while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = self.rest {
@@ -84,7 +82,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// The end of the text.
+    /// Expects the end of the text.
     pub fn end(&mut self) -> Option<()> {
         match self.peek() {
             None => Some(()),
@@ -92,7 +90,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Any value.
+    /// Reads any value.
     pub fn node(&mut self) -> Option<Node<'a>> {
         steps::count(1);
         match self.peek()? {
@@ -127,7 +125,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// An object, whose values `read` reads.
+    /// Reads an object, whose values `read` reads.
     pub fn object(
         &mut self,
         mut read: impl FnMut(&mut Self, Cow<'a, str>) -> Option<()>,
@@ -141,7 +139,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// A list, whose elements `read` reads.
+    /// Reads a list, whose elements `read` reads.
     pub fn list(&mut self, read: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.elements(b"[", b']', read)
     }
@@ -185,7 +183,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A string, whatever its bytes are.
+    /// Reads a string, whatever its bytes are.
     fn bytes(&mut self) -> Option<ScannedText<'a>> {
         self.skip(b"\"")?;
         let plain = self.run()?;
@@ -202,7 +200,7 @@ impl<'a> Scan<'a> {
         Some(ScannedText::Plain)
     }
 
-    /// Returns what comes before the next quote, backslash or control character.
+    /// Returns the bytes before the next quote, backslash or control character.
     fn run(&mut self) -> Option<&'a [u8]> {
         let (run, rest) = self
             .rest
@@ -216,7 +214,7 @@ impl<'a> Scan<'a> {
         let mut escape = Escape::Backslash;
         loop {
             let (byte, rest) = self.rest.split_first()?;
-            // Models escape it, and JSON does not.
+            // Models write `\'`, which JSON does not have.
             if *byte == b'\'' {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Steps of the walks whose length comes from outside, counted for tests that tell linear work from more: a clock would
+//! Counters of steps in walks whose length comes from outside, so that tests can tell linear work from more: a clock would
 //! tell of the machine. Other builds count nothing.
 
 #[cfg(feature = "steps")]
@@ -6,7 +6,6 @@ thread_local! {
     static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts steps.
 #[inline]
 pub(crate) fn count(steps: usize) {
     #[cfg(feature = "steps")]
@@ -15,7 +14,7 @@ pub(crate) fn count(steps: usize) {
     let _ = steps;
 }
 
-/// The steps that this thread took while something was done.
+/// Returns the steps that this thread took in a function.
 #[cfg(feature = "steps")]
 pub fn count_steps(work: impl FnOnce()) -> u64 {
     let before = STEPS.get();

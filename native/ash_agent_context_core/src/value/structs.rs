@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::value::{Map, Value};
 
-/// Returns what a struct holds that is to be written as it is.
+/// Returns the JSON of a struct that stands for a finished text; it is written as it is.
 pub(crate) fn fragment(map: &Map) -> Option<&[u8]> {
     let name = map.get_atom("__struct__")?.as_name()?;
     match map.get_atom("text")? {
@@ -13,12 +13,12 @@ pub(crate) fn fragment(map: &Map) -> Option<&[u8]> {
     }
 }
 
-/// A text that is one JSON value.
+/// Returns a text if it is one JSON value.
 pub(crate) fn ready(text: &[u8]) -> Option<&RawValue> {
     serde_json::from_slice(text).ok()
 }
 
-/// The text of a struct whose JSON is a string: dates and times, and `Decimal`.
+/// Returns the text of a struct whose JSON is a string: dates and times, and `Decimal`.
 #[must_use]
 pub fn struct_text(map: &Map) -> Option<String> {
     match map.get_atom("__struct__")?.as_name()? {

@@ -4,16 +4,16 @@ use chrono::{DateTime, Datelike, NaiveDate, SecondsFormat, TimeDelta, Timelike, 
 
 use crate::value::Value;
 
-/// A point in time with microseconds, as the caller's clock told it.
+/// A point in time in UTC with microseconds, by the caller's clock.
 pub type Time = DateTime<Utc>;
 
-/// ISO 8601 with six digits of a second and `Z`.
+/// Writes ISO 8601 with six digits of a second and `Z`.
 #[must_use]
 pub fn to_text(time: Time) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// The time in microseconds since 1970.
+/// Returns the time for microseconds since 1970.
 #[must_use]
 pub fn from_micros(micros: i64) -> Option<Time> {
     DateTime::from_timestamp_micros(micros).filter(in_calendar)
@@ -38,7 +38,7 @@ pub(crate) fn from_text(text: &[u8]) -> Option<Time> {
     whole_micros(time.with_timezone(&Utc))
 }
 
-/// Reads what [`to_text`] writes, several times faster than any ISO 8601 text; snapshots are full of it.
+/// Reads the form of [`to_text`] several times faster than any ISO 8601 text; snapshots are full of it.
 #[rustfmt::skip]
 fn from_own_text(text: &[u8]) -> Option<Time> {
     let [y1, y2, y3, y4, b'-', o1, o2, b'-', d1, d2, b'T', h1, h2, b':', m1, m2, b':', s1, s2, b'.',
@@ -55,7 +55,7 @@ fn from_own_text(text: &[u8]) -> Option<Time> {
     Some(date.and_hms_micro_opt(hour, minute, second, micros)?.and_utc())
 }
 
-/// Elixir's calendar knows the years 0 to 9999; so do we, and every time has a text form.
+/// Elixir's calendar has the years 0 to 9999. We accept no others, so every time has a text form.
 fn in_calendar(time: &Time) -> bool {
     (0..=9999).contains(&time.year())
 }
@@ -91,7 +91,7 @@ fn from_struct(value: &Value) -> Option<Time> {
     from_parts(date, clock, micros, offset)
 }
 
-/// The time of a date and a clock that is so many seconds ahead of UTC.
+/// Returns the time of a date and a clock that is so many seconds ahead of UTC.
 #[must_use]
 pub fn from_parts(date: [i64; 3], clock: [i64; 3], micros: u32, offset: i64) -> Option<Time> {
     let small = |number| u32::try_from(number).ok();

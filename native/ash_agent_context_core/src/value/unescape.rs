@@ -1,12 +1,12 @@
 //! Escapes of JSON texts, byte by byte.
 
-/// An escape, as far as it has come.
+/// An escape, up to the byte that was read last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Escape {
     #[default]
     None,
     Backslash,
-    /// Digits that came, and their number.
+    /// The number of digits so far, and their value.
     Unicode(u8, u32),
     /// The first half of a pair, and how much of `\u` came after it.
     Half(u32, u8),
@@ -15,7 +15,7 @@ pub(crate) enum Escape {
 }
 
 impl Escape {
-    /// Reads a byte. Returns what is to come, and the letter if it is complete; `None` if there is no such escape.
+    /// Reads a byte. Returns the next state, and the letter if it is complete; `None` if there is no such escape.
     #[inline]
     pub fn feed(self, byte: u8) -> Option<(Self, Option<char>)> {
         let digit = || char::from(byte).to_digit(16);

@@ -1,14 +1,14 @@
 //! Enums of plain words: each value has one name, which stands for it in documents, in Elixir and in JSON.
 
-/// One of a few things that have names.
+/// A value of a small set, each with a name.
 pub trait Word: Copy + PartialEq + 'static {
-    /// All of them.
+    /// All values in their order.
     const WORDS: &'static [Self];
 
-    /// Its name.
+    /// Returns its name.
     fn word(self) -> &'static str;
 
-    /// The one of this name.
+    /// Returns the value with this name.
     fn from_word(word: &str) -> Option<Self> {
         let mut words = Self::WORDS.iter().copied();
         words.find(|known| known.word() == word)
@@ -28,10 +28,10 @@ macro_rules! words {
 
         #[allow(dead_code)] // some are only written
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: [Self; [$($word,)*].len()] = [$(Self::$value,)*];
 
-            /// Its name.
+            /// Returns its name.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -39,7 +39,7 @@ macro_rules! words {
                 }
             }
 
-            /// The one of this name.
+            /// Returns the value with this name.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 $crate::value::word::Word::from_word(name)

@@ -1,13 +1,13 @@
-//! Terms in words: what a model reads of a result.
+//! The words for terms: they are the text of a result for the model.
 
 use crate::value::json;
 use crate::value::letters;
 use crate::value::Value;
 
-/// Holds what stands where a tool gave nothing. Providers refuse empty text.
+/// The text for a tool that returned nothing. Providers refuse empty text.
 pub const NO_OUTPUT: &str = "(no output)";
 
-/// Returns what an exception or another error reason says, in words.
+/// Returns the message of an exception or another error reason, in words.
 #[must_use]
 pub fn reason(value: &Value) -> String {
     let mut words = String::new();

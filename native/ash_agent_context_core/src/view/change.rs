@@ -1,15 +1,15 @@
-//! Describes what is sent in another way than it is kept.
+//! Changes: things that are sent in another form than they are kept in.
 
 use crate::value::word::words;
 
-/// Something that is sent in another way than it is kept.
+/// Something that is sent in another form than it is kept in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Says what was done.
+    /// The kind of change.
     pub what: ChangeKind,
-    /// Says what it is in the conversation.
+    /// A short description of the thing as the conversation has it.
     pub from: String,
-    /// Holds what is sent for it; `None` when nothing is.
+    /// The form that is sent; `None` when nothing is.
     pub to: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use crate::value::Size;
 use crate::view::rendering::Rendering;
 use crate::view::Stretch;
 
-/// Returns what a count is kept under.
+/// Returns the key under which a count is kept.
 fn key(method: Method, rendering: u64) -> u64 {
     rendering ^ method.index() as u64
 }
@@ -28,7 +28,7 @@ impl Stretch<'_> {
 }
 
 impl Iteration {
-    /// Tokens of its messages as they look.
+    /// Returns the tokens of its messages as they look.
     pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
         if rendering.key_of_iteration(self) != 0 {
             return self.add_tokens(method, rendering, 0, Tokens::default());
@@ -61,7 +61,7 @@ impl Iteration {
         sum
     }
 
-    /// Returns what a count has to read.
+    /// Returns the size of the messages that a count still has to read.
     pub(crate) fn measure_uncounted(&self, method: Method) -> Size {
         let counted = self
             .tallies
@@ -95,7 +95,7 @@ impl Entry {
 }
 
 impl Message {
-    /// Tokens of the message as it looks.
+    /// Returns the tokens of the message as it looks.
     pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
         let key = key(method, rendering.key_of_message(self));
         let count = || match rendering.message(self) {
@@ -117,7 +117,7 @@ impl Message {
 }
 
 impl Exchange {
-    /// Tokens of the results as they look.
+    /// Returns the tokens of the results as they look.
     pub(crate) fn tokens(
         &self,
         method: Method,
@@ -135,7 +135,7 @@ impl Exchange {
         }
     }
 
-    /// By how many tokens each result is shorter as it looks when it is cleared; `None` for an empty slot.
+    /// Returns by how many tokens each result gets shorter if it is cleared; `None` for an empty slot.
     pub(crate) fn count_savings(
         &self,
         method: Method,

@@ -1,4 +1,4 @@
-//! Iterations that are not shown.
+//! Covers: ranges of iterations that are not shown.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use crate::log::message::Message;
 use crate::value::{steps, Size};
 use crate::view::verdict::Verdict;
 
-/// Iterations that are not shown.
+/// Iterations that are not shown, up to a last one. `Covers` has the number of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cover {
-    /// The number of the last.
+    /// The number of the last iteration.
     pub last: u64,
-    /// Holds what stands in their place.
+    /// The message in their place.
     pub summary: Option<Arc<Message>>,
-    /// Where nothing stands in their place but how to get them back.
+    /// A note in their place that only says how to get them back.
     pub note: Option<Arc<Message>>,
     /// The verdict of a check on the summary.
     pub verdict: Option<Arc<Verdict>>,
-    /// The summary and the verdict as they were without the masks of the view, if these take something out of them.
+    /// The summary and the verdict without the masks of the view, if these take something out of them.
     pub(crate) unmasked: Option<Arc<Unmasked>>,
-    /// Their messages in the log.
+    /// The number of their messages in the log.
     pub(crate) messages: usize,
 }
 
@@ -33,18 +33,18 @@ pub(crate) struct Unmasked {
 }
 
 impl Cover {
-    /// Returns what a model reads in their place.
+    /// Returns the message that a model reads in their place.
     #[must_use]
     pub fn replacement(&self) -> Option<&Message> {
         self.summary.as_deref().or(self.note.as_deref())
     }
 
-    /// Returns whether a model sees the same in the place of the same iterations, if both begin with the same one.
+    /// Returns true if a model sees the same in the place of the same iterations, given that both begin with the same one.
     pub(crate) fn looks_as(&self, other: &Self) -> bool {
         self.last == other.last && self.replacement() == other.replacement()
     }
 
-    /// Puts back what masks took out.
+    /// Restores the texts without masks.
     pub(crate) fn unmask(&mut self) {
         if let Some(unmasked) = self.unmasked.take() {
             self.summary.clone_from(&unmasked.summary);
@@ -69,7 +69,7 @@ impl Cover {
 /// Covers by the number of their first iteration; they do not overlap.
 pub(crate) type Covers = RedBlackTreeMapSync<u64, Cover>;
 
-/// The cover over an iteration, with the number of its first.
+/// Returns the cover over an iteration, with the number of its first.
 pub(crate) fn cover_over(covers: &Covers, number: u64) -> Option<(u64, &Cover)> {
     steps::count(1);
     let (first, cover) = covers.range(..=number).next_back()?;

@@ -3,27 +3,27 @@
 use crate::error::Error;
 use crate::view::masks::compile;
 
-/// Bytes after which a line counts as another one, so that a long one can be read in pieces.
+/// A line is cut into several after so many bytes, so that a long one can be read in pieces.
 const LINE: usize = 1_000;
 
-/// Bytes on either side of a match that are shown of a long line.
+/// Bytes of a long line that are shown on either side of a match.
 const AROUND: usize = 200;
 
-/// Which lines, and how many bytes at most.
+/// A choice of lines, with a limit in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Excerpt<'a> {
     /// The first line, from 1.
     pub from: usize,
-    /// How many lines at most.
+    /// The most lines to show.
     pub lines: usize,
     /// Only lines that match it.
     pub pattern: Option<&'a str>,
-    /// Bytes that it may have, beside the last line that says what it is.
+    /// The limit in bytes, without the last line that describes the excerpt.
     pub most: usize,
 }
 
 impl Excerpt<'_> {
-    /// The piece of a text, with a last line that says which it is if it is not all of the text.
+    /// Returns the excerpt of a text, with a last line that describes it if it is not all of the text.
     ///
     /// # Errors
     /// [`Error::InvalidPattern`].
@@ -102,7 +102,7 @@ fn end_line(text: &mut String) {
     }
 }
 
-/// The lines of a text, of which none is longer than [`LINE`].
+/// Returns the lines of a text, none longer than [`LINE`].
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive('\n').flat_map(|line| {
         let mut rest = line;

@@ -1,5 +1,5 @@
-//! The facts of texts: what a model cannot make up, found by its shape. Receipts, indexes and checks of summaries read
-//! texts with this file alone, so what one of them calls a fact the others do.
+//! The facts of texts: things that a model cannot make up, found by their shape. Receipts, indexes and checks of summaries
+//! all find them by this file, so they agree on which texts are facts.
 
 use std::hash::Hasher;
 
@@ -28,10 +28,10 @@ words! {
     }
 }
 
-/// Bytes of a line that is a fact.
+/// A line that is a fact is cut after so many bytes.
 const LINE: usize = 200;
 
-/// Bytes between a number and the word that belongs to it.
+/// A word within so many bytes of a number belongs to it.
 const NEAR: usize = 16;
 
 /// Endings of the names of files; other words with a dot are names of functions, or ends of sentences.
@@ -48,7 +48,7 @@ const ERRORS: &str =
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token<'a> {
     pub text: &'a str,
-    /// Where it begins.
+    /// The index of its first byte.
     pub start: usize,
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct Token<'a> {
 pub(crate) struct Found<'a> {
     /// `None`: a word, which is a fact if a later call uses it.
     pub kind: Option<FactKind>,
-    /// It as it is shown.
+    /// The text that is shown.
     pub text: &'a str,
-    /// The piece itself: of a number without its word.
+    /// The piece itself: a number without its word.
     pub piece: &'a str,
     /// The key by which it is found again.
     pub key: u64,
-    /// And what else: of a number, with the word on its other side.
+    /// A second key: of a number with the word on its other side.
     pub other: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Token<'a> {
         self.start + self.text.len()
     }
 
-    /// Its kind by shape.
+    /// Returns the kind that its shape shows.
     pub fn kind(&self) -> Option<FactKind> {
         let text = self.text;
         let digits = text.bytes().filter(u8::is_ascii_digit).count();
@@ -108,7 +108,7 @@ impl<'a> Token<'a> {
         (text.len() >= 4 && text.is_ascii()).then_some(FactKind::Id)
     }
 
-    /// Returns whether it is a program's name and not a word of a language: parts joined together.
+    /// Returns true for a program's name, which joins parts together as no word of a language does.
     pub fn is_name(&self) -> bool {
         let inner = self.text.bytes().zip(self.text.bytes().skip(1));
         let has_hump = inner
@@ -117,7 +117,7 @@ impl<'a> Token<'a> {
         self.text.len() >= 4 && (has_hump || self.text.contains(['_', '.', ':']))
     }
 
-    /// The key by which it is found again.
+    /// Returns the key by which it is found again.
     pub fn key(&self) -> u64 {
         match self.text.contains(',') {
             true => key(&[&self.text.replace(',', "")]),
@@ -125,7 +125,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// The same, whatever its case: for words around a fact.
+    /// Returns a key that ignores case, for words around a fact.
     pub fn word_key(&self) -> u64 {
         let mut hash = Hash::default();
         self.text
@@ -155,7 +155,7 @@ fn is_path(text: &str, letters: usize) -> bool {
     letters > 1 && (has_ending || is_rooted || slashes > 1 || is_joined)
 }
 
-/// Returns whether a list of words with spaces around them has a word, ignoring case.
+/// Returns true if a list of words with spaces around them has a word, ignoring case.
 fn is_in(words: &str, word: &str) -> bool {
     const LONG: usize = 12;
     if word.is_empty()
@@ -167,7 +167,7 @@ fn is_in(words: &str, word: &str) -> bool {
     words.contains(&format!(" {} ", word.to_ascii_lowercase()))
 }
 
-/// The keys by which texts are found again.
+/// Returns the key by which texts are found again.
 pub(crate) fn key(texts: &[&str]) -> u64 {
     let mut hash = Hash::default();
     for text in texts {
@@ -177,7 +177,7 @@ pub(crate) fn key(texts: &[&str]) -> u64 {
     hash.finish()
 }
 
-/// FNV-1a: the pieces are short.
+/// FNV-1a, since the pieces are short.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hash(u64);
 
@@ -203,7 +203,7 @@ impl Hasher for Hash {
     }
 }
 
-/// The pieces of a text, in one walk.
+/// Returns the pieces of a text, in one walk.
 pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     let bytes = text.as_bytes();
     let mut next = 0;
@@ -277,41 +277,41 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80 || b"_/.@-~".contains(&byte)
 }
 
-/// Returns whether a letter beyond ASCII begins that is not part of a word: quotes, dashes, arrows, lines of boxes, from U+0080 to
-/// U+00BF and from U+2000 to U+2FFF.
+/// Returns true at the first byte of a sign beyond ASCII that is not part of a word: quotes, dashes, arrows, lines of boxes,
+/// from U+0080 to U+00BF and from U+2000 to U+2FFF.
 fn is_sign(byte: u8) -> bool {
     byte == 0xc2 || byte == 0xe2
 }
 
-/// Where the next word begins.
+/// Returns the index at which the next word begins.
 fn begin_word(bytes: &[u8], from: usize) -> Option<usize> {
     let begins = |byte: &u8| is_word(*byte) && !is_sign(*byte) && !is_inner(*byte);
     Some(from + bytes.get(from..)?.iter().position(begins)?)
 }
 
-/// Returns whether a byte continues a letter beyond ASCII.
+/// Returns true for a byte that continues a letter beyond ASCII.
 fn is_inner(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
 
-/// Returns whether a letter begins where a word ends without a space: "订单12345已确认".
+/// Returns true at a letter of a script without spaces after one of another: "订单12345已确认" has a word's end there.
 fn is_other_script(byte: u8, is_within_dense: bool) -> bool {
     !byte.is_ascii() && !is_inner(byte) && (is_sign(byte) || is_dense(byte) != is_within_dense)
 }
 
-/// Returns whether a letter of a script without spaces begins. Those have these bytes in UTF-8; after 0xc3 to 0xdf and 0xe1 come letters
-/// that words in ASCII have as well.
+/// Returns true for the first byte of a letter of a script without spaces. In UTF-8 those begin with these bytes; 0xc3 to
+/// 0xdf and 0xe1 begin letters that words in ASCII have as well.
 fn is_dense(byte: u8) -> bool {
     byte == 0xe0 || byte >= 0xe3
 }
 
-/// Returns whether three digits follow a comma, which is then part of a number and does not separate two.
+/// Returns true if three digits follow a comma, which is then part of a number and does not separate two.
 fn begins_with_thousand(after: Option<&[u8]>) -> bool {
     let digits = after.unwrap_or_default().iter().take(4);
     digits.take_while(|byte| byte.is_ascii_digit()).count() == 3
 }
 
-/// Gives the facts of a text, and its words.
+/// Calls a function with the facts of a text, and with its words.
 ///
 /// # Complexity
 /// O(text)
@@ -347,7 +347,7 @@ pub(crate) fn each<'a>(text: &'a str, mut take: impl FnMut(Found<'a>)) {
     }
 }
 
-/// A fact that is a line.
+/// Makes a fact of a whole line.
 pub(crate) fn of_line(kind: FactKind, line: &str) -> Found<'_> {
     let line = line.trim();
     let text = line
@@ -356,7 +356,7 @@ pub(crate) fn of_line(kind: FactKind, line: &str) -> Found<'_> {
     Found::new(Some(kind), text, text, key(&["line", text]))
 }
 
-/// A number, with the word before it or else the one after it. A digit without one is not a fact.
+/// Makes a fact of a number with the word before it or else the one after it. A digit without one is not a fact.
 fn number<'a>(
     text: &'a str,
     token: Token<'a>,
@@ -388,13 +388,12 @@ fn number<'a>(
     take(found);
 }
 
-/// The line that is read.
 #[derive(Debug, Default)]
 struct Line<'a> {
     start: usize,
     end: usize,
     before: Option<Token<'a>>,
-    /// Where it says that a program ended.
+    /// The index of the words about a program's end.
     exit: Option<usize>,
     is_error: bool,
 }
@@ -419,7 +418,7 @@ impl<'a> Line<'a> {
         text.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// `KeyError: ...`, `error: ...`, or a line that begins with such a word.
+    /// Returns true for `KeyError: ...`, `error: ...`, or a line that begins with such a word.
     fn tells_error(&self, text: &str, token: Token<'_>) -> bool {
         let is_type = token.text.ends_with("Error") || token.text.ends_with("Exception");
         let follows = |sign| {

@@ -1,8 +1,8 @@
 //! Handles: how a model asks for what a view does not show. `17.2-431` is the result of the second call of iteration
 //! 17, `17-431` an iteration, and `3..17-431` a range of them.
 //!
-//! The digits at the end are a check of what stands there. Numbers of iterations are used again after a rewind, and a
-//! handle of before must not give what came to stand in its place.
+//! The digits at the end are a checksum of the text there. Numbers of iterations are used again after a rewind, and an older
+//! handle must not return another text in their place.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ use crate::log::part::{Content, Part};
 /// The name of the tool that handles are for.
 pub(crate) const RECALL: &str = "recall";
 
-/// Checks are of three digits, which are one token.
+/// A checksum has three digits, which are one token.
 const CHECKS: u64 = 1_000;
 
-/// Says what a handle is of.
+/// The place that a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handled {
     /// The result of a call.
@@ -31,7 +31,7 @@ pub enum Handled {
     Iterations(u64, u64),
 }
 
-/// A place in the log, with a check of what stands there.
+/// A place in the log, with a checksum of its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle {
     /// The place.
@@ -67,7 +67,7 @@ impl Handle {
         }
     }
 
-    /// Tokens that it has at most with the space before it and the bracket after it: digits make one by threes.
+    /// Returns the most tokens that it has with the space before it and the bracket after it: three digits make one.
     pub(crate) fn tokens(self) -> u64 {
         let digits = |number: u64| u64::from(number.checked_ilog10().unwrap_or(0) / 3 + 1);
         let (one, other) = match self.of {
@@ -77,7 +77,7 @@ impl Handle {
         digits(one) + digits(other) + 5
     }
 
-    /// Reads a handle, with what a model may have written around it.
+    /// Reads a handle, even with marks that a model wrote around it.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let around = |letter: char| letter.is_whitespace() || "\"'`[](),".contains(letter);

@@ -1,4 +1,4 @@
-//! Masks: what must not be shown to a model.
+//! Masks: patterns of texts that no model may see.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,16 +19,16 @@ use crate::value::json;
 use crate::value::letters;
 use crate::value::{Map, Value};
 
-/// Bytes that a compiled pattern may take.
+/// A compiled pattern may take so many bytes.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// Patterns that there may be: each one is a walk over all texts, and takes milliseconds to compile.
+/// There may be so many patterns: each one is a walk over all texts, and takes milliseconds to compile.
 const MOST: usize = 100;
 
-/// How many times as long as copying a byte it takes to look for a pattern in it, at worst.
+/// Looking for a pattern in a byte takes at worst so many times as long as copying it.
 const SEARCH: usize = 30;
 
-/// Patterns, and what stands in the place of what they match.
+/// Patterns, each with its replacement.
 #[derive(Debug)]
 pub struct Masks {
     masks: Vec<Mask>,
@@ -80,7 +80,7 @@ impl Masks {
         })
     }
 
-    /// Returns what [`Masks::new`] costs: patterns take milliseconds to compile.
+    /// Returns the cost of [`Masks::new`]: patterns take milliseconds to compile.
     #[must_use]
     pub const fn compile_cost(patterns: usize) -> Cost {
         match patterns {
@@ -89,26 +89,26 @@ impl Masks {
         }
     }
 
-    /// The patterns with their replacements.
+    /// Returns the patterns with their replacements.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.masks
             .iter()
             .map(|mask| (mask.pattern.as_str(), &*mask.replacement))
     }
 
-    /// How many times as long as copying it takes to mask a byte.
+    /// Returns how many times as long as copying it takes to mask a byte.
     #[must_use]
     pub fn cost(&self) -> usize {
         1 + SEARCH * self.masks.len()
     }
 
-    /// Number of patterns.
+    /// Returns the number of patterns.
     #[must_use]
     pub fn count(&self) -> usize {
         self.masks.len()
     }
 
-    /// Returns whether nothing is masked.
+    /// Returns true if nothing is masked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.masks.is_empty()
@@ -134,7 +134,7 @@ impl Masks {
         }
     }
 
-    /// Gives what is hidden of a text.
+    /// Calls a function with each text that the masks hide.
     pub(crate) fn each(&self, text: &str, mut take: impl FnMut(&str)) {
         let mut text = Cow::Borrowed(text);
         for mask in &self.masks {
@@ -160,7 +160,7 @@ impl Masks {
         self.list_staying(parts).into_iter().flatten().collect()
     }
 
-    /// Each part as it looks, without those that would be others and the other halves of their pairs.
+    /// Returns each part as it looks; `None` for a block that a mask would change, and for the other half of its pair.
     fn list_staying(&self, parts: &[Part]) -> Vec<Option<Part>> {
         let masked: Vec<_> = parts.iter().map(|part| self.part(part)).collect();
         let stays: Vec<_> = masked.iter().map(Option::is_some).collect();
@@ -169,7 +169,7 @@ impl Masks {
         masked.map(|(part, stays)| part.filter(|_| stays)).collect()
     }
 
-    /// The calls of a message as they look, beside its parts as they look.
+    /// Returns the calls of a message as they look, beside its parts as they look.
     pub(crate) fn calls(&self, message: &Message) -> Box<[ToolCall]> {
         let mut calls: Box<[ToolCall]> = message.calls.iter().map(|call| self.call(call)).collect();
         let Content::Parts(parts) = &message.content else {
@@ -186,7 +186,8 @@ impl Masks {
         calls
     }
 
-    /// `None` for a provider's block that would be another one: a provider takes its own as they were.
+    /// Returns the part as it looks; `None` for a provider's block that a mask would change: a provider only takes its own
+    /// unchanged.
     pub(crate) fn part(&self, given: &Part) -> Option<Part> {
         let mut part = given.clone();
         match &mut part.kind {
@@ -194,7 +195,7 @@ impl Masks {
                 part.provider_metadata = self.metadata(part.provider_metadata.as_ref());
                 if let Some(text) = self.text(bytes) {
                     *bytes = text.into_bytes().into();
-                    // Its recording still says what is hidden.
+                    // Its recording still has the hidden words.
                     let metadata = part.provider_metadata.as_mut();
                     if let Some(of) = metadata.filter(|of| of.get_named(AUDIO_ID).is_some()) {
                         *of = of.put(Value::atom(AUDIO_ID), Value::Nil);
@@ -204,7 +205,7 @@ impl Masks {
             PartKind::Thinking(bytes) => {
                 if let Some(text) = self.text(bytes) {
                     *bytes = text.into_bytes().into();
-                    // Its signature is of the text as it was.
+                    // Its signature is for the unmasked text.
                     part.provider_metadata = None;
                 }
                 part.provider_metadata = self.metadata(part.provider_metadata.as_ref());
@@ -220,14 +221,14 @@ impl Masks {
             PartKind::RedactedThinking(_) => {}
         }
         if part.address() != given.address() || part.is_empty_file() {
-            // Nothing can be fetched from there, or nothing is left.
+            // The masked address leads nowhere, or no data is left.
             let words = words_of(&part.kind).unwrap_or_default();
             part = Part::text(words.into_bytes().into());
         }
         Some(part)
     }
 
-    /// Addresses, and the text of files that are sent as text.
+    /// Masks addresses, and the text of files that are sent as text.
     fn source(&self, source: &mut Source, media_type: Option<&str>) {
         const DATA_URL: &str = ";base64,";
         match source {
@@ -278,7 +279,7 @@ impl Masks {
         }
     }
 
-    /// Returns what a provider wants to see again, without the objects in it that would be others.
+    /// Returns the fields that a provider wants back, without the objects that a mask would change.
     fn metadata(&self, metadata: Option<&Map>) -> Option<Map> {
         let metadata = metadata?;
         let stays = |(_, value): &&(Value, Value)| match value {
@@ -291,7 +292,7 @@ impl Masks {
     pub(crate) fn output(&self, outcome: &Outcome) -> Option<Output> {
         match &outcome.output {
             Output::Parts(parts) => Some(Output::Parts(self.parts(parts))),
-            // A key next to a value can be what a pattern looks for: the text is what counts.
+            // A pattern may match a key and the value after it: the text decides.
             Output::Value(_) => {
                 let text = self.text(outcome.text()?)?;
                 Some(Output::Value(Value::text(&text)))
@@ -330,7 +331,7 @@ fn is_text_url(url: &str) -> bool {
 }
 
 impl Part {
-    /// Where its bytes are, if that is an address.
+    /// Returns its address, if it has one.
     fn address(&self) -> Option<&str> {
         match &self.kind.media()?.source {
             Source::Url(url) if !url.starts_with("data:") => Some(url),

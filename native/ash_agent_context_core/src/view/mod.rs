@@ -1,7 +1,7 @@
-//! The view: what of the log is shown to models.
+//! The view: the part of the log that models see.
 //!
-//! The log is never changed by it. A view is a set of covers over ranges of iterations, each with a
-//! summary in its place or with nothing, and of rules for how results and texts look.
+//! It never changes the log. A view has covers over ranges of iterations, each with a summary in its place or with nothing,
+//! and rules for the looks of results and texts.
 
 pub mod change;
 pub mod count;
@@ -34,29 +34,29 @@ use crate::view::pins::Pins;
 use crate::view::rendering::Rendering;
 use crate::view::shortening::Shortening;
 
-/// Holds what of the log is shown, and how.
+/// The covers and rules by which a log is shown.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     pub(crate) covers: Covers,
-    /// Messages of the log that are covered.
+    /// The number of messages of the log that are covered.
     pub(crate) covered: usize,
-    /// Summaries that stand in their place.
+    /// The number of summaries in their place.
     pub(crate) summaries: usize,
-    /// Notes that do.
+    /// The number of notes in their place.
     pub(crate) notes: usize,
-    /// Of covers.
+    /// The size of the covers.
     covers_size: Size,
-    /// Of everything else.
+    /// The size of everything else.
     other_size: Size,
     pub(crate) cleared: Option<Arc<Cleared>>,
-    /// Bytes of text that a result may have.
+    /// The most bytes of text that a result may have.
     pub(crate) max_result_bytes: Option<usize>,
     pub(crate) masks: Option<Arc<Masks>>,
-    /// Returns whether a tool reads handles: what is shortened has one then.
+    /// A tool reads handles, so shortened texts get one.
     pub(crate) recall: bool,
-    /// Thousandths of the tokens of what is hidden that the index in its place may have.
+    /// The limit of an index, in thousandths of the tokens that it stands for.
     pub(crate) index: usize,
-    /// Bytes of the user's words that stand there; `None`: as many as usual.
+    /// The most bytes of the user's words in an index; `None` for the default.
     pub(crate) user_bytes: Option<usize>,
     /// Pins, which no policy hides.
     pub(crate) pins: Option<Arc<Pins>>,
@@ -64,23 +64,23 @@ pub struct View {
     pub(crate) shortenings: Arc<[Shortening]>,
     /// Texts after the system prompt, by name.
     pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
-    /// The system prompt with them.
+    /// The system prompt with those texts.
     pub(crate) system: Option<Arc<Message>>,
 }
 
-/// Results that are cleared: all before a place.
+/// A place before which all results are cleared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleared {
     /// The number of the iteration with the place.
     pub iteration: u64,
-    /// Calls of it before the place.
+    /// The number of its calls before the place.
     pub calls: usize,
-    /// Holds what stands in the place of a result.
+    /// The text in the place of a result.
     pub placeholder: Box<str>,
 }
 
 impl Cleared {
-    /// The same up to another place.
+    /// Returns the same clearing up to another place.
     pub(crate) fn moved_to(&self, (iteration, calls): (u64, usize)) -> Self {
         Self {
             iteration,
@@ -114,26 +114,26 @@ impl PartialEq for View {
 impl Eq for View {}
 
 impl View {
-    /// Returns what is not shown, oldest first, with the number of its first iteration.
+    /// Returns the ranges that are not shown, oldest first, each with the number of its first iteration.
     pub fn covers(&self) -> impl Iterator<Item = (u64, &Cover)> {
         let covers = self.covers.iter().inspect(|_| steps::count(1));
         covers.map(|(first, cover)| (*first, cover))
     }
 
-    /// How much there is to walk, to copy and to free.
+    /// Returns how much there is to walk, to copy and to free.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.covers_size.plus(self.other_size)
     }
 
-    /// How much of it is noted with a request.
+    /// Returns the size of what is noted with a request.
     pub(crate) fn noted_size(&self) -> Size {
         self.covers_size
             .plus(self.rules_size())
             .plus(Size::new(8, 0))
     }
 
-    /// The size of its blocks, pins and shortenings.
+    /// Returns the size of its blocks, pins and shortenings.
     fn rules_size(&self) -> Size {
         let blocks: usize = self.blocks.iter().map(|(_, text)| text.len()).sum();
         let (pins, bytes) = self
@@ -143,7 +143,7 @@ impl View {
         Size::new(terms, blocks + bytes)
     }
 
-    /// Returns whether the same is noted of both with a request: all but the masks, and what is reckoned of the log.
+    /// Returns true if both are noted the same with a request: all but the masks and the counts over the log.
     pub(crate) fn is_noted_as(&self, other: &Self) -> bool {
         self.covers_as(other)
             && self.has_rules_of(other)
@@ -158,7 +158,7 @@ impl View {
             && pairs.all(|((first, own), (start, other))| first == start && own.looks_as(other))
     }
 
-    /// Returns whether both views say the same about what they do not show.
+    /// Returns true if both views have the same rules about the parts that they do not show.
     fn has_rules_of(&self, other: &Self) -> bool {
         self.recall == other.recall
             && self.index == other.index
@@ -177,62 +177,63 @@ impl View {
         self.other_size = own.plus(Size::new(MASK * masks, 0));
     }
 
-    /// How much it takes to read and copy texts as they look.
+    /// Returns the cost of reading and copying texts as they look.
     #[must_use]
     pub fn cost(&self, size: Size) -> Size {
         let times = self.masks().map_or(1, Masks::cost);
         Size::new(size.terms, size.bytes.saturating_mul(times))
     }
 
-    /// Returns whether messages may look different from what they are in the log.
+    /// Returns true if messages may look different from the log's.
     #[must_use]
     pub fn changes_looks(&self) -> bool {
         self.masks.is_some() || self.cleared.is_some() || self.max_result_bytes.is_some()
     }
 
-    /// Number of covers.
+    /// Returns the number of covers.
     #[must_use]
     pub fn count_covers(&self) -> usize {
         self.covers.size()
     }
 
-    /// Bytes of text that a result may have.
+    /// Returns the most bytes of text that a result may have.
     #[must_use]
     pub const fn max_result_bytes(&self) -> Option<usize> {
         self.max_result_bytes
     }
 
-    /// The results that are blanked.
+    /// Returns the place before which results are cleared.
     #[must_use]
     pub fn cleared(&self) -> Option<&Cleared> {
         self.cleared.as_deref()
     }
 
-    /// Returns what is masked.
+    /// Returns the masks.
     #[must_use]
     pub fn masks(&self) -> Option<&Masks> {
         self.masks.as_deref()
     }
 
-    /// Returns what is pinned.
+    /// Returns the pins.
     #[must_use]
     pub fn pins(&self) -> Option<&Pins> {
         self.pins.as_deref()
     }
 
-    /// Thousandths of the tokens of what is hidden for an index of it, and bytes of the user's words in it.
+    /// Returns the limit of an index in thousandths of the tokens that it stands for, and the bytes of the user's words in
+    /// it.
     #[must_use]
     pub const fn index(&self) -> (usize, Option<usize>) {
         (self.index, self.user_bytes)
     }
 
-    /// Texts after the system prompt, by name.
+    /// Returns the texts after the system prompt, by name.
     #[must_use]
     pub fn blocks(&self) -> &[(Box<str>, Box<str>)] {
         &self.blocks
     }
 
-    /// The cover over an iteration.
+    /// Returns the cover over an iteration, with the number of its first.
     pub(crate) fn cover(&self, number: u64) -> Option<(u64, &Cover)> {
         cover_over(&self.covers, number)
     }
@@ -255,7 +256,7 @@ impl View {
         Some(cover)
     }
 
-    /// How results of an iteration look.
+    /// Returns the look of an iteration's results.
     pub(crate) fn rendering(&self, number: u64) -> Rendering<'_> {
         let (cleared, placeholder) = match &self.cleared {
             Some(cleared) if number < cleared.iteration => (usize::MAX, &*cleared.placeholder),
@@ -276,17 +277,17 @@ impl View {
     }
 }
 
-/// Says what stands in the view.
+/// A part of the view: an iteration or a cover.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stretch<'a> {
-    /// An iteration, and how its results look.
+    /// An iteration, and the look of its results.
     Iteration(&'a Iteration, Rendering<'a>),
-    /// A cover from an iteration to another, what stands in their place, and how it looks.
+    /// A cover from an iteration to another, with the message in their place and its look.
     Cover(u64, u64, Option<&'a Message>, Rendering<'a>),
 }
 
 impl Stretch<'_> {
-    /// The numbers of its first iteration and its last.
+    /// Returns the numbers of its first and last iteration.
     pub const fn bounds(&self) -> (u64, u64) {
         match self {
             Self::Iteration(iteration, _) => (iteration.number, iteration.number),
@@ -295,7 +296,7 @@ impl Stretch<'_> {
     }
 }
 
-/// The system prompt and the texts after it, with blank lines between.
+/// Returns the system prompt and the texts after it, with blank lines between.
 pub(crate) fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str>)]) -> Content {
     let blocks = blocks.iter().map(|(_, text)| &**text);
     let blocks = blocks.collect::<Vec<_>>().join("\n\n");
@@ -313,7 +314,7 @@ pub(crate) fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str
     }
 }
 
-/// A user message that stands for iterations, marked as a summary of them.
+/// Makes a user message that stands for iterations, marked as a summary of them.
 pub(crate) fn summary(first: u64, last: u64, text: &str, handle: Option<Handle>) -> Message {
     let range = match first == last {
         true => format!("iteration {first}"),
@@ -326,18 +327,18 @@ pub(crate) fn summary(first: u64, last: u64, text: &str, handle: Option<Handle>)
 
 const HIDDEN: &str = "hidden";
 
-/// A user message that stands for hidden iterations.
+/// Makes a user message that stands for hidden iterations.
 pub(crate) fn note(first: u64, last: u64, text: String) -> Message {
     make_stand_in(HIDDEN, first, last, text)
 }
 
-/// Returns whether a message is such a note.
+/// Returns true for such a note.
 pub(crate) fn is_note(message: &Message) -> bool {
     let metadata = message.metadata.as_ref();
     metadata.is_some_and(|metadata| metadata.get_named(HIDDEN).is_some())
 }
 
-/// A user message that stands for iterations, marked as what it is.
+/// Makes a user message that stands for iterations and names its kind.
 fn make_stand_in(kind: &str, first: u64, last: u64, text: String) -> Message {
     let number = |number| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
     let range = Map::new(vec![
@@ -349,15 +350,15 @@ fn make_stand_in(kind: &str, first: u64, last: u64, text: String) -> Message {
     Message::new(Role::User, content, Box::default(), Some(metadata))
 }
 
-/// Bytes that the first line of a summary has at most.
+/// The first line of a summary has at most so many bytes.
 const FIRST_LINE: usize = 200;
 
-/// The text of a summary without its first line.
+/// Returns the text of a summary without its first line.
 pub(crate) fn summary_text(message: &Message) -> Option<&[u8]> {
     let Content::Text(text) = &message.content else {
         return None;
     };
-    // The first line is short; whatever has a longer one is not ours.
+    // Our first lines are short; a longer one is not ours.
     let end = text
         .iter()
         .take(FIRST_LINE)

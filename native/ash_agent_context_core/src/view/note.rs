@@ -1,4 +1,4 @@
-//! Describes a result that is not shown, in few tokens: what it was, and how to get it back.
+//! Notes for results that are not shown: what each was, in few tokens, and how to get it back.
 
 use crate::log::call::ToolCall;
 use crate::log::message::Outcome;
@@ -7,13 +7,13 @@ use crate::value::{letters, Value};
 use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 
-/// Tokens that a note may have.
+/// A note may have so many tokens.
 const TOKENS: u64 = 20;
 
-/// Bytes of a name or an argument that are looked at.
+/// So many bytes of a name or an argument are looked at.
 const LONG: usize = 120;
 
-/// `[12 KB read_file lib/a.ex, recall 17.2-431]`
+/// Returns `[12 KB read_file lib/a.ex, recall 17.2-431]`.
 pub(super) fn of_cleared(
     handle: Handle,
     call: &ToolCall,
@@ -42,7 +42,7 @@ pub(super) fn of_cleared(
     format!("{} {handle}]", note(what.trim_end()))
 }
 
-/// Returns whether capitals, digits, consonants or vowels follow each other as in no word.
+/// Returns true if capitals, digits, consonants or vowels follow each other as in no word.
 fn is_random(text: &str) -> bool {
     let pairs = text.bytes().zip(text.bytes().skip(1));
     let changes = pairs.filter(|(one, next)| {
@@ -67,7 +67,7 @@ fn size(bytes: usize) -> String {
     }
 }
 
-/// The argument that tells most of a call: the shortest text that is more than a flag.
+/// Returns the most telling argument of a call: the shortest text that is more than a flag.
 fn argument(arguments: &Value) -> Option<String> {
     const FLAG: usize = 3;
     let texts: Vec<&str> = match arguments {
@@ -91,7 +91,7 @@ fn one_line(text: &str) -> String {
     words.join(" ")
 }
 
-/// As much of a text as there is room for: of a path the end, of anything else the beginning.
+/// Returns as much of a text as there is room for: of a path the end, of anything else the beginning.
 fn shorten(text: &str, fits: impl Fn(&str) -> bool) -> String {
     if fits(text) {
         return text.to_owned();

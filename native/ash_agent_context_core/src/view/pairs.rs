@@ -12,7 +12,7 @@ use crate::value::Map;
 use crate::view::cover::{cover_over, Covers};
 use crate::view::masks::Masks;
 
-/// Holds what decides whether the other half of a pair is sent.
+/// The facts that decide about the other half of a pair.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pairs<'a> {
     pub log: &'a Log,
@@ -20,15 +20,15 @@ pub(crate) struct Pairs<'a> {
     pub masks: Option<&'a Masks>,
     /// The number of the first iteration that is sent.
     pub from: u64,
-    /// Says whether the provider knows everything before that.
+    /// The provider knows everything before that iteration.
     pub knows_earlier: bool,
-    /// Says whether a use without a result is sent only while its provider may still go on with it.
+    /// A use without a result is only sent while its provider may still go on with it.
     pub closes_uses: bool,
 }
 
 impl Pairs<'_> {
-    /// A message with the halves withheld whose other halves are not sent, and without the names of uses that
-    /// are not sent in its calls; `None`: it has none of these.
+    /// Returns a message that withholds the halves whose other halves are not sent, and the names of unsent uses in its
+    /// calls; `None` if it has none of these.
     pub fn message(&self, message: &Message) -> Option<Message> {
         self.key(message)?;
         let mut content = message.content.clone();
@@ -48,7 +48,7 @@ impl Pairs<'_> {
         Some(shown.with_reply(message.reply.as_deref().cloned()))
     }
 
-    /// Returns what distinguishes the encodings of a message by its halves that are not sent, if it has any.
+    /// Returns a key for the encodings of a message by its halves that are not sent, if it has any.
     pub fn key(&self, message: &Message) -> Option<u64> {
         let parts: &[Part] = match &message.content {
             Content::Parts(parts) => parts,
@@ -62,7 +62,7 @@ impl Pairs<'_> {
         (lacking > 0).then(|| hasher.finish())
     }
 
-    /// Returns whether the other half stands in another message and is not sent, or never came.
+    /// Returns true if the other half is in another message and is not sent, or never came.
     fn lacks(&self, part: &Part) -> bool {
         let Some((half, pairs)) = part.half().zip(self.log.split_pairs()) else {
             return false;
@@ -73,7 +73,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// Returns whether the use whose program made a call is not sent.
+    /// Returns true if the use whose program made a call is not sent.
     fn lacks_program(&self, call: &ToolCall) -> bool {
         let Some((program, pairs)) = call.program().zip(self.log.split_pairs()) else {
             return false;
@@ -84,7 +84,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// Returns whether a use without a result is followed by anything but what its own program calls.
+    /// Returns true if a use without a result is followed by anything but the calls of its own program.
     fn is_over(&self, half: &Half, pairs: &SplitPairs) -> bool {
         let Some(place) = pairs.open(half).filter(|_| self.closes_uses) else {
             return false;
@@ -108,7 +108,7 @@ impl Pairs<'_> {
         !self.covers.is_some_and(covered) && self.masks.is_none_or(|masks| self.stays(place, masks))
     }
 
-    /// Returns whether masks leave a part as it is.
+    /// Returns true if masks do not change a part.
     fn stays(&self, place: PartPlace, masks: &Masks) -> bool {
         let iteration = self.log.get_numbered(place.iteration);
         let entry = iteration.and_then(|iteration| iteration.entry(place.entry));

@@ -1,13 +1,13 @@
-//! Pins: what no policy takes out of a view.
+//! Pins: things that no policy takes out of a view.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::error::Error;
 
-/// Pins that there may be: each result of a view is looked up among them.
+/// There may be so many pins: each result of a view is looked up among them.
 const MOST: usize = 100;
 
-/// Bytes of a line with a pinned fact.
+/// A line with a pinned fact is cut after so many bytes.
 const LINE: usize = 200;
 
 /// Something that stays in the view.
@@ -31,7 +31,7 @@ impl Pin {
         }
     }
 
-    /// Its name in errors: `iteration 3`, `message 3.0`, `call 17.2`, or the words.
+    /// Returns its name in errors: `iteration 3`, `message 3.0`, `call 17.2`, or the words.
     #[must_use]
     pub fn name(&self) -> Box<str> {
         match self {
@@ -47,7 +47,7 @@ impl Pin {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
     pins: Vec<Pin>,
-    /// A key that distinguishes looks of results.
+    /// A key that distinguishes the looks of results.
     pub(crate) key: u64,
 }
 
@@ -71,18 +71,18 @@ impl Pins {
         })
     }
 
-    /// All of them.
+    /// Returns the pins in the order in which they were put.
     pub fn iter(&self) -> impl Iterator<Item = &Pin> {
         self.pins.iter()
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pins.is_empty()
     }
 
-    /// Those up to an iteration: what comes after it is gone, and its numbers are used again.
+    /// Returns the pins up to an iteration: everything after it is gone, and its numbers are used again.
     pub(crate) fn up_to(&self, number: u64) -> Self {
         let kept = self.pins.iter().filter(|pin| pin.iteration() <= number);
         Self::new(kept.cloned()).unwrap_or_default()
@@ -96,7 +96,7 @@ impl Pins {
         bytes.sum()
     }
 
-    /// Returns whether a result stays whole.
+    /// Returns true if a result stays whole.
     pub(crate) fn has_result(&self, iteration: u64, slot: usize) -> bool {
         let is_it = |pin: &Pin| match pin {
             Pin::Iteration(number) => *number == iteration,
@@ -106,7 +106,7 @@ impl Pins {
         self.pins.iter().any(is_it)
     }
 
-    /// Returns whether a message stays.
+    /// Returns true if a message stays.
     pub(crate) fn has_message(&self, iteration: u64, position: usize) -> bool {
         let is_it = |pin: &Pin| match pin {
             Pin::Iteration(number) => *number == iteration,
@@ -116,7 +116,7 @@ impl Pins {
         self.pins.iter().any(is_it)
     }
 
-    /// The lines of a text that have pinned words, the first of each.
+    /// Returns the lines of a text that have pinned words, the first of each.
     pub(crate) fn lines<'t>(&self, text: &'t str) -> Vec<&'t str> {
         let mut lines = Vec::new();
         for pin in &self.pins {
@@ -129,7 +129,7 @@ impl Pins {
     }
 }
 
-/// The piece of a line around some words.
+/// Returns the piece of a line around some words.
 fn line_with<'t>(text: &'t str, words: &str) -> Option<&'t str> {
     let at = text.find(words)?;
     let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);

@@ -19,34 +19,34 @@ use crate::view::pairs::Pairs;
 use crate::view::pins::Pins;
 use crate::view::texts::output_text;
 
-/// How messages of one iteration look.
+/// The look of one iteration's messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Rendering<'a> {
-    /// How many results, from the first, are blanked.
+    /// The number of its first results that are blanked.
     pub(crate) cleared: usize,
-    /// Holds what stands in their place.
+    /// The text in their place.
     pub(crate) placeholder: &'a str,
-    /// Bytes of text that a result may have.
+    /// The most bytes of text that a result may have.
     pub(crate) most: usize,
-    /// Holds what is masked everywhere.
+    /// The masks for all texts.
     pub(crate) masks: Option<&'a Masks>,
-    /// Parts that are neither blanked nor shortened.
+    /// Pinned results stay as they are, and pinned lines stay in the others.
     pub(crate) pins: Option<&'a Pins>,
-    /// The other messages that are sent if the iteration has halves of pairs whose other halves are not
-    /// beside them.
+    /// The range of messages that are sent; given if the iteration has halves of pairs whose other halves are in other
+    /// messages.
     pub(crate) pairs: Option<Pairs<'a>>,
-    /// Says whether what is shortened tells how to get it back.
+    /// A shortened text says how to get it back.
     pub(crate) recall: bool,
     /// The number of the iteration.
     pub(crate) iteration: u64,
-    /// Slots of it before those that are looked at.
+    /// The number of its slots before those that are looked at.
     pub(crate) before: usize,
 }
 
-/// How a result looks.
+/// The look of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultLook {
-    /// As it is, but for what is masked.
+    /// Unchanged, but for masks.
     Whole,
     /// Without its middle.
     Shortened,
@@ -57,9 +57,9 @@ pub(crate) enum ResultLook {
 /// A message of the view.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
-    /// As it is in the log.
+    /// The message of the log.
     pub message: MessageRef<'a>,
-    /// How it looks.
+    /// Its look.
     pub(crate) rendering: Rendering<'a>,
 }
 
@@ -75,7 +75,7 @@ pub enum Seen<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// The message as it looks.
+    /// Returns the message as it looks.
     #[must_use]
     pub fn see(self) -> Seen<'a> {
         let other = match self.message {
@@ -93,7 +93,7 @@ impl<'a> Shown<'a> {
 }
 
 impl Seen<'_> {
-    /// The message, wherever it is.
+    /// Returns the message, wherever it is.
     #[must_use]
     pub fn message(&self) -> MessageRef<'_> {
         match self {
@@ -105,7 +105,7 @@ impl Seen<'_> {
 }
 
 impl<'a> Rendering<'a> {
-    /// As in the log.
+    /// Everything looks as in the log.
     pub(crate) const PLAIN: Self = Self {
         cleared: 0,
         placeholder: "",
@@ -118,49 +118,49 @@ impl<'a> Rendering<'a> {
         before: 0,
     };
 
-    /// The look of results with so many slots before them in the iteration.
+    /// Returns the look of results with so many slots before them in the iteration.
     pub(crate) fn behind(mut self, slots: usize) -> Self {
         self.cleared = self.cleared.saturating_sub(slots);
         self.before += slots;
         self
     }
 
-    /// The look with all results cleared.
+    /// Returns the look with all results cleared.
     pub(crate) fn cleared_with(mut self, placeholder: &'a str) -> Self {
         (self.cleared, self.placeholder) = (usize::MAX, placeholder);
         self
     }
 
-    /// The look where results may have only so many bytes.
+    /// Returns the look where results may have only so many bytes.
     pub(crate) fn at_most(mut self, most: usize) -> Self {
         self.most = self.most.min(most);
         self
     }
 
-    /// The look beside what else is sent.
+    /// Returns the look for a request that sends only these halves of pairs.
     pub(crate) fn beside(mut self, pairs: Option<Pairs<'a>>) -> Self {
         self.pairs = pairs;
         self
     }
 
-    /// Returns whether everything looks as in the log, where no result is longer than this.
+    /// Returns true if everything looks as in the log, given that no result is longer than this.
     pub(crate) fn is_plain(&self, longest: usize) -> bool {
         self.cleared == 0 && self.masks.is_none() && self.pairs.is_none() && longest <= self.most
     }
 
-    /// Returns what distinguishes the encodings of an iteration with this look; 0 when it is as in the log.
+    /// Returns a key for the encodings of an iteration with this look; 0 when it is as in the log.
     pub(crate) fn key_of_iteration(&self, iteration: &Iteration) -> u64 {
         self.key(iteration.count_calls(), iteration.longest_result())
     }
 
-    /// The same for the results of a message.
+    /// Returns such a key for the results of a message.
     pub(crate) fn key_of_results(&self, exchange: &Exchange) -> u64 {
         self.key(exchange.count_calls(), exchange.longest_result())
     }
 
-    /// The same for a message.
+    /// Returns such a key for a message.
     pub(crate) fn key_of_message(&self, message: &Message) -> u64 {
-        // Never 0.
+        // A key of masks is never 0.
         let masks = self.masks.map_or(0, |masks| masks.key | 1);
         match self.pairs.and_then(|pairs| pairs.key(message)) {
             None => masks,
@@ -190,7 +190,7 @@ impl<'a> Rendering<'a> {
         pins.is_some_and(|pins| pins.has_result(self.iteration, self.before + slot))
     }
 
-    /// The lines of a result with pinned facts, but for those that are there already.
+    /// Returns the lines of a result with pinned facts, but for those that are there already.
     fn pinned_lines(&self, outcome: &Outcome, there: &str) -> String {
         let Some(pins) = self.pins else {
             return String::new();
@@ -201,7 +201,7 @@ impl<'a> Rendering<'a> {
         lines.map(|line| format!("\n{line}")).collect()
     }
 
-    /// Of a result, whether it is blanked or shortened.
+    /// Returns the look of a result.
     pub(crate) fn result(&self, slot: usize, outcome: &Outcome) -> ResultLook {
         match () {
             () if self.is_pinned(slot) => ResultLook::Whole,
@@ -211,7 +211,7 @@ impl<'a> Rendering<'a> {
         }
     }
 
-    /// The message as it looks; `None`: as in the log.
+    /// Returns the message as it looks; `None` if that is as in the log.
     pub(crate) fn message(&self, message: &Message) -> Option<Message> {
         let whole = self.pairs.and_then(|pairs| pairs.message(message));
         let Some(masks) = self.masks else {
@@ -231,7 +231,7 @@ impl<'a> Rendering<'a> {
         Some(shown.with_reply(reply))
     }
 
-    /// The results as they look; `None`: as in the log.
+    /// Returns the results as they look; `None` if that is as in the log.
     pub(crate) fn exchange(&self, calls: &[ToolCall], exchange: &Exchange) -> Option<Exchange> {
         if self.key_of_results(exchange) == 0 {
             return None;
@@ -249,7 +249,7 @@ impl<'a> Rendering<'a> {
         Some(other)
     }
 
-    /// Returns what the look changes of a message, for a report.
+    /// Returns the changes that the look makes to a message, for a report.
     pub(crate) fn changes_of_message(&self, message: &Message) -> Vec<Change> {
         // Pairs are reported where they are written.
         let alone = Self {
@@ -268,7 +268,7 @@ impl<'a> Rendering<'a> {
         masked.into_iter().collect()
     }
 
-    /// Returns what the look changes of results, for a report. Each is named by the id of its call.
+    /// Returns the changes that the look makes to results, for a report. Each is named by the id of its call.
     pub(crate) fn changes_of_results(
         &self,
         calls: &[ToolCall],
@@ -295,7 +295,7 @@ impl<'a> Rendering<'a> {
         changed.collect()
     }
 
-    /// The result in other words; `None`: as it is.
+    /// Returns the result in other words; `None` if it stays as it is.
     fn output(&self, slot: usize, call: &ToolCall, outcome: &Outcome) -> Option<Output> {
         let handle = || {
             let slot = self.before + slot;
@@ -338,7 +338,7 @@ impl<'a> Rendering<'a> {
     }
 }
 
-/// How a text is cut to a size.
+/// The limits and the note for cutting a text.
 struct TextCut {
     most: usize,
     handle: Option<Handle>,
@@ -352,15 +352,14 @@ impl TextCut {
         }
     }
 
-    /// How many bytes stay at the beginning and at the end, beside the note. The beginning of a
-    /// tool's output matters more often than its end.
+    /// Returns how many bytes stay at the beginning and at the end, beside the note. The beginning of a tool's output matters
+    /// more often than its end.
     fn head_and_tail(&self, len: usize) -> (usize, usize) {
         let room = self.most.saturating_sub(self.note(len).len());
         (room - room / 3, room / 3)
     }
 
-    /// The beginning of the first texts and the end of the last ones, with a note between them. Other
-    /// parts stay.
+    /// Keeps the beginning of the first texts and the end of the last ones, with a note between them. Other parts stay.
     fn parts(&self, parts: &[Part]) -> Box<[Part]> {
         let len: usize = parts.iter().map(Part::text_bytes).sum();
         let (head, tail) = self.head_and_tail(len);
@@ -392,8 +391,8 @@ impl TextCut {
         shorter.into()
     }
 
-    /// Head and tail of a text, with a note of what was left out between them; `most` bytes in all, or
-    /// the note alone where that is longer.
+    /// Keeps the head and tail of a text, with a note of the bytes left out between them; `most` bytes in all, or the note
+    /// alone where that is longer.
     fn text(&self, text: &str) -> String {
         if text.len() <= self.most {
             return text.to_owned();
@@ -405,7 +404,7 @@ impl TextCut {
     }
 }
 
-/// Head and tail of a text on character boundaries, with a note between them.
+/// Keeps the head and tail of a text on character boundaries, with a note between them.
 fn cut(text: &str, head: usize, note: &str, tail: usize) -> String {
     let head = text.floor_char_boundary(head);
     let tail = text.ceil_char_boundary(text.len().saturating_sub(tail));

@@ -8,17 +8,17 @@ use memchr::memmem::Finder;
 
 use crate::view::words::Words;
 
-/// How fast more of the same word counts less, and how much long texts count less: the usual values of BM25.
+/// The usual values of BM25: how fast more of the same word counts less, and how much longer texts count less.
 const K: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// Holds what a text gains that has the words as they were asked for.
+/// A text with the words in the order of the question scores so much more: it comes before all others.
 const AS_ASKED: f64 = 1_000.0;
 
-/// Words of a question that are looked for.
+/// So many words of a question are looked for.
 const MOST_WORDS: usize = 32;
 
-/// Bytes on either side of what was found.
+/// Bytes of a snippet on either side of a match.
 const AROUND: usize = 120;
 
 /// A search, fed with one text after the other.
@@ -37,7 +37,7 @@ struct CountedText {
     is_as_asked: bool,
 }
 
-/// A text that was found, by its number among those that [`Search::read`] took.
+/// A match, by its number among the texts that [`Search::read`] took.
 pub(crate) struct FoundText {
     pub text: usize,
     pub score: f64,
@@ -57,14 +57,14 @@ impl Search {
         }
     }
 
-    /// Reads a text, and tells whether it has any of the words.
+    /// Reads a text. Returns true if it has any of the words.
     pub fn read(&mut self, text: &str) -> bool {
         let mut counts = vec![0; self.words.len()];
         let length = self.words.count(text.as_bytes(), &mut counts);
         self.texts += 1;
         self.length += length;
         let all = counts.iter().all(|count| *count > 0);
-        // It may be a piece of a word, as it mostly is in Chinese.
+        // The question may be a piece of a word, as it mostly is in Chinese.
         let is_piece = !self.asked.is_empty() && self.finder.find(text.as_bytes()).is_some();
         let is_as_asked = is_piece || (all && find(text, &self.asked).is_some());
         let has_any = is_as_asked || counts.iter().any(|count| *count > 0);
@@ -78,7 +78,7 @@ impl Search {
         has_any
     }
 
-    /// The best, as many at most.
+    /// Returns the best matches, at most so many.
     pub fn rank(&self, most: usize) -> Vec<FoundText> {
         let texts = self.texts as f64;
         let average = (self.length as f64 / texts.max(1.0)).max(1.0);
@@ -103,7 +103,7 @@ impl Search {
                 score: score(one),
             })
             .collect();
-        // Of equals the newest: it is the likelier to hold.
+        // Of equals the newest comes first: it is likelier to be true still.
         found.sort_by(|a, b| {
             let scores = b.score.partial_cmp(&a.score).unwrap_or(Ordering::Equal);
             scores.then(b.text.cmp(&a.text))
@@ -112,7 +112,7 @@ impl Search {
         found
     }
 
-    /// The piece of a text around what was asked for, or around one of its words, on one line.
+    /// Returns the piece of a text around the question's words together, or around one of them, on one line.
     pub fn snippet(&self, text: &str) -> String {
         let found = find(text, &self.asked).map(|start| (start, start + self.asked.len()));
         let (start, end) = found.or_else(|| self.words.find(text)).unwrap_or((0, 0));
@@ -129,7 +129,7 @@ impl Search {
     }
 }
 
-/// Where a text has another one, whatever the case of ASCII letters.
+/// Returns the range of another text in this one, whatever the case of ASCII letters.
 fn find(text: &str, other: &str) -> Option<usize> {
     if other.is_empty() {
         return None;

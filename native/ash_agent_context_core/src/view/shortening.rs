@@ -3,7 +3,7 @@
 use crate::value::word::words;
 use crate::view::cover::Covers;
 
-/// Those that a view keeps: the oldest go first.
+/// A view keeps so many steps; the oldest go first.
 const MOST: usize = 50;
 
 words! {
@@ -33,15 +33,15 @@ words! {
 pub struct Shortening {
     /// The kind of step.
     pub kind: ShorteningKind,
-    /// Why.
+    /// The reason for it.
     pub cause: Pressure,
     /// The iteration whose request was too long.
     pub iteration: u64,
     /// The first iteration that is shown otherwise since then.
     pub first: u64,
-    /// The last.
+    /// The last iteration that is shown otherwise.
     pub last: u64,
-    /// The place before which results had been cleared already: an iteration, and calls of it.
+    /// The place before which results had been cleared already: an iteration, and a number of its calls.
     pub before: Option<(u64, usize)>,
 }
 
@@ -52,8 +52,8 @@ pub(crate) fn add(steps: &[Shortening], step: Shortening) -> Vec<Shortening> {
     kept.iter().copied().chain([step]).collect()
 }
 
-/// Takes back a clearing of what is cleared before a place, and those that came later. Returns the place before which results stay cleared; `None` in it is
-/// none.
+/// Takes back a clearing of everything before a place, and later ones. Returns the place before which results stay cleared;
+/// its `None` means none.
 pub(crate) fn take_back(
     steps: &mut Vec<Shortening>,
     cleared: Option<(u64, usize)>,
@@ -64,7 +64,7 @@ pub(crate) fn take_back(
     place
 }
 
-/// Leaves out the steps of which nothing is left: of iterations that are shown again, or gone.
+/// Leaves out the steps without effect: all their iterations are shown again, or gone.
 pub(crate) fn retain(steps: &mut Vec<Shortening>, covers: &Covers, newest: u64) {
     steps.retain_mut(|step| {
         step.last = step.last.min(newest);

@@ -8,7 +8,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::value::letters;
 use crate::view::masks::Masks;
 
-/// Returns what a message says; thinking is not said.
+/// Returns the text of a message without its thinking.
 pub(crate) fn content_text<'a>(content: &'a Content, masks: Option<&Masks>) -> Cow<'a, str> {
     match masks.map(|masks| masks.content(content)) {
         None => plain(content),
@@ -24,7 +24,7 @@ fn plain(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// Returns what a result says.
+/// Returns the text of a result.
 pub(crate) fn output_text<'a>(outcome: &'a Outcome, masks: Option<&Masks>) -> Cow<'a, str> {
     match masks.and_then(|masks| masks.output(outcome)) {
         None => say(outcome),
@@ -41,7 +41,7 @@ fn say(outcome: &Outcome) -> Cow<'_, str> {
     }
 }
 
-/// Returns what a part says in words: a text as it is, and what stands for media where only text can be.
+/// Returns a part in words: a text as it is, and for media the text that is sent where media cannot be.
 pub(crate) fn part_text(kind: &PartKind) -> Option<Cow<'_, str>> {
     let text = kind.text().map(|bytes| letters::utf8(bytes));
     text.or_else(|| words_of(kind).map(Cow::Owned))

@@ -1,5 +1,5 @@
-//! Texts that were made of a conversation may repeat what a mask hides there, without the words by which the mask finds it.
-//! So they are compared with the conversation, piece by piece.
+//! Texts that were made of a conversation may repeat words that a mask hides there, without the context by which the mask
+//! finds them. So they are compared with the conversation, piece by piece.
 
 use std::collections::HashSet;
 
@@ -8,13 +8,13 @@ use crate::log::part::{Content, PartKind};
 use crate::value::letters;
 use crate::view::facts::{key, tokens};
 
-/// Letters of a piece. Shorter ones stand in too many words.
+/// A piece has at least so many letters. Shorter ones stand in too many words.
 const PIECE: usize = 6;
 
-/// Letters of a fact that is a piece of its own.
+/// A fact of so many letters is a piece of its own.
 const FACT: usize = 4;
 
-/// Stands in the place of pieces.
+/// The text in the place of a piece.
 const MASKED: &str = "[masked]";
 
 /// Pieces of texts, by their keys.
@@ -24,7 +24,7 @@ pub(crate) struct Veil {
 }
 
 impl Veil {
-    /// All pieces of texts.
+    /// Returns all pieces of texts.
     ///
     /// # Complexity
     /// O(texts)
@@ -51,7 +51,7 @@ impl Veil {
         });
     }
 
-    /// Takes out the pieces that a text has.
+    /// Removes the pieces of a text.
     pub fn lift(&mut self, text: &str) {
         if !self.is_empty() {
             each(text, |_, key| {
@@ -60,7 +60,7 @@ impl Veil {
         }
     }
 
-    /// A text without these pieces; `None` if it has none.
+    /// Returns a text without these pieces; `None` if it has none.
     pub fn cut(&self, text: &str) -> Option<String> {
         let mut found: Vec<(usize, usize)> = Vec::new();
         if !self.is_empty() {
@@ -95,7 +95,7 @@ impl Veil {
         (!ranges.is_empty()).then_some(cut)
     }
 
-    /// A message without these pieces; `None` if it has none.
+    /// Returns a message without these pieces; `None` if it has none.
     pub fn message(&self, message: &Message) -> Option<Message> {
         let mut is_cut = false;
         let mut cut = |bytes: &[u8]| -> Box<[u8]> {
@@ -121,13 +121,13 @@ impl Veil {
     }
 }
 
-/// Counts the bytes of the spaces and signs around words, which stay. More of them would be a piece of their own.
+/// Counts the bytes of the spaces and signs around words, which stay. [`PIECE`] of them would be a piece of their own.
 fn count_signs(letters: impl Iterator<Item = char>) -> usize {
     let signs = letters.take_while(|letter| !letter.is_alphanumeric());
     signs.take(PIECE - 1).map(char::len_utf8).sum()
 }
 
-/// Gives the pieces of a text, each with where it stands.
+/// Calls a function with each piece of a text and its range.
 fn each(text: &str, mut take: impl FnMut((usize, usize), u64)) {
     let starts = text.char_indices().map(|(at, _)| at);
     let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);

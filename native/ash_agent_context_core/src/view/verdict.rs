@@ -1,20 +1,20 @@
-//! The verdict of a check on a summary.
+//! The verdict of a check on a summary: which facts it kept and which it made up.
 
-/// Facts that a verdict names, of each sort.
+/// A verdict names so many facts of each sort.
 pub(crate) const NAMED: usize = 20;
 
 /// The verdict of a check on a summary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// How many facts there are in what it stands for.
+    /// The number of facts in the text that it replaces.
     pub facts: usize,
-    /// How many of them it has.
+    /// The number of those that it has.
     pub kept: usize,
-    /// The likeliest to be needed of those that it does not have.
+    /// Facts that it lacks, the likeliest to be needed first.
     pub missing: Vec<Box<str>>,
     /// Its claims that are not in the text it replaces.
     pub wrong: Vec<Box<str>>,
-    /// How many facts were added to it.
+    /// The number of facts that were added to it.
     pub appended: usize,
 }
 

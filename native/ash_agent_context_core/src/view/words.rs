@@ -1,6 +1,6 @@
 //! The words of texts: runs of letters and digits, whatever their case.
 
-/// Each byte in lower case; 0 where it is in no word. Bytes of letters beyond ASCII are as they are.
+/// Each byte in lower case, 0 for one that is in no word. Bytes of letters beyond ASCII stay the same.
 #[allow(clippy::indexing_slicing)] // evaluated when it is compiled
 const LOWER: [u8; 256] = {
     let mut lower = [0; 256];
@@ -20,17 +20,17 @@ fn lower(byte: u8) -> u8 {
     LOWER.get(usize::from(byte)).copied().unwrap_or(0)
 }
 
-/// Some words, which texts are searched for.
+/// A few words to look for in texts.
 pub(crate) struct Words {
     words: Vec<Box<[u8]>>,
-    /// By hash, for the first look: of the words that a text has, nearly none is asked for.
+    /// A filter by hash: nearly all words of a text are not looked for.
     may_be: [bool; FILTER],
 }
 
 const FILTER: usize = 1 << 10;
 
 impl Words {
-    /// Words of a text, as many at most.
+    /// Takes the words of a text, at most so many.
     pub fn new(text: &str, most: usize) -> Self {
         let mut words: Vec<Box<[u8]>> = Vec::new();
         let mut may_be = [false; FILTER];
@@ -57,7 +57,7 @@ impl Words {
         may_be.then(|| words.position(|known| known.eq_ignore_ascii_case(word)))?
     }
 
-    /// Counts these words in a text. Returns how many words it has.
+    /// Counts these words in a text. Returns the number of all its words.
     pub fn count(&self, text: &[u8], counts: &mut [u32]) -> usize {
         let mut length = 0;
         each(text, |hash, start, end| {
@@ -70,7 +70,7 @@ impl Words {
         length
     }
 
-    /// Where the longest of the words stands that a text has.
+    /// Returns the range of the longest of these words that a text has.
     pub fn find(&self, text: &str) -> Option<(usize, usize)> {
         let mut best = None;
         each(text.as_bytes(), |hash, start, end| {
@@ -84,7 +84,7 @@ impl Words {
     }
 }
 
-/// Gives each word with its hash, its start and its end.
+/// Calls a function with each word's hash, start and end.
 #[inline]
 fn each(text: &[u8], mut word: impl FnMut(usize, usize, usize)) {
     let mut bytes = text.iter().enumerate();
@@ -99,7 +99,7 @@ fn each(text: &[u8], mut word: impl FnMut(usize, usize, usize)) {
             }
             hash = hash.rotate_left(5) ^ u32::from(lower);
         }
-        // The low bits are those of the last letters: the others have to get there.
+        // Tables use the low bits, which come from the last letters: the others are mixed in.
         word((hash ^ hash >> 10 ^ hash >> 20) as usize, start, end);
     }
 }

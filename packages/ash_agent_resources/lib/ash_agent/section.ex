@@ -1,7 +1,7 @@
 defmodule AshAgent.Section do
   @moduledoc false
 
-  # Shares what the sections `conversation` and `agent` have in common: errors at compile time, and options of a run.
+  # The common part of the sections `conversation` and `agent`: errors at compile time, and options of a run.
 
   alias AshAgent.{LLM, Options}
   alias Spark.Dsl.Verifier
@@ -40,7 +40,7 @@ defmodule AshAgent.Section do
     {:error, DslError.exception(module: module, path: path, message: words)}
   end
 
-  @doc "Whether a value can be a model. Functions and modules are checked when they are called, since they may not be compiled yet."
+  @doc "Returns true if a value can be a model. Functions and modules are checked when they are called, since they may not be compiled yet."
   @spec model?(term()) :: boolean()
   def model?(llm) when is_function(llm), do: true
   def model?({module, opts}), do: is_atom(module) and is_list(opts)

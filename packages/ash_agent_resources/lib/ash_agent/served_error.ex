@@ -1,8 +1,8 @@
 defmodule AshAgent.ServedError do
   @moduledoc false
 
-  # The errors of conversations and agents as clients of AshGraphql and AshJsonApi read them: their words, a code to act
-  # upon, and the field. Without this, these libraries tell nothing but the number of a line in a log.
+  # The errors of conversations and agents as clients of AshGraphql and AshJsonApi read them: their words, a code to act on,
+  # and the field. Without this, these libraries return only the number of a line in a log.
 
   alias AshAgent.Conversation
 

@@ -1,8 +1,7 @@
 defmodule AshAgent.SparkModule do
   @moduledoc false
 
-  # What public functions say of a value that is not the resource or the domain they take. A map is a resource that Spark is
-  # compiling.
+  # Errors of public functions for a value that is not a resource or a domain. A map is a resource that Spark is compiling.
 
   alias AshAgent.{Caller, Options}
 

@@ -246,7 +246,7 @@ defmodule AshAgent.Tools do
 
       domain = domain || Ash.Resource.Info.domain(resource)
 
-      # Those of the action count before those of all.
+      # The options of an action count before those of all.
       given
       |> Keyword.merge(opts)
       |> Keyword.merge(own)

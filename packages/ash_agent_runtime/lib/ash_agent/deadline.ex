@@ -1,7 +1,7 @@
 defmodule AshAgent.Deadline do
   @moduledoc false
 
-  # When something has to be done, in milliseconds of the VM's monotonic time, or `:infinity`, which is more than any number.
+  # Deadlines in milliseconds of the VM's monotonic time, or `:infinity`, which is more than any number.
 
   @doc "The deadline of something that may take so many milliseconds from now on."
   def new(timeout, grace \\ 0)

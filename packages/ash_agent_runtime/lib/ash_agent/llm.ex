@@ -194,7 +194,7 @@ defmodule AshAgent.LLM do
   end
 
   @doc false
-  # The name of the model that is asked for, if its options tell.
+  # The name of the model, if its options have it.
   def model_name({_module, opts}) do
     name = opts[:model]
     if is_binary(name) and String.valid?(name), do: name
@@ -203,7 +203,7 @@ defmodule AshAgent.LLM do
   def model_name(_function), do: nil
 
   @doc false
-  # What a request asks for beside messages and tools, as far as its model tells: never what could be a key.
+  # The parameters of a request beside messages and tools, as far as the model gives them: never a possible key.
   def describe(llm, mode) do
     own =
       with {module, opts} <- llm,
@@ -220,7 +220,7 @@ defmodule AshAgent.LLM do
   end
 
   @doc false
-  # How a client of the package encodes requests, `{provider, options}`, or `nil`.
+  # A client's encoding of requests, `{provider, options}`, or `nil` for other models.
   def encoding({_module, opts} = llm) do
     if provider = Keyword.keyword?(opts[:request]) && provider(llm),
       do: {provider, Keyword.put_new(opts[:request], :model, opts[:model])}

@@ -143,7 +143,7 @@ defmodule AshAgent.MCP do
   end
 
   @doc false
-  # Neither a report nor the supervisor's state shows what the function holds.
+  # Neither a report nor the supervisor's state shows data inside a function.
   def start_sealed(sealed) when is_function(sealed, 0) do
     opts = sealed.()
 
@@ -275,7 +275,7 @@ defmodule AshAgent.MCP do
     )
   end
 
-  # Instead of ignoring an environment, say, that somebody relies on.
+  # An environment, say, that the application relies on must not be ignored.
   defp one_way!(server) do
     {way, others} =
       if server[:url],

@@ -1,4 +1,4 @@
-# How the structs of this package are inspected that have no more to say than their words.
+# Inspects the structs of this package that have nothing to show beyond their words.
 
 alias AshAgent.{LLM, MCP, OneLine, Runtime, Sessions, Store, Toolbox}
 

@@ -72,7 +72,7 @@ defmodule AshAgent.Output do
   @typedoc "A type, ready to read answers. Its fields are private, but for `schema`."
   @type t :: %__MODULE__{ref: reference(), schema: map(), type: term(), wrapped?: boolean()}
 
-  @typedoc "What `new/1` takes, see above."
+  @typedoc "A type as `new/1` takes it, see above."
   @type spec :: t() | keyword() | map() | module() | atom() | tuple()
 
   @typedoc "A repair: something that was read although it was not valid by the schema or as JSON."
@@ -280,11 +280,11 @@ defmodule AshAgent.Output do
   def tool_name, do: @tool
 
   @doc false
-  # A stream of which nothing came, for `follow/3`.
+  # An empty stream, for `follow/3`.
   defdelegate follow(), to: Schema
 
   @doc false
-  # Reads a piece of a stream, and returns what came by it: `{path, {:text, more}}` or `{path, {:value, json}}`.
+  # Reads a piece of a stream, and returns the changes: `{path, {:text, more}}` or `{path, {:value, json}}`.
   def follow(%__MODULE__{} = output, follow, piece) do
     case Schema.follow(output.ref, follow, piece) do
       {:ok, {follow, parts}} ->
@@ -296,12 +296,12 @@ defmodule AshAgent.Output do
     end
   end
 
-  # Of a value in an object of its own, the object is not shown.
+  # If a value got an object of its own, the object is not shown.
   defp visible([], %{wrapped?: true}), do: nil
   defp visible(path, output), do: unwrap_path(path, output)
 
   @doc false
-  # The fields of a request that hold its answer to the type, or words that say why it has to be asked for in another way.
+  # The fields of a request for an answer of the type, or the reason to ask for it in another way.
   def constrain(%__MODULE__{} = output, provider, model, opts) when is_provider(provider) do
     asked = {opts[:beside_tools?] == true, opts[:forced?] == true}
 

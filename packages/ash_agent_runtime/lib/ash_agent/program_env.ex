@@ -1,8 +1,8 @@
 defmodule AshAgent.ProgramEnv do
   @moduledoc false
 
-  # Which of the VM's environment variables a program gets that a tool runs: these six, as MCP's own SDKs do it, and those that
-  # are named. The others may be keys.
+  # The environment variables of the VM that a tool's program gets: these six, as in MCP's own SDKs, and those that are named.
+  # The others may be keys.
 
   @always ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"]
 

@@ -265,7 +265,7 @@ defmodule AshAgent.Runtime do
   def run(context, opts, within), do: run_prepared(context, options(opts), within)
 
   @doc false
-  # With what `prepare/1` returned, and the options of its run.
+  # Takes the result of `prepare/1`, and the options of its run.
   def run_prepared(context, opts, within) do
     started = System.monotonic_time()
     opening = Run.open(context)
@@ -300,8 +300,9 @@ defmodule AshAgent.Runtime do
   end
 
   @doc false
-  # A paused conversation waits for decisions wherever it is opened: without somebody to ask, they are missing. Its calls say
-  # that somebody was asked about them. Those of conversations that earlier releases stored do not, so the status counts, too.
+  # A paused conversation waits for decisions wherever it is opened: if nobody can be asked, they are missing. Its calls have
+  # a note that somebody was asked about them. Those of conversations that earlier releases stored do not, so the status
+  # counts, too.
   def undecided?(_context, _kept, approval) when is_function(approval), do: false
 
   def undecided?(context, kept, _approval) do
@@ -310,8 +311,8 @@ defmodule AshAgent.Runtime do
   end
 
   @doc false
-  # Emits the event of a run's end. Only the application's function gets contexts: that of the run and those of its
-  # sub-agents, with the iteration that the run's first turn began with, and how many runs there are around this one.
+  # Emits the event of a run's end. Only the application's function gets contexts: the run's and those of its sub-agents, with
+  # the iteration that the run's first turn began with, and the number of runs around this one.
   def report_end(events, started, {_, %{context: context} = ended} = reply, metadata) do
     events
     |> Events.with_metadata(%{iteration: context.current_iteration})
@@ -331,7 +332,7 @@ defmodule AshAgent.Runtime do
     Map.merge(%{status: :error, kind: kind, reason: label}, model_failure(error))
   end
 
-  # Of a turn that the model's failure ended, by the name that all providers have for it.
+  # The failure of the model that ended a turn, by the name that all providers have for it.
   defp model_failure(%{reason: reason, context: context})
        when elem(reason, 0) in [:llm_error, :llm_timeout, :llm_exception, :invalid_answer] do
     case List.last(Context.Audit.failures(context)) do
@@ -409,7 +410,7 @@ defmodule AshAgent.Runtime do
   def options(opts), do: opts |> Check.validate!(@compiled) |> prepare()
 
   @doc false
-  # The same for options that were checked.
+  # Does the same for options that were checked.
   def prepare(opts) do
     Shape.check!(opts[:view])
 

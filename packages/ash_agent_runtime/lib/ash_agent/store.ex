@@ -76,7 +76,7 @@ defmodule AshAgent.Store do
   """
   @type refusal :: :stale | {:owned, owner :: String.t()} | :not_found
 
-  @typedoc "What a write returns: what is stored then, or why it is not."
+  @typedoc "The result of a write: the stored conversation, or the reason why it was not stored."
   @type written :: {:ok, kept()} | {:error, refusal() | Error.t()}
 
   @typedoc "The same of a function that loads the conversation."
@@ -85,7 +85,7 @@ defmodule AshAgent.Store do
   @type value :: Context.t() | ChatContext.t()
   @type kept :: Conversation.t()
 
-  @typedoc "How a call ended. `:unknown` is for a call that was started and whose outcome is not known."
+  @typedoc "The outcome of a call. `:unknown` is for a call that was started and whose outcome is not known."
   @type call_state :: :ok | :error | :halt | :unknown | :denied | :cancelled | :interrupted
 
   @typedoc """
@@ -102,7 +102,7 @@ defmodule AshAgent.Store do
           optional(:call) => map()
         }
 
-  @typedoc "What `erase/2` and `prune/2` have deleted: the ids of the conversations, and counts of what was stored with them."
+  @typedoc "The receipt of `erase/2` and `prune/2`: the ids of the deleted conversations, and counts of the rows deleted with them."
   @type receipt :: %{
           ids: [id()],
           conversations: non_neg_integer(),
@@ -233,7 +233,7 @@ defmodule AshAgent.Store do
     if kept.value == nil,
       do: AshAgent.Caller.refuse!("the conversation was not loaded: call fetch/2 with it first")
 
-    # Not the id that it is kept under: `rename/3` gives it another one.
+    # The id may differ from the one it is kept under: `rename/3` gives it another one.
     unless is_struct(value, kept.value.__struct__) and id_of!(value) == id_of!(kept.value),
       do:
         AshAgent.Caller.refuse!(

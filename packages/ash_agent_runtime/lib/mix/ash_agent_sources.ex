@@ -1,7 +1,8 @@
 defmodule Mix.AshAgent.Sources do
   @moduledoc false
 
-  # The conversations and functions that the arguments of this package's tasks name: stores, files, and what an application has.
+  # The conversations and functions that the arguments of this package's tasks name: in stores, in files, and in an
+  # application.
 
   alias AshAgent.{ChatContext, Context, Store}
 
@@ -133,7 +134,7 @@ defmodule Mix.AshAgent.Sources do
 
   defp load(document), do: Context.load(document)
 
-  # Both say "messages"; calls and results of Anthropic are parts.
+  # Both have "messages"; calls and results of Anthropic are parts.
   defp anthropic?(%{"content" => parts}) when is_list(parts),
     do: Enum.any?(parts, &match?(%{"type" => type} when type in ["tool_use", "tool_result"], &1))
 

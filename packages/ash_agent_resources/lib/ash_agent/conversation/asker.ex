@@ -1,13 +1,13 @@
 defmodule AshAgent.Conversation.Asker do
   @moduledoc false
 
-  # Who asked for a turn, in which language and with which scopes: stored with the message, so that its tools run as them,
-  # whoever approves or resumes. Of an actor only what finds it again is stored.
+  # The person who asked for a turn, with language and scopes: stored with the message, so that its tools run as this person,
+  # whoever approves or resumes. Of an actor only the keys by which it is found again are stored.
 
   alias AshAgent.Context
   alias AshAgent.Conversation.Info
 
-  # Among the metadata of a message.
+  # The key in the metadata of a message.
   @key "ash_agent"
 
   @doc "The metadata of a message, with who asks."
@@ -36,7 +36,7 @@ defmodule AshAgent.Conversation.Asker do
   @doc "The context that the action passes on to other actions."
   def take_shared(changeset), do: Map.drop(changeset.context[:shared] || %{}, [:private])
 
-  @doc "Who asked for the turn of a conversation, or nil: who said the last that a user has said."
+  @doc "Returns who asked for the turn of a conversation, which is who sent its last message of a user, or nil."
   def of(%Context{current_iteration: last} = conversation) do
     said =
       last..1//-1
@@ -47,11 +47,11 @@ defmodule AshAgent.Conversation.Asker do
   end
 
   defp said?(%{role: :user, content: [%{type: :tool_result} | _]}), do: false
-  # A run asks so for another answer.
+  # A run marks its own request for another answer so.
   defp said?(%{role: :user, metadata: %{output_retry: _number}}), do: false
   defp said?(%{role: role}), do: role == :user
 
-  @doc "What users have said in the turn."
+  @doc "Returns the messages of users in the turn."
   def messages(conversation) do
     conversation
     |> Context.get_iteration_messages(Context.turn_start(conversation))
@@ -75,7 +75,7 @@ defmodule AshAgent.Conversation.Asker do
     persister = Info.option(turn.resource, :actor_persister)
 
     cond do
-      # It is the one who resumes, as they are now.
+      # The person who resumes is the one who asked, as they are now.
       by == identity(given) -> {:ok, given}
       by == nil -> {:ok, nil}
       persister != nil and stored != nil -> require_actor(persister.lookup(stored))
@@ -100,7 +100,7 @@ defmodule AshAgent.Conversation.Asker do
   defp to_name(%{id: id}) when is_binary(id) or is_integer(id), do: to_string(id)
   defp to_name(_actor), do: nil
 
-  # Nothing else tells two of them apart.
+  # Nothing else distinguishes two of them.
   defp digest(actor),
     do:
       "sha256:" <>
@@ -134,7 +134,7 @@ defmodule AshAgent.Conversation.Asker do
 
   defp find(_other, _tenant), do: nil
 
-  # Whoever may not be seen may still ask.
+  # An actor that may not be read may still ask.
   defp get(resource, key, tenant) do
     tenant = if Ash.Resource.Info.multitenancy_strategy(resource), do: tenant
     Ash.get(resource, key, authorize?: false, tenant: tenant)

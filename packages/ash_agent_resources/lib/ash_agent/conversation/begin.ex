@@ -1,8 +1,8 @@
 defmodule AshAgent.Conversation.Begin do
   @moduledoc false
 
-  # Begins turns whose action was called in a transaction. Ash sends notifications after the commit, and drops them with a rollback:
-  # this one tells nobody but this module.
+  # Begins turns whose action was called in a transaction. Ash sends notifications after the commit, and drops them with a
+  # rollback: this notifier passes them to this module only.
 
   use Ash.Notifier
 

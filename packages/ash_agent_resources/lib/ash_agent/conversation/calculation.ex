@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Calculation do
   @moduledoc false
 
-  # Calculates what a conversation shows of itself. `stored` reads it, the others look at that.
+  # Calculates the public values of a conversation. `stored` reads it, and the others are made from that.
 
   use Ash.Resource.Calculation
 
@@ -23,7 +23,7 @@ defmodule AshAgent.Conversation.Calculation do
   def calculate(records, [show: name], _context),
     do: {:ok, Enum.map(records, &(&1.stored && show(name, &1.stored)))}
 
-  # Whoever holds a record may have it from somebody else, and Ash asks nobody about calculations like these.
+  # A caller may have the record from somebody else, and Ash checks no policy for calculations like these.
   defp readable(resource, ids, %{authorize?: true} = context) do
     [key] = Ash.Resource.Info.primary_key(resource)
     opts = [actor: context.actor, tenant: context.tenant, authorize?: true]

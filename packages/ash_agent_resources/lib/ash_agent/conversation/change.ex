@@ -202,7 +202,7 @@ defmodule AshAgent.Conversation.Change do
   defp check_message(changeset, {:ok, nil}, :required), do: error(changeset, :no_message)
   defp check_message(changeset, _message, _needed), do: changeset
 
-  # Ash moves the time of an update that changes something, and this one writes elsewhere.
+  # Ash sets the time of an update that changes something, and this one writes elsewhere.
   defp touch(changeset) do
     case Ash.Resource.Info.attribute(changeset.resource, :updated_at) do
       %{update_default: now} when is_function(now, 0) ->
@@ -213,7 +213,7 @@ defmodule AshAgent.Conversation.Change do
     end
   end
 
-  # Nothing is said to a conversation that waits for decisions.
+  # A conversation that waits for decisions takes no messages.
   defp waits_for_nobody(changeset) do
     case Store.fetch(store(changeset), Info.key(changeset.data)) do
       {:ok, %{status: :paused}} -> error(changeset, :paused)
@@ -284,7 +284,7 @@ defmodule AshAgent.Conversation.Change do
   defp run(:prompt, turn, wait?),
     do: Runner.run(turn, {:prompt, turn.record.__metadata__.prompt}, wait?)
 
-  # Whoever resumes goes on with what somebody else may have asked.
+  # A turn that is resumed may be the question of somebody else.
   defp run(:resume, turn, wait?) do
     with {:ok, turn} <- Runner.as_asker(turn), do: Runner.run(turn, :resume, wait?)
   end

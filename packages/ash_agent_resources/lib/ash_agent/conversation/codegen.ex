@@ -1,8 +1,8 @@
 defmodule AshAgent.Conversation.Codegen do
   @moduledoc false
 
-  # The migrations that conversations need, for `mix ash.codegen`: the tables of the store, and what ties the tables of
-  # resources to them. The migrations that there are tell what has been done, so that those of other releases count as well.
+  # The migrations that conversations need, for `mix ash.codegen`: the tables of the store, and the triggers that tie the
+  # tables of resources to them. Existing migrations show which of it is done, so that those of other releases count as well.
 
   alias Ash.Error.Framework.PendingCodegen
   alias AshAgent.Conversation.{Info, Migrations}
@@ -29,7 +29,7 @@ defmodule AshAgent.Conversation.Codegen do
     if pending == [], do: :ok, else: write(pending, argv, opts)
   end
 
-  # `mix ash.codegen` passes on that there is no name.
+  # `mix ash.codegen` passes an option with `nil` on where there is no name.
   defp drop_unnamed(argv) do
     case Enum.find_index(argv, &is_nil/1) do
       nil -> argv
@@ -47,7 +47,7 @@ defmodule AshAgent.Conversation.Codegen do
         :ok
 
       true ->
-        # The tables of the resources come before what is tied to them. Extensions are in no order.
+        # The tables of the resources come before the triggers on them. Extensions are in no order.
         apply(AshPostgres.DataLayer, :codegen, [argv])
         unless opts[:dev], do: Enum.each(pending, &remove_dev/1)
 
@@ -58,7 +58,7 @@ defmodule AshAgent.Conversation.Codegen do
     end
   end
 
-  ## What is missing
+  ## Missing migrations
 
   defp list_pending(opts) do
     resources = for domain <- domains(opts), resource <- conversations(domain), do: resource
@@ -214,7 +214,7 @@ defmodule AshAgent.Conversation.Codegen do
     end
   end
 
-  # Those of --dev give way. AshPostgres sees to that where it writes migrations itself, and not where only these are new.
+  # Migrations of --dev are replaced. AshPostgres does so where it writes migrations itself, and not where only these are new.
   defp remove_dev(%{folder: folder, repo: repo, tenants?: tenants?}) do
     paths = folder |> Path.join("*_ash_agent_dev.exs") |> Path.wildcard() |> Enum.reverse()
 
@@ -234,7 +234,7 @@ defmodule AshAgent.Conversation.Codegen do
         do: apply(Ecto.Migrator, :down, [repo, version, module, [log: false] ++ opts])
   end
 
-  # After all that there are.
+  # After all existing ones.
   defp version(folder) do
     now = DateTime.utc_now() |> Calendar.strftime("%Y%m%d%H%M%S") |> String.to_integer()
 

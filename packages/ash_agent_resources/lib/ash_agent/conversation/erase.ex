@@ -1,8 +1,8 @@
 defmodule AshAgent.Conversation.Erase do
   @moduledoc false
 
-  # The action `:erase`: deletes the records of a filter for good, archived ones included, with their conversations and those that
-  # were forked from them, and says what went. Past all preparations, which may hide records that are there.
+  # The action `:erase`: deletes the records of a filter for good, archived ones included, with their conversations and the
+  # forks of these, and returns a receipt. It goes past all preparations, which may hide records.
 
   use Ash.Resource.Actions.Implementation
 

@@ -42,7 +42,7 @@ defmodule AshAgent.Conversation.Error do
   def describe(error), do: Exception.message(%{error | bread_crumbs: []})
 
   @doc false
-  # Where a form shows it: beside the text, or above all fields.
+  # The place in a form: beside the text, or above all fields.
   def field(%{reason: :no_message}), do: :input
   def field(%{reason: %AshAgent.Context.Error{reason: {:other_arguments, _, _}}}), do: :arguments
   def field(%{reason: %AshAgent.Context.Error{}}), do: :input

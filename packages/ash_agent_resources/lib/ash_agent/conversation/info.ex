@@ -62,13 +62,13 @@ defmodule AshAgent.Conversation.Info do
   def key(resource, id), do: prefix(resource) <> id
 
   @doc false
-  # Returns the resource, or says what it lacks.
+  # Returns the resource, or raises with the part that it lacks.
   def check!(resource),
     do:
       SparkModule.check!(resource, "an Ash resource with AshAgent.Conversation", &conversation?/1)
 
   @doc false
-  # Returns whether whoever ran a turn of it is gone.
+  # Returns true if the session that ran a turn of it is gone.
   def due?(%{status: status, lease_until: until}),
     do:
       status == :running and (until == nil or DateTime.compare(until, DateTime.utc_now()) == :lt)
@@ -104,7 +104,7 @@ defmodule AshAgent.Conversation.Info do
   end
 
   @doc false
-  # Returns whether the messages are in tables of AshPostgres, which its queries can read as well.
+  # Returns true if the messages are in tables of AshPostgres, which its queries can read as well.
   def tables?(resource) do
     option(resource, :store) == nil and
       Ash.DataLayer.data_layer(resource) == AshPostgres.DataLayer
@@ -115,11 +115,11 @@ defmodule AshAgent.Conversation.Info do
   def schema(resource, tenant), do: resource |> store(tenant) |> Map.fetch!(:prefix)
 
   @doc false
-  # Returns whether a resource has the extension. Its iterations' resource, which it knows, cannot name it.
+  # Returns true if a resource has the extension. Its iterations' resource, which it knows, cannot name it.
   def conversation?(resource), do: Extension.get_persisted(resource, @extended, false)
 
   @doc false
-  # Says that a resource has it.
+  # Marks a resource as one with the extension.
   def mark_extended(dsl), do: Transformer.persist(dsl, @extended, true)
 
   @doc false

@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Notices do
   @moduledoc false
 
-  # Tells notifiers of a resource about a turn: pieces of an answer, and how it ended. They are notifications of the action
+  # Notifies notifiers of a resource of a turn: of pieces of an answer, and of its end. They are notifications of the action
   # `:delta`, since Ash knows only those of actions.
 
   alias Ash.Notifier.Notification

@@ -2,7 +2,7 @@ defmodule AshAgent.Conversation.Row do
   @moduledoc false
 
   # Calculations that the database makes of the stored row, so that lists can be filtered and sorted by them; among them,
-  # which turns are due, as `Info.due?/1` says of other stores.
+  # which turns are due, as `Info.due?/1` decides for other stores.
 
   use Ash.Resource.Calculation
 
@@ -40,7 +40,7 @@ defmodule AshAgent.Conversation.Row do
   def expression([show: name, conversation: resource], context) do
     schema = Info.schema(resource, context.tenant)
 
-    # What a fragment has between question marks is text.
+    # In a fragment, everything but the question marks is text.
     select =
       "(select #{@columns[name]} from {conversations} as c where c.id = ? || cast(? as text))"
       |> String.replace(~r/\{(\w+)\}/, fn table ->

@@ -26,11 +26,11 @@ defmodule AshAgent.Conversation.Runner do
   @sessions AshAgent.Conversation.Sessions
   @waiting AshAgent.Conversation.Waiting
 
-  # How often to look for a session that is just starting or ending elsewhere, and milliseconds in between.
+  # So many looks for a session that is just starting or ending elsewhere, with so many milliseconds in between.
   @tries 20
   @pause 50
 
-  @doc "What a turn of a record needs, from the action that begins it."
+  @doc "Returns the data for a turn of a record, from the action that begins it."
   def new(changeset, record, context) do
     resource = changeset.resource
 
@@ -66,7 +66,7 @@ defmodule AshAgent.Conversation.Runner do
 
   defp as_asker(turn, asker) do
     given = turn.runtime_context
-    # Nobody resumes what a job or a sweep goes on with.
+    # A turn that a job or a sweep continues has no person who resumes it.
     authority = if given.actor, do: Info.option(turn.resource, :authority), else: :asker
 
     with :asker <- authority,
@@ -80,7 +80,7 @@ defmodule AshAgent.Conversation.Runner do
 
   @doc "Runs a message that waits, or what the conversation needs, and returns what the action returns."
   def run(%__MODULE__{} = turn, job, wait?) do
-    # That of an earlier action.
+    # The metadata are those of an earlier action.
     turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
     with {:prompt, id} <- job, do: Notices.notify_said(turn, id)
     if wait?, do: run(turn, job), else: run_later(turn, job)
@@ -96,7 +96,7 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   @doc false
-  # Whoever has begun it knows it from its start on.
+  # The process knows its callers from its start on.
   def wait(fun, callers) do
     Process.put(:"$callers", callers)
     :proc_lib.init_ack({:ok, self()})
@@ -124,7 +124,7 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
-  # The turn before the message was cut short. It goes on first, as who asked for it.
+  # The turn before the message was cut short. It goes on first, with the rights of the person who asked for it.
   defp run_after(turn, job) do
     with {:ok, before} <- as_asker(turn),
          {_status, %kind{}} when kind in [Result, Paused, Error] <-
@@ -148,7 +148,7 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
-  # Messages that wait since their process died are answered by whoever resumes.
+  # Messages that wait since their process died are answered by the next one that resumes.
   defp continue(turn, :resume, ended) when not is_struct(ended, Paused) do
     with {:ok, [_ | _] = prompts} <- Store.waiting(turn.store, turn.id),
          %{} = waiting <- Enum.find(prompts, &(&1.kind == :prompt)) do
@@ -204,8 +204,8 @@ defmodule AshAgent.Conversation.Runner do
     answer
   end
 
-  # A session gives its conversation back after it has answered. Whoever acts next finds it free, also in a transaction on the only
-  # connection of a test. One that has more to do answers at once.
+  # A session gives its conversation back after its reply. The next action finds it free, also in a transaction on the only
+  # connection of a test. A session with more to do returns at once.
   defp settle(session) do
     _status = Session.status(session)
     :ok
@@ -263,7 +263,7 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
-  # It does not end with the process that said something.
+  # The session does not end with the process that sent the message.
   defp start(turn, name) do
     opts = options(turn, name)
 
@@ -301,7 +301,7 @@ defmodule AshAgent.Conversation.Runner do
   @doc "Waits for the sessions that a process has begun, and for those that wait for them."
   def await_turns(caller, timeout) do
     until = System.monotonic_time(:millisecond) + timeout
-    # Those that wait start sessions.
+    # Waiting turns start sessions.
     for supervisor <- [@waiting, @sessions], do: await_begun(supervisor, caller, until)
     :ok
   end
@@ -376,7 +376,7 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
-  # Takes a claim away whose lease is over, as of a turn that was cut short.
+  # Removes a claim whose lease is over, as of a turn that was cut short.
   defp free(store, id) do
     owner = "edit " <> Ash.UUID.generate()
 

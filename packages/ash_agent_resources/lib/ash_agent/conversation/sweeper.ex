@@ -92,7 +92,7 @@ defmodule AshAgent.Conversation.Sweeper do
     error -> report(resource, error)
   end
 
-  # What an error says may be somebody's.
+  # The words of an error may be a person's.
   defp report(resource, %module{}),
     do: Logger.error("conversations of #{inspect(resource)} could not go on: #{inspect(module)}")
 end

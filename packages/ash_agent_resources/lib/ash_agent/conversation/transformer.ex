@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Transformer do
   @moduledoc false
 
-  # Adds what a conversation has: attributes, actions, functions and calculations, unless the resource has its own.
+  # Adds the parts of a conversation: attributes, actions, functions and calculations, unless the resource has its own.
 
   use Spark.Dsl.Transformer
 
@@ -38,7 +38,7 @@ defmodule AshAgent.Conversation.Transformer do
     fork: [args: [:source_id]]
   ]
 
-  # The data layer and Ash's own look at what is there.
+  # The data layer and Ash's own transformers read the result.
   @impl true
   def before?(_transformer), do: true
 
@@ -56,14 +56,14 @@ defmodule AshAgent.Conversation.Transformer do
          do: calculations({:ok, dsl})
   end
 
-  # A stranger may set these of a new conversation.
+  # The attributes that a stranger may set in a new conversation.
   defp own(dsl) do
     attributes =
       for %{public?: true, writable?: true, name: name} <-
             Transformer.get_entities(dsl, [:attributes]),
           do: name
 
-    # Ash makes those of relationships after this.
+    # Ash makes the attributes of relationships after this.
     related =
       for %{type: :belongs_to, define_attribute?: true, attribute_writable?: true} = relationship <-
             Transformer.get_entities(dsl, [:relationships]),
@@ -192,7 +192,7 @@ defmodule AshAgent.Conversation.Transformer do
   defp own_interface?(dsl, name),
     do: Enum.any?(Transformer.get_entities(dsl, [:code_interface]), &(&1.name == name))
 
-  # As Ash decides it.
+  # Decided as in Ash.
   defp interface?(dsl) do
     info = Ash.Resource.Info
 
@@ -234,8 +234,8 @@ defmodule AshAgent.Conversation.Transformer do
     )
   end
 
-  # Those of the stored row are read by the database, where it has the row. The others are made from `stored`, so that a
-  # conversation is read once; nothing can be filtered by them.
+  # Calculations of the stored row are made by the database, where it has the row. The others are made from `stored`, so that
+  # a conversation is read once; they cannot be used in filters.
   defp calculations({:ok, dsl} = state) do
     rows = if Info.tables?(dsl), do: Row.list_shown(), else: []
     resource = Transformer.get_persisted(dsl, :module)

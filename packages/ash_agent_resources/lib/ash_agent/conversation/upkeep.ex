@@ -109,7 +109,7 @@ defmodule AshAgent.Conversation.Upkeep do
     opts = Options.validate!(opts, @sweep)
     store = Info.store(resource, opts[:tenant])
     until = DateTime.add(DateTime.utc_now(), -opts[:older_than], :second)
-    # The store is read first, so that a record that is made meanwhile is among the records.
+    # The store is read first, so that a record made in between is among the records.
     with {:ok, stored} <-
            list_stored(store, Info.prefix(resource), by: :created_at, until: until),
          {:ok, ids} <- ids(resource, opts[:tenant]) do

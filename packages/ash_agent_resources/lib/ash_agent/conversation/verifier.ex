@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Verifier do
   @moduledoc false
 
-  # Refuses at compile time what cannot work.
+  # Refuses faulty settings at compile time.
 
   use Spark.Dsl.Verifier
 
@@ -25,7 +25,7 @@ defmodule AshAgent.Conversation.Verifier do
     with :ok <- Section.verify(dsl, checks), do: creates(dsl)
   end
 
-  # Ash asks a change only when it runs.
+  # Ash calls a change only when it runs.
   defp changes(dsl) do
     Enum.find_value(Verifier.get_entities(dsl, [:actions]), fn action ->
       Enum.find_value(Map.get(action, :changes, []), fn

@@ -1,7 +1,7 @@
 defmodule AshAgent.Domain.Tool do
   @moduledoc false
 
-  # A tool of a domain: as it is declared, here or with ash_ai, and what is made of it.
+  # A tool of a domain: its declaration, here or with ash_ai, and the tool made of it.
 
   alias AshAgent.{Caller, Info, Options}
   alias AshAgent.Tools.Query
@@ -49,7 +49,7 @@ defmodule AshAgent.Domain.Tool do
   defp options(%__MODULE__{} = tool),
     do: present(tool, [:description, :load, :fields, :filter, :sort, :limit, :bulk, :repeat])
 
-  # One of ash_ai offers filters and sorts, unless it names what it offers. Sensitive attributes are not among them.
+  # A tool of ash_ai offers filters and sorts, unless it lists its own. Sensitive attributes are not among them.
   defp options(tool) do
     for {field, words} <- [get_by: "get_by", identity: "an identity", arguments: "arguments"],
         Map.get(tool, field) not in [nil, []],

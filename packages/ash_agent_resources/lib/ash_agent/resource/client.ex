@@ -5,7 +5,7 @@ defmodule AshAgent.Resource.Client do
 
   alias AshAgent.LLM
 
-  # The client, the variable with its key, and where its requests have what is written as `temperature` and `max_tokens`.
+  # The client, the variable with its key, and the fields of its requests for `temperature` and `max_tokens`.
   @providers %{
     "anthropic" => {LLM.Anthropic, "ANTHROPIC_API_KEY", %{temperature: [:temperature]}},
     "openai" =>
@@ -38,7 +38,7 @@ defmodule AshAgent.Resource.Client do
   end
 
   @doc false
-  # The model, as `t:AshAgent.LLM.t/0`, or words that say why there is none.
+  # Returns the model, as `t:AshAgent.LLM.t/0`, or words that explain why there is none.
   def model({name, opts}) when is_binary(name) and is_list(opts) do
     with [prefix, model] when model != "" <- String.split(name, ":", parts: 2),
          {client, variable, paths} <- @providers[prefix] do
@@ -74,7 +74,7 @@ defmodule AshAgent.Resource.Client do
         put_in(body, Enum.map(paths[name], &Access.key(&1, %{})), value)
       end)
 
-    # The key of the provider is for nobody else.
+    # The key of a provider goes to no other server.
     own =
       if variable && !opts[:base_url],
         do: Keyword.put_new(own, :api_key, fn -> System.get_env(variable) end),

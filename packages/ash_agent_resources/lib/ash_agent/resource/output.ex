@@ -1,7 +1,7 @@
 defmodule AshAgent.Resource.Output do
   @moduledoc false
 
-  # The type of an agent's answers as that of its runs, see `AshAgent.Output`.
+  # Turns the type of an agent's answers into that of its runs, see `AshAgent.Output`.
 
   alias AshAgent.{Info, Output}
   alias AshAgent.Resource.Shape
@@ -39,7 +39,7 @@ defmodule AshAgent.Resource.Output do
     Output.new({shape.schema, casts})
   end
 
-  @doc "Whether an answer is of the agent's type: a tool may end a run with anything."
+  @doc "Returns true if an answer is of the agent's type: a tool may end a run with anything."
   @spec typed?(module(), term()) :: boolean()
   def typed?(resource, output) do
     case shape(resource) do
@@ -48,7 +48,7 @@ defmodule AshAgent.Resource.Output do
     end
   end
 
-  @doc "What the prompt tells about it."
+  @doc "Returns the description of the type for the prompt."
   @spec format(Shape.t() | nil) :: String.t()
   def format(nil), do: ""
   def format(_shape), do: @format

@@ -1,7 +1,7 @@
 defmodule AshAgent.Resource.Prompt do
   @moduledoc false
 
-  # Prompts with the arguments of a call in them. `{{ name }}` is all that templates can do: a function does everything else.
+  # Prompts with the arguments of a call in them. Templates only have `{{ name }}`: a function does everything else.
 
   alias AshAgent.Context
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Resource.Shape do
   @moduledoc false
 
-  # Translates between Ash types and what a model writes for them: the JSON schema, and the value that its JSON becomes.
+  # Translates between Ash types and the JSON of models: the schema, and the value of an answer.
 
   alias Ash.Error.Changes.InvalidArgument
   alias AshAgent.Tools.{Failure, Schema}

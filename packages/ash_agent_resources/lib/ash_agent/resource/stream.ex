@@ -32,7 +32,7 @@ defmodule AshAgent.Resource.Stream do
     %{pid: pid, monitor: monitor, ref: ref, waits?: false, ended?: false}
   end
 
-  # While it waits for the model, it would not notice.
+  # While it waits for the model, it would not notice by itself.
   defp end_with(reader) do
     run = self()
 
@@ -84,13 +84,13 @@ defmodule AshAgent.Resource.Stream do
   defp last({:ok, result}), do: {:done, result}
   defp last({:error, error}), do: {:error, error}
 
-  # With `Sealed`, a run says which kind of failure it was. The reason of a linked process may have anything in it.
+  # With `Sealed`, the reason only names the kind of failure. The reason of a linked process may have anything in it.
   defp to_exit_error({:failed, kind}) when is_atom(kind), do: exit_error({:failed, kind})
   defp to_exit_error(reason), do: exit_error(Events.label(:exit, reason))
 
   defp exit_error(reason), do: Error.exception(reason: {:exit, reason}, context: nil)
 
-  # Nothing of it comes after its end.
+  # After this, no messages of it come.
   defp stop(%{pid: pid, monitor: monitor, ref: ref}) do
     Process.exit(pid, :shutdown)
     Process.demonitor(monitor, [:flush])

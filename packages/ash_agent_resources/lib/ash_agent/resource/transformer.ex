@@ -17,7 +17,7 @@ defmodule AshAgent.Resource.Transformer do
     resume: "Goes on with a conversation of the agent, without a new message."
   ]
 
-  # Ash's own look at what is there.
+  # Ash's own transformers read the result.
   @impl true
   def before?(_transformer), do: true
 
@@ -38,7 +38,7 @@ defmodule AshAgent.Resource.Transformer do
     |> add(:resume, [context(allow_nil?: false)])
   end
 
-  # The verifier says what else is wrong with a type.
+  # The verifier reports other faults of a type.
   defp answer_type(type) do
     module = Ash.Type.get_type(type)
     known? = is_atom(module) and match?({:module, _}, Code.ensure_compiled(module))

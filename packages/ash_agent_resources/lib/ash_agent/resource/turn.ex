@@ -1,7 +1,7 @@
 defmodule AshAgent.Resource.Turn do
   @moduledoc false
 
-  # One call of an agent: what its action makes ready, its run, and what becomes of the result.
+  # One call of an agent: preparing its action, running it, and reading the result.
 
   alias AshAgent.{Context, Info, Runtime, Section, Tools}
   alias AshAgent.Resource.{Client, Error, Output, Prompt, Tool}
@@ -95,7 +95,7 @@ defmodule AshAgent.Resource.Turn do
   defp make!({:ok, made}), do: made
   defp make!({:error, words}), do: raise(ArgumentError, words)
 
-  # Whoever calls: none of it is stored, and nothing else can set it.
+  # Options of the caller: none of them is stored, and nothing else can set them.
   defp for_caller(options, input, context) do
     Keyword.put(options, :runtime_context, %{
       agent: input.resource,
@@ -147,7 +147,7 @@ defmodule AshAgent.Resource.Turn do
   defp prompt_opts(nil), do: []
   defp prompt_opts(prompt), do: [system_prompt: prompt]
 
-  ## What a run tells while it goes on
+  ## Reports of a run while it goes on
 
   defp watch(turn, watch) do
     %{resource: resource, options: options} = turn
@@ -196,7 +196,7 @@ defmodule AshAgent.Resource.Turn do
 
   @threshold 80
 
-  # Tells of a budget that is nearly used up, which does not end the run.
+  # Reports a budget that is nearly used up, which does not end the run.
   defp budget_warner(resource) do
     case {Info.token_budget(resource), Info.budget_strategy(resource)} do
       {budget, :warn} when budget != nil ->
@@ -256,7 +256,7 @@ defmodule AshAgent.Resource.Turn do
 
   ## Hooks
 
-  # A hook may be a guard: one that is not there, or says neither yes nor no, is an error.
+  # A hook may be a guard: a missing one, or one that returns neither yes nor no, is an error.
   defp hook(%{call: call} = turn, name) do
     hooks = Info.option(turn.resource, :hooks)
 

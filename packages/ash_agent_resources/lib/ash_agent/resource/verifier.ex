@@ -1,7 +1,7 @@
 defmodule AshAgent.Resource.Verifier do
   @moduledoc false
 
-  # Refuses at compile time what cannot work.
+  # Refuses faulty settings at compile time.
 
   use Spark.Dsl.Verifier
 
@@ -24,7 +24,7 @@ defmodule AshAgent.Resource.Verifier do
     ])
   end
 
-  # A function is called when the agent is.
+  # A function is not checked here: it is called with the agent.
   defp client(dsl) do
     client = Info.option(dsl, :client)
 
@@ -70,7 +70,7 @@ defmodule AshAgent.Resource.Verifier do
     end
   end
 
-  # Those of ash_agent that are options here would never be called.
+  # Callbacks of ash_agent that are options here would never be called.
   @moved [
     prepare_tool_results: "options after_tool: ...",
     prepare_context: "the argument `context`, or a model that prepares it",

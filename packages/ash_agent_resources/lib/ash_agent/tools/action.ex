@@ -40,7 +40,7 @@ defmodule AshAgent.Tools.Action do
     }
   end
 
-  ## What it is
+  ## The tool
 
   defp name(resource, action) do
     String.replace(
@@ -161,7 +161,7 @@ defmodule AshAgent.Tools.Action do
     with {:ok, call} <- parse(tool, arguments), do: run(tool, call, tool_context)
   end
 
-  # Nothing is done before all records were looked at.
+  # All records are checked before anything is done.
   defp call(tool, arguments, tool_context) do
     with {:ok, records} <- records(tool, arguments),
          {:ok, calls} <- parse_all(tool, records) do
@@ -312,7 +312,7 @@ defmodule AshAgent.Tools.Action do
     ]
   end
 
-  # The ones of a query or changeset that it already has.
+  # Options that the query or changeset has already.
   defp rest(opts), do: Keyword.take(opts, [:domain, :actor, :tenant, :authorize?])
 
   defp perform(:read, tool, call, opts) do
@@ -370,7 +370,7 @@ defmodule AshAgent.Tools.Action do
     end
   end
 
-  # One that is hidden is not found.
+  # A hidden record is not found.
   defp find(tool, key, opts), do: Ash.get(tool.resource, key, rest(opts))
 
   # The work is done: a load that fails does not fail the call.

@@ -1,7 +1,7 @@
 defmodule AshAgent.Tools.Failure do
   @moduledoc false
 
-  # Ash's errors in words for a model: what to change, and nothing of other data.
+  # Ash's errors in words for a model: how to change the call, and nothing of other data.
 
   require Logger
 
@@ -18,7 +18,7 @@ defmodule AshAgent.Tools.Failure do
   @denied "this is not allowed for the current user"
   @internal "the action failed because of an internal error"
 
-  @doc "What the model reads instead of a result."
+  @doc "Returns the text that the model reads instead of a result."
   @spec words(term(), tool()) :: String.t()
   def words(error, tool) do
     case Ash.Error.to_error_class(error) do
@@ -38,11 +38,11 @@ defmodule AshAgent.Tools.Failure do
     end
   end
 
-  # What may not be changed looks as if it did not exist.
+  # A record that may not be changed looks as if it did not exist.
   defp deny(%{keyed?: true} = tool), do: tool.absent
   defp deny(_tool), do: @denied
 
-  @doc "What the model reads when the action raised."
+  @doc "Returns the text that the model reads when the action raised."
   @spec describe_raised(atom(), term(), Exception.stacktrace(), tool()) :: String.t()
   def describe_raised(kind, reason, stacktrace, tool) do
     label = inspect(Events.label(kind, reason))
@@ -101,7 +101,7 @@ defmodule AshAgent.Tools.Failure do
 
   defp at(_error, field), do: to_string(field)
 
-  # Only what the model itself has written is put into a message.
+  # Only text that the model itself has written is put into a message.
   defp message(%{message: message} = error, own?) when is_binary(message) and message != "" do
     vars = if own?, do: Enum.filter(vars(error), fn {_, value} -> shown?(value) end), else: []
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Tools.Inputs do
   @moduledoc false
 
-  # Describes what an action takes: its arguments and the attributes that it accepts.
+  # The inputs of an action: its arguments and the attributes that it accepts.
 
   @doc "The public inputs of an action. The tenant is none of them: the application decides about it."
   @spec public(module(), map()) :: [map()]
@@ -23,7 +23,7 @@ defmodule AshAgent.Tools.Inputs do
     Enum.reject(arguments ++ attributes, &(&1.name == tenant))
   end
 
-  @doc "Whether an action fails without an input."
+  @doc "Returns true if an action fails without an input."
   @spec required?(map(), map()) :: boolean()
   def required?(%{type: type} = action, %Ash.Resource.Attribute{name: name} = attribute) do
     name in Map.get(action, :require_attributes, []) or

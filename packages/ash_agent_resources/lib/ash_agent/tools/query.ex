@@ -1,7 +1,7 @@
 defmodule AshAgent.Tools.Query do
   @moduledoc false
 
-  # How far a model may choose what a read returns: by which fields to filter and to sort, and which page.
+  # The choices of a model for a read: fields to filter and to sort by, and the page.
 
   alias AshAgent.Collect
   alias AshAgent.Tools.{Schema, Shown}
@@ -14,11 +14,11 @@ defmodule AshAgent.Tools.Query do
     {"greater_than_or_equal", :greater_than_or_equal}
   ]
 
-  # A list of values in a filter, and an offset: both only cost.
+  # Limits for a list of values in a filter and for an offset: both only cost.
   @most_values 100
   @most_offset 100_000
 
-  @doc "What a tool offers. Raises `ArgumentError` for fields that are not public."
+  @doc "Returns the choices that a tool offers. Raises `ArgumentError` for fields that are not public."
   @spec new!(module(), map(), map()) :: map()
   def new!(resource, %{get?: get?} = action, opts) do
     pagination = action.pagination || nil
@@ -118,7 +118,7 @@ defmodule AshAgent.Tools.Query do
     filter ++ sort ++ pages
   end
 
-  # A value stands for the values that are equal to it.
+  # A value stands for all that are equal to it.
   defp condition(field) do
     operators =
       for {word, operator} <- field.operators do
@@ -303,7 +303,7 @@ defmodule AshAgent.Tools.Query do
     end
   end
 
-  # As input of a stranger: private fields cannot be reached, and field policies hold.
+  # As the input of a stranger: private fields cannot be reached, and field policies apply.
   defp apply_choice(query, %{filter: filter, sort: sort}) do
     query = if filter == %{}, do: query, else: Ash.Query.filter_input(query, filter)
     if sort == [], do: query, else: Ash.Query.sort_input(query, sort)

@@ -52,7 +52,7 @@ defmodule AshAgent.Tools.Schema do
     }
   end
 
-  @doc "Whether values of a type have an order, and whether they are texts."
+  @doc "Returns whether values of a type have an order, and whether they are texts."
   @spec ordered?(term()) :: boolean()
   def ordered?(type) do
     type = base(type)
@@ -63,7 +63,7 @@ defmodule AshAgent.Tools.Schema do
   def text?(type), do: base(type) in @texts
 
   @doc """
-  Whether the text of a number is not to be read: comparing a decimal writes its zeros out, and an exponent is quickly written.
+  Returns true if the text of a number must not be read: comparing a decimal writes its zeros out, and an exponent is quickly written.
   """
   @spec huge?(term(), Ash.Type.t()) :: boolean()
   def huge?(value, type) do
@@ -71,7 +71,7 @@ defmodule AshAgent.Tools.Schema do
       (byte_size(value) > 400 or value =~ ~r/[eE][+-]?\d{4,}/)
   end
 
-  @doc "What a type is underneath new types."
+  @doc "Returns the type underneath new types."
   @spec base(term()) :: term()
   def base(type) do
     type = Ash.Type.get_type(type)
@@ -144,7 +144,7 @@ defmodule AshAgent.Tools.Schema do
     end
   end
 
-  # As AshJsonApi has it.
+  # Decided as in AshJsonApi.
   defp custom?(type),
     do: Code.ensure_loaded?(type) and function_exported?(type, :json_schema, 1)
 
@@ -208,7 +208,7 @@ defmodule AshAgent.Tools.Schema do
   defp describe_known(type, _constraints, _within) when is_map_key(@plain, type),
     do: %{"type" => @plain[type]}
 
-  # A type of the application: what it is stored as.
+  # A type of the application is described by its storage type.
   defp describe_known(type, constraints, _within) do
     case Ash.Type.storage_type(type, constraints) do
       kind when kind in [:string, :text, :citext, :binary] -> %{"type" => "string"}

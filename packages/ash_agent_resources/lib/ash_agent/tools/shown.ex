@@ -1,7 +1,7 @@
 defmodule AshAgent.Tools.Shown do
   @moduledoc false
 
-  # Shows a model a record: public fields as plain JSON, and of what is loaded the same.
+  # Shows a record to a model: public fields as plain JSON, and loaded ones in the same way.
 
   @type shape :: %{
           attributes: [struct()],
@@ -69,7 +69,7 @@ defmodule AshAgent.Tools.Shown do
   @spec select(shape()) :: [atom()]
   def select(shape), do: Enum.map(shape.attributes, & &1.name)
 
-  @doc "What Ash has to load."
+  @doc "Returns the fields that Ash has to load."
   @spec load(shape()) :: list()
   def load(shape) do
     for {name, loaded} <- shape.loaded do
@@ -199,10 +199,10 @@ defmodule AshAgent.Tools.Shown do
       |> Enum.zip(Tuple.to_list(tuple))
       |> fields(constraints)
 
-  # Processes, functions and references tell a model nothing.
+  # Processes, functions and references are of no use to a model.
   defp json(_other, _type, _constraints), do: nil
 
-  # Only a type of the application knows what of its structs may be seen.
+  # Only a type of the application knows which fields of its structs may be seen.
   defp dump(_struct, type, _constraints)
        when type in [nil, Ash.Type.Struct, Ash.Type.Term, Ash.Type.Map],
        do: nil

@@ -30,7 +30,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     table: :string,
     tenant: :string
   ]
-  # As applications write them, which have Ash in their `.formatter.exs`.
+  # Written without parentheses, as in applications, which have Ash in their `.formatter.exs`.
   @words for name <-
                ~w(attribute conversation forbid_if iterations llm policy repo strategy system_prompt table uuid_primary_key)a,
              do: {name, :*}
@@ -46,7 +46,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
   end
 
   @doc false
-  # All of it goes into code: names that are anything else are refused.
+  # All options end up in code, so names that are anything else are refused.
   def facts(module, opts) do
     table = opts[:table] || "conversations"
 

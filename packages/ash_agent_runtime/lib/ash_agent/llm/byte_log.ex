@@ -1,18 +1,18 @@
 defmodule AshAgent.LLM.ByteLog do
   @moduledoc false
 
-  # Writes the bytes of requests and answers to the log at debug level, for those who ask for them, bounded and without keys.
+  # Writes the bytes of requests and answers to the log at debug level, if that is asked for, bounded and without keys.
   #
   # Conversations are in them, so nothing is written unless `AshAgent.Runtime.attach_default_logger(bytes: true)` asked for it
-  # and the level is logged. The masks of a view hold for a request already.
+  # and the level is logged. A request has the masks of its view already.
 
   require Logger
 
   alias AshAgent.LLM.Transport.Request
 
-  # Of a request, and of an answer.
+  # Bytes shown of a request, and of an answer.
   @longest 65_536
-  # Collected beyond that, so that no key is cut in two before it is hidden.
+  # Bytes collected beyond that, so that no key is cut in two before it is hidden.
   @margin 8_192
 
   defstruct pieces: [], size: 0

@@ -1,17 +1,17 @@
 defmodule AshAgent.LLM.Client do
   @moduledoc false
 
-  # Shares what the clients of providers have in common. A client says where a request goes, what it is made of and how it is authorized;
+  # The common part of the clients of providers. A client decides the address of a request, its body and its authorization;
   # the rest is here: options, secrets, and the call with its repetitions.
 
   alias AshAgent.{Context, Deadline, LLM, Options}
   alias AshAgent.LLM.{ByteLog, Error, Reading, Transport}
   alias AshAgent.LLM.Transport.Request
 
-  @typedoc "Whether the provider is to send its answer whole or as a stream."
+  @typedoc "The form of the answer: whole or as a stream."
   @type mode :: :chat | :stream
 
-  @typedoc "What of a request a client decides. Fields of `:body` have text as keys."
+  @typedoc "The parts of a request that a client decides. Fields of `:body` have text as keys."
   @type call :: %{
           required(:path) => String.t(),
           required(:body) => map(),
@@ -229,7 +229,7 @@ defmodule AshAgent.LLM.Client do
   def hide(client, name, _other),
     do: refuse(client, "#{inspect(name)} to be text or a function that returns it")
 
-  @doc "What `hide/3` hid. A function is the caller's: it may return a key with the newline of the file it came from."
+  @doc "Returns the value that `hide/3` hid. A function is the caller's: it may return a key with the newline of the file it came from."
   def reveal(_client, _name, nil), do: nil
 
   def reveal(client, name, function) do
@@ -375,7 +375,7 @@ defmodule AshAgent.LLM.Client do
           into: %{},
           do: {to_string(key), if(value == true, do: true, else: to_string(value))}
 
-    # How messages are encoded, so that the request can be made again.
+    # The encoding of messages, so that the request can be made again.
     request =
       for {name, value} <- opts[:request],
           name != :cache and value != nil,
@@ -423,7 +423,7 @@ defmodule AshAgent.LLM.Client do
   defp query(query, nil), do: query
   defp query(one, other), do: one <> "&" <> other
 
-  # The later ones win, but what they switch on is added.
+  # The later ones win, but the features that they switch on are added.
   @added "anthropic-beta"
 
   defp merge(headers, over) do
@@ -463,7 +463,7 @@ defmodule AshAgent.LLM.Client do
   @first_delay 500
   @longest_delay 8_000
 
-  # Once something of an answer was delivered, another one would not go on where it broke off.
+  # Once a part of an answer was delivered, another answer would not continue it.
   defp attempt(call) do
     case once(call) do
       {:ok, response} ->
@@ -473,7 +473,7 @@ defmodule AshAgent.LLM.Client do
         delay = error.retry_after || backoff(call.done)
 
         if not delivered? and again?(error, delay, call) do
-          # Whoever asked hears of it while it waits.
+          # The caller hears of it while it waits.
           if notify = call.opts[:on_retry],
             do: notify.(%{error: error, attempt: call.done + 1, wait: delay})
 
@@ -509,7 +509,7 @@ defmodule AshAgent.LLM.Client do
     |> Reading.result()
   end
 
-  ## What clients make requests and answers with
+  ## Making requests and answers
 
   @doc "A schema as providers accept it: an object says which properties it has, even when there are none."
   def parameters(schema) do
@@ -532,7 +532,7 @@ defmodule AshAgent.LLM.Client do
       else: definition
   end
 
-  @doc "Says that a stream is wanted."
+  @doc "Returns the body with the field that asks for a stream."
   def put_stream(body, :chat), do: body
   def put_stream(body, :stream), do: Map.put(body, "stream", true)
 

@@ -96,7 +96,7 @@ defmodule AshAgent.LLM.Error do
   defp connection(_cause), do: :unreachable
 
   @doc false
-  # Returns what is kept of it with a conversation, see `t:AshAgent.Context.Audit.failure/0`.
+  # Returns the part that is kept with a conversation, see `t:AshAgent.Context.Audit.failure/0`.
   def to_failure(%__MODULE__{} = error) do
     texts = %{
       code: code(error.reason),

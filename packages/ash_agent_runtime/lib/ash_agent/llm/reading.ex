@@ -6,8 +6,8 @@ defmodule AshAgent.LLM.Reading do
   alias AshAgent.LLM.{ByteLog, Error, Refusal}
   alias AshAgent.Response
 
-  # status, headers: of the HTTP response. body, size: of a refusal. held: events that are not worth a delivery yet.
-  # stopped: why the rest is not wanted. log: the bytes, where they are logged.
+  # status, headers: of the HTTP response. body, size: of a refusal. held: events that are not worth a delivery yet. stopped:
+  # the reason to read no further. log: the bytes, where they are logged.
   @enforce_keys [:opts, :mode, :secrets, :fun]
   defstruct [
     :opts,
@@ -48,7 +48,7 @@ defmodule AshAgent.LLM.Reading do
                {:invalid_response, "it is compressed, though the request did not ask for that"}
          }}
 
-      # A gateway's, or that of a wrong URL.
+      # The page is a gateway's, or the URL is wrong.
       Refusal.page?(headers, "") ->
         {:cont, reading}
 
@@ -76,7 +76,7 @@ defmodule AshAgent.LLM.Reading do
     end
   end
 
-  # Of a transport that reads the stream itself.
+  # Deltas of a transport that reads the stream itself.
   defp read({:deltas, deltas}, %{response: nil} = reading) do
     opts = [model: reading.opts[:model], max_bytes: reading.opts[:max_response_bytes]]
     read({:deltas, deltas}, put_response(reading, Response.new(nil, opts)))
@@ -137,7 +137,7 @@ defmodule AshAgent.LLM.Reading do
   @doc "Replaces the response, for transports that know more than their stream says."
   def put_response(reading, response), do: %{reading | status: 200, response: response}
 
-  @doc "What is returned of what a transport returned: `{:ok, response}` or `{:error, error, delivered?}`."
+  @doc "Turns the result of a transport into that of a client: `{:ok, response}` or `{:error, error, delivered?}`."
   def result(ended) do
     reading = elem(ended, tuple_size(ended) - 1)
     ByteLog.finish(reading.log, reading.status, reading.secrets)
@@ -152,7 +152,7 @@ defmodule AshAgent.LLM.Reading do
   defp handle_result({:ok, %{stopped: reason} = reading}), do: handle_broken(reading, reason)
   defp handle_result({:error, reason, reading}), do: handle_broken(reading, reason)
 
-  # A transport that tells no head has told nothing.
+  # A transport without a head has reported nothing.
   defp handle_end(%{status: nil} = reading), do: handle_broken(reading, {:connection, :closed})
 
   defp handle_end(%{response: nil} = reading),
@@ -183,16 +183,16 @@ defmodule AshAgent.LLM.Reading do
     end
   end
 
-  # An answer may be empty, but then it gives a reason: {"choices": [{"message": {"content": 5}}]} is none.
+  # An answer may be empty, but then it has a reason: {"choices": [{"message": {"content": 5}}]} has none.
   defp says_nothing?(response) do
     {message, facts} = Response.read(response)
     facts.finish_reason == nil and message == %{role: :assistant, content: nil}
   end
 
-  # The end of the body is nothing that a complete answer needs.
+  # A complete answer does not need the end of the body.
   defp handle_broken(%{response: %{state: :complete}} = reading, _reason), do: complete(reading)
 
-  # A refusal is one also when its reasons cannot be read.
+  # A refusal counts as one even if its reasons cannot be read.
   defp handle_broken(%{status: status, response: nil, stopped: stopped} = reading, reason)
        when is_integer(status) and status not in 200..299 and
               (stopped != nil or reason != {:timeout, :whole}),
@@ -233,7 +233,7 @@ defmodule AshAgent.LLM.Reading do
      }, delivered?}
   end
 
-  # As the providers' servers name it. It may be anything of a server that is none.
+  # The request's id in the header of the providers' servers. Another server may send anything there.
   defp request_id(%{headers: headers, secrets: secrets}) do
     names = ["request-id", "x-request-id", "x-amzn-requestid", "x-goog-request-id"]
     id = Enum.find_value(names, &Refusal.header(headers, &1))

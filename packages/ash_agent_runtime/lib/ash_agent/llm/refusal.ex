@@ -46,7 +46,7 @@ defmodule AshAgent.LLM.Refusal do
 
   def clean(_other, _secrets), do: nil
 
-  @doc "Whether a body is a page for people."
+  @doc "Returns true if a body is a page for people."
   def page?(headers, body) do
     type = header(headers, "content-type") || ""
 

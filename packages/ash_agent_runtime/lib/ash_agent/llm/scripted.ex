@@ -136,7 +136,7 @@ defmodule AshAgent.LLM.Scripted do
          do: {:ok, Stream.pieces(response)}
   end
 
-  # As a client reads what a transport brings.
+  # Reads the pieces as a client reads a transport.
   defp read(pieces, fun, delay) do
     opts = [provider: :anthropic, model: "scripted", max_response_bytes: 1_073_741_824]
     reading = Reading.new(opts, :stream, [], fun)

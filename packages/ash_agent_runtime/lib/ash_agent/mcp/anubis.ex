@@ -11,7 +11,7 @@ defmodule AshAgent.MCP.Anubis do
 
   @registry AshAgent.MCP.Registry
 
-  # A call takes the time that its run gives it. A day is longer than any of them.
+  # A call takes as long as its run allows. A day is longer than any of them.
   @longest 86_400_000
   @patience 5_000
 
@@ -162,8 +162,8 @@ defmodule AshAgent.MCP.Anubis do
     end
   end
 
-  # By telemetry alone, and from its own process, the client tells changes and why it ends. Finch does the same with each
-  # request that a transport makes.
+  # The client reports changes and the reason of its end by telemetry alone, from its own process. Finch does the same with
+  # each request of a transport.
   defp listen(told, tell) do
     put({:tell, told}, tell)
     events = for name <- [:notification, :terminate], do: [:anubis_mcp, :client, name]
@@ -203,7 +203,7 @@ defmodule AshAgent.MCP.Anubis do
   defp tell(key, message),
     do: for({_pid, tell} <- Registry.lookup(@registry, {:tell, key}), do: tell.(message))
 
-  # While it connects, a client ends with the reason that it cannot.
+  # A client that cannot connect ends with that reason.
   defp describe_end({:error, _} = error), do: error |> failure() |> elem(1)
   defp describe_end(_reason), do: "has ended"
 
@@ -228,7 +228,7 @@ defmodule AshAgent.MCP.Anubis do
     end)
   end
 
-  # Whatever the client makes of a message must not take all memory.
+  # Whatever the client does with a message must not take all memory.
   defp limit_heap(client, timeout) do
     bounded = fn state ->
       Process.flag(:max_heap_size, %{size: @max_heap, kill: true, error_logger: true})
@@ -289,14 +289,14 @@ defmodule AshAgent.MCP.Anubis do
     :exit, _reason -> Process.exit(supervisor, :kill)
   end
 
-  # The reasons of exits hold requests and headers.
+  # The reasons of exits contain requests and headers.
   defp call_connected(fun) do
     fun.()
   catch
     :exit, _reason -> {:lost, "has ended or does not respond"}
   end
 
-  ## Failures in words, without what they hold: addresses, headers and bodies stay out
+  ## Failures in words, without addresses, headers and bodies
 
   defp failure({:error, %{reason: :send_failure, data: %{original_reason: reason}}}),
     do: {:lost, unsent(reason)}

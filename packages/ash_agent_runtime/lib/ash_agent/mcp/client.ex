@@ -17,7 +17,7 @@ defmodule AshAgent.MCP.Client do
 
   @type failure :: {:error, String.t()} | {:lost, String.t()}
 
-  @doc "Whether the client can be used, or what to do about it."
+  @doc "Returns `:ok` if the client can be used, or words on how to make it so."
   @callback available(server()) :: :ok | {:error, String.t()}
 
   @doc """
@@ -43,7 +43,7 @@ defmodule AshAgent.MCP.Client do
   @doc "Cancels the call that a process makes."
   @callback cancel(connection(), caller :: pid()) :: :ok | failure()
 
-  @doc "Whether calls run side by side. If not, they wait for each other, and the client is ended after one was cancelled."
+  @doc "Returns true if calls run side by side. If not, they wait for each other, and the client is ended after one was cancelled."
   @callback concurrent?(connection()) :: boolean()
 
   @doc "Ends a client."

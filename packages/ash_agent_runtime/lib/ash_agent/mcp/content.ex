@@ -80,7 +80,7 @@ defmodule AshAgent.MCP.Content do
   defp unknown, do: text("(the server sent content of an unknown kind)")
   defp text(text), do: %{type: :text, text: Listing.readable(text)}
 
-  # Servers should say the same in a text, and many wrap a text or a number in an object.
+  # Servers should repeat it in a text, and many wrap a text or a number in an object.
   defp read_structured(%{"structuredContent" => %{} = structured} = result) do
     same = [structured | if(map_size(structured) == 1, do: Map.values(structured), else: [])]
 

@@ -33,7 +33,7 @@ defmodule AshAgent.MCP.Listing do
     {entries, if(rest == [], do: reasons, else: ["more than #{@max_tools} tools" | reasons])}
   end
 
-  @doc "Whether pages have more tools than are read."
+  @doc "Returns true if pages have more tools than are read."
   @spec too_many?([[term()]]) :: boolean()
   def too_many?(pages), do: pages |> Enum.map(&length/1) |> Enum.sum() > @max_tools
 
@@ -143,7 +143,7 @@ defmodule AshAgent.MCP.Listing do
 
   defp check_required(schema), do: schema
 
-  # Returns what is left of the terms and bytes that a schema may have: it ends with the first that is too many.
+  # Returns the terms and bytes that are left for a schema: it ends with the first that is too many.
   defp weigh(_term, {terms, _bytes}, depth) when terms <= 0 or depth == 0, do: :over
 
   defp weigh(text, {_terms, bytes}, _depth) when is_binary(text) and byte_size(text) > bytes,

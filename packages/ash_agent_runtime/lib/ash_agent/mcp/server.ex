@@ -8,9 +8,9 @@ defmodule AshAgent.MCP.Server do
 
   use GenServer
 
-  # The first five are the settings. `connection` is that of the client, `entries` are the tools of its last listing, and `waiting`
-  # those who want them before there are any. `jobs` are what workers do, by their monitors, and `queue` what they do next.
-  # `stale?` is whether the tools have changed, and `failures` how often the client has failed in a row.
+  # The first five are the settings. `connection` is the client's, `entries` are the tools of its last listing, and `waiting`
+  # are the callers that want them before there are any. `jobs` are those of the workers, by their monitors, and `queue` the
+  # next ones. `stale?` is true if the tools have changed, and `failures` counts failures of the client in a row.
   @enforce_keys [:client, :server, :prefix, :timeout, :max_result_bytes]
   defstruct @enforce_keys ++
               [:connection, :entries, status: :connecting, waiting: [], jobs: %{}] ++
@@ -76,7 +76,7 @@ defmodule AshAgent.MCP.Server do
   defp show(%{status: {:down, _words}} = state), do: show(%{state | status: :down})
   defp show(state), do: Map.take(state, [:status, :failures])
 
-  ## What it is asked
+  ## Requests
 
   defp handle_request(:tools, from, %{entries: nil} = state) do
     case state.status do
@@ -91,7 +91,7 @@ defmodule AshAgent.MCP.Server do
     {:reply, {:error, about(state, words <> "; try again later")}, state}
   end
 
-  # Jobs hold nothing of the state: it has the jobs, and all of it would be copied to each worker.
+  # Jobs have no part of the state: it has the jobs, and all of it would be copied to each worker.
   defp handle_request({:call, name, arguments, progress}, {caller, _} = from, state) do
     %{client: client, max_result_bytes: max} = state
 
@@ -105,7 +105,7 @@ defmodule AshAgent.MCP.Server do
     {:noreply, go_on(%{state | queue: :queue.in(job, state.queue)})}
   end
 
-  ## What it is told
+  ## Messages
 
   defp handle_message({:DOWN, monitor, :process, _pid, reason}, state) do
     cond do
@@ -153,7 +153,7 @@ defmodule AshAgent.MCP.Server do
 
   defp handle_message(:connect, %{connection: nil} = state), do: connect(state)
 
-  # Late messages of earlier connections, and the ends of linked processes, which monitors tell.
+  # Late messages of earlier connections, and the ends of linked processes, which monitors report.
   defp handle_message(_other, state), do: state
 
   ## The connection
@@ -220,7 +220,7 @@ defmodule AshAgent.MCP.Server do
     failures = if settled?, do: 0, else: state.failures
     pause = min(@first_pause * Integer.pow(2, min(failures, 20)), @longest_pause)
     Process.send_after(self(), :connect, pause)
-    # The words may be the server's own, with what it was given in them.
+    # The words may be the server's own, with its arguments in them.
     Logger.warning(
       about(state, "is not available; it is started again. AshAgent.MCP.tools/2 says why")
     )

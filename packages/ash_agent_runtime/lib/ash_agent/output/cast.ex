@@ -1,7 +1,7 @@
 defmodule AshAgent.Output.Cast do
   @moduledoc false
 
-  # JSON data that fits its schema, as the values of a type: whole, or as far as a stream has come.
+  # Casts JSON data that fits its schema to the values of a type: whole ones, or those of a stream so far.
 
   @doc "Returns `{:ok, value}`, or `{:error, lines}` with words for the model."
   @spec cast(term(), term()) :: {:ok, term()} | {:error, [String.t()]}
@@ -111,7 +111,7 @@ defmodule AshAgent.Output.Cast do
 
   defp parse(:date, text), do: drop_reason(Date.from_iso8601(text))
 
-  # An offset of a time of day says nothing without a day.
+  # The offset of a time of day means nothing without a day.
   defp parse(:time, text),
     do:
       text |> String.replace(~r/(Z|[+-]\d\d:\d\d)\z/i, "") |> Time.from_iso8601() |> drop_reason()

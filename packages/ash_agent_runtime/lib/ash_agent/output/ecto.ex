@@ -1,8 +1,8 @@
 defmodule AshAgent.Output.Ecto do
   @moduledoc false
 
-  # Fields of Ecto's schemas and schemaless changesets, and their changesets as casts. This package does not depend on Ecto: whoever
-  # passes a schema has it.
+  # Fields of Ecto's schemas and schemaless changesets, and their changesets as casts. This package does not depend on Ecto:
+  # an application with a schema has it.
 
   @plain %{
     string: :string,
@@ -82,7 +82,7 @@ defmodule AshAgent.Output.Ecto do
     end
   end
 
-  # The options are those of the validation, never what was given.
+  # The options are those of the validation, never the value.
   defp message({words, options}) do
     Regex.replace(~r/%{(\w+)}/, words, fn whole, name ->
       case Enum.find(options, fn {key, _value} -> Atom.to_string(key) == name end) do

@@ -136,7 +136,7 @@ defmodule AshAgent.Output.Type do
           "#{inspect(module)} is an Ash type: pass AshAgent.Resource.output(#{inspect(module)}) as the output"
   end
 
-  # Words, not the value: it may hold anything.
+  # Words and not the value, which may hold anything.
   defp refuse!(other) do
     got = if is_atom(other), do: inspect(other), else: AshAgent.Options.kind(other)
     raise ArgumentError, "expected a type of an output, see AshAgent.Output, got: #{got}"
@@ -195,7 +195,7 @@ defmodule AshAgent.Output.Type do
     }
   end
 
-  # A keyword list is an object's fields, or what is said of one field.
+  # A keyword list has an object's fields, or the options of one field.
   defp described?([{:type, _type} | _] = options),
     do: Keyword.keyword?(options) and Keyword.keys(options) -- @options == []
 

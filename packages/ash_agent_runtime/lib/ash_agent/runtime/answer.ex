@@ -10,12 +10,12 @@ defmodule AshAgent.Runtime.Answer do
   alias AshAgent.Runtime.{Events, ToolExecutor}
   alias AshAgent.Trace.Caller
 
-  # `call` says what to ask and how, see `ask/1`, and `tag` is where the model's process sends pieces to. `response` is the
-  # stream so far, and `first` is the time until its first piece. `unkept` are the bytes since the last call of `keep`, and
-  # `since` is the time when the first of them came. `refused` is the error that `keep` returned.
+  # `call` is the request, see `ask/1`, and `tag` is the address for pieces from the model's process. `response` is the stream
+  # so far, and `first` is the time until its first piece. `unkept` are the bytes since the last call of `keep`, and `since`
+  # is the time when the first of them came. `refused` is the error that `keep` returned.
   #
-  # `follow` is how far a typed answer has come, and `call.followed` makes the next such state of it and the events of a piece, none
-  # when the time comes that is its `due`, or `:end`.
+  # `follow` is the state of a typed answer, and `call.followed` returns the next such state and the events of a piece, none
+  # at the time that is its `due`, or `:end`.
   #
   # `tries` are the failures after which the model tried again, the newest first, and `heard` is when the last sign of life came.
   #
@@ -80,7 +80,7 @@ defmodule AshAgent.Runtime.Answer do
     end)
   end
 
-  # A function takes what it is told to take.
+  # A function takes these options only.
   defp model_opts(%{llm: llm} = call, _tag) when is_function(llm),
     do: [tools: call.tools, timeout: call.timeout]
 
@@ -134,7 +134,7 @@ defmodule AshAgent.Runtime.Answer do
     |> Enum.min()
   end
 
-  # Nobody should look at a still cursor.
+  # Nobody should have to watch a still cursor.
   defp tell_waiting(%{heard: heard, call: call} = answer) do
     if Deadline.now() - heard >= @silence do
       call.tell.([:llm, :waiting], %{duration: Events.since(answer.started)}, %{})

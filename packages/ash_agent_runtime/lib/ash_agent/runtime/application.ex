@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime.Application do
   @moduledoc false
-  # Starts what runs as long as the application: the pool of HTTP connections, and the renewals of claims.
+  # Starts the processes that live as long as the application: the pool of HTTP connections, and the renewals of claims.
 
   use Application
 

@@ -1,14 +1,14 @@
 defmodule AshAgent.Runtime.Authority do
   @moduledoc false
 
-  # With whose rights a turn's tools run: with the runtime context that it was asked with, or else with that of the session,
-  # whoever approves and resumes.
+  # The rights of a turn's tools: the runtime context that came with its message, or else that of the session, whoever
+  # approves and resumes.
   #
-  # A runtime context is never stored. The metadata of an iteration has `"runtime_context"`, a list of notes on who gave one for a
-  # run that began there, so that nobody goes on with the rights of somebody else when it is gone. A message that waits in a
-  # store has a mark in its own metadata until the conversation has it.
+  # A runtime context is never stored. The metadata of an iteration has `"runtime_context"`, a list of notes on who gave one
+  # for a run that began there, so that nobody goes on with the rights of somebody else when it is gone. A message that waits
+  # in a store has a mark in its own metadata until the conversation has it.
   #
-  # Here it is the option of a run: `[]` where the session's own holds, `[runtime_context: map]`, or `gone/0`.
+  # Here it is an option of a run: `[]` for the session's own, `[runtime_context: map]`, or `gone/0`.
 
   alias AshAgent.Context
 
@@ -38,7 +38,7 @@ defmodule AshAgent.Runtime.Authority do
   @doc "Notes whether a prompt, whose message has just been added, came with one."
   def note_prompt(context, [_ | _]), do: note(context, [%{"given" => "prompt"}])
 
-  # Notes on an earlier prompt, whose message has no answer and stands beside this one, do not hold for it.
+  # Notes on an earlier prompt, whose message has no answer and is beside this one, do not apply to it.
   def note_prompt(context, []) do
     if notes(context, context.current_iteration) == [],
       do: context,
@@ -61,7 +61,7 @@ defmodule AshAgent.Runtime.Authority do
   defp note(%{current_iteration: number} = context, new),
     do: Context.put_iteration_metadata(context, number, @key, notes(context, number) ++ new)
 
-  # Those that hold, of the last iteration of the turn that has any.
+  # The valid notes, of the last iteration of the turn that has any.
   defp notes_of_turn(context) do
     Enum.find_value(context.current_iteration..Context.turn_start(context)//-1, [], fn number ->
       notes = context |> notes(number) |> Enum.reverse()

@@ -17,7 +17,7 @@ defmodule AshAgent.Runtime.Bounds do
   @max_total_tokens 10_000_000
   @max_sub_agents 50
 
-  # A model may report any number. So large that the sum exceeds every limit, and fits into 64 bits.
+  # A model may report any number. This one is so large that the sum exceeds every limit, and fits into 64 bits.
   @most_tokens 1 <<< 40
 
   # The same for 10^-12 US dollars.
@@ -26,7 +26,7 @@ defmodule AshAgent.Runtime.Bounds do
   @enforce_keys [:counters, :calls, :tokens, :sub_agents, :prices]
   defstruct [:counters, :calls, :tokens, :sub_agents, :cost, :prices]
 
-  @doc "What a run that is within no other one has around it."
+  @doc "Returns the bounds around a run that is within no other one."
   def outermost, do: %{depth: 0, permissions: [], bounds: nil}
 
   @doc "Counters at zero, with the limits of a run's options."
@@ -43,7 +43,7 @@ defmodule AshAgent.Runtime.Bounds do
   end
 
   @doc """
-  Whether a model may be asked, of which `nil` is one that tells no name: if costs are bounded, it needs a price.
+  Returns whether a model may be asked, of which `nil` is one that tells no name: if costs are bounded, it needs a price.
 
   In the outermost run, the costs of the turn's earlier runs count as well.
   """

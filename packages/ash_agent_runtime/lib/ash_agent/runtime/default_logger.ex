@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.DefaultLogger do
   @moduledoc false
 
-  # Writes a line for each run, request, tool and failure, of what `AshAgent.Runtime.Events` gives to `:telemetry`.
+  # Writes a line for each run, request, tool and failure, from the events of `AshAgent.Runtime.Events`.
 
   require Logger
 
@@ -152,7 +152,7 @@ defmodule AshAgent.Runtime.DefaultLogger do
   defp ms(nil), do: nil
   defp ms(duration), do: System.convert_time_unit(duration, :native, :millisecond)
 
-  # Of 10^-12 dollars, what is left of a millionth is dropped.
+  # Fractions of a millionth of a dollar are dropped.
   defp money(cost) when is_integer(cost),
     do: :erlang.float_to_binary(cost / 1.0e12, decimals: 6)
 
@@ -160,7 +160,7 @@ defmodule AshAgent.Runtime.DefaultLogger do
 
   @longest 200
 
-  # Ids and names of tools are the model's words: what could begin a line of its own, or another field, is quoted.
+  # Ids and names of tools are the model's words: text that could begin a line of its own, or another field, is quoted.
   defp format(value) when is_binary(value) do
     value = String.slice(value, 0, @longest)
     if value =~ ~r/\A[\w.:\/-]+\z/, do: value, else: inspect(value)

@@ -92,7 +92,7 @@ defmodule AshAgent.Runtime.Events do
   @enforce_keys [:on_event, :metadata]
   defstruct [:on_event, :metadata, :watch]
 
-  @typedoc "Where events go."
+  @typedoc "The receivers of events."
   @opaque t :: %__MODULE__{
             on_event: on_event() | nil,
             metadata: map(),
@@ -155,7 +155,7 @@ defmodule AshAgent.Runtime.Events do
   end
 
   @doc false
-  # Whether anybody hears events that subscribers do not: what is measured for them alone is not measured otherwise.
+  # Returns true if someone else than subscribers hears events: their measurements are not made otherwise.
   def heard?(%__MODULE__{on_event: on_event}), do: on_event != nil or telemetry?()
 
   # Looking for a module that does not exist takes a millisecond of the code server. Attaching a handler loads this one.
@@ -168,7 +168,7 @@ defmodule AshAgent.Runtime.Events do
   end
 
   @doc false
-  # The same for a function whose answer counts.
+  # The same for a function whose result counts.
   def attempt(function, name) do
     {:ok, function.()}
   catch

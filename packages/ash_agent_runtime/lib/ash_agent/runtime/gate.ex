@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.Gate do
 
   # The checks of a call on its way to its tool and back: permissions, hooks, approval.
   #
-  # Each of the application's functions runs in its own process, so that whatever it does, the run continues in time. A call
+  # Each of the application's functions runs in its own process, so that the run continues in time whatever it does. A call
   # that they leave undecided is denied.
 
   alias AshAgent.Deadline
@@ -28,7 +28,7 @@ defmodule AshAgent.Runtime.Gate do
     }
   end
 
-  @doc "Whether a tool of this name is offered to the model."
+  @doc "Returns true if a tool of this name is offered to the model."
   def offer?(%__MODULE__{permissions: permissions}, name),
     do: Enum.all?(permissions, &Permissions.offer?(&1, name))
 
@@ -65,7 +65,7 @@ defmodule AshAgent.Runtime.Gate do
     end
   end
 
-  # The model reads what it was shown before, so nobody has to allow it.
+  # The model has read this text before, so nobody has to allow it.
   defp recall?(call, env),
     do: match?({:ok, %Tool{recall?: true}}, ToolExecutor.find(env.tools, call.name))
 
@@ -86,7 +86,7 @@ defmodule AshAgent.Runtime.Gate do
         before(gate.before, call, env.tool_context)
       end)
 
-    # Only arguments that the rules let through get to a tool, whoever wrote them.
+    # Only arguments that the rules allow get to a tool, whoever wrote them.
     with {:ok, changed} when changed !== call <- reply,
          :ok <- permit(gate, changed, env),
          do: {:ok, changed}
@@ -104,7 +104,7 @@ defmodule AshAgent.Runtime.Gate do
     end)
   end
 
-  # A hook may change the arguments. Another call is not the one that the model asked for.
+  # A hook may change the arguments. A changed id or name would be a call that the model did not make.
   defp check_change(%{id: id, name: name} = call, %{
          id: id,
          name: name,

@@ -1,13 +1,13 @@
 defmodule AshAgent.Runtime.Journal do
   @moduledoc false
 
-  # Decides what a run writes to its store, and when: the model's answer before any tool starts, the attempts that start, and the
-  # results, those together that come together. A write that fails ends the run before its next step.
+  # Decides when a run writes to its store and which data: the model's answer before any tool starts, the attempts that start,
+  # and the results, those together that come together. A write that fails ends the run before its next step.
 
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.Conversation
 
-  # attempts: of the calls that run, by their ids. finished, taken: what the next write has to say.
+  # attempts: of the calls that run, by their ids. finished, taken: for the next write.
   @enforce_keys [:store, :kept]
   defstruct [:store, :kept, attempts: %{}, finished: [], taken: []]
 

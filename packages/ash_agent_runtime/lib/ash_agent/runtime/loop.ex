@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.Loop do
   @moduledoc false
 
-  # The steps of a run: ask the model, execute its calls, and repeat until something stops the run.
+  # The steps of a run: ask the model, execute its calls, and repeat until there is a reason to stop.
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Bounds, Events, Journal, ModelCall, Run, ToolCalls, TypedAnswer}
@@ -27,7 +27,7 @@ defmodule AshAgent.Runtime.Loop do
     end
   end
 
-  # What the run begins with is stored before it does anything.
+  # The beginning of the run is stored before it does anything.
   defp begin_journal(%{journal: nil} = run), do: {:ok, run}
   defp begin_journal(%{journal: %{kept: %{status: :idle}}} = run), do: begin_writing(run)
 
@@ -99,7 +99,7 @@ defmodule AshAgent.Runtime.Loop do
          do: iterate(run)
   end
 
-  # The context counts from the conversation's first iteration. A turn has used its iterations when it is at the one after
+  # The context counts from the conversation's first iteration. A turn has used its iterations when the current one is after
   # the last of them.
   defp check_limits(run) do
     max = run.max_iterations
@@ -130,7 +130,7 @@ defmodule AshAgent.Runtime.Loop do
     end_typed(done, number)
   end
 
-  # Another tool may have ended the run beside the answer, which counts more.
+  # Another tool may have ended the run beside the answer, and it counts more.
   defp end_typed({:stop, _run, {:failed, _reason}} = stop, _number), do: stop
   defp end_typed({:stop, _run, {:paused, _unknown}} = stop, _number), do: stop
 

@@ -15,7 +15,7 @@ defmodule AshAgent.Runtime.ModelCall do
          do: ask_shaped(run)
   end
 
-  # What changed is given to the application before the model sees it.
+  # The application gets the changes before the model sees them.
   defp shape_view(run) do
     case Shape.apply(run.view, run.context) do
       {:ok, context} -> put_view(run, context)
@@ -46,7 +46,7 @@ defmodule AshAgent.Runtime.ModelCall do
     end
   end
 
-  # A request that is too long is made again from a shorter view; the failure stands before it.
+  # A request that is too long is made again from a shorter view, after its failure is noted.
   defp recover(run, answer, reason, started) do
     {:stop, failed, _reason} = stop = break_off(run, answer, reason, started)
 
@@ -76,7 +76,7 @@ defmodule AshAgent.Runtime.ModelCall do
     %{run | context: Output.mark(run.output, context), noted?: true}
   end
 
-  # A request that cannot be made fails where it is made. One with the schema in its prompt is not made of the log alone.
+  # An impossible request fails where it is made. One with the schema in its prompt is not made of the log alone.
   defp note_sent(%{output: %{mode: :text}} = run), do: run
 
   defp note_sent(run) do
@@ -122,7 +122,7 @@ defmodule AshAgent.Runtime.ModelCall do
     Events.emit(run.events, [:llm, :delta], measured, %{}, %{events: events})
   end
 
-  # Gives the application the context as it would be if nothing more came.
+  # Gives the application the context with the answer so far.
   defp store_partial(run, response) do
     case add_partial(run, Response.interrupt(response, :unfinished), nil) do
       {:ok, context} -> Events.store(run.on_change, context)
@@ -133,7 +133,7 @@ defmodule AshAgent.Runtime.ModelCall do
   defp add_partial(run, response, first),
     do: Run.add_broken_response(run.context, response, @broken_off, [], times(run, first))
 
-  ## How it ended
+  ## The outcome
 
   defp read_outcome({:returned, {:ok, %Response{state: :interrupted}}}, _run),
     do: {:error, {:llm_error, :interrupted}}
@@ -162,7 +162,7 @@ defmodule AshAgent.Runtime.ModelCall do
          do: {:error, {:invalid_answer, error}}
   end
 
-  # `first` is how long the first piece of a stream took.
+  # `first` is the time until the first piece of a stream.
   defp times(run, nil), do: {run.requested_at, nil}
 
   defp times(run, first) do
@@ -214,13 +214,13 @@ defmodule AshAgent.Runtime.ModelCall do
     end
   end
 
-  # The model still has to read that calls were cut off, or were malformed. Asked again after it refused, it would refuse again.
+  # The model has not yet read that calls were cut off or malformed. After a refusal it would refuse again.
   defp to_be_read?(_message, reason) when reason in [:refusal, :content_filter], do: false
 
   defp to_be_read?(message, _reason),
     do: is_map_key(message, :tool_calls) or is_map_key(message, :unfinished_tool_calls)
 
-  # Where there was something to read, or the provider says something of it.
+  # Emitted if there was something to read, or the provider reports on it.
   defp tell_cache(run, context) do
     %{requests: requests} = Context.Audit.account(context, since: run.context.current_iteration)
 
@@ -278,7 +278,7 @@ defmodule AshAgent.Runtime.ModelCall do
     end
   end
 
-  ## What went wrong is kept
+  ## Keeping failures
 
   defp add_tries(run, %{tries: tries}) do
     tries
@@ -289,7 +289,7 @@ defmodule AshAgent.Runtime.ModelCall do
     )
   end
 
-  # When the store refuses what came, the model has not failed.
+  # When the store refuses an answer, the model has not failed.
   defp put_failure(run, %{outcome: {:refused, _}}, _reason), do: Run.put_context(run, run.context)
 
   defp put_failure(run, answer, reason) do

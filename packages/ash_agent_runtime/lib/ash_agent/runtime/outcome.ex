@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.Outcome do
   @moduledoc false
 
-  # How a tool call ended.
+  # The outcome of a tool call.
   #
   #   * `status` - `:ok`, `:error`, or `:halt` when the tool ends the run
   #   * `term` - the result, or the reason of an error

@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.Output do
   @moduledoc false
 
-  # How a model is asked for a typed answer: by a field of its provider, by a tool, or in the system prompt.
+  # The ways of asking a model for a typed answer: by a field of its provider, by a tool, or in the system prompt.
 
   alias AshAgent.{Context, LLM, Output}
   alias AshAgent.LLM.Client
@@ -11,8 +11,8 @@ defmodule AshAgent.Runtime.Output do
 
   #   * `type` - an `AshAgent.Output`
   #   * `mode` - `:native`, `:tool` or `:text`
-  #   * `note` - why it is not native, in words, or `nil`
-  #   * `fields` - those of a native request
+  #   * `note` - the reason why it is not native, in words, or `nil`
+  #   * `fields` - the fields of a native request
   #   * `strict?` - the provider holds its model to the schema
   #   * `max_retries`, `retries` - how often the model may be asked again, and has been
   #   * `hide_retries?` - the view shows the answer without the attempts before it
@@ -83,7 +83,7 @@ defmodule AshAgent.Runtime.Output do
   def fields(%__MODULE__{fields: fields}), do: fields
   def fields(nil), do: nil
 
-  @doc "What is noted of a request's fields, with how its answer is asked for."
+  @doc "Returns the note of a request's fields, with the way in which its answer is asked for."
   def describe(nil, fields), do: fields
 
   def describe(%__MODULE__{mode: :native, fields: own}, fields) do

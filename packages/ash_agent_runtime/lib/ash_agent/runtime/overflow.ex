@@ -1,9 +1,9 @@
 defmodule AshAgent.Runtime.Overflow do
   @moduledoc false
 
-  # A request that is longer than the model's window is made from a shorter view, if the model can recall what the view leaves
-  # out; how it is shortened, see `AshAgent.Context.Shortening`. A refused one is made again, after the failure in the
-  # iteration's list.
+  # A request that is longer than the model's window is made from a shorter view, if the model can recall the texts that the
+  # view leaves out, see `AshAgent.Context.Shortening`. A refused one is made again, after the failure in the iteration's
+  # list.
 
   alias AshAgent.{Context, LLM}
 

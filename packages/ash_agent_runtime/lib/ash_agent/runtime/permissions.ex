@@ -99,7 +99,7 @@ defmodule AshAgent.Runtime.Permissions do
   def new(opts \\ []) when is_list(opts), do: opts |> Options.validate!(@schema) |> index()
 
   @doc false
-  # Of options that were checked.
+  # Makes an index of options that were checked.
   def index(opts) do
     rules = Enum.map(opts[:permission_rules], &rule/1)
 
@@ -173,7 +173,7 @@ defmodule AshAgent.Runtime.Permissions do
   def rule?(_other), do: false
 
   @doc false
-  # Returns whether functions of the application decide, too.
+  # Returns true if functions of the application decide, too.
   def predicates?(%__MODULE__{deny: deny, allow: allow}),
     do: Enum.any?(deny ++ allow, fn {_kind, _glob, predicate, _shown} -> predicate != nil end)
 
@@ -257,7 +257,7 @@ defmodule AshAgent.Runtime.Permissions do
   defp between?([last], name), do: String.ends_with?(name, last)
   defp between?(["" | rest], name), do: between?(rest, name)
 
-  # The leftmost place leaves the most for what follows.
+  # The leftmost place leaves the most for the rest.
   defp between?([text | rest], name) do
     case :binary.split(name, text) do
       [_skipped, name] -> between?(rest, name)

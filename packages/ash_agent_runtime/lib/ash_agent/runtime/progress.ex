@@ -1,9 +1,9 @@
 defmodule AshAgent.Runtime.Progress do
   @moduledoc false
 
-  # How a tool's process tells the run's process how far it is. The run forgets a call with `close/1`; nothing that comes
-  # later, from whichever process, gets into its mailbox. Reports that follow each other too fast are left out, since they
-  # may come from outside.
+  # Reports of progress from a tool's process to the run's process. The run forgets a call with `close/1`; later reports, from
+  # whichever process, do not get into its mailbox. Reports that follow each other too fast are left out, since they may come
+  # from outside.
 
   alias AshAgent.Deadline
 

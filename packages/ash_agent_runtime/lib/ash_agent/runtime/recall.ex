@@ -137,7 +137,7 @@ defmodule AshAgent.Runtime.Recall do
     if String.valid?(cut), do: cut, else: cut(text, max_bytes - 1)
   end
 
-  # Returns whether the iteration before had the same call, whose answer the view still shows.
+  # Returns true if the iteration before had the same call, whose answer the view still shows.
   defp repeated?(context, arguments) do
     before = context.current_iteration - 1
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.Repeat do
   @moduledoc false
 
-  # Decides what becomes of a call that was started before and has no result: whether it was carried out is unknown.
+  # Decides about a call that was started before and has no result: whether it was carried out is unknown.
 
   alias AshAgent.{Context, Deadline}
   alias AshAgent.Runtime.{Sealed, ToolExecutor}
@@ -25,7 +25,7 @@ defmodule AshAgent.Runtime.Repeat do
   Decides about a call whose newest attempt is given: `:again`, `{:result, result, state}`, or `:pause`, when a person
   has to decide.
   """
-  # A call that takes its machine with it each time would do so for ever.
+  # A call that crashes its machine each time would do so for ever.
   def decide(%{max_attempts: most}, gate, context, call, %{attempt: attempt} = newest)
       when attempt >= most,
       do: unknown(gate, context, call, newest)
@@ -86,7 +86,7 @@ defmodule AshAgent.Runtime.Repeat do
       else: :pause
   end
 
-  @doc "When a call was approved, as text, or `nil`."
+  @doc "Returns the time at which a call was approved, as text, or `nil`."
   def decided_at(context, id) do
     case Context.Calls.tool_call_status(context, id) == :approved &&
            Context.Calls.tool_call_decision(context, id) do

@@ -13,38 +13,38 @@ defmodule AshAgent.Runtime.Run do
   # The settings, which stay the same:
   #
   #   * `llm`, `model` - the model, and its name or `nil`
-  #   * `tools`, `offered_tools` - the tools that the permissions offer, by name, and as the model gets them
+  #   * `tools`, `offered_tools` - the tools that the permissions offer, by name, and in the form for the model
   #   * `tool_context`, `tool_timeout`, `max_concurrency`, `max_attempts`, `exception_messages`, `supervisor`,
   #     `scope` - how tools run
   #   * `gate`, `bounds` - permissions and hooks, and the limits that are shared with sub-agents
   #   * `outermost?` - `false` in a sub-agent
-  #   * `first_iteration`, `max_iterations` - where the turn began, and how long it may be
+  #   * `first_iteration`, `max_iterations` - the beginning of the turn, and its limit
   #   * `timeout`, `deadline`, `llm_timeout` - the time limits
   #   * `stream?` - `true` if the model streams its answers
   #   * `on_change`, `on_change_bytes`, `on_change_interval` - the application's function that stores contexts
   #   * `watch` - a session's function that gets each context, delta, event and stored conversation
-  #   * `view` - what shapes the context's view, see `AshAgent.Runtime.Shape`
-  #   * `prices` - what models cost, and how long their requests may be
+  #   * `view` - the options that shape the context's view, see `AshAgent.Runtime.Shape`
+  #   * `prices` - the prices of models, and the limits of their requests
   #   * `summarize` - the application's function that summarises messages
-  #   * `request_notes` - `:whole`, or `:hashes` if only digests of what requests ask for are kept
+  #   * `request_notes` - `:whole`, or `:hashes` if only digests of requests are kept
   #   * `next_messages` - returns the messages that came for the running turn
   #
   # The state:
   #
   #   * `context` - the conversation so far
   #   * `output` - the typed answer that is asked for, see `AshAgent.Runtime.Output`, or `nil`
-  #   * `events` - where events go, with the number of the iteration
-  #   * `journal` - what goes to the store, `nil` without one
+  #   * `events` - the receivers of events, with the number of the iteration
+  #   * `journal` - the data for the store, `nil` without one
   #   * `earlier` - the attempts of pending calls that were started before this run, by the ids of the calls
-  #   * `refused` - why the application or the store takes nothing more; the run ends before its next step
+  #   * `refused` - the error of the application or the store that takes nothing more; the run ends before its next step
   #   * `call_notes` - notes on finished calls for the next write, the newest first
-  #   * `noted?` - whether the context has what requests ask for beside messages
-  #   * `requested_at` - when the model was asked, in microseconds since 1970
+  #   * `noted?` - true if the context has the inputs of requests beside messages
+  #   * `requested_at` - the time of the request to the model, in microseconds since 1970
   #   * `last` - the last message of the iteration that the run began with, or `nil`
   #   * `pending` - the calls that wait for results when an iteration's tools begin to run
-  #   * `fresh?` - whether they are those of an answer of this run, so that nobody has decided about them or was asked
-  #   * `tokens` - how many tokens were reported of the conversation
-  #   * `called` - how many calls the iteration has dealt with
+  #   * `fresh?` - true if they are those of an answer of this run, so that nobody has decided about them or was asked
+  #   * `tokens` - the number of tokens reported for the conversation
+  #   * `called` - the number of calls that the iteration has dealt with
   #   * `iterations`, `usage`, `cost`, `finish_reason`, `sub_agents` - see `AshAgent.Runtime.Result`
   @options [
     :llm,
@@ -98,7 +98,7 @@ defmodule AshAgent.Runtime.Run do
                 sub_agents: []
               ]
 
-  @doc "What a run has to know of its context before it begins."
+  @doc "Returns the facts of a context that a run needs before it begins."
   def open(context) do
     outline = Context.outline(context)
     pending = if outline.pending == 0, do: [], else: Context.pending_tool_calls(context)
@@ -288,7 +288,7 @@ defmodule AshAgent.Runtime.Run do
     {:paused, struct!(Paused, Map.merge(facts(run), %{calls: calls, unknown: unknown}))}
   end
 
-  # What came is stored even if the run fails. The reason stays that of the failure.
+  # The answer so far is stored even if the run fails. The reason stays that of the failure.
   def reply(run, {:failed, reason}) do
     run = if match?({:store_error, _}, reason), do: run, else: flush(run, :idle)
     {:error, struct!(Error, Map.put(facts(run), :reason, reason))}

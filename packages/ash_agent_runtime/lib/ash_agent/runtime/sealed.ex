@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.Sealed do
   # Processes that hold conversations crash without disclosing them.
   #
   # A crash report contains the waiting messages and the reason, in which a function that did not match has its arguments.
-  # Here those are prompts, keys and actors. Sealed, it only says which kind of failure it was, and where.
+  # Here those are prompts, keys and actors. A sealed process only reports the kind of failure, and its place.
 
   alias AshAgent.Runtime.Events
   alias AshAgent.Trace.Caller
@@ -22,7 +22,7 @@ defmodule AshAgent.Runtime.Sealed do
     Task.yield(task, timeout) || Task.shutdown(task, :brutal_kill)
   end
 
-  @doc "What is shown of a GenServer: `show` returns what may be seen of its state."
+  @doc "Returns the status of a GenServer that may be shown: `show` returns the visible part of its state."
   def format_status(status, show) do
     Map.new(status, fn
       {:state, state} -> {:state, show.(state)}

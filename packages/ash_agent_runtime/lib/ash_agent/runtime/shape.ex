@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.Shape do
   @moduledoc false
 
-  # What shapes the view of a run's context before each request. The view stays with the context, so that it grows with the
+  # Shapes the view of a run's context before each request. The view stays with the context, so that it grows with the
   # conversation and is stored with it.
 
   alias AshAgent.LLM
@@ -50,7 +50,7 @@ defmodule AshAgent.Runtime.Shape do
   defp split({enhancers, opts}), do: {elem(split(enhancers), 0), opts}
   defp split(enhancers), do: {enhancers, []}
 
-  # Enhancers that reckon with money use the prices of the run.
+  # Enhancers that use prices get those of the run.
   defp take_known(opts) do
     prices = if opts[:prices] in [nil, []], do: [], else: [prices: opts[:prices]]
     [model: LLM.model_name(opts[:llm])] ++ prices

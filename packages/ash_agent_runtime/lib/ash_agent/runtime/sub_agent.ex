@@ -62,7 +62,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   @inherited Options.list_inherited()
 
-  # How long a child that timed out may take to say so.
+  # A child that timed out may take so long to report it.
   @grace 1_000
 
   @parameters %{

@@ -69,7 +69,7 @@ defmodule AshAgent.Runtime.Tool do
           recall?: boolean()
         }
 
-  @typedoc "Whether a call whose outcome is unknown may run again, see above."
+  @typedoc "The choices for a call whose outcome is unknown, see above."
   @type repeat ::
           :safe
           | :never
@@ -142,7 +142,7 @@ defmodule AshAgent.Runtime.Tool do
     end
   end
 
-  # The term itself is what the conversation keeps. Of a value alone, its schema is an object with it.
+  # The conversation keeps the term itself. For a single value, the schema is an object with it.
   defp check_term(output, term, result) do
     term = if output.wrapped?, do: %{"value" => term}, else: term
 
@@ -254,7 +254,7 @@ defmodule AshAgent.Runtime.Tool do
   def arguments(_other), do: {:error, "the arguments are not a JSON object"}
 
   @doc false
-  # How a function of the application failed, in words that tell nothing of its data.
+  # The failure of a function of the application, in words without its data.
   def failure(:error, reason),
     do: "raised " <> inspect(Exception.normalize(:error, reason).__struct__)
 

@@ -69,7 +69,8 @@ defmodule AshAgent.Runtime.ToolCalls do
     ask_about_unknown(batch)
   end
 
-  # A person decides about these. An approval that was used lets nothing run, and who decides again has to find the call undecided.
+  # A person decides about these. A used approval lets nothing run, and the person who decides again has to find the call
+  # undecided.
   defp ask_about_unknown(%{unknown: []} = batch), do: batch
 
   defp ask_about_unknown(%{unknown: ids} = batch) do
@@ -114,7 +115,7 @@ defmodule AshAgent.Runtime.ToolCalls do
     end
   end
 
-  # Nobody will know what became of the attempt before.
+  # Nobody will know how the attempt before ended.
   defp close(journal, %{state: :started} = attempt),
     do: Journal.finish_attempt(journal, attempt, :unknown)
 
@@ -188,8 +189,8 @@ defmodule AshAgent.Runtime.ToolCalls do
     _ in [Context.Error, ArgumentError] -> false
   end
 
-  # The question is in the log, so that the pause is one wherever the conversation goes. Arguments that are not a map, as
-  # those of a tool that takes text, can only be the call's own.
+  # The question is in the log, so that the conversation is paused wherever it goes. Arguments that are not a map, as those of
+  # a tool that takes text, can only be the call's own.
   defp ask_about(context, _id, arguments, {:ok, {arguments, true}}), do: context
 
   defp ask_about(context, id, arguments, {:ok, {arguments, false}}),
@@ -395,7 +396,7 @@ defmodule AshAgent.Runtime.ToolCalls do
     end
   end
 
-  # A run that a tool has ended asks for nothing any more. Of several such tools, the first of the calls counts.
+  # A run that a tool has ended has no more questions. Of several such tools, the first of the calls counts.
   defp finish(batch) do
     run =
       if batch.asked > 0,
@@ -419,7 +420,7 @@ defmodule AshAgent.Runtime.ToolCalls do
     {:stop, %{batch | run: run}, {:failed, {:timeout, run.timeout}}}
   end
 
-  # What the store did not take stays as it is: the next run finds it in the journal.
+  # Data that the store refused stays as it is: the next run finds it in the journal.
   defp stop_unstored(%{run: run} = batch, reason) do
     run =
       case reason do

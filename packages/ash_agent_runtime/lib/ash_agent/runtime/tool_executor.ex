@@ -153,14 +153,14 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   def with_supervisor(supervisor, fun), do: fun.(supervisor)
 
-  # How many milliseconds a result waits for others, to be written with them.
+  # Milliseconds that a result waits for others, to be written with them.
   @pause 5
 
   defmodule State do
     @moduledoc false
-    # `waiting` are the calls that have not started, with their keys, and `running` are the others by the references of
-    # their tasks. `acc` is what `fun` returned last. `write_at` is when results that have come are written while others run,
-    # `:infinity` without any, and `pause` how many milliseconds the first of them waits for more.
+    # `waiting` are the calls that have not started, with their keys, and `running` are the others by the references of their
+    # tasks. `acc` is the last result of `fun`. `write_at` is the time at which results are written while others run,
+    # `:infinity` without any, and `pause` the milliseconds that the first of them waits for more.
     @enforce_keys [:waiting, :settings, :fun, :acc]
     defstruct [:waiting, :settings, :fun, :acc, :pause, running: %{}, write_at: :infinity]
   end
@@ -303,7 +303,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
         timeout = tool.timeout || settings.timeout
         {channel, progress} = Progress.open()
 
-        # For a tool that runs an agent itself, or tells how far it is.
+        # For a tool that runs an agent itself, or reports its progress.
         scope =
           Map.merge(settings.scope, %{
             timeout: timeout,

@@ -1,12 +1,12 @@
 defmodule AshAgent.Runtime.TypedAnswer do
   @moduledoc false
 
-  # How a typed answer is read, what the model is told when it does not fit, and what is shown of it while it comes.
+  # Reads a typed answer, tells the model why one does not fit, and shows the value while it comes.
   #
   # With a tool, the call of an answer is settled before the others of the same message. These run, wait or are denied like
   # any other, and when all have a result, the run ends with the answer.
   #
-  # Where the view is to show the answer alone, each attempt has an iteration of its own.
+  # If the view is to show the answer alone, each attempt has an iteration of its own.
 
   alias AshAgent.{Context, Deadline, Output, Response, Runtime}
   alias AshAgent.Runtime.{Authority, Events, Run}
@@ -35,7 +35,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
   def settle(%{output: nil}, message), do: {:stop, {:answered, message}}
 
   def settle(%{output: output} = run, message) do
-    # What a tool was offered for may still come as text.
+    # The answer may come as text in spite of the tool.
     strict? = output.strict? and output.mode == :native
 
     case read(output, Response.text(message) || "", strict?) do
@@ -110,7 +110,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   ## Calls of the tool
 
-  @doc "Gives the calls of an answer that are pending their results."
+  @doc "Adds the results of an answer's pending calls."
   # Models call it by habit, too: an earlier run of the conversation may have offered it.
   def settle_calls(%{output: %{}} = run) do
     {answers, others} = Enum.split_with(run.pending, &answer?/1)

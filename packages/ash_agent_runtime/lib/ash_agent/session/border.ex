@@ -24,7 +24,7 @@ defmodule AshAgent.Session.Border do
 
   defp unload_kept(struct), do: struct
 
-  # Contexts of sub-agents may be of any length, and nobody on another node shows them.
+  # Contexts of sub-agents may be of any length, and no other node shows them.
   defp drop_sub_agents(%{sub_agents: _contexts} = struct), do: %{struct | sub_agents: []}
   defp drop_sub_agents(struct), do: struct
 
@@ -82,7 +82,7 @@ defmodule AshAgent.Session.Border do
     with {:ok, ref} <- answer, do: wait(tag, ref, caller, [caller_gone, session_gone])
   end
 
-  # Nothing of this module is on the stack meanwhile, so that new code can be loaded as often as one likes.
+  # No function of this module is on the stack meanwhile, so that new code can be loaded as often as needed.
   defp wait(tag, ref, caller, monitors),
     do: :erlang.hibernate(__MODULE__, :forward, [tag, ref, caller, monitors])
 

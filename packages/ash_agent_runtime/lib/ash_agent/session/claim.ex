@@ -1,7 +1,7 @@
 defmodule AshAgent.Session.Claim do
   @moduledoc false
 
-  # A session's claim on its conversation in a store, and all that the session asks the store for. A session without a store
+  # A session's claim on its conversation in a store, and all of the session's calls of the store. A session without a store
   # has `nil` for a claim: then nothing is stored, and nothing fails.
 
   alias AshAgent.{Context, Store}
@@ -11,7 +11,7 @@ defmodule AshAgent.Session.Claim do
 
   #   * `kept` - the newest stored conversation that the session has heard of
   #   * `renewer` - the process that renews the claim, and its monitor
-  #   * `renewed_at` - when that was done last, for another process in its place
+  #   * `renewed_at` - the time of the last renewal, for another process in its place
   #   * `lease` - milliseconds until others may have the conversation if nobody renews the claim
   #   * `stale?` - a run was ended from outside, so that there may be a newer stored conversation
   #   * `taken` - the ids of stored messages that the conversation in memory has, for the next write
@@ -59,7 +59,7 @@ defmodule AshAgent.Session.Claim do
   defp needless?(store, id, owner),
     do: Owner.locate(owner) == :gone or distrusted?(store, id, owner)
 
-  # Whoever has the claim by now has another name.
+  # A session that has the claim by now has another name.
   defp distrusted?(store, id, owner) do
     with true <- Store.Named.local_clock?(store),
          {:ok, %{owner: ^owner, lease_until: until}} <-
@@ -131,7 +131,7 @@ defmodule AshAgent.Session.Claim do
     end
   end
 
-  # With who has settled it, of those that somebody has.
+  # With the person who settled it, if there is one.
   defp encode_end(%{settled: settled} = call, ended),
     do: %{
       key: call.key,

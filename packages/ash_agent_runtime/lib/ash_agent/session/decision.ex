@@ -50,7 +50,7 @@ defmodule AshAgent.Session.Decision do
     error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
   end
 
-  # Who has said what becomes of a call of which nobody knows whether it was carried out.
+  # The person who decided about a call whose outcome nobody knows, and the reason.
   defp settlement({:denied, _id, reason}, opts), do: %{by: opts[:by], reason: reason}
 
   # The context is the one that the decision was made on.

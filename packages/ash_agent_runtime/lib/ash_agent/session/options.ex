@@ -1,7 +1,7 @@
 defmodule AshAgent.Session.Options do
   @moduledoc false
 
-  # The options of `AshAgent.Session`: what its functions take, checked in the process that calls them.
+  # The options of `AshAgent.Session` and its functions, checked in the process that calls them.
 
   alias AshAgent.{Runtime, Store}
 

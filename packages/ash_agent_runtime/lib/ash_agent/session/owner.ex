@@ -1,14 +1,14 @@
 defmodule AshAgent.Session.Owner do
   @moduledoc false
 
-  # The names under which sessions claim conversations. A name tells which process of which VM it is, so that whoever reads
-  # it in a store can find that process, and how long its leases are: `node vm/program/lease process`.
+  # The names under which sessions claim conversations. A name has the process and the VM, so that a reader of the store can
+  # find that process, and the length of its leases: `node vm/program/lease process`.
   #
   # The program is the VM's process of the operating system, see `AshAgent.Session.Program`.
 
   alias AshAgent.Session.Program
 
-  # How many milliseconds two clocks may differ.
+  # Two clocks may differ by so many milliseconds.
   @skew 5_000
 
   @doc "Returns the name of a process of this VM whose leases have so many milliseconds."

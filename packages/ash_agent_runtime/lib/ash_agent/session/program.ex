@@ -1,9 +1,9 @@
 defmodule AshAgent.Session.Program do
   @moduledoc false
 
-  # Which process of which machine a VM is, so that another VM of the same machine can see whether it has ended. That is known
-  # on Linux alone, and only where the boot and the namespace of processes are the same: two containers of a machine have one boot, but
-  # each counts its processes by itself. A number of a process is used again, its start time is not.
+  # Identifies a VM as a process of a machine, so that another VM of the same machine can see that it has ended. That is only
+  # known on Linux, and only where the boot and the namespace of processes are the same: two containers of a machine have one
+  # boot, but each counts its processes by itself. A number of a process is used again, its start time is not.
 
   @doc ~S(Returns this VM's program as text, `boot.namespace.process.start`, or "" where it is not known.)
   def own do

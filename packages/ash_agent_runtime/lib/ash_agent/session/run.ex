@@ -1,8 +1,7 @@
 defmodule AshAgent.Session.Run do
   @moduledoc false
 
-  # A session's run: how it starts, what its task says, and how it ends. Functions that take a session's state return the
-  # next one.
+  # A session's run: its start, the news of its task, and its end. Functions that take a session's state return the next one.
 
   alias AshAgent.{Context, Response, Runtime}
   alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Paused, Repeat, Result, Sealed}
@@ -12,8 +11,8 @@ defmodule AshAgent.Session.Run do
   require Logger
 
   #   * `task` - the process that runs the loop
-  #   * `token` - what its messages are known by, so that late ones of earlier runs are not taken for its own
-  #   * `client` - who gets the reply
+  #   * `token` - marks its messages, so that late ones of earlier runs are not taken for its own
+  #   * `client` - the receiver of the reply
   #   * `first` - the number of the iteration with which the turn began
   #   * `started` - when it started, in native time units
   #   * `given` - the messages that it was given for its turn
@@ -22,7 +21,7 @@ defmodule AshAgent.Session.Run do
   @enforce_keys [:task, :token, :client, :first, :started, :before, :asked_before, :stored?]
   defstruct @enforce_keys ++ [given: []]
 
-  # How many milliseconds until the store is asked again whether a message was stored.
+  # After so many milliseconds the store is asked again whether a message was stored.
   @check_again 1_000
 
   ## Starting
@@ -48,7 +47,7 @@ defmodule AshAgent.Session.Run do
     end
   end
 
-  # A turn that goes on has the rights of whoever asked, unless somebody gives it others for this run.
+  # A turn that goes on has the rights of the person who asked, unless somebody gives it others for this run.
   defp find_authority(session, %{kind: kind, opts: opts}) do
     case Authority.take(opts) do
       [] when kind == :resume ->
@@ -85,7 +84,7 @@ defmodule AshAgent.Session.Run do
     State.put_context(%{session | asked: asked, withdrawn: nil}, context)
   end
 
-  # Whoever resumes is told, and the conversation stays as it is.
+  # The caller that resumes gets the error, and the conversation stays as it is.
   defp refuse(session, %{kind: :resume, client: client}, _context) when client != nil do
     Client.reply(client, end_error(session, {:missing_option, :runtime_context}, true))
     if session.status == :running, do: start_next(session), else: session
@@ -157,7 +156,7 @@ defmodule AshAgent.Session.Run do
   def start_next(%State{status: status} = session) when status in [:draining, :lost],
     do: %{session | run: nil}
 
-  # It was said to a turn, and has no other rights than that.
+  # It was a message for the running turn, and has only that one's rights.
   def start_next(%State{steers: [steer | steers]} = session) do
     job = Job.from_message(steer, State.turn_authority(session))
     start(%{session | steers: steers, run: nil}, job)
@@ -207,7 +206,7 @@ defmodule AshAgent.Session.Run do
     end
   end
 
-  # Nothing more is read from the provider until everybody has been told. A session that ends kills the run that waits here.
+  # Nothing more is read from the provider until everybody has the news. A session that ends kills the run that waits here.
   defp report(session, token, {:delta, events, response}) do
     send(session, {:run, token, {:delta, self(), events, response}})
     receive do: ({^token, :more} -> :ok)
@@ -312,8 +311,8 @@ defmodule AshAgent.Session.Run do
 
   ## A message that could not be stored
 
-  # It is not in the conversation, so that whoever sends it again does not send it twice. If it may be in the store, nothing
-  # starts until the store has said so.
+  # The message is not in the conversation, so that sending it again does not send it twice. If it may be in the store,
+  # nothing starts until the store has an answer.
   defp withdraw(%{run: %{stored?: true}} = session, _reason), do: {session, true}
 
   defp withdraw(%{run: run} = session, reason) do
@@ -354,7 +353,7 @@ defmodule AshAgent.Session.Run do
     end
   end
 
-  # A write that the session took for failed had all that the session has.
+  # A write that the session took for failed had all of the session's data.
   defp adopt(%{run: nil, claim: %{kept: known} = claim} = session) do
     with {:ok, %{kept: kept} = claim} <- Claim.refresh(claim) do
       if kept.revision > known.revision do
@@ -375,7 +374,7 @@ defmodule AshAgent.Session.Run do
   def cancel(%State{status: :idle} = session), do: session
 
   def cancel(%State{status: :paused, claim: claim, context: context} = session) do
-    # None of its calls runs: nobody knows what became of those that were started.
+    # None of its calls runs: nobody knows how those ended that were started.
     context =
       case Claim.fetch_unknown(claim, context) do
         {:ok, ids} -> add_unknown(context, ids, "the user cancelled the turn")
@@ -515,7 +514,7 @@ defmodule AshAgent.Session.Run do
   end
 
   # The session's own change at the end of a turn stays even if it cannot be stored: the conversation goes on from here.
-  # Returns the session, and what the store has said.
+  # Returns the session, and the result of the store.
   defp end_turn(session, context, ended) do
     {session, written} = write_turn(session, context, ended)
     tell_change(session, context)

@@ -33,13 +33,13 @@ defmodule AshAgent.Session.Server do
   alias AshAgent.Runtime.{Authority, Error, Sealed}
   alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers}
 
-  # How many milliseconds a session with `:stop_when_idle` waits to be asked for anything.
+  # A session with `:stop_when_idle` waits so many milliseconds for its first request.
   @unasked 10_000
 
-  # The options of what others may send.
+  # The limits for messages of others.
   @limits [:max_queue, :max_queue_bytes, :max_input_bytes, :max_subscribers]
 
-  # The length of an improper list is none.
+  # An improper list has no length.
   defguardp is_options(opts) when length(opts) >= 0
   defguardp is_input(input) when is_binary(input) or is_list(input) or is_map(input)
 
@@ -246,7 +246,7 @@ defmodule AshAgent.Session.Server do
     end
   end
 
-  # An atom is more than any number.
+  # An atom is greater than any number.
   defp go_on(%{claim: claim, max_resumes: max} = session) do
     with {:ok, count} when count < max <- Claim.count_resumes(claim),
          {:ok, claim} <- Claim.note_resume(claim, count + 1) do
@@ -442,7 +442,7 @@ defmodule AshAgent.Session.Server do
     end
   end
 
-  # What was said first is answered first, although its owner died.
+  # The first message is answered first, although its owner died.
   defp begin_stored(job, true, session) do
     if State.lacks_authority?(session),
       do: refuse(session, {:missing_option, :runtime_context}),
@@ -557,7 +557,7 @@ defmodule AshAgent.Session.Server do
   defp handle_message({:DOWN, ref, :process, _, _}, %{claim: %{renewer: {_, ref}}} = session),
     do: %{session | claim: Claim.restart_renewer(session.claim)}
 
-  # Whoever started the session may have died before asking for anything.
+  # The process that started the session may have died before its request.
   defp handle_message(:unasked, %{stop_when_idle: stop} = session) when stop != false,
     do: %{session | stop_when_idle: true}
 

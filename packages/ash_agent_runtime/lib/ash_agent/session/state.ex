@@ -10,25 +10,25 @@ defmodule AshAgent.Session.State do
   #   * `status` - `:idle`, `:running`, `:paused`, `:draining` or `:lost`
   #   * `run` - the `AshAgent.Session.Run` of a session that runs or drains. A session that drains stops when it is `nil`
   #   * `context` - the conversation
-  #   * `asked` - with which `AshAgent.Runtime.Authority` its turn was asked, or `nil` if that was before this session
+  #   * `asked` - the `AshAgent.Runtime.Authority` of its turn, or `nil` if that began before this session
   #   * `withdrawn` - the same of a message that was withdrawn and may be in the store, or `nil`
   #   * `response` - the current answer, an `AshAgent.Response`, or `nil`
-  #   * `shown` - the context and the response that others see: with a store, what is stored, and the pieces of an answer
-  #   * `number` - how many changes there were
-  #   * `subscribers` - who gets the changes, see `AshAgent.Session.Subscribers`
+  #   * `shown` - the context and the response that others see: with a store, the stored ones, and the pieces of an answer
+  #   * `number` - the number of changes so far
+  #   * `subscribers` - the receivers of changes, see `AshAgent.Session.Subscribers`
   #   * `tag` - the first element of the session's messages
   #   * `queue` - an `AshAgent.Session.Job` for each prompt that waits
   #   * `steers` - messages for the turn that runs: maps with `:id`, `:input` and `:metadata`
-  #   * `when_busy` - whether prompts may wait
-  #   * `limits` - the options of what others may send, `max_queue` and so on, as a map
+  #   * `when_busy` - decides if prompts may wait
+  #   * `limits` - the limits for messages of others, `max_queue` and so on, as a map
   #   * `claim` - the `AshAgent.Session.Claim` of the conversation in its store, or `nil` without a store
   #   * `runtime` - the options of each run
-  #   * `max_resumes` - how often a turn may be begun without a step
-  #   * `idle_timeout`, `idle_timer` - how long nobody may need the session, and the timer that runs meanwhile
+  #   * `max_resumes` - how often a turn may begin without a step
+  #   * `idle_timeout`, `idle_timer` - the longest time without a need for the session, and the timer that runs meanwhile
   #   * `stop_when_idle` - `false`, `true`, or `:unasked` until the session has run something
   #   * `activity` - the events of tools that run and of waits, the latest last
   #   * `unsure?` - a message may have been stored that the session has not heard of
-  #   * `ignored` - how many messages were not understood
+  #   * `ignored` - the number of messages that were not understood
   @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime, :max_resumes]
   @nothing [
     :run,

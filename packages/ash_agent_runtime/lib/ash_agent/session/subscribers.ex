@@ -1,9 +1,9 @@
 defmodule AshAgent.Session.Subscribers do
   @moduledoc false
 
-  # The subscribers of a session's changes. Nobody waits for one: one that falls too far back is told so once, and gets nothing
-  # more until it takes a snapshot. Messages go straight from the session to each of them; their first element, the tag, is
-  # the session's.
+  # The subscribers of a session's changes. Nobody waits for one: one that falls too far back gets one message about it, and
+  # nothing more until it takes a snapshot. Messages go straight from the session to each of them; their first element, the
+  # tag, is the session's.
 
   alias AshAgent.{Context, Response}
 

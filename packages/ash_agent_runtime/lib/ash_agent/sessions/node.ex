@@ -1,7 +1,7 @@
 defmodule AshAgent.Sessions.Node do
   @moduledoc false
 
-  # The part of `AshAgent.Sessions` that concerns one node: its sessions, the search for expired claims, and draining.
+  # The part of `AshAgent.Sessions` on one node: its sessions, the search for expired claims, and draining.
 
   use GenServer
 
@@ -18,7 +18,7 @@ defmodule AshAgent.Sessions.Node do
   # Starting a session means claiming and loading, which a supervisor waits for. So there are many supervisors.
   @partitions 64
 
-  # How long a session that is to stop now may wait for the store.
+  # A session that has to stop at once may wait so long for the store.
   @store_patience 5_000
 
   @doc "Returns what the supervisor of a node starts, in this order. The last one stops first, and drains."
@@ -48,7 +48,7 @@ defmodule AshAgent.Sessions.Node do
 
   defp partitions(config), do: Module.concat(config.name, Partitions)
 
-  ## Asked by every process
+  ## Read by every process
 
   def config(name) do
     case :persistent_term.get({__MODULE__, name}, nil) do
@@ -93,7 +93,7 @@ defmodule AshAgent.Sessions.Node do
     end
   end
 
-  # A draining node only wants to know who has a conversation.
+  # A draining node only needs to know which process has a conversation.
   defp find_owner(config, id) do
     case Journal.ask(fn -> Store.fetch(config.store, id) end) do
       {:ok, %{owner: owner}} when owner != nil ->
@@ -208,14 +208,14 @@ defmodule AshAgent.Sessions.Node do
 
   @impl true
   def init(config) do
-    # So that it drains when it is stopped.
+    # It drains when it is stopped.
     Process.flag(:trap_exit, true)
     :persistent_term.put({__MODULE__, config.name}, config)
     :atomics.put(config.ready, 1, 1)
     {:ok, look_first(%{config: config, looking: nil})}
   end
 
-  # Nobody waits for the lease of what this machine ran before it, or the VM, was started again.
+  # The leases of this machine's earlier programs and VMs are over at once.
   defp look_first(%{config: config} = state) do
     if config.recover != :infinity and Store.Named.local_clock?(config.store) do
       send(self(), :look)
@@ -249,7 +249,7 @@ defmodule AshAgent.Sessions.Node do
     end
   end
 
-  # As in `AshAgent.Session`. The configuration holds keys.
+  # As in `AshAgent.Session`: the configuration holds keys.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
   def format_status(status),
@@ -303,7 +303,7 @@ defmodule AshAgent.Sessions.Node do
          do: continue(config, kept)
   end
 
-  # Those with something left to do get a session, and the others are free.
+  # Conversations with work left get a session, and the others are free.
   defp continue(config, kept) do
     if unfinished?(config, kept),
       do: config |> start(kept.id, :find) |> handle_start(config, kept),

@@ -1,15 +1,15 @@
 defmodule AshAgent.Sessions.Router do
   @moduledoc false
 
-  # Finds the session of a conversation, here or on another node, and asks it. A request that no session has read is made
-  # again, for a while.
+  # Finds the session of a conversation, here or on another node, and calls it. A request that no session has read is repeated
+  # for a while.
 
   alias AshAgent.{Deadline, Session, Store}
   alias AshAgent.Runtime.Events
   alias AshAgent.Session.Owner
   alias AshAgent.Sessions.{Error, Node}
 
-  # How many milliseconds a request waits for a session that just stops, or for a draining node to let go.
+  # A request waits so many milliseconds for a session that just stops, or for a draining node to let go.
   @patience 5_000
   @pause 20
 
@@ -30,7 +30,7 @@ defmodule AshAgent.Sessions.Router do
     end
   end
 
-  # An attempt returns `{:again, reason}` when no session has begun with what it was asked. Neither has a draining node.
+  # An attempt returns `{:again, reason}` when no session has begun with the request. Neither has a draining node.
   defp repeat_until(deadline, attempt) do
     case attempt.() do
       {:again, reason} -> pause_and_repeat(deadline, attempt, reason)
@@ -96,7 +96,7 @@ defmodule AshAgent.Sessions.Router do
   defp find_on(node, config, id, owner) do
     case :erpc.call(node, Node, :serve, [config.name, id, owner], @patience) do
       {:error, :unknown} -> {:error, %Error{reason: {:unreachable, owner}}}
-      # It has changed hands in the meantime.
+      # It has another owner by now.
       {:owned, other} -> {:again, {:unreachable, other}}
       answer -> answer
     end

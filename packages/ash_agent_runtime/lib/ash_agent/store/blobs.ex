@@ -33,13 +33,13 @@ defmodule AshAgent.Store.Blobs do
 
   use AshAgent.Arguments
 
-  @typedoc "What the option `:blobs` gives beside the module."
+  @typedoc "The term beside the module in the option `:blobs`."
   @type config :: term()
 
   @typedoc "The digest of the bytes: `sha256:` and 64 hexadecimal digits."
   @type id :: String.t()
 
-  @typedoc "Where a blob is, for `c:get/2` and `c:delete/2`."
+  @typedoc "The place of a blob, for `c:get/2` and `c:delete/2`."
   @type place :: String.t()
 
   @callback put(config(), id(), bytes :: binary()) :: {:ok, place()} | {:error, term()}
@@ -49,15 +49,15 @@ defmodule AshAgent.Store.Blobs do
   alias AshAgent.Context.Changes
   alias AshAgent.Store.Error
 
-  # Shorter ones stay where they are.
+  # Shorter media stay in the text.
   @least 2_048
 
   @typedoc false
-  # The ids of texts that were seen before, by digests of those: decoding base64 is what takes time.
+  # The ids of texts that were seen before, by digests of those: decoding base64 takes most of the time.
   @type known :: %{binary() => id()}
 
   @doc false
-  # JSON text without its media, those that are not known, in base64 by ids, and what is known then.
+  # Returns JSON text without its media, the unknown ones in base64 by ids, and the known ones from then on.
   @spec take(binary(), known()) :: {binary(), %{id() => binary()}, known()}
   def take(json, known) when byte_size(json) < @least, do: {json, %{}, known}
 
@@ -68,7 +68,7 @@ defmodule AshAgent.Store.Blobs do
   end
 
   @doc false
-  # Returns what is stored under these ids.
+  # Returns the blobs stored under these ids.
   @spec index(%{id() => binary()}) :: known()
   def index(blobs), do: Map.new(blobs, fn {id, data} -> {:crypto.hash(:sha256, data), id} end)
 
@@ -76,7 +76,7 @@ defmodule AshAgent.Store.Blobs do
   def referred?(json), do: is_binary(json) and :binary.match(json, ~s("$blob")) != :nomatch
 
   @doc false
-  # Where blobs go: `{place, nil}`, or the data for the table.
+  # The place for blobs: `{place, nil}`, or the data for the table.
   def store(nil, blobs), do: {:ok, for({id, data} <- blobs, do: {id, nil, data})}
 
   def store({module, config}, blobs) do
@@ -110,7 +110,7 @@ defmodule AshAgent.Store.Blobs do
     end
   end
 
-  # What foreign code raises may show anything.
+  # Errors of foreign code may contain anything.
   defp guard_call(function) do
     function.()
   rescue

@@ -30,7 +30,7 @@ defmodule AshAgent.Store.CallKey do
     end
   end
 
-  # Lines that begin at the same time, as those of an application may that sets times, differ in what is said.
+  # Lines that begin at the same time, as in an application that sets times, differ in their messages.
   defp digest_said(context) do
     messages = Context.get_iteration_messages(context, Context.turn_start(context))
     texts = for %{role: :user, content: content} <- messages, do: text(content)

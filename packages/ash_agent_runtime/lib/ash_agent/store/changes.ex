@@ -1,9 +1,9 @@
 defmodule AshAgent.Store.Changes do
   @moduledoc false
 
-  # Finds what has to be written where an earlier state is kept. A conversation is kept as **lines**: one for a context, one
-  # for each branch of a chat. A line has rows of its own for its iterations, or from some number on, when a branch goes
-  # on from another one, its *base*, in whose rows the earlier iterations are.
+  # Finds the rows to write where an earlier state is kept. A conversation is kept as **lines**: one for a context, one for
+  # each branch of a chat. A line has rows of its own for its iterations, or from some number on, when a branch goes on from
+  # another one, its *base*, in whose rows the earlier iterations are.
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.ChatContext.Stored
@@ -181,7 +181,7 @@ defmodule AshAgent.Store.Changes do
   end
 
   defp from(iterations, was, context) do
-    # Rewound into what the base has.
+    # It was rewound into the base's iterations.
     if was.since && context.current_iteration < was.since do
       current = context |> Changes.since(nil) |> elem(2) |> List.last()
       {[current], context.current_iteration}
@@ -220,7 +220,7 @@ defmodule AshAgent.Store.Changes do
     %{line | head: head, updated_at: updated_at, write?: true}
   end
 
-  # The rows that the line had and has no more.
+  # Rows that the line no longer has.
   defp cut(%Context{} = context, %Context{} = was, since) do
     first = first(context)
 
@@ -229,7 +229,7 @@ defmodule AshAgent.Store.Changes do
       else: nil
   end
 
-  # Returns whether the base still has what the line has of it.
+  # Returns true if the base still has the rows that the line needs of it.
   defp stands?(%{base: nil}, _lines), do: true
   defp stands?(%{was: nil}, _lines), do: true
 
@@ -266,7 +266,7 @@ defmodule AshAgent.Store.Changes do
   defp label(%{name: {name, extra}, context: context}),
     do: Stored.branch_head(name, extra, context[:created_at])
 
-  # Returns what a chat is beside its branches.
+  # Returns the head of a chat, without its branches.
   defp head(%Context{}, _before), do: []
 
   defp head(%ChatContext{} = chat, before) do

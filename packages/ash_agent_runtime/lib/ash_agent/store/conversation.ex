@@ -101,7 +101,7 @@ defmodule AshAgent.Store.Conversation do
   end
 
   @doc false
-  # The claim that was passed is given on if it still stands.
+  # The passed claim is kept if it is still valid.
   def renew(kept, %__MODULE__{claimed?: true} = claim) do
     cond do
       {kept.epoch, kept.owner} == {claim.epoch, claim.owner} ->

@@ -1,20 +1,19 @@
 defmodule AshAgent.Store.Dialect do
   @moduledoc false
 
-  # The words of which `AshAgent.Store.SQL` makes its statements: those in which the two databases differ, and how both read the
-  # parameters.
+  # The parts of `AshAgent.Store.SQL`'s statements in which the two databases differ, and the way both read the parameters.
 
   alias AshAgent.Store.Words
 
   @type t :: :postgres | :sqlite
 
-  ## In what they differ
+  ## Differences
 
   @spec now(t()) :: String.t()
   def now(:postgres), do: "statement_timestamp()"
   def now(:sqlite), do: "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
-  # In so many milliseconds.
+  # The time after so many milliseconds.
   def later(:postgres, ms), do: "statement_timestamp() + #{int(ms)} * interval '1 millisecond'"
 
   def later(:sqlite, ms),
@@ -37,7 +36,7 @@ defmodule AshAgent.Store.Dialect do
   @key "cast($2 as text)"
   def key, do: @key
 
-  # The id that it had.
+  # The former id of the conversation.
   def old_key, do: "cast($3 as text)"
 
   def input(:postgres),
@@ -45,7 +44,7 @@ defmodule AshAgent.Store.Dialect do
 
   def input(:sqlite), do: "input as (select cast($1 as text) as it)"
 
-  # Databases go along an index, from where a page begins, only for values that are of no table of the query.
+  # Databases follow an index from the beginning of a page only for values that are of no table of the query.
   def fix_input(query) do
     query
     |> String.replace("from input, {", "from {")
@@ -65,7 +64,7 @@ defmodule AshAgent.Store.Dialect do
     """
   end
 
-  # Strings of messages, with some that are not shown: a search looks at what it found. PostgreSQL has a limit for words of a row.
+  # Strings of messages, with some that are not shown: a search checks its results. PostgreSQL has a limit for words of a row.
   @longest_text 100_000
 
   # PostgreSQL refuses words of more than 2,046 bytes. The beginning of a longer one finds it.
@@ -74,7 +73,7 @@ defmodule AshAgent.Store.Dialect do
   # Kept here, so that other separators are another version of the statements.
   @separators Words.separators()
 
-  # Returns the words that an iteration is found by.
+  # Returns the words by which an iteration is found.
   def words(:postgres, document) do
     paths = ~w"content.** tool_calls[*].name tool_calls[*].arguments.** tool_calls[*].result.**"
 
@@ -111,7 +110,7 @@ defmodule AshAgent.Store.Dialect do
   def match_words(:sqlite),
     do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.words match #{field("query")}"}
 
-  # What these conditions compare with: a query that has all words.
+  # The right side of these conditions: a query that has all words.
   @spec write_query(t(), [String.t()]) :: String.t()
   def write_query(:postgres, words) do
     Enum.map_join(words, " & ", fn word ->
@@ -140,7 +139,7 @@ defmodule AshAgent.Store.Dialect do
 
   def part(:sqlite, column, path), do: "#{column} -> '$.#{Enum.join(path, ".")}'"
 
-  ## What they share
+  ## Common parts
 
   def int(text), do: "cast(#{text} as bigint)"
   def field(key), do: "(input.it ->> '#{key}')"
@@ -159,8 +158,9 @@ defmodule AshAgent.Store.Dialect do
   def among(:sqlite, column, list),
     do: "#{column} in (select r.value from input, json_each(input.it, '$.#{list}') as r)"
 
-  # Returns whether a row is in a list that may be long. PostgreSQL compares with an array one by one, and makes a join of what is not
-  # in `is true`, in an order that takes quadratic time where it knows nothing of the tables; this one is a table of hashes.
+  # Returns true if a row is in a list that may be long. PostgreSQL compares with an array one by one, and makes a join of
+  # everything that is not in `is true`, in an order that takes quadratic time where it knows nothing of the tables; this one
+  # is a table of hashes.
   def among_many(:postgres, column, list) do
     "(#{column} in (select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value))) is true"
   end
@@ -181,8 +181,8 @@ defmodule AshAgent.Store.Dialect do
   def with_keys(:sqlite, table, column, list),
     do: {"{#{table}}", among(:sqlite, "j.#{column}", list)}
 
-  # The rows that another query chooses: what to read from, and how they are known. SQLite would look at all rows for those of a join,
-  # and PostgreSQL locks the rows of one once.
+  # The rows that another query chooses: the tables to read from, and the condition on them. SQLite would look at all rows for
+  # those of a join, and PostgreSQL locks the rows of one once.
   def choose(:postgres, column, query), do: {", (#{query}) as d", "#{column} = d.chosen"}
   def choose(:sqlite, column, query), do: {"", "#{column} in (#{query})"}
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Store.Erasure do
   @moduledoc false
 
-  # Deletes many conversations, a batch in each transaction, and says what went.
+  # Deletes many conversations, a batch in each transaction, and returns a receipt.
 
   alias AshAgent.Store.{Conversation, Relational}
 
@@ -42,8 +42,8 @@ defmodule AshAgent.Store.Erasure do
     end)
   end
 
-  # Whoever deletes a conversation after its forks and children finds them again if it is interrupted. A parent may be
-  # anything that an application names, so what is known already is not looked up again.
+  # Forks and children are deleted before the conversation, so that they are found again after an interruption. A parent may
+  # have any name that an application gives it, so known ones are not looked up again.
   defp family(store, ids, found, known) do
     case Enum.reject(Enum.uniq(ids), &MapSet.member?(known, &1)) do
       [] ->
@@ -59,7 +59,7 @@ defmodule AshAgent.Store.Erasure do
     batches = Enum.chunk_every(family, own[:batch])
 
     with {:ok, receipt} <- reduce(batches, receipt, &erase_batch(store, &1, own, &2)) do
-      # Takes what was forked in the meantime as well.
+      # This includes forks made in the meantime.
       reduce(batches, receipt, fn ids, receipt ->
         with {:ok, late} when late != [] <- Relational.children(store, ids),
              {:ok, late} <- family(store, late, [], MapSet.new()) do

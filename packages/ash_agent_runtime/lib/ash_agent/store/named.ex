@@ -1,7 +1,7 @@
 defmodule AshAgent.Store.Named do
   @moduledoc false
 
-  # Stores under a name: what is asked of a name is asked of the store that a supervisor has started under it.
+  # Stores under a name: calls for a name go to the store that a supervisor has started under it.
 
   def put(name, store), do: :persistent_term.put({__MODULE__, name}, store)
   def erase(name), do: :persistent_term.erase({__MODULE__, name})

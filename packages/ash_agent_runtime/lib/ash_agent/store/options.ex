@@ -1,7 +1,7 @@
 defmodule AshAgent.Store.Options do
   @moduledoc false
 
-  # The options of the functions of AshAgent.Store, and what else they take. A schema is named after its function.
+  # The options and other arguments of the functions of AshAgent.Store. A schema is named after its function.
 
   alias AshAgent.Options
   alias AshAgent.Store.Conversation

@@ -159,7 +159,7 @@ defmodule AshAgent.Store.Postgres do
     end)
   end
 
-  # What a driver raises, exits with and says may hold statements and parameters. None of it is passed on.
+  # Exceptions, exits and errors of a driver may hold statements and parameters. None of it is passed on.
   defp guard(function) do
     function.()
   rescue

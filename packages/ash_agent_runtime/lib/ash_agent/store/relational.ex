@@ -18,7 +18,7 @@ defmodule AshAgent.Store.Relational do
   @callback read(store(), key :: term(), (... -> String.t()), params :: [binary()]) ::
               {:ok, rows()} | {:error, AshAgent.Store.Error.t()}
 
-  @doc "Which of the two the statements are written for."
+  @doc "Returns the database that the statements are written for."
   @callback dialect() :: SQL.dialect()
 
   defmacro __using__(_opts) do
@@ -315,7 +315,7 @@ defmodule AshAgent.Store.Relational do
     end)
   end
 
-  # Those started and ended together have the same times, which take longer to read than everything else.
+  # Calls that started or ended together have the same times, which take longer to read than everything else.
   defp read_call({[key, attempt, epoch, state, started, ended, _document], call}, times) do
     times =
       Enum.reduce(
@@ -352,7 +352,7 @@ defmodule AshAgent.Store.Relational do
     read_page(store, :list_claimed, Keyword.take(opts, [:after, :limit]), :lease_until, [])
   end
 
-  # `how` is what the statement is made by beside the filters, and `by` the time of a row that pages go on from.
+  # `how` are the parts of the statement beside the filters, and `by` the time of a row that pages go on from.
   defp read_page(store, name, opts, by, how) do
     given = filters(opts)
     filters = Keyword.keys(given)
@@ -402,7 +402,7 @@ defmodule AshAgent.Store.Relational do
     end)
   end
 
-  ## What the statements get
+  ## Parameters of the statements
 
   @sections [:branches, :iterations, :blobs, :cuts, :gone, :finished, :taken]
 
@@ -466,9 +466,9 @@ defmodule AshAgent.Store.Relational do
 
   defp origin(%ChatContext{}), do: []
 
-  ## What comes back
+  ## Rows of the statements
 
-  # Whatever stands in a damaged table is an error, and shows nothing of it.
+  # Any fault in a damaged table is an error, and shows nothing of it.
   defp answer({:ok, rows}, read) do
     read.(rows)
   rescue

@@ -1,8 +1,8 @@
 defmodule AshAgent.Store.Renewals do
   @moduledoc false
 
-  # Renews the claims of a node's sessions together: those that ask within a tenth of a second are renewed in one statement. So
-  # a store gets at most ten statements a second, however many sessions there are.
+  # Renews the claims of a node's sessions together: requests within a tenth of a second share one statement. So a store gets
+  # at most ten statements a second, however many sessions there are.
 
   use GenServer
 

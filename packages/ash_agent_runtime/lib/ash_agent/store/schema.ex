@@ -1,8 +1,8 @@
 defmodule AshAgent.Store.Schema do
   @moduledoc false
 
-  # The tables of the stores, by versions: a version is what brings a database from the one before it to itself. A released
-  # version is never changed; what is to be different is the next one.
+  # The tables of the stores, by versions: a version has the statements that bring a database there from the one before. A
+  # released version is never changed; a change is the next one.
 
   alias AshAgent.Store.Dialect
 
@@ -216,7 +216,7 @@ defmodule AshAgent.Store.Schema do
   defp put_types(dialect, statement) do
     {json, time} = if dialect == :postgres, do: {"jsonb", "timestamptz"}, else: {"text", "text"}
 
-    # What is small is kept with its key: each page that a write touches is a write to the disk.
+    # A small row is kept with its key: each page that a write touches is a write to the disk.
     clustered = if dialect == :postgres, do: "", else: "without rowid"
 
     statement

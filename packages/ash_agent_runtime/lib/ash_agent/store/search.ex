@@ -1,8 +1,8 @@
 defmodule AshAgent.Store.Search do
   @moduledoc false
 
-  # What a database finds by its words is looked at again as a reader of the conversation would see it: with the masks that it has
-  # now. Nothing that these hide is shown or found.
+  # Rows that a database finds by their words are checked again as a reader of the conversation would see them: with the masks
+  # that it has now. Nothing that these hide is shown or found.
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON

@@ -27,7 +27,7 @@ defmodule AshAgent.Store.SQL do
           required(:effects) => [String.t()],
           # The effect whose rows are joined to the guard's.
           required(:answer) => non_neg_integer() | nil,
-          # The conversations that are the guard's, for SQLite. Without it, the one of the input's id.
+          # The guard's conversations, for SQLite. Without it, the one of the input's id.
           optional(:over) => String.t()
         }
 
@@ -42,13 +42,13 @@ defmodule AshAgent.Store.SQL do
       "#{iso(dialect, prefix <> "created_at")} as created_text, #{iso(dialect, prefix <> "updated_at")} as updated_text"
   end
 
-  # Says what the row must be for its writer: as that one knows it, and claimed by that one or by nobody.
+  # The state that a writer needs: the row as this one knows it, and claimed by this one or by nobody.
   defp fence do
     "c.id = #{@key} and c.epoch = #{number("epoch")} and c.revision = #{number("revision")} and " <>
       "c.owner is not distinct from #{field("owner")}"
   end
 
-  # Who writes is alive.
+  # A write shows that the owner is alive.
   defp renew_lease(d),
     do: "case when c.owner is null then null else #{later(d, field("lease"))} end"
 
@@ -139,7 +139,7 @@ defmodule AshAgent.Store.SQL do
     """
   end
 
-  # Takes away what a rewind cuts off.
+  # Deletes the rows that a rewind cuts off.
   defp effect(d, :cuts) do
     rows = fn table ->
       """
@@ -372,7 +372,7 @@ defmodule AshAgent.Store.SQL do
 
   ## Reading
 
-  @doc "Why a guard gave no row."
+  @doc "The statement that finds out why a guard returned no row."
   def state(d),
     do: "select #{summary(d, "c.")} from input, {conversations} as c where c.id = #{@key}"
 
@@ -423,7 +423,7 @@ defmodule AshAgent.Store.SQL do
   defp filter(d, :until, by, _after), do: "c.#{by} < #{time(d, field("until"))}"
   defp filter(_d, :after, _by, after_it), do: after_it
 
-  # Neither written since, nor sent a message.
+  # Neither written since, nor waiting for a message.
   defp filter(d, :age, _by, _after) do
     since = later(d, field("age"))
 

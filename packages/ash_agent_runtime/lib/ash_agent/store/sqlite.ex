@@ -79,7 +79,7 @@ defmodule AshAgent.Store.SQLite do
       in_memory: path == ":memory:",
       full: opts[:synchronous] == :full,
       busy_timeout: opts[:busy_timeout],
-      # All that the format allows.
+      # The most that the format allows.
       max_pages:
         if(opts[:max_bytes], do: max(1, div(opts[:max_bytes], @page)), else: 4_294_967_294)
     }
@@ -153,7 +153,7 @@ defmodule AshAgent.Store.SQLite do
   end
 
   @doc false
-  # Whether its leases are by the clock of this machine.
+  # Leases in a file are by the clock of this machine.
   def local_clock?, do: true
 
   @doc false

@@ -1,7 +1,7 @@
 defmodule AshAgent.Store.Words do
   @moduledoc false
 
-  # How texts and queries are cut into words, in both databases: as FTS5's `unicode61` does in SQLite. PostgreSQL's own parser keeps
+  # Cuts texts and queries into words, for both databases: as FTS5's `unicode61` does in SQLite. PostgreSQL's own parser keeps
   # addresses, paths and dates whole, leaves out tags, and takes letters from the database's locale.
 
   # The code points between words: all that are neither letters nor digits in Unicode 6.1, FTS5's version. Those that are not in it
@@ -24,7 +24,7 @@ defmodule AshAgent.Store.Words do
   @read Regex.compile!("[^#{@between}](?:[^#{@between}]|\\p{M})*", "u")
   @indexed Regex.compile!("[^#{@between}]+", "u")
 
-  @doc "What is between words, as a regular expression of PostgreSQL."
+  @doc "Returns the separators of words as a regular expression of PostgreSQL."
   @spec separators() :: String.t()
   def separators, do: "[#{@for_postgres}]+"
 

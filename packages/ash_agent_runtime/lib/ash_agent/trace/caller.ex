@@ -1,7 +1,7 @@
 defmodule AshAgent.Trace.Caller do
   @moduledoc false
 
-  # The OpenTelemetry context of a process, for the processes that work for it: what they measure belongs to its trace.
+  # The OpenTelemetry context of a process, for the processes that work for it: their measurements belong to its trace.
   # Without :opentelemetry_api, there is none.
 
   if Code.ensure_loaded?(:otel_ctx) do

@@ -239,7 +239,7 @@ defmodule AshAgent.Trace.Exporter do
 
   def handle_event(_exporter, event, _measurements, %{} = _metadata) when is_list(event), do: :ok
 
-  # A model of the application's own fails in ways of its own, which are all one kind.
+  # The failures of an application's own model are all one kind.
   defp name_error(%{failure: kind}) when kind != :invalid_response, do: kind
   defp name_error(%{reason: reason}), do: reason
 
@@ -283,9 +283,9 @@ defmodule AshAgent.Trace.Exporter do
   defmodule State do
     @moduledoc false
 
-    # queue: turns that wait, size of them. held: sub-agents of paused runs, by conversation. sending: the task that has a
-    # batch, and how many turns those are. lost: turns since the first of them was told of. failing?: whether the last batch did
-    # not arrive, which was told. flushing: who waits for what.
+    # queue: turns that wait, with their size. held: sub-agents of paused runs, by conversation. sending: the task with a
+    # batch, and the number of its turns. lost: turns lost since the last report. failing?: true if the last batch did not
+    # arrive, which was reported. flushing: callers that wait for a flush.
     @enforce_keys [:opts, :supervisor]
     defstruct @enforce_keys ++
                 [:sending, :timer, failing?: false, queue: :queue.new(), size: 0] ++
@@ -299,7 +299,7 @@ defmodule AshAgent.Trace.Exporter do
     {:ok, %State{opts: opts, supervisor: supervisor}}
   end
 
-  # A crash report must not have what is in the queue.
+  # A crash report must not show the queue.
   @impl true
   def handle_cast(message, state), do: Sealed.run(fn -> {:noreply, take(message, state)} end)
 
@@ -325,7 +325,7 @@ defmodule AshAgent.Trace.Exporter do
 
   defp take(_other, state), do: state
 
-  # Those of a run that never goes on must not pile up.
+  # Sub-agents of a run that never goes on must not pile up.
   defp hold(%{held: held} = state, id, children) do
     room? = children != [] and map_size(held) < state.opts[:max_queue]
     if room?, do: %{state | held: Map.put(held, id, children)}, else: state
@@ -395,7 +395,7 @@ defmodule AshAgent.Trace.Exporter do
 
   defp send_next(state, _now?), do: state
 
-  # What the batch had no room for comes first in the next one.
+  # Turns without room in the batch come first in the next one.
   defp handle_sent(state, count, {outcome, lost, reason, rest}) do
     queue = Enum.reduce(Enum.reverse(rest), state.queue, &:queue.in_r/2)
     done = count - length(rest)

@@ -55,7 +55,7 @@ defmodule AshAgent.Trace.Plug do
 
   @moduledoc @moduledoc <> Options.docs(@schema)
 
-  # A session that stores just now answers when it has.
+  # A session that is just storing replies after that.
   @patience 2_000
 
   @style "body{font:15px/1.5 system-ui,sans-serif;margin:1.5rem;color:#1c1c1a;background:#fbfbfa}" <>
@@ -163,7 +163,7 @@ defmodule AshAgent.Trace.Plug do
     end
   end
 
-  # The page has its own policy, which cannot say who may frame it.
+  # The page has its own policy, which cannot name the sites that may frame it.
   defp frame_policy, do: "frame-ancestors 'self'"
 
   ## What there is

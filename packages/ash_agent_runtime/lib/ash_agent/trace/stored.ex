@@ -157,7 +157,7 @@ defmodule AshAgent.Trace.Stored do
   end
 
   @doc false
-  # Of 10^-12 dollars.
+  # Costs are in 10^-12 dollars.
   def format_cost(nil), do: ""
   def format_cost(cost), do: "$#{:erlang.float_to_binary(cost / 1.0e12, decimals: 4)}"
 

@@ -80,7 +80,7 @@ defmodule AshAgent.LLM.Difference do
     was |> Enum.zip(now) |> Enum.take_while(fn {a, b} -> a == b end) |> length()
   end
 
-  # OpenAI and those who speak as it does have the system prompt as their first messages.
+  # OpenAI and compatible servers have the system prompt as their first messages.
   defp conversation(body) do
     messages = Enum.find_value(@messages, [], &body[&1])
     messages = if is_list(messages), do: messages, else: [messages]
@@ -93,7 +93,7 @@ defmodule AshAgent.LLM.Difference do
   end
 
   @doc false
-  # What a replayed conversation has at the place of a difference.
+  # The words of a replayed conversation at the place of a difference.
   def put_words(difference, content) when is_binary(content),
     do: %{difference | is: cut(content, 0)}
 
@@ -140,7 +140,7 @@ defmodule AshAgent.LLM.Difference do
 
   defp names(tools), do: Enum.map(tools, &elem(&1, 0))
 
-  # Choices of tools and what else is beside them.
+  # Choices of tools, and other fields beside them.
   defp compare_rest(was, now) do
     for name <- @tools, at(was, name) != at(now, name) do
       {path, old, new} = first_difference(at(was, name), at(now, name), [])
@@ -249,7 +249,7 @@ defmodule AshAgent.LLM.Difference do
   defp compare_messages([message | _], [], number),
     do: [message(message, number, " is gone", words(message), :none)]
 
-  # One that was put between others or taken from them does not change all that follow.
+  # A message that was inserted or removed does not change all that follow.
   defp compare_messages([old | was], [new | now], number) do
     cond do
       List.first(was) == new and List.first(was) != List.first(now) ->
@@ -424,7 +424,7 @@ defmodule AshAgent.LLM.Difference do
   defimpl String.Chars do
     def to_string(%{where: where, was: nil, is: nil}), do: where
 
-    # Of a replayed conversation.
+    # The difference of a replayed conversation.
     def to_string(%{cause: cause, where: where, message: nil, was: nil, is: is})
         when cause in [:message, :version],
         do: "#{where}: it has #{inspect(is)}"

@@ -126,7 +126,7 @@ defmodule AshAgent.LLM.Recorded do
         "only the clients of ash_agent_runtime can be recorded, such as AshAgent.LLM.Anthropic"
       )
 
-  # CI has no keys, and what asks for them must not be called there.
+  # CI has no keys, and functions that ask for them must not be called there.
   defp offline(own, :replay), do: Keyword.merge(own, api_key: fn -> "recorded" end, headers: [])
   defp offline(own, _mode), do: own
 

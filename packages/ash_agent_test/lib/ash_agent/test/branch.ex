@@ -81,7 +81,7 @@ defmodule AshAgent.Test.Branch do
   defp describe({:user, _words}), do: "the user's words"
   defp describe({:system_prompt, _prompt}), do: "the system prompt"
 
-  ## The conversation up to where they part
+  ## The conversation up to where the two part
 
   defp start(context, number, change) do
     said = context |> Context.get_iteration(number) |> check(context, number)
@@ -136,7 +136,7 @@ defmodule AshAgent.Test.Branch do
       else: context |> Context.rewind(to: number) |> Context.fork() |> empty(number)
   end
 
-  # Nothing was said before the first iteration, and all else is the conversation's.
+  # Before the first iteration there are no messages, and all else is the conversation's.
   defp empty(context, number) do
     prompt = Context.system_prompt(context)
     first = Context.get_iteration(context, number)

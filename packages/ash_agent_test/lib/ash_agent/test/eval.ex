@@ -81,7 +81,7 @@ defmodule AshAgent.Test.Eval do
     ]
   ]
 
-  @typedoc "What an attempt came to. `cost` is `nil` where it is not known."
+  @typedoc "The outcome of an attempt. `cost` is `nil` if it is not known."
   @type attempt :: %{
           case: String.t(),
           repetition: pos_integer(),
@@ -171,7 +171,7 @@ defmodule AshAgent.Test.Eval do
     end
   end
 
-  # Attempts begin one after the other as others end, so that what was spent until then counts.
+  # Attempts begin one after the other as others end, so that the spending until then counts.
   defp run_all(missing, evaluation, spent, on_attempt) do
     {:ok, supervisor} = Task.Supervisor.start_link()
     limit = evaluation[:max_cost]
@@ -207,7 +207,7 @@ defmodule AshAgent.Test.Eval do
         outcome = evaluation[:run].(one)
         {outcome, score(outcome, one, evaluation[:score])}
       rescue
-        # Whatever the application's functions do, the other attempts go on.
+        # Other attempts go on, whatever the application's functions do.
         error -> {nil, {0, "#{inspect(error.__struct__)}: #{Exception.message(error)}"}}
       catch
         kind, reason -> {nil, {0, "#{kind}: #{inspect(reason, limit: 20)}"}}
@@ -367,7 +367,7 @@ defmodule AshAgent.Test.Eval do
     }
 
     fn outcome, _case ->
-      # Whatever the conversation says, it is material.
+      # The conversation is material, whatever it says.
       conversation = outcome |> Assertions.context!() |> Context.to_prompt()
 
       prompt =

@@ -1,8 +1,8 @@
 defmodule AshAgent.Test.EvalAttempts do
   @moduledoc false
 
-  # Where the attempts of an evaluation are while it runs, so that it goes on after an interruption: in a file of lines, or in a store,
-  # each with its conversation.
+  # The place of an evaluation's attempts while it runs, so that it goes on after an interruption: a file of lines, or a
+  # store, each with its conversation.
 
   alias AshAgent.{Context, Store}
   alias AshAgent.Context.JSON

@@ -1,7 +1,7 @@
 defmodule AshAgent.Test.EvalReport do
   @moduledoc false
 
-  # What an evaluation came to: figures by case, as a table and as JSON, and which cases turned since the run before.
+  # The results of an evaluation: figures by case, as a table and as JSON, and the cases that turned since the run before.
 
   alias AshAgent.Context.JSON
 
@@ -32,7 +32,7 @@ defmodule AshAgent.Test.EvalReport do
     }
   end
 
-  # The share of all choices of k attempts that have only such as passed.
+  # The share of all choices of k attempts in which each passed.
   defp all_pass(passed, count, k) when k <= passed,
     do:
       Enum.reduce(0..(k - 1), 1.0, fn taken, share ->
@@ -41,7 +41,7 @@ defmodule AshAgent.Test.EvalReport do
 
   defp all_pass(_passed, _count, _k), do: 0.0
 
-  # What is not known of one is not known of all.
+  # If the value of one is unknown, so is the sum.
   defp sum(rows, key) do
     values = Enum.map(rows, &Map.fetch!(&1, key))
     if Enum.all?(values, &is_integer/1), do: Enum.sum(values)

@@ -1,7 +1,8 @@
 defmodule AshAgent.Test.Failure do
   @moduledoc false
 
-  # Words what a failed assertion says: what differs, the conversation with an arrow at it, and how to see it as a page.
+  # The message of a failed assertion: the difference, the conversation with an arrow at it, and the command that shows it as
+  # a page.
 
   alias AshAgent.Context
 

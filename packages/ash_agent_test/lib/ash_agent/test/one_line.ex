@@ -1,8 +1,8 @@
-# How the structs of this package are inspected.
+# Inspects the structs of this package.
 
 alias AshAgent.{LLM, OneLine}
 
-# Its words show what differs, and so prompts.
+# Its words show the difference, and so prompts.
 defimpl Inspect, for: LLM.Recorded.MissingError do
   def inspect(error, _opts),
     do:

@@ -1,12 +1,12 @@
 defmodule AshAgent.Test.Pattern do
   @moduledoc false
 
-  # Patterns of calls and answers: what a test writes becomes a function that tells whether a value matches.
+  # Patterns of calls and answers: the code in a test becomes a function that returns true if a value matches.
   #
-  # They are Elixir's own, with pins and guards. Beyond those, a regex literal stands for text that it matches, and atoms as keys
-  # match text as keys, since what came from a model has text and what a test's own script says may have either.
+  # They are Elixir's own, with pins and guards. Beyond those, a regex literal stands for text that it matches, and atoms as
+  # keys match text as keys, since values of a model have text and a test's own script may have either.
 
-  # name: the tool's, `nil` for any. words: as it was written, with the values of pins. matches?: of the normalized arguments.
+  # name: the tool's, `nil` for any. words: the code, with the values of pins. matches?: of the normalized arguments.
   @enforce_keys [:name, :words, :matches?]
   defstruct @enforce_keys
 

@@ -1,9 +1,9 @@
 defmodule AshAgent.Test.Replay do
   @moduledoc false
 
-  # Compares the requests of a stored conversation with those that today's code makes of it: byte by byte as they were rendered, and
-  # what they asked for with what the model, the tools, the prompt and the view of today would ask for. Models are described and tools
-  # listed; neither is called.
+  # Compares the requests of a stored conversation with those that today's code makes of it: byte by byte as they were
+  # rendered, and their parameters with those of today's model, tools, prompt and view. Models are described and tools listed;
+  # neither is called.
 
   alias AshAgent.{Context, LLM, Options, Runtime}
   alias AshAgent.Context.Audit
@@ -38,7 +38,7 @@ defmodule AshAgent.Test.Replay do
     ],
     stream: [type: :boolean, default: true, doc: "as in `AshAgent.Runtime.run/2`."]
   ]
-  # What decides as well what a model is offered and asked for.
+  # Further options that decide about the offered tools and the answer.
   @of_runs [:output, :output_mode, :max_retries, :hide_retries] ++
              [:allowed_tools, :permission_rules, :prices]
   @schema @own ++ Keyword.take(Runtime.Options.schema(), @of_runs)
@@ -93,7 +93,7 @@ defmodule AshAgent.Test.Replay do
     (note && now) != nil or (row != nil and row.outcome in [:same, :different, :follows])
   end
 
-  ## What requests asked for
+  ## The parameters of requests
 
   # Notes of an iteration stand for its request, and only an iteration with an answer had one.
   defp read_note(context, number) do
@@ -156,7 +156,7 @@ defmodule AshAgent.Test.Replay do
      for(tool <- tools, do: Map.new(tool, fn {key, value} -> {to_string(key), value} end))}
   end
 
-  # Where requests go is not part of them. How messages are encoded is.
+  # The addresses of requests are not part of them. The encoding of messages is.
   defp to_body({fields, tools}) do
     fields = Pattern.normalize(fields)
 
@@ -170,7 +170,7 @@ defmodule AshAgent.Test.Replay do
     if opts[:system_prompt], do: Map.put(body, "system", Pattern.normalize(prompt)), else: body
   end
 
-  ## What messages became
+  ## The messages of requests
 
   defp compare_row(%{outcome: :different} = row, context),
     do: [
@@ -201,7 +201,8 @@ defmodule AshAgent.Test.Replay do
       name: call
     }
 
-  # Of what was sent, digests are kept: the words are those that the log has there, if no mask keeps them from people.
+  # Only digests are kept of requests that were sent: the words are those of the log at this place, if no mask hides them from
+  # people.
   defp put_words(%{cause: cause} = difference, place, context)
        when place != nil and cause in [:message, :version] do
     if Context.View.view(context).masks == [],

@@ -219,7 +219,7 @@ defmodule AshAgent.Test.Server do
     end
   end
 
-  # Of connections that clients closed.
+  # Messages of connections that clients closed.
   @impl true
   def handle_info(_message, state), do: {:noreply, state}
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Test.Trajectory do
   @moduledoc false
 
-  # The calls of a conversation in their order, and whether they are those that a test expects.
+  # The calls of a conversation in their order, compared with those that a test expects.
 
   alias AshAgent.Context
   alias AshAgent.Test.Pattern
@@ -53,7 +53,7 @@ defmodule AshAgent.Test.Trajectory do
     served ++ own
   end
 
-  # Each provider names these calls in its own way; what has an output and no input is an answer.
+  # Each provider names these calls in its own way; a block with an output and no input is an answer.
   defp read_served(%{type: :provider_block, data: data}) when is_map(data) do
     case Pattern.normalize(data) do
       %{"type" => "server_tool_use", "name" => name} = data ->
@@ -178,8 +178,8 @@ defmodule AshAgent.Test.Trajectory do
 
   defp nearest_call(pattern, calls), do: Enum.find(calls, &(&1.name == pattern.name))
 
-  # Gives each of `ones` an other of its own. Which ones an other may go to is not known before, so one that was given is given
-  # again where its owner finds another. Returns the first that remains without.
+  # Gives each of `ones` an other of its own. An other may be given again when its owner finds another one. Returns the first
+  # that remains without.
   defp assign(ones, others, fits?) do
     ones = Enum.with_index(ones)
 

@@ -68,7 +68,7 @@ defmodule Mix.Tasks.AshAgent.Eval do
 
   defp evaluate(file, opts) do
     unless File.regular?(file), do: Mix.raise("#{file} is not a file; #{@usage}")
-    # Before the application starts, what the results are compared with must be there.
+    # The results to compare with must be there before the application starts.
     before = read_before(file, opts)
     Mix.Task.run("app.start")
 

@@ -38,8 +38,8 @@ defmodule Mix.Tasks.AshAgent.Replay do
   defmodule Tally do
     @moduledoc false
 
-    # compared, unknown, broken: conversations that were, that keep nothing, and that cannot be loaded. requests: those compared.
-    # causes: how many conversations have each. shown: lines that were printed.
+    # compared, unknown, broken: conversations that were, that keep nothing, and that cannot be loaded. requests: those
+    # compared. causes: the number of conversations with each. shown: lines that were printed.
     defstruct compared: 0,
               unknown: 0,
               broken: 0,
@@ -106,7 +106,7 @@ defmodule Mix.Tasks.AshAgent.Replay do
 
   ## The conversations
 
-  # How many there are, and functions that load them.
+  # Returns the number of conversations, and functions that load them.
   defp list(source, opts) do
     ids = Keyword.get_values(opts, :id)
 
@@ -178,7 +178,7 @@ defmodule Mix.Tasks.AshAgent.Replay do
   defp today(function, _context) when is_function(function, 0), do: function.() || []
   defp today(function, context), do: function.(context) || []
 
-  # What another provider would not take as it is.
+  # Parts that another provider would not take as they are.
   defp compare_with(context, provider) do
     changes =
       for change <- Context.request_report(context, provider, pending: :interrupt),
@@ -207,7 +207,7 @@ defmodule Mix.Tasks.AshAgent.Replay do
     end
   end
 
-  # What branches of a chat have in common is compared with each, and told once.
+  # The common iterations of a chat's branches are compared with each, and reported once.
   defp contexts(%ChatContext{} = chat),
     do: for(%{context: %Context{} = context} <- ChatContext.branches(chat), do: context)
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Iteration.Content do
   @moduledoc false
 
-  # An iteration from its document.
+  # Reads an iteration from its document.
 
   use Ash.Resource.Calculation
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Iteration.Key do
   @moduledoc false
 
-  # The id of a record, where the store has the key of its conversation.
+  # The id of a record; the store has the key of its conversation instead.
 
   use Ash.Type
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Iteration.Readable do
   @moduledoc false
 
-  # The policy: iterations of the conversations that the actor's read of those would find.
+  # A policy: iterations of the conversations that the actor can read.
 
   use Ash.Policy.FilterCheck
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Iteration.Transformer do
   @moduledoc false
 
-  # The table of the store as a resource: where it is, and what is read of its documents.
+  # The table of the store as a resource: its place, and the attributes that are read from its documents.
 
   use Spark.Dsl.Transformer
 
@@ -28,7 +28,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
          do: {:ok, policy(dsl)}
   end
 
-  # Not for a verifier: what those find does not stop the compiler.
+  # A verifier would not do: its errors do not stop the compiler.
   defp policies(dsl, conversation) do
     if policies?(conversation) and not policies?(dsl) do
       {:error,
@@ -105,7 +105,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
 
   defp same(_other, key, prefix), do: match_key(ref(key), expr(parent(conversation_id)), prefix)
 
-  @doc "Whether a record's key is that of a conversation in the store."
+  @doc "Returns a condition: a record's key is that of a conversation in the store."
   def match_key(id, key, prefix),
     do: expr(fragment("(? || cast(? as text) = ?)", type(^prefix, :string), ^id, ^key))
 
@@ -127,7 +127,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
     |> calculation(:content, :map, Content)
   end
 
-  # After those of the resource, so that a bypass of it is one.
+  # After the policies of the resource, so that a bypass of it is one.
   defp policy(dsl) do
     if policies?(dsl) do
       path = [:policies, :policy]

@@ -127,7 +127,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
     if opts[:budget], do: keep_within_budget(context, opts), else: {:ok, context}
   end
 
-  # The run says what its model costs, unless the application has.
+  # The run gives the prices of its model, unless the application has.
   defp clear_when_due(context, needs, opts) do
     opts =
       if opts[:prices] == [], do: Keyword.put(opts, :prices, needs[:prices] || []), else: opts
@@ -199,7 +199,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
     context
   end
 
-  # Says what happened, without words that could be a user's.
+  # Describes a failure without words that could be a user's.
   defp label(%module{}), do: module
   defp label(reason) when is_tuple(reason) and tuple_size(reason) > 0, do: label(elem(reason, 0))
   defp label(reason) when is_atom(reason), do: reason

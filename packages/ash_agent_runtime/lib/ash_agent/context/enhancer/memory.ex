@@ -170,7 +170,8 @@ defmodule AshAgent.Context.Enhancer.Memory do
   defp most(most, block) when is_list(most), do: most[block]
   defp most(most, _block), do: most
 
-  # The note counts, too. How much is left out is less than all, so the note is no longer than the one reckoned with.
+  # The note counts, too. The number in it is smaller than that of all, so the note is no longer than the one in the
+  # calculation.
   defp cut(text, most) when is_nil(most) or byte_size(text) <= most, do: text
 
   defp cut(text, most) do

@@ -1,8 +1,8 @@
 defmodule AshAgent.LLM.ReqLLM.Stream do
   @moduledoc false
 
-  # ReqLLM as a transport: its chunks become what a response is pushed, and its errors those of a provider. It runs in a
-  # process of its own, which its processes are linked to: they end, and its connection closes, with the caller.
+  # ReqLLM as a transport: its chunks are pushed to a response, and its errors become those of a provider. It runs in a
+  # process of its own, to which ReqLLM's processes are linked: they end, and its connection closes, with the caller.
 
   @behaviour AshAgent.LLM.Transport
 
@@ -13,7 +13,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
   alias AshAgent.LLM.Reading
   alias AshAgent.LLM.Transport.Relay
 
-  # The longest that ReqLLM itself waits: the clock of the client is the one that counts.
+  # The longest wait of ReqLLM itself: the client's own clock is the one that counts.
   @day 86_400_000
 
   # The state in the caller's process:
@@ -43,7 +43,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
     end
   end
 
-  # The provider has said that this is all, so the calls are complete.
+  # The provider has announced the end, so the calls are complete.
   defp take({:response, response}, %{finished?: true} = state, fun) do
     usage = for usage <- [usage(response.usage)], usage != nil, do: {:usage, usage}
     finish = {:finish, finish_word(response.finish_reason) || :stop}
@@ -103,7 +103,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
 
   ## The response
 
-  # ReqLLM's own response has what its stream does not say: what providers want back of their reasoning.
+  # ReqLLM's own response has fields that its stream lacks: the reasoning that providers want back.
   defp merge_response(%{response: nil, reading: reading}), do: reading
 
   defp merge_response(%{response: response, reading: %{response: nil} = reading}),
@@ -171,7 +171,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
 
   defp usage(_none), do: nil
 
-  # Google counts reasoning apart, others within the output: the total tells.
+  # Google counts reasoning separately, others within the output: the total shows which.
   defp count_output(
          %{input_tokens: input, output_tokens: output, reasoning_tokens: thought} = usage
        )
@@ -219,7 +219,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
     end
   end
 
-  # The caller ends this process when it has all that it wants.
+  # The caller ends this process when it has all it needs.
   defp read_stream(stream, call, hand_over) do
     case ReqLLM.StreamResponse.process_stream(stream, on_chunk: &hand_over.({:chunk, &1})) do
       {:ok, response} ->
@@ -266,7 +266,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
     |> Keyword.merge(if key = call.key.(), do: [api_key: key], else: [])
   end
 
-  # Calls are run by whoever asks, not by ReqLLM.
+  # The application runs the calls, not ReqLLM.
   defp to_req_llm(tool) do
     ReqLLM.Tool.new!(
       name: tool.name,
@@ -303,7 +303,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
   defp tell_failure({:http_task_failed, reason}, hand_over), do: tell_failure(reason, hand_over)
   defp tell_failure({:error, reason}, hand_over), do: tell_failure(reason, hand_over)
 
-  # Those of Mint and of Req.
+  # Errors of Mint and of Req.
   defp tell_failure(%{reason: reason} = error, _hand_over) when is_atom(reason) and reason != nil,
     do: {:error, Relay.reason(error)}
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.LLM.Scripted.Stream do
   @moduledoc false
 
-  # Writes an answer as Anthropic would stream it, whose events have a form for everything that an answer may hold.
+  # Writes an answer as Anthropic would stream it, whose events have a form for all parts of an answer.
 
   alias AshAgent.Context.JSON
   alias AshAgent.Response
@@ -27,7 +27,7 @@ defmodule AshAgent.LLM.Scripted.Stream do
   defp parts(text) when is_binary(text), do: [part(%{type: :text, text: text})]
   defp parts(parts), do: Enum.map(parts, &part/1)
 
-  # Returns what a block starts with, and what follows.
+  # Returns the start of a block, and the rest.
   defp part(%{type: :text, text: text}) do
     {%{type: "text", text: ""}, for(word <- words(text), do: %{type: "text_delta", text: word})}
   end
@@ -84,7 +84,7 @@ defmodule AshAgent.LLM.Scripted.Stream do
     event(Map.merge(%{type: "message_delta", delta: delta}, usage(facts)))
   end
 
-  # Anthropic counts what came from its cache apart.
+  # Anthropic counts tokens from its cache separately.
   defp usage(facts) do
     case facts.usage do
       nil ->

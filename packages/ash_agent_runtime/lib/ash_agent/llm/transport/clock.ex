@@ -1,7 +1,7 @@
 defmodule AshAgent.LLM.Transport.Clock do
   @moduledoc false
 
-  # The timeouts of one request. Each wait ends with the nearest of them, and says which one it was.
+  # The timeouts of one request. Each wait ends with the nearest of them, which is named in the error.
 
   alias AshAgent.Deadline
   alias AshAgent.LLM.Transport.Request

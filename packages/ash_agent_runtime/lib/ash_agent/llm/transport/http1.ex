@@ -27,7 +27,7 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
   """
 
   # OTP's :httpc is not used: on a 503 with a short Retry-After it repeats the request itself, endlessly, past the request's
-  # own timeout and after its cancellation (OTP 25), so one would pay for answers that nobody reads. It also reads error
+  # own timeout and after its cancellation (OTP 25), so that answers are paid for which nobody reads. It also reads error
   # bodies of any size, and continues when the calling process has been killed.
 
   @behaviour AshAgent.LLM.Transport
@@ -64,7 +64,7 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
   defp exchange(socket, request, acc, fun, clock, keep, origin) do
     clock = Clock.start(clock, :first_byte, request.first_byte_timeout)
 
-    # A server may refuse before it has read everything, so a failed send does not tell that there is no answer.
+    # A server may refuse before it has read everything, so there may be an answer to a failed send.
     sent = Socket.send(socket, [head(request, keep), request.body], clock)
     reader = %{socket: socket, fun: fun, sent: sent, origin: origin}
 

@@ -1,9 +1,9 @@
 defmodule AshAgent.LLM.Transport.Relay do
   @moduledoc false
 
-  # Runs another library's streaming function in a process of its own, and hands each of its messages over to the caller,
-  # one at a time: the library reads on when the caller has consumed the last one. So the three timeouts hold exactly,
-  # whatever the library has, and its connection closes with its process when the caller halts, raises or dies.
+  # Runs another library's streaming function in a process of its own, and hands each of its messages over to the caller, one
+  # at a time: the library reads on when the caller has consumed the last one. So the three timeouts are exact, whatever the
+  # library's own are, and its connection closes with its process when the caller halts, raises or dies.
 
   alias AshAgent.LLM.Transport.{Clock, Request}
 
@@ -121,7 +121,7 @@ defmodule AshAgent.LLM.Transport.Relay do
   def reason(%{__struct__: module}), do: {:connection, module}
   def reason(_other), do: {:connection, :failed}
 
-  # The rest of a reason may hold what the server sent.
+  # The rest of a reason may have data of the server.
   defp name(reason) when is_atom(reason), do: reason
   defp name(reason) when is_tuple(reason) and is_atom(elem(reason, 0)), do: elem(reason, 0)
   defp name(_reason), do: :failed

@@ -10,7 +10,7 @@ defmodule AshAgent.Trace.Exporter.Delivery do
   alias AshAgent.LLM.Transport.Request
   alias AshAgent.Trace.Otlp
 
-  # Those that OTLP calls retryable, and that of a server that did not want to wait.
+  # The statuses that OTLP calls retryable, and that of a server that did not want to wait.
   @retryable [408, 429, 502, 503, 504]
 
   # A receiver's answer is a few bytes.
@@ -69,7 +69,7 @@ defmodule AshAgent.Trace.Exporter.Delivery do
       if retry_after == :never or done >= opts[:max_retries] do
         {:error, reason}
       else
-        # Whoever has just set it up looks at the log now, and not in some minutes.
+        # A person who has just set it up looks at the log now, and not in some minutes.
         if done == 0 and not opts[:warned?],
           do: Logger.warning("#{about(opts[:url])} cannot send turns, and tries again: #{reason}")
 
@@ -113,7 +113,7 @@ defmodule AshAgent.Trace.Exporter.Delivery do
   defp take({:head, status, headers}, _acc), do: {:cont, {status, headers, []}}
   defp take({:data, data}, {status, headers, body}), do: {:cont, {status, headers, [body | data]}}
 
-  # Sending spans again that a receiver did not want would not help.
+  # Spans that a receiver rejected are not sent again: that would not help.
   defp check_accepted(body) do
     case body |> IO.iodata_to_binary() |> count_rejected() do
       0 -> :ok

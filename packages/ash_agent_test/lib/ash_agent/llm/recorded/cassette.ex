@@ -68,7 +68,7 @@ defmodule AshAgent.LLM.Recorded.Cassette do
       else: {:reply, {:error, describe_missing(asked, state)}, state}
   end
 
-  # What was just recorded has been played, too.
+  # A new recording has been played, too.
   def handle_call({:record, recording, secrets}, _from, state) do
     recording = Scrub.scrub(recording, state.scrub, secrets)
     state = %{state | recordings: state.recordings ++ [recording]}

@@ -1,8 +1,8 @@
 defmodule AshAgent.LLM.Recorded.Form do
   @moduledoc false
 
-  # The file of a cassette. A block is a request and its answer; what an earlier request has as well is named, not repeated. Keys
-  # are sorted, and a message is a line, so that a change is small in a review.
+  # The file of a cassette. A block is a request and its answer; parts that an earlier request has as well are named, not
+  # repeated. Keys are sorted, and a message is a line, so that a change is small in a review.
 
   alias AshAgent.Context.JSON
 
@@ -136,7 +136,7 @@ defmodule AshAgent.LLM.Recorded.Form do
      |> Enum.reduce([], fn block, read -> [read_block(block, read) | read] end)
      |> Enum.reverse()}
   rescue
-    # Somebody has edited it.
+    # A person has edited it.
     _error -> {:error, "it is not a cassette as AshAgent.LLM.Recorded writes it"}
   end
 
@@ -166,7 +166,7 @@ defmodule AshAgent.LLM.Recorded.Form do
   defp read_bytes(%{"lines" => lines}), do: Enum.join(lines, "\n")
   defp read_bytes(%{"base64" => lines}), do: lines |> Enum.join() |> Base.decode64!()
 
-  # Who edits the text of an answer need not count its bytes: it comes in one piece then.
+  # A person who edits the text of an answer need not count its bytes: it comes in one piece then.
   defp read_cuts(bytes, cuts) do
     cuts =
       for cut <- String.split(cuts) do

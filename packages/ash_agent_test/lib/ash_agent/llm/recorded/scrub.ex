@@ -1,7 +1,7 @@
 defmodule AshAgent.LLM.Recorded.Scrub do
   @moduledoc false
 
-  # Replaces secrets by as many asterisks, so that cuts and lengths stay, and leaves out what does not count in a comparison.
+  # Replaces secrets by as many asterisks, so that cuts and lengths stay, and leaves out fields that a comparison ignores.
 
   # Keys of providers, clouds and code hosts, tokens, and the names of organisations and projects.
   @patterns [
@@ -14,7 +14,7 @@ defmodule AshAgent.LLM.Recorded.Scrub do
     ~r/\b(?:org-|proj_)[A-Za-z0-9]{12,}/
   ]
 
-  # Of bodies: who the request was made for.
+  # Fields of bodies that name the person whom the request was made for.
   @users ~w(user safety_identifier user_id)
 
   @kept_headers ~w(content-type retry-after retry-after-ms)
@@ -131,7 +131,7 @@ defmodule AshAgent.LLM.Recorded.Scrub do
     replace_each(bytes, parts, 0, [])
   end
 
-  # What is put in has the length of what was there.
+  # A replacement has the length of the original.
   defp replace_each(bytes, [], at, done),
     do: IO.iodata_to_binary([done | binary_part(bytes, at, byte_size(bytes) - at)])
 
@@ -161,7 +161,7 @@ defmodule AshAgent.LLM.Recorded.Scrub do
     end)
   end
 
-  # Where the payloads are. A frame that was cut off has none.
+  # Returns the places of the payloads. A frame that was cut off has none.
   defp payloads(bytes, at, found) do
     case bytes do
       <<_read::binary-size(at), total::32, headers::32, _::binary>>

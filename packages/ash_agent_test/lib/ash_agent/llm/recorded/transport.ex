@@ -1,7 +1,7 @@
 defmodule AshAgent.LLM.Recorded.Transport do
   @moduledoc false
 
-  # Plays the recording of a request, or sends it by the client's own transport and records what comes.
+  # Plays the recording of a request, or sends it by the client's own transport and records the answer.
 
   @behaviour AshAgent.LLM.Transport
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Store.Conformance.Erasing do
   @moduledoc false
-  # What a filter finds goes with all that came from it, and what is old goes if it is nobody's. Stores without `erase/2` and `prune/2`
-  # are not asked.
+  # A filter's conversations go with all forks and children, and old ones go if nobody has them. Stores without `erase/2` and
+  # `prune/2` are not checked.
 
   use AshAgent.Store.Conformance.Group, "erasing and pruning"
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.Store.Conformance.Finding do
   @moduledoc false
-  # Conversations are listed, and what was written is known.
+  # Conversations are listed, and facts about their writes are known.
 
   use AshAgent.Store.Conformance.Group, "finding"
 

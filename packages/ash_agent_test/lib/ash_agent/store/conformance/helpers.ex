@@ -1,6 +1,6 @@
 defmodule AshAgent.Store.Conformance.Helpers do
   @moduledoc false
-  # What the checks do with a store, for an application's own tests of it as well.
+  # The operations of the checks on a store, for an application's own tests of it as well.
 
   import ExUnit.Assertions
 
@@ -17,7 +17,7 @@ defmodule AshAgent.Store.Conformance.Helpers do
     kept
   end
 
-  # What is written comes back, from the value that the writer has and from the store.
+  # A written value comes back, from the writer's own result and from the store.
   def append!(store, kept, value, opts \\ []) do
     assert {:ok, %Conversation{} = next} = Store.append(store, kept, value, opts)
     assert next.revision == kept.revision + 1

@@ -1,6 +1,6 @@
 defmodule AshAgent.Store.Conformance.Hostile do
   @moduledoc false
-  # Whatever an application may store is text to the database.
+  # Anything that an application may store is text to the database.
 
   use AshAgent.Store.Conformance.Group, "hostile data"
 

@@ -34,7 +34,7 @@ defmodule AshAgent.Store.Conformance.Media do
       same = image(5_000)
       context = Context.new([same, same], id: new_id())
       kept = create!(store, context)
-      # Another writer, who has loaded it, and one who goes on from what it has.
+      # Another writer, who has loaded it, and one who goes on from its own value.
       {:ok, loaded} = Store.fetch(store, kept.id)
       loaded = append!(store, loaded, Context.add_assistant_message(loaded.value, "One"))
       context = Context.add_user_message(loaded.value, [same, image(5_000), image(100)])

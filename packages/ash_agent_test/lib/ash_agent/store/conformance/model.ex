@@ -9,7 +9,7 @@ defmodule AshAgent.Store.Conformance.Model do
     each_case("writers", 12, fn ->
       id = new_id()
       kept = create!(store, Context.new("0", id: id))
-      # What the row is, and for each writer what it holds.
+      # The row, and the values of each writer.
       model = %{
         epoch: 0,
         revision: 1,

@@ -1,12 +1,12 @@
 defmodule AshAgent.Store.Conformance.Runs do
   @moduledoc false
-  # What sessions leave in a store: a conversation that is idle has no call of which the journal says that it runs.
+  # Sessions leave consistent stores: a conversation that is idle has no call that is running by the journal.
 
   use AshAgent.Store.Conformance.Group, "runs"
 
   alias AshAgent.Session
 
-  # How a turn ends whose owner died while a call ran.
+  # The ways in which a turn ends whose owner died while a call ran.
   @ends [:goes_on, :prompt, :deny, :approve, :cancel, :context_denied]
 
   check "leave no call started where nothing runs, whoever died and whatever a person said",
@@ -26,7 +26,7 @@ defmodule AshAgent.Store.Conformance.Runs do
     assert Context.pending_tool_calls(kept.value) == []
     assert {ending, Store.calls(store, id, state: :started)} == {ending, {:ok, []}}
 
-    # What ended is known, and of what was started the model reads that nobody knows its outcome.
+    # Finished calls have their results, and of started ones the model reads that nobody knows their outcome.
     assert {:ok, [%{state: :ok}]} = Store.calls(store, id, keys: [ended])
     assert {:ok, [%{attempt: 1, state: :unknown} | _]} = Store.calls(store, id, keys: [hangs])
     [_user, _calls, %{content: results} | _] = Context.to_messages(kept.value)

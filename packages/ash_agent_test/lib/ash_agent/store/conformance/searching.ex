@@ -1,6 +1,6 @@
 defmodule AshAgent.Store.Conformance.Searching do
   @moduledoc false
-  # What was said is found, as a reader sees it now.
+  # Messages are found as a reader sees them now.
 
   use AshAgent.Store.Conformance.Group, "searching"
 
@@ -51,7 +51,7 @@ defmodule AshAgent.Store.Conformance.Searching do
       assert [%{iteration: 3, snippet: snippet}] = find.("zebra")
       assert snippet =~ ~r/^….*zebra.*…$/u and byte_size(snippet) < 250
 
-      # What a rewind takes back and what is deleted is found no more.
+      # Rewound and deleted messages are found no more.
       kept = append!(store, kept, Context.rewind(kept.value, to: 1))
       assert [] = find.("zebra")
       :ok = Store.delete(store, kept.id)

@@ -3,7 +3,8 @@ defmodule AshAgent.Test.Server.Format do
 
   # Writes an answer as each provider sends it, whole or as the events of a stream.
   #
-  # An event is `{:open | :content | :close, bytes}`: what stands before the first words, words and calls, and what stands after them.
+  # An event is `{:open | :content | :close, bytes}`: the bytes before the first words, words and calls, and the bytes after
+  # them.
 
   import AshAgent.Test.Server.Parts
 
@@ -67,7 +68,7 @@ defmodule AshAgent.Test.Server.Format do
         do: {kind, frame(provider, event)}
   end
 
-  # The start of a block says nothing yet, so it comes with what follows.
+  # The start of a block has no words yet, so it comes with the next event.
   defp join_starts([{:content, start}, {:content, next} | rest], joined) do
     if start =~ ~r/\Aevent: content_block_start/,
       do: join_starts([{:content, start <> next} | rest], joined),

@@ -1,7 +1,8 @@
 defmodule AshAgent.Test.Server.Misbehaviour do
   @moduledoc false
 
-  # The ways in which providers, and servers between us and them, misbehave: what is sent, and how the connection ends.
+  # The ways in which providers, and servers between us and them, misbehave: the bytes they send, and the end of the
+  # connection.
 
   alias AshAgent.Context.JSON
   alias AshAgent.Test.Server.{Format, Wire}

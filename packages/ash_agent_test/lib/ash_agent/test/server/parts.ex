@@ -1,12 +1,12 @@
 defmodule AshAgent.Test.Server.Parts do
   @moduledoc false
 
-  # The pieces that answers are made of, as each provider has them: texts, thoughts, calls, tokens.
+  # The pieces of answers in the form of each provider: texts, thoughts, calls, tokens.
 
   alias AshAgent.Context.JSON
   alias AshAgent.Response
 
-  ## What an answer says
+  ## The content of an answer
 
   def read(response) do
     message = Response.message(response)
@@ -46,7 +46,7 @@ defmodule AshAgent.Test.Server.Parts do
     if is_binary(arguments), do: arguments, else: JSON.encode(arguments)
   end
 
-  # Where the form has an object.
+  # Arguments for forms in which they are an object.
   def object(call, provider) do
     case call |> json_text() |> JSON.decode() do
       {:ok, %{} = arguments} ->
@@ -61,9 +61,9 @@ defmodule AshAgent.Test.Server.Parts do
   def put(map, _key, nil), do: map
   def put(map, key, value), do: Map.put(map, key, value)
 
-  ## What providers say in their own way
+  ## Differences of providers
 
-  # Of Anthropic and Bedrock.
+  # The words of Anthropic and Bedrock.
   def stop_reason(%{word: word}),
     do:
       Map.get(

@@ -100,7 +100,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
       {:ok, {:http_header, _, name, _, value}, rest} ->
         header = {name |> to_string() |> String.downcase(), value}
         parser = grow(parser, bytes, rest)
-        # Trailers say nothing that anyone waits for.
+        # Nobody needs trailers.
         headers = if state == :headers, do: [header | parser.headers], else: parser.headers
         step(%{parser | headers: headers}, rest, messages)
 

@@ -1,9 +1,9 @@
 defmodule AshAgent.LLM.Transport.HTTP1.Pool do
   @moduledoc false
 
-  # The connections that nobody uses right now. Who takes one owns its socket, so that it closes with its process; the
-  # pool owns those at rest, listens, and drops each one that the server closes, that says anything, or that rests too
-  # long. Where the pool does not run, every request has a connection of its own.
+  # The connections that are idle. A process that takes one owns its socket, so that it closes with its process; the pool owns
+  # idle ones, listens, and drops each one that the server closes, that sends anything, or that is idle too long. Where the
+  # pool does not run, every request has a connection of its own.
 
   use GenServer
 
@@ -16,7 +16,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
   def start_link(opts \\ []),
     do: GenServer.start_link(__MODULE__, nil, Keyword.put_new(opts, :name, __MODULE__))
 
-  @doc "What a connection must have in common with a request. Options of TLS decide whom one trusts; they may hold keys."
+  @doc "Returns the properties that a connection must share with a request. Options of TLS decide whom one trusts; they may hold keys."
   def key(%{uri: uri, ssl: ssl}),
     do: {uri.scheme, uri.host, uri.port, :crypto.hash(:sha256, :erlang.term_to_binary(ssl))}
 
@@ -45,7 +45,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
     :ok
   end
 
-  @doc "How many connections rest there for a key."
+  @doc "Returns the number of idle connections for a key."
   def count(key, pool \\ __MODULE__), do: GenServer.call(pool, {:count, key})
 
   # resting: key => [socket], the last used first. known: socket => {key, timer}. coming: monitor of the giver => socket.
@@ -125,7 +125,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
     end
   end
 
-  # What the socket said while this process was busy waits in its mailbox.
+  # Messages of the socket wait in the mailbox while this process is busy.
   defp quiet?({kind, raw} = socket) do
     {closed, data, error} =
       if kind == :gen_tcp,

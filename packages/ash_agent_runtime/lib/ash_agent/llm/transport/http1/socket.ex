@@ -7,7 +7,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
 
   @type t :: {:gen_tcp | :ssl, term()}
 
-  # So much is read at once. OTP's default for recv is smaller than one packet of a fast server.
+  # One read takes so many bytes. OTP's default for recv is smaller than one packet of a fast server.
   @buffer_bytes 65_536
 
   @doc "Connects to the first address that answers, IPv4 before IPv6."
@@ -41,7 +41,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
 
     case open(tls, address, port, options, Clock.wait(clock)) do
       {:ok, socket} -> {:ok, socket}
-      # What the first family says is what people expect to read.
+      # People expect the error of the first family.
       {:error, reason} -> connect_first(targets, port, tls, clock, first_reason || reason)
     end
   end
@@ -118,7 +118,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
 
   defp to_error(:timeout, clock), do: Clock.name_timeout(clock)
 
-  # {:tls_alert, {name, words}} says more than it should about the peer's certificate; the name is enough.
+  # {:tls_alert, {name, words}} has too many details of the peer's certificate; the name is enough.
   defp to_error({:tls_alert, {name, _words}}, _clock), do: {:connection, {:tls_alert, name}}
   defp to_error(reason, _clock) when is_atom(reason), do: {:connection, reason}
   defp to_error({reason, _details}, _clock) when is_atom(reason), do: {:connection, reason}
