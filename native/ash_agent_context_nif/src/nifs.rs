@@ -210,7 +210,7 @@ nifs! {
     snapshot_decode(text, trust) Arguments = storage::decode;
     snapshot_changes(context, base) Whole = storage::changes;
     snapshot_changes_from(context, other) Whole = storage::changes_from;
-    snapshot_join(chat, rows) Arguments = storage::join;
+    snapshot_join(chat, rows) Long = storage::join;
     media_take(text, known) Arguments = storage::take_media;
     media_put_back(text, media) Arguments = storage::put_media_back;
     chat_dump(head, extra, config_extra, branches) Arguments = storage::dump_chat;

@@ -91,15 +91,15 @@ pub fn changes_from(context: &Context, other: &Context) -> Vec<(u64, Bytes)> {
     documents(context.changes_from(other))
 }
 
-/// Rows of branches, each `[number, base | nil, since | nil, updated_at, label | nil, head, iterations | nil]`.
+/// Rows of branches, each `{number, base | nil, since | nil, updated_at, label | nil, head, iterations | nil}`.
 pub struct Rows<'a>(Vec<BranchRow<'a>>);
 
 arguments! {
     Rows<'a> = |term, scheduler| {
-        type Given<'a> = (u64, Option<u64>, Option<u64>, &'a str, Option<&'a [u8]>, &'a [u8], Option<Json<'a>>);
+        type Given<'a> = (u64, Option<u64>, Option<u64>, &'a str, Option<&'a [u8]>, &'a [u8], Option<&'a [u8]>);
         let rows: Vec<Given<'a>> = Argument::read(term, scheduler)?;
         let rows = rows.into_iter().map(|(number, base, since, updated_at, label, head, iterations)| {
-            let iterations = iterations.map(|Json(text)| text).unwrap_or_default();
+            let iterations = iterations.unwrap_or_default();
             BranchRow { number, base, since, updated_at, label, head, iterations }
         });
         Ok(Self(rows.collect()))

@@ -1,6 +1,7 @@
 //! The texts in a store: rows are joined to a document, and media are kept beside it. Of these texts, only the names of
 //! branches are read.
 
+use std::collections::HashMap;
 use std::io::Write as _;
 
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
 use crate::storage::limits::NESTING;
+use crate::value::letters::hex;
 use crate::value::{json, Value};
 
 /// The row of a branch. A context is a branch without a label.
@@ -62,6 +64,9 @@ pub fn join_rows(chat: Option<&[u8]>, rows: &[BranchRow<'_>]) -> Result<Vec<u8>,
         rows.iter().for_each(|row| row.write(&mut text));
         return Ok(text);
     };
+    // A chat may have many branches on one.
+    let names = rows.iter().map(|row| Ok((row.number, row.name()?)));
+    let names = names.collect::<Result<HashMap<_, _>, Error>>()?;
     text.extend_from_slice(open(chat));
     text.extend_from_slice(b",\"branches\":[");
     for (at, row) in rows.iter().enumerate() {
@@ -69,11 +74,8 @@ pub fn join_rows(chat: Option<&[u8]>, rows: &[BranchRow<'_>]) -> Result<Vec<u8>,
             text.push(b',');
         }
         text.extend_from_slice(open(row.label.unwrap_or_default()));
-        let base = row
-            .base
-            .and_then(|base| rows.iter().find(|row| row.number == base));
-        if let Some(base) = base {
-            let _ = write!(text, ",\"base\":{}", base.name()?);
+        if let Some(base) = row.base.and_then(|base| names.get(&base)) {
+            let _ = write!(text, ",\"base\":{base}");
         }
         text.extend_from_slice(b",\"context\":");
         row.write(&mut text);
@@ -113,6 +115,7 @@ pub fn take_media<'a>(
 ) -> (Vec<u8>, Vec<TakenMedia<'a>>) {
     let mut out = Vec::with_capacity(text.len());
     let mut media: Vec<TakenMedia<'a>> = Vec::new();
+    let mut taken: HashMap<[u8; 32], String> = HashMap::new();
     let mut rest = text;
     while let Some(at) = memmem::find(rest, FIELD) {
         let (before, value) = rest.split_at(at.saturating_add(FIELD.len()));
@@ -120,25 +123,20 @@ pub fn take_media<'a>(
         let found = end.and_then(|end| {
             let data = value.get(..end)?;
             let digest: [u8; 32] = Sha256::digest(data).into();
-            let seen = media.iter().find(|seen| seen.digest == digest);
-            let id = seen.map(|seen| seen.id.clone()).or_else(|| known(&digest));
-            match id {
-                Some(id) => Some((id, end)),
-                None => {
-                    // Base64 that its bytes would not give again is refused here.
-                    let bytes = BASE64.decode(data).ok()?;
-                    let hex = Sha256::digest(bytes);
-                    let hex = hex.iter().map(|byte| format!("{byte:02x}"));
-                    let id = format!("sha256:{}", hex.collect::<String>());
-                    let id_of_new = id.clone();
-                    media.push(TakenMedia {
-                        digest,
-                        id: id_of_new,
-                        data,
-                    });
-                    Some((id, end))
-                }
+            let seen = taken.get(&digest).cloned().or_else(|| known(&digest));
+            if let Some(id) = seen {
+                return Some((id, end));
             }
+            // Base64 that its bytes would not give again is refused here.
+            let bytes = BASE64.decode(data).ok()?;
+            let id = format!("sha256:{}", hex(&Sha256::digest(bytes)));
+            taken.insert(digest, id.clone());
+            media.push(TakenMedia {
+                digest,
+                id: id.clone(),
+                data,
+            });
+            Some((id, end))
         });
         match found {
             Some((id, end)) => {

@@ -49,9 +49,6 @@ defmodule AshAgent.Store.Blobs do
   alias AshAgent.Context.Changes
   alias AshAgent.Store.Error
 
-  # Shorter media stay in the text.
-  @least 2_048
-
   @typedoc false
   # The ids of texts that were seen before, by digests of those: decoding base64 takes most of the time.
   @type known :: %{binary() => id()}
@@ -59,8 +56,6 @@ defmodule AshAgent.Store.Blobs do
   @doc false
   # Returns JSON text without its media, the unknown ones in base64 by ids, and the known ones from then on.
   @spec take(binary(), known()) :: {binary(), %{id() => binary()}, known()}
-  def take(json, known) when byte_size(json) < @least, do: {json, %{}, known}
-
   def take(json, known) do
     {text, media} = Changes.take_media(json, known)
     blobs = Map.new(media, fn {_digest, id, data} -> {id, data} end)
