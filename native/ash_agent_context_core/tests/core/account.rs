@@ -1,15 +1,12 @@
 //! How requests fared at the provider's cache, each rule with the smallest conversation in which it decides something.
 
+use crate::make::at;
 use ash_agent_context_core::{
-    json, read_list, time, AccountRow, Accounting, AnswerTimes, Context, Options, Outlook,
-    Provider, Reading, Response, Stamp, Time, Value,
+    json, read_list, AccountRow, Accounting, AnswerTimes, Context, Options, Outlook, Provider,
+    Reading, Response, Stamp, Value,
 };
 
 const MINUTE: i64 = 60_000_000;
-
-fn at(micros: i64) -> Time {
-    time::from_micros(micros).unwrap()
-}
 
 fn value(json: &str) -> Value {
     json::read(json.as_bytes(), 100).unwrap()

@@ -1,8 +1,8 @@
 //! Addresses of media: none that a provider must not be told to fetch goes to one.
 
+use crate::make::{bytes, stamp, value};
 use ash_agent_context_core::{
-    json, time, ChangeKind, Context, Defaults, Error, Options, Provider, Reading, Response, Stamp,
-    Value,
+    json, time, ChangeKind, Context, Defaults, Error, Options, Provider, Reading, Response, Value,
 };
 
 const REFUSED: [&str; 10] = [
@@ -26,14 +26,6 @@ const TAKEN: [&str; 6] = [
     "gs://bucket/a.png",
     "s3://bucket-a/a.png",
 ];
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
-}
-
-fn value(text: &str) -> Value {
-    json::read(text.as_bytes(), 64).unwrap()
-}
 
 fn quoted(text: &str) -> String {
     json::write(&Value::text(text))
@@ -60,12 +52,7 @@ fn wrong(key: &str) -> Error {
 fn sent(context: &Context, provider: Provider) -> serde_json::Value {
     let options = Options::new(provider);
     let segments = context.encode_request(&options, &Default::default());
-    let bytes = segments
-        .unwrap()
-        .iter()
-        .flat_map(|segment| segment.bytes().to_vec())
-        .collect();
-    serde_json::from_str(&String::from_utf8(bytes).unwrap()).unwrap()
+    serde_json::from_slice(&bytes(&segments.unwrap())).unwrap()
 }
 
 fn has_text(value: &serde_json::Value, text: &str) -> bool {

@@ -1,11 +1,8 @@
 //! Views that requests were made from: each is known later, as it was, whatever happened to the view since.
 
-use ash_agent_context_core::{time, AnswerTimes, Context, Given, Response, Stamp, Time, Value};
+use crate::make::at;
+use ash_agent_context_core::{AnswerTimes, Context, Given, Response, Stamp, Value};
 use proptest::prelude::*;
-
-fn at(micros: i64) -> Time {
-    time::from_micros(micros).unwrap()
-}
 
 #[derive(Debug, Clone)]
 enum Step {

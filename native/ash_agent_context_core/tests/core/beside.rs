@@ -1,5 +1,6 @@
 //! What providers say beside the words of an answer, and answers that do not say why they end.
 
+use crate::make::bytes;
 use crate::recorded;
 
 use ash_agent_context_core::{
@@ -47,11 +48,7 @@ fn sent(context: &Context, options: &Options<'_>) -> Json {
         _ => context.interrupt(&Value::Nil, at(2)),
     };
     let body = context.encode_request(options, &Map::default()).unwrap();
-    let bytes: Vec<u8> = body
-        .iter()
-        .flat_map(|segment| segment.bytes().to_vec())
-        .collect();
-    let body: Json = serde_json::from_slice(&bytes).unwrap();
+    let body: Json = serde_json::from_slice(&bytes(&body)).unwrap();
     body["messages"][1].clone()
 }
 

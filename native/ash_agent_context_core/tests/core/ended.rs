@@ -1,18 +1,15 @@
 //! Which calls may run, by how their answer ended: each provider's words, whole and in any cut, and a model that declined in the middle.
 
+use crate::make::{bytes, stamp};
 use crate::recorded;
 
 use ash_agent_context_core::{
-    json as terms, time, CallStatus, Content, Context, Defaults, Event, Finish, Options, Provider,
-    Reading, Response, Stamp, State, Status, Value, BODY_DEPTH,
+    json as terms, CallStatus, Content, Context, Defaults, Event, Finish, Options, Provider,
+    Reading, Response, State, Status, Value, BODY_DEPTH,
 };
 use proptest::prelude::*;
 use recorded::frame;
 use serde_json::{json, Value as Json};
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
-}
 
 fn question() -> Context {
     Context::new("c", Value::text("?"), Value::Nil, stamp()).unwrap()
@@ -79,12 +76,7 @@ fn sent(context: &Context, provider: Provider) -> Json {
     let ready = context.without_pending();
     let context = ready.as_ref().unwrap_or(context);
     let segments = context.encode_request(&Options::new(provider), &Default::default());
-    let bytes: Vec<u8> = segments
-        .unwrap()
-        .iter()
-        .flat_map(|segment| segment.bytes().to_vec())
-        .collect();
-    serde_json::from_slice(&bytes).unwrap()
+    serde_json::from_slice(&bytes(&segments.unwrap())).unwrap()
 }
 
 // ---- Each provider's words.

@@ -1,14 +1,11 @@
 //! What a forecast says of bytes is what the two requests share, whatever happened to the view between them.
 
+use crate::make::{at, bytes};
 use ash_agent_context_core::{
-    json, read_list, time, Accounting, AnswerTimes, Cause, Context, Forecast, Masks, Method,
-    Options, Provider, Reading, Response, Stamp, Time, Value,
+    json, read_list, Accounting, AnswerTimes, Cause, Context, Forecast, Masks, Method, Options,
+    Provider, Reading, Response, Stamp, Value,
 };
 use proptest::prelude::*;
-
-fn at(micros: i64) -> Time {
-    time::from_micros(micros).unwrap()
-}
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -80,11 +77,7 @@ fn list(context: &Context) -> Vec<u8> {
     let segments = context
         .encode_request(&options, &Default::default())
         .unwrap();
-    let body: Vec<u8> = segments
-        .iter()
-        .flat_map(|segment| segment.bytes())
-        .copied()
-        .collect();
+    let body = bytes(&segments);
     let start = br#"{"messages":["#.len();
     body[start..body.len() - b"]}".len()].to_vec()
 }

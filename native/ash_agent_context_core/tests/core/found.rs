@@ -1,5 +1,6 @@
 //! What fuzzing found.
 
+use crate::make::bytes;
 use ash_agent_context_core::{
     json, time, Context, Defaults, Error, Options, Provider, RepairKind, Stamp, Value, NESTING,
 };
@@ -20,12 +21,7 @@ fn request(body: &str, provider: Provider) -> Context {
 fn sent(context: &Context, provider: Provider) -> String {
     let body = Default::default();
     let segments = context.encode_request(&Options::new(provider), &body);
-    let bytes = segments
-        .unwrap()
-        .iter()
-        .flat_map(|segment| segment.bytes().to_vec())
-        .collect();
-    String::from_utf8(bytes).unwrap()
+    String::from_utf8(bytes(&segments.unwrap())).unwrap()
 }
 
 /// A thought was thinking in a user message, which no snapshot may have.

@@ -1,7 +1,8 @@
 //! Encodings of old iterations become larger pieces. Whatever is appended, cut, forked, hidden or asked for on the way,
 //! a request has the bytes that a conversation without any encodings makes.
 
-use ash_agent_context_core::{time, Context, Map, Options, Provider, Segment, Stamp, Value};
+use crate::make::{bytes, stamp};
+use ash_agent_context_core::{Context, Map, Options, Provider, Value};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -31,10 +32,6 @@ struct Asked {
     cache: bool,
     since: Option<usize>,
     most: Option<usize>,
-}
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
 }
 
 fn text(text: &str) -> Value {
@@ -73,11 +70,6 @@ fn answer(context: &Context, n: usize) -> Context {
 
 fn at(context: &Context, hundredth: usize) -> u64 {
     1 + (context.current_iteration() - 1) * hundredth as u64 / 100
-}
-
-fn bytes(segments: &[Segment<'_>]) -> String {
-    let bytes = segments.iter().flat_map(|segment| segment.bytes().to_vec());
-    String::from_utf8(bytes.collect()).unwrap()
 }
 
 fn check(context: &Context, asked: &Asked) {

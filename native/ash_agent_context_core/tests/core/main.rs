@@ -29,6 +29,8 @@ mod import;
 mod joined;
 #[path = "../support/log_replay.rs"]
 mod log_replay;
+#[path = "../support/make.rs"]
+mod make;
 mod masked;
 mod model;
 mod numbers;

@@ -1,6 +1,7 @@
 //! Random operations and the plain model that the fuzzer has, and what holds of a context's weight.
 
 use crate::checks;
+use crate::make::list;
 
 use std::fmt::Debug;
 
@@ -48,10 +49,6 @@ fn any_of<T: Debug + for<'a> Arbitrary<'a>>() -> impl Strategy<Value = T> {
 
 fn begin() -> Context {
     Context::new("c", Value::text("Hello!"), Value::Nil, Stamp::at(at(0))).unwrap()
-}
-
-fn list(items: Vec<Value>) -> Value {
-    Value::List(items.into_boxed_slice())
 }
 
 fn big(items: usize) -> Value {

@@ -1,16 +1,7 @@
 //! Numbers that no float can hold: contexts keep them, and JSON readers refuse them.
 
-use ash_agent_context_core::{
-    json, time, Context, Defaults, Error, Map, Options, Provider, Stamp, Value,
-};
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
-}
-
-fn value(text: &str) -> Value {
-    json::read(text.as_bytes(), 64).unwrap()
-}
+use crate::make::{stamp, value};
+use ash_agent_context_core::{json, time, Context, Defaults, Error, Map, Options, Provider, Value};
 
 fn power(digits: usize) -> String {
     format!("1{}", "0".repeat(digits))

@@ -1,10 +1,11 @@
 //! The order in which a model spoke and called: what came is sent back in it, whichever way it was read.
 
+use crate::make::stamp;
 use crate::recorded;
 
 use ash_agent_context_core::{
-    json, time, ChangeKind, Context, Defaults, Masks, Options, Provider, Reading, Response, Stamp,
-    Value, BODY_DEPTH,
+    json, time, ChangeKind, Context, Defaults, Masks, Options, Provider, Reading, Response, Value,
+    BODY_DEPTH,
 };
 use recorded::frame;
 use serde_json::{json, Value as Json};
@@ -15,10 +16,6 @@ const FOUR: [Provider; 4] = [
     Provider::Gemini,
     Provider::OpenAiResponses,
 ];
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
-}
 
 fn value(given: &Json) -> Value {
     json::read(given.to_string().as_bytes(), BODY_DEPTH).unwrap()

@@ -1,11 +1,10 @@
 //! What a provider answers itself: the use of its tool and the result are sent both, or none of them,
 //! wherever the halves stand and whatever is hidden, masked or left to an earlier request.
 
+use crate::make::{bytes, stamp, value};
 use std::collections::{BTreeMap, BTreeSet};
 
-use ash_agent_context_core::{
-    json, time, ChangeKind, Context, Known, Map, Masks, Options, Provider, Stamp, Value,
-};
+use ash_agent_context_core::{ChangeKind, Context, Known, Map, Masks, Options, Provider, Value};
 use proptest::prelude::*;
 
 /// What a mask looks for.
@@ -40,14 +39,6 @@ struct Look {
     masks: bool,
     from: Option<u64>,
     knows_earlier: bool,
-}
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
-}
-
-fn value(text: &str) -> Value {
-    json::read(text.as_bytes(), 64).unwrap()
 }
 
 fn block(provider: Provider, half: Half) -> String {
@@ -245,13 +236,8 @@ proptest! {
         if is_stateful && from.is_none() {
             return Ok(()); // what is sent is decided by what the model said last
         }
-        let bytes: Vec<u8> = context
-            .encode_request(&options, &Map::default())
-            .unwrap()
-            .iter()
-            .flat_map(|segment| segment.bytes().to_vec())
-            .collect();
-        let body: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let segments = context.encode_request(&options, &Map::default()).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&bytes(&segments)).unwrap();
         let found = sent(provider, &body);
 
         let is_sent = |(number, half, _): &(u64, Half, usize)| {
@@ -286,13 +272,8 @@ proptest! {
 
 /// The blocks of the model's messages in the request, by their types.
 fn types(context: &Context) -> Vec<String> {
-    let bytes: Vec<u8> = context
-        .encode_request(&Options::new(Provider::Anthropic), &Map::default())
-        .unwrap()
-        .iter()
-        .flat_map(|segment| segment.bytes().to_vec())
-        .collect();
-    let body: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let segments = context.encode_request(&Options::new(Provider::Anthropic), &Map::default());
+    let body: serde_json::Value = serde_json::from_slice(&bytes(&segments.unwrap())).unwrap();
     let messages = body["messages"].as_array().unwrap().iter();
     let said = messages.filter(|message| message["role"] == "assistant");
     let blocks = said.flat_map(|message| message["content"].as_array().unwrap().clone());

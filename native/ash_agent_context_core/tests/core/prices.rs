@@ -1,18 +1,15 @@
 //! What models cost: reckoned in whole numbers, by the price that was valid, as files of prices and providers mean it.
 
+use crate::make::value as read;
 use std::fs;
 use std::path::Path;
 
 use ash_agent_context_core::{
-    json, read_file, read_list, time, Count, Map, Money, Prices, Report, Term, Time, Unit, Value,
+    read_file, read_list, time, Count, Map, Money, Prices, Report, Term, Time, Unit, Value,
 };
 
 fn at(day: i64) -> Time {
     time::from_micros(day * 86_400_000_000).unwrap()
-}
-
-fn read(text: &str) -> Value {
-    json::read(text.as_bytes(), 64).unwrap()
 }
 
 fn price(model: Option<&str>, day: Option<i64>, input: i64) -> Value {

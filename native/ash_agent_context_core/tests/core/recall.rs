@@ -1,27 +1,11 @@
 //! Recall: what a view shortens is read and found again, whatever the view.
 
+use crate::make::{at, list, map};
 use ash_agent_context_core::{
-    json, time, Check, Content, Context, Error, Excerpt, FactKind, FactState, Fate, Fit, Map,
-    Masks, MessageRef, Method, Output, PartKind, Pin, Stamp, Time, Value,
+    json, Check, Content, Context, Error, Excerpt, FactKind, FactState, Fate, Fit, Masks,
+    MessageRef, Method, Output, PartKind, Pin, Stamp, Value,
 };
 use proptest::prelude::*;
-
-fn at(micros: i64) -> Time {
-    time::from_micros(micros).unwrap()
-}
-
-fn map(entries: Vec<(&str, Value)>) -> Value {
-    let entries = entries.into_iter();
-    Value::Map(Map::new(
-        entries
-            .map(|(key, value)| (Value::atom(key), value))
-            .collect(),
-    ))
-}
-
-fn list(items: Vec<Value>) -> Value {
-    Value::List(items.into_boxed_slice())
-}
 
 fn call(context: &Context, id: &str, name: &str, arguments: &str, result: &str) -> Context {
     let call = map(vec![

@@ -1,25 +1,13 @@
 //! When old results are cleared: never the newest, never for nothing, and never for more than the rent that was paid.
 
+use crate::make::{at, map};
 use ash_agent_context_core::{
-    read_list, time, AnswerTimes, Context, Due, Map, Method, Prices, Provider, Reading, Rent,
-    Response, Stamp, Time, Value,
+    read_list, AnswerTimes, Context, Due, Method, Prices, Provider, Reading, Rent, Response, Stamp,
+    Value,
 };
 use proptest::prelude::*;
 
 const MINUTE: i64 = 60_000_000;
-
-fn at(micros: i64) -> Time {
-    time::from_micros(micros).unwrap()
-}
-
-fn map(entries: Vec<(&str, Value)>) -> Value {
-    let entries = entries.into_iter();
-    Value::Map(Map::new(
-        entries
-            .map(|(key, value)| (Value::atom(key), value))
-            .collect(),
-    ))
-}
 
 fn start() -> Context {
     Context::new("c", Value::text("Go"), Value::Nil, Stamp::at(at(0))).unwrap()

@@ -1,17 +1,14 @@
 //! What providers say of their answers beside the words, and what their next request has to name of it.
 
+use crate::make::{bytes, stamp};
 use crate::recorded;
 
 use ash_agent_context_core::{
-    json, time, ChangeKind, Content, Context, Defaults, Fault, Finish, Map, Message, Options,
-    PartKind, Provider, Reading, Response, Stamp, State, Value, BODY_DEPTH,
+    json, ChangeKind, Content, Context, Defaults, Fault, Finish, Map, Message, Options, PartKind,
+    Provider, Reading, Response, State, Value, BODY_DEPTH,
 };
 use recorded::{frame, wholes};
 use serde_json::{json, Value as Json};
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
-}
 
 fn value(json: &Json) -> Value {
     json::read(json.to_string().as_bytes(), 64).unwrap()
@@ -42,12 +39,7 @@ fn request_with(context: &Context, provider: Provider, body: &Json) -> Json {
         panic!("not a body");
     };
     let segments = context.encode_request(&Options::new(provider), &body);
-    let bytes: Vec<u8> = segments
-        .unwrap()
-        .iter()
-        .flat_map(|segment| segment.bytes().to_vec())
-        .collect();
-    serde_json::from_slice(&bytes).unwrap()
+    serde_json::from_slice(&bytes(&segments.unwrap())).unwrap()
 }
 
 fn request(context: &Context, provider: Provider) -> Json {
@@ -329,14 +321,8 @@ fn a_search_of_the_applications_own_finds_tools() {
         cache: true,
         ..Options::new(Provider::Anthropic)
     };
-    let bytes: Vec<u8> = imported
-        .context
-        .encode_request(&options, &Map::default())
-        .unwrap()
-        .iter()
-        .flat_map(|segment| segment.bytes().to_vec())
-        .collect();
-    let anew: Json = serde_json::from_slice(&bytes).unwrap();
+    let segments = imported.context.encode_request(&options, &Map::default());
+    let anew: Json = serde_json::from_slice(&bytes(&segments.unwrap())).unwrap();
     assert_eq!(anew["messages"][2]["content"][0]["content"], references);
 
     // What cannot stand in a result is refused when it is given.
@@ -563,8 +549,7 @@ fn a_row_that_adds_tools_never_comes_first() {
         .context;
     let roles = |context: &Context, options: &Options<'_>| {
         let segments = context.encode_request(options, &Map::default()).unwrap();
-        let bytes = segments.iter().flat_map(|segment| segment.bytes().to_vec());
-        let body: Json = serde_json::from_slice(&bytes.collect::<Vec<_>>()).unwrap();
+        let body: Json = serde_json::from_slice(&bytes(&segments)).unwrap();
         let messages = body["messages"].as_array().unwrap().clone();
         let role = |message: &Json| message["role"].as_str().unwrap().to_owned();
         messages.iter().map(role).collect::<Vec<_>>().join(" ")

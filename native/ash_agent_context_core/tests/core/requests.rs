@@ -1,21 +1,13 @@
 //! Requests: their exact bytes, and that these stay as they are while a conversation grows and forks.
 
+use crate::make::{self, stamp, value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ash_agent_context_core::{
-    json, steps, time, ChangeKind, Context, Defaults, Error, Map, Options, Provider, Segment,
-    Stamp, SystemRole, Thinking, Value,
+    steps, time, ChangeKind, Context, Defaults, Error, Map, Options, Provider, Segment, SystemRole,
+    Thinking, Value,
 };
 use proptest::prelude::*;
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
-}
-
-/// A value from JSON.
-fn value(text: &str) -> Value {
-    json::read(text.as_bytes(), 64).unwrap()
-}
 
 fn start(input: &str) -> Context {
     Context::new("c", value(input), Value::Nil, stamp()).unwrap()
@@ -51,8 +43,7 @@ fn results(context: &Context, given: &str) -> Context {
 }
 
 fn bytes(segments: &[Segment<'_>]) -> String {
-    let bytes = segments.iter().flat_map(|segment| segment.bytes().to_vec());
-    String::from_utf8(bytes.collect()).unwrap()
+    String::from_utf8(make::bytes(segments)).unwrap()
 }
 
 fn encode(context: &Context, options: &Options<'_>) -> String {

@@ -1,5 +1,6 @@
 //! A rewound conversation is as if what came later had never been.
 
+use crate::make::bytes;
 use ash_agent_context_core::{
     json, time, Context, Defaults, Options, Provider, Stamp, Time, Value,
 };
@@ -40,12 +41,7 @@ fn tool(context: &Context, id: &str, result: Value) -> Context {
 fn sent(context: &Context, provider: Provider) -> String {
     let body = Default::default();
     let segments = context.encode_request(&Options::new(provider), &body);
-    let bytes = segments
-        .unwrap()
-        .iter()
-        .flat_map(|segment| segment.bytes().to_vec())
-        .collect();
-    String::from_utf8(bytes).unwrap()
+    String::from_utf8(bytes(&segments.unwrap())).unwrap()
 }
 
 #[test]

@@ -1,18 +1,11 @@
 //! Rules that nothing else of the core would miss: what a request reports, which names go out, what masks reach, what an
 //! answer costs.
 
+use crate::make::{at, bytes, value};
 use ash_agent_context_core::{
     json, read_list, time, CallStatus, ChangeKind, Context, Defaults, Error, Map, Masks,
-    MessageRef, Method, Options, Prices, Provider, Stamp, Status, Time, Value,
+    MessageRef, Method, Options, Prices, Provider, Stamp, Status, Value,
 };
-
-fn at(micros: i64) -> Time {
-    time::from_micros(micros).unwrap()
-}
-
-fn value(text: &str) -> Value {
-    json::read(text.as_bytes(), 64).unwrap()
-}
 
 fn start(input: &str) -> Context {
     Context::new("c", value(input), Value::Nil, Stamp::at(at(0))).unwrap()
@@ -39,8 +32,7 @@ fn result(context: &Context, id: &str, fields: Vec<(&str, Value)>) -> Result<Con
 fn sent(context: &Context, provider: Provider) -> String {
     let options = Options::new(provider);
     let segments = context.encode_request(&options, &Map::default()).unwrap();
-    let bytes = segments.iter().flat_map(|segment| segment.bytes().to_vec());
-    String::from_utf8(bytes.collect()).unwrap()
+    String::from_utf8(bytes(&segments)).unwrap()
 }
 
 fn masks(pattern: &str) -> Masks {

@@ -1,9 +1,9 @@
 //! The note of a request is the same whether its beginning was noted before or not: whatever was appended, shown otherwise, cut or
 //! put into another conversation on the way.
 
+use crate::make::{stamp, value as read};
 use ash_agent_context_core::{
-    json, time, Context, Defaults, Dialect, Known, Map, Masks, Options, Pin, Provider, Stamp,
-    Thinking, Value,
+    Context, Defaults, Dialect, Known, Map, Masks, Options, Pin, Provider, Thinking, Value,
 };
 use proptest::prelude::*;
 
@@ -94,14 +94,6 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Encode),
         12 => prop_oneof![9 => Just(0), 1 => 1..9_u8].prop_map(Step::Note),
     ]
-}
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
-}
-
-fn read(text: &str) -> Value {
-    json::read(text.as_bytes(), 64).unwrap()
 }
 
 fn options(provider: Provider, variant: u8, context: &Context) -> Options<'static> {

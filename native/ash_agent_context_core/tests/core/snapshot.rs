@@ -1,5 +1,6 @@
 //! Laws of snapshots: reading gives back what was written, and reads or refuses anything else.
 
+use crate::make::list;
 use ash_agent_context_core::{
     json, time, Approvals, Context, Error, Map, Stamp, Structs, Trust, Value, NESTING,
 };
@@ -53,10 +54,6 @@ fn map(entries: Vec<(&str, Value)>) -> Value {
             .map(|(key, value)| (Value::text(key), value))
             .collect(),
     ))
-}
-
-fn list(items: Vec<Value>) -> Value {
-    Value::List(items.into_boxed_slice())
 }
 
 fn pair(first: Value, second: Value) -> Value {

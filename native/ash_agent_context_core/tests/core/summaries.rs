@@ -1,10 +1,7 @@
 //! Checks of summaries: what is not so is found wherever it stands, and what is so is not doubted.
 
-use ash_agent_context_core::{time, Check, Context, Pin, Stamp, Time, Value};
-
-fn at(micros: i64) -> Time {
-    time::from_micros(micros).unwrap()
-}
+use crate::make::at;
+use ash_agent_context_core::{Check, Context, Pin, Stamp, Value};
 
 /// A conversation in which an answer said something, and one turn more.
 fn told(text: &str) -> Context {

@@ -1,14 +1,10 @@
 //! Rules of the log, the view and storage, each with the smallest conversation in which it decides something.
 
+use crate::make::at;
 use ash_agent_context_core::{
-    json, time, AnswerTimes, CallStatus, Cause, Content, Context, Defaults, Error, Excerpt, Fit,
-    Given, Map, Masks, MessageRef, Output, Pin, Response, Stamp, Status, Structs, Time, Trust,
-    Value,
+    json, AnswerTimes, CallStatus, Cause, Content, Context, Defaults, Error, Excerpt, Fit, Given,
+    Map, Masks, MessageRef, Output, Pin, Response, Stamp, Status, Structs, Trust, Value,
 };
-
-fn at(micros: i64) -> Time {
-    time::from_micros(micros).unwrap()
-}
 
 fn stamp() -> Stamp {
     Stamp::at(at(0))

@@ -1,11 +1,8 @@
 //! What providers report of tokens: read once, summed for ever.
 
-use ash_agent_context_core::{time, Context, Error, Map, Report, Stamp, Time, Usage, Value};
+use crate::make::at;
+use ash_agent_context_core::{Context, Error, Map, Report, Stamp, Usage, Value};
 use proptest::prelude::*;
-
-fn at(micros: i64) -> Time {
-    time::from_micros(micros).unwrap()
-}
 
 fn map(entries: Vec<(&str, Value)>, texts: bool) -> Value {
     let key = |name: &str| {

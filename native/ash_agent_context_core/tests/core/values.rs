@@ -1,5 +1,6 @@
 //! Laws of values: their order, maps, and JSON in and out.
 
+use crate::make::list;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -17,10 +18,6 @@ fn read(text: &str) -> Result<Value, Error> {
 
 fn map(entries: Vec<(Value, Value)>) -> Value {
     Value::Map(Map::new(entries))
-}
-
-fn list(items: Vec<Value>) -> Value {
-    Value::List(items.into_boxed_slice())
 }
 
 fn big(text: &str) -> Value {

@@ -1,11 +1,12 @@
 //! Whatever of an imported history is written anew, because it is masked, hidden, shortened, marked for a cache or sent in
 //! part: every call that is shown is sent once, with its result, and so is every text.
 
+use crate::make::stamp;
 use std::collections::BTreeMap;
 
 use ash_agent_context_core::{
     time, Content, Context, Defaults, Dialect, Known, Masks, Message, Options, PartKind, Provider,
-    Stamp, Value,
+    Value,
 };
 use proptest::prelude::*;
 use serde_json::{json, Value as Json};
@@ -253,10 +254,6 @@ fn build(provider: Provider, steps: &[Step], swaps: &[(usize, usize)]) -> Contex
     };
     let imported = Context::from_request(Value::text(&body), provider, defaults).unwrap();
     imported.context.interrupt(&Value::text("stop"), stamp())
-}
-
-fn stamp() -> Stamp {
-    Stamp::at(time::from_micros(0).unwrap())
 }
 
 fn seen(context: &Context, look: &Look) -> Context {

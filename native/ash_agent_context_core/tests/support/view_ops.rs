@@ -1,23 +1,11 @@
 //! What an application can do with a view, at random, and the texts, calls and results for it.
 
-use ash_agent_context_core::{time, Map, Method, Time, Value};
+pub use crate::make::{list, map};
+use ash_agent_context_core::{time, Method, Time, Value};
 use proptest::prelude::*;
 
 pub fn at(micros: u64) -> Time {
     time::from_micros(i64::try_from(micros).unwrap()).unwrap()
-}
-
-pub fn map(entries: Vec<(&str, Value)>) -> Value {
-    let entries = entries.into_iter();
-    Value::Map(Map::new(
-        entries
-            .map(|(key, value)| (Value::atom(key), value))
-            .collect(),
-    ))
-}
-
-pub fn list(items: Vec<Value>) -> Value {
-    Value::List(items.into_boxed_slice())
 }
 
 /// Of the exact ones that with the smaller vocabulary: reading one takes seconds in a debug build.
