@@ -3,7 +3,6 @@
 use crate::context::Context;
 use crate::error::Error;
 use crate::storage::head::Head;
-use crate::storage::keys;
 use crate::storage::limits::NESTING;
 use crate::storage::node::Node;
 use crate::storage::parse;
@@ -77,7 +76,7 @@ impl Context {
         let head = Head::read(Node::Value(document), known, trust)?;
         if head.frame.id.as_deref() != Some(self.id()) {
             return Err(wrong(
-                keys::ID,
+                "id",
                 format!("{:?}, the id of the conversation", self.id()),
             ));
         }
@@ -96,8 +95,8 @@ pub fn has_masks(document: &Value) -> bool {
     let Value::Map(map) = document else {
         return false;
     };
-    match map.get(&Value::text(keys::VIEW)) {
-        Some(Value::Map(view)) => view.get(&Value::text(keys::MASKS)).is_some(),
+    match map.get(&Value::text("view")) {
+        Some(Value::Map(view)) => view.get(&Value::text("masks")).is_some(),
         _ => false,
     }
 }
@@ -107,14 +106,14 @@ impl Context {
     #[must_use]
     pub fn load_delta_size(&self, delta: &Value) -> Size {
         let since = match delta {
-            Value::Map(map) => map.get(&Value::text(keys::SINCE)),
+            Value::Map(map) => map.get(&Value::text("since")),
             _ => None,
         };
         match since {
             Some(Value::Int(since)) => {
                 let before = self.rewind_size(since.saturating_sub(1));
                 let covered = match delta {
-                    Value::Map(map) if map.get(&Value::text(keys::VIEW)).is_some() => {
+                    Value::Map(map) if map.get(&Value::text("view")).is_some() => {
                         Size::new(self.count_iterations(), 0)
                     }
                     _ => Size::default(),

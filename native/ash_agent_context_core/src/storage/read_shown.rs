@@ -9,7 +9,6 @@ use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::reply::Reply;
 use crate::log::results;
-use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read::read_said;
 use crate::storage::take::{check_depth, fields, read_text, DocumentFields, Form};
@@ -29,11 +28,8 @@ pub(crate) fn read_shown(
     keys: Keys,
 ) -> Result<(), Error> {
     let mut answers = Answers::default();
-    let within = |error: Error, position| {
-        error
-            .within(index(position))
-            .within(keys.spell(keys::MESSAGES))
-    };
+    let within =
+        |error: Error, position| error.within(index(position)).within(keys.spell("messages"));
     for (position, node) in messages.into_iter().enumerate() {
         let message = node.into_value();
         if is_results_message(&message) {
@@ -53,7 +49,7 @@ pub(crate) fn read_shown(
     match outcomes.left.next() {
         None => Ok(()),
         Some((id, _)) => Err(Error::invalid(
-            vec![keys.spell(keys::TOOL_CALLS)],
+            vec![keys.spell("tool_calls")],
             format!("calls of the iteration's messages, not {id:?}"),
         )),
     }
@@ -68,11 +64,10 @@ pub(crate) struct Outcomes {
 impl Outcomes {
     pub fn take(fields: &mut DocumentFields<'_>) -> Result<Self, Error> {
         let form = fields.form;
-        let calls: Vec<_> = fields.read_each(keys::TOOL_CALLS, |call| {
+        let calls: Vec<_> = fields.read_each("tool_calls", |call| {
             let mut fields = self::fields(call, "a tool call map", form)?;
-            let id = fields.read(keys::ID, read_text)?;
-            let outcome =
-                fields.read_given(keys::RESULT, |result| read_result(result.into_value()))?;
+            let id = fields.read("id", read_text)?;
+            let outcome = fields.read_given("result", |result| read_result(result.into_value()))?;
             Ok((id, outcome))
         })?;
         Ok(Self {
@@ -114,7 +109,7 @@ fn read_message(
 ) -> Result<(), Error> {
     let mut fields = fields(Node::Value(message), "a message, a map", form)?;
     let (role, content, metadata) = read_said(&mut fields)?;
-    let calls = fields.take_given(keys::TOOL_CALLS).map(Node::into_value);
+    let calls = fields.take_given("tool_calls").map(Node::into_value);
     let reply = fields.read_given(STATE, |state| read_state(form.name_of(&state), role))?;
     let keys = fields.keys();
     fields.finish(MESSAGE_KEYS)?;
@@ -130,7 +125,7 @@ fn read_message(
             let message = Message::new(role, content, calls, metadata);
             append(context, message.with_reply(reply), outcomes)
         })
-        .map_err(|error| error.within(keys.spell(keys::TOOL_CALLS)))
+        .map_err(|error| error.within(keys.spell("tool_calls")))
 }
 
 /// Reads the state of a model's message: complete, or broken off.
@@ -221,7 +216,7 @@ impl Answers {
         let mut fields = fields(Node::Value(message), "a message, a map", form)?;
         let keys = fields.keys();
         let mut result = 0;
-        fields.read_each(keys::CONTENT, |item| {
+        fields.read_each("content", |item| {
             let (id, outcome) = read_projected(item, form)?;
             self.given.push(Answered {
                 message: position,
@@ -233,10 +228,10 @@ impl Answers {
             result += 1;
             Ok(())
         })?;
-        let metadata = fields.take_map(keys::METADATA)?;
+        let metadata = fields.take_map("metadata")?;
         self.metadata
             .extend(metadata.into_iter().flat_map(Map::into_entries));
-        fields.take(keys::ROLE);
+        fields.take("role");
         fields.finish(MESSAGE_KEYS)?;
         Ok(())
     }
@@ -261,7 +256,7 @@ impl Answers {
                 Some((slot, false)) => fills.push((slot, answer.outcome)),
                 None => {
                     let id = Value::atom("tool_use_id");
-                    let path = vec![answer.keys.spell(keys::CONTENT), index(answer.result), id];
+                    let path = vec![answer.keys.spell("content"), index(answer.result), id];
                     let expected = "the id of a call of the message before, once";
                     return Err((answer.message, Error::invalid(path, expected)));
                 }
@@ -295,7 +290,7 @@ fn read_projected(item: Node<'_>, form: Form) -> Result<(Box<str>, Outcome), Err
     let mut fields = fields(item, "a tool result map", form)?;
     let id = fields.read("tool_use_id", read_text)?;
     let is_error = fields.take("is_error").map(Node::into_value) == Some(Value::Bool(true));
-    let outcome = fields.read(keys::CONTENT, |content| match content.into_value() {
+    let outcome = fields.read("content", |content| match content.into_value() {
         content if is_error => Ok(Outcome::new(Status::Error, Output::Value(content))),
         content => results::ok(content),
     })?;

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
 use crate::storage::limits::NESTING;
+use crate::value::letters::hex;
 use crate::value::{json, Value};
 
 /// The row of a branch. A context is a branch without a label.
@@ -127,13 +128,10 @@ pub fn take_media<'a>(
                 None => {
                     // Base64 that its bytes would not give again is refused here.
                     let bytes = BASE64.decode(data).ok()?;
-                    let hex = Sha256::digest(bytes);
-                    let hex = hex.iter().map(|byte| format!("{byte:02x}"));
-                    let id = format!("sha256:{}", hex.collect::<String>());
-                    let id_of_new = id.clone();
+                    let id = format!("sha256:{}", hex(&Sha256::digest(bytes)));
                     media.push(TakenMedia {
                         digest,
-                        id: id_of_new,
+                        id: id.clone(),
                         data,
                     });
                     Some((id, end))

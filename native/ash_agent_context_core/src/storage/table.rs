@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::tagged;
 use crate::storage::take::{
@@ -251,13 +250,13 @@ kinds! {
         _ => Err(invalid("the arguments that were shown, a map")),
     };
     /// The reason why a message broke off.
-    Broken(Value): |json, reason| json.object(|json| tagged::value(json.key(keys::REASON), reason)), |node, form| {
+    Broken(Value): |json, reason| json.object(|json| tagged::value(json.key("reason"), reason)), |node, form| {
         let mut fields = fields(node, "why the message broke off", form)?;
-        fields.read(keys::REASON, |reason| form.read_term(reason))
+        fields.read("reason", |reason| form.read_term(reason))
     };
     /// A text in an object of its own.
-    Words(Box<str>): |json, words| json.object(|json| Text::write(words, keys::TEXT, json)), |node, form| {
-        fields(node, "a map with a text", form)?.take_name(keys::TEXT)
+    Words(Box<str>): |json, words| json.object(|json| Text::write(words, "text", json)), |node, form| {
+        fields(node, "a map with a text", form)?.take_name("text")
     };
 }
 

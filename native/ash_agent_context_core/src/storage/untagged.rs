@@ -36,6 +36,13 @@ fn read_float(text: &str) -> Option<Value> {
     (float.is_finite() && text.bytes().all(numeric)).then_some(Value::Float(float))
 }
 
+fn read_bytes(text: &Value) -> Option<Value> {
+    let Value::Binary(text) = text else {
+        return None;
+    };
+    Some(Value::Binary(BASE64.decode(text).ok()?.into_boxed_slice()))
+}
+
 fn refuse(expected: &'static str) -> Error {
     Error::invalid(Vec::new(), expected)
 }
@@ -141,40 +148,20 @@ fn begin(value: Value) -> Result<Next, Error> {
 
 /// Returns the next element of the innermost level, or that level itself when it has no more.
 fn next_step(open: &mut Vec<OpenLevel>, structs: Structs) -> Result<Next, Error> {
-    let next = match open.last_mut() {
-        None => None,
-        Some(OpenLevel::List { rest, .. }) => rest.next(),
-        Some(OpenLevel::Object { rest, key, .. }) => match rest.next() {
-            None => None,
-            Some((name @ Value::Binary(_), of)) => {
-                *key = name;
-                Some(of)
-            }
-            Some(_) => return Err(refuse("string keys")),
-        },
-        Some(OpenLevel::Pairs { rest, value, .. }) => match value.take() {
-            Some(value) => Some(value),
-            None => match rest.next() {
-                None => None,
-                Some(pair) => {
-                    let pair = match pair {
-                        Value::List(items) => <[Value; 2]>::try_from(items.into_vec()).ok(),
-                        _ => None,
-                    };
-                    let [key, of] = pair.ok_or_else(|| refuse("lists of a key and a value"))?;
-                    *value = Some(of);
-                    Some(key)
-                }
-            },
-        },
-    };
-    if let Some(next) = next {
-        return Ok(Next::Read(next));
+    match open.last_mut().and_then(OpenLevel::next) {
+        Some(next) => next.map(Next::Read),
+        None => {
+            let ended = open.pop().map(|level| level.close(structs));
+            Ok(Next::Done(ended.unwrap_or(Value::Nil)))
+        }
     }
-    let ended = open.pop();
-    Ok(Next::Done(
-        ended.map_or(Value::Nil, |level| level.close(structs)),
-    ))
+}
+
+fn read_pair(value: Value) -> Option<[Value; 2]> {
+    match value {
+        Value::List(items) => items.into_vec().try_into().ok(),
+        _ => None,
+    }
 }
 
 impl OpenLevel {
@@ -184,6 +171,30 @@ impl OpenLevel {
             rest: items.into_vec().into_iter(),
             is_tuple,
         }
+    }
+
+    /// Returns the next element; `None` when there are no more.
+    fn next(&mut self) -> Option<Result<Value, Error>> {
+        Some(match self {
+            Self::List { rest, .. } => Ok(rest.next()?),
+            Self::Object { rest, key, .. } => match rest.next()? {
+                (name @ Value::Binary(_), of) => {
+                    *key = name;
+                    Ok(of)
+                }
+                _ => Err(refuse("string keys")),
+            },
+            Self::Pairs { rest, value, .. } => match value.take() {
+                Some(value) => Ok(value),
+                None => match read_pair(rest.next()?) {
+                    Some([key, of]) => {
+                        *value = Some(of);
+                        Ok(key)
+                    }
+                    None => Err(refuse("lists of a key and a value")),
+                },
+            },
+        })
     }
 
     fn accept(&mut self, value: Value) {
@@ -270,11 +281,11 @@ fn unescape_key(key: Value) -> Value {
 }
 
 fn read_tagged(tag: &Value, of: Value) -> Result<Next, Error> {
-    let done = match (tag.as_str(), of) {
+    let (read, expected) = match (tag.as_str(), of) {
         (Some(TUPLE), Value::List(items)) if items.len() <= MAX_TUPLE => {
             return Ok(Next::Open(OpenLevel::items(items, true)))
         }
-        (Some(TUPLE), _) => Err(refuse("a list of at most 16777215 elements")),
+        (Some(TUPLE), _) => (None, "a list of at most 16777215 elements"),
         (Some(MAP), Value::List(pairs)) => {
             return Ok(Next::Open(OpenLevel::Pairs {
                 read: Vec::with_capacity(pairs.len()),
@@ -283,30 +294,23 @@ fn read_tagged(tag: &Value, of: Value) -> Result<Next, Error> {
                 value: None,
             }))
         }
-        (Some(MAP), _) => Err(refuse("a list of pairs")),
-        (Some(ATOM), name) => untag_text(name)?
-            .as_str()
-            .map(Value::atom)
-            .ok_or_else(|| refuse("the name of an atom")),
-        (Some(INT), text) => text
-            .as_str()
-            .and_then(read_int)
-            .ok_or_else(|| refuse("an integer as text, in hexadecimal beyond 4300 digits")),
-        (Some(FLOAT), text) => text
-            .as_str()
-            .and_then(read_float)
-            .ok_or_else(|| refuse("a finite float as text")),
-        (Some(BYTES), Value::Binary(text)) => BASE64
-            .decode(&text)
-            .ok()
-            .map(|bytes| Value::Binary(bytes.into_boxed_slice()))
-            .ok_or_else(|| refuse("base64 text")),
-        (Some(BYTES), _) => Err(refuse("base64 text")),
-        _ => Err(refuse(
+        (Some(MAP), _) => (None, "a list of pairs"),
+        (Some(ATOM), name) => (
+            untag_text(name)?.as_str().map(Value::atom),
+            "the name of an atom",
+        ),
+        (Some(INT), text) => (
+            text.as_str().and_then(read_int),
+            "an integer as text, in hexadecimal beyond 4300 digits",
+        ),
+        (Some(FLOAT), text) => (text.as_str().and_then(read_float), "a finite float as text"),
+        (Some(BYTES), text) => (read_bytes(&text), "base64 text"),
+        _ => (
+            None,
             "one of the tags $atom, $tuple, $int, $float, $bytes, $map",
-        )),
+        ),
     };
-    done.map(Next::Done)
+    read.map(Next::Done).ok_or_else(|| refuse(expected))
 }
 
 /// Reads text or tagged bytes; any other value stays as it is.
