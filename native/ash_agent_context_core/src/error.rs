@@ -239,6 +239,11 @@ impl Error {
         }
     }
 
+    /// Makes an error for an unexpected value.
+    pub(crate) fn expected(expected: impl Into<Cow<'static, str>>) -> Self {
+        Self::invalid(Path::new(), expected)
+    }
+
     /// Returns the reason that callers match on. That of [`Self::Response`] is the fault's own.
     #[must_use]
     pub fn reason(&self) -> Reason<'_> {
@@ -345,22 +350,18 @@ impl Error {
 
     /// Turns an error of an element of a list into one with a path.
     fn in_document(self) -> Self {
-        let (position, key, expected) = match self {
-            Self::InvalidPart { position, key } => {
-                (position, key, "another value in a content part")
-            }
-            Self::InvalidToolCall { position, key } => {
-                (position, key, "another value in a tool call")
-            }
+        let (position, key, place) = match self {
+            Self::InvalidPart { position, key } => (position, key, "a content part"),
+            Self::InvalidToolCall { position, key } => (position, key, "a tool call"),
             Self::DuplicateToolCall { id } => {
                 let expected =
                     format!("tool call ids that differ within a message, not {id:?} twice");
-                return Self::invalid(Vec::new(), expected);
+                return Self::expected(expected);
             }
             other => return other,
         };
-        let position = Value::Int(i64::try_from(position).unwrap_or(i64::MAX));
-        Self::invalid(vec![position, key], expected)
+        let expected = format!("another value in {place}");
+        Self::invalid(vec![index(position), key], expected)
     }
 }
 

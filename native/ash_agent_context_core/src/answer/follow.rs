@@ -213,12 +213,9 @@ struct Following<'t> {
 
 impl Following<'_> {
     fn path(&self) -> Path {
-        let step = |level: &Level| {
-            if level.is_list {
-                index(level.count)
-            } else {
-                level.key.clone()
-            }
+        let step = |level: &Level| match level.is_list {
+            true => index(level.count),
+            false => level.key.clone(),
         };
         self.state.levels.iter().map(step).collect()
     }
@@ -228,20 +225,11 @@ impl Following<'_> {
             return;
         }
         let path = self.path();
-        if let (
-            Came::Text(more),
-            Some(ShownPart {
-                path: last,
-                came: Came::Text(text),
-            }),
-        ) = (&came, self.shown.last_mut())
-        {
-            if *last == path {
-                text.push_str(more);
-                return;
-            }
+        let last = self.shown.last_mut().filter(|last| last.path == path);
+        match (&came, last.map(|last| &mut last.came)) {
+            (Came::Text(more), Some(Came::Text(text))) => text.push_str(more),
+            _ => self.shown.push(ShownPart { path, came }),
         }
-        self.shown.push(ShownPart { path, came });
     }
 
     fn hold(&mut self, to: usize) {
@@ -256,10 +244,8 @@ impl Following<'_> {
     }
 
     fn rule(&self) -> Rule {
-        self.state
-            .levels
-            .last()
-            .map_or(Rule::Node(0), |level| level.next)
+        let level = self.state.levels.last();
+        level.map_or(Rule::Node(0), |level| level.next)
     }
 
     /// Returns the rule for a value of this kind, if there is only one.
@@ -367,12 +353,6 @@ fn read_value(text: &str) -> Option<Value> {
 }
 
 impl Follow {
-    fn forget_meaning(&mut self) {
-        self.is_told = false;
-        self.is_meant = false;
-        self.is_part = false;
-    }
-
     // A whole answer that fits is the one that was meant, whatever its fields are.
     fn is_meant_at(&self, path: &Path) -> bool {
         (self.is_meant || path.is_empty()) && !self.is_part
@@ -429,10 +409,9 @@ impl Sink for Following<'_> {
         if self.state.is_meant {
             self.show(empty(is_list));
         }
-        let next = if is_list {
-            self.element_rule(rule, 0)
-        } else {
-            Rule::Any
+        let next = match is_list {
+            true => self.element_rule(rule, 0),
+            false => Rule::Any,
         };
         self.state.levels.push(Level {
             rule,
@@ -458,15 +437,13 @@ impl Sink for Following<'_> {
         let is_meant = self.state.is_meant;
         if let Some(level) = self.state.levels.last_mut() {
             level.key = Value::text(key);
-            let bit = place
-                .filter(|place| *place < 64)
-                .map_or(0, |place| 1_u64 << place);
+            let place = place.filter(|place| *place < 64);
+            let bit = place.map_or(0, |place| 1_u64 << place);
             let is_second = level.seen & bit != 0;
             level.seen |= bit;
-            level.next = if is_second || !is_meant {
-                Rule::Hidden
-            } else {
-                next
+            level.next = match is_second || !is_meant {
+                true => Rule::Hidden,
+                false => next,
             };
         }
     }
@@ -500,16 +477,10 @@ impl Sink for Following<'_> {
         } else {
             self.state.levels.pop();
         }
-        let Some((count, rule)) = self
-            .state
-            .levels
-            .last()
-            .map(|level| (level.count + 1, level.rule))
-        else {
-            self.state.is_over = self.state.has_shown || !self.shown.is_empty();
-            self.state.forget_meaning();
-            return;
+        let Some(level) = self.state.levels.last() else {
+            return self.finish();
         };
+        let (count, rule) = (level.count + 1, level.rule);
         let next = self.element_rule(rule, count);
         if let Some(level) = self.state.levels.last_mut() {
             if level.is_list {
@@ -520,17 +491,24 @@ impl Sink for Following<'_> {
     }
 
     fn abandon(&mut self) {
-        self.state.is_over = self.state.has_shown || !self.shown.is_empty();
         self.state.levels.clear();
         self.state.hidden = None;
         self.state.held = None;
         self.state.is_text = false;
-        self.state.forget_meaning();
         self.from = 0;
+        self.finish();
     }
 }
 
 impl Following<'_> {
+    /// Ends a value that is not part of another one.
+    fn finish(&mut self) {
+        self.state.is_over = self.state.has_shown || !self.shown.is_empty();
+        self.state.is_told = false;
+        self.state.is_meant = false;
+        self.state.is_part = false;
+    }
+
     fn element_rule(&self, rule: Rule, at: usize) -> Rule {
         let item = self.node(rule).and_then(|node| node.item(at));
         item.map_or(Rule::Any, Rule::Node)

@@ -202,12 +202,9 @@ fn take_branches(
         Some(Value::List(given)) if !given.is_empty() => given.into_vec(),
         _ => return Err(wrong("branches", "a list of at least one branch")),
     };
-    let shared = given.iter().filter_map(|branch| match branch {
-        Value::Map(branch) => match branch.get_named("context")? {
-            Value::Map(context) => context.get_named("shared"),
-            _ => None,
-        },
-        _ => None,
+    let shared = given.iter().filter_map(|branch| {
+        let context = branch.as_map()?.get_named("context")?;
+        context.as_map()?.get_named("shared")
     });
     let shared = shared.fold(0_i64, |sum, shared| match shared {
         Value::Int(shared) => sum.saturating_add(*shared),
@@ -247,10 +244,7 @@ fn check_head(head: &Map) -> Result<(), Error> {
 }
 
 fn name(value: &Value) -> Option<&str> {
-    match value {
-        Value::Binary(_) => value.as_str().filter(|text| !text.is_empty()),
-        _ => None,
-    }
+    value.as_str().filter(|text| !text.is_empty())
 }
 
 /// Reads the branches. Each branch's base comes before it, so there cannot be a cycle.
@@ -276,8 +270,8 @@ fn read_branch(
     branches: &[LoadedBranch],
     trust: Trust,
 ) -> Result<LoadedBranch, Error> {
-    let own = fields.take_term("name")?.unwrap_or(Value::Nil);
-    let base = fields.take_term("base")?.unwrap_or(Value::Nil);
+    let own = fields.take_term("name")?.unwrap_or_default();
+    let base = fields.take_term("base")?.unwrap_or_default();
     let Some(own) = name(&own).filter(|own| !names.contains_key(*own)) else {
         let expected = "non-empty text that is not the name of an earlier branch";
         return Err(wrong("name", expected));

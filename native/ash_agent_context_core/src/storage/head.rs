@@ -125,7 +125,16 @@ impl<'a> Head<'a> {
         let Some(mut context) = opened.context else {
             return Err(wrong("iterations", "at least one iteration"));
         };
-        self.put_into(&mut context)?;
+        context.log.metadata = Metadata::default();
+        context.log.origin = None;
+        self.frame.put_on(&mut context.log);
+        context.log.system = self.system;
+        context.log.set_extra(self.extra);
+        context.view = None;
+        context.tallies = Default::default();
+        if let Some(view) = self.view {
+            at("view", view.put_on(&mut context))?;
+        }
         Ok(context)
     }
 
@@ -176,20 +185,6 @@ impl<'a> Head<'a> {
         let mut opened = Opened::with_first(context, self.trust);
         at("iterations", opened.add_all(iterations))?;
         self.put_on(opened)
-    }
-
-    fn put_into(self, context: &mut Context) -> Result<(), Error> {
-        context.log.metadata = Metadata::default();
-        context.log.origin = None;
-        self.frame.put_on(&mut context.log);
-        context.log.system = self.system;
-        context.log.set_extra(self.extra);
-        context.view = None;
-        context.tallies = Default::default();
-        match self.view {
-            Some(view) => at("view", view.put_on(context)),
-            None => Ok(()),
-        }
     }
 }
 

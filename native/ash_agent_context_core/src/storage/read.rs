@@ -79,7 +79,7 @@ pub(crate) fn read_said(
             Form::Maps(_) => ":system, :user or :assistant",
         };
         let role = form.name_of(&role).and_then(Role::from_name);
-        role.ok_or_else(|| Error::invalid(Vec::new(), expected))
+        role.ok_or_else(|| Error::expected(expected))
     })?;
     let content = fields.read("content", |content| match form {
         Form::Stored(trust) => read_content(content, role.into(), trust),

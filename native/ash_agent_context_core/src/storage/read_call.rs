@@ -25,15 +25,7 @@ pub(crate) fn read_calls(
     let mut exchange = Exchange::new(nodes.len());
     let mut position = 0;
     let calls: Vec<_> = each(nodes, |node| {
-        let (call, state) = read_call(node, trust)?;
-        match state.decision {
-            Some(decision) => exchange.decide(position, decision),
-            None if state.is_asked => exchange.ask(position, state.asked),
-            None => {}
-        }
-        if let Some(outcome) = state.outcome {
-            exchange.fill(position, outcome);
-        }
+        let call = read_call(node, trust, &mut exchange, position)?;
         position += 1;
         Ok(call)
     })?;
@@ -48,22 +40,17 @@ pub(crate) fn read_calls(
     Ok((calls.into_boxed_slice(), exchange))
 }
 
-/// The state of a call: its question, decision and result.
-struct SlotState {
-    decision: Option<Decision>,
-    is_asked: bool,
-    /// The arguments that somebody was asked about, where the call's own are others.
-    asked: Option<Value>,
-    outcome: Option<Outcome>,
-}
-
-fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, SlotState), Error> {
+fn read_call(
+    node: Node<'_>,
+    trust: Trust,
+    exchange: &mut Exchange,
+    slot: usize,
+) -> Result<ToolCall, Error> {
     let mut fields = fields(node, "a tool call", trust)?;
     let id = fields.take_name("id")?;
     let kind = Given::<OneOf>::read(&mut fields, "kind")?.unwrap_or(CallKind::Function);
     let name = fields.take("name").unwrap_or(NIL).into_value();
     let name = match at("name", untagged::untag_key(name))? {
-        Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
         Value::Atom(name) => Ok(Name::Atom(name)),
         other => utf8(other).map(Name::Text),
     };
@@ -71,8 +58,8 @@ fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, SlotState), Erro
     let arguments = read_arguments(kind, &mut fields, trust)?;
     let provider_metadata = fields.take_map("provider_metadata")?;
     let extra = fields.take_map("extra")?;
-    let state = read_state(&mut fields, trust)?;
-    let call = ToolCall {
+    read_state(&mut fields, trust, exchange, slot)?;
+    Ok(ToolCall {
         id,
         kind,
         name,
@@ -81,8 +68,7 @@ fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, SlotState), Erro
         extra,
         unknown: fields.keep_rest()?,
         aliases: crate::log::alias::Aliases::default(),
-    };
-    Ok((call, state))
+    })
 }
 
 fn read_arguments(
@@ -111,7 +97,13 @@ fn read_arguments(
         .ok_or_else(|| wrong("arguments_json", "the arguments as JSON text"))
 }
 
-fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState, Error> {
+/// Reads the state of a call: its question, decision and result.
+fn read_state(
+    fields: &mut DocumentFields<'_>,
+    trust: Trust,
+    exchange: &mut Exchange,
+    slot: usize,
+) -> Result<(), Error> {
     let status = fields.take("status");
     let status = status.as_ref().and_then(Node::as_str).unwrap_or_default();
     let ended = Status::from_name(status);
@@ -142,29 +134,28 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState
         // A stranger cannot let a call run by writing that somebody has approved it: it needs a decision still.
         Approvals::Drop => {
             let waits = is_open && (is_asked || decision.is_some());
-            (None, waits, None, ended.map(settle_undecided))
+            // A denial filled its slot, which stays filled.
+            let ended = ended.map(|status| match status {
+                Status::Denied => Status::Error,
+                other => other,
+            });
+            (None, waits, None, ended)
         }
     };
-    let outcome = match (ended, fields.take_given("result")) {
-        (None, None) => None,
-        (Some(status), Some(result)) => Some(at("result", read_result(status, result, trust))?),
+    match decision {
+        Some(decision) => exchange.decide(slot, decision),
+        None if is_asked => exchange.ask(slot, asked),
+        None => {}
+    }
+    match (ended, fields.take_given("result")) {
+        (None, None) => {}
+        (Some(status), Some(result)) => {
+            exchange.fill(slot, at("result", read_result(status, result, trust))?);
+        }
         (None, Some(_)) => return Err(wrong("result", "nothing while the call is pending")),
         (Some(_), None) => return Err(wrong("result", "the result of the call")),
-    };
-    Ok(SlotState {
-        decision,
-        is_asked,
-        asked,
-        outcome,
-    })
-}
-
-/// Returns the status of a call whose decision was dropped: a denial filled its slot, which stays filled.
-fn settle_undecided(ended: Status) -> Status {
-    match ended {
-        Status::Denied => Status::Error,
-        other => other,
     }
+    Ok(())
 }
 
 fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, Error> {

@@ -18,7 +18,7 @@ pub(crate) fn read_content(node: Node<'_>, place: Place, trust: Trust) -> Result
         Err(other) => match untagged::untag_text(other.into_value())? {
             Value::Nil => Ok(Content::None),
             Value::Binary(text) => Ok(Content::Text(text)),
-            _ => Err(Error::invalid(Vec::new(), expected)),
+            _ => Err(Error::expected(expected)),
         },
     }
 }

@@ -92,12 +92,7 @@ fn read_result(value: Value) -> Result<Outcome, Error> {
         Some("error") => Some(Ok(results::error(term))),
         _ => None,
     });
-    read.unwrap_or_else(|| {
-        Err(Error::invalid(
-            Vec::new(),
-            "{:ok, term}, {:error, term} or nil",
-        ))
-    })
+    read.unwrap_or_else(|| Err(Error::expected("{:ok, term}, {:error, term} or nil")))
 }
 
 fn read_message(
@@ -135,8 +130,7 @@ fn read_state(state: Option<&str>, role: Role) -> Result<Reply, Error> {
             interrupted: Some(Value::Nil),
             ..Reply::default()
         }),
-        _ => Err(Error::invalid(
-            Vec::new(),
+        _ => Err(Error::expected(
             ":interrupted, in an assistant message, or nothing",
         )),
     }
@@ -151,12 +145,12 @@ fn read_calls(
 ) -> Result<Box<[ToolCall]>, Error> {
     if role != Role::Assistant && calls != Value::Nil {
         let expected = "tool calls in assistant messages only";
-        return Err(Error::invalid(Vec::new(), expected));
+        return Err(Error::expected(expected));
     }
     if let Value::List(calls) = &calls {
         each(calls, |call| match call {
             Value::Map(_) => check_depth(call),
-            _ => Err(Error::invalid(Vec::new(), "a tool call map")),
+            _ => Err(Error::expected("a tool call map")),
         })?;
     }
     let place = MessagePlace {

@@ -31,6 +31,6 @@ pub fn read_terms(text: &[u8], structs: Structs) -> Result<Map, Error> {
     untag(&mut value, LEVELS, structs)?;
     match value {
         Value::Map(terms) => Ok(terms),
-        _ => Err(Error::invalid(Vec::new(), "a map")),
+        _ => Err(Error::expected("a map")),
     }
 }

@@ -43,10 +43,6 @@ fn read_bytes(text: &Value) -> Option<Value> {
     Some(Value::Binary(BASE64.decode(text).ok()?.into_boxed_slice()))
 }
 
-fn refuse(expected: &'static str) -> Error {
-    Error::invalid(Vec::new(), expected)
-}
-
 /// Replaces a part of a document by its value, with the structs that are allowed.
 ///
 /// # Errors
@@ -125,7 +121,7 @@ fn walk(
 
 fn begin(value: Value) -> Result<Next, Error> {
     match value {
-        Value::Atom(_) | Value::Tuple(_) => Err(refuse("JSON data")),
+        Value::Atom(_) | Value::Tuple(_) => Err(Error::expected("JSON data")),
         Value::List(items) => Ok(Next::Open(OpenLevel::items(items, false))),
         Value::Map(map) => match map.iter().find(|(key, _)| is_tag_key(key)) {
             None => Ok(Next::Open(OpenLevel::Object {
@@ -137,7 +133,7 @@ fn begin(value: Value) -> Result<Next, Error> {
                 let tag = tag.clone();
                 let read = match <[(Value, Value); 1]>::try_from(map.into_entries()) {
                     Ok([(_, of)]) => read_tagged(&tag, of),
-                    Err(_) => Err(refuse("a tag alone in its object")),
+                    Err(_) => Err(Error::expected("a tag alone in its object")),
                 };
                 read.map_err(|error| error.within(tag))
             }
@@ -182,7 +178,7 @@ impl OpenLevel {
                     *key = name;
                     Ok(of)
                 }
-                _ => Err(refuse("string keys")),
+                _ => Err(Error::expected("string keys")),
             },
             Self::Pairs { rest, value, .. } => match value.take() {
                 Some(value) => Ok(value),
@@ -191,7 +187,7 @@ impl OpenLevel {
                         *value = Some(of);
                         Ok(key)
                     }
-                    None => Err(refuse("lists of a key and a value")),
+                    None => Err(Error::expected("lists of a key and a value")),
                 },
             },
         })
@@ -310,7 +306,8 @@ fn read_tagged(tag: &Value, of: Value) -> Result<Next, Error> {
             "one of the tags $atom, $tuple, $int, $float, $bytes, $map",
         ),
     };
-    read.map(Next::Done).ok_or_else(|| refuse(expected))
+    read.map(Next::Done)
+        .ok_or_else(|| Error::expected(expected))
 }
 
 /// Reads text or tagged bytes; any other value stays as it is.
@@ -332,7 +329,9 @@ pub fn untag_text(value: Value) -> Result<Value, Error> {
 pub fn untag_key(value: Value) -> Result<Value, Error> {
     let key = untag_text(value)?;
     if is_tag_key(&key) {
-        return Err(refuse("text, or a colon followed by the name of an atom"));
+        return Err(Error::expected(
+            "text, or a colon followed by the name of an atom",
+        ));
     }
     Ok(unescape_key(key))
 }
@@ -351,8 +350,8 @@ pub fn check_unknown(value: &Value, levels: usize) -> Result<(), Error> {
     match value {
         Value::Nil | Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) => Ok(()),
         Value::Binary(_) if value.as_str().is_some() => Ok(()),
-        Value::Binary(_) => Err(refuse("UTF-8 text")),
-        Value::Atom(_) | Value::Tuple(_) => Err(refuse("JSON data")),
+        Value::Binary(_) => Err(Error::expected("UTF-8 text")),
+        Value::Atom(_) | Value::Tuple(_) => Err(Error::expected("JSON data")),
         Value::List(items) => {
             let levels = below(levels)?;
             for (position, item) in items.iter().enumerate() {
@@ -364,7 +363,7 @@ pub fn check_unknown(value: &Value, levels: usize) -> Result<(), Error> {
             let levels = below(levels)?;
             for (key, value) in map.iter() {
                 if key.as_str().is_none() || !matches!(key, Value::Binary(_)) {
-                    return Err(refuse("string keys"));
+                    return Err(Error::expected("string keys"));
                 }
                 check_unknown(value, levels).map_err(|error| error.within(key.clone()))?;
             }

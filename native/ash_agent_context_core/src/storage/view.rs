@@ -131,11 +131,11 @@ kinds! {
     };
     KindName(ShorteningKind): |json, kind| json.text(kind.name()), |node, _| {
         let kind = ShorteningKind::from_name(&read_name(node)?);
-        kind.ok_or_else(|| invalid("cleared, hidden or summarized"))
+        kind.ok_or_else(|| Error::expected("cleared, hidden or summarized"))
     };
     CauseName(Pressure): |json, cause| json.text(cause.name()), |node, _| {
         let cause = Pressure::from_name(&read_name(node)?);
-        cause.ok_or_else(|| invalid("context_overflow or window"))
+        cause.ok_or_else(|| Error::expected("context_overflow or window"))
     };
     MaskForm((Box<str>, Box<str>)): |json, pair| write_pair(json, ["pattern", "replacement"], pair), |node, form| {
         read_pair(node, ["pattern", "replacement"], form)
@@ -328,7 +328,7 @@ impl Field<Option<Arc<Pins>>> for PinsForm {
             return Ok(None);
         }
         let pins = Pins::new(pins);
-        let pins = pins.map_err(|error| Error::invalid(Vec::new(), format!("fewer pins: {error}")));
+        let pins = pins.map_err(|error| Error::expected(format!("fewer pins: {error}")));
         at(key, pins.map(|pins| Some(Arc::new(pins))))
     }
 }
@@ -375,8 +375,8 @@ fn make_masks(
     if let Some(known) = known.filter(|known| known.iter().eq(given())) {
         return Ok(Some(known.clone()));
     }
-    let masks = Masks::new(pairs)
-        .map_err(|error| Error::invalid(Vec::new(), format!("regular expressions: {error}")));
+    let masks =
+        Masks::new(pairs).map_err(|error| Error::expected(format!("regular expressions: {error}")));
     at("masks", masks.map(|masks| Some(Arc::new(masks))))
 }
 

@@ -4,9 +4,10 @@ use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::DecodePaddingMode;
 use base64::Engine;
+use memchr::memmem;
 
 use super::text::Method;
-use crate::log::part::Source;
+use crate::log::part::{MediaPart, Source};
 
 /// The longest edge of an image after scaling. This, the pixels per token and the most tokens are Anthropic's
 /// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>, before Claude Opus 4.7).
@@ -38,7 +39,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Returns the tokens of an image, from its size in pixels.
-pub(crate) fn image(_media_type: Option<&str>, source: &Source) -> u64 {
+pub(crate) fn image(source: &Source) -> u64 {
     let Source::Data(data) = source else {
         return IMAGE;
     };
@@ -62,10 +63,10 @@ fn pixels(width: u64, height: u64) -> u64 {
 
 /// Returns the tokens of a file: a text by its bytes, a PDF by its pages, an image as an image, and the same number for any other
 /// file and for one that is elsewhere.
-pub(crate) fn file(media_type: Option<&str>, source: &Source, filename: Option<&str>) -> u64 {
-    let kind = FileKind::of(media_type, filename);
-    match (kind, source) {
-        (FileKind::Image, _) => image(media_type, source),
+pub(crate) fn file(file: &MediaPart) -> u64 {
+    let kind = FileKind::of(file.media_type.as_deref(), file.filename.as_deref());
+    match (kind, &file.source) {
+        (FileKind::Image, source) => image(source),
         (FileKind::Text, Source::Data(data)) => blocks(data)
             .map(|block| Method::Estimate.text(&block))
             .sum(),
@@ -90,17 +91,15 @@ impl FileKind {
         match essence {
             "" | "application/octet-stream" => Self::of_name(filename.unwrap_or_default()),
             "application/pdf" => Self::Pdf,
-            "application/json"
-            | "application/xml"
-            | "application/yaml"
-            | "application/toml"
-            | "application/javascript"
-            | "application/sql"
-            | "application/x-ndjson" => Self::Text,
             _ if essence.starts_with("text/") => Self::Text,
             _ if essence.ends_with("+json") || essence.ends_with("+xml") => Self::Text,
             _ if essence.starts_with("image/") => Self::Image,
-            _ => Self::Other,
+            _ => match essence.strip_prefix("application/") {
+                Some("json" | "xml" | "yaml" | "toml" | "javascript" | "sql" | "x-ndjson") => {
+                    Self::Text
+                }
+                _ => Self::Other,
+            },
         }
     }
 
@@ -147,24 +146,19 @@ fn pages(data: &str) -> u64 {
     }
 }
 
+const TYPE: &[u8] = b"/Type";
+
 /// Returns the number of page marks that begin before `end`.
 fn marks(window: &[u8], end: usize) -> u64 {
-    let starts = (0..end).filter(|start| {
-        let rest = window.get(*start..).unwrap_or_default();
-        rest.first() == Some(&b'/') && is_page(rest)
-    });
-    starts.count() as u64
-}
-
-/// Returns whether this is `/Type /Page`, not `/Type /Pages`.
-fn is_page(text: &[u8]) -> bool {
-    let name = text.strip_prefix(b"/Type").map(|rest| {
-        let spaces = rest
-            .iter()
-            .take(8)
-            .take_while(|byte| byte.is_ascii_whitespace());
-        rest.get(spaces.count()..).unwrap_or_default()
-    });
-    name.and_then(|name| name.strip_prefix(b"/Page"))
-        .is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric))
+    // `/Type /Page`, not `/Type /Pages`.
+    let is_page = |start: &usize| {
+        let rest = window.get(start + TYPE.len()..).unwrap_or_default();
+        let is_space = |byte: &&u8| byte.is_ascii_whitespace();
+        let spaces = rest.iter().take(8).take_while(is_space).count();
+        let name = rest.get(spaces..).unwrap_or_default();
+        name.strip_prefix(b"/Page")
+            .is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric))
+    };
+    let starts = memmem::find_iter(window, TYPE).take_while(|start| *start < end);
+    starts.filter(is_page).count() as u64
 }
