@@ -166,28 +166,21 @@ fn put(root: &mut Option<Growing>, path: &[Value], came: &Came) {
     };
     for (depth, step) in path.iter().enumerate() {
         let is_last = depth + 1 == path.len();
-        at = match at {
-            Growing::List(items) => {
-                if is_last && *step == index(items.len()) {
-                    items.push(Growing::of(came));
-                    return;
-                }
-                let Some(item) = items.last_mut() else { return };
-                item
+        let inside = match at {
+            Growing::List(items) if is_last && *step == index(items.len()) => {
+                return items.push(Growing::of(came));
             }
-            Growing::Object(entries) => {
-                let is_open = entries.last().is_some_and(|(key, _)| key == step);
-                if is_last && !is_open {
-                    entries.push((step.clone(), Growing::of(came)));
-                    return;
-                }
-                let Some((_, value)) = entries.last_mut() else {
-                    return;
-                };
-                value
+            Growing::Object(entries)
+                if is_last && entries.last().is_none_or(|(key, _)| key != step) =>
+            {
+                return entries.push((step.clone(), Growing::of(came)));
             }
-            Growing::Text(_) | Growing::Whole(_) => return,
+            Growing::List(items) => items.last_mut(),
+            Growing::Object(entries) => entries.last_mut().map(|(_, value)| value),
+            Growing::Text(_) | Growing::Whole(_) => None,
         };
+        let Some(inside) = inside else { return };
+        at = inside;
     }
     if let (Growing::Text(text), Came::Text(more)) = (at, came) {
         text.push_str(more);
@@ -382,15 +375,10 @@ impl Sink for Following<'_> {
             return;
         }
         let rule = self.rule();
-        let resolved = self.resolve(rule, kind);
-        let grows = resolved.and_then(|rule| {
-            let is_choice = self
-                .node(rule)
-                .is_some_and(|node| node.choices.is_some() || node.format.is_some());
-            let is_open = kind == Kinds::OBJECT || kind == Kinds::ARRAY || kind == Kinds::STRING;
-            (is_open && !is_choice).then_some(rule)
-        });
-        let Some(rule) = grows else {
+        let is_open = [Kinds::OBJECT, Kinds::ARRAY, Kinds::STRING].contains(&kind);
+        let is_choice = |node: &SchemaNode| node.choices.is_some() || node.format.is_some();
+        let grows = |of: &Rule| is_open && !self.node(*of).is_some_and(is_choice);
+        let Some(rule) = self.resolve(rule, kind).filter(grows) else {
             // A number that may be anything is complete as soon as it ends.
             let is_held = rule != Rule::Hidden && rule != Rule::Any;
             self.state.hidden = Some((1, rule));

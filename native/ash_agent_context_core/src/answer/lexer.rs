@@ -513,11 +513,9 @@ impl Lexer {
             None => {}
             Some(b'\\') => self.escape = Escape::Backslash,
             Some(byte) if byte == quote => {
-                let is_long = self.word.contains(':');
-                self.mode = Mode::Colon(if is_long {
-                    KeyKind::Long(quote)
-                } else {
-                    KeyKind::Quoted
+                self.mode = Mode::Colon(match self.word.contains(':') {
+                    true => KeyKind::Long(quote),
+                    false => KeyKind::Quoted,
                 });
                 self.tell_key(sink);
             }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use regex::RegexBuilder;
 
 use crate::answer::formats::TextFormat;
-use crate::answer::node::{without_style, Kinds, Lengths, NodeId, Others, Property, SchemaNode};
+use crate::answer::node::{without_style, Kinds, NodeId, Others, Property, SchemaNode};
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
@@ -390,19 +390,4 @@ fn pattern(value: &Value, here: &Path) -> Result<(Box<str>, regex::Regex), Error
     let text = value.as_str().ok_or_else(wrong)?;
     let built = RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
     Ok((text.into(), built.map_err(|_| wrong())?))
-}
-
-impl Lengths {
-    /// Returns words for a wrong length.
-    pub fn explain(self, length: usize, noun: &str) -> Option<String> {
-        match self {
-            Self {
-                least: Some(least), ..
-            } if length < least => Some(format!("expected at least {least} {noun}, got {length}")),
-            Self {
-                most: Some(most), ..
-            } if length > most => Some(format!("expected at most {most} {noun}, got {length}")),
-            _ => None,
-        }
-    }
 }

@@ -10,11 +10,10 @@ pub use crate::storage::bases::Branch;
 use crate::storage::head::check_version;
 use crate::storage::limits::{LEVELS, NESTING, VERSION};
 use crate::storage::node::Node;
-use crate::storage::tagged;
 use crate::storage::take::{at, check_unknown, fields, wrong, DocumentFields, NIL};
+use crate::storage::terms;
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
-use crate::value::builder::Json;
 use crate::value::{json, Map, Value};
 
 /// Levels around a conversation in the document of a chat.
@@ -52,8 +51,14 @@ impl Chat<'_> {
         let bases = bases::find(&self.branches);
         let given = self.head.iter().filter(|(_, value)| !is_empty(value));
         let head = write_terms(&Map::new(given.cloned().collect()))?;
-        let mut entries = head.into_entries();
-        self.keep_config(&mut entries);
+        // The configuration's unknown fields are put beside those that were written.
+        let config = Value::text("config");
+        let written = head.get(&config).and_then(Value::as_map).cloned();
+        let whole = merge(
+            &self.config_extra,
+            written.unwrap_or_default().into_entries(),
+        );
+        let mut entries = head.put(config, Value::Map(whole)).into_entries();
         entries.retain(|(_, value)| !is_empty(value));
         let branches: Result<Vec<Value>, Error> = self
             .branches
@@ -73,18 +78,6 @@ impl Chat<'_> {
     /// As [`Chat::dump`].
     pub fn to_snapshot(&self) -> Result<Vec<u8>, Error> {
         Ok(json::write_deep(&self.dump()?))
-    }
-
-    /// Puts the configuration's unknown fields beside those that were written.
-    fn keep_config(&self, entries: &mut Vec<(Value, Value)>) {
-        let config = Value::text("config");
-        let at = entries.iter().position(|(key, _)| *key == config);
-        let written = match at.map(|at| entries.remove(at).1) {
-            Some(Value::Map(written)) => written.into_entries(),
-            _ => Vec::new(),
-        };
-        let whole = merge(&self.config_extra, written);
-        entries.push((config, Value::Map(whole)));
     }
 }
 
@@ -119,9 +112,7 @@ fn is_empty(value: &Value) -> bool {
 
 /// Returns a map of terms as JSON data.
 fn write_terms(map: &Map) -> Result<Map, Error> {
-    let mut text = Json::with_capacity(0);
-    tagged::entries(&mut text, map);
-    match json::read(&text.into_bytes(), NESTING)? {
+    match json::read(&terms::write_terms(map), NESTING)? {
         Value::Map(data) => Ok(data),
         _ => Ok(Map::default()),
     }

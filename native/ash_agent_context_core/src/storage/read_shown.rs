@@ -268,16 +268,14 @@ impl Answers {
 
 /// Returns true for a message that shows tool results.
 fn is_results_message(message: &Value) -> bool {
-    let Value::Map(map) = message else {
-        return false;
+    let has = |of: &Value, key, word| {
+        let given = of.as_map().and_then(|map| map.get_named(key));
+        given.and_then(Value::as_name) == Some(word)
     };
-    let is_result = |item: &Value| match item {
-        Value::Map(map) => map.get_named("type").and_then(Value::as_name) == Some("tool_result"),
-        _ => false,
-    };
-    map.get_named("role").and_then(Value::as_name) == Some("user")
-        && matches!(map.get_named("content"), Some(Value::List(items))
-            if !items.is_empty() && items.iter().all(is_result))
+    let content = message.as_map().and_then(|map| map.get_named("content"));
+    let is_result = |item: &Value| has(item, "type", "tool_result");
+    has(message, "role", "user")
+        && matches!(content, Some(Value::List(items)) if !items.is_empty() && items.iter().all(is_result))
 }
 
 fn read_projected(item: Node<'_>, form: Form) -> Result<(Box<str>, Outcome), Error> {

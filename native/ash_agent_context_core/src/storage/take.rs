@@ -234,12 +234,8 @@ pub(crate) fn read_size(node: Node<'_>) -> Result<usize, Error> {
 
 /// Refuses unknown fields that are not JSON data.
 pub(crate) fn check_unknown(fields: Map) -> Result<Map, Error> {
-    let fields = Value::Map(fields);
     untagged::check_unknown(&fields, MAX_DEPTH)?;
-    match fields {
-        Value::Map(fields) => Ok(fields),
-        _ => Ok(Map::default()),
-    }
+    Ok(fields)
 }
 
 impl<'a> DocumentFields<'a> {

@@ -4,7 +4,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
 use num_bigint::BigInt;
 
-use crate::error::{index, Error};
+use crate::error::{each, index, Error};
 use crate::storage::tagged::{ATOM, BYTES, FLOAT, INT, MAP, TUPLE};
 use crate::storage::trust::Structs;
 use crate::value::json::MAX_DIGITS;
@@ -336,17 +336,22 @@ pub fn untag_key(value: Value) -> Result<Value, Error> {
     Ok(unescape_key(key))
 }
 
-fn below(levels: usize) -> Result<usize, Error> {
-    levels
-        .checked_sub(1)
-        .ok_or(Error::TooDeep { limit: MAX_DEPTH })
-}
-
 /// Checks unknown fields: they are kept, so they must be JSON data.
 ///
 /// # Errors
 /// [`Error::Invalid`], [`Error::TooDeep`] beyond so many levels.
-pub fn check_unknown(value: &Value, levels: usize) -> Result<(), Error> {
+pub fn check_unknown(fields: &Map, levels: usize) -> Result<(), Error> {
+    let levels = below(levels)?;
+    for (key, value) in fields.iter() {
+        if key.as_str().is_none() {
+            return Err(Error::expected("string keys"));
+        }
+        check_data(value, levels).map_err(|error| error.within(key.clone()))?;
+    }
+    Ok(())
+}
+
+fn check_data(value: &Value, levels: usize) -> Result<(), Error> {
     match value {
         Value::Nil | Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) => Ok(()),
         Value::Binary(_) if value.as_str().is_some() => Ok(()),
@@ -354,20 +359,14 @@ pub fn check_unknown(value: &Value, levels: usize) -> Result<(), Error> {
         Value::Atom(_) | Value::Tuple(_) => Err(Error::expected("JSON data")),
         Value::List(items) => {
             let levels = below(levels)?;
-            for (position, item) in items.iter().enumerate() {
-                check_unknown(item, levels).map_err(|error| error.within(index(position)))?;
-            }
-            Ok(())
+            each(items, |item| check_data(item, levels)).map(|_| ())
         }
-        Value::Map(map) => {
-            let levels = below(levels)?;
-            for (key, value) in map.iter() {
-                if key.as_str().is_none() || !matches!(key, Value::Binary(_)) {
-                    return Err(Error::expected("string keys"));
-                }
-                check_unknown(value, levels).map_err(|error| error.within(key.clone()))?;
-            }
-            Ok(())
-        }
+        Value::Map(map) => check_unknown(map, levels),
     }
+}
+
+fn below(levels: usize) -> Result<usize, Error> {
+    levels
+        .checked_sub(1)
+        .ok_or(Error::TooDeep { limit: MAX_DEPTH })
 }
