@@ -412,8 +412,10 @@ fn from_text(value: &Value, kinds: Kinds) -> Option<(Value, MendKind)> {
             }
         }
     }
-    let is_number = text.starts_with(|first: char| first.is_ascii_digit() || first == '-');
-    let read = json::read(text.as_bytes(), 1).ok().filter(|_| is_number)?;
+    if !text.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
+        return None;
+    }
+    let read = json::read(text.as_bytes(), 1).ok()?;
     let is_right = kinds.has(Kinds::of(&read));
     is_right.then_some((read, MendKind::NumberFromText))
 }

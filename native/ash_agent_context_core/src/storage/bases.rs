@@ -146,9 +146,11 @@ enum SharedMessage<'a> {
     },
     Results {
         metadata: Option<&'a Map>,
-        results: Vec<(&'a str, bool, Result<&'a [u8], &'a Output>)>,
+        results: Vec<SharedResult<'a>>,
     },
 }
+
+type SharedResult<'a> = (&'a str, bool, Result<&'a [u8], &'a Output>);
 
 type SharedCall<'a> = (
     &'a str,

@@ -354,13 +354,15 @@ fn key_text(key: &Value) -> Cow<'_, str> {
 
 /// Returns the entries of a keyword list.
 fn keyword(items: &[Value]) -> Option<Vec<(&Value, &Value)>> {
-    let entry = |item| match item {
-        &Value::Tuple(ref pair) => match &**pair {
-            [key @ (Value::Atom(_) | Value::Nil | Value::Bool(_)), value] => Some((key, value)),
+    fn entry(item: &Value) -> Option<(&Value, &Value)> {
+        match item {
+            Value::Tuple(pair) => match &**pair {
+                [key @ (Value::Atom(_) | Value::Nil | Value::Bool(_)), value] => Some((key, value)),
+                _ => None,
+            },
             _ => None,
-        },
-        _ => None,
-    };
+        }
+    }
     let entries: Option<Vec<_>> = items.iter().map(entry).collect();
     entries.filter(|entries| !entries.is_empty())
 }
