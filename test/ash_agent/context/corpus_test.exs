@@ -57,7 +57,9 @@ defmodule AshAgent.Context.CorpusTest do
 
   test "the files have each field of the format" do
     # Fields of tables, fields that are written by hand, and fields that are read so.
-    field = ~r/^    \w+: "(\w+)" \w|\.key\("(\w+)"\)|, "(\w+)", json\)|(?:take|read)\w*\(\s*"(\w+)"/m
+    field =
+      ~r/^    \w+: "(\w+)" \w|\.key\("(\w+)"\)|, "(\w+)", json\)|(?:take|read)\w*\(\s*"(\w+)"/m
+
     files = Path.wildcard("native/ash_agent_context_core/src/storage/*.rs") -- [@maps]
     source = Enum.map_join(files, &File.read!/1)
     fields = for found <- Regex.scan(field, source), uniq: true, do: List.last(found)
