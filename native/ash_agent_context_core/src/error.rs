@@ -239,51 +239,49 @@ impl Error {
         }
     }
 
+    /// Makes an error for an unexpected value.
+    pub(crate) fn expected(expected: impl Into<Cow<'static, str>>) -> Self {
+        Self::invalid(Path::new(), expected)
+    }
+
     /// Returns the reason that callers match on. That of [`Self::Response`] is the fault's own.
     #[must_use]
     pub fn reason(&self) -> Reason<'_> {
         use Detail::{Count, Number, Path, Paths, Range, Texts, Value, Word};
+        let (text, count) = (Detail::text, Detail::count);
         let range = |(first, last)| Range(first, last);
         let (name, details) = match self {
             Self::UnknownToolCall { id, pending } => {
-                ("unknown_tool_call", vec![Detail::text(id), Texts(pending)])
+                ("unknown_tool_call", vec![text(id), Texts(pending)])
             }
-            Self::ToolCallAlreadyAnswered { id, pending } => (
-                "tool_call_already_answered",
-                vec![Detail::text(id), Texts(pending)],
-            ),
-            Self::DuplicateToolResult { id } => ("duplicate_tool_result", vec![Detail::text(id)]),
+            Self::ToolCallAlreadyAnswered { id, pending } => {
+                ("tool_call_already_answered", vec![text(id), Texts(pending)])
+            }
+            Self::DuplicateToolResult { id } => ("duplicate_tool_result", vec![text(id)]),
             Self::NoToolResults { pending } => ("no_tool_results", vec![Texts(pending)]),
             Self::NoPendingToolCalls { given } => ("no_pending_tool_calls", vec![Texts(given)]),
             Self::PendingToolCalls { ids } => ("pending_tool_calls", vec![Texts(ids)]),
-            Self::DuplicateToolCall { id } => ("duplicate_tool_call", vec![Detail::text(id)]),
+            Self::DuplicateToolCall { id } => ("duplicate_tool_call", vec![text(id)]),
             Self::InvalidPart { position, key } => {
-                ("invalid_part", vec![Detail::count(*position), Value(key)])
+                ("invalid_part", vec![count(*position), Value(key)])
             }
-            Self::InvalidToolCall { position, key } => (
-                "invalid_tool_call",
-                vec![Detail::count(*position), Value(key)],
-            ),
-            Self::InvalidToolResult { position, key } => (
-                "invalid_tool_result",
-                vec![Detail::count(*position), Value(key)],
-            ),
+            Self::InvalidToolCall { position, key } => {
+                ("invalid_tool_call", vec![count(*position), Value(key)])
+            }
+            Self::InvalidToolResult { position, key } => {
+                ("invalid_tool_result", vec![count(*position), Value(key)])
+            }
             Self::UnsupportedTerm { kind, path } => {
                 ("unsupported_term", vec![Word(kind.name()), Path(path)])
             }
-            Self::TooDeep { limit } => ("too_deep", vec![Detail::count(*limit)]),
-            Self::Invalid { path, expected } => {
-                ("invalid", vec![Path(path), Detail::text(expected)])
-            }
+            Self::TooDeep { limit } => ("too_deep", vec![count(*limit)]),
+            Self::Invalid { path, expected } => ("invalid", vec![Path(path), text(expected)]),
             Self::TooMuchWork => ("too_much_work", Vec::new()),
-            Self::ReservedField { key } => ("reserved_field", vec![Detail::text(key)]),
-            Self::IllegalStatus { id, from, to } => (
-                "illegal_status",
-                vec![Detail::text(id), Word(from), Word(to)],
-            ),
-            Self::OtherArguments { id, paths } => {
-                ("other_arguments", vec![Detail::text(id), Paths(paths)])
+            Self::ReservedField { key } => ("reserved_field", vec![text(key)]),
+            Self::IllegalStatus { id, from, to } => {
+                ("illegal_status", vec![text(id), Word(from), Word(to)])
             }
+            Self::OtherArguments { id, paths } => ("other_arguments", vec![text(id), Paths(paths)]),
             Self::InvalidUsage { key } => ("invalid_usage", vec![Value(key)]),
             Self::NoPrice { model } => {
                 ("no_price", vec![Detail::text_or_nothing(model.as_deref())])
@@ -292,8 +290,8 @@ impl Error {
             Self::PinsTooLong { pins, least } => {
                 ("pins_too_long", vec![Texts(pins), Count(*least)])
             }
-            Self::UnknownPin { pin } => ("unknown_pin", vec![Detail::text(pin)]),
-            Self::TooManyPins { most } => ("too_many_pins", vec![Detail::count(*most)]),
+            Self::UnknownPin { pin } => ("unknown_pin", vec![text(pin)]),
+            Self::TooManyPins { most } => ("too_many_pins", vec![count(*most)]),
             Self::CannotFit { least } => ("cannot_fit", vec![Count(*least)]),
             Self::NotCompactable {
                 first,
@@ -306,13 +304,12 @@ impl Error {
             Self::SummaryTooLong { tokens, replaced } => {
                 ("summary_too_long", vec![Count(*tokens), Count(*replaced)])
             }
-            Self::FeatureMissing { feature } => ("feature_missing", vec![Detail::text(feature)]),
-            Self::InvalidPattern { pattern, problem } => (
-                "invalid_pattern",
-                vec![Detail::text(pattern), Detail::text(problem)],
-            ),
-            Self::UnknownHandle { handle } => ("unknown_handle", vec![Detail::text(handle)]),
-            Self::HandleGone { handle } => ("handle_gone", vec![Detail::text(handle)]),
+            Self::FeatureMissing { feature } => ("feature_missing", vec![text(feature)]),
+            Self::InvalidPattern { pattern, problem } => {
+                ("invalid_pattern", vec![text(pattern), text(problem)])
+            }
+            Self::UnknownHandle { handle } => ("unknown_handle", vec![text(handle)]),
+            Self::HandleGone { handle } => ("handle_gone", vec![text(handle)]),
             Self::Response(fault) => return fault.reason(),
             Self::UnknownIteration {
                 number,
@@ -322,7 +319,7 @@ impl Error {
                 "unknown_iteration",
                 vec![Number(*number), Range(*first, *last)],
             ),
-            Self::TraceTooLarge { most } => ("trace_too_large", vec![Detail::count(*most)]),
+            Self::TraceTooLarge { most } => ("trace_too_large", vec![count(*most)]),
         };
         Reason::new(name, details)
     }
@@ -345,22 +342,18 @@ impl Error {
 
     /// Turns an error of an element of a list into one with a path.
     fn in_document(self) -> Self {
-        let (position, key, expected) = match self {
-            Self::InvalidPart { position, key } => {
-                (position, key, "another value in a content part")
-            }
-            Self::InvalidToolCall { position, key } => {
-                (position, key, "another value in a tool call")
-            }
+        let (position, key, place) = match self {
+            Self::InvalidPart { position, key } => (position, key, "a content part"),
+            Self::InvalidToolCall { position, key } => (position, key, "a tool call"),
             Self::DuplicateToolCall { id } => {
                 let expected =
                     format!("tool call ids that differ within a message, not {id:?} twice");
-                return Self::invalid(Vec::new(), expected);
+                return Self::expected(expected);
             }
             other => return other,
         };
-        let position = Value::Int(i64::try_from(position).unwrap_or(i64::MAX));
-        Self::invalid(vec![position, key], expected)
+        let expected = format!("another value in {place}");
+        Self::invalid(vec![index(position), key], expected)
     }
 }
 

@@ -37,82 +37,65 @@ use FailureKind::{
     Unauthorized,
 };
 
-/// Providers' names for errors, in lower case.
-const NAMES: [(&str, FailureKind); 66] = [
-    ("context_length_exceeded", ContextOverflow),
-    ("model_context_window_exceeded", ContextOverflow),
-    ("request_too_large", ContextOverflow),
-    ("string_above_max_length", ContextOverflow),
-    ("insufficient_quota", Quota),
-    ("billing_error", Quota),
-    ("billing_hard_limit_reached", Quota),
-    ("billing_not_active", Quota),
-    ("insufficient_balance", Quota),
-    ("insufficient_user_quota", Quota),
-    ("exceeded_current_quota_error", Quota),
-    ("payment_required", Quota),
-    ("servicequotaexceededexception", Quota),
-    ("content_filter", Refused),
-    ("content_policy_violation", Refused),
-    ("responsibleaipolicyviolation", Refused),
-    ("data_inspection_failed", Refused),
-    ("moderation_blocked", Refused),
-    ("rate_limit_error", RateLimited),
-    ("rate_limit_exceeded", RateLimited),
-    ("rate_limit_reached_error", RateLimited),
-    ("rate_limited", RateLimited),
-    ("ratelimitexceeded", RateLimited),
-    ("too_many_requests", RateLimited),
-    ("resource_exhausted", RateLimited),
-    ("service_tier_capacity_exceeded", RateLimited),
-    ("throttlingexception", RateLimited),
-    ("throttled", RateLimited),
-    ("toomanyrequestsexception", RateLimited),
-    ("overloaded", Overloaded),
-    ("overloaded_error", Overloaded),
-    ("engine_overloaded", Overloaded),
-    ("engine_overloaded_error", Overloaded),
-    ("slow_down", Overloaded),
-    ("service_unavailable", Overloaded),
-    ("service_unavailable_error", Overloaded),
-    ("serviceunavailableexception", Overloaded),
-    ("modelnotreadyexception", Overloaded),
-    ("unavailable", Overloaded),
-    ("timeout", Timeout),
-    ("timeout_error", Timeout),
-    ("deadline_exceeded", Timeout),
-    ("modeltimeoutexception", Timeout),
-    ("api_error", ServerError),
-    ("server_error", ServerError),
-    ("internal_server_error", ServerError),
-    ("internal", ServerError),
-    ("internalserverexception", ServerError),
-    ("modelstreamerrorexception", ServerError),
-    ("authentication_error", Unauthorized),
-    ("permission_error", Unauthorized),
-    ("invalid_api_key", Unauthorized),
-    ("invalid_authentication_error", Unauthorized),
-    ("unauthenticated", Unauthorized),
-    ("permission_denied", Unauthorized),
-    ("accessdeniedexception", Unauthorized),
-    ("unrecognizedclientexception", Unauthorized),
-    ("expiredtokenexception", Unauthorized),
-    ("invalidsignatureexception", Unauthorized),
-    ("not_found_error", InvalidRequest),
-    ("model_not_found", InvalidRequest),
-    ("not_found", InvalidRequest),
-    ("invalid_argument", InvalidRequest),
-    ("failed_precondition", InvalidRequest),
-    ("resourcenotfoundexception", InvalidRequest),
-    ("invalid_prompt", Refused),
+/// Providers' names for errors, in lower case, with spaces between.
+const NAMES: [(FailureKind, &str); 9] = [
+    (
+        ContextOverflow,
+        "context_length_exceeded model_context_window_exceeded request_too_large \
+         string_above_max_length",
+    ),
+    (
+        Quota,
+        "insufficient_quota billing_error billing_hard_limit_reached billing_not_active \
+         insufficient_balance insufficient_user_quota exceeded_current_quota_error \
+         payment_required servicequotaexceededexception",
+    ),
+    (
+        Refused,
+        "content_filter content_policy_violation responsibleaipolicyviolation \
+         data_inspection_failed moderation_blocked invalid_prompt",
+    ),
+    (
+        RateLimited,
+        "rate_limit_error rate_limit_exceeded rate_limit_reached_error rate_limited \
+         ratelimitexceeded too_many_requests resource_exhausted service_tier_capacity_exceeded \
+         throttlingexception throttled toomanyrequestsexception",
+    ),
+    (
+        Overloaded,
+        "overloaded overloaded_error engine_overloaded engine_overloaded_error slow_down \
+         service_unavailable service_unavailable_error serviceunavailableexception \
+         modelnotreadyexception unavailable",
+    ),
+    (
+        Timeout,
+        "timeout timeout_error deadline_exceeded modeltimeoutexception",
+    ),
+    (
+        ServerError,
+        "api_error server_error internal_server_error internal internalserverexception \
+         modelstreamerrorexception",
+    ),
+    (
+        Unauthorized,
+        "authentication_error permission_error invalid_api_key invalid_authentication_error \
+         unauthenticated permission_denied accessdeniedexception unrecognizedclientexception \
+         expiredtokenexception invalidsignatureexception",
+    ),
+    (
+        InvalidRequest,
+        "not_found_error model_not_found not_found invalid_argument failed_precondition \
+         resourcenotfoundexception",
+    ),
 ];
 
 /// Vague names: servers give them to errors of every kind, so words and statuses count more.
-const VAGUE: [(&str, FailureKind); 4] = [
-    ("invalid_request_error", InvalidRequest),
-    ("badrequesterror", InvalidRequest),
-    ("validationexception", InvalidRequest),
-    ("modelerrorexception", ServerError),
+const VAGUE: [(FailureKind, &str); 2] = [
+    (
+        InvalidRequest,
+        "invalid_request_error badrequesterror validationexception",
+    ),
+    (ServerError, "modelerrorexception"),
 ];
 
 /// Words of error messages, in lower case, for errors whose names do not decide.
@@ -193,12 +176,12 @@ impl FailureKind {
         status: Option<u16>,
         waits: bool,
     ) -> Option<Self> {
-        let find = |table: &[(&str, Self)]| {
-            let among = |name: &&str| {
-                let is_it = |known: &&(&str, Self)| known.0.eq_ignore_ascii_case(name);
-                table.iter().find(is_it).map(|known| known.1)
-            };
-            names.iter().find_map(among)
+        let find = |table: &[(Self, &str)]| {
+            names.iter().find_map(|name| {
+                let is_it = |known: &str| known.eq_ignore_ascii_case(name);
+                let of = table.iter().find(|of| of.1.split(' ').any(is_it));
+                of.map(|of| of.0)
+            })
         };
         let said = || {
             let words = words?.to_ascii_lowercase();
@@ -221,12 +204,9 @@ impl FailureKind {
             .or_else(|| names.iter().find_map(number))
             .or_else(by_status);
         // Gemini has the same words for a minute's allowance, with the time to wait.
-        kind.map(|kind| {
-            if kind == Quota && waits {
-                RateLimited
-            } else {
-                kind
-            }
+        kind.map(|kind| match kind {
+            Quota if waits => RateLimited,
+            kind => kind,
         })
     }
 }

@@ -52,9 +52,18 @@ defmodule AshAgent.Context.CorpusTest do
   # Of deltas only.
   @elsewhere ~w(since shared)
 
+  # Reads the maps of `to_map/1`.
+  @maps "native/ash_agent_context_core/src/storage/read_shown.rs"
+
   test "the files have each field of the format" do
-    source = File.read!("native/ash_agent_context_core/src/storage/keys.rs")
-    fields = for [_, field] <- Regex.scan(~r/pub const \w+: &str = "(\w+)"/, source), do: field
+    # Fields of tables, fields that are written by hand, and fields that are read so.
+    field =
+      ~r/^    \w+: "(\w+)" \w|\.key\("(\w+)"\)|, "(\w+)", json\)|(?:take|read)\w*\(\s*"(\w+)"/m
+
+    files = Path.wildcard("native/ash_agent_context_core/src/storage/*.rs") -- [@maps]
+    source = Enum.map_join(files, &File.read!/1)
+    fields = for found <- Regex.scan(field, source), uniq: true, do: List.last(found)
+    assert length(fields) > 80
     texts = Enum.map_join(@contexts ++ @chats, &File.read!/1)
     missing = for field <- fields -- @elsewhere, not (texts =~ ~s("#{field}":)), do: field
     assert missing == []

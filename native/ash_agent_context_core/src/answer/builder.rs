@@ -20,6 +20,7 @@ enum OpenValue {
 }
 
 /// A value that was read.
+#[derive(Default)]
 pub(crate) struct Candidate {
     pub value: Value,
     pub report: Findings,
@@ -38,13 +39,9 @@ pub(crate) struct Candidate {
 struct OpenCandidate {
     frames: Vec<OpenValue>,
     text: Option<String>,
-    value: Option<Value>,
-    report: Findings,
+    scalar: Option<Value>,
     is_meant: bool,
-    field: Option<String>,
-    is_doubled: bool,
-    start: usize,
-    ends: Vec<usize>,
+    read: Candidate,
 }
 
 pub(crate) struct Builder<'t> {
@@ -82,12 +79,12 @@ impl Sink for Builder<'_> {
 
     fn mean(&mut self, field: Option<&str>) {
         self.open.is_meant = true;
-        self.open.field = field.map(str::to_owned);
+        self.open.read.field = field.map(str::to_owned);
     }
 
     fn begin(&mut self, kind: Kinds, at: usize) {
         if self.open.frames.is_empty() {
-            self.open.start = at;
+            self.open.read.place.start = at;
         }
         if kind == Kinds::STRING {
             self.open.text = Some(String::new());
@@ -95,10 +92,9 @@ impl Sink for Builder<'_> {
     }
 
     fn open(&mut self, is_list: bool) {
-        self.open.frames.push(if is_list {
-            OpenValue::List(Vec::new())
-        } else {
-            OpenValue::Object(Vec::new(), Value::Nil, 0)
+        self.open.frames.push(match is_list {
+            true => OpenValue::List(Vec::new()),
+            false => OpenValue::Object(Vec::new(), Value::Nil, 0),
         });
     }
 
@@ -106,8 +102,8 @@ impl Sink for Builder<'_> {
         if let Some(OpenValue::Object(entries, open, end)) = self.open.frames.last_mut() {
             *open = Value::text(key);
             let is_object = matches!(entries.last(), Some((_, Value::Map(_))));
-            if is_object && self.open.ends.len() < MOST_ENDS {
-                self.open.ends.push(*end);
+            if is_object && self.open.read.ends.len() < MOST_ENDS {
+                self.open.read.ends.push(*end);
             }
         }
     }
@@ -119,18 +115,18 @@ impl Sink for Builder<'_> {
     }
 
     fn scalar(&mut self, value: Value) {
-        self.open.value = Some(value);
+        self.open.scalar = Some(value);
     }
 
     fn end(&mut self, at: usize) {
-        let scalar = self.open.value.take();
+        let scalar = self.open.scalar.take();
         let scalar = scalar.or(self.open.text.take().map(|text| Value::text(&text)));
         let value = scalar.or_else(|| match self.open.frames.pop()? {
             OpenValue::List(items) => Some(Value::List(items.into())),
             OpenValue::Object(entries, ..) => {
                 let given = entries.len();
                 let map = Map::new(entries);
-                self.open.is_doubled |= map.len() != given;
+                self.open.read.is_doubled |= map.len() != given;
                 Some(Value::Map(map))
             }
         });
@@ -142,15 +138,13 @@ impl Sink for Builder<'_> {
                 *end = at;
             }
             None => {
-                let read = mem::take(&mut self.open);
-                if read.is_meant {
+                let OpenCandidate { is_meant, read, .. } = mem::take(&mut self.open);
+                if is_meant {
+                    let place = read.place.start..at;
                     self.found.push(Candidate {
                         value,
-                        report: read.report,
-                        is_doubled: read.is_doubled,
-                        field: read.field,
-                        place: read.start..at,
-                        ends: read.ends,
+                        place,
+                        ..read
                     });
                 }
             }
@@ -163,14 +157,10 @@ impl Sink for Builder<'_> {
         let last = self.found.last_mut().map(|found| &mut found.report);
         let report = match last {
             Some(last) if !is_open => last,
-            _ => &mut self.open.report,
+            _ => &mut self.open.read.report,
         };
-        let is_told = kind == MendKind::Prose
-            && report.mends.contains(&Mend {
-                path: path.clone(),
-                kind,
-            });
-        if !is_told {
+        let is_same = |mend: &Mend| mend.kind == kind && mend.path == path;
+        if kind != MendKind::Prose || !report.mends.iter().any(is_same) {
             report.mend(&path, kind);
         }
     }

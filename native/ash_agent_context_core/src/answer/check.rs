@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use num_bigint::BigInt;
 
 use crate::answer::issue::Findings;
-use crate::answer::node::{canonical, Kinds, SchemaNode};
+use crate::answer::node::{canonical, Kinds, Lengths, SchemaNode};
 use crate::error::Path;
 use crate::value::{json, Value};
 
@@ -17,27 +17,20 @@ pub(crate) fn check(node: &SchemaNode, value: &Value, path: &Path, report: &mut 
             check_number(node, value, path, report);
         }
         Value::List(items) => {
-            if let Some(words) = node.list.explain(items.len(), "elements") {
-                report.issue(path, words);
-            }
+            node.list.check(items.len(), "elements", path, report);
             if node.is_unique && has_equals(items) {
                 report.issue(path, "expected elements that differ, and two are equal");
             }
         }
-        Value::Map(map) => {
-            if let Some(words) = node.object.explain(map.len(), "fields") {
-                report.issue(path, words);
-            }
-        }
+        Value::Map(map) => node.object.check(map.len(), "fields", path, report),
         _ => {}
     }
 }
 
 fn check_text(node: &SchemaNode, text: &str, path: &Path, report: &mut Findings) {
     if node.text.least.is_some() || node.text.most.is_some() {
-        if let Some(words) = node.text.explain(text.chars().count(), "characters") {
-            report.issue(path, words);
-        }
+        let length = text.chars().count();
+        node.text.check(length, "characters", path, report);
     }
     if let Some((words, pattern)) = &node.pattern {
         if !pattern.is_match(text) {
@@ -48,6 +41,20 @@ fn check_text(node: &SchemaNode, text: &str, path: &Path, report: &mut Findings)
         if !format.fits(text) {
             report.issue(path, format!("expected {}", format.words()));
         }
+    }
+}
+
+impl Lengths {
+    fn check(self, length: usize, noun: &str, path: &Path, report: &mut Findings) {
+        let (words, bound) = match (self.least, self.most) {
+            (Some(least), _) if length < least => ("at least", least),
+            (_, Some(most)) if length > most => ("at most", most),
+            _ => return,
+        };
+        report.issue(
+            path,
+            format!("expected {words} {bound} {noun}, got {length}"),
+        );
     }
 }
 

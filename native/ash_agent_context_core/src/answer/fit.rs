@@ -65,9 +65,8 @@ impl<'t> FitWalk<'t> {
             return None;
         }
         let mut fitted = match self.fit_kind(id, node, value) {
-            Kind::Right => None,
-            Kind::Changed(value) => Some(value),
-            Kind::Settled(fitted) => return fitted,
+            Ok(fitted) => fitted,
+            Err(settled) => return settled,
         };
         fitted = self
             .choose(node, fitted.as_ref().unwrap_or(value))
@@ -136,18 +135,16 @@ impl<'t> FitWalk<'t> {
         self.report.mend(&self.path, kind);
     }
 
-    /// Finds out whether a value is of a kind that fits, or can be read as one.
-    fn fit_kind(&mut self, id: NodeId, node: &SchemaNode, value: &Value) -> Kind {
-        let (Some(kinds), kind) = (node.kinds, Kinds::of(value)) else {
-            return Kind::Right;
+    /// Finds out whether a value is of a kind that fits, or can be read as one. `Err` if nothing more is to be done.
+    fn fit_kind(&mut self, id: NodeId, node: &SchemaNode, value: &Value) -> Result<Fitted, Fitted> {
+        let kind = Kinds::of(value);
+        let Some(kinds) = node.kinds.filter(|kinds| !kinds.has(kind)) else {
+            return Ok(None);
         };
-        if kinds.has(kind) {
-            return Kind::Right;
-        }
         if self.is_lenient {
             if let Some((value, mend)) = from_text(value, kinds) {
                 self.mend(mend);
-                return Kind::Changed(value);
+                return Ok(Some(value));
             }
             let one = match value {
                 Value::List(items) => items.first().filter(|_| items.len() == 1),
@@ -160,7 +157,7 @@ impl<'t> FitWalk<'t> {
                 self.try_instead(place, MendKind::Unwrapped, one, |walk| walk.fit(id, one))
             });
             if fitted.is_some() {
-                return Kind::Settled(fitted);
+                return Err(fitted);
             }
             let is_settled = self.settled_at == Some(place);
             let is_single = kind != Kinds::NULL && !says_list(value);
@@ -171,13 +168,13 @@ impl<'t> FitWalk<'t> {
                     walk.afresh(|walk| walk.fit(id, &list))
                 });
                 if fitted.is_some() {
-                    return Kind::Settled(fitted);
+                    return Err(fitted);
                 }
             }
         }
         let words = format!("expected {}, got {}", kinds.words(), kind.words());
         self.report.far_issue(&self.path, OTHER_KIND, words);
-        Kind::Settled(None)
+        Err(None)
     }
 
     /// Takes another value if that fits.
@@ -248,19 +245,15 @@ impl<'t> FitWalk<'t> {
         }
         self.check_required(node, map);
         let kept = |entries: Vec<(Value, Option<Value>)>| {
-            let kept = entries
-                .into_iter()
-                .filter_map(|(key, value)| Some((key, value?)));
-            Value::Map(Map::new(kept.collect()))
+            let kept = |(key, value): (Value, Option<Value>)| Some((key, value?));
+            Value::Map(Map::new(entries.into_iter().filter_map(kept).collect()))
         };
         made.map(kept).or(renamed.map(Value::Map))
     }
 
     fn check_required(&mut self, node: &SchemaNode, map: &Map) {
-        let required = node
-            .properties
-            .iter()
-            .filter(|property| property.is_required);
+        let properties = node.properties.iter();
+        let required = properties.filter(|property| property.is_required);
         let names = required.map(|property| (&*property.name, Some(property.node)));
         let unnamed = node.unnamed.iter().map(|name| (&**name, None));
         for (name, id) in names.chain(unnamed) {
@@ -354,10 +347,9 @@ impl<'t> FitWalk<'t> {
                 return Some(choice.clone());
             }
         }
-        let words = if let [only] = known {
-            format!("expected {}", json::write(only))
-        } else {
-            format!("expected one of {}", choices(known))
+        let words = match known {
+            [only] => format!("expected {}", json::write(only)),
+            _ => format!("expected one of {}", choices(known)),
         };
         self.report.far_issue(&self.path, OTHER_CHOICE, words);
         None
@@ -397,14 +389,6 @@ impl<'t> FitWalk<'t> {
     }
 }
 
-/// The outcome of fitting a value's kind.
-enum Kind {
-    Right,
-    Changed(Value),
-    /// Nothing more is to be done.
-    Settled(Fitted),
-}
-
 /// Returns true if a text is a list in JSON, or nearly, so that it is not the element of one.
 fn says_list(value: &Value) -> bool {
     let text = value.as_str().map_or("", str::trim);
@@ -428,13 +412,12 @@ fn from_text(value: &Value, kinds: Kinds) -> Option<(Value, MendKind)> {
             }
         }
     }
-    let is_number = text.starts_with(|first: char| first.is_ascii_digit() || first == '-');
-    let read = is_number
-        .then(|| json::read(text.as_bytes(), 1).ok())
-        .flatten()?;
-    kinds
-        .has(Kinds::of(&read))
-        .then_some((read, MendKind::NumberFromText))
+    if !text.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
+        return None;
+    }
+    let read = json::read(text.as_bytes(), 1).ok()?;
+    let is_right = kinds.has(Kinds::of(&read));
+    is_right.then_some((read, MendKind::NumberFromText))
 }
 
 fn is_left_out(property: Option<&Property>, value: &Value) -> bool {
@@ -442,11 +425,8 @@ fn is_left_out(property: Option<&Property>, value: &Value) -> bool {
 }
 
 fn unknown_field(node: &SchemaNode) -> String {
-    let names: Vec<Value> = node
-        .properties
-        .iter()
-        .map(|of| Value::text(&of.name))
-        .collect();
+    let names = node.properties.iter().map(|of| Value::text(&of.name));
+    let names: Vec<Value> = names.collect();
     if names.is_empty() {
         return "is not a field here: leave it out".to_owned();
     }

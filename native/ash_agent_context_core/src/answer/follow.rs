@@ -166,28 +166,21 @@ fn put(root: &mut Option<Growing>, path: &[Value], came: &Came) {
     };
     for (depth, step) in path.iter().enumerate() {
         let is_last = depth + 1 == path.len();
-        at = match at {
-            Growing::List(items) => {
-                if is_last && *step == index(items.len()) {
-                    items.push(Growing::of(came));
-                    return;
-                }
-                let Some(item) = items.last_mut() else { return };
-                item
+        let inside = match at {
+            Growing::List(items) if is_last && *step == index(items.len()) => {
+                return items.push(Growing::of(came));
             }
-            Growing::Object(entries) => {
-                let is_open = entries.last().is_some_and(|(key, _)| key == step);
-                if is_last && !is_open {
-                    entries.push((step.clone(), Growing::of(came)));
-                    return;
-                }
-                let Some((_, value)) = entries.last_mut() else {
-                    return;
-                };
-                value
+            Growing::Object(entries)
+                if is_last && entries.last().is_none_or(|(key, _)| key != step) =>
+            {
+                return entries.push((step.clone(), Growing::of(came)));
             }
-            Growing::Text(_) | Growing::Whole(_) => return,
+            Growing::List(items) => items.last_mut(),
+            Growing::Object(entries) => entries.last_mut().map(|(_, value)| value),
+            Growing::Text(_) | Growing::Whole(_) => None,
         };
+        let Some(inside) = inside else { return };
+        at = inside;
     }
     if let (Growing::Text(text), Came::Text(more)) = (at, came) {
         text.push_str(more);
@@ -213,12 +206,9 @@ struct Following<'t> {
 
 impl Following<'_> {
     fn path(&self) -> Path {
-        let step = |level: &Level| {
-            if level.is_list {
-                index(level.count)
-            } else {
-                level.key.clone()
-            }
+        let step = |level: &Level| match level.is_list {
+            true => index(level.count),
+            false => level.key.clone(),
         };
         self.state.levels.iter().map(step).collect()
     }
@@ -228,20 +218,11 @@ impl Following<'_> {
             return;
         }
         let path = self.path();
-        if let (
-            Came::Text(more),
-            Some(ShownPart {
-                path: last,
-                came: Came::Text(text),
-            }),
-        ) = (&came, self.shown.last_mut())
-        {
-            if *last == path {
-                text.push_str(more);
-                return;
-            }
+        let last = self.shown.last_mut().filter(|last| last.path == path);
+        match (&came, last.map(|last| &mut last.came)) {
+            (Came::Text(more), Some(Came::Text(text))) => text.push_str(more),
+            _ => self.shown.push(ShownPart { path, came }),
         }
-        self.shown.push(ShownPart { path, came });
     }
 
     fn hold(&mut self, to: usize) {
@@ -256,10 +237,8 @@ impl Following<'_> {
     }
 
     fn rule(&self) -> Rule {
-        self.state
-            .levels
-            .last()
-            .map_or(Rule::Node(0), |level| level.next)
+        let level = self.state.levels.last();
+        level.map_or(Rule::Node(0), |level| level.next)
     }
 
     /// Returns the rule for a value of this kind, if there is only one.
@@ -367,12 +346,6 @@ fn read_value(text: &str) -> Option<Value> {
 }
 
 impl Follow {
-    fn forget_meaning(&mut self) {
-        self.is_told = false;
-        self.is_meant = false;
-        self.is_part = false;
-    }
-
     // A whole answer that fits is the one that was meant, whatever its fields are.
     fn is_meant_at(&self, path: &Path) -> bool {
         (self.is_meant || path.is_empty()) && !self.is_part
@@ -402,15 +375,10 @@ impl Sink for Following<'_> {
             return;
         }
         let rule = self.rule();
-        let resolved = self.resolve(rule, kind);
-        let grows = resolved.and_then(|rule| {
-            let is_choice = self
-                .node(rule)
-                .is_some_and(|node| node.choices.is_some() || node.format.is_some());
-            let is_open = kind == Kinds::OBJECT || kind == Kinds::ARRAY || kind == Kinds::STRING;
-            (is_open && !is_choice).then_some(rule)
-        });
-        let Some(rule) = grows else {
+        let is_open = [Kinds::OBJECT, Kinds::ARRAY, Kinds::STRING].contains(&kind);
+        let is_choice = |node: &SchemaNode| node.choices.is_some() || node.format.is_some();
+        let grows = |of: &Rule| is_open && !self.node(*of).is_some_and(is_choice);
+        let Some(rule) = self.resolve(rule, kind).filter(grows) else {
             // A number that may be anything is complete as soon as it ends.
             let is_held = rule != Rule::Hidden && rule != Rule::Any;
             self.state.hidden = Some((1, rule));
@@ -429,10 +397,9 @@ impl Sink for Following<'_> {
         if self.state.is_meant {
             self.show(empty(is_list));
         }
-        let next = if is_list {
-            self.element_rule(rule, 0)
-        } else {
-            Rule::Any
+        let next = match is_list {
+            true => self.element_rule(rule, 0),
+            false => Rule::Any,
         };
         self.state.levels.push(Level {
             rule,
@@ -458,15 +425,13 @@ impl Sink for Following<'_> {
         let is_meant = self.state.is_meant;
         if let Some(level) = self.state.levels.last_mut() {
             level.key = Value::text(key);
-            let bit = place
-                .filter(|place| *place < 64)
-                .map_or(0, |place| 1_u64 << place);
+            let place = place.filter(|place| *place < 64);
+            let bit = place.map_or(0, |place| 1_u64 << place);
             let is_second = level.seen & bit != 0;
             level.seen |= bit;
-            level.next = if is_second || !is_meant {
-                Rule::Hidden
-            } else {
-                next
+            level.next = match is_second || !is_meant {
+                true => Rule::Hidden,
+                false => next,
             };
         }
     }
@@ -500,16 +465,10 @@ impl Sink for Following<'_> {
         } else {
             self.state.levels.pop();
         }
-        let Some((count, rule)) = self
-            .state
-            .levels
-            .last()
-            .map(|level| (level.count + 1, level.rule))
-        else {
-            self.state.is_over = self.state.has_shown || !self.shown.is_empty();
-            self.state.forget_meaning();
-            return;
+        let Some(level) = self.state.levels.last() else {
+            return self.finish();
         };
+        let (count, rule) = (level.count + 1, level.rule);
         let next = self.element_rule(rule, count);
         if let Some(level) = self.state.levels.last_mut() {
             if level.is_list {
@@ -520,17 +479,24 @@ impl Sink for Following<'_> {
     }
 
     fn abandon(&mut self) {
-        self.state.is_over = self.state.has_shown || !self.shown.is_empty();
         self.state.levels.clear();
         self.state.hidden = None;
         self.state.held = None;
         self.state.is_text = false;
-        self.state.forget_meaning();
         self.from = 0;
+        self.finish();
     }
 }
 
 impl Following<'_> {
+    /// Ends a value that is not part of another one.
+    fn finish(&mut self) {
+        self.state.is_over = self.state.has_shown || !self.shown.is_empty();
+        self.state.is_told = false;
+        self.state.is_meant = false;
+        self.state.is_part = false;
+    }
+
     fn element_rule(&self, rule: Rule, at: usize) -> Rule {
         let item = self.node(rule).and_then(|node| node.item(at));
         item.map_or(Rule::Any, Rule::Node)

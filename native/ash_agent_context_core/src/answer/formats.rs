@@ -4,47 +4,37 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 
-/// A format that a schema asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TextFormat {
-    Date,
-    DateTime,
-    Duration,
-    Time,
-    Uuid,
-    Email,
-    Uri,
-    Ipv4,
-    Ipv6,
+use crate::value::word::words;
+
+words! {
+    /// A format that a schema asks for.
+    pub(crate) enum TextFormat {
+        Date = "date",
+        DateTime = "date-time",
+        Duration = "duration",
+        Time = "time",
+        Uuid = "uuid",
+        Email = "email",
+        Uri = "uri",
+        Ipv4 = "ipv4",
+        Ipv6 = "ipv6",
+    }
 }
 
 impl TextFormat {
-    const NAMED: [(&'static str, Self, &'static str); 9] = [
-        ("duration", Self::Duration, "a duration such as P1DT2H"),
-        ("date", Self::Date, "a date such as 2026-01-31"),
-        (
-            "date-time",
-            Self::DateTime,
-            "a date and time such as 2026-01-31T09:30:00Z",
-        ),
-        ("time", Self::Time, "a time such as 09:30:00"),
-        ("uuid", Self::Uuid, "a UUID"),
-        ("email", Self::Email, "an email address"),
-        ("uri", Self::Uri, "a URI with its scheme"),
-        ("ipv4", Self::Ipv4, "an IPv4 address"),
-        ("ipv6", Self::Ipv6, "an IPv6 address"),
-    ];
-
-    /// Returns the format of a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        let found = Self::NAMED.iter().find(|(known, _, _)| *known == name);
-        found.map(|(_, format, _)| *format)
-    }
-
     /// Returns words for it that a model reads.
     pub fn words(self) -> &'static str {
-        let found = Self::NAMED.iter().find(|(_, format, _)| *format == self);
-        found.map_or("a text of this format", |(_, _, words)| words)
+        match self {
+            Self::Date => "a date such as 2026-01-31",
+            Self::DateTime => "a date and time such as 2026-01-31T09:30:00Z",
+            Self::Duration => "a duration such as P1DT2H",
+            Self::Time => "a time such as 09:30:00",
+            Self::Uuid => "a UUID",
+            Self::Email => "an email address",
+            Self::Uri => "a URI with its scheme",
+            Self::Ipv4 => "an IPv4 address",
+            Self::Ipv6 => "an IPv6 address",
+        }
     }
 
     /// Returns true if a text has the format.

@@ -154,10 +154,9 @@ impl Lexer {
                 Mode::KeyText(quote) if self.escape == Escape::None => {
                     at += self.key_run(rest, quote, sink);
                 }
-                Mode::Text(_) | Mode::KeyText(_) => match self.escape(*byte, sink) {
-                    Some(()) => at += 1,
-                    None => self.abandon(sink),
-                },
+                Mode::Text(_) | Mode::KeyText(_) => {
+                    at += usize::from(self.escape(*byte, sink));
+                }
                 Mode::GivenUp(mut given_up) => match given_up.feed(rest, self.before(piece, at)) {
                     Some(end) => {
                         at += end;
@@ -241,8 +240,7 @@ impl Lexer {
     /// Opens a level. Returns false if there are too many, and the bracket has to be read again as given-up text.
     fn open(&mut self, is_list: bool, sink: &mut impl Sink) -> bool {
         if self.depth >= LEVELS {
-            self.abandon(sink);
-            return false;
+            return self.abandon(sink);
         }
         let bit = 1_u64 << self.depth;
         self.lists = (self.lists & !bit) | (u64::from(is_list) << self.depth);
@@ -256,15 +254,17 @@ impl Lexer {
         self.depth > 0 && self.lists & (1_u64 << (self.depth - 1)) != 0
     }
 
-    fn fail(&mut self, sink: &mut impl Sink) {
+    fn fail(&mut self, sink: &mut impl Sink) -> bool {
         sink.abandon();
         *self = Self {
             mode: Mode::Broken,
             ..Self::default()
         };
+        false
     }
 
-    fn abandon(&mut self, sink: &mut impl Sink) {
+    /// Gives the open value up. Returns false, as the byte has to be read again.
+    fn abandon(&mut self, sink: &mut impl Sink) -> bool {
         let is_list = self.lists & 1 == 1;
         if self.is_meant && (self.is_opened || is_list) {
             return self.fail(sink);
@@ -291,13 +291,13 @@ impl Lexer {
             last: self.last,
             ..Self::default()
         };
+        false
     }
 
     /// Reads a byte of a comment. Returns false if it has to be read again, since no comment began.
     fn comment(&mut self, byte: u8, sink: &mut impl Sink) -> bool {
         let Some(next) = self.comment.feed(byte) else {
-            self.abandon(sink);
-            return false;
+            return self.abandon(sink);
         };
         self.comment = next;
         if next == Comment::None {
@@ -332,8 +332,7 @@ impl Lexer {
             Mode::Colon(KeyKind::Bare) if is_quote(rest) => {
                 self.is_opened = true;
                 self.tell_key(sink);
-                self.abandon(sink);
-                return false;
+                return self.abandon(sink);
             }
             Mode::After if byte == b',' => {
                 self.mode = Mode::inside(self.is_in_list(), false);
@@ -341,10 +340,7 @@ impl Lexer {
             Mode::After if byte == if self.is_in_list() { b']' } else { b'}' } => {
                 self.close(at, sink);
             }
-            _ => {
-                self.abandon(sink);
-                return false;
-            }
+            _ => return self.abandon(sink),
         }
         true
     }
@@ -374,10 +370,7 @@ impl Lexer {
             b'-' | b'0'..=b'9' => self.begin_literal(Kinds::NUMBER, byte, at, sink),
             b't' | b'f' | b'T' | b'F' => self.begin_literal(Kinds::BOOLEAN, byte, at, sink),
             b'n' | b'N' => self.begin_literal(Kinds::NULL, byte, at, sink),
-            _ => {
-                self.abandon(sink);
-                return false;
-            }
+            _ => return self.abandon(sink),
         }
         true
     }
@@ -410,8 +403,7 @@ impl Lexer {
                 if self.has_root && sink.answer().is_some_and(is_named) {
                     self.mean(sink);
                 }
-                self.abandon(sink);
-                return false;
+                return self.abandon(sink);
             }
         }
         true
@@ -448,8 +440,7 @@ impl Lexer {
         };
         let Some(value) = value else {
             self.is_opened |= byte == b',';
-            self.abandon(sink);
-            return false;
+            return self.abandon(sink);
         };
         if is_mended {
             sink.mend(MendKind::Literal);
@@ -522,11 +513,9 @@ impl Lexer {
             None => {}
             Some(b'\\') => self.escape = Escape::Backslash,
             Some(byte) if byte == quote => {
-                let is_long = self.word.contains(':');
-                self.mode = Mode::Colon(if is_long {
-                    KeyKind::Long(quote)
-                } else {
-                    KeyKind::Quoted
+                self.mode = Mode::Colon(match self.word.contains(':') {
+                    true => KeyKind::Long(quote),
+                    false => KeyKind::Quoted,
                 });
                 self.tell_key(sink);
             }
@@ -538,28 +527,24 @@ impl Lexer {
         rest.len().min(end + 1)
     }
 
-    /// Reads a byte of an escape; `None` if there is no such escape.
-    fn escape(&mut self, byte: u8, sink: &mut impl Sink) -> Option<()> {
+    /// Reads a byte of an escape. Returns false if it has to be read again, since there is no such escape.
+    fn escape(&mut self, byte: u8, sink: &mut impl Sink) -> bool {
         if self.escape == Escape::Backslash && byte == b'\'' {
             match self.mode {
                 Mode::KeyText(_) => self.in_key.push(MendKind::SingleQuotes),
                 _ => sink.mend(MendKind::SingleQuotes),
             }
         }
-        let (next, letter) = self.escape.feed(byte)?;
+        let Some((next, letter)) = self.escape.feed(byte) else {
+            return self.abandon(sink);
+        };
         self.escape = next;
-        if let Some(letter) = letter {
-            self.letter(letter, sink);
+        match (letter, self.mode) {
+            (None, _) => {}
+            (Some(letter), Mode::KeyText(_)) => self.word.push(letter),
+            (Some(letter), _) => sink.text(letter.encode_utf8(&mut [0; 4])),
         }
-        Some(())
-    }
-
-    fn letter(&mut self, letter: char, sink: &mut impl Sink) {
-        if matches!(self.mode, Mode::KeyText(_)) {
-            self.word.push(letter);
-        } else {
-            sink.text(letter.encode_utf8(&mut [0; 4]));
-        }
+        true
     }
 }
 

@@ -7,17 +7,7 @@ use crate::answer::answer_type::AnswerType;
 const MOST_NAME: usize = 200;
 
 /// Words that are values, and those that models write for them.
-const LITERALS: [&str; 9] = [
-    "true",
-    "false",
-    "null",
-    "True",
-    "False",
-    "None",
-    "NaN",
-    "Infinity",
-    "undefined",
-];
+const LITERALS: &str = "true false null True False None NaN Infinity undefined";
 
 /// A kind of quotes, by those that end a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -294,7 +284,7 @@ impl Prose {
 
     /// Returns true if a value comes after a field's name, and not words.
     fn ends_value(&mut self, letter: char) -> bool {
-        let is_literal = LITERALS.contains(&&*self.name);
+        let is_literal = LITERALS.split(' ').any(|word| word == self.name);
         let is_blank = letter.is_whitespace();
         match self.place {
             Place::Word if is_of_word(letter) && self.last.is_some_and(is_of_word) => false,

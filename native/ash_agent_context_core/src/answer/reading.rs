@@ -101,12 +101,14 @@ impl AnswerType {
             return Answer::misfit(UNBALANCED);
         }
         match found.into_iter().next() {
-            _ if is_cut => self.cut(text, strict),
-            None => Answer::misfit(if text.contains(['{', '[']) {
-                BROKEN
-            } else {
-                NOTHING
-            }),
+            _ if is_cut => Answer {
+                state: ReadingState::Cut,
+                value: self.read_partial(text, !strict),
+                issues: Vec::new(),
+                mends: Vec::new(),
+            },
+            None if text.contains(['{', '[']) => Answer::misfit(BROKEN),
+            None => Answer::misfit(NOTHING),
             Some(_) if strict => Answer::misfit(BROKEN),
             Some(found) if found.is_doubled => Answer::misfit(DOUBLED),
             Some(found) => self.settle(found.value, found.report, true),
@@ -146,15 +148,6 @@ impl AnswerType {
         is_one_too_many && (!is_known || found.ends.iter().any(fits_without))
     }
 
-    fn cut(&self, text: &str, strict: bool) -> Answer {
-        Answer {
-            state: ReadingState::Cut,
-            value: self.read_partial(text, !strict),
-            issues: Vec::new(),
-            mends: Vec::new(),
-        }
-    }
-
     /// Returns the value of a text so far, as it is shown while the text comes.
     ///
     /// # Complexity
@@ -173,10 +166,9 @@ impl AnswerType {
             }
         }
         Answer {
-            state: if report.fits() {
-                ReadingState::Fits
-            } else {
-                ReadingState::Misfits
+            state: match report.fits() {
+                true => ReadingState::Fits,
+                false => ReadingState::Misfits,
             },
             value: Some(value),
             issues: report.issues,

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use num_bigint::BigInt;
 use regex::RegexBuilder;
 
 use crate::answer::formats::TextFormat;
-use crate::answer::node::{without_style, Kinds, Lengths, NodeId, Others, Property, SchemaNode};
+use crate::answer::node::{without_style, Kinds, NodeId, Others, Property, SchemaNode};
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
@@ -101,10 +100,10 @@ impl<'s> Compiler<'s> {
 
     fn children(&mut self, path: &Path, schemas: &'s Value) -> Result<Vec<NodeId>, Error> {
         let Value::List(schemas) = schemas else {
-            return Err(Error::invalid(path.clone(), "a list of schemas"));
+            return Err(wrong(path, "a list of schemas"));
         };
         if schemas.is_empty() {
-            return Err(Error::invalid(path.clone(), "at least one schema"));
+            return Err(wrong(path, "at least one schema"));
         }
         let numbered = schemas.iter().enumerate();
         numbered
@@ -121,7 +120,7 @@ impl<'s> Compiler<'s> {
                 return Ok(node);
             }
             Value::Map(map) => map,
-            _ => return Err(Error::invalid(path.clone(), "a schema as an object")),
+            _ => return Err(wrong(path, "a schema as an object")),
         };
         for (key, value) in map.iter() {
             let name = key.as_str().unwrap_or_default();
@@ -174,7 +173,7 @@ impl<'s> Compiler<'s> {
             "maxProperties" => node.object.most = Some(count(value, here)?),
             "uniqueItems" => {
                 let Value::Bool(is_unique) = value else {
-                    return Err(Error::invalid(here.clone(), "true or false"));
+                    return Err(wrong(here, "true or false"));
                 };
                 node.is_unique = *is_unique;
             }
@@ -185,7 +184,7 @@ impl<'s> Compiler<'s> {
             "format" => {
                 let known = value.as_str().and_then(TextFormat::from_name);
                 let expected = "a format that can be checked: date, date-time, time, duration, uuid, email, uri, ipv4 or ipv6";
-                node.format = Some(known.ok_or_else(|| Error::invalid(here.clone(), expected))?);
+                node.format = Some(known.ok_or_else(|| wrong(here, expected))?);
             }
             "minimum" => node.minimum = Some(number(value, here)?),
             "maximum" => node.maximum = Some(number(value, here)?),
@@ -196,14 +195,14 @@ impl<'s> Compiler<'s> {
                 if matches!(&step, Value::Int(..=0))
                     || matches!(&step, Value::Float(f) if *f <= 0.0)
                 {
-                    return Err(Error::invalid(here.clone(), "a number above 0"));
+                    return Err(wrong(here, "a number above 0"));
                 }
                 node.multiple_of = Some(step);
             }
             "$schema" => dialect(value, here)?,
             known if ANNOTATIONS.contains(&known) => {}
             _ if self.checks_all => self.has_rest = true,
-            _ => return Err(Error::invalid(here.clone(), UNKNOWN)),
+            _ => return Err(wrong(here, UNKNOWN)),
         }
         Ok(())
     }
@@ -215,7 +214,7 @@ impl<'s> Compiler<'s> {
         here: &Path,
     ) -> Result<(), Error> {
         let Value::Map(map) = value else {
-            return Err(Error::invalid(here.clone(), "an object of schemas"));
+            return Err(wrong(here, "an object of schemas"));
         };
         for (key, schema) in map.iter() {
             let name = key.as_str().unwrap_or_default();
@@ -237,8 +236,8 @@ impl<'s> Compiler<'s> {
     /// Returns the schema that a reference points to.
     fn find(&self, reference: &Value, here: &Path) -> Result<(Path, &'s Value), Error> {
         let wrong = || {
-            Error::invalid(
-                here.clone(),
+            wrong(
+                here,
                 "a reference into the same schema, such as #/$defs/item",
             )
         };
@@ -267,6 +266,10 @@ impl<'s> Compiler<'s> {
         }
         Ok((path, found))
     }
+}
+
+fn wrong(path: &Path, expected: &'static str) -> Error {
+    Error::invalid(path.clone(), expected)
 }
 
 fn step(path: &Path, step: Value) -> Path {
@@ -313,22 +316,17 @@ fn check_in_place(nodes: &[SchemaNode]) -> Result<(), Error> {
             return Ok(());
         }
     }
-    Err(Error::invalid(
-        Path::new(),
-        format!(
-            "at most {MOST_IN_PLACE} schemas for one value, none of which leads back to itself"
-        ),
-    ))
+    Err(Error::expected(format!(
+        "at most {MOST_IN_PLACE} schemas for one value, none of which leads back to itself"
+    )))
 }
 
 fn kinds(value: &Value, here: &Path) -> Result<Kinds, Error> {
-    let wrong = || {
-        Error::invalid(
-            here.clone(),
-            "string, number, integer, boolean, object, array or null, or a list of these",
-        )
+    let expected = "string, number, integer, boolean, object, array or null, or a list of these";
+    let one = |value: &Value| {
+        let kinds = value.as_str().and_then(Kinds::from_name);
+        kinds.ok_or_else(|| wrong(here, expected))
     };
-    let one = |value: &Value| value.as_str().and_then(Kinds::from_name).ok_or_else(wrong);
     match value {
         Value::List(names) => names
             .iter()
@@ -352,7 +350,7 @@ fn narrow(node: &mut SchemaNode, values: &[Value]) {
 fn list<'v>(value: &'v Value, here: &Path) -> Result<&'v [Value], Error> {
     match value {
         Value::List(items) => Ok(items),
-        _ => Err(Error::invalid(here.clone(), "a list")),
+        _ => Err(wrong(here, "a list")),
     }
 }
 
@@ -366,14 +364,13 @@ fn count(value: &Value, here: &Path) -> Result<usize, Error> {
         }
         _ => None,
     };
-    whole.ok_or_else(|| Error::invalid(here.clone(), "a number of at least 0"))
+    whole.ok_or_else(|| wrong(here, "a number of at least 0"))
 }
 
 fn number(value: &Value, here: &Path) -> Result<Value, Error> {
     match value {
-        Value::Int(_) | Value::Float(_) => Ok(value.clone()),
-        Value::BigInt(big) => Ok(Value::BigInt(Box::new(BigInt::clone(big)))),
-        _ => Err(Error::invalid(here.clone(), "a number")),
+        Value::Int(_) | Value::Float(_) | Value::BigInt(_) => Ok(value.clone()),
+        _ => Err(wrong(here, "a number")),
     }
 }
 
@@ -384,29 +381,13 @@ fn dialect(value: &Value, here: &Path) -> Result<(), Error> {
     if own.iter().any(|known| url.starts_with(known)) {
         Ok(())
     } else {
-        Err(Error::invalid(here.clone(), "a draft of json-schema.org"))
+        Err(wrong(here, "a draft of json-schema.org"))
     }
 }
 
 fn pattern(value: &Value, here: &Path) -> Result<(Box<str>, regex::Regex), Error> {
-    let wrong = || Error::invalid(here.clone(), LOOK_AROUND);
+    let wrong = || wrong(here, LOOK_AROUND);
     let text = value.as_str().ok_or_else(wrong)?;
     let built = RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
     Ok((text.into(), built.map_err(|_| wrong())?))
-}
-
-/// Lengths of texts, lists and objects are compared in the same way.
-impl Lengths {
-    /// Returns words for a wrong length.
-    pub fn explain(self, length: usize, noun: &str) -> Option<String> {
-        match self {
-            Self {
-                least: Some(least), ..
-            } if length < least => Some(format!("expected at least {least} {noun}, got {length}")),
-            Self {
-                most: Some(most), ..
-            } if length > most => Some(format!("expected at most {most} {noun}, got {length}")),
-            _ => None,
-        }
-    }
 }

@@ -67,10 +67,7 @@ const SHAPES: [&str; 4] = ["oneOf", "allOf", "prefixItems", "const"];
 /// [`Error::Invalid`] with the path of a part that the provider does not take.
 pub(crate) fn narrow(schema: &Value, is_recursive: bool, subset: &Subset) -> Result<Value, Error> {
     if is_recursive && !subset.may_recur {
-        return Err(Error::invalid(
-            Path::new(),
-            "a schema that does not contain itself",
-        ));
+        return Err(Error::expected("a schema that does not contain itself"));
     }
     Narrowing {
         subset,
@@ -103,10 +100,9 @@ impl Narrowing<'_> {
     // As deep as a value may be.
     fn schema(&mut self, schema: &Value) -> Result<Value, Error> {
         let Value::Map(map) = schema else {
-            return if self.subset.is_closed {
-                self.refuse("a schema that says what its values are")
-            } else {
-                Ok(schema.clone())
+            return match self.subset.is_closed {
+                true => self.refuse("a schema that says what its values are"),
+                false => Ok(schema.clone()),
             };
         };
         if let Some(reference) = map.get(&Value::text("$ref")) {
@@ -139,42 +135,35 @@ impl Narrowing<'_> {
         let subset = self.subset;
         let mut put = |name: &str, value| entries.push((Value::text(name), value));
         match name {
-            "type" | "enum" | "required" | "title" | "description" => put(name, value.clone()),
-            "properties" | "$defs" | "definitions" => put(name, self.schemas(value)?),
-            "items" => put(name, self.schema(value)?),
-            "anyOf" => put(name, self.list(value)?),
-            "oneOf" if subset.shapes.contains(&name) => put(name, self.list(value)?),
             // Several alternatives may fit an `anyOf`, which is found when the answer comes.
-            "oneOf" => put("anyOf", self.list(value)?),
+            "oneOf" if !subset.shapes.contains(&name) => put("anyOf", self.list(value)?),
             "const" if !subset.shapes.contains(&name) => {
                 put("enum", Value::List(Box::new([value.clone()])));
             }
-            "const" => put(name, value.clone()),
-            "allOf" | "prefixItems" if subset.shapes.contains(&name) => {
-                put(name, self.list(value)?);
+            "allOf" | "prefixItems" if !subset.shapes.contains(&name) => {
+                return self.refuse("a schema without this keyword");
             }
-            "allOf" | "prefixItems" => return self.refuse("a schema without this keyword"),
+            "type" | "enum" | "required" | "title" | "description" | "const" => {
+                put(name, value.clone());
+            }
+            "properties" | "$defs" | "definitions" => put(name, self.schemas(value)?),
+            "items" => put(name, self.schema(value)?),
+            "anyOf" | "oneOf" | "allOf" | "prefixItems" => put(name, self.list(value)?),
             "additionalProperties" => match value {
                 Value::Bool(false) => put(name, value.clone()),
                 _ if subset.is_closed => return self.refuse("objects whose fields are all named"),
                 Value::Bool(_) => put(name, value.clone()),
                 schema => put(name, self.schema(schema)?),
             },
-            "format" => {
-                let is_known = value
-                    .as_str()
-                    .is_some_and(|of| subset.formats.contains(&of));
-                if is_known {
-                    put(name, value.clone());
-                } else {
-                    words.push(format!("format: {}", json::write(value)));
-                }
-            }
-            bound if BOUNDS.contains(&bound) => {
-                if subset.bounds.contains(&bound) {
-                    put(name, value.clone());
-                } else {
-                    words.push(format!("{bound}: {}", json::write(value)));
+            bound if bound == "format" || BOUNDS.contains(&bound) => {
+                let format = value.as_str().unwrap_or_default();
+                let is_taken = match bound {
+                    "format" => subset.formats.contains(&format),
+                    bound => subset.bounds.contains(&bound),
+                };
+                match is_taken {
+                    true => put(name, value.clone()),
+                    false => words.push(format!("{bound}: {}", json::write(value))),
                 }
             }
             // Names and examples are for people.
@@ -226,13 +215,9 @@ impl Narrowing<'_> {
             Some(Value::List(names)) => &**names,
             _ => &[],
         };
-        for (key, value) in entries.iter_mut() {
-            let Value::Map(narrowed) = &*value else {
-                continue;
-            };
-            if key.as_str() != Some("properties") {
-                continue;
-            }
+        let is_properties = |(key, _): &&mut (Value, Value)| key.as_str() == Some("properties");
+        let narrowed = entries.iter_mut().find(is_properties);
+        if let Some((_, Value::Map(narrowed))) = narrowed {
             let field = |(name, schema): &(Value, Value)| {
                 let schema = match required.contains(name) {
                     true => schema.clone(),
@@ -240,7 +225,7 @@ impl Narrowing<'_> {
                 };
                 (name.clone(), schema)
             };
-            *value = Value::Map(Map::new(narrowed.iter().map(field).collect()));
+            *narrowed = Map::new(narrowed.iter().map(field).collect());
         }
         let names = properties.iter().map(|(name, _)| name.clone()).collect();
         entries.push((Value::text("required"), Value::List(names)));
@@ -261,8 +246,7 @@ fn describe(entries: &mut Vec<(Value, Value)>, words: &[String]) {
     }
     let words = format!("{{{}}}", words.join(", "));
     let key = Value::text("description");
-    let known = entries.iter_mut().find(|(name, _)| *name == key);
-    match known {
+    match entries.iter_mut().find(|(name, _)| *name == key) {
         Some((_, text)) => {
             let before = text.as_str().unwrap_or_default();
             *text = Value::text(&format!("{before}\n\n{words}"));

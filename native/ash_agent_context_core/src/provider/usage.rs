@@ -179,14 +179,3 @@ fn keep<T>(place: Option<&mut Option<(usize, T)>>, rank: usize, value: T) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_key_is_one_figure() {
-        let mut names = std::collections::HashMap::new();
-        for (kind, name) in super::keys() {
-            assert_eq!(*names.entry(name).or_insert(kind), kind, "{name}");
-        }
-    }
-}

@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::import::defaults::Defaults;
 use crate::storage::head::DocumentHead;
 use crate::storage::iterations::Opened;
-use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::take::{fields, Form};
 use crate::value::fields::Keys;
@@ -91,11 +90,11 @@ impl Attributes {
         let attributes = Self {
             frame: DocumentHead::take(&mut fields)?,
             current: fields.read_given(CURRENT_ITERATION, current)?,
-            iterations: match fields.take_list(keys::ITERATIONS)? {
+            iterations: match fields.take_list("iterations")? {
                 None => None,
                 Some(nodes) => {
                     let mut opened = Opened::new(form);
-                    fields.at(keys::ITERATIONS, opened.add_all(nodes))?;
+                    fields.at("iterations", opened.add_all(nodes))?;
                     let context = opened.context;
                     Some(context.unwrap_or_else(|| Context::empty("", at)))
                 }

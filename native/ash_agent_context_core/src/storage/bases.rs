@@ -13,18 +13,24 @@ use std::hash::{DefaultHasher, Hasher};
 
 use crate::context::Context;
 use crate::log::call::ToolCall;
-use crate::log::exchange::{Exchange, MessageRef};
+use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::message::{Output, Role};
+use crate::log::part::Content;
 use crate::value::{Map, Value};
 
-/// A branch to find a base for.
-#[derive(Clone, Copy)]
-pub(crate) struct Leaf<'a> {
+/// A branch to be stored.
+#[derive(Debug)]
+pub struct Branch<'a> {
+    /// Its name.
+    pub name: Value,
     /// Its number in the chat.
     pub number: u64,
     /// The number of the branch that it was made from.
     pub origin: Option<u64>,
+    /// Fields that another version wrote.
+    pub extra: Map,
+    /// Its conversation.
     pub context: &'a Context,
 }
 
@@ -43,7 +49,7 @@ struct BaseTree<'a> {
 }
 
 /// Returns the base of each branch, by its position; `None` if it shares nothing with any before it.
-pub(crate) fn find(branches: &[Leaf<'_>]) -> Vec<Option<usize>> {
+pub(crate) fn find(branches: &[Branch<'_>]) -> Vec<Option<usize>> {
     let mut tree = BaseTree::default();
     branches
         .iter()
@@ -53,7 +59,7 @@ pub(crate) fn find(branches: &[Leaf<'_>]) -> Vec<Option<usize>> {
 }
 
 impl<'a> BaseTree<'a> {
-    fn place(&mut self, all: &[Leaf<'a>], at: usize, branch: &Leaf<'a>) -> Option<usize> {
+    fn place(&mut self, all: &[Branch<'a>], at: usize, branch: &Branch<'a>) -> Option<usize> {
         let kind = (branch.context.id(), branch.context.first_number());
         let Some(root) = self.roots.get(&kind).copied() else {
             self.roots.insert(kind, at);
@@ -71,7 +77,7 @@ impl<'a> BaseTree<'a> {
     }
 
     /// Returns the branch that this one was made from, if it shares some of that one's own messages.
-    fn start_of(&self, all: &[Leaf<'a>], branch: &Leaf<'a>) -> Option<usize> {
+    fn start_of(&self, all: &[Branch<'a>], branch: &Branch<'a>) -> Option<usize> {
         let (origin, hangs_at) = *self.known.get(&branch.origin?)?;
         let (place, _) = leave(branch.context, all.get(origin)?.context);
         (place > hangs_at).then_some(origin)
@@ -79,8 +85,8 @@ impl<'a> BaseTree<'a> {
 
     fn descend(
         &self,
-        all: &[Leaf<'a>],
-        branch: &Leaf<'a>,
+        all: &[Branch<'a>],
+        branch: &Branch<'a>,
         mut base: usize,
     ) -> (usize, Parting, Option<u64>) {
         loop {
@@ -110,45 +116,43 @@ fn leave(context: &Context, other: &Context) -> (Parting, Option<u64>) {
     let others = other.log.get_numbered(number);
     let others = others.map_or(Vec::new(), |iteration| messages(other, iteration));
     let common = own.iter().zip(&others);
-    let position = common.take_while(|(a, b)| is_same(**a, **b)).count();
+    let position = common.take_while(|(own, other)| own == other).count();
     let next = match own.get(position) {
-        Some(message) => Some(hash(|hasher| write_message(hasher, *message))),
+        Some(message) => Some(hash(message)),
         None if number == context.current_iteration() => None,
-        None => Some(hash(|hasher| write_head(hasher, iteration))),
+        None => Some(hash_head(iteration)),
     };
     ((number, position), next)
 }
 
 /// Returns the messages of an iteration. The system prompt shows as the first message of the first one, and does not count.
-fn messages<'a>(context: &'a Context, iteration: &'a Iteration) -> Vec<MessageRef<'a>> {
+fn messages<'a>(context: &'a Context, iteration: &'a Iteration) -> Vec<SharedMessage<'a>> {
+    let is_prompt = |message: &MessageRef<'_>| matches!(message, MessageRef::Added(added) if added.role == Role::System);
     let messages = context.messages_of(iteration);
     messages
-        .filter(
-            |message| !matches!(message, MessageRef::Added(added) if added.role == Role::System),
-        )
+        .filter(|message| !is_prompt(message))
+        .map(share)
         .collect()
 }
 
-fn is_same(a: MessageRef<'_>, b: MessageRef<'_>) -> bool {
-    match (a, b) {
-        (MessageRef::Added(a), MessageRef::Added(b)) => {
-            a.role == b.role
-                && a.content == b.content
-                && a.metadata == b.metadata
-                && a.calls.len() == b.calls.len()
-                && a.calls
-                    .iter()
-                    .zip(&b.calls)
-                    .all(|(a, b)| show_call(a) == show_call(b))
-        }
-        (MessageRef::Results(calls, a), MessageRef::Results(others, b)) => {
-            a.metadata == b.metadata && results(calls, a).eq(results(others, b))
-        }
-        _ => false,
-    }
+/// What two messages have in common if they are the same.
+#[derive(Debug, PartialEq)]
+enum SharedMessage<'a> {
+    Added {
+        role: Role,
+        content: &'a Content,
+        metadata: Option<&'a Map>,
+        calls: Vec<SharedCall<'a>>,
+    },
+    Results {
+        metadata: Option<&'a Map>,
+        results: Vec<SharedResult<'a>>,
+    },
 }
 
-type ShownCall<'a> = (
+type SharedResult<'a> = (&'a str, bool, Result<&'a [u8], &'a Output>);
+
+type SharedCall<'a> = (
     &'a str,
     &'a str,
     &'a Value,
@@ -156,7 +160,30 @@ type ShownCall<'a> = (
     Option<&'a Map>,
 );
 
-fn show_call(call: &ToolCall) -> ShownCall<'_> {
+fn share(message: MessageRef<'_>) -> SharedMessage<'_> {
+    match message {
+        MessageRef::Added(message) => SharedMessage::Added {
+            role: message.role,
+            content: &message.content,
+            metadata: message.metadata.as_ref(),
+            calls: message.calls.iter().map(share_call).collect(),
+        },
+        MessageRef::Results(calls, exchange) => SharedMessage::Results {
+            metadata: exchange.metadata.as_ref(),
+            results: calls
+                .iter()
+                .zip(exchange.slots())
+                .filter_map(|(call, outcome)| {
+                    let outcome = outcome?;
+                    let output = outcome.text().ok_or(&outcome.output);
+                    Some((&*call.id, outcome.is_error(), output))
+                })
+                .collect(),
+        },
+    }
+}
+
+fn share_call(call: &ToolCall) -> SharedCall<'_> {
     (
         &call.id,
         call.name.as_str(),
@@ -166,23 +193,11 @@ fn show_call(call: &ToolCall) -> ShownCall<'_> {
     )
 }
 
-fn results<'a>(
-    calls: &'a [ToolCall],
-    exchange: &'a Exchange,
-) -> impl Iterator<Item = (&'a str, bool, Result<&'a [u8], &'a Output>)> {
-    let shown = |(call, outcome): (&'a ToolCall, Option<&'a Outcome>)| {
-        let outcome = outcome?;
-        let output = outcome.text().ok_or(&outcome.output);
-        Some((&*call.id, outcome.is_error(), output))
-    };
-    calls.iter().zip(exchange.slots()).filter_map(shown)
-}
-
-/// Returns a hash of the text that a function writes.
-fn hash(write: impl FnOnce(&mut HashWriter) -> fmt::Result) -> u64 {
+/// Returns a hash of what a value shows.
+fn hash(value: &impl Debug) -> u64 {
     let mut sink = HashWriter(DefaultHasher::new());
     // Writing to a hasher does not fail.
-    let _ = write(&mut sink);
+    let _ = write!(sink, "{value:?}");
     sink.0.finish()
 }
 
@@ -195,33 +210,17 @@ impl Write for HashWriter {
     }
 }
 
-fn write_message(sink: &mut HashWriter, message: MessageRef<'_>) -> fmt::Result {
-    match message {
-        MessageRef::Added(message) => write_added(sink, message),
-        MessageRef::Results(calls, exchange) => {
-            write!(sink, "{:?}", exchange.metadata)?;
-            results(calls, exchange).try_for_each(|result| write!(sink, "{result:?}"))
-        }
-    }
-}
-
-fn write_added(sink: &mut HashWriter, message: &Message) -> fmt::Result {
-    let seen: (&dyn Debug, &dyn Debug, &dyn Debug) =
-        (&message.role, &message.content, &message.metadata);
-    write!(sink, "{seen:?}")?;
-    let mut calls = message.calls.iter();
-    calls.try_for_each(|call| write!(sink, "{:?}", show_call(call)))
-}
-
-/// Writes an iteration without its messages.
-fn write_head(sink: &mut HashWriter, iteration: &Iteration) -> fmt::Result {
-    let times = (iteration.started_at, iteration.completed_at);
-    write!(sink, "{} {times:?}", iteration.number)?;
-    let mut notes = iteration.metadata.iter();
-    notes.try_for_each(|note| write!(sink, "{note:?}"))?;
-    let mut calls = iteration.calls();
-    calls.try_for_each(|(call, outcome)| {
+/// Returns a hash of an iteration without its messages.
+fn hash_head(iteration: &Iteration) -> u64 {
+    let calls = iteration.calls().map(|(call, outcome)| {
         let outcome = outcome.map(|outcome| (outcome.is_error(), &outcome.output));
-        write!(sink, "{:?} {outcome:?}", show_call(call))
-    })
+        (share_call(call), outcome)
+    });
+    let times = (
+        iteration.number,
+        iteration.started_at,
+        iteration.completed_at,
+    );
+    let notes: Vec<_> = iteration.metadata.iter().collect();
+    hash(&(times, notes, calls.collect::<Vec<_>>()))
 }

@@ -52,18 +52,15 @@ impl Context {
     fn list_changed_since(&self, base: &Self) -> Vec<(u64, Vec<u8>)> {
         let (own, other) = (&self.log.history, &base.log.history);
         let same = match own.continues(other) {
-            true => own.len().min(other.len()),
+            true => own.len().min(other.len()) as u64,
             false => 0,
         };
-        let before = u64::try_from(same).unwrap_or(u64::MAX);
-        let first = self.first_number().saturating_add(before);
+        let first = self.first_number().saturating_add(same);
         let numbers = first..=self.current_iteration();
         let changed = numbers.filter_map(|number| {
             let iteration = self.log.get_numbered(number)?;
-            let kept = base
-                .log
-                .get_numbered(number)
-                .is_some_and(|kept| is_same(iteration, kept))
+            let is_same = |kept: &Iteration| std::ptr::eq(iteration, kept) || iteration == kept;
+            let kept = base.log.get_numbered(number).is_some_and(is_same)
                 && self.asked.at(number) == base.asked.at(number)
                 && self.asked.request_at(number) == base.asked.request_at(number);
             (!kept).then(|| self.write_iteration(iteration))
@@ -74,8 +71,4 @@ impl Context {
     fn write_iteration(&self, iteration: &Iteration) -> (u64, Vec<u8>) {
         (iteration.number, self.iteration_text(iteration))
     }
-}
-
-fn is_same(own: &Iteration, kept: &Iteration) -> bool {
-    std::ptr::eq(own, kept) || own == kept
 }

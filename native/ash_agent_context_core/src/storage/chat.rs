@@ -5,16 +5,15 @@
 
 use crate::context::Context;
 use crate::error::{each, Error};
-use crate::storage::bases::{self, Leaf};
+use crate::storage::bases;
+pub use crate::storage::bases::Branch;
 use crate::storage::head::check_version;
-use crate::storage::keys;
 use crate::storage::limits::{LEVELS, NESTING, VERSION};
 use crate::storage::node::Node;
-use crate::storage::tagged;
 use crate::storage::take::{at, check_unknown, fields, wrong, DocumentFields, NIL};
+use crate::storage::terms;
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
-use crate::value::builder::Json;
 use crate::value::{json, Map, Value};
 
 /// Levels around a conversation in the document of a chat.
@@ -25,22 +24,7 @@ pub const AROUND_CONTEXT: usize = 3;
 const MOST_SHARED: i64 = 1_000_000;
 
 /// The keys of a chat's own fields.
-const HEAD: [&str; 4] = [keys::ID, keys::PARENT_ID, keys::CONFIG, keys::ACTIVE_BRANCH];
-
-/// A branch to be stored.
-#[derive(Debug)]
-pub struct Branch<'a> {
-    /// Its name.
-    pub name: Value,
-    /// Its number in the chat.
-    pub number: u64,
-    /// The number of the branch that it was made from.
-    pub origin: Option<u64>,
-    /// Fields that another version wrote.
-    pub extra: Map,
-    /// Its conversation.
-    pub context: &'a Context,
-}
+const HEAD: [&str; 4] = ["id", "parent_id", "config", "active_branch"];
 
 /// A chat to be stored.
 #[derive(Debug)]
@@ -64,20 +48,17 @@ impl Chat<'_> {
     /// # Complexity
     /// O(n) for each branch
     pub fn dump(&self) -> Result<Value, Error> {
-        let leaves: Vec<Leaf<'_>> = self
-            .branches
-            .iter()
-            .map(|branch| Leaf {
-                number: branch.number,
-                origin: branch.origin,
-                context: branch.context,
-            })
-            .collect();
-        let bases = bases::find(&leaves);
+        let bases = bases::find(&self.branches);
         let given = self.head.iter().filter(|(_, value)| !is_empty(value));
         let head = write_terms(&Map::new(given.cloned().collect()))?;
-        let mut entries = head.into_entries();
-        self.keep_config(&mut entries);
+        // The configuration's unknown fields are put beside those that were written.
+        let config = Value::text("config");
+        let written = head.get(&config).and_then(Value::as_map).cloned();
+        let whole = merge(
+            &self.config_extra,
+            written.unwrap_or_default().into_entries(),
+        );
+        let mut entries = head.put(config, Value::Map(whole)).into_entries();
         entries.retain(|(_, value)| !is_empty(value));
         let branches: Result<Vec<Value>, Error> = self
             .branches
@@ -86,8 +67,8 @@ impl Chat<'_> {
             .map(|(branch, base)| branch.dump(base.and_then(|base| self.branches.get(base))))
             .collect();
         let branches = Value::List(branches?.into_boxed_slice());
-        entries.push((Value::text(keys::BRANCHES), branches));
-        entries.push((Value::text(keys::VERSION), Value::Int(VERSION)));
+        entries.push((Value::text("branches"), branches));
+        entries.push((Value::text("version"), Value::Int(VERSION)));
         Ok(Value::Map(merge(&self.extra, entries)))
     }
 
@@ -98,32 +79,20 @@ impl Chat<'_> {
     pub fn to_snapshot(&self) -> Result<Vec<u8>, Error> {
         Ok(json::write_deep(&self.dump()?))
     }
-
-    /// Puts the configuration's unknown fields beside those that were written.
-    fn keep_config(&self, entries: &mut Vec<(Value, Value)>) {
-        let config = Value::text(keys::CONFIG);
-        let at = entries.iter().position(|(key, _)| *key == config);
-        let written = match at.map(|at| entries.remove(at).1) {
-            Some(Value::Map(written)) => written.into_entries(),
-            _ => Vec::new(),
-        };
-        let whole = merge(&self.config_extra, written);
-        entries.push((config, Value::Map(whole)));
-    }
 }
 
 impl Branch<'_> {
     fn dump(&self, base: Option<&Branch<'_>>) -> Result<Value, Error> {
-        let mut names = vec![(Value::text(keys::NAME), self.name.clone())];
+        let mut names = vec![(Value::text("name"), self.name.clone())];
         if let Some(base) = base {
-            names.push((Value::text(keys::BASE), base.name.clone()));
+            names.push((Value::text("base"), base.name.clone()));
         }
         let mut entries = write_terms(&Map::new(names))?.into_entries();
         let text = match base {
             Some(base) => self.context.delta_beside(base.context),
             None => self.context.to_snapshot(),
         };
-        entries.push((Value::text(keys::CONTEXT), json::read(&text, NESTING)?));
+        entries.push((Value::text("context"), json::read(&text, NESTING)?));
         Ok(Value::Map(merge(&self.extra, entries)))
     }
 }
@@ -143,9 +112,7 @@ fn is_empty(value: &Value) -> bool {
 
 /// Returns a map of terms as JSON data.
 fn write_terms(map: &Map) -> Result<Map, Error> {
-    let mut text = Json::with_capacity(0);
-    tagged::entries(&mut text, map);
-    match json::read(&text.into_bytes(), NESTING)? {
+    match json::read(&terms::write_terms(map), NESTING)? {
         Value::Map(data) => Ok(data),
         _ => Ok(Map::default()),
     }
@@ -186,7 +153,7 @@ impl LoadedChat {
     pub fn read(document: Value, config_keys: &[&str], trust: Trust) -> Result<Self, Error> {
         let document = Node::Value(document);
         let mut document = fields(document, "a chat: a map with string keys", trust)?;
-        check_version(document.take(keys::VERSION))?;
+        check_version(document.take("version"))?;
         let given = take_branches(&mut document, trust)?;
         let mut head = Vec::new();
         let mut config_extra = Map::default();
@@ -194,7 +161,7 @@ impl LoadedChat {
             let Some(mut value) = document.take(key).map(Node::into_value) else {
                 continue;
             };
-            if let (keys::CONFIG, Value::Map(map)) = (key, &mut value) {
+            if let ("config", Value::Map(map)) = (key, &mut value) {
                 config_extra = at(key, split(map, config_keys))?;
             }
             at(key, untagged::untag(&mut value, LEVELS, trust.structs))?;
@@ -204,10 +171,10 @@ impl LoadedChat {
         let head = Map::new(head);
         check_head(&head)?;
         let branches = read_branches(given, trust)?;
-        let active = head.get_named(keys::ACTIVE_BRANCH).and_then(Value::as_str);
+        let active = head.get_named("active_branch").and_then(Value::as_str);
         if !branches.iter().any(|branch| Some(&*branch.name) == active) {
             let expected = "the name of one of the branches";
-            return Err(wrong(keys::ACTIVE_BRANCH, expected));
+            return Err(wrong("active_branch", expected));
         }
         Ok(Self {
             head,
@@ -222,16 +189,13 @@ fn take_branches(
     document: &mut DocumentFields<'static>,
     trust: Trust,
 ) -> Result<Vec<DocumentFields<'static>>, Error> {
-    let given = match document.take(keys::BRANCHES).map(Node::into_value) {
+    let given = match document.take("branches").map(Node::into_value) {
         Some(Value::List(given)) if !given.is_empty() => given.into_vec(),
-        _ => return Err(wrong(keys::BRANCHES, "a list of at least one branch")),
+        _ => return Err(wrong("branches", "a list of at least one branch")),
     };
-    let shared = given.iter().filter_map(|branch| match branch {
-        Value::Map(branch) => match branch.get_named(keys::CONTEXT)? {
-            Value::Map(context) => context.get_named(keys::SHARED),
-            _ => None,
-        },
-        _ => None,
+    let shared = given.iter().filter_map(|branch| {
+        let context = branch.as_map()?.get_named("context")?;
+        context.as_map()?.get_named("shared")
     });
     let shared = shared.fold(0_i64, |sum, shared| match shared {
         Value::Int(shared) => sum.saturating_add(*shared),
@@ -239,9 +203,9 @@ fn take_branches(
         _ => sum,
     });
     let branch = |branch| fields(Node::Value(branch), "a branch", trust);
-    let branches = at(keys::BRANCHES, each(given, branch));
+    let branches = at("branches", each(given, branch));
     if shared > MOST_SHARED {
-        return Err(wrong(keys::BRANCHES, "branches that share less"));
+        return Err(wrong("branches", "branches that share less"));
     }
     branches
 }
@@ -256,13 +220,13 @@ fn split(config: &mut Map, known: &[&str]) -> Result<Map, Error> {
 }
 
 fn check_head(head: &Map) -> Result<(), Error> {
-    match head.get_named(keys::CONFIG) {
+    match head.get_named("config") {
         None | Some(Value::Nil | Value::Map(_)) => {}
-        Some(_) => return Err(wrong(keys::CONFIG, "a map")),
+        Some(_) => return Err(wrong("config", "a map")),
     }
-    for key in [keys::ID, keys::PARENT_ID, keys::ACTIVE_BRANCH] {
+    for key in ["id", "parent_id", "active_branch"] {
         let given = head.get_named(key).unwrap_or(&Value::Nil);
-        let may_miss = key == keys::PARENT_ID && *given == Value::Nil;
+        let may_miss = key == "parent_id" && *given == Value::Nil;
         if !may_miss && name(given).is_none() {
             return Err(wrong(key, "non-empty text"));
         }
@@ -271,10 +235,7 @@ fn check_head(head: &Map) -> Result<(), Error> {
 }
 
 fn name(value: &Value) -> Option<&str> {
-    match value {
-        Value::Binary(_) => value.as_str().filter(|text| !text.is_empty()),
-        _ => None,
-    }
+    value.as_str().filter(|text| !text.is_empty())
 }
 
 /// Reads the branches. Each branch's base comes before it, so there cannot be a cycle.
@@ -290,7 +251,7 @@ fn read_branches(
         branches.push(branch);
         Ok(())
     });
-    at(keys::BRANCHES, read)?;
+    at("branches", read)?;
     Ok(branches)
 }
 
@@ -300,18 +261,18 @@ fn read_branch(
     branches: &[LoadedBranch],
     trust: Trust,
 ) -> Result<LoadedBranch, Error> {
-    let own = fields.take_term(keys::NAME)?.unwrap_or(Value::Nil);
-    let base = fields.take_term(keys::BASE)?.unwrap_or(Value::Nil);
+    let own = fields.take_term("name")?.unwrap_or_default();
+    let base = fields.take_term("base")?.unwrap_or_default();
     let Some(own) = name(&own).filter(|own| !names.contains_key(*own)) else {
         let expected = "non-empty text that is not the name of an earlier branch";
-        return Err(wrong(keys::NAME, expected));
+        return Err(wrong("name", expected));
     };
     let base = match (&base, name(&base).and_then(|base| names.get(base))) {
         (Value::Nil, _) => None,
         (_, Some(base)) => Some(*base),
-        (_, None) => return Err(wrong(keys::BASE, "the name of an earlier branch")),
+        (_, None) => return Err(wrong("base", "the name of an earlier branch")),
     };
-    let document = fields.take(keys::CONTEXT).unwrap_or(NIL).into_value();
+    let document = fields.take("context").unwrap_or(NIL).into_value();
     let context = match base.and_then(|base| branches.get(base)) {
         Some(base) => base.context.load_delta_with(document, trust),
         None => Context::load_with(document, trust),
@@ -319,7 +280,7 @@ fn read_branch(
     Ok(LoadedBranch {
         name: own.into(),
         base,
-        context: at(keys::CONTEXT, context)?,
+        context: at("context", context)?,
         extra: fields.keep_rest()?.unwrap_or_default(),
     })
 }

@@ -5,14 +5,13 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
-use crate::storage::keys;
 use crate::storage::limits::VERSION;
 use crate::storage::table::*;
-use crate::storage::tagged::{self};
+use crate::storage::tables::REQUEST;
+use crate::storage::tagged;
 use crate::storage::view;
 use crate::storage::write::message;
 use crate::value::builder::{Json, JsonObject};
-use crate::value::time;
 use crate::value::{Size, Value};
 use crate::view::View;
 
@@ -46,8 +45,7 @@ impl Context {
         let size = self.delta_size(since);
         match u64::try_from(since) {
             Ok(number @ 1..) if number <= self.current_iteration() => {
-                let since = Since { number, shared: 0 };
-                Ok(self.write(Some(since), size))
+                Ok(self.write(Some(Since { number, shared: 0 }), size))
             }
             _ => Err(self.log.unknown_iteration(since)),
         }
@@ -57,30 +55,26 @@ impl Context {
     /// [`Context::load_delta`] onto that one; all of it when they share nothing.
     #[must_use]
     pub fn delta_beside(&self, base: &Self) -> Vec<u8> {
-        let Some(since) = self.fork_from(base) else {
-            return self.to_snapshot();
-        };
-        let entries = |context: &Self| {
-            let iteration = context.log.get_numbered(since.number);
-            iteration.map(|iteration| iteration.entries().cloned().collect::<Vec<_>>())
-        };
-        let (own, other) = (entries(self), entries(base));
-        let both = own.iter().flatten().zip(other.iter().flatten());
-        let shared = both.take_while(|(own, other)| own == other).count();
-        let number = i64::try_from(since.number).unwrap_or(i64::MAX);
-        self.write(Some(Since { shared, ..since }), self.delta_size(number))
-    }
-
-    /// Returns the first iteration that differs in another conversation, or the current one.
-    fn fork_from(&self, base: &Self) -> Option<Since> {
         if self.id() != base.id() || self.first_number() != base.first_number() {
-            return None;
+            return self.to_snapshot();
         }
+        // The first iteration that differs, or the current one.
         let number = match self.last_common(base) {
             Some(common) => common.saturating_add(1).min(self.current_iteration()),
             None => self.first_number(),
         };
-        Some(Since { number, shared: 0 })
+        let entries = |context: &'_ Self| {
+            let iteration = context.log.get_numbered(number).into_iter();
+            iteration
+                .flat_map(Iteration::entries)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        let (own, other) = (entries(self), entries(base));
+        let both = own.iter().zip(&other);
+        let shared = both.take_while(|(own, other)| own == other).count();
+        let size = self.delta_size(i64::try_from(number).unwrap_or(i64::MAX));
+        self.write(Some(Since { number, shared }), size)
     }
 
     /// Returns the size of the text that [`Context::delta`] writes.
@@ -93,7 +87,7 @@ impl Context {
         let head = self.system().map_or(Size::new(10, 0), Message::size);
         let view = self.view().map_or(Size::default(), view::size);
         let head = head.plus(self.metadata().size()).plus(view);
-        self.newest(u64::try_from(since).unwrap_or_default())
+        self.iterations_from(u64::try_from(since).unwrap_or_default())
             .fold(head, |sum, iteration| {
                 let view = self.asked.at(iteration.number).flatten();
                 let view = view.map_or(Size::default(), View::noted_size);
@@ -103,61 +97,45 @@ impl Context {
             })
     }
 
-    /// Returns the iterations from a number on, newest first.
-    fn newest(&self, since: u64) -> impl Iterator<Item = &Iteration> {
-        let numbers = (since.max(self.first_number())..=self.current_iteration()).rev();
-        numbers.filter_map(|number| self.iteration(i64::try_from(number).ok()?))
+    fn iterations_from(&self, number: u64) -> impl Iterator<Item = &Iteration> {
+        let numbers = number.max(self.first_number())..=self.current_iteration();
+        numbers.filter_map(|number| self.log.get_numbered(number))
     }
 
     fn write(&self, since: Option<Since>, size: Size) -> Vec<u8> {
-        // Mostly text; keys and punctuation take some 20 bytes a term.
-        let expected = size.bytes.saturating_add(size.terms.saturating_mul(20));
-        let mut json = Json::with_capacity(expected);
-        self.document(since, &mut json);
-        json.into_bytes()
-    }
-
-    fn document(&self, since: Option<Since>, json: &mut Json) {
+        let mut json = json_of(size);
         json.object(|json| {
-            json.key(keys::VERSION).value(&VERSION);
-            tagged::text(json.key(keys::ID), self.id().as_bytes());
+            json.key("version").value(&VERSION);
+            tagged::text(json.key("id"), self.id().as_bytes());
             if let Some(since) = since {
-                json.key(keys::SINCE).value(&since.number);
+                json.key("since").value(&since.number);
                 if since.shared > 0 {
-                    json.key(keys::SHARED).value(&since.shared);
+                    json.key("shared").value(&since.shared);
                 }
             }
-            json.key(keys::CREATED_AT)
-                .text(&time::to_text(self.created_at()));
-            json.key(keys::UPDATED_AT)
-                .text(&time::to_text(self.updated_at()));
+            When::write(&self.created_at(), "created_at", json);
+            When::write(&self.updated_at(), "updated_at", json);
             self.write_beside(json);
-            let iterations = json.key(keys::ITERATIONS);
-            match since {
-                Some(since) if since.number > self.first_number() || since.shared > 0 => {
-                    let mut newest: Vec<_> = self.newest(since.number).collect();
-                    newest.reverse();
-                    let shared = std::iter::once(since.shared).chain(std::iter::repeat(0));
-                    iterations.list(newest.into_iter().zip(shared), |json, (one, shared)| {
-                        self.iteration_document(json, one, shared);
-                    });
-                }
-                _ => iterations.list(self.iterations(), |json, one| {
-                    self.iteration_document(json, one, 0);
-                }),
-            }
+            let (number, shared) = since.map_or((0, 0), |since| (since.number, since.shared));
+            let shared = std::iter::once(shared).chain(std::iter::repeat(0));
+            let iterations = self.iterations_from(number).zip(shared);
+            json.key("iterations")
+                .list(iterations, |json, (one, shared)| {
+                    self.iteration_document(json, one, shared);
+                });
             unknown(json, self.extra());
         });
+        json.into_bytes()
     }
 
     /// Writes the conversation without its iterations, its id and its times.
     fn write_beside(&self, json: &mut JsonObject<'_>) {
-        tagged::entries(json.key(keys::METADATA), self.metadata());
+        tagged::entries(json.key("metadata"), self.metadata());
         if let Some(origin) = self.origin() {
-            Of::write(origin, keys::ORIGIN, json);
+            Of::write(origin, "origin", json);
         }
         if let Some(system) = self.system() {
-            message(json.key(keys::SYSTEM), system, None);
+            message(json.key("system"), system, None);
         }
         if let Some(view) = self.view() {
             view::write(json, view);
@@ -166,25 +144,22 @@ impl Context {
 
     /// Returns one iteration as it is in a document.
     pub(crate) fn iteration_text(&self, of: &Iteration) -> Vec<u8> {
-        let size = of.size();
-        let expected = size.bytes.saturating_add(size.terms.saturating_mul(20));
-        let mut json = Json::with_capacity(expected);
+        let mut json = json_of(of.size());
         self.iteration_document(&mut json, of, 0);
         json.into_bytes()
     }
 
     fn iteration_document(&self, json: &mut Json, iteration: &Iteration, shared: usize) {
         json.object(|json| {
-            json.key(keys::NUMBER).value(&iteration.number);
-            json.key(keys::STARTED_AT)
-                .text(&time::to_text(iteration.started_at));
+            json.key("number").value(&iteration.number);
+            When::write(&iteration.started_at, "started_at", json);
             match iteration.completed_at {
-                Some(at) => json.key(keys::COMPLETED_AT).text(&time::to_text(at)),
-                None => json.key(keys::COMPLETED_AT).value(&()),
+                Some(at) => When::write(&at, "completed_at", json),
+                None => json.key("completed_at").value(&()),
             }
-            tagged::entries(json.key(keys::METADATA), &iteration.metadata);
+            tagged::entries(json.key("metadata"), &iteration.metadata);
             if iteration.failures.iter().len() > 0 {
-                json.key(keys::FAILURES)
+                json.key("failures")
                     .list(iteration.failures.iter(), |json, failure| {
                         failure.write(json)
                     });
@@ -193,17 +168,15 @@ impl Context {
                 view::write_asked(json, view);
             }
             let noted = self.asked.request_at(iteration.number);
-            for (key, value) in keys::REQUEST.into_iter().zip(noted) {
+            for (key, value) in REQUEST.into_iter().zip(noted) {
                 if let Some(value) = value {
                     tagged::value(json.key(key), value);
                 }
             }
-            json.key(keys::MESSAGES).list(
-                iteration.entries().skip(shared),
-                |json, entry: &Entry| {
+            json.key("messages")
+                .list(iteration.entries().skip(shared), |json, entry: &Entry| {
                     message(json, &entry.message, Some(entry));
-                },
-            );
+                });
             unknown(json, iteration.extra.as_ref());
         });
     }
@@ -213,13 +186,17 @@ impl Context {
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut json = Json::with_capacity(256);
         json.object(|json| {
-            json.key(keys::VERSION).value(&VERSION);
-            tagged::text(json.key(keys::ID), self.id().as_bytes());
-            json.key(keys::CREATED_AT)
-                .text(&time::to_text(self.created_at()));
+            json.key("version").value(&VERSION);
+            tagged::text(json.key("id"), self.id().as_bytes());
+            When::write(&self.created_at(), "created_at", json);
             self.write_beside(json);
             unknown(json, self.extra());
         });
         json.into_bytes()
     }
+}
+
+/// Starts a text for so much: mostly text, with some 20 bytes a term for keys and punctuation.
+fn json_of(size: Size) -> Json {
+    Json::with_capacity(size.bytes.saturating_add(size.terms.saturating_mul(20)))
 }

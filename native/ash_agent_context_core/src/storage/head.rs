@@ -10,7 +10,6 @@ use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::log::Log;
 use crate::storage::iterations::{read_iteration, Opened};
-use crate::storage::keys;
 use crate::storage::limits::VERSION;
 use crate::storage::node::Node;
 use crate::storage::read::read_message_as;
@@ -36,11 +35,11 @@ impl DocumentHead {
         let form = fields.form;
         let time = |node: Node<'_>| form.read_time(&node);
         Ok(Self {
-            id: fields.read_due(keys::ID, |node| form.read_id(node))?,
-            created_at: fields.read_due(keys::CREATED_AT, time)?,
-            updated_at: fields.read_due(keys::UPDATED_AT, time)?,
-            metadata: fields.take_map(keys::METADATA)?,
-            origin: Given::<Of>::read(fields, keys::ORIGIN)?,
+            id: fields.read_due("id", |node| form.read_id(node))?,
+            created_at: fields.read_due("created_at", time)?,
+            updated_at: fields.read_due("updated_at", time)?,
+            metadata: fields.take_map("metadata")?,
+            origin: Given::<Of>::read(fields, "origin")?,
         })
     }
 
@@ -79,22 +78,22 @@ impl<'a> Head<'a> {
         trust: Trust,
     ) -> Result<Self, Error> {
         let mut fields = fields(document, "a snapshot: a map with string keys", trust)?;
-        check_version(fields.take(keys::VERSION))?;
+        check_version(fields.take("version"))?;
         let frame = DocumentHead::take(&mut fields)?;
-        let since = fields.read_given(keys::SINCE, read_number)?;
-        let shared = fields.read_given(keys::SHARED, read_size)?;
+        let since = fields.read_given("since", read_number)?;
+        let shared = fields.read_given("shared", read_size)?;
         if shared.is_some() && since.is_none() {
-            return Err(wrong(keys::SHARED, "nothing without \"since\""));
+            return Err(wrong("shared", "nothing without \"since\""));
         }
         Ok(Self {
             frame,
             since,
             shared: shared.unwrap_or_default(),
-            system: fields.read_given(keys::SYSTEM, |system| {
+            system: fields.read_given("system", |system| {
                 read_message_as(system, Role::System, trust)
             })?,
-            view: fields.read_given(keys::VIEW, |view| ReadView::read(view, masks, trust))?,
-            iterations: fields.take_list(keys::ITERATIONS)?.unwrap_or_default(),
+            view: fields.read_given("view", |view| ReadView::read(view, masks, trust))?,
+            iterations: fields.take_list("iterations")?.unwrap_or_default(),
             extra: fields.keep_rest()?,
             trust,
         })
@@ -104,7 +103,7 @@ impl<'a> Head<'a> {
     pub fn check_whole(&self) -> Result<(), Error> {
         if self.since.is_some_and(|since| since > 1) || self.shared > 0 {
             return Err(wrong(
-                keys::SINCE,
+                "since",
                 "a whole conversation; this is a delta, so load it onto a context with load/2",
             ));
         }
@@ -115,7 +114,7 @@ impl<'a> Head<'a> {
     pub fn replace(mut self) -> Result<Context, Error> {
         let mut opened = Opened::new(self.trust);
         at(
-            keys::ITERATIONS,
+            "iterations",
             opened.add_all(std::mem::take(&mut self.iterations)),
         )?;
         self.put_on(opened)
@@ -124,9 +123,18 @@ impl<'a> Head<'a> {
     /// Returns a conversation with iterations that were read before.
     pub fn put_on(self, opened: Opened) -> Result<Context, Error> {
         let Some(mut context) = opened.context else {
-            return Err(wrong(keys::ITERATIONS, "at least one iteration"));
+            return Err(wrong("iterations", "at least one iteration"));
         };
-        self.put_into(&mut context)?;
+        context.log.metadata = Metadata::default();
+        context.log.origin = None;
+        self.frame.put_on(&mut context.log);
+        context.log.system = self.system;
+        context.log.set_extra(self.extra);
+        context.view = None;
+        context.tallies = Default::default();
+        if let Some(view) = self.view {
+            at("view", view.put_on(&mut context))?;
+        }
         Ok(context)
     }
 
@@ -136,19 +144,19 @@ impl<'a> Head<'a> {
         let due = last.saturating_add(1);
         if since > due {
             return Err(wrong(
-                keys::SINCE,
+                "since",
                 format!("{due} at most: the conversation ends with iteration {last}"),
             ));
         }
         if since == due && base.current().completed_at.is_none() {
             return Err(wrong(
-                keys::SINCE,
+                "since",
                 format!("{last} at most: iteration {last} was not complete when it was stored"),
             ));
         }
         let mut iterations = std::mem::take(&mut self.iterations).into_iter();
         let Some(first) = iterations.next() else {
-            return Err(wrong(keys::ITERATIONS, "at least one iteration"));
+            return Err(wrong("iterations", "at least one iteration"));
         };
         let open_first = || {
             let (empty, body) = read_iteration(first, Some(since), self.trust.into())?;
@@ -163,34 +171,20 @@ impl<'a> Head<'a> {
             }
             if context.current().entries().len() < self.shared {
                 let expected = format!("no more than {}", context.current().entries().len());
-                return Err(wrong(keys::SHARED, expected));
+                return Err(wrong("shared", expected));
             }
             body.put_on(&mut context)?;
             Ok(context)
         };
         let first = open_first().map_err(|error: Error| error.within(index(0)));
-        let mut context = at(keys::ITERATIONS, first)?;
+        let mut context = at("iterations", first)?;
         let held_by = base.log.get_numbered(since).and_then(Iteration::held_by);
         if held_by != context.current().held_by() {
             context.log.forget_wire(held_by, false);
         }
         let mut opened = Opened::with_first(context, self.trust);
-        at(keys::ITERATIONS, opened.add_all(iterations))?;
+        at("iterations", opened.add_all(iterations))?;
         self.put_on(opened)
-    }
-
-    fn put_into(self, context: &mut Context) -> Result<(), Error> {
-        context.log.metadata = Metadata::default();
-        context.log.origin = None;
-        self.frame.put_on(&mut context.log);
-        context.log.system = self.system;
-        context.log.set_extra(self.extra);
-        context.view = None;
-        context.tallies = Default::default();
-        match self.view {
-            Some(view) => at(keys::VIEW, view.put_on(context)),
-            None => Ok(()),
-        }
     }
 }
 
@@ -217,5 +211,5 @@ pub(crate) fn check_version(version: Option<Node<'_>>) -> Result<(), Error> {
         ),
         _ => format!("the version of the format, {VERSION}"),
     };
-    Err(wrong(keys::VERSION, expected))
+    Err(wrong("version", expected))
 }

@@ -11,10 +11,10 @@ use crate::log::failed::{FailedRequest, Failures};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Status};
 use crate::log::reply::Finish;
-use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read::read_message;
 use crate::storage::read_shown::{read_shown, Outcomes};
+use crate::storage::tables::REQUEST;
 use crate::storage::take::{fields, Form};
 use crate::storage::trust::Trust;
 use crate::storage::view::ReadView;
@@ -97,14 +97,14 @@ pub(crate) fn read_iteration(
     form: Form,
 ) -> Result<(Iteration, IterationBody<'_>), Error> {
     let mut fields = fields(node, "an iteration, a map", form)?;
-    let number = fields.read_due(keys::NUMBER, |node| form.read_number(&node))?;
+    let number = fields.read_due("number", |node| form.read_number(&node))?;
     let number = number.or(due).unwrap_or(1);
-    fields.at(keys::NUMBER, check_number(number, due))?;
-    let mut iteration = Iteration::new(number, fields.take_time(keys::STARTED_AT)?);
-    iteration.completed_at = fields.take_given_time(keys::COMPLETED_AT)?;
-    iteration.metadata = fields.take_map(keys::METADATA)?.unwrap_or_default().into();
+    fields.at("number", check_number(number, due))?;
+    let mut iteration = Iteration::new(number, fields.take_time("started_at")?);
+    iteration.completed_at = fields.take_given_time("completed_at")?;
+    iteration.metadata = fields.take_map("metadata")?.unwrap_or_default().into();
     let mut body = IterationBody {
-        messages: fields.take_list(keys::MESSAGES)?.unwrap_or_default(),
+        messages: fields.take_list("messages")?.unwrap_or_default(),
         view: None,
         request: Default::default(),
         outcomes: Outcomes::default(),
@@ -114,18 +114,18 @@ pub(crate) fn read_iteration(
     match form {
         Form::Stored(trust) => {
             iteration.failures = fields
-                .read_each(keys::FAILURES, |node| {
+                .read_each("failures", |node| {
                     FailedRequest::read(&node.into_value(), None)
                 })
                 .map(Failures::of)?;
-            if let Some(view) = fields.take(keys::VIEW) {
+            if let Some(view) = fields.take("view") {
                 let view = Some(view).filter(|view| !view.is_nil());
                 let view = view
                     .map(|view| ReadView::read_asked(view, trust))
                     .transpose();
-                body.view = Some(fields.at(keys::VIEW, view)?);
+                body.view = Some(fields.at("view", view)?);
             }
-            for (value, key) in body.request.iter_mut().zip(keys::REQUEST) {
+            for (value, key) in body.request.iter_mut().zip(REQUEST) {
                 *value = fields.take_term(key)?;
             }
         }
@@ -165,7 +165,7 @@ impl IterationBody<'_> {
             }
             Ok(())
         });
-        read.map_err(|error| error.within(self.keys.spell(keys::MESSAGES)))?;
+        read.map_err(|error| error.within(self.keys.spell("messages")))?;
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use crate::context::Context;
 use crate::error::Error;
 use crate::storage::head::Head;
-use crate::storage::keys;
 use crate::storage::limits::NESTING;
 use crate::storage::node::Node;
 use crate::storage::parse;
@@ -77,7 +76,7 @@ impl Context {
         let head = Head::read(Node::Value(document), known, trust)?;
         if head.frame.id.as_deref() != Some(self.id()) {
             return Err(wrong(
-                keys::ID,
+                "id",
                 format!("{:?}, the id of the conversation", self.id()),
             ));
         }
@@ -90,38 +89,26 @@ impl Context {
     }
 }
 
+fn field<'v>(document: &'v Value, key: &str) -> Option<&'v Value> {
+    document.as_map()?.get(&Value::text(key))
+}
+
 /// Returns true if a document has patterns, which take long to compile.
 #[must_use]
 pub fn has_masks(document: &Value) -> bool {
-    let Value::Map(map) = document else {
-        return false;
-    };
-    match map.get(&Value::text(keys::VIEW)) {
-        Some(Value::Map(view)) => view.get(&Value::text(keys::MASKS)).is_some(),
-        _ => false,
-    }
+    field(document, "view").is_some_and(|view| field(view, "masks").is_some())
 }
 
 impl Context {
     /// Returns how much of the conversation a delta replaces, at most.
     #[must_use]
     pub fn load_delta_size(&self, delta: &Value) -> Size {
-        let since = match delta {
-            Value::Map(map) => map.get(&Value::text(keys::SINCE)),
-            _ => None,
+        let Some(Value::Int(since)) = field(delta, "since") else {
+            return self.size();
         };
-        match since {
-            Some(Value::Int(since)) => {
-                let before = self.rewind_size(since.saturating_sub(1));
-                let covered = match delta {
-                    Value::Map(map) if map.get(&Value::text(keys::VIEW)).is_some() => {
-                        Size::new(self.count_iterations(), 0)
-                    }
-                    _ => Size::default(),
-                };
-                self.delta_size(*since).plus(before).plus(covered)
-            }
-            _ => self.size(),
-        }
+        let before = self.rewind_size(since.saturating_sub(1));
+        let covered = Size::new(self.count_iterations(), 0);
+        let covered = field(delta, "view").map_or(Size::default(), |_| covered);
+        self.delta_size(*since).plus(before).plus(covered)
     }
 }

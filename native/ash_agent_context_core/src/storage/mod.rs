@@ -11,7 +11,6 @@ pub mod cost;
 mod dump;
 mod head;
 mod iterations;
-mod keys;
 pub mod limits;
 pub mod load;
 mod node;

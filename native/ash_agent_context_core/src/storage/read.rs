@@ -9,7 +9,6 @@ use crate::log::message::{Message, Role};
 use crate::log::original::Original;
 use crate::log::part::Content;
 use crate::prices::bill::Reported;
-use crate::storage::keys;
 use crate::storage::limits::NESTING;
 use crate::storage::node::Node;
 use crate::storage::read_call::read_calls;
@@ -29,7 +28,7 @@ pub(crate) fn read_message_as(
     if message.role == role {
         return Ok(Arc::new(message));
     }
-    Err(wrong(keys::ROLE, format!("{:?}", role.name())))
+    Err(wrong("role", format!("{:?}", role.name())))
 }
 
 pub(crate) fn read_message(
@@ -38,33 +37,33 @@ pub(crate) fn read_message(
 ) -> Result<(Message, Exchange, Option<Reported>), Error> {
     let mut fields = fields(node, "a message, a map", trust)?;
     let (role, content, metadata) = read_said(&mut fields)?;
-    let (calls, exchange) = match fields.take_given(keys::TOOL_CALLS).map(Node::into_list) {
+    let (calls, exchange) = match fields.take_given("tool_calls").map(Node::into_list) {
         None => (Box::default(), Exchange::default()),
         Some(Ok(calls)) if role == Role::Assistant && !calls.is_empty() => {
-            let (calls, mut exchange) = at(keys::TOOL_CALLS, read_calls(calls, trust))?;
-            exchange.add_metadata(fields.take_map(keys::RESULTS_METADATA)?);
+            let (calls, mut exchange) = at("tool_calls", read_calls(calls, trust))?;
+            exchange.add_metadata(fields.take_map("results_metadata")?);
             exchange.original = fields
-                .read_given(keys::RESULTS_WIRE, |node| read_wire(node, false))?
+                .read_given("results_wire", |node| read_wire(node, false))?
                 .filter(|_| exchange.pending() == 0);
             (calls, exchange)
         }
         Some(Ok(calls)) if calls.is_empty() => (Box::default(), Exchange::default()),
         Some(_) => {
             let expected = "a list of tool calls, in assistant messages only";
-            return Err(wrong(keys::TOOL_CALLS, expected));
+            return Err(wrong("tool_calls", expected));
         }
     };
-    let usage = Given::<Of>::read(&mut fields, keys::USAGE)?;
+    let usage = Given::<Of>::read(&mut fields, "usage")?;
     if usage.is_some() && role != Role::Assistant {
-        return Err(wrong(keys::USAGE, "nothing but in assistant messages"));
+        return Err(wrong("usage", "nothing but in assistant messages"));
     }
-    let reply = Given::<Of>::read(&mut fields, keys::RESPONSE)?;
+    let reply = Given::<Of>::read(&mut fields, "response")?;
     if reply.is_some() && role != Role::Assistant {
-        return Err(wrong(keys::RESPONSE, "nothing but in assistant messages"));
+        return Err(wrong("response", "nothing but in assistant messages"));
     }
     let message = Message::new(role, content, calls, metadata)
         .with_reply(reply)
-        .with_original(fields.read_given(keys::WIRE, |node| read_wire(node, role == Role::System))?)
+        .with_original(fields.read_given("wire", |node| read_wire(node, role == Role::System))?)
         .with_extra(fields.keep_rest()?);
     Ok((message, exchange, usage))
 }
@@ -74,26 +73,26 @@ pub(crate) fn read_said(
     fields: &mut DocumentFields<'_>,
 ) -> Result<(Role, Content, Option<Map>), Error> {
     let form = fields.form;
-    let role = fields.read(keys::ROLE, |role| {
+    let role = fields.read("role", |role| {
         let expected = match form {
             Form::Stored(_) => "\"system\", \"user\" or \"assistant\"",
             Form::Maps(_) => ":system, :user or :assistant",
         };
         let role = form.name_of(&role).and_then(Role::from_name);
-        role.ok_or_else(|| Error::invalid(Vec::new(), expected))
+        role.ok_or_else(|| Error::expected(expected))
     })?;
-    let content = fields.read(keys::CONTENT, |content| match form {
+    let content = fields.read("content", |content| match form {
         Form::Stored(trust) => read_content(content, role.into(), trust),
         Form::Maps(_) => Content::from_history(content.into_value(), role.into()),
     })?;
-    Ok((role, content, fields.take_map(keys::METADATA)?))
+    Ok((role, content, fields.take_map("metadata")?))
 }
 
 fn read_wire(node: Node<'_>, of_system: bool) -> Result<Original, Error> {
     let original: Original = Of::get(node, Trust::KEEP.into())?;
     if !is_elements(&original.json, of_system) {
         let expected = "JSON text of list elements, each preceded by a comma, or of a value";
-        return Err(wrong(keys::JSON, expected));
+        return Err(wrong("json", expected));
     }
     Ok(original)
 }

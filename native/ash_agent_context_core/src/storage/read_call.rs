@@ -9,7 +9,6 @@ use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::part::Place;
-use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read_content::read_parts;
 use crate::storage::table::*;
@@ -26,15 +25,7 @@ pub(crate) fn read_calls(
     let mut exchange = Exchange::new(nodes.len());
     let mut position = 0;
     let calls: Vec<_> = each(nodes, |node| {
-        let (call, state) = read_call(node, trust)?;
-        match state.decision {
-            Some(decision) => exchange.decide(position, decision),
-            None if state.is_asked => exchange.ask(position, state.asked),
-            None => {}
-        }
-        if let Some(outcome) = state.outcome {
-            exchange.fill(position, outcome);
-        }
+        let call = read_call(node, trust, &mut exchange, position)?;
         position += 1;
         Ok(call)
     })?;
@@ -42,38 +33,33 @@ pub(crate) fn read_calls(
         let mut seen = HashSet::with_capacity(calls.len());
         let twice = calls.iter().position(|call| !seen.insert(&*call.id));
         if let Some(position) = twice {
-            let path = vec![index(position), Value::text(keys::ID)];
+            let path = vec![index(position), Value::text("id")];
             return Err(Error::invalid(path, "ids that differ within a message"));
         }
     }
     Ok((calls.into_boxed_slice(), exchange))
 }
 
-/// The state of a call: its question, decision and result.
-struct SlotState {
-    decision: Option<Decision>,
-    is_asked: bool,
-    /// The arguments that somebody was asked about, where the call's own are others.
-    asked: Option<Value>,
-    outcome: Option<Outcome>,
-}
-
-fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, SlotState), Error> {
+fn read_call(
+    node: Node<'_>,
+    trust: Trust,
+    exchange: &mut Exchange,
+    slot: usize,
+) -> Result<ToolCall, Error> {
     let mut fields = fields(node, "a tool call", trust)?;
-    let id = fields.take_name(keys::ID)?;
-    let kind = Given::<OneOf>::read(&mut fields, keys::KIND)?.unwrap_or(CallKind::Function);
-    let name = fields.take(keys::NAME).unwrap_or(NIL).into_value();
-    let name = match at(keys::NAME, untagged::untag_key(name))? {
-        Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
+    let id = fields.take_name("id")?;
+    let kind = Given::<OneOf>::read(&mut fields, "kind")?.unwrap_or(CallKind::Function);
+    let name = fields.take("name").unwrap_or(NIL).into_value();
+    let name = match at("name", untagged::untag_key(name))? {
         Value::Atom(name) => Ok(Name::Atom(name)),
         other => utf8(other).map(Name::Text),
     };
-    let name = name.map_err(|_| wrong(keys::NAME, "the name of a tool"))?;
+    let name = name.map_err(|_| wrong("name", "the name of a tool"))?;
     let arguments = read_arguments(kind, &mut fields, trust)?;
-    let provider_metadata = fields.take_map(keys::PROVIDER_METADATA)?;
-    let extra = fields.take_map(keys::EXTRA)?;
-    let state = read_state(&mut fields, trust)?;
-    let call = ToolCall {
+    let provider_metadata = fields.take_map("provider_metadata")?;
+    let extra = fields.take_map("extra")?;
+    read_state(&mut fields, trust, exchange, slot)?;
+    Ok(ToolCall {
         id,
         kind,
         name,
@@ -82,8 +68,7 @@ fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, SlotState), Erro
         extra,
         unknown: fields.keep_rest()?,
         aliases: crate::log::alias::Aliases::default(),
-    };
-    Ok((call, state))
+    })
 }
 
 fn read_arguments(
@@ -91,46 +76,49 @@ fn read_arguments(
     fields: &mut DocumentFields<'_>,
     trust: Trust,
 ) -> Result<Arguments, Error> {
-    let value = fields.read(keys::ARGUMENTS, |node| node.into_term(trust.structs))?;
+    let value = fields.read("arguments", |node| node.into_term(trust.structs))?;
     if !matches!(value, Value::Map(_) | Value::Binary(_)) {
-        return Err(wrong(keys::ARGUMENTS, "a map or text"));
+        return Err(wrong("arguments", "a map or text"));
     }
     if kind == CallKind::Custom && !matches!(value, Value::Binary(_)) {
-        return Err(wrong(keys::ARGUMENTS, "text"));
+        return Err(wrong("arguments", "text"));
     }
-    let Some(json) = fields.take_given(keys::ARGUMENTS_JSON) else {
+    let Some(json) = fields.take_given("arguments_json") else {
         return Ok(Arguments { value, json: None });
     };
     // A provider gets this text as it is, the tool gets the value: the two must not differ.
-    let json = at(
-        keys::ARGUMENTS_JSON,
-        untagged::untag_text(json.into_value()),
-    )?;
+    let json = at("arguments_json", untagged::untag_text(json.into_value()))?;
     let arguments = match json {
         Value::Binary(text) => Some(Arguments::from_json(text)),
         _ => None,
     };
     arguments
         .filter(|read| read.json.is_some() && read.value == value)
-        .ok_or_else(|| wrong(keys::ARGUMENTS_JSON, "the arguments as JSON text"))
+        .ok_or_else(|| wrong("arguments_json", "the arguments as JSON text"))
 }
 
-fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState, Error> {
-    let status = fields.take(keys::STATUS);
+/// Reads the state of a call: its question, decision and result.
+fn read_state(
+    fields: &mut DocumentFields<'_>,
+    trust: Trust,
+    exchange: &mut Exchange,
+    slot: usize,
+) -> Result<(), Error> {
+    let status = fields.take("status");
     let status = status.as_ref().and_then(Node::as_str).unwrap_or_default();
     let ended = Status::from_name(status);
     let is_open = status == "pending" || status == "approved";
     if ended.is_none() && !is_open {
         let expected = "\"pending\", \"approved\", \"denied\", \"ok\", \"error\", \"interrupted\" or \"cancelled\"";
-        return Err(wrong(keys::STATUS, expected));
+        return Err(wrong("status", expected));
     }
-    let decision: Option<Decision> = Given::<Of>::read(fields, keys::DECISION)?;
-    let asked = Given::<Seen>::read(fields, keys::ASKED)?;
-    let is_asked = match fields.take_given(keys::WAS_ASKED) {
+    let decision: Option<Decision> = Given::<Of>::read(fields, "decision")?;
+    let asked = Given::<Seen>::read(fields, "asked")?;
+    let is_asked = match fields.take_given("was_asked") {
         // If there are such arguments, somebody was asked.
         None => asked.is_some(),
         Some(Node::Value(Value::Bool(was_asked))) => was_asked || asked.is_some(),
-        Some(_) => return Err(wrong(keys::WAS_ASKED, "true or false")),
+        Some(_) => return Err(wrong("was_asked", "true or false")),
     };
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
@@ -139,61 +127,57 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<SlotState
         (None, _) => status != "approved" && status != "denied",
     };
     if !fits {
-        return Err(wrong(
-            keys::DECISION,
-            "the decision that the status tells of",
-        ));
+        return Err(wrong("decision", "the decision that the status tells of"));
     }
     let (decision, is_asked, asked, ended) = match trust.approvals {
         Approvals::Keep => (decision, is_asked, asked, ended),
         // A stranger cannot let a call run by writing that somebody has approved it: it needs a decision still.
         Approvals::Drop => {
             let waits = is_open && (is_asked || decision.is_some());
-            (None, waits, None, ended.map(settle_undecided))
+            // A denial filled its slot, which stays filled.
+            let ended = ended.map(|status| match status {
+                Status::Denied => Status::Error,
+                other => other,
+            });
+            (None, waits, None, ended)
         }
     };
-    let outcome = match (ended, fields.take_given(keys::RESULT)) {
-        (None, None) => None,
-        (Some(status), Some(result)) => Some(at(keys::RESULT, read_result(status, result, trust))?),
-        (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
-        (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
-    };
-    Ok(SlotState {
-        decision,
-        is_asked,
-        asked,
-        outcome,
-    })
-}
-
-/// Returns the status of a call whose decision was dropped: a denial filled its slot, which stays filled.
-fn settle_undecided(ended: Status) -> Status {
-    match ended {
-        Status::Denied => Status::Error,
-        other => other,
+    match decision {
+        Some(decision) => exchange.decide(slot, decision),
+        None if is_asked => exchange.ask(slot, asked),
+        None => {}
     }
+    match (ended, fields.take_given("result")) {
+        (None, None) => {}
+        (Some(status), Some(result)) => {
+            exchange.fill(slot, at("result", read_result(status, result, trust))?);
+        }
+        (None, Some(_)) => return Err(wrong("result", "nothing while the call is pending")),
+        (Some(_), None) => return Err(wrong("result", "the result of the call")),
+    }
+    Ok(())
 }
 
 fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, Error> {
     let mut fields = fields(node, "a map with a value or parts", trust)?;
-    let parts = fields.take(keys::PARTS).map(Node::into_list);
-    let output = match (fields.take(keys::VALUE), parts) {
-        (Some(value), None) => Output::Value(at(keys::VALUE, value.into_term(trust.structs))?),
+    let parts = fields.take("parts").map(Node::into_list);
+    let output = match (fields.take("value"), parts) {
+        (Some(value), None) => Output::Value(at("value", value.into_term(trust.structs))?),
         (None, Some(Ok(parts))) => {
-            Output::Parts(at(keys::PARTS, read_parts(parts, Place::Result, trust))?)
+            Output::Parts(at("parts", read_parts(parts, Place::Result, trust))?)
         }
-        (None, None) => return Err(wrong(keys::VALUE, "a value, or parts beside it")),
-        (_, Some(_)) => return Err(wrong(keys::PARTS, "a list of parts, or a value instead")),
+        (None, None) => return Err(wrong("value", "a value, or parts beside it")),
+        (_, Some(_)) => return Err(wrong("parts", "a list of parts, or a value instead")),
     };
-    let started = fields.take_given_time(keys::STARTED_AT)?;
-    let ended = fields.take_given_time(keys::ENDED_AT)?;
+    let started = fields.take_given_time("started_at")?;
+    let ended = fields.take_given_time("ended_at")?;
     if started.is_some() != ended.is_some() {
         return Err(wrong(
-            keys::ENDED_AT,
+            "ended_at",
             "the times of the start and the end, both or none",
         ));
     }
-    let error_type = Given::<Text>::read(&mut fields, keys::ERROR_TYPE)?;
+    let error_type = Given::<Text>::read(&mut fields, "error_type")?;
     Ok(Outcome::new(status, output)
         .with_times(started.zip(ended))
         .with_error_type(error_type.as_deref())

@@ -3,7 +3,6 @@
 use crate::error::{each, Error};
 use crate::log::hints;
 use crate::log::part::{Content, Part, PartKind, Place};
-use crate::storage::keys;
 use crate::storage::limits::LEVELS;
 use crate::storage::node::Node;
 use crate::storage::take::{at, fields, wrong, NIL};
@@ -19,7 +18,7 @@ pub(crate) fn read_content(node: Node<'_>, place: Place, trust: Trust) -> Result
         Err(other) => match untagged::untag_text(other.into_value())? {
             Value::Nil => Ok(Content::None),
             Value::Binary(text) => Ok(Content::Text(text)),
-            _ => Err(Error::invalid(Vec::new(), expected)),
+            _ => Err(Error::expected(expected)),
         },
     }
 }
@@ -35,20 +34,14 @@ pub(crate) fn read_parts(
 fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> {
     // As values, since the content that users give is read by the same rules.
     let mut fields = fields(Node::Value(node.into_value()), "a content part", trust)?;
-    let name = fields.take(keys::TYPE).unwrap_or(NIL);
+    let name = fields.take("type").unwrap_or(NIL);
     let name = name.as_str().unwrap_or_default();
     // Fields of another type are not known here, and kept as they came.
     let own: &[&'static str] = match name {
-        "text" | "thinking" => &[keys::TEXT],
-        "image" | "audio" | "video" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL, keys::FILE_ID],
-        "file" => &[
-            keys::MEDIA_TYPE,
-            keys::FILENAME,
-            keys::DATA,
-            keys::URL,
-            keys::FILE_ID,
-        ],
-        _ => &[keys::DATA],
+        "text" | "thinking" => &["text"],
+        "image" | "audio" | "video" => &["media_type", "data", "url", "file_id"],
+        "file" => &["media_type", "filename", "data", "url", "file_id"],
+        _ => &["data"],
     };
     for key in own {
         if let Some(value) = fields.values.get_mut(key) {
@@ -59,19 +52,19 @@ fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> 
         wrong(
             key,
             match key {
-                keys::TYPE => "the type of a content part that may stand here",
+                "type" => "the type of a content part that may stand here",
                 _ => "what a content part of this type has here",
             },
         )
     })?;
-    let provider_metadata = fields.take_map(keys::PROVIDER_METADATA)?;
+    let provider_metadata = fields.take_map("provider_metadata")?;
     let hints = fields
-        .take_map(keys::OPTIONS)?
+        .take_map("options")?
         .map(|given| hints::check(kind.takes(), given))
         .transpose()
         .map_err(|key| {
             let expected = "what a content part of this type can be asked";
-            Error::invalid(vec![Value::text(keys::OPTIONS), Value::text(key)], expected)
+            Error::invalid(vec![Value::text("options"), Value::text(key)], expected)
         })?;
     Ok(Part {
         kind,

@@ -9,7 +9,6 @@ use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::reply::Reply;
 use crate::log::results;
-use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read::read_said;
 use crate::storage::take::{check_depth, fields, read_text, DocumentFields, Form};
@@ -29,11 +28,8 @@ pub(crate) fn read_shown(
     keys: Keys,
 ) -> Result<(), Error> {
     let mut answers = Answers::default();
-    let within = |error: Error, position| {
-        error
-            .within(index(position))
-            .within(keys.spell(keys::MESSAGES))
-    };
+    let within =
+        |error: Error, position| error.within(index(position)).within(keys.spell("messages"));
     for (position, node) in messages.into_iter().enumerate() {
         let message = node.into_value();
         if is_results_message(&message) {
@@ -53,7 +49,7 @@ pub(crate) fn read_shown(
     match outcomes.left.next() {
         None => Ok(()),
         Some((id, _)) => Err(Error::invalid(
-            vec![keys.spell(keys::TOOL_CALLS)],
+            vec![keys.spell("tool_calls")],
             format!("calls of the iteration's messages, not {id:?}"),
         )),
     }
@@ -68,11 +64,10 @@ pub(crate) struct Outcomes {
 impl Outcomes {
     pub fn take(fields: &mut DocumentFields<'_>) -> Result<Self, Error> {
         let form = fields.form;
-        let calls: Vec<_> = fields.read_each(keys::TOOL_CALLS, |call| {
+        let calls: Vec<_> = fields.read_each("tool_calls", |call| {
             let mut fields = self::fields(call, "a tool call map", form)?;
-            let id = fields.read(keys::ID, read_text)?;
-            let outcome =
-                fields.read_given(keys::RESULT, |result| read_result(result.into_value()))?;
+            let id = fields.read("id", read_text)?;
+            let outcome = fields.read_given("result", |result| read_result(result.into_value()))?;
             Ok((id, outcome))
         })?;
         Ok(Self {
@@ -97,12 +92,7 @@ fn read_result(value: Value) -> Result<Outcome, Error> {
         Some("error") => Some(Ok(results::error(term))),
         _ => None,
     });
-    read.unwrap_or_else(|| {
-        Err(Error::invalid(
-            Vec::new(),
-            "{:ok, term}, {:error, term} or nil",
-        ))
-    })
+    read.unwrap_or_else(|| Err(Error::expected("{:ok, term}, {:error, term} or nil")))
 }
 
 fn read_message(
@@ -114,7 +104,7 @@ fn read_message(
 ) -> Result<(), Error> {
     let mut fields = fields(Node::Value(message), "a message, a map", form)?;
     let (role, content, metadata) = read_said(&mut fields)?;
-    let calls = fields.take_given(keys::TOOL_CALLS).map(Node::into_value);
+    let calls = fields.take_given("tool_calls").map(Node::into_value);
     let reply = fields.read_given(STATE, |state| read_state(form.name_of(&state), role))?;
     let keys = fields.keys();
     fields.finish(MESSAGE_KEYS)?;
@@ -130,7 +120,7 @@ fn read_message(
             let message = Message::new(role, content, calls, metadata);
             append(context, message.with_reply(reply), outcomes)
         })
-        .map_err(|error| error.within(keys.spell(keys::TOOL_CALLS)))
+        .map_err(|error| error.within(keys.spell("tool_calls")))
 }
 
 /// Reads the state of a model's message: complete, or broken off.
@@ -140,8 +130,7 @@ fn read_state(state: Option<&str>, role: Role) -> Result<Reply, Error> {
             interrupted: Some(Value::Nil),
             ..Reply::default()
         }),
-        _ => Err(Error::invalid(
-            Vec::new(),
+        _ => Err(Error::expected(
             ":interrupted, in an assistant message, or nothing",
         )),
     }
@@ -156,12 +145,12 @@ fn read_calls(
 ) -> Result<Box<[ToolCall]>, Error> {
     if role != Role::Assistant && calls != Value::Nil {
         let expected = "tool calls in assistant messages only";
-        return Err(Error::invalid(Vec::new(), expected));
+        return Err(Error::expected(expected));
     }
     if let Value::List(calls) = &calls {
         each(calls, |call| match call {
             Value::Map(_) => check_depth(call),
-            _ => Err(Error::invalid(Vec::new(), "a tool call map")),
+            _ => Err(Error::expected("a tool call map")),
         })?;
     }
     let place = MessagePlace {
@@ -221,7 +210,7 @@ impl Answers {
         let mut fields = fields(Node::Value(message), "a message, a map", form)?;
         let keys = fields.keys();
         let mut result = 0;
-        fields.read_each(keys::CONTENT, |item| {
+        fields.read_each("content", |item| {
             let (id, outcome) = read_projected(item, form)?;
             self.given.push(Answered {
                 message: position,
@@ -233,10 +222,10 @@ impl Answers {
             result += 1;
             Ok(())
         })?;
-        let metadata = fields.take_map(keys::METADATA)?;
+        let metadata = fields.take_map("metadata")?;
         self.metadata
             .extend(metadata.into_iter().flat_map(Map::into_entries));
-        fields.take(keys::ROLE);
+        fields.take("role");
         fields.finish(MESSAGE_KEYS)?;
         Ok(())
     }
@@ -261,7 +250,7 @@ impl Answers {
                 Some((slot, false)) => fills.push((slot, answer.outcome)),
                 None => {
                     let id = Value::atom("tool_use_id");
-                    let path = vec![answer.keys.spell(keys::CONTENT), index(answer.result), id];
+                    let path = vec![answer.keys.spell("content"), index(answer.result), id];
                     let expected = "the id of a call of the message before, once";
                     return Err((answer.message, Error::invalid(path, expected)));
                 }
@@ -279,23 +268,21 @@ impl Answers {
 
 /// Returns true for a message that shows tool results.
 fn is_results_message(message: &Value) -> bool {
-    let Value::Map(map) = message else {
-        return false;
+    let has = |of: &Value, key, word| {
+        let given = of.as_map().and_then(|map| map.get_named(key));
+        given.and_then(Value::as_name) == Some(word)
     };
-    let is_result = |item: &Value| match item {
-        Value::Map(map) => map.get_named("type").and_then(Value::as_name) == Some("tool_result"),
-        _ => false,
-    };
-    map.get_named("role").and_then(Value::as_name) == Some("user")
-        && matches!(map.get_named("content"), Some(Value::List(items))
-            if !items.is_empty() && items.iter().all(is_result))
+    let content = message.as_map().and_then(|map| map.get_named("content"));
+    let is_result = |item: &Value| has(item, "type", "tool_result");
+    has(message, "role", "user")
+        && matches!(content, Some(Value::List(items)) if !items.is_empty() && items.iter().all(is_result))
 }
 
 fn read_projected(item: Node<'_>, form: Form) -> Result<(Box<str>, Outcome), Error> {
     let mut fields = fields(item, "a tool result map", form)?;
     let id = fields.read("tool_use_id", read_text)?;
     let is_error = fields.take("is_error").map(Node::into_value) == Some(Value::Bool(true));
-    let outcome = fields.read(keys::CONTENT, |content| match content.into_value() {
+    let outcome = fields.read("content", |content| match content.into_value() {
         content if is_error => Ok(Outcome::new(Status::Error, Output::Value(content))),
         content => results::ok(content),
     })?;

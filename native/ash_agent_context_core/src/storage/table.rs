@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::tagged;
 use crate::storage::take::{
@@ -193,10 +192,6 @@ impl<T, K: Kind<T>> Kind<Arc<T>> for Shared<K> {
     }
 }
 
-pub(crate) fn invalid(expected: &'static str) -> Error {
-    Error::invalid(Vec::new(), expected)
-}
-
 /// Declares kinds, each with a function that writes a value and one that reads it.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident($of:ty): $put:expr, $get:expr;)*) => {$(
@@ -226,38 +221,38 @@ kinds! {
     Plain(Box<str>): |json, text| tagged::text(json, text.as_bytes()), |node, _| read_text(node);
     /// The digest that an approval is bound to.
     Digest(Box<str>): |json, digest| tagged::text(json, digest.as_bytes()), |node, _| {
-        node.into_text().map_err(|_| invalid("the digest of what was approved"))
+        node.into_text().map_err(|_| Error::expected("the digest of what was approved"))
     };
     /// Tokens.
     Count(u64): |json, count| json.value(count), |node, _| {
-        node.as_count().ok_or_else(|| invalid("a number of tokens"))
+        node.as_count().ok_or_else(|| Error::expected("a number of tokens"))
     };
     /// The number of an iteration.
     Number(u64): |json, number| json.value(number), |node, _| read_number(node);
     Amount(usize): |json, size| json.value(size), |node, _| read_size(node);
     Flag(bool): |json, flag| json.value(flag), |node, _| match node {
         Node::Value(Value::Bool(flag)) => Ok(flag),
-        _ => Err(invalid("true or false")),
+        _ => Err(Error::expected("true or false")),
     };
     When(Time): |json, at| json.text(&time::to_text(*at)), |node, form| form.read_time(&node);
     Term(Value): tagged::value, |node, form| form.read_term(node);
     Terms(Map): |json, map| tagged::entries(json, map), |node, form| match form.read_term(node)? {
         Value::Map(map) => Ok(map),
-        _ => Err(invalid("a map")),
+        _ => Err(Error::expected("a map")),
     };
     /// Arguments that somebody was asked about.
     Seen(Value): tagged::value, |node, form| match form.read_term(node)? {
         map @ Value::Map(_) => Ok(map),
-        _ => Err(invalid("the arguments that were shown, a map")),
+        _ => Err(Error::expected("the arguments that were shown, a map")),
     };
     /// The reason why a message broke off.
-    Broken(Value): |json, reason| json.object(|json| tagged::value(json.key(keys::REASON), reason)), |node, form| {
+    Broken(Value): |json, reason| json.object(|json| tagged::value(json.key("reason"), reason)), |node, form| {
         let mut fields = fields(node, "why the message broke off", form)?;
-        fields.read(keys::REASON, |reason| form.read_term(reason))
+        fields.read("reason", |reason| form.read_term(reason))
     };
     /// A text in an object of its own.
-    Words(Box<str>): |json, words| json.object(|json| Text::write(words, keys::TEXT, json)), |node, form| {
-        fields(node, "a map with a text", form)?.take_name(keys::TEXT)
+    Words(Box<str>): |json, words| json.object(|json| Text::write(words, "text", json)), |node, form| {
+        fields(node, "a map with a text", form)?.take_name("text")
     };
 }
 
@@ -277,6 +272,6 @@ impl<T: StoredWord> Kind<T> for OneOf {
 
     fn get(node: Node<'_>, _form: Form) -> Result<T, Error> {
         let word = node.as_str().and_then(T::from_word);
-        word.ok_or_else(|| invalid(T::EXPECTED))
+        word.ok_or_else(|| Error::expected(T::EXPECTED))
     }
 }

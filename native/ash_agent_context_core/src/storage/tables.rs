@@ -11,10 +11,20 @@ use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
 use crate::prices::bill::{self, Bill, Reported};
 use crate::prices::usage::Usage;
-use crate::storage::keys;
 use crate::storage::table::*;
 use crate::storage::take::DocumentFields;
 use crate::value::builder::JsonObject;
+
+/// The notes of a request: its fields, its tools, the digests of its system prompt, of the whole request and of its masks, and
+/// the request that a rewind cut off.
+pub(crate) const REQUEST: [&str; 6] = [
+    "request",
+    "tools",
+    "system_digest",
+    "sent",
+    "masks_digest",
+    "rewound",
+];
 
 impl StoredWord for Provider {
     const EXPECTED: &'static str = "the name of a provider";
@@ -102,8 +112,8 @@ impl Stored for Bill {
     const EXPECTED: &'static str = "a map with numbers of tokens";
 
     fn write(&self, json: &mut JsonObject<'_>) {
-        Of::write(&self.usage, keys::USAGE, json);
-        Given::<Text>::write(&self.model, keys::MODEL, json);
+        Of::write(&self.usage, "usage", json);
+        Given::<Text>::write(&self.model, "model", json);
         for (name, count) in self.counts() {
             Count::write(&count, name, json);
         }
@@ -113,8 +123,8 @@ impl Stored for Bill {
     }
 
     fn read(mut fields: DocumentFields<'_>) -> Result<Self, Error> {
-        let mut bill = Self::plain(Of::read(&mut fields, keys::USAGE)?);
-        if let Some(model) = Given::<Text>::read(&mut fields, keys::MODEL)? {
+        let mut bill = Self::plain(Of::read(&mut fields, "usage")?);
+        if let Some(model) = Given::<Text>::read(&mut fields, "model")? {
             bill.put_model(&model);
         }
         for of in bill::Term::ALL {

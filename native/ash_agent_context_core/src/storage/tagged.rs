@@ -39,9 +39,9 @@ pub enum NameKey<'a> {
     Text(&'a str),
 }
 
-impl NameKey<'_> {
+impl<'a> NameKey<'a> {
     /// Returns the key of an object.
-    pub fn text(&self) -> Cow<'_, str> {
+    pub fn text(self) -> Cow<'a, str> {
         match self {
             Self::Atom(name) => Cow::Owned(format!(":{name}")),
             Self::Text(text) if text.starts_with([':', '$']) => Cow::Owned(format!("${text}")),
@@ -66,6 +66,10 @@ fn plain_key(key: &Value) -> Option<NameKey<'_>> {
             plain(name.as_bytes()).map(NameKey::Atom)
         }
     }
+}
+
+fn object_key(key: &Value) -> Cow<'_, str> {
+    plain_key(key).map_or("".into(), NameKey::text)
 }
 
 /// Writes a tag with a string.
@@ -141,8 +145,7 @@ fn advance<'a>(json: &mut Json, level: &mut TaggedLevel<'a>) -> Option<&'a Value
             rest.next().inspect(|_| json.separate())
         }
         TaggedLevel::Object(rest) => rest.next().map(|(key, of)| {
-            let key = plain_key(key);
-            json.key(key.as_ref().map_or("".into(), NameKey::text).as_ref());
+            json.key(&object_key(key));
             of
         }),
         TaggedLevel::Pairs(rest, pair) => match *pair {
@@ -214,11 +217,7 @@ pub fn entries(json: &mut Json, map: &impl HasEntries) {
     if is_object(map) {
         json.object(|json| {
             for (key, of) in map.entries() {
-                let key = plain_key(key);
-                value(
-                    json.key(key.as_ref().map_or("".into(), NameKey::text).as_ref()),
-                    of,
-                );
+                value(json.key(&object_key(key)), of);
             }
         });
     } else {

@@ -47,7 +47,7 @@ impl Form {
             Self::Maps(_) => "a DateTime or ISO 8601 text with an offset",
         };
         let time = node.as_time();
-        time.ok_or_else(|| Error::invalid(Vec::new(), expected))
+        time.ok_or_else(|| Error::expected(expected))
     }
 
     /// Reads the id of a conversation.
@@ -57,7 +57,7 @@ impl Form {
             Self::Maps(_) => node.into_text().unwrap_or_default(),
         };
         match id.is_empty() {
-            true => Err(Error::invalid(Vec::new(), "non-empty text")),
+            true => Err(Error::expected("non-empty text")),
             false => Ok(id),
         }
     }
@@ -76,7 +76,7 @@ impl Form {
             Self::Stored(_) => *number > 0,
             Self::Maps(_) => (1..=i64::MAX.unsigned_abs()).contains(number),
         });
-        number.ok_or_else(|| Error::invalid(Vec::new(), "a positive integer"))
+        number.ok_or_else(|| Error::expected("a positive integer"))
     }
 
     pub fn read_term(self, node: Node<'_>) -> Result<Value, Error> {
@@ -183,7 +183,7 @@ pub(crate) fn fields<'a>(
     form: impl Into<Form>,
 ) -> Result<DocumentFields<'a>, Error> {
     let fields = DocumentFields::of(node, form.into());
-    fields.ok_or_else(|| Error::invalid(Vec::new(), expected))
+    fields.ok_or_else(|| Error::expected(expected))
 }
 
 /// Returns an error for another value under a key of the stored form.
@@ -200,13 +200,13 @@ pub(crate) fn at<T>(key: &'static str, read: Result<T, Error>) -> Result<T, Erro
 #[inline]
 pub(crate) fn read_name(node: Node<'_>) -> Result<Box<str>, Error> {
     let text = untagged::untag_text(node.into_value())?;
-    utf8(text).map_err(|_| Error::invalid(Vec::new(), "text"))
+    utf8(text).map_err(|_| Error::expected("text"))
 }
 
 /// Reads the text of a map, which has no tags.
 pub(crate) fn read_text(node: Node<'_>) -> Result<Box<str>, Error> {
     let text = node.into_text();
-    text.map_err(|_| Error::invalid(Vec::new(), "text"))
+    text.map_err(|_| Error::expected("text"))
 }
 
 /// Refuses values that are too deep. A value of a map, a call or a result is a container around values that have the full
@@ -221,7 +221,7 @@ pub(crate) fn check_depth(value: &Value) -> Result<(), Error> {
 pub(crate) fn read_number(node: Node<'_>) -> Result<u64, Error> {
     node.as_count()
         .filter(|number| *number > 0)
-        .ok_or_else(|| Error::invalid(Vec::new(), "a positive integer"))
+        .ok_or_else(|| Error::expected("a positive integer"))
 }
 
 pub(crate) fn read_size(node: Node<'_>) -> Result<usize, Error> {
@@ -229,17 +229,13 @@ pub(crate) fn read_size(node: Node<'_>) -> Result<usize, Error> {
         Node::Value(Value::Int(size)) => usize::try_from(size).ok(),
         _ => None,
     };
-    size.ok_or_else(|| Error::invalid(Vec::new(), "a number that is not negative"))
+    size.ok_or_else(|| Error::expected("a number that is not negative"))
 }
 
 /// Refuses unknown fields that are not JSON data.
 pub(crate) fn check_unknown(fields: Map) -> Result<Map, Error> {
-    let fields = Value::Map(fields);
     untagged::check_unknown(&fields, MAX_DEPTH)?;
-    match fields {
-        Value::Map(fields) => Ok(fields),
-        _ => Ok(Map::default()),
-    }
+    Ok(fields)
 }
 
 impl<'a> DocumentFields<'a> {
@@ -312,7 +308,7 @@ impl<'a> DocumentFields<'a> {
 
     #[inline]
     pub fn take_list(&mut self, key: &'static str) -> Result<Option<Vec<Node<'a>>>, Error> {
-        let not_a_list = |_| Error::invalid(Vec::new(), "a list");
+        let not_a_list = |_| Error::expected("a list");
         self.read_due(key, |node| node.into_list().map_err(not_a_list))
     }
 

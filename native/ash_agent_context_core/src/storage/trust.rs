@@ -1,6 +1,8 @@
 //! The trust in a document beyond its messages: a stranger can write that a call was approved, and can name a struct of any
 //! module that a tool then works with.
 
+use std::collections::BTreeSet;
+
 use chrono::{NaiveDate, NaiveTime};
 
 use crate::value::word::words;
@@ -75,10 +77,19 @@ impl Structs {
     }
 }
 
-const DATE: &[&str] = &["calendar", "year", "month", "day"];
-const CLOCK: &[&str] = &["calendar", "hour", "minute", "second", "microsecond"];
-const ZONE: &[&str] = &["time_zone", "zone_abbr", "utc_offset", "std_offset"];
-const DECIMAL: &[&str] = &["sign", "coef", "exp"];
+/// Fields of a struct, and whether their values are right.
+type Part = (&'static [&'static str], fn(&Map) -> bool);
+
+const DATE: Part = (&["calendar", "year", "month", "day"], is_date);
+const CLOCK: Part = (
+    &["calendar", "hour", "minute", "second", "microsecond"],
+    is_clock,
+);
+const ZONE: Part = (
+    &["time_zone", "zone_abbr", "utc_offset", "std_offset"],
+    is_zone,
+);
+const DECIMAL: Part = (&["sign", "coef", "exp"], is_decimal);
 
 /// Decimals with exponents beyond those of IEEE 754's decimal128 are not accepted: the digits of one of `1e1000000000` fill
 /// the memory of a program that writes it out or adds to it.
@@ -96,25 +107,19 @@ fn is_known(map: &Map) -> bool {
     let Some(Value::Atom(module)) = map.get_atom(STRUCT) else {
         return false;
     };
-    let checked = match &**module {
-        "Elixir.Date" => has(map, &[DATE]).then(|| is_date(map)),
-        "Elixir.Time" => has(map, &[CLOCK]).then(|| is_clock(map)),
-        "Elixir.NaiveDateTime" => has(map, &[DATE, CLOCK]).then(|| is_date(map) && is_clock(map)),
-        "Elixir.DateTime" => {
-            has(map, &[DATE, CLOCK, ZONE]).then(|| is_date(map) && is_clock(map) && is_zone(map))
-        }
-        "Elixir.Decimal" => has(map, &[DECIMAL]).then(|| is_decimal(map)),
-        _ => None,
+    let parts: &[Part] = match &**module {
+        "Elixir.Date" => &[DATE],
+        "Elixir.Time" => &[CLOCK],
+        "Elixir.NaiveDateTime" => &[DATE, CLOCK],
+        "Elixir.DateTime" => &[DATE, CLOCK, ZONE],
+        "Elixir.Decimal" => &[DECIMAL],
+        _ => return false,
     };
-    checked.unwrap_or(false)
-}
-
-/// Returns true if a struct has these fields and no other; dates and times share their calendar.
-fn has(map: &Map, fields: &[&[&str]]) -> bool {
-    let mut names: Vec<&str> = fields.concat();
-    names.sort_unstable();
-    names.dedup();
-    map.len() == names.len() + 1 && names.iter().all(|name| map.get_atom(name).is_some())
+    // Dates and times share their calendar.
+    let names: BTreeSet<&str> = parts.iter().flat_map(|part| part.0).copied().collect();
+    map.len() == names.len() + 1
+        && names.iter().all(|name| map.get_atom(name).is_some())
+        && parts.iter().all(|part| part.1(map))
 }
 
 fn is_iso(map: &Map) -> bool {
@@ -125,20 +130,15 @@ fn is_atom(map: &Map, field: &str, name: &str) -> bool {
     matches!(map.get_atom(field), Some(Value::Atom(atom)) if &**atom == name)
 }
 
-fn int(map: &Map, field: &str) -> Option<i64> {
-    match map.get_atom(field) {
-        Some(Value::Int(number)) => Some(*number),
-        _ => None,
-    }
-}
-
 fn small(map: &Map, field: &str) -> Option<u32> {
-    u32::try_from(int(map, field)?).ok()
+    u32::try_from(map.get_int(field)?).ok()
 }
 
 fn is_date(map: &Map) -> bool {
     let date = || {
-        let year = int(map, "year").filter(|year| (-9999..=9999).contains(year))?;
+        let year = map
+            .get_int("year")
+            .filter(|year| (-9999..=9999).contains(year))?;
         let year = i32::try_from(year).ok()?;
         NaiveDate::from_ymd_opt(year, small(map, "month")?, small(map, "day")?)
     };
@@ -161,7 +161,8 @@ fn is_clock(map: &Map) -> bool {
 fn is_zone(map: &Map) -> bool {
     let text = |field| map.get_atom(field).and_then(Value::as_str);
     let offset = |field| {
-        int(map, field).filter(|seconds| seconds.checked_abs().is_some_and(|s| s < MAX_OFFSET))
+        map.get_int(field)
+            .filter(|seconds| seconds.checked_abs().is_some_and(|s| s < MAX_OFFSET))
     };
     match (text("time_zone"), text("zone_abbr")) {
         (Some("Etc/UTC"), Some(abbr)) => {
@@ -178,6 +179,8 @@ fn is_decimal(map: &Map) -> bool {
         Some(Value::BigInt(coefficient)) => coefficient.sign() != num_bigint::Sign::Minus,
         _ => is_atom(map, "coef", "NaN") || is_atom(map, "coef", "inf"),
     };
-    let exponent = int(map, "exp").is_some_and(|exp| (-MAX_EXPONENT..=MAX_EXPONENT).contains(&exp));
-    coefficient && exponent && matches!(int(map, "sign"), Some(1 | -1))
+    let exponent = map
+        .get_int("exp")
+        .is_some_and(|exp| (-MAX_EXPONENT..=MAX_EXPONENT).contains(&exp));
+    coefficient && exponent && matches!(map.get_int("sign"), Some(1 | -1))
 }

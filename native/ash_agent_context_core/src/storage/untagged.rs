@@ -4,7 +4,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
 use num_bigint::BigInt;
 
-use crate::error::{index, Error};
+use crate::error::{each, index, Error};
 use crate::storage::tagged::{ATOM, BYTES, FLOAT, INT, MAP, TUPLE};
 use crate::storage::trust::Structs;
 use crate::value::json::MAX_DIGITS;
@@ -36,8 +36,11 @@ fn read_float(text: &str) -> Option<Value> {
     (float.is_finite() && text.bytes().all(numeric)).then_some(Value::Float(float))
 }
 
-fn refuse(expected: &'static str) -> Error {
-    Error::invalid(Vec::new(), expected)
+fn read_bytes(text: &Value) -> Option<Value> {
+    let Value::Binary(text) = text else {
+        return None;
+    };
+    Some(Value::Binary(BASE64.decode(text).ok()?.into_boxed_slice()))
 }
 
 /// Replaces a part of a document by its value, with the structs that are allowed.
@@ -118,7 +121,7 @@ fn walk(
 
 fn begin(value: Value) -> Result<Next, Error> {
     match value {
-        Value::Atom(_) | Value::Tuple(_) => Err(refuse("JSON data")),
+        Value::Atom(_) | Value::Tuple(_) => Err(Error::expected("JSON data")),
         Value::List(items) => Ok(Next::Open(OpenLevel::items(items, false))),
         Value::Map(map) => match map.iter().find(|(key, _)| is_tag_key(key)) {
             None => Ok(Next::Open(OpenLevel::Object {
@@ -130,7 +133,7 @@ fn begin(value: Value) -> Result<Next, Error> {
                 let tag = tag.clone();
                 let read = match <[(Value, Value); 1]>::try_from(map.into_entries()) {
                     Ok([(_, of)]) => read_tagged(&tag, of),
-                    Err(_) => Err(refuse("a tag alone in its object")),
+                    Err(_) => Err(Error::expected("a tag alone in its object")),
                 };
                 read.map_err(|error| error.within(tag))
             }
@@ -141,40 +144,20 @@ fn begin(value: Value) -> Result<Next, Error> {
 
 /// Returns the next element of the innermost level, or that level itself when it has no more.
 fn next_step(open: &mut Vec<OpenLevel>, structs: Structs) -> Result<Next, Error> {
-    let next = match open.last_mut() {
-        None => None,
-        Some(OpenLevel::List { rest, .. }) => rest.next(),
-        Some(OpenLevel::Object { rest, key, .. }) => match rest.next() {
-            None => None,
-            Some((name @ Value::Binary(_), of)) => {
-                *key = name;
-                Some(of)
-            }
-            Some(_) => return Err(refuse("string keys")),
-        },
-        Some(OpenLevel::Pairs { rest, value, .. }) => match value.take() {
-            Some(value) => Some(value),
-            None => match rest.next() {
-                None => None,
-                Some(pair) => {
-                    let pair = match pair {
-                        Value::List(items) => <[Value; 2]>::try_from(items.into_vec()).ok(),
-                        _ => None,
-                    };
-                    let [key, of] = pair.ok_or_else(|| refuse("lists of a key and a value"))?;
-                    *value = Some(of);
-                    Some(key)
-                }
-            },
-        },
-    };
-    if let Some(next) = next {
-        return Ok(Next::Read(next));
+    match open.last_mut().and_then(OpenLevel::next) {
+        Some(next) => next.map(Next::Read),
+        None => {
+            let ended = open.pop().map(|level| level.close(structs));
+            Ok(Next::Done(ended.unwrap_or(Value::Nil)))
+        }
     }
-    let ended = open.pop();
-    Ok(Next::Done(
-        ended.map_or(Value::Nil, |level| level.close(structs)),
-    ))
+}
+
+fn read_pair(value: Value) -> Option<[Value; 2]> {
+    match value {
+        Value::List(items) => items.into_vec().try_into().ok(),
+        _ => None,
+    }
 }
 
 impl OpenLevel {
@@ -184,6 +167,30 @@ impl OpenLevel {
             rest: items.into_vec().into_iter(),
             is_tuple,
         }
+    }
+
+    /// Returns the next element; `None` when there are no more.
+    fn next(&mut self) -> Option<Result<Value, Error>> {
+        Some(match self {
+            Self::List { rest, .. } => Ok(rest.next()?),
+            Self::Object { rest, key, .. } => match rest.next()? {
+                (name @ Value::Binary(_), of) => {
+                    *key = name;
+                    Ok(of)
+                }
+                _ => Err(Error::expected("string keys")),
+            },
+            Self::Pairs { rest, value, .. } => match value.take() {
+                Some(value) => Ok(value),
+                None => match read_pair(rest.next()?) {
+                    Some([key, of]) => {
+                        *value = Some(of);
+                        Ok(key)
+                    }
+                    None => Err(Error::expected("lists of a key and a value")),
+                },
+            },
+        })
     }
 
     fn accept(&mut self, value: Value) {
@@ -270,11 +277,11 @@ fn unescape_key(key: Value) -> Value {
 }
 
 fn read_tagged(tag: &Value, of: Value) -> Result<Next, Error> {
-    let done = match (tag.as_str(), of) {
+    let (read, expected) = match (tag.as_str(), of) {
         (Some(TUPLE), Value::List(items)) if items.len() <= MAX_TUPLE => {
             return Ok(Next::Open(OpenLevel::items(items, true)))
         }
-        (Some(TUPLE), _) => Err(refuse("a list of at most 16777215 elements")),
+        (Some(TUPLE), _) => (None, "a list of at most 16777215 elements"),
         (Some(MAP), Value::List(pairs)) => {
             return Ok(Next::Open(OpenLevel::Pairs {
                 read: Vec::with_capacity(pairs.len()),
@@ -283,30 +290,24 @@ fn read_tagged(tag: &Value, of: Value) -> Result<Next, Error> {
                 value: None,
             }))
         }
-        (Some(MAP), _) => Err(refuse("a list of pairs")),
-        (Some(ATOM), name) => untag_text(name)?
-            .as_str()
-            .map(Value::atom)
-            .ok_or_else(|| refuse("the name of an atom")),
-        (Some(INT), text) => text
-            .as_str()
-            .and_then(read_int)
-            .ok_or_else(|| refuse("an integer as text, in hexadecimal beyond 4300 digits")),
-        (Some(FLOAT), text) => text
-            .as_str()
-            .and_then(read_float)
-            .ok_or_else(|| refuse("a finite float as text")),
-        (Some(BYTES), Value::Binary(text)) => BASE64
-            .decode(&text)
-            .ok()
-            .map(|bytes| Value::Binary(bytes.into_boxed_slice()))
-            .ok_or_else(|| refuse("base64 text")),
-        (Some(BYTES), _) => Err(refuse("base64 text")),
-        _ => Err(refuse(
+        (Some(MAP), _) => (None, "a list of pairs"),
+        (Some(ATOM), name) => (
+            untag_text(name)?.as_str().map(Value::atom),
+            "the name of an atom",
+        ),
+        (Some(INT), text) => (
+            text.as_str().and_then(read_int),
+            "an integer as text, in hexadecimal beyond 4300 digits",
+        ),
+        (Some(FLOAT), text) => (text.as_str().and_then(read_float), "a finite float as text"),
+        (Some(BYTES), text) => (read_bytes(&text), "base64 text"),
+        _ => (
+            None,
             "one of the tags $atom, $tuple, $int, $float, $bytes, $map",
-        )),
+        ),
     };
-    done.map(Next::Done)
+    read.map(Next::Done)
+        .ok_or_else(|| Error::expected(expected))
 }
 
 /// Reads text or tagged bytes; any other value stays as it is.
@@ -328,43 +329,44 @@ pub fn untag_text(value: Value) -> Result<Value, Error> {
 pub fn untag_key(value: Value) -> Result<Value, Error> {
     let key = untag_text(value)?;
     if is_tag_key(&key) {
-        return Err(refuse("text, or a colon followed by the name of an atom"));
+        return Err(Error::expected(
+            "text, or a colon followed by the name of an atom",
+        ));
     }
     Ok(unescape_key(key))
-}
-
-fn below(levels: usize) -> Result<usize, Error> {
-    levels
-        .checked_sub(1)
-        .ok_or(Error::TooDeep { limit: MAX_DEPTH })
 }
 
 /// Checks unknown fields: they are kept, so they must be JSON data.
 ///
 /// # Errors
 /// [`Error::Invalid`], [`Error::TooDeep`] beyond so many levels.
-pub fn check_unknown(value: &Value, levels: usize) -> Result<(), Error> {
+pub fn check_unknown(fields: &Map, levels: usize) -> Result<(), Error> {
+    let levels = below(levels)?;
+    for (key, value) in fields.iter() {
+        if key.as_str().is_none() {
+            return Err(Error::expected("string keys"));
+        }
+        check_data(value, levels).map_err(|error| error.within(key.clone()))?;
+    }
+    Ok(())
+}
+
+fn check_data(value: &Value, levels: usize) -> Result<(), Error> {
     match value {
         Value::Nil | Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) => Ok(()),
         Value::Binary(_) if value.as_str().is_some() => Ok(()),
-        Value::Binary(_) => Err(refuse("UTF-8 text")),
-        Value::Atom(_) | Value::Tuple(_) => Err(refuse("JSON data")),
+        Value::Binary(_) => Err(Error::expected("UTF-8 text")),
+        Value::Atom(_) | Value::Tuple(_) => Err(Error::expected("JSON data")),
         Value::List(items) => {
             let levels = below(levels)?;
-            for (position, item) in items.iter().enumerate() {
-                check_unknown(item, levels).map_err(|error| error.within(index(position)))?;
-            }
-            Ok(())
+            each(items, |item| check_data(item, levels)).map(|_| ())
         }
-        Value::Map(map) => {
-            let levels = below(levels)?;
-            for (key, value) in map.iter() {
-                if key.as_str().is_none() || !matches!(key, Value::Binary(_)) {
-                    return Err(refuse("string keys"));
-                }
-                check_unknown(value, levels).map_err(|error| error.within(key.clone()))?;
-            }
-            Ok(())
-        }
+        Value::Map(map) => check_unknown(map, levels),
     }
+}
+
+fn below(levels: usize) -> Result<usize, Error> {
+    levels
+        .checked_sub(1)
+        .ok_or(Error::TooDeep { limit: MAX_DEPTH })
 }

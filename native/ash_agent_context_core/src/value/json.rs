@@ -114,10 +114,7 @@ impl ParseFault {
         };
         let position = Jiter::new(text).error_position(index);
         let (line, column) = (position.line, position.column);
-        Error::invalid(
-            Vec::new(),
-            format!("{what}, at line {line} column {column}"),
-        )
+        Error::expected(format!("{what}, at line {line} column {column}"))
     }
 }
 
@@ -290,24 +287,17 @@ impl Serialize for AsJson<'_> {
             Value::Atom(name) => serializer.serialize_str(name),
             Value::Binary(bytes) => serializer.serialize_str(&letters::utf8(bytes)),
             Value::Tuple(items) => serializer.collect_seq(items.iter().map(AsJson)),
-            Value::List(items) if is_keyword(items) => {
-                let entries = items.iter().filter_map(|item| match item {
-                    Value::Tuple(pair) => match &**pair {
-                        [key, value] => Some((key, value)),
-                        _ => None,
-                    },
-                    _ => None,
-                });
-                serialize_entries(entries, true, serializer)
-            }
-            Value::List(items) => serializer.collect_seq(items.iter().map(AsJson)),
+            Value::List(items) => match keyword(items) {
+                Some(entries) => serialize_entries(entries.into_iter(), true, serializer),
+                None => serializer.collect_seq(items.iter().map(AsJson)),
+            },
             Value::Map(map) => {
                 if let Some(ready) = structs::fragment(map).and_then(structs::ready) {
                     return ready.serialize(serializer);
                 }
                 match structs::struct_text(map) {
                     Some(text) => serializer.serialize_str(&text),
-                    None => serialize_map(map, serializer),
+                    None => AsObject(map).serialize(serializer),
                 }
             }
         }
@@ -320,15 +310,11 @@ pub(crate) struct AsObject<'a>(pub &'a Map);
 
 impl Serialize for AsObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize_map(self.0, serializer)
+        let is_name = |key: &Value| matches!(key, Value::Atom(name) if &**name == "__struct__");
+        let entries = self.0.iter().map(|(key, value)| (key, value));
+        let entries = entries.filter(|(key, _)| !is_name(key));
+        serialize_entries(entries, !differ_as_text(self.0), serializer)
     }
-}
-
-fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
-    let is_name = |key: &Value| matches!(key, Value::Atom(name) if &**name == "__struct__");
-    let entries = map.iter().map(|(key, value)| (key, value));
-    let entries = entries.filter(|(key, _)| !is_name(key));
-    serialize_entries(entries, !differ_as_text(map), serializer)
 }
 
 /// Of keys with the same text the first one counts.
@@ -366,12 +352,19 @@ fn key_text(key: &Value) -> Cow<'_, str> {
     }
 }
 
-fn is_keyword(items: &[Value]) -> bool {
-    !items.is_empty()
-        && items.iter().all(|item| {
-            matches!(item, Value::Tuple(pair)
-                if matches!(&**pair, [Value::Atom(_) | Value::Nil | Value::Bool(_), _]))
-        })
+/// Returns the entries of a keyword list.
+fn keyword(items: &[Value]) -> Option<Vec<(&Value, &Value)>> {
+    fn entry(item: &Value) -> Option<(&Value, &Value)> {
+        match item {
+            Value::Tuple(pair) => match &**pair {
+                [key @ (Value::Atom(_) | Value::Nil | Value::Bool(_)), value] => Some((key, value)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+    let entries: Option<Vec<_>> = items.iter().map(entry).collect();
+    entries.filter(|entries| !entries.is_empty())
 }
 
 fn serialize_big<S: Serializer>(integer: &BigInt, serializer: S) -> Result<S::Ok, S::Error> {

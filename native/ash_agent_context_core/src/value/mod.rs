@@ -35,12 +35,13 @@ pub type Bytes = Box<[u8]>;
 ///
 /// `nil`, `true` and `false` have variants of their own; [`Value::Atom`] is every other atom.
 /// Integers that fit 64 bits are always [`Value::Int`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 // With the variant's number in a word of its own, a value is moved in whole words. Otherwise it is moved from its second byte
 // on, where a `bool` would stand, and the processor waits for each word to be written before it can be read so.
 #[repr(u64)]
 pub enum Value {
     /// The atom `nil`.
+    #[default]
     Nil,
     /// The atoms `true` and `false`.
     Bool(bool),
@@ -97,8 +98,7 @@ impl Value {
             Self::Bool(true) => Some("true"),
             Self::Bool(false) => Some("false"),
             Self::Atom(name) => Some(name),
-            Self::Binary(bytes) => std::str::from_utf8(bytes).ok(),
-            _ => None,
+            other => other.as_str(),
         }
     }
 
@@ -156,40 +156,28 @@ impl Value {
     /// change.
     pub(crate) fn feed(&self, digest: &mut Sha256) {
         // Containers are distinguished by their sizes.
-        let mut open = |length: usize| {
+        let mut put = |length: usize, bytes: &[u8]| {
             digest.update([self.rank()]);
             digest.update((length as u64).to_le_bytes());
+            digest.update(bytes);
         };
         match self {
-            Self::Nil => open(0),
-            Self::Bool(flag) => open(usize::from(*flag)),
-            Self::Int(integer) => {
-                open(0);
-                digest.update(integer.to_le_bytes());
-            }
-            Self::Float(float) => {
-                open(0);
-                digest.update(float.to_bits().to_le_bytes());
-            }
+            Self::Nil => put(0, &[]),
+            Self::Bool(flag) => put(usize::from(*flag), &[]),
+            Self::Int(integer) => put(0, &integer.to_le_bytes()),
+            Self::Float(float) => put(0, &float.to_bits().to_le_bytes()),
             Self::BigInt(integer) => {
                 let bytes = integer.to_signed_bytes_le();
-                open(bytes.len());
-                digest.update(bytes);
+                put(bytes.len(), &bytes);
             }
-            Self::Atom(name) => {
-                open(name.len());
-                digest.update(name.as_bytes());
-            }
-            Self::Binary(bytes) => {
-                open(bytes.len());
-                digest.update(bytes);
-            }
+            Self::Atom(name) => put(name.len(), name.as_bytes()),
+            Self::Binary(bytes) => put(bytes.len(), bytes),
             Self::List(items) | Self::Tuple(items) => {
-                open(items.len());
+                put(items.len(), &[]);
                 items.iter().for_each(|item| item.feed(digest));
             }
             Self::Map(map) => {
-                open(map.len());
+                put(map.len(), &[]);
                 for (key, value) in map.iter() {
                     key.feed(digest);
                     value.feed(digest);
@@ -341,6 +329,14 @@ impl Map {
             Value::Atom(atom) => (**atom).cmp(name),
             other => other.rank().cmp(&Value::ATOM),
         })
+    }
+
+    /// Returns the integer of at most 64 bits under an atom key.
+    pub(crate) fn get_int(&self, name: &str) -> Option<i64> {
+        match self.get_atom(name)? {
+            Value::Int(integer) => Some(*integer),
+            _ => None,
+        }
     }
 
     /// Returns the map with one more entry, or with another value for a key it has.

@@ -19,15 +19,8 @@ fn is_in_row(json: &[u8], at: usize) -> bool {
     let (before, after) = json.split_at_checked(at).unwrap_or_default();
     let is_digit = |byte: &&u8| byte.is_ascii_digit();
     let behind = after.iter().take(DIGITS).take_while(is_digit).count();
-    behind > 0
-        && behind
-            + before
-                .iter()
-                .rev()
-                .take(DIGITS)
-                .take_while(is_digit)
-                .count()
-            >= DIGITS
+    let ahead = before.iter().rev().take(DIGITS).take_while(is_digit);
+    behind > 0 && behind + ahead.count() >= DIGITS
 }
 
 fn stand_outside_strings(json: &[u8]) -> bool {

@@ -31,15 +31,12 @@ pub fn struct_text(map: &Map) -> Option<String> {
     }
 }
 
-fn int(map: &Map, name: &str) -> Option<i64> {
-    match map.get_atom(name)? {
-        Value::Int(integer) => Some(*integer),
-        _ => None,
-    }
-}
-
 fn date(map: &Map) -> Option<String> {
-    let (year, month, day) = (int(map, "year")?, int(map, "month")?, int(map, "day")?);
+    let (year, month, day) = (
+        map.get_int("year")?,
+        map.get_int("month")?,
+        map.get_int("day")?,
+    );
     let sign = if year < 0 { "-" } else { "" };
     Some(format!(
         "{sign}{:04}-{month:02}-{day:02}",
@@ -48,7 +45,11 @@ fn date(map: &Map) -> Option<String> {
 }
 
 fn clock(map: &Map) -> Option<String> {
-    let (hour, minute, second) = (int(map, "hour")?, int(map, "minute")?, int(map, "second")?);
+    let (hour, minute, second) = (
+        map.get_int("hour")?,
+        map.get_int("minute")?,
+        map.get_int("second")?,
+    );
     let Value::Tuple(micro) = map.get_atom("microsecond")? else {
         return None;
     };
@@ -64,7 +65,9 @@ fn clock(map: &Map) -> Option<String> {
 }
 
 fn offset(map: &Map) -> Option<String> {
-    let seconds = int(map, "utc_offset")?.checked_add(int(map, "std_offset")?)?;
+    let seconds = map
+        .get_int("utc_offset")?
+        .checked_add(map.get_int("std_offset")?)?;
     if seconds == 0 {
         return Some("Z".to_owned());
     }
@@ -74,14 +77,14 @@ fn offset(map: &Map) -> Option<String> {
 }
 
 fn decimal(map: &Map) -> Option<String> {
-    let sign = if int(map, "sign")? < 0 { "-" } else { "" };
+    let sign = if map.get_int("sign")? < 0 { "-" } else { "" };
     let digits = match map.get_atom("coef")? {
         Value::Int(coef) if *coef >= 0 => coef.to_string(),
         Value::BigInt(coef) if coef.bits() <= 1024 => coef.magnitude().to_string(),
         // `:NaN` and `:inf`
         other => return Some(format!("{sign}{}", other.as_name()?)),
     };
-    let exp = int(map, "exp")?;
+    let exp = map.get_int("exp")?;
     let places = usize::try_from(exp.checked_neg()?).unwrap_or(0);
     Some(match exp {
         0 => format!("{sign}{digits}"),

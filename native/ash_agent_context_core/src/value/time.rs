@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Datelike, NaiveDate, SecondsFormat, TimeDelta, Timelike, Utc};
 
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// A point in time in UTC with microseconds, by the caller's clock.
 pub type Time = DateTime<Utc>;
@@ -24,7 +24,7 @@ pub fn from_micros(micros: i64) -> Option<Time> {
 pub fn from_value(value: &Value) -> Option<Time> {
     match value {
         Value::Binary(bytes) => from_text(bytes),
-        Value::Map(_) => from_struct(value),
+        Value::Map(map) => from_struct(map),
         _ => None,
     }
 }
@@ -66,25 +66,20 @@ fn whole_micros(time: Time) -> Option<Time> {
     time.with_nanosecond(micros * 1000).filter(in_calendar)
 }
 
-fn from_struct(value: &Value) -> Option<Time> {
-    let Value::Map(map) = value else { return None };
-    if map.get_atom("__struct__")?.as_name()? != "Elixir.DateTime" {
+fn from_struct(map: &Map) -> Option<Time> {
+    let name = |field| map.get_atom(field).and_then(Value::as_name);
+    let is_iso = name("calendar") == Some("Elixir.Calendar.ISO");
+    if name("__struct__") != Some("Elixir.DateTime") || !is_iso {
         return None;
     }
-    if map.get_atom("calendar")?.as_name()? != "Elixir.Calendar.ISO" {
+    let Value::Tuple(parts) = map.get_atom("microsecond")? else {
         return None;
-    }
-    let field = |name: &str| match map.get_atom(name) {
-        Some(Value::Int(number)) => Some(*number),
-        _ => None,
     };
-    let micros = match map.get_atom("microsecond")? {
-        Value::Tuple(parts) => match &**parts {
-            [Value::Int(micros), _] => u32::try_from(*micros).ok()?,
-            _ => return None,
-        },
-        _ => return None,
+    let [Value::Int(micros), _] = &**parts else {
+        return None;
     };
+    let micros = u32::try_from(*micros).ok()?;
+    let field = |name| map.get_int(name);
     let date = [field("year")?, field("month")?, field("day")?];
     let clock = [field("hour")?, field("minute")?, field("second")?];
     let offset = field("utc_offset")?.checked_add(field("std_offset")?)?;

@@ -113,18 +113,3 @@ fn shorten(text: &str, fits: impl Fn(&str) -> bool) -> String {
     let start = starts.find(fits);
     start.map_or_else(String::new, |start| format!("{}..", start.trim_end()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::is_random;
-
-    #[test]
-    fn letters_of_no_word_are_random() {
-        for word in ["strength", "lib/agent.ex", "fooBar", "h2", "aerial"] {
-            assert!(!is_random(word), "{word}");
-        }
-        for letters in ["fooBarBaz", "x1y", "1a2", "lngths", "aeio"] {
-            assert!(is_random(letters), "{letters}");
-        }
-    }
-}

@@ -119,6 +119,25 @@ fn an_error_names_the_first_places_that_differ_and_no_values() {
     let first = [0, 1, 3, 4, 5, 6, 7, 8].map(|n| vec![Value::Int(n)]);
     assert_eq!(paths, first);
 
+    let values = |last: &str, more: Value| {
+        let items = ["a", last].map(Value::text);
+        let same = map(vec![(Value::text("x"), Value::Int(1))]);
+        map(vec![
+            (Value::text("cc"), Value::List(items.into())),
+            (Value::text("same"), same),
+            (Value::text("to"), more),
+        ])
+    };
+    let refused = try_approve(
+        &waiting(&values("b", Value::text("ann"))),
+        Some(&values("c", map(Vec::new()))),
+    );
+    let inside = [
+        vec![Value::text("cc"), Value::Int(1)],
+        vec![Value::text("to")],
+    ];
+    assert!(matches!(refused, Err(Error::OtherArguments { paths, .. }) if paths == inside));
+
     let whole = try_approve(&waiting(&path("x")), Some(&Value::text("{}")));
     assert!(matches!(whole, Err(Error::OtherArguments { paths, .. }) if paths == [vec![]]));
 }

@@ -56,6 +56,7 @@ mod snapshot_depth;
 #[path = "../support/stack.rs"]
 mod stack;
 mod summaries;
+mod tokens;
 mod traits;
 mod unnoticed;
 mod usage;

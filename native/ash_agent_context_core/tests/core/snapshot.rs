@@ -2,7 +2,8 @@
 
 use crate::make::list;
 use ash_agent_context_core::{
-    json, time, Approvals, Context, Error, Map, Stamp, Structs, Trust, Value, NESTING,
+    json, read_terms, time, write_terms, Approvals, Context, Error, Map, Stamp, Structs, Trust,
+    Value, MAX_DEPTH, NESTING,
 };
 use proptest::prelude::*;
 
@@ -172,6 +173,12 @@ proptest! {
     }
 
     #[test]
+    fn terms_are_read_again(value in value()) {
+        let terms = Map::new(vec![(Value::atom("a"), value)]);
+        prop_assert_eq!(read_terms(&write_terms(&terms), Structs::Keep), Ok(terms));
+    }
+
+    #[test]
     fn values_are_read_or_refused(value in value()) {
         let _ = Context::load(value.clone());
         let context = Context::from_snapshot(GOLDEN.as_bytes()).unwrap();
@@ -229,4 +236,21 @@ fn escapes_are_letters_or_refused() {
     };
     assert!(read("\\ud800\\udc00") && read("\\udbff\\udfff"));
     assert!(!read("\\ud800\\ue000") && !read("\\ud800\\udbff") && !read("\\udc00"));
+}
+
+#[test]
+fn terms_are_a_map_and_not_too_deep() {
+    let nest = |levels| {
+        let value = (0..levels).fold(Value::Nil, |inner, _| list(vec![inner]));
+        write_terms(&Map::new(vec![(Value::atom("a"), value)]))
+    };
+    assert!(read_terms(&nest(MAX_DEPTH), Structs::Keep).is_ok());
+    let refused = read_terms(&nest(MAX_DEPTH + 20), Structs::Keep);
+    assert!(matches!(refused, Err(Error::TooDeep { .. })));
+    for text in ["", "[]", "1", r#"{"$atom": "a"}"#, r#"{"$other": 1}"#, "{"] {
+        assert!(
+            read_terms(text.as_bytes(), Structs::Keep).is_err(),
+            "{text}"
+        );
+    }
 }
