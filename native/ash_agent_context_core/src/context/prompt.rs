@@ -113,14 +113,10 @@ impl<'a> Stretch<'a> {
             let rendering = rendering.behind(slots);
             let mut messages: Vec<_> = entry.messages().collect();
             messages.reverse(); // two at most
-            messages
-                .into_iter()
-                .map(move |message| Shown { message, rendering })
+            let messages = messages.into_iter();
+            messages.map(move |message| Shown { message, rendering })
         });
-        let summary = summary.map(|summary| Shown {
-            message: MessageRef::Added(summary),
-            rendering,
-        });
+        let summary = summary.map(|summary| Shown::added(summary, rendering));
         summary.into_iter().chain(shown)
     }
 }

@@ -21,7 +21,7 @@ use crate::value::time::Time;
 use crate::value::{Map, Size};
 
 /// The counts and ids of a conversation at the end of an iteration: a rewind goes on from them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Checkpoint {
     pub ids: Ids,
     pub messages: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Checkpoint {
 }
 
 /// One cycle of the agent loop.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Iteration {
     /// Its number; never used again, never changed.
     pub number: u64,
@@ -68,23 +68,8 @@ impl Iteration {
         Self {
             number,
             started_at,
-            completed_at: None,
-            metadata: Metadata::default(),
-            failures: Failures::default(),
-            extra: None,
             turn: number,
-            reported: None,
-            checkpoint: None,
-            entries: Entries::default(),
-            messages: 0,
-            has_assistant: false,
-            pieces: OnceLock::new(),
-            tallies: Tallies::default(),
-            usage: Usage::default(),
-            pending: 0,
-            calls: 0,
-            longest: 0,
-            size: Size::default(),
+            ..Self::default()
         }
     }
 
@@ -106,6 +91,15 @@ impl Iteration {
     /// Returns the messages with their exchanges.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
         self.entries.iter()
+    }
+
+    /// Returns the messages with their exchanges, each with the number of slots before it.
+    pub(crate) fn placed_entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        self.entries().scan(0, |slots, entry| {
+            let before = *slots;
+            *slots += entry.message.calls.len();
+            Some((before, entry))
+        })
     }
 
     /// Returns the message at a 0-based position, with its exchange.

@@ -280,6 +280,11 @@ impl Outcome {
         }
     }
 
+    /// Returns the text for the model; nothing when it gets parts.
+    pub(crate) fn words(&self) -> Cow<'_, str> {
+        letters::utf8(self.text().unwrap_or_default())
+    }
+
     /// Returns the text for the model: text as it is, an error in words, anything else as JSON, and "(no output)" for
     /// nothing; always UTF-8. `None` when it gets parts.
     #[must_use]

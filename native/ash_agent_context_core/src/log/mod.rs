@@ -325,6 +325,10 @@ impl Log {
         }
     }
 
+    pub(crate) fn unknown_number(&self, number: u64) -> Error {
+        self.unknown_iteration(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
     pub(crate) fn unknown_iteration(&self, number: i64) -> Error {
         Error::UnknownIteration {
             number,

@@ -41,6 +41,16 @@ impl Log {
         self.iteration(i64::try_from(number).ok()?)
     }
 
+    /// Returns the iterations from one number to another, as far as there are any.
+    pub(crate) fn between(
+        &self,
+        first: u64,
+        last: u64,
+    ) -> impl DoubleEndedIterator<Item = &Iteration> + Clone {
+        let numbers = first.max(self.first_number())..=last.min(self.current.number);
+        numbers.filter_map(|number| self.get_numbered(number))
+    }
+
     pub(crate) fn index(&self, number: i64) -> Option<usize> {
         let offset = u64::try_from(number)
             .ok()?

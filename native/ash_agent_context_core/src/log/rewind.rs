@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::log::iteration::{Checkpoint, Iteration};
 use crate::log::provider::Provider;
 use crate::log::Log;
-use crate::prices::usage::Usage;
 use crate::value::Size;
 
 /// Iterations from one checkpoint to the next. A rewind recounts all after the last one.
@@ -95,12 +94,7 @@ impl Log {
             .take_while(|at| self.checkpoint(*at).is_none());
         let since = index + 1 - since.count();
         let start = since.checked_sub(1).and_then(|at| self.checkpoint(at));
-        let mut sum = Checkpoint {
-            ids: start.map(|start| start.ids.clone()).unwrap_or_default(),
-            messages: start.map_or(0, |start| start.messages),
-            size: start.map_or(Size::default(), |start| start.size),
-            usage: start.map_or(Usage::default(), |start| start.usage),
-        };
+        let mut sum = start.cloned().unwrap_or_default();
         for iteration in (since..=index).filter_map(|at| self.history.get(at)) {
             sum.messages += iteration.count_messages();
             sum.size = sum.size.plus(iteration.size());

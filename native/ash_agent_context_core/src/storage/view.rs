@@ -287,15 +287,10 @@ impl ReadView {
                 Some(summary) => context.put_summary(first, last, summary),
                 None => context.put_hidden(first, last),
             }
-            if let Some(note) = note {
-                context.put_note(first, last, note);
-            }
-            if verdict.is_some() {
-                context.put_verdict(first, verdict);
-            }
-            if unmasked.is_some() {
-                context.put_unmasked(first, unmasked);
-            }
+            context.change_cover(first, |cover| {
+                cover.note = note.filter(|_| cover.last == last).or(cover.note.take());
+                (cover.verdict, cover.unmasked) = (verdict, unmasked);
+            });
             behind = last.saturating_add(1);
         }
         // Last, since the stored notes and summaries are kept and not made anew.
