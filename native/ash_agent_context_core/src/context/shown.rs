@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::context::block::BlockDetail;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Role};
+use crate::log::message::Message;
 use crate::value::time::Time;
 use crate::value::Size;
 use crate::view::cover::Cover;
@@ -201,12 +201,8 @@ impl Context {
         let Some(view) = &mut self.view else { return };
         let blocks = &view.blocks;
         let system = (!blocks.is_empty()).then(|| {
-            Arc::new(Message::new(
-                Role::System,
-                with_blocks(self.log.system.as_deref(), blocks),
-                Box::default(),
-                None,
-            ))
+            let content = with_blocks(self.log.system.as_deref(), blocks);
+            Arc::new(Message::system(content))
         });
         let view = Arc::make_mut(view);
         view.system = system;

@@ -81,9 +81,8 @@ impl Iteration {
     }
 
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
-        self.size = self
-            .size
-            .plus(extra.as_ref().map_or(Size::default(), Map::size));
+        let size = extra.as_ref().map_or(Size::default(), Map::size);
+        self.size = self.size.plus(size);
         self.extra = extra;
         self
     }
@@ -382,9 +381,7 @@ impl Iteration {
         });
         Ok(())
     }
-}
 
-impl Iteration {
     /// Counts a report that came after the iteration's end at its end, too.
     pub(crate) fn add_to_checkpoint(&mut self, usage: Usage) {
         if let Some(checkpoint) = &mut self.checkpoint {

@@ -8,7 +8,7 @@ use crate::log::decision::Decision;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
 use crate::log::media_type::normal;
-use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Class, Content, MediaPart, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
@@ -365,8 +365,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         let names: Vec<&str> = view.blocks().iter().map(|(name, _)| &**name).collect();
         json.field("blocks", &names);
         if !view.blocks().is_empty() {
-            let system = with_blocks(context.system(), view.blocks());
-            let system = Message::new(Role::System, system, Box::default(), None);
+            let system = Message::system(with_blocks(context.system(), view.blocks()));
             let shown = look.message(&system);
             let shown = shown.as_ref().unwrap_or(&system);
             json.object("system", |json| self.content(json, &shown.content));

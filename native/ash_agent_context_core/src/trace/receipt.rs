@@ -54,16 +54,14 @@ impl Trace<'_> {
 
     /// Writes the steps that shortened the view for a request that was too long, with their times and reasons.
     pub(super) fn write_shortenings(&self, json: &mut JsonObject<'_>, view: &View) {
-        if view.shortenings.is_empty() {
-            return;
+        if !view.shortenings.is_empty() {
+            json.objects("shortened", view.shortenings.iter(), |json, step| {
+                json.text("kind", step.kind.name());
+                json.text("cause", step.cause.name());
+                json.field("at", &step.iteration);
+                json.field("first", &step.first).field("last", &step.last);
+            });
         }
-        json.objects("shortened", view.shortenings.iter(), |json, step| {
-            json.text("kind", step.kind.name());
-            json.text("cause", step.cause.name());
-            json.field("at", &step.iteration)
-                .field("first", &step.first);
-            json.field("last", &step.last);
-        });
     }
 
     pub(super) fn write_verdict(&self, json: &mut JsonObject<'_>, verdict: &Verdict, veil: &Veil) {

@@ -30,8 +30,12 @@ pub struct Printed {
 impl<'a> Trace<'a> {
     /// Returns the active conversation.
     pub(super) fn active(&self) -> Option<&Told<'a>> {
-        let active = self.told.iter().find(|told| told.is_active);
-        active.or_else(|| self.told.first())
+        self.told.get(self.active_at())
+    }
+
+    pub(super) fn active_at(&self) -> usize {
+        let active = self.told.iter().position(|told| told.is_active);
+        active.unwrap_or(0)
     }
 
     /// Returns the active conversation as text, with a line above each iteration.

@@ -105,8 +105,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
                 None => apart.push(child),
             }
         }
-        let active = told.iter().position(|told| told.is_active).unwrap_or(0);
-        self.conversation(active, self.options.turns, None)?;
+        self.conversation(trace.active_at(), self.options.turns, None)?;
         if self.options.turns == Turns::All {
             for child in apart {
                 self.conversation(child, Turns::All, None)?;
