@@ -106,21 +106,18 @@ impl Context {
         let Some(masks) = masks else {
             return Veil::default();
         };
-        let views = self
-            .view()
-            .into_iter()
-            .chain(self.asked.views.values().flatten().map(|view| &**view));
-        let texts: Vec<Cow<'_, str>> = views
-            .flat_map(|view| {
-                let pins = view.pins().into_iter().flat_map(Pins::iter);
-                let facts = pins.filter_map(|pin| match pin {
-                    Pin::Fact(words) => Some(Cow::Borrowed(&**words)),
-                    _ => None,
-                });
-                let covers = view.covers();
-                facts.chain(covers.flat_map(|(_, cover)| texts_of(cover, None)))
-            })
-            .collect();
+        let asked = self.asked.views.values().flatten().map(|view| &**view);
+        let views = self.view().into_iter().chain(asked);
+        let texts = views.flat_map(|view| {
+            let pins = view.pins().into_iter().flat_map(Pins::iter);
+            let facts = pins.filter_map(|pin| match pin {
+                Pin::Fact(words) => Some(Cow::Borrowed(&**words)),
+                _ => None,
+            });
+            let covers = view.covers();
+            facts.chain(covers.flat_map(|(_, cover)| texts_of(cover, None)))
+        });
+        let texts: Vec<Cow<'_, str>> = texts.collect();
         let masked = self.masked_pieces(masks, &texts);
         self.shown_beside(masks, masked, 0, u64::MAX)
     }

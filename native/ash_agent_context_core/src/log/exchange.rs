@@ -113,8 +113,8 @@ impl Exchange {
     /// Asks again about the calls that were approved and have no result.
     pub(crate) fn ask_again(&mut self) {
         let slots = &self.slots;
-        self.decisions
-            .ask_again(|slot| slots.get(slot).is_some_and(Option::is_none));
+        let is_open = |slot| slots.get(slot).is_some_and(Option::is_none);
+        self.decisions.ask_again(is_open);
     }
 
     pub(crate) fn copy_decisions(&mut self, other: &Self) {
@@ -209,10 +209,8 @@ impl Entry {
 
     /// Returns each call with its result.
     pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&Outcome>)> {
-        self.message
-            .calls
-            .iter()
-            .zip(self.exchange.iter().flat_map(|exchange| exchange.slots()))
+        let slots = self.exchange.iter().flat_map(|exchange| exchange.slots());
+        self.message.calls.iter().zip(slots)
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -142,9 +142,8 @@ impl FailedRequest {
         let mut entries = vec![(atom(KIND), atom(self.kind.name()))];
         entries.extend(self.provider.map(|of| (atom(PROVIDER), atom(of.name()))));
         let texts = TEXTS.iter().zip(&self.texts);
-        entries.extend(
-            texts.filter_map(|(key, text)| Some((atom(key), Value::text(text.as_deref()?)))),
-        );
+        let texts = texts.filter_map(|(key, text)| Some((key, text.as_deref()?)));
+        entries.extend(texts.map(|(key, text)| (atom(key), Value::text(text))));
         let counted = NUMBERS.iter().zip(self.numbers);
         let counted = counted.filter_map(|(key, number)| Some((*key, number?)));
         let counted = counted.chain([(COUNT, self.count)]);
@@ -173,10 +172,8 @@ impl FailedRequest {
         let count = (self.count > 1).then(|| format!("{} times", self.count));
         let asked = text("model").map(|model| format!("by {model}"));
         let id = text("request_id").map(|id| format!("request {id}"));
-        for more in [asked, part, attempt, wait, count, id]
-            .into_iter()
-            .flatten()
-        {
+        let all = [asked, part, attempt, wait, count, id];
+        for more in all.into_iter().flatten() {
             words.push_str(", ");
             words.push_str(&more);
         }
@@ -274,9 +271,7 @@ fn unknown(map: &Map) -> Option<Map> {
     let known = [KIND, AT, REQUESTED_AT, PROVIDER, COUNT];
     let is_known =
         |key: &str| known.contains(&key) || TEXTS.contains(&key) || NUMBERS.contains(&key);
-    let entries = map
-        .iter()
-        .filter(|(key, _)| !key.as_name().is_some_and(is_known));
-    let entries: Vec<_> = entries.cloned().collect();
+    let is_unknown = |(key, _): &&(Value, Value)| !key.as_name().is_some_and(is_known);
+    let entries: Vec<_> = map.iter().filter(is_unknown).cloned().collect();
     (!entries.is_empty()).then(|| Map::new(entries))
 }

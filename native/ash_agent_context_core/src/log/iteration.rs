@@ -159,12 +159,10 @@ impl Iteration {
     /// Returns the calls without a result.
     pub fn pending(&self) -> impl Iterator<Item = &ToolCall> {
         // Only the last message can have any: nothing is added while one waits.
-        self.last()
-            .filter(|_| self.pending > 0)
-            .into_iter()
-            .flat_map(Entry::calls)
-            .filter(|(_, outcome)| outcome.is_none())
-            .map(|(call, _)| call)
+        let last = self.last().filter(|_| self.pending > 0);
+        let calls = last.into_iter().flat_map(Entry::calls);
+        let pending = calls.filter(|(_, outcome)| outcome.is_none());
+        pending.map(|(call, _)| call)
     }
 
     /// Returns the ids of the calls without a result.

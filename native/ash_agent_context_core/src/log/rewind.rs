@@ -20,10 +20,9 @@ impl Log {
     /// # Complexity
     /// O(log n)
     pub fn rewind(&self, to: i64) -> Result<Self, Error> {
-        let index = self
-            .index(to)
-            .filter(|index| *index <= self.history.len())
-            .ok_or_else(|| self.unknown_iteration(to))?;
+        let index = self.index(to);
+        let index = index.filter(|index| *index <= self.history.len());
+        let index = index.ok_or_else(|| self.unknown_iteration(to))?;
         let mut next = self.clone();
         if index < self.history.len() {
             let held_by = self.after(index).and_then(Iteration::held_by);
@@ -89,9 +88,8 @@ impl Log {
             return;
         };
         let weight = self.weight();
-        let since = (0..=index)
-            .rev()
-            .take_while(|at| self.checkpoint(*at).is_none());
+        let back = (0..=index).rev();
+        let since = back.take_while(|at| self.checkpoint(*at).is_none());
         let since = index + 1 - since.count();
         let start = since.checked_sub(1).and_then(|at| self.checkpoint(at));
         let mut sum = start.cloned().unwrap_or_default();

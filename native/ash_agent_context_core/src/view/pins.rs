@@ -89,11 +89,11 @@ impl Pins {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let bytes = self.pins.iter().map(|pin| match pin {
+        let bytes = |pin: &Pin| match pin {
             Pin::Fact(words) => words.len(),
             _ => 0,
-        });
-        bytes.sum()
+        };
+        self.pins.iter().map(bytes).sum()
     }
 
     /// Returns true if a result stays whole.

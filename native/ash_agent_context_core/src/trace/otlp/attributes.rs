@@ -171,7 +171,7 @@ impl SpanAttributes {
     /// Adds who answered, and how the answer ended.
     pub fn answer(&mut self, message: &Message, asked: Option<&str>) {
         let reply = message.reply.as_deref();
-        self.text("gen_ai.provider.name", provider_name(Some(message)));
+        self.text("gen_ai.provider.name", provider_name(message));
         // Viewers look for the model that was asked, even if it is not known.
         let model = reply.and_then(|reply| reply.model.as_deref());
         self.add_known("gen_ai.request.model", asked.or(model));
@@ -218,9 +218,9 @@ pub(super) fn any_value(value: &Value) -> AnyValue {
 }
 
 /// Returns the provider that answered, or the one whose form the message was imported in.
-pub(super) fn provider_name(message: Option<&Message>) -> &'static str {
-    let replied = message.and_then(|message| message.reply.as_deref()?.provider);
-    let original = || Some(message?.original.as_ref()?.provider);
+pub(super) fn provider_name(message: &Message) -> &'static str {
+    let replied = message.reply.as_deref().and_then(|reply| reply.provider);
+    let original = || Some(message.original.as_ref()?.provider);
     replied.or_else(original).map_or(UNKNOWN, name_provider)
 }
 

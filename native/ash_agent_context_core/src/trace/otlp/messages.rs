@@ -7,7 +7,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::trace::otlp::attributes::finish_reason;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::unread::Read;
-use crate::trace::said::part_text;
+use crate::trace::said::{content_text, part_text};
 use crate::trace::told::{Looked, Trace};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::{AsJson, AsObject};
@@ -167,9 +167,8 @@ fn parts(json: &mut Json, message: &Message) {
 }
 
 fn compaction(json: &mut Json, summary: &Message) {
-    let text = crate::trace::said::content_text(&summary.content);
     element(json, "compaction", |json| {
-        json.text("content", &text);
+        json.text("content", &content_text(&summary.content));
     });
 }
 
