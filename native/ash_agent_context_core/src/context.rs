@@ -42,7 +42,7 @@ use crate::log::origin::Origin;
 use crate::log::tally::Tallies;
 use crate::log::{Log, Stamp, INTERRUPTED};
 use crate::value::time::Time;
-use crate::value::{Map, Size, Value};
+use crate::value::{Map, Value};
 use crate::view::View;
 
 /// One whole conversation, immutable: every operation returns a new one that shares structure.
@@ -443,17 +443,9 @@ impl Context {
             let mut entries = iteration.entries();
             entries.any(|entry| is_meant(&entry.message))
         })?;
-        let later = (found.number..).map_while(|number| self.log.get_numbered(number));
+        let later = self.log.between(found.number, u64::MAX);
         let last = later.take_while(|later| later.turn == found.turn).last()?;
         Some((found.number, last.number))
-    }
-
-    /// Returns the messages of one of this conversation's iterations; the first begins with the system prompt.
-    pub fn messages_of<'a>(
-        &'a self,
-        iteration: &'a Iteration,
-    ) -> impl Iterator<Item = MessageRef<'a>> {
-        self.log.messages_of(iteration)
     }
 
     /// Returns all messages of the log, oldest first.
@@ -469,8 +461,8 @@ impl Context {
 
     /// Tells the log the size of everything beside it.
     pub(crate) fn weigh_view(&mut self) {
-        let view = self.view().map_or(Size::default(), View::size);
-        self.log.put_beside(view.plus(self.asked.size()));
+        self.log
+            .put_beside(self.view_size().plus(self.asked.size()));
     }
 
     /// Returns the inputs of past requests, to note more of them.

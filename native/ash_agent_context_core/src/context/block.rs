@@ -4,10 +4,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::facts::{keys, Facts};
+use crate::context::facts::{keys, Fact, Facts};
 use crate::context::said::Said;
 use crate::context::Context;
 use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::tokens::Method;
 use crate::value::time::Time;
@@ -52,16 +53,15 @@ impl Context {
     /// O(the log) for each block
     #[must_use]
     pub fn put_index(&self, share: Option<usize>, user_bytes: Option<usize>, at: Time) -> Self {
-        let mut next = self.clone();
-        next.change_view(|view| {
-            view.index = share.map_or(view.index, |share| share.min(SHARES));
-            view.user_bytes = user_bytes.or(view.user_bytes);
-        });
-        if next.view() != self.view() {
-            next.note_anew();
-        }
-        next.log.updated_at = at;
-        next
+        self.changed(at, |next| {
+            next.change_view(|view| {
+                view.index = share.map_or(view.index, |share| share.min(SHARES));
+                view.user_bytes = user_bytes.or(view.user_bytes);
+            });
+            if next.view() != self.view() {
+                next.note_anew();
+            }
+        })
     }
 
     /// Returns the message in the place of a hidden range.
@@ -115,28 +115,21 @@ impl Context {
 
     /// Returns the entries of a range, each with its iteration and the slots before it.
     fn entries_of(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, usize, &Entry)> {
-        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
-        iterations.flat_map(|iteration| {
-            let mut slots = 0;
-            iteration.entries().map(move |entry| {
-                let before = slots;
-                slots += entry.message.calls.len();
-                (iteration.number, before, entry)
-            })
+        self.log.between(first, last).flat_map(|iteration| {
+            let entries = iteration.placed_entries();
+            entries.map(move |(before, entry)| (iteration.number, before, entry))
         })
     }
 
     /// Returns the user's words in a range, as many as fit: the newest ones, oldest first.
     fn user_lines(&self, first: u64, last: u64, pinned: &[String]) -> Vec<String> {
         let most = self.view().and_then(|view| view.user_bytes).unwrap_or(USER);
-        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
-        let bytes: usize = iterations.map(|one| one.size().bytes).sum();
+        let iterations = self.log.between(first, last);
+        let bytes: usize = iterations.clone().map(|one| one.size().bytes).sum();
         let mut room = most.min(bytes / USER_SHARE);
         let pinned: HashSet<&str> = pinned.iter().map(String::as_str).collect();
         let mut lines = Vec::new();
-        let back = (first..=last)
-            .rev()
-            .filter_map(|number| self.log.get_numbered(number));
+        let back = iterations.rev();
         for entry in back.flat_map(|iteration| iteration.entries().rev()) {
             let said = Said::Message(&entry.message);
             if !said.is_of_user() {
@@ -164,41 +157,29 @@ impl Context {
 
     /// Adds the facts of a range that are likeliest to be needed again, but for those that the text has.
     fn add_index(&self, first: u64, last: u64, share: usize, text: &mut String) {
-        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
-        let tokens = |sum: u64, iteration: &crate::log::iteration::Iteration| {
-            sum + iteration.tokens(Method::Estimate, Rendering::PLAIN).total()
-        };
-        let all = iterations.fold(0, tokens);
+        let iterations = self.log.between(first, last);
+        let tokens = |one: &Iteration| one.tokens(Method::Estimate, Rendering::PLAIN).total();
+        let all: u64 = iterations.clone().map(tokens).sum();
         let mut room = all.saturating_mul(share as u64) / SHARES as u64;
         if room < LEAST {
             return;
         }
         let known = keys(text);
-        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
         let bytes: usize = iterations.map(|one| one.size().bytes).sum();
-        let mut searches = bytes.saturating_mul(SEARCHES);
-        let mut separator = "\nfacts: ";
-        for fact in self.ranked_facts(first, last) {
-            let Some(left) = searches.checked_sub(text.len()) else {
-                break;
-            };
-            searches = left;
-            if fact.is_masked || known.contains(&fact.key) || text.contains(&*fact.text) {
-                continue;
-            }
-            let cost = Method::Estimate.text(fact.text.as_bytes()) + 1;
-            let Some(left) = room.checked_sub(cost) else {
-                break;
-            };
-            room = left;
-            text.push_str(separator);
-            text.push_str(&fact.text);
-            separator = "; ";
-        }
+        let searches = bytes.saturating_mul(SEARCHES);
+        let facts = self.ranked_facts(first, last);
+        let skips = |fact: &Fact| fact.is_masked || known.contains(&fact.key);
+        append_facts(
+            text,
+            "\nfacts: ",
+            facts.iter(),
+            skips,
+            (&mut room, searches),
+        );
     }
 
     /// Returns the facts of a range, the likeliest to be needed again first.
-    pub(crate) fn ranked_facts(&self, first: u64, last: u64) -> Vec<crate::context::facts::Fact> {
+    pub(crate) fn ranked_facts(&self, first: u64, last: u64) -> Vec<Fact> {
         let used = self.list_used(u64::MAX);
         let mut facts = Facts::new(&used);
         for (number, before, entry) in self.entries_of(first, last) {
@@ -215,6 +196,46 @@ impl Context {
         }
         facts.rank()
     }
+}
+
+/// Appends words in a list, if there is room for their tokens.
+pub(crate) fn append_words(text: &mut String, start: &str, words: &str, room: &mut u64) -> bool {
+    let cost = Method::Estimate.text(words.as_bytes()) + 1;
+    let Some(left) = room.checked_sub(cost) else {
+        return false;
+    };
+    *room = left;
+    text.push_str(start);
+    text.push_str(words);
+    true
+}
+
+/// Appends the facts that a text lacks, but for those to skip, while there is room for their tokens and for searching the
+/// text. Returns how many.
+pub(crate) fn append_facts<'f>(
+    text: &mut String,
+    mut start: &str,
+    facts: impl Iterator<Item = &'f Fact>,
+    skips: impl Fn(&Fact) -> bool,
+    (room, mut searches): (&mut u64, usize),
+) -> usize {
+    let mut appended = 0;
+    for fact in facts {
+        let Some(left) = searches.checked_sub(text.len()) else {
+            break;
+        };
+        searches = left;
+        // A line of the user may contain a number that is a fact of its own.
+        if skips(fact) || text.contains(&*fact.text) {
+            continue;
+        }
+        if !append_words(text, start, &fact.text, room) {
+            break;
+        }
+        start = "; ";
+        appended += 1;
+    }
+    appended
 }
 
 fn is_pinned(pins: &Pins, number: u64, before: usize, entry: &Entry, said: &Said<'_>) -> bool {

@@ -10,7 +10,6 @@ use crate::context::cause::{Cause, Request, RequestChange};
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
-use crate::log::part::Content;
 use crate::log::provider::Provider;
 use crate::log::Log;
 use crate::prices::bill::{Count, Reported};
@@ -81,10 +80,8 @@ impl Context {
     /// blocks, another system prompt, other tools, another model, or another form of the answer.
     #[must_use]
     pub fn begins_anew(&self) -> bool {
-        let causes = self.changes_of_next();
-        causes
-            .into_iter()
-            .any(|change| change.cause != Cause::Cleared)
+        let mut changes = self.changes_of_next().into_iter();
+        changes.any(|change| change.cause != Cause::Cleared)
     }
 
     /// Returns the differences of the next request from the last one; none if nothing is known of the last one.
@@ -162,10 +159,8 @@ impl Context {
         let before = iteration.entries().rposition(Entry::is_model)?;
         let reply = iteration.entry(before)?.message.reply.as_deref();
         reply.filter(|reply| reply.requested_at.is_some())?;
-        let mut log = self
-            .log
-            .rewind(i64::try_from(iteration.number).ok()?)
-            .ok()?;
+        let number = i64::try_from(iteration.number).ok()?;
+        let mut log = self.log.rewind(number).ok()?;
         log.keep_entries(before);
         Some(self.shown_as_asked(log, iteration.number, view))
     }
@@ -204,13 +199,8 @@ impl Context {
 }
 
 fn count_blocks(entry: &Entry) -> usize {
-    let parts = match &entry.message.content {
-        Content::None => 0,
-        Content::Text(_) => 1,
-        Content::Parts(parts) => parts.len(),
-    };
     // Each call has a block of its own, and so has its result.
-    parts + 2 * entry.message.calls.len()
+    entry.message.content.count_parts() + 2 * entry.message.calls.len()
 }
 
 /// Returns how long a provider keeps a request in its cache, if it says so.
@@ -221,11 +211,8 @@ pub(crate) fn lifetime(provider: Provider, for_an_hour: bool) -> Option<TimeDelt
     else {
         return None;
     };
-    Some(TimeDelta::minutes(if for_an_hour {
-        *longest
-    } else {
-        *minutes
-    }))
+    let minutes = if for_an_hour { longest } else { minutes };
+    Some(TimeDelta::minutes(*minutes))
 }
 
 /// Returns how many tokens a provider reads from its cache for a request that begins as one with this usage did, up to so

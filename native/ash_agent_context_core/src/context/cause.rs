@@ -150,10 +150,8 @@ impl Request<'_> {
         if differs(before.system.as_ref(), self.system.as_ref()) {
             causes.push(Cause::SystemPrompt);
         }
-        let mut changes: Vec<RequestChange> = {
-            let causes = causes.into_iter();
-            causes.map(RequestChange::everywhere).collect()
-        };
+        let causes = causes.into_iter();
+        let mut changes: Vec<_> = causes.map(RequestChange::everywhere).collect();
         if let (Some(before), Some(next)) = (before.view, self.view) {
             changes.extend(changed_view(before, next));
         }

@@ -134,10 +134,8 @@ fn each<'a>(text: &str, pieces: &[Token<'a>], mut take: impl FnMut(&Token<'a>, S
         let windows = WINDOWS.map(|reach| words_around(&words, position, reach));
         let mut surroundings = Surroundings::default();
         let all = std::iter::once(line).chain(windows);
-        surroundings
-            .iter_mut()
-            .zip(all)
-            .for_each(|(to, one)| *to = one);
+        let pairs = surroundings.iter_mut().zip(all);
+        pairs.for_each(|(to, one)| *to = one);
         take(piece, surroundings);
     }
 }
@@ -226,17 +224,12 @@ fn list_numbers(text: &str, pieces: &[Token<'_>]) -> HashMap<usize, ListNumber> 
         };
         let before = open.get(&indent).copied();
         let before = before.filter(|(before, _)| before + 1 == number);
-        let is_own = before.is_some();
+        let fate = before.map_or(ListNumber::Quoted, |_| ListNumber::Own);
         if let Some((_, first)) = before {
-            numbers.insert(first, ListNumber::Own);
+            numbers.insert(first, fate);
         }
-        let fate = if is_own {
-            ListNumber::Own
-        } else {
-            ListNumber::Quoted
-        };
         numbers.insert(piece.start, fate);
-        match is_own || number == 1 {
+        match before.is_some() || number == 1 {
             true => open.insert(indent, (number, piece.start)),
             false => open.remove(&indent),
         };

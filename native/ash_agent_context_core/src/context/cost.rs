@@ -40,8 +40,7 @@ impl Context {
     /// Returns the cost of digesting the view, as it is noted with a request.
     #[must_use]
     pub fn asked_view_cost(&self) -> Cost {
-        let size = self.view().map_or(Size::default(), View::size);
-        Cost::from(size).times(DIGESTS)
+        Cost::from(self.view_size()).times(DIGESTS)
     }
 
     /// Returns the cost of changing which iterations the view covers: it walks them at most, and reads them where hidden ones
@@ -81,8 +80,7 @@ impl Context {
     #[must_use]
     pub fn system_prompt_cost(&self) -> Cost {
         let system = self.system().map_or(Size::default(), Message::size);
-        let view = self.view().map_or(Size::default(), View::size);
-        system.plus(view).into()
+        system.plus(self.view_size()).into()
     }
 
     /// Returns the cost of making messages that look different from the log: their texts are read and copied.

@@ -7,7 +7,7 @@ use crate::context::said::Said;
 use crate::context::Context;
 use crate::log::message::Status;
 use crate::value::Value;
-use crate::view::facts::{each, of_line, tokens, FactKind, Found};
+use crate::view::facts::{each, key, of_line, tokens, FactKind, Found};
 use crate::view::handle::RECALL;
 use crate::view::masks::Masks;
 
@@ -80,10 +80,7 @@ impl Context {
 impl Used {
     fn add_user(&mut self, text: &str) {
         each(text, |found| {
-            let has_shape = found.kind.is_some();
-            if has_shape {
-                self.by_users.insert(found.key);
-            }
+            self.by_users.extend(found.kind.map(|_| found.key));
         });
     }
 
@@ -141,13 +138,10 @@ impl<'u> Facts<'u> {
     fn read_text(&mut self, said: &Said<'_>, text: &str, at: At, seen: Option<&HashSet<u64>>) {
         let mut add = |found: Found<'_>| self.add(found, at, seen);
         match said {
-            Said::Message(_) if said.is_of_user() => add(first_line(text)),
+            Said::Message(_) if said.is_of_user() => add(first_line(FactKind::Decision, text)),
             Said::Decision(..) => add(of_line(FactKind::Decision, text)),
             Said::Result(_, _, outcome) if outcome.status == Status::Error => {
-                add(of_line(
-                    FactKind::Error,
-                    text.trim_start().lines().next().unwrap_or_default(),
-                ));
+                add(first_line(FactKind::Error, text));
             }
             _ => {}
         }
@@ -160,10 +154,7 @@ impl<'u> Facts<'u> {
         if found.text.is_empty() || seen.is_some_and(|seen| seen.contains(&found.key)) {
             return;
         }
-        let used = self
-            .used
-            .by_calls
-            .get(&crate::view::facts::key(&[found.piece]));
+        let used = self.used.by_calls.get(&key(&[found.piece]));
         // A word is a fact where a later call uses it as a name.
         let later = used.filter(|(_, last)| *last > at.0);
         let Some(kind) = found.kind.or(later.map(|_| FactKind::Name)) else {
@@ -200,11 +191,9 @@ impl<'u> Facts<'u> {
     /// Returns all of them, the likeliest to be needed again first.
     pub fn rank(self) -> Vec<Fact> {
         let texts = self.texts.max(1) as f64;
-        let mut facts: Vec<(f64, Fact)> = self
-            .known
-            .into_values()
-            .map(|fact| (score(&fact, texts), fact))
-            .collect();
+        let facts = self.known.into_values();
+        let facts = facts.map(|fact| (score(&fact, texts), fact));
+        let mut facts: Vec<(f64, Fact)> = facts.collect();
         facts.sort_by(|(a, one), (b, other)| {
             let scores = b.partial_cmp(a).unwrap_or(Ordering::Equal);
             // The order of a hash map must not show.
@@ -236,11 +225,9 @@ fn score(fact: &Fact, texts: f64) -> f64 {
     kind + uses + named + age + often - 0.03 * fact.text.len() as f64
 }
 
-fn first_line(text: &str) -> Found<'_> {
-    of_line(
-        FactKind::Decision,
-        text.trim_start().lines().next().unwrap_or_default(),
-    )
+fn first_line(kind: FactKind, text: &str) -> Found<'_> {
+    let line = text.trim_start().lines().next();
+    of_line(kind, line.unwrap_or_default())
 }
 
 /// Returns the keys by which a text's facts and words are found again.

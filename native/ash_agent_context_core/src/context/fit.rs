@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use crate::context::block::BlockDetail;
 use crate::context::Context;
 use crate::error::Error;
+use crate::log::exchange::Entry;
 use crate::tokens::{Method, Tokens};
 use crate::value::time::Time;
+use crate::view::cover::Cover;
 use crate::view::pins::{Pin, Pins};
 use crate::view::{self, Stretch};
 
@@ -44,9 +46,8 @@ impl Context {
         if method.is_some() {
             return counted;
         }
-        let reported = self
-            .last_reported()
-            .and_then(|entry| entry.reported_length());
+        let reported = self.last_reported();
+        let reported = reported.and_then(Entry::reported_length);
         reported.map_or(counted, |(length, estimate)| {
             length.saturating_add(counted).saturating_sub(estimate)
         })
@@ -77,9 +78,7 @@ impl Context {
             };
             let step = fit.step.max(1);
             let boundary = boundary.div_ceil(step).saturating_mul(step).min(last);
-            let mut next = self.clone();
-            next.log.updated_at = at;
-            next.hide(first, boundary);
+            let next = self.changed(at, |next| next.hide(first, boundary));
             let left = next.count_tokens(fit.method);
             if left <= allowed {
                 let hidden = next.hidden_range();
@@ -99,12 +98,12 @@ impl Context {
         at: Time,
     ) -> Result<(Self, Option<(u64, u64)>), Error> {
         let allowed = fit.budget.saturating_sub(fit.reserve);
-        let mut next = self.clone();
-        next.log.updated_at = at;
-        if first <= last {
-            next.put_hidden(first, last);
-            next.tell_least(first, last);
-        }
+        let next = self.changed(at, |next| {
+            if first <= last {
+                next.put_hidden(first, last);
+                next.tell_least(first, last);
+            }
+        });
         let least = next.count_tokens(fit.method);
         if least <= allowed {
             let hidden = next.hidden_range();
@@ -119,20 +118,21 @@ impl Context {
 
     /// Leaves only a handle and pins in the place of hidden iterations in a range.
     fn tell_least(&mut self, first: u64, last: u64) {
-        let hidden = self
-            .cover(last)
-            .filter(|(_, cover)| cover.summary.is_none());
-        let Some((start, mut cover)) = hidden.map(|(start, cover)| (start, cover.clone())) else {
+        let hidden = self.cover(last);
+        let hidden = hidden.filter(|(_, cover)| cover.summary.is_none());
+        let Some((start, end)) = hidden.map(|(start, cover)| (start, cover.last)) else {
             return;
         };
-        let before = self.range_tokens(start.min(first), cover.last);
-        let end = cover.last;
-        cover.note = self.block(start, end, BlockDetail::Least);
-        self.change_view(|view| {
-            view.take(start);
-            view.put(start, cover);
-        });
+        let before = self.range_tokens(start.min(first), end);
+        let note = self.block(start, end, BlockDetail::Least);
+        self.change_cover(start, |cover| cover.note = note);
         self.retally(start.min(first), end, before);
+    }
+
+    /// Returns the summary over an iteration, with the number of its first.
+    fn summary_over(&self, number: u64) -> Option<(u64, &Cover)> {
+        let cover = self.cover(number);
+        cover.filter(|(_, cover)| cover.summary.is_some())
     }
 
     /// Returns the iteration up to which enough tokens can be hidden, leaving summaries.
@@ -160,26 +160,19 @@ impl Context {
 
     /// Returns a range without the summaries that reach out of it.
     fn without_cut_summaries(&self, first: u64, last: u64) -> (u64, u64) {
-        let is_summary = |cover: &&view::cover::Cover| cover.summary.is_some();
-        let first = match self.cover(first) {
-            Some((start, cover)) if is_summary(&cover) && start < first => {
-                cover.last.saturating_add(1)
-            }
-            _ => first,
-        };
-        let last = match self.cover(last) {
-            Some((start, cover)) if is_summary(&cover) && cover.last > last => {
-                start.saturating_sub(1)
-            }
-            _ => last,
-        };
-        (first, last)
+        let cut_first = self.summary_over(first).filter(|(start, _)| *start < first);
+        let cut_last = self
+            .summary_over(last)
+            .filter(|(_, cover)| cover.last > last);
+        (
+            cut_first.map_or(first, |(_, cover)| cover.last.saturating_add(1)),
+            cut_last.map_or(last, |(start, _)| start.saturating_sub(1)),
+        )
     }
 
     /// Returns the range from the first hidden iteration to the last.
     fn hidden_range(&self) -> Option<(u64, u64)> {
-        let covers = || self.view().into_iter().flat_map(view::View::covers);
-        let mut hidden = covers().filter(|(_, cover)| cover.summary.is_none());
+        let mut hidden = self.covers().filter(|(_, cover)| cover.summary.is_none());
         let (first, cover) = hidden.next()?;
         let last = hidden.last().map_or(cover.last, |(_, cover)| cover.last);
         Some((first, last))
@@ -187,11 +180,8 @@ impl Context {
 
     /// Returns the number of the last iteration with a message; an empty one shows nothing.
     fn last_with_messages(&self) -> u64 {
-        let current = self.current_iteration();
-        if self.log.current.entries().len() == 0 {
-            return current.saturating_sub(1);
-        }
-        current
+        let is_empty = self.current().last().is_none();
+        self.current_iteration().saturating_sub(u64::from(is_empty))
     }
 
     /// Shows only the last so many iterations with messages.
@@ -201,12 +191,7 @@ impl Context {
     #[must_use]
     pub fn keep_last_iterations(&self, count: u64, at: Time) -> Self {
         let last = self.last_with_messages().saturating_sub(count.max(1));
-        let mut next = self.clone();
-        if last >= self.first_number() {
-            next.hide_all(self.first_number(), last);
-        }
-        next.log.updated_at = at;
-        next
+        self.drop_range(self.first_number(), last, at)
     }
 
     /// Hides iterations that began before a time; the last one with messages stays.
@@ -215,26 +200,18 @@ impl Context {
     /// O(n)
     #[must_use]
     pub fn hide_iterations_before(&self, before: Time, at: Time) -> Self {
-        let mut next = self.clone();
-        let mut run: Option<(u64, u64)> = None;
         let end = self.last_with_messages();
-        for iteration in self.iterations().take_while(|one| one.number < end) {
-            let number = iteration.number;
-            run = match (run, iteration.started_at < before) {
-                (Some((first, _)), true) => Some((first, number)),
-                (None, true) => Some((number, number)),
-                (Some((first, last)), false) => {
-                    next.hide_all(first, last);
-                    None
+        let all = self.iterations().take_while(|one| one.number < end);
+        let all: Vec<_> = all
+            .map(|one| (one.number, one.started_at < before))
+            .collect();
+        self.changed(at, |next| {
+            for run in all.chunk_by(|one, other| one.1 == other.1) {
+                if let (Some((first, true)), Some((last, _))) = (run.first(), run.last()) {
+                    next.hide_all(*first, *last);
                 }
-                (None, false) => None,
-            };
-        }
-        if let Some((first, last)) = run {
-            next.hide_all(first, last);
-        }
-        next.log.updated_at = at;
-        next
+            }
+        })
     }
 
     /// Shows only the iterations of a range. Messages that are added later are shown, too.
@@ -242,25 +219,19 @@ impl Context {
     /// # Errors
     /// [`Error::PendingToolCalls`] when the range leaves out the current iteration and calls wait in it.
     pub fn iteration_range(&self, first: u64, last: u64, at: Time) -> Result<Self, Error> {
-        let mut next = self.clone();
+        let (start, end) = (self.first_number(), self.last_with_messages());
         let current = self.current_iteration();
-        // An empty iteration shows nothing: the next message goes there.
-        let end = if self.log.current.entries().len() == 0 {
-            current.saturating_sub(1)
-        } else {
-            current
-        };
         if last < current || current < first {
             self.log.check_nothing_pending()?;
         }
-        if last < end {
-            next.hide_all(last.saturating_add(1).max(self.first_number()), end);
-        }
-        if first > self.first_number() {
-            next.hide_all(self.first_number(), (first - 1).min(end));
-        }
-        next.log.updated_at = at;
-        Ok(next)
+        Ok(self.changed(at, |next| {
+            if last < end {
+                next.hide_all(last.saturating_add(1).max(start), end);
+            }
+            if first > start {
+                next.hide_all(start, (first - 1).min(end));
+            }
+        }))
     }
 
     /// Hides the iterations of a range, also those of the current turn. An empty iteration shows nothing: the next message
@@ -269,20 +240,11 @@ impl Context {
     /// # Errors
     /// [`Error::PendingToolCalls`] when the range has the current iteration and calls wait in it.
     pub fn hide_iterations(&self, first: u64, last: u64, at: Time) -> Result<Self, Error> {
-        let mut next = self.clone();
-        let current = self.current_iteration();
-        let is_empty = self.log.current.entries().len() == 0;
-        if first <= current && current <= last {
+        if (first..=last).contains(&self.current_iteration()) {
             self.log.check_nothing_pending()?;
         }
-        let end = if is_empty {
-            current.saturating_sub(1)
-        } else {
-            current
-        };
-        next.hide_all(first.max(self.first_number()), last.min(end));
-        next.log.updated_at = at;
-        Ok(next)
+        let first = first.max(self.first_number());
+        Ok(self.drop_range(first, last.min(self.last_with_messages()), at))
     }
 
     /// Hides a range, summaries that lie within it included; one that reaches out of it stays.
@@ -322,10 +284,7 @@ impl Context {
                 })
             }
         };
-        let summary = |number| {
-            let cover = self.cover(number);
-            cover.filter(|(_, cover)| cover.summary.is_some())
-        };
+        let summary = |number| self.summary_over(number);
         let first = summary(first).map_or(first, |(start, _)| start);
         let last = summary(last).map_or(last, |(_, cover)| cover.last);
         let has_messages = self.messages_between(first, last).next().is_some();
@@ -355,10 +314,7 @@ impl Context {
     /// Hides a range that [`Context::compactable`] returned.
     #[must_use]
     pub fn drop_range(&self, first: u64, last: u64, at: Time) -> Self {
-        let mut next = self.clone();
-        next.hide_all(first, last);
-        next.log.updated_at = at;
-        next
+        self.changed(at, |next| next.hide_all(first, last))
     }
 
     /// Returns the summary that stands for an iteration, as the view shows it.

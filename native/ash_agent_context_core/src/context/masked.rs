@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::context::block::BlockDetail;
 use crate::context::said::Said;
 use crate::context::Context;
+use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::value::time::Time;
 use crate::view::cover::{Cover, Unmasked};
@@ -16,7 +17,6 @@ use crate::view::pins::{Pin, Pins};
 use crate::view::texts::content_text;
 use crate::view::veil::Veil;
 use crate::view::verdict::Verdict;
-use crate::view::View;
 
 /// The own words of notes and summaries, which hide nothing.
 const OWN: &str = "[Summary of iteration iterations 1 to 2 of this conversation, recall \n[Iteration 1 is hidden, recall \n\
@@ -30,10 +30,8 @@ impl Context {
     /// O(the log) if iterations are hidden or summarised
     #[must_use]
     pub fn put_masks(&self, masks: Masks, at: Time) -> Self {
-        let mut next = self.clone();
-        next.change_masks((!masks.is_empty()).then(|| Arc::new(masks)));
-        next.log.updated_at = at;
-        next
+        let masks = (!masks.is_empty()).then(|| Arc::new(masks));
+        self.changed(at, |next| next.change_masks(masks))
     }
 
     pub(crate) fn change_masks(&mut self, masks: Option<Arc<Masks>>) {
@@ -51,8 +49,7 @@ impl Context {
 
     /// Makes notes and summaries anew if the masks hide something else in their iterations than those before.
     pub(crate) fn mask_covers(&mut self, before: Option<&Masks>) {
-        let covers = self.view().into_iter().flat_map(View::covers);
-        let notes = covers.filter(|(_, cover)| cover.summary.is_none());
+        let notes = self.covers().filter(|(_, cover)| cover.summary.is_none());
         let notes = notes.filter(|(first, cover)| self.looks_otherwise(*first, cover.last, before));
         let anew = notes.map(|(first, cover)| {
             let mut cover = cover.clone();
@@ -66,15 +63,13 @@ impl Context {
     /// Takes words out of summaries that their iterations only have where they are masked, and puts those back that are not
     /// masked any more.
     pub(crate) fn mask_summaries(&mut self) {
-        let covers = self.view().into_iter().flat_map(View::covers);
-        let summaries = covers.filter(|(_, cover)| cover.summary.is_some());
-        let mut summaries: Vec<(u64, Cover)> = summaries
-            .map(|(first, cover)| (first, cover.clone()))
-            .collect();
+        let summaries = self.covers().filter(|(_, cover)| cover.summary.is_some());
+        let summaries = summaries.map(|(first, cover)| (first, cover.clone()));
+        let mut summaries: Vec<(u64, Cover)> = summaries.collect();
         summaries.iter_mut().for_each(|(_, cover)| cover.unmask());
         if let Some(masks) = self.masks() {
-            let texts: Vec<Cow<'_, str>> = summaries
-                .iter()
+            let covers = summaries.iter();
+            let texts: Vec<_> = covers
                 .flat_map(|(_, cover)| texts_of(cover, None))
                 .collect();
             let masked = self.masked_pieces(masks, &texts);
@@ -111,21 +106,18 @@ impl Context {
         let Some(masks) = masks else {
             return Veil::default();
         };
-        let views = self
-            .view()
-            .into_iter()
-            .chain(self.asked.views.values().flatten().map(|view| &**view));
-        let texts: Vec<Cow<'_, str>> = views
-            .flat_map(|view| {
-                let pins = view.pins().into_iter().flat_map(Pins::iter);
-                let facts = pins.filter_map(|pin| match pin {
-                    Pin::Fact(words) => Some(Cow::Borrowed(&**words)),
-                    _ => None,
-                });
-                let covers = view.covers();
-                facts.chain(covers.flat_map(|(_, cover)| texts_of(cover, None)))
-            })
-            .collect();
+        let asked = self.asked.views.values().flatten().map(|view| &**view);
+        let views = self.view().into_iter().chain(asked);
+        let texts = views.flat_map(|view| {
+            let pins = view.pins().into_iter().flat_map(Pins::iter);
+            let facts = pins.filter_map(|pin| match pin {
+                Pin::Fact(words) => Some(Cow::Borrowed(&**words)),
+                _ => None,
+            });
+            let covers = view.covers();
+            facts.chain(covers.flat_map(|(_, cover)| texts_of(cover, None)))
+        });
+        let texts: Vec<Cow<'_, str>> = texts.collect();
         let masked = self.masked_pieces(masks, &texts);
         self.shown_beside(masks, masked, 0, u64::MAX)
     }
@@ -164,11 +156,8 @@ impl Context {
     }
 
     /// Returns all texts of some iterations.
-    fn said_between(&self, first: u64, last: u64) -> impl Iterator<Item = Said<'_>> {
-        let first = first.max(self.first_number());
-        let last = last.min(self.current_iteration());
-        let iterations = (first..=last).filter_map(|number| self.log.get_numbered(number));
-        let entries = iterations.flat_map(|iteration| iteration.entries());
+    pub(crate) fn said_between(&self, first: u64, last: u64) -> impl Iterator<Item = Said<'_>> {
+        let entries = self.log.between(first, last).flat_map(Iteration::entries);
         entries.flat_map(Said::of)
     }
 
@@ -176,18 +165,6 @@ impl Context {
     fn looks_otherwise(&self, first: u64, last: u64, other: Option<&Masks>) -> bool {
         self.said_between(first, last)
             .any(|said| said.text(self.masks()) != said.text(other))
-    }
-
-    /// Keeps a summary as it was before it was masked.
-    pub(crate) fn put_unmasked(&mut self, first: u64, unmasked: Option<Arc<Unmasked>>) {
-        let cover = self.cover(first).filter(|(start, _)| *start == first);
-        if let Some((_, cover)) = cover {
-            let cover = Cover {
-                unmasked,
-                ..cover.clone()
-            };
-            self.put_covers(vec![(first, cover)]);
-        }
     }
 
     /// Replaces the covers over the same iterations.

@@ -14,9 +14,8 @@ impl Context {
     /// used: an inner `None` is the log as it is. Masks are not kept with it.
     #[must_use]
     pub fn request_view(&self, iteration: &Iteration) -> Option<(u64, Option<&View>)> {
-        let mut replies = iteration
-            .entries()
-            .filter_map(|entry| entry.message.reply.as_ref());
+        let replies = iteration.entries().map(|entry| &entry.message.reply);
+        let mut replies = replies.flatten();
         replies.find(|reply| reply.requested_at.is_some())?;
         let (since, view) = self.asked.of(iteration.number)?;
         Some((since, view.map(|view| &**view)))

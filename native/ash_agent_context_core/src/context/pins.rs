@@ -55,14 +55,13 @@ impl Context {
     }
 
     pub(crate) fn with_pins(&self, pins: Pins, at: Time) -> Self {
-        let mut next = self.clone();
-        next.change_view(|view| {
-            view.pins = (!pins.is_empty()).then(|| Arc::new(pins));
-            view.resize();
-        });
-        next.note_anew();
-        next.log.updated_at = at;
-        next
+        self.changed(at, |next| {
+            next.change_view(|view| {
+                view.pins = (!pins.is_empty()).then(|| Arc::new(pins));
+                view.resize();
+            });
+            next.note_anew();
+        })
     }
 
     fn has(&self, pin: &Pin) -> bool {
@@ -70,7 +69,7 @@ impl Context {
             Pin::Iteration(number) => self.log.get_numbered(*number).is_some(),
             Pin::Message(number, position) => {
                 let iteration = self.log.get_numbered(*number);
-                iteration.is_some_and(|one| one.message(*position).is_some())
+                iteration.is_some_and(|one| *position < one.count_messages())
             }
             Pin::Result(number, slot) => {
                 let iteration = self.log.get_numbered(*number);

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
+use crate::value::json;
 use crate::value::word::words;
 use crate::view::rendering::Shown;
 use crate::view::texts::{content_text, output_text};
@@ -49,10 +50,8 @@ impl Context {
             }
             return prompt;
         }
-        let system = self.messages().next();
-        let system =
-            system.filter(|_| how == Prompt::Continuation && self.shown_system().is_some());
-        if let Some(shown) = system {
+        let has_system = how == Prompt::Continuation && self.shown_system().is_some();
+        if let Some(shown) = self.messages().next().filter(|_| has_system) {
             write(shown.see().message(), &mut prompt);
         }
         let Some(last) = self.last_messages().find(|shown| !is_model(shown.message)) else {
@@ -113,14 +112,10 @@ impl<'a> Stretch<'a> {
             let rendering = rendering.behind(slots);
             let mut messages: Vec<_> = entry.messages().collect();
             messages.reverse(); // two at most
-            messages
-                .into_iter()
-                .map(move |message| Shown { message, rendering })
+            let messages = messages.into_iter();
+            messages.map(move |message| Shown { message, rendering })
         });
-        let summary = summary.map(|summary| Shown {
-            message: MessageRef::Added(summary),
-            rendering,
-        });
+        let summary = summary.map(|summary| Shown::added(summary, rendering));
         summary.into_iter().chain(shown)
     }
 }
@@ -148,14 +143,10 @@ fn write(message: MessageRef<'_>, prompt: &mut String) {
 fn add_to_prompt(message: &Message, prompt: &mut String) {
     let mut text = content_text(&message.content, None).into_owned();
     for call in &message.calls {
-        let arguments = crate::value::json::write(&call.arguments.value);
+        let (name, arguments) = (call.name.as_str(), json::write(&call.arguments.value));
         let line = if text.is_empty() { "" } else { "\n" };
         // Writing to a string does not fail.
-        let _ = write!(
-            text,
-            "{line}(calls {} with {arguments})",
-            call.name.as_str()
-        );
+        let _ = write!(text, "{line}(calls {name} with {arguments})");
     }
     let title = match message.role {
         Role::System => "System",

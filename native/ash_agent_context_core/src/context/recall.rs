@@ -8,8 +8,6 @@ use crate::context::said::Said;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Entry;
-use crate::log::iteration::Iteration;
-use crate::log::message::Message;
 use crate::value::time::Time;
 use crate::value::{letters, steps};
 use crate::view::excerpt::Excerpt;
@@ -44,22 +42,19 @@ impl Context {
     /// O(hidden texts)
     #[must_use]
     pub fn put_recall(&self, recall: bool, at: Time) -> Self {
-        let mut next = self.clone();
         if recall == self.has_recall() {
-            return next;
+            return self.clone();
         }
-        next.change_view(|view| view.recall = recall);
-        next.note_anew();
-        next.log.updated_at = at;
-        next
+        self.changed(at, |next| {
+            next.change_view(|view| view.recall = recall);
+            next.note_anew();
+        })
     }
 
     /// Makes the notes of hidden iterations, and the first lines of summaries, anew.
     pub(crate) fn note_anew(&mut self) {
-        let covers = self.view().into_iter().flat_map(|view| view.covers());
-        let mut covers: Vec<_> = covers
-            .map(|(first, cover)| (first, cover.clone()))
-            .collect();
+        let covers = self.covers().map(|(first, cover)| (first, cover.clone()));
+        let mut covers: Vec<_> = covers.collect();
         for (first, cover) in &mut covers {
             let first = *first;
             cover.unmask();
@@ -80,12 +75,12 @@ impl Context {
 
     /// Makes the notes of hidden iterations that have none and should.
     pub(crate) fn note_missing(&mut self) {
-        let covers = self.view().into_iter().flat_map(|view| view.covers());
+        let covers = self.covers();
         let without = covers.filter(|(_, cover)| cover.replacement().is_none());
         let without: Vec<(u64, u64)> = without.map(|(first, cover)| (first, cover.last)).collect();
         for (first, last) in without {
             if let Some(note) = self.block(first, last, BlockDetail::All) {
-                self.put_note(first, last, note);
+                self.change_cover(first, |cover| cover.note = Some(note));
             }
         }
     }
@@ -96,20 +91,7 @@ impl Context {
     }
 
     pub(crate) fn handle_of(&self, first: u64, last: u64) -> Handle {
-        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
-        Handle::of_iterations(first, last, iterations)
-    }
-
-    /// Keeps a note that was made when the range was hidden.
-    pub(crate) fn put_note(&mut self, first: u64, last: u64, note: Arc<Message>) {
-        let same = self
-            .cover(first)
-            .filter(|(start, cover)| *start == first && cover.last == last);
-        let Some(mut cover) = same.map(|(_, cover)| cover.clone()) else {
-            return;
-        };
-        cover.note = Some(note);
-        self.put_covers(vec![(first, cover)]);
+        Handle::of_iterations(first, last, self.log.between(first, last))
     }
 
     /// Reads the text of a handle, as models may read it.
@@ -157,13 +139,10 @@ impl Context {
     /// Returns all texts of some iterations.
     fn transcript(&self, first: u64, last: u64) -> String {
         let mut text = String::new();
-        let iterations = (first..=last).filter_map(|number| self.log.get_numbered(number));
-        for entry in iterations.flat_map(Iteration::entries) {
-            for said in Said::of(entry) {
-                text.push_str(said.label());
-                text.push_str(&said.text(self.masks()));
-                text.push('\n');
-            }
+        for said in self.said_between(first, last) {
+            text.push_str(said.label());
+            text.push_str(&said.text(self.masks()));
+            text.push('\n');
         }
         text
     }
@@ -210,12 +189,8 @@ impl Context {
     pub(crate) fn list_shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
         self.iterations().flat_map(|iteration| {
             let is_hidden = self.hides(iteration.number);
-            let mut slots = 0;
-            iteration.entries().map(move |entry| {
-                let before = slots;
-                slots += entry.message.calls.len();
-                (iteration.number, before, entry, is_hidden)
-            })
+            let entries = iteration.placed_entries();
+            entries.map(move |(before, entry)| (iteration.number, before, entry, is_hidden))
         })
     }
 

@@ -17,7 +17,6 @@ use crate::tokens::Method;
 use crate::value::time::Time;
 use crate::value::word::words;
 use crate::view::rendering::Rendering;
-use crate::view::CLEARED;
 
 /// Prices of a token that is read from the cache and of one that is written to it, where none are known: those of most
 /// providers, in hundredths of the price of an ordinary token.
@@ -100,8 +99,7 @@ struct Clearable {
 impl Clearable {
     /// Adds an iteration, with its look before and after the clearing.
     fn add(&mut self, iteration: &Iteration, [shown, next]: [Rendering<'_>; 2], placeholder: &str) {
-        let mut slots = 0;
-        for entry in iteration.entries() {
+        for (slots, entry) in iteration.placed_entries() {
             let (shown, next) = (shown.behind(slots), next.behind(slots));
             if entry.is_model() {
                 self.requests.push(self.savings.len());
@@ -121,7 +119,6 @@ impl Clearable {
                 self.places.push((self.savings.len(), before));
             }
             self.stand_behind(|| exchange.tokens(Method::Estimate, calls, next));
-            slots += calls.len();
         }
     }
 
@@ -168,8 +165,7 @@ impl Context {
     /// O(messages after the first uncleared result)
     #[must_use]
     pub fn clear_when_due(&self, rent: &Rent<'_>, at: Time) -> (Self, Option<Due>) {
-        let cleared = self.view().and_then(|view| view.cleared.as_deref());
-        let placeholder = cleared.map_or(CLEARED, |cleared| &cleared.placeholder);
+        let placeholder = self.placeholder();
         let next = self.clear_tool_results(rent.keep, placeholder, at);
         let due = self
             .find_owed(&next, rent.keep, placeholder)
@@ -200,10 +196,7 @@ impl Context {
     pub(crate) fn current_rates<'p>(&self, rent: &Rent<'p>, at: Time) -> Option<&'p Rates> {
         let last = self.last_answer();
         let reply = last.and_then(|(_, entry)| entry.message.reply.as_deref());
-        let provider = reply.and_then(|reply| reply.provider);
-        let named = reply.and_then(|reply| reply.model.as_deref());
-        let provider = provider.map(|provider| provider.name());
-        rent.prices?.find(provider, [named, rent.model], at)
+        rent.prices?.find_for(reply, rent.model, at)
     }
 
     /// Returns true if a request is too long, as far as the window is known. The window of a price has to hold the answer as
@@ -233,17 +226,12 @@ impl Context {
     /// Returns the costs of the results that could be cleared, if there are any; `next` is the conversation with them
     /// cleared.
     fn find_owed(&self, next: &Self, keep: usize, placeholder: &str) -> Option<Owed> {
-        let place = |context: &Self| {
-            let cleared = context.view()?.cleared.clone()?;
-            Some((cleared.iteration, cleared.calls))
-        };
-        let (before, after) = (place(self), place(next)?);
+        let (before, after) = (self.cleared_place(), next.cleared_place()?);
         if before.is_some_and(|before| before >= after) {
             return None; // what is cleared is not shown again
         }
         let first = before.map_or(0, |(iteration, _)| iteration);
-        let numbers = first.max(self.first_number())..=self.current_iteration();
-        let iterations = numbers.filter_map(|number| self.log.get_numbered(number));
+        let iterations = self.log.between(first, u64::MAX);
         let mut all = Clearable::default();
         for iteration in iterations.filter(|iteration| !self.hides(iteration.number)) {
             let looks = [self, next].map(|context| context.rendering(iteration.number));

@@ -58,7 +58,7 @@ impl<'a> Said<'a> {
             Self::Decision(_, decision) => each_value(&decision.reason, take),
             Self::Result(_, _, outcome) => match &outcome.output {
                 Output::Parts(parts) => each_part(parts, take),
-                Output::Value(_) => take(&letters::utf8(outcome.text().unwrap_or_default())),
+                Output::Value(_) => take(&outcome.words()),
             },
         }
     }

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::tokens::Method;
 use crate::value::time::Time;
 use crate::view::shortening::{self, Pressure, Shortening, ShorteningKind};
-use crate::view::{Cleared, CLEARED};
+use crate::view::Cleared;
 
 /// The limit of an index in thousandths of the tokens that it stands for, where the view has none of its own.
 const INDEX: usize = 30;
@@ -64,17 +64,8 @@ impl Context {
     /// Notes that a summary took the place of iterations because a request was too long.
     #[must_use]
     pub fn note_summarized(&self, first: u64, last: u64, cause: Pressure, at: Time) -> Self {
-        let mut next = self.clone();
-        next.add_shortening(Shortening {
-            kind: ShorteningKind::Summarized,
-            cause,
-            iteration: self.current_iteration(),
-            first,
-            last,
-            before: None,
-        });
-        next.log.updated_at = at;
-        next
+        let step = self.step(ShorteningKind::Summarized, cause, (first, last));
+        self.changed(at, |next| next.add_shortening(step))
     }
 
     /// Shows the iterations of a range that are hidden, for a summary of them; other summaries stay.
@@ -83,16 +74,22 @@ impl Context {
     /// O(the range)
     #[must_use]
     pub fn reveal(&self, first: u64, last: u64, at: Time) -> Self {
-        let mut next = self.clone();
-        let covers = self.view().into_iter().flat_map(|view| view.covers());
-        let hidden = covers.filter(|(_, cover)| cover.summary.is_none());
-        for (start, cover) in hidden {
-            next.uncover(start.max(first), cover.last.min(last));
-        }
-        next.log.updated_at = at;
-        next
+        let hidden = self.covers().filter(|(_, cover)| cover.summary.is_none());
+        self.changed(at, |next| {
+            hidden.for_each(|(start, cover)| next.uncover(start.max(first), cover.last.min(last)));
+        })
     }
 
+    fn step(&self, kind: ShorteningKind, cause: Pressure, (first, last): (u64, u64)) -> Shortening {
+        Shortening {
+            kind,
+            cause,
+            iteration: self.current_iteration(),
+            first,
+            last,
+            before: None,
+        }
+    }
     fn add_shortening(&mut self, step: Shortening) {
         self.change_view(|view| {
             view.shortenings = shortening::add(&view.shortenings, step).into();
@@ -101,22 +98,15 @@ impl Context {
     }
 
     fn clear_step(&self, keep: usize, cause: Pressure, at: Time) -> Option<(Self, Shortening)> {
-        let cleared = |context: &Self| context.view()?.cleared.clone();
-        let (own, place) = (cleared(self), |context: &Self| {
-            cleared(context).map(|all| (all.iteration, all.calls))
-        });
-        let placeholder = own.as_deref().map_or(CLEARED, |all| &all.placeholder);
-        let mut next = self.clear_tool_results(keep, placeholder, at);
-        let before = place(self);
+        let mut next = self.clear_tool_results(keep, self.placeholder(), at);
+        let before = self.cleared_place();
         // Results that are already cleared stay cleared.
-        let (iteration, calls) = place(&next).filter(|next| before < Some(*next))?;
+        let (iteration, calls) = next.cleared_place().filter(|next| before < Some(*next))?;
+        let first = before.map_or(self.first_number(), |(iteration, _)| iteration);
+        let last = iteration.saturating_sub(u64::from(calls == 0));
         let step = Shortening {
-            kind: ShorteningKind::Cleared,
-            cause,
-            iteration: self.current_iteration(),
-            first: before.map_or(self.first_number(), |(iteration, _)| iteration),
-            last: iteration.saturating_sub(u64::from(calls == 0)),
             before,
+            ..self.step(ShorteningKind::Cleared, cause, (first, last))
         };
         next.add_shortening(step);
         Some((next, step))
@@ -137,14 +127,7 @@ impl Context {
             false => self.put_index(Some(INDEX), None, at),
         };
         next.hide(first, last);
-        let step = Shortening {
-            kind: ShorteningKind::Hidden,
-            cause,
-            iteration: self.current_iteration(),
-            first,
-            last,
-            before: None,
-        };
+        let step = self.step(ShorteningKind::Hidden, cause, (first, last));
         next.add_shortening(step);
         next.log.updated_at = at;
         Some((next, step))
@@ -161,20 +144,15 @@ impl Context {
         if kind != ShorteningKind::Cleared {
             return self.expand(first, last, at);
         }
-        let mut next = self.clone();
-        next.change_view(|view| {
-            let mut steps = view.shortenings.to_vec();
-            let cleared = view.cleared.take();
-            let own = cleared.as_deref().map(|one| (one.iteration, one.calls));
-            let place = shortening::take_back(&mut steps, own, &step);
-            let moved = |cleared: Arc<Cleared>| Some(Arc::new(cleared.moved_to(place?)));
-            view.cleared = cleared.and_then(moved);
-            view.shortenings = steps.into();
-            view.resize();
-        });
-        next.tallies = Default::default();
-        next.log.updated_at = at;
-        next
+        let mut steps = self.shortenings().to_vec();
+        let place = shortening::take_back(&mut steps, self.cleared_place(), &step);
+        let cleared = place.map(|place| Arc::new(Cleared::at(place, self.placeholder())));
+        self.changed(at, |next| {
+            next.change_looks(|view| {
+                (view.cleared, view.shortenings) = (cleared, steps.into());
+                view.resize();
+            });
+        })
     }
 
     /// Removes the steps without effect.
@@ -182,9 +160,7 @@ impl Context {
         let newest = self.current_iteration();
         if !self.shortenings().is_empty() {
             self.change_view(|view| {
-                let mut steps = view.shortenings.to_vec();
-                shortening::retain(&mut steps, &view.covers, newest);
-                view.shortenings = steps.into();
+                view.retain_shortenings(newest);
                 view.resize();
             });
         }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use crate::context::block::BlockDetail;
 use crate::context::Context;
-use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Role};
+use crate::log::message::Message;
 use crate::value::time::Time;
+use crate::value::Size;
 use crate::view::cover::Cover;
 use crate::view::rendering::{Rendering, Shown};
-use crate::view::shortening;
-use crate::view::{with_blocks, Cleared, Stretch, View};
+use crate::view::{with_blocks, Cleared, Stretch, View, CLEARED};
 
 /// Walks over the covers of a view and the iterations between them.
 pub(crate) struct Steps<'a, I: Iterator<Item = (u64, &'a Cover)>> {
@@ -68,9 +67,17 @@ impl Context {
     }
 
     pub(crate) fn rendering(&self, number: u64) -> Rendering<'_> {
-        self.view
-            .as_deref()
-            .map_or(Rendering::PLAIN, |view| view.rendering(number))
+        let view = self.view();
+        view.map_or(Rendering::PLAIN, |view| view.rendering(number))
+    }
+
+    /// Returns the covers of the view, oldest first.
+    pub(crate) fn covers(&self) -> impl Iterator<Item = (u64, &Cover)> {
+        self.view().into_iter().flat_map(View::covers)
+    }
+
+    pub(crate) fn view_size(&self) -> Size {
+        self.view().map_or(Size::default(), View::size)
     }
 
     /// Returns true if an iteration is covered.
@@ -102,11 +109,6 @@ impl Context {
         }
     }
 
-    /// Returns all parts of the view.
-    pub(crate) fn all_stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
-        self.stretches(0, u64::MAX)
-    }
-
     /// Returns the system prompt with the texts that the view puts after it.
     #[must_use]
     pub fn shown_system(&self) -> Option<&Message> {
@@ -116,14 +118,9 @@ impl Context {
 
     /// Returns the messages of the view, oldest first.
     pub fn messages(&self) -> impl Iterator<Item = Shown<'_>> {
-        let rendering = self.rendering(u64::MAX);
-        let system = self.shown_system().map(|system| Shown {
-            message: MessageRef::Added(system),
-            rendering,
-        });
-        system
-            .into_iter()
-            .chain(self.all_stretches().flat_map(messages_of))
+        let system = self.shown_system();
+        let system = system.map(|system| Shown::added(system, self.rendering(u64::MAX)));
+        system.into_iter().chain(self.messages_between(0, u64::MAX))
     }
 
     /// Returns the messages of a range of the view, without the system prompt.
@@ -150,6 +147,29 @@ impl Context {
     #[must_use]
     pub const fn has_view(&self) -> bool {
         self.view.is_some()
+    }
+
+    /// Returns the conversation with a change that was made at a time.
+    pub(crate) fn changed(&self, at: Time, change: impl FnOnce(&mut Self)) -> Self {
+        let mut next = self.clone();
+        change(&mut next);
+        next.log.updated_at = at;
+        next
+    }
+
+    /// Changes the looks of messages, so that no count of them holds any more.
+    pub(crate) fn change_looks(&mut self, change: impl FnOnce(&mut View)) {
+        self.change_view(change);
+        self.tallies = Default::default();
+    }
+
+    /// Changes the cover that begins with an iteration.
+    pub(crate) fn change_cover(&mut self, first: u64, change: impl FnOnce(&mut Cover)) {
+        if let Some((_, cover)) = self.cover(first).filter(|(start, _)| *start == first) {
+            let mut cover = cover.clone();
+            change(&mut cover);
+            self.put_covers(vec![(first, cover)]);
+        }
     }
 
     /// Changes the view, and removes one that shows the log as it is.
@@ -181,12 +201,8 @@ impl Context {
         let Some(view) = &mut self.view else { return };
         let blocks = &view.blocks;
         let system = (!blocks.is_empty()).then(|| {
-            Arc::new(Message::new(
-                Role::System,
-                with_blocks(self.log.system.as_deref(), blocks),
-                Box::default(),
-                None,
-            ))
+            let content = with_blocks(self.log.system.as_deref(), blocks);
+            Arc::new(Message::system(content))
         });
         let view = Arc::make_mut(view);
         view.system = system;
@@ -207,11 +223,9 @@ impl Context {
         });
         let hidden = Cover {
             last,
-            summary: None,
             note: self.block(first, last, BlockDetail::All),
-            verdict: None,
-            unmasked: None,
             messages: messages.sum(),
+            ..Cover::default()
         };
         self.replace_covers(first, last, [(first, hidden)]);
     }
@@ -233,17 +247,14 @@ impl Context {
     }
 
     fn cover_of(&self, first: u64, last: u64, summary: Option<Arc<Message>>) -> Cover {
-        let iterations = (first..=last).filter_map(|number| self.log.get_numbered(number));
-        let is_hidden = summary.is_none();
+        let iterations = self.log.between(first, last);
+        let note = || self.block(first, last, BlockDetail::All);
         Cover {
             last,
-            note: is_hidden
-                .then(|| self.block(first, last, BlockDetail::All))
-                .flatten(),
+            note: summary.is_none().then(note).flatten(),
             summary,
-            verdict: None,
-            unmasked: None,
             messages: iterations.map(Iteration::count_messages).sum(),
+            ..Cover::default()
         }
     }
 
@@ -306,12 +317,9 @@ impl Context {
         // Iterations that are shown again may never have been counted.
         self.tallies = Default::default();
         let start = self.cover(first).map_or(first, |(first, _)| first);
-        let met: Vec<(u64, Cover)> = self
-            .view()
-            .into_iter()
-            .flat_map(|view| view.covers.range(start..=last))
-            .map(|(first, cover)| (*first, cover.clone()))
-            .collect();
+        let view = self.view().into_iter();
+        let met = view.flat_map(|view| view.covers.range(start..=last));
+        let met: Vec<_> = met.map(|(first, cover)| (*first, cover.clone())).collect();
         for (start, cover) in met {
             let mut left = Vec::new();
             if cover.summary.is_none() && start < first {
@@ -344,15 +352,9 @@ impl Context {
             view.pins = pins.filter(|pins| !pins.is_empty()).map(Arc::new);
             if let Some(cleared) = view.cleared.as_mut().filter(|all| all.iteration >= behind) {
                 // The clearing was not meant for the current answer.
-                *cleared = Arc::new(Cleared {
-                    iteration: behind,
-                    calls: 0,
-                    placeholder: cleared.placeholder.clone(),
-                });
+                *cleared = Arc::new(cleared.moved_to((behind, 0)));
             }
-            let mut steps = view.shortenings.to_vec();
-            shortening::retain(&mut steps, &view.covers, behind - 1);
-            view.shortenings = steps.into();
+            view.retain_shortenings(behind - 1);
         });
         self.tallies = Default::default();
         for (first, cover) in gone {
@@ -367,11 +369,10 @@ impl Context {
     /// A summary goes as a whole, wherever the range meets it.
     #[must_use]
     pub fn expand(&self, first: u64, last: u64, at: Time) -> Self {
-        let mut next = self.clone();
-        next.uncover(first, last);
-        next.retain_shortenings();
-        next.log.updated_at = at;
-        next
+        self.changed(at, |next| {
+            next.uncover(first, last);
+            next.retain_shortenings();
+        })
     }
 
     /// Blanks all results in the view but the last ones.
@@ -380,20 +381,23 @@ impl Context {
     /// O(the results that stay)
     #[must_use]
     pub fn clear_tool_results(&self, keep: usize, placeholder: &str, at: Time) -> Self {
-        let mut next = self.clone();
-        let place = self.place_of_results(keep);
-        next.change_view(|view| {
-            view.cleared = place.map(|(iteration, calls)| {
-                Arc::new(Cleared {
-                    iteration,
-                    calls,
-                    placeholder: placeholder.into(),
-                })
-            });
-        });
-        next.tallies = Default::default();
-        next.log.updated_at = at;
-        next
+        let cleared = self.place_of_results(keep);
+        let cleared = cleared.map(|place| Arc::new(Cleared::at(place, placeholder)));
+        self.changed(at, |next| {
+            next.change_looks(|view| view.cleared = cleared);
+        })
+    }
+
+    /// Returns the place before which results are cleared: an iteration, and a number of its calls.
+    pub(crate) fn cleared_place(&self) -> Option<(u64, usize)> {
+        let cleared = self.view()?.cleared()?;
+        Some((cleared.iteration, cleared.calls))
+    }
+
+    /// Returns the text in the place of cleared results.
+    pub(crate) fn placeholder(&self) -> &str {
+        let cleared = self.view().and_then(View::cleared);
+        cleared.map_or(CLEARED, |cleared| &cleared.placeholder)
     }
 
     /// Returns the position after which the view has so many results, if there are any before it. Calls that are still
@@ -403,17 +407,11 @@ impl Context {
             if self.hides(iteration.number) {
                 continue;
             }
-            let answered: Vec<bool> = iteration
-                .calls()
-                .map(|(_, outcome)| outcome.is_some())
-                .collect();
+            let calls = iteration.calls();
+            let answered: Vec<bool> = calls.map(|(_, outcome)| outcome.is_some()).collect();
             let waiting = answered.iter().position(|answered| !answered);
-            for (call, _) in answered
-                .iter()
-                .enumerate()
-                .rev()
-                .filter(|(_, answered)| **answered)
-            {
+            let slots = answered.iter().enumerate().rev();
+            for (call, _) in slots.filter(|(_, answered)| **answered) {
                 if keep == 0 {
                     let calls = waiting.map_or(call + 1, |first| first.min(call + 1));
                     return Some((iteration.number, calls));
@@ -427,39 +425,26 @@ impl Context {
     /// Limits the text of results in the view; `None` shows them whole.
     #[must_use]
     pub fn put_max_result_bytes(&self, most: Option<usize>, at: Time) -> Self {
-        let mut next = self.clone();
-        next.change_view(|view| view.max_result_bytes = most);
-        next.tallies = Default::default();
-        next.log.updated_at = at;
-        next
+        self.changed(at, |next| {
+            next.change_looks(|view| view.max_result_bytes = most);
+        })
     }
 
     /// Puts a text after the system prompt of the view, in the place of the one with this name; `None` removes that.
     #[must_use]
     pub fn put_prompt_block(&self, name: &str, text: Option<&str>, at: Time) -> Self {
-        let mut blocks: Vec<_> = match self.view() {
-            Some(view) => view.blocks.to_vec(),
-            None => Vec::new(),
-        };
-        let known = blocks.iter().position(|(known, _)| &**known == name);
+        let mut blocks = self.view().map_or(Vec::new(), |view| view.blocks.to_vec());
+        let known = blocks.iter_mut().find(|(known, _)| &**known == name);
         match (known, text) {
-            (Some(index), Some(text)) => {
-                if let Some(block) = blocks.get_mut(index) {
-                    block.1 = text.into();
-                }
-            }
-            (Some(index), None) => {
-                blocks.remove(index);
-            }
+            (Some(block), Some(text)) => block.1 = text.into(),
             (None, Some(text)) => blocks.push((name.into(), text.into())),
-            (None, None) => {}
+            (_, None) => blocks.retain(|(known, _)| &**known != name),
         }
-        let mut next = self.clone();
-        next.change_view(|view| view.blocks = blocks.into());
-        next.show_system();
-        next.log.updated_at = at;
-        next.grown();
-        next
+        self.changed(at, |next| {
+            next.change_view(|view| view.blocks = blocks.into());
+            next.show_system();
+            next.grown();
+        })
     }
 }
 
@@ -468,18 +453,12 @@ fn messages_of(stretch: Stretch<'_>) -> impl Iterator<Item = Shown<'_>> {
         Stretch::Iteration(iteration, rendering) => (Some(iteration), rendering, None),
         Stretch::Cover(_, _, summary, rendering) => (None, rendering, summary),
     };
-    let mut slots = 0;
-    let entries = iteration.into_iter().flat_map(Iteration::entries);
-    let shown = entries.flat_map(move |entry| {
+    let entries = iteration.into_iter().flat_map(Iteration::placed_entries);
+    let shown = entries.flat_map(move |(slots, entry)| {
         let rendering = rendering.behind(slots);
-        slots += entry.message.calls.len();
-        entry
-            .messages()
-            .map(move |message| Shown { message, rendering })
+        let messages = entry.messages();
+        messages.map(move |message| Shown { message, rendering })
     });
-    let summary = summary.map(|summary| Shown {
-        message: MessageRef::Added(summary),
-        rendering,
-    });
+    let summary = summary.map(|summary| Shown::added(summary, rendering));
     summary.into_iter().chain(shown)
 }

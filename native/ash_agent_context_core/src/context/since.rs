@@ -67,10 +67,8 @@ impl<T: Noted> Since<T> {
 
     /// Returns the last iteration before one with which a value is noted.
     pub fn before(&self, number: u64) -> Option<u64> {
-        self.values
-            .range(..number)
-            .next_back()
-            .map(|(number, _)| *number)
+        let (number, _) = self.values.range(..number).next_back()?;
+        Some(*number)
     }
 
     /// Returns true if a value is noted with an iteration after this one.
@@ -86,10 +84,8 @@ impl<T: Noted> Since<T> {
 
     /// Notes the value of an iteration.
     pub fn note(&mut self, number: u64, value: T) {
-        if !self
-            .of(number)
-            .is_some_and(|(_, known)| known.is_same(&value))
-        {
+        let known = self.of(number);
+        if !known.is_some_and(|(_, known)| known.is_same(&value)) {
             self.put(number, value);
         }
     }

@@ -17,24 +17,18 @@ impl Context {
             let rendering = self.rendering(u64::MAX);
             system.tokens(method, rendering)
         });
-        let current = match self.hides(self.current_iteration()) {
+        let number = self.current_iteration();
+        let current = match self.hides(number) {
             true => Tokens::default(),
-            false => {
-                let rendering = self.rendering(self.current_iteration());
-                self.log.current.tokens(method, rendering)
-            }
+            false => self.log.current.tokens(method, self.rendering(number)),
         };
-        let done = self
-            .tallies
-            .count(method.index(), self.log.history.len(), |start| {
-                let from = self.first_number().saturating_add(start.len as u64);
-                let to = self.current_iteration().saturating_sub(1);
-                self.stretches(from, to)
-                    .fold(Tokens::of_sum(start.sum), |sum, stretch| {
-                        sum.plus(stretch.tokens(method))
-                    })
-                    .to_sum()
-            });
+        let add = |start: Tally| {
+            let from = self.first_number().saturating_add(start.len as u64);
+            let new = self.view_tokens(method, from, number.saturating_sub(1));
+            Tokens::of_sum(start.sum).plus(new).to_sum()
+        };
+        let history = self.log.history.len();
+        let done = self.tallies.count(method.index(), history, add);
         Tokens::of_sum(done)
             .plus(current)
             .plus(system.unwrap_or_default())
@@ -52,22 +46,17 @@ impl Context {
     /// Returns the tokens of a range of the view.
     #[must_use]
     pub fn view_tokens(&self, method: Method, first: u64, last: u64) -> Tokens {
-        self.stretches(first, last)
-            .fold(Tokens::default(), |sum, stretch| {
-                sum.plus(stretch.tokens(method))
-            })
+        let stretches = self.stretches(first, last);
+        let tokens = stretches.map(|stretch| stretch.tokens(method));
+        tokens.fold(Tokens::default(), Tokens::plus)
     }
 
     /// Brings the tallies up to date after a range of the view changed that had these tokens.
     pub(crate) fn retally(&mut self, first: u64, last: u64, before: [Option<Tokens>; 3]) {
-        let after = Method::ALL.map(|method| {
-            let known = before.get(method.index()).is_some_and(Option::is_some);
-            known.then(|| self.view_tokens(method, first, last))
-        });
         let changed = Method::ALL.map(|method| {
-            let tally = self.tallies.get(method.index())?;
             let before = (*before.get(method.index())?)?;
-            let after = (*after.get(method.index())?)?;
+            let after = self.view_tokens(method, first, last);
+            let tally = self.tallies.get(method.index())?;
             Some(Tally {
                 len: tally.len,
                 sum: Tokens::of_sum(tally.sum).minus(before).plus(after).to_sum(),
@@ -81,11 +70,8 @@ impl Context {
     pub fn count_size(&self, method: Method) -> Size {
         /// Iterations that are looked at one by one.
         const FEW: usize = 256;
-        let counted = self
-            .tallies
-            .get(method.index())
-            .map_or(0, |tally| tally.len);
-        if self.log.history.len() - counted.min(self.log.history.len()) > FEW {
+        let counted = self.tallies.count_done(method.index());
+        if self.log.history.len().saturating_sub(counted) > FEW {
             return self.size();
         }
         // Messages that look different may have to be counted again.

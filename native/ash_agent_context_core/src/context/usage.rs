@@ -3,10 +3,11 @@
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Entry;
-use crate::log::iteration::Iteration;
+use crate::log::provider::Provider;
+use crate::log::reply::Reply;
 use crate::prices::bill::{Bill, Report};
 use crate::prices::list::Prices;
-use crate::prices::rates::Money;
+use crate::prices::rates::{Money, Rates};
 use crate::prices::usage::Usage;
 use crate::tokens::Method;
 use crate::value::time::Time;
@@ -17,14 +18,9 @@ impl Context {
     /// # Errors
     /// [`Error::NoAssistantMessage`].
     pub(crate) fn add_report(&self, report: &Report, at: Time) -> Result<Self, Error> {
-        let Some(number) = self
-            .log
-            .iterations_back()
-            .find(|iteration| iteration.has_assistant())
-            .map(|iteration| iteration.number)
-        else {
-            return Err(Error::NoAssistantMessage);
-        };
+        let mut back = self.log.iterations_back();
+        let spoken = back.find(|iteration| iteration.has_assistant());
+        let number = spoken.ok_or(Error::NoAssistantMessage)?.number;
         let mut next = self.clone();
         let last = report.usage;
         let estimate = self.estimate_up_to(number);
@@ -48,23 +44,20 @@ impl Context {
     fn estimate_up_to(&self, number: u64) -> u64 {
         let all = self.tokens(Method::Estimate);
         let behind = self.view_tokens(Method::Estimate, number.saturating_add(1), u64::MAX);
-        let last = self.log.get_numbered(number).and_then(Iteration::last);
-        let exchange = last.and_then(|last| Some((last, last.exchange.as_deref()?)));
-        let results = exchange
-            .filter(|_| !self.hides(number))
-            .map_or(0, |(last, exchange)| {
-                let calls = exchange.count_calls();
-                let before = self
-                    .log
-                    .get_numbered(number)
-                    .map_or(0, Iteration::count_calls)
-                    - calls;
-                let rendering = self.rendering(number).behind(before);
-                exchange.tokens(Method::Estimate, &last.message.calls, rendering)
-            });
+        let shown = self
+            .log
+            .get_numbered(number)
+            .filter(|_| !self.hides(number));
+        let results = shown.and_then(|iteration| {
+            let last = iteration.last()?;
+            let exchange = last.exchange.as_deref()?;
+            let slots = iteration.count_calls() - exchange.count_calls();
+            let rendering = self.rendering(number).behind(slots);
+            Some(exchange.tokens(Method::Estimate, &last.message.calls, rendering))
+        });
         all.total()
             .saturating_sub(behind.total())
-            .saturating_sub(results)
+            .saturating_sub(results.unwrap_or_default())
     }
 
     /// Returns the sum of all that providers reported.
@@ -87,11 +80,8 @@ impl Context {
         asked: Option<&str>,
         since: u64,
     ) -> Result<u64, Error> {
-        let first = since.max(self.first_number());
-        let numbers = first..=self.current_iteration();
-        let iterations = numbers.filter_map(|number| self.log.get_numbered(number));
         let mut sum: u64 = 0;
-        for iteration in iterations {
+        for iteration in self.log.between(since, u64::MAX) {
             for entry in iteration.entries() {
                 let cost = prices.cost(entry, asked, iteration.started_at);
                 let cost = cost.map_err(|model| Error::NoPrice {
@@ -106,8 +96,7 @@ impl Context {
     /// Returns the entry with the last report.
     pub(crate) fn last_reported(&self) -> Option<&Entry> {
         let number = self.log.current.reported?;
-        let iteration = self.iteration(i64::try_from(number).ok()?)?;
-        let mut entries = iteration.entries().rev();
+        let mut entries = self.log.get_numbered(number)?.entries().rev();
         entries.find(|entry| entry.usage.is_some())
     }
 }
@@ -129,20 +118,28 @@ impl Prices {
         };
         let reply = entry.message.reply.as_deref();
         let named = reply.and_then(|reply| reply.model.as_deref());
-        let provider = reply.and_then(|reply| reply.provider);
-        let provider = provider.map(|provider| provider.name());
+        let provider = reply.and_then(|reply| reply.provider).map(Provider::name);
         let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
-        let rates = self
-            .find(provider, [named, asked], at)
-            .ok_or(named.or(asked))?;
+        let rates = self.find_for(reply, asked, at).ok_or(named.or(asked))?;
         let cost = |bill: &Bill| {
             let other = bill.model.as_deref();
             let other = other.and_then(|model| self.find(provider, [Some(model), None], at));
             other.unwrap_or(rates).cost(bill)
         };
         let bills = reported.bills();
-        Ok(Some(
-            bills.iter().map(cost).fold(Money::default(), Money::plus),
-        ))
+        let cost = bills.iter().map(cost).fold(Money::default(), Money::plus);
+        Ok(Some(cost))
+    }
+
+    /// Returns the prices of the model that a reply names, or of the one that was asked for.
+    pub(crate) fn find_for(
+        &self,
+        reply: Option<&Reply>,
+        asked: Option<&str>,
+        at: Time,
+    ) -> Option<&Rates> {
+        let named = reply.and_then(|reply| reply.model.as_deref());
+        let provider = reply.and_then(|reply| reply.provider).map(Provider::name);
+        self.find(provider, [named, asked], at)
     }
 }

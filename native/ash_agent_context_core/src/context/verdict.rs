@@ -4,18 +4,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::block::SEARCHES;
+use crate::context::block::{append_facts, append_words, SEARCHES};
 use crate::context::claims::Claims;
 use crate::context::facts::{add_keys, Fact};
 use crate::context::recall::add_pinned;
-use crate::context::said::Said;
 use crate::context::Context;
 use crate::error::Error;
 use crate::tokens::Method;
 use crate::value::letters;
 use crate::value::time::Time;
 use crate::value::word::words;
-use crate::view::facts::{tokens, FactKind};
+use crate::view::facts::{key, tokens, FactKind};
 use crate::view::verdict::{Verdict, NAMED};
 use crate::view::{self, summary_text, Cleared};
 
@@ -113,34 +112,20 @@ impl Context {
         let seen = self.masks().map(|masks| masks.words(text));
         let (mut verdict, missing) = self.check(first, last, seen.as_deref().unwrap_or(text));
         let is_refused = !verdict.wrong.is_empty() || lacks_most(&missing, &verdict);
-        let context = match check {
-            Check::Refuse if is_refused => {
-                let (context, fate) = self.forget(first, last, at);
-                return Ok(Summarized {
-                    context,
-                    fate,
-                    verdict,
-                });
+        let (context, fate) = match check {
+            Check::Refuse if is_refused => self.forget(first, last, at),
+            Check::Hide if is_refused => (self.drop_range(first, last, at), Fate::Hidden),
+            check => {
+                let mut text = text.to_owned();
+                if check == Check::Append {
+                    let room = (replaced / 2).saturating_sub(tokens);
+                    let room = room.min(replaced / APPENDED);
+                    text = append_missing(&text, &missing, &mut verdict, room);
+                }
+                let context = self.with_summary(first, last, text, &verdict, at);
+                (context, Fate::Summarized)
             }
-            Check::Hide if is_refused => {
-                let context = self.drop_range(first, last, at);
-                let fate = Fate::Hidden;
-                return Ok(Summarized {
-                    context,
-                    fate,
-                    verdict,
-                });
-            }
-            Check::Append => {
-                let room = (replaced / 2)
-                    .saturating_sub(tokens)
-                    .min(replaced / APPENDED);
-                let text = append_missing(text, &missing, &mut verdict, room);
-                self.with_summary(first, last, text, &verdict, at)
-            }
-            _ => self.with_summary(first, last, text.to_owned(), &verdict, at),
         };
-        let fate = Fate::Summarized;
         Ok(Summarized {
             context,
             fate,
@@ -164,22 +149,12 @@ impl Context {
     ) -> Self {
         add_pinned(&mut text, &self.pinned_lines(first, last));
         let summary = view::summary(first, last, &text, self.handle_over(first, last));
-        let mut next = self.clone();
-        next.put_summary(first, last, Arc::new(summary));
-        next.put_verdict(first, Some(Arc::new(verdict.clone())));
-        next.log.updated_at = at;
-        next.grown();
-        next
-    }
-
-    /// Keeps the verdict on a summary.
-    pub(crate) fn put_verdict(&mut self, first: u64, verdict: Option<Arc<Verdict>>) {
-        let cover = self.cover(first).filter(|(start, _)| *start == first);
-        let Some(mut cover) = cover.map(|(_, cover)| cover.clone()) else {
-            return;
-        };
-        cover.verdict = verdict;
-        self.put_covers(vec![(first, cover)]);
+        let verdict = Some(Arc::new(verdict.clone()));
+        self.changed(at, |next| {
+            next.put_summary(first, last, Arc::new(summary));
+            next.change_cover(first, |cover| cover.verdict = verdict);
+            next.grown();
+        })
     }
 
     /// Does without a summary: clears the results of iterations and of all before them, or hides the iterations if there is
@@ -189,23 +164,18 @@ impl Context {
     /// O(the iterations)
     #[must_use]
     pub fn forget(&self, first: u64, last: u64, at: Time) -> (Self, Fate) {
-        let place = self.view().and_then(|view| view.cleared.as_deref());
-        let from = place.map_or(0, |cleared| cleared.iteration).max(first);
-        let shown = (from..=last).filter(|number| !self.hides(*number));
-        let mut shown = shown.filter_map(|number| self.log.get_numbered(number));
+        let from = self
+            .cleared_place()
+            .map_or(first, |place| place.0.max(first));
+        let iterations = self.log.between(from, last);
+        let mut shown = iterations.filter(|iteration| !self.hides(iteration.number));
         if !shown.any(|iteration| iteration.count_calls() > 0) {
             return (self.drop_range(first, last, at), Fate::Hidden);
         }
-        let placeholder = place.map_or(view::CLEARED, |cleared| &*cleared.placeholder);
-        let cleared = Arc::new(Cleared {
-            iteration: last.saturating_add(1),
-            calls: 0,
-            placeholder: placeholder.into(),
+        let cleared = Cleared::at((last.saturating_add(1), 0), self.placeholder());
+        let next = self.changed(at, |next| {
+            next.change_looks(|view| view.cleared = Some(Arc::new(cleared)));
         });
-        let mut next = self.clone();
-        next.change_view(|view| view.cleared = Some(cleared));
-        next.tallies = Default::default();
-        next.log.updated_at = at;
         (next, Fate::Cleared)
     }
 
@@ -220,7 +190,7 @@ impl Context {
         let facts = self.ranked_facts(first, last);
         let all = facts.len();
         let is_missing = |fact: &Fact| {
-            let piece = crate::view::facts::key(&[&fact.piece]);
+            let piece = key(&[&fact.piece]);
             let is_there = has.contains(&fact.key);
             !(is_there || fact.kind == FactKind::Number && has.contains(&piece))
         };
@@ -243,12 +213,7 @@ impl Context {
             let cover = self.cover(number).filter(|(start, _)| *start == number);
             let earlier = cover.and_then(|(_, cover)| summary_text(cover.summary.as_deref()?));
             claims.compare(&letters::utf8(earlier.unwrap_or_default()));
-            let iteration = self.log.get_numbered(number);
-            for said in iteration
-                .into_iter()
-                .flat_map(|one| one.entries())
-                .flat_map(Said::of)
-            {
+            for said in self.said_between(number, number) {
                 // The summariser read masked text; text that it may not have read proves no claim.
                 claims.compare(&said.text(self.masks()));
             }
@@ -272,42 +237,18 @@ fn append_missing(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64
         return text;
     }
     let mut left = room;
-    let mut add = |text: &mut String, start: &str, words: &str| {
-        let cost = Method::Estimate.text(words.as_bytes()) + 1;
-        let Some(rest) = left.checked_sub(cost) else {
-            return false;
-        };
-        left = rest;
-        text.push_str(start);
-        text.push_str(words);
-        true
-    };
     let mut start = "\nNot in the conversation: ";
     for words in &verdict.wrong {
-        if !add(&mut text, start, words) {
+        if !append_words(&mut text, start, words, &mut left) {
             break;
         }
         start = "; ";
     }
-    start = "\nAlso: ";
     // There is room for a tenth of what it stands for.
-    let mut searches = usize::try_from(room)
-        .unwrap_or(usize::MAX)
-        .saturating_mul(SEARCHES * APPENDED as usize);
-    for fact in missing.iter().filter(|fact| !fact.is_masked) {
-        let Some(left) = searches.checked_sub(text.len()) else {
-            break;
-        };
-        searches = left;
-        // A line of the user may contain a number that is a fact of its own.
-        if text.contains(&*fact.text) {
-            continue;
-        }
-        if !add(&mut text, start, &fact.text) {
-            break;
-        }
-        start = "; ";
-        verdict.appended += 1;
-    }
+    let searches = usize::try_from(room).unwrap_or(usize::MAX);
+    let searches = searches.saturating_mul(SEARCHES * APPENDED as usize);
+    let seen = missing.iter().filter(|fact| !fact.is_masked);
+    let budget = (&mut left, searches);
+    verdict.appended += append_facts(&mut text, "\nAlso: ", seen, |_| false, budget);
     text
 }

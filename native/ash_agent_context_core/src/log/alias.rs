@@ -32,11 +32,8 @@ pub(crate) struct Short {
 
 impl Short {
     pub fn text(self) -> String {
-        format!(
-            "{}{:08}",
-            char::from(self.letter),
-            self.number % 100_000_000
-        )
+        let letter = char::from(self.letter);
+        format!("{letter}{:08}", self.number % 100_000_000)
     }
 
     /// Returns the number in an id that has the form of a short alias.

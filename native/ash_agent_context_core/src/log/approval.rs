@@ -147,19 +147,14 @@ impl Log {
         let entry = self.current.last();
         let calls = entry.and_then(|entry| Some((entry, entry.exchange.as_deref()?)));
         calls.into_iter().flat_map(move |(entry, exchange)| {
-            entry
-                .message
-                .calls
-                .iter()
-                .enumerate()
-                .filter_map(move |(slot, call)| {
-                    let is_wanted = !asked || exchange.is_asked(slot);
-                    let is_pending = exchange.status(slot) == CallStatus::Pending;
-                    let arguments = exchange
-                        .asked_arguments(slot)
-                        .unwrap_or(&call.arguments.value);
-                    (is_pending && is_wanted).then_some((call, arguments))
-                })
+            let calls = entry.message.calls.iter().enumerate();
+            calls.filter_map(move |(slot, call)| {
+                let is_wanted = !asked || exchange.is_asked(slot);
+                let is_pending = exchange.status(slot) == CallStatus::Pending;
+                let arguments = exchange.asked_arguments(slot);
+                let arguments = arguments.unwrap_or(&call.arguments.value);
+                (is_pending && is_wanted).then_some((call, arguments))
+            })
         })
     }
 

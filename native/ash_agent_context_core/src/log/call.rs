@@ -161,10 +161,8 @@ impl Arguments {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Self::default();
         }
-        match (
-            json::read_noting(&bytes, MAX_DEPTH),
-            std::str::from_utf8(&bytes),
-        ) {
+        let text = std::str::from_utf8(&bytes);
+        match (json::read_noting(&bytes, MAX_DEPTH), text) {
             // Some models write this for a tool without parameters.
             (Ok((Value::Nil, _)), _) => Self::default(),
             (Ok((value @ Value::Map(_), doubled)), Ok(text)) => Self {
@@ -282,12 +280,8 @@ impl ToolCall {
 
     /// Keeps the place of a call as its provider told it.
     pub(crate) fn stand_at(&mut self, parts: usize, provider: Provider) {
-        let named = || {
-            Map::new(vec![(
-                Value::atom("provider"),
-                Value::atom(provider.name()),
-            )])
-        };
+        let name = (Value::atom("provider"), Value::atom(provider.name()));
+        let named = || Map::new(vec![name]);
         self.provider_metadata.get_or_insert_with(named);
         self.put_parts_before(parts);
     }
@@ -297,12 +291,9 @@ impl ToolCall {
     pub fn size(&self) -> Size {
         let maps = [&self.provider_metadata, &self.extra, &self.unknown];
         let json = self.arguments.json.as_ref().map_or(0, |text| text.len());
-        maps.into_iter()
-            .flatten()
-            .fold(self.arguments.value.size(), |sum, map| sum.plus(map.size()))
-            .plus(Size::new(
-                6,
-                self.id.len() + self.name.as_str().len() + json,
-            ))
+        let bytes = self.id.len() + self.name.as_str().len() + json;
+        let own = Size::new(6, bytes).plus(self.arguments.value.size());
+        let maps = maps.into_iter().flatten();
+        maps.fold(own, |sum, map| sum.plus(map.size()))
     }
 }

@@ -30,35 +30,31 @@ impl<T: Clone> Entries<T> {
         }
     }
 
-    pub fn len(&self) -> usize {
+    fn list(&self) -> Result<&[T], &VectorSync<T>> {
         match self {
-            Self::None => 0,
-            Self::Few(few) => few.len(),
-            Self::Many(many) => many.len(),
+            Self::None => Ok(&[]),
+            Self::Few(few) => Ok(few),
+            Self::Many(many) => Err(many),
         }
+    }
+
+    pub fn len(&self) -> usize {
+        self.list().map_or_else(VectorSync::len, <[T]>::len)
     }
 
     pub fn get(&self, at: usize) -> Option<&T> {
-        match self {
-            Self::None => None,
-            Self::Few(few) => few.get(at),
-            Self::Many(many) => many.get(at),
-        }
+        self.list()
+            .map_or_else(|many| many.get(at), |few| few.get(at))
     }
 
     pub fn last(&self) -> Option<&T> {
-        match self {
-            Self::None => None,
-            Self::Few(few) => few.last(),
-            Self::Many(many) => many.last(),
-        }
+        self.list().map_or_else(VectorSync::last, <[T]>::last)
     }
 
     pub fn iter(&self) -> Iter<'_, T> {
-        match self {
-            Self::None => Iter::Few([].iter()),
-            Self::Few(few) => Iter::Few(few.iter()),
-            Self::Many(many) => Iter::Many(many.iter()),
+        match self.list() {
+            Ok(few) => Iter::Few(few.iter()),
+            Err(many) => Iter::Many(many.iter()),
         }
     }
 

@@ -8,8 +8,9 @@ use crate::log::entries::Entries;
 use crate::log::memo::Memo;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::original::Original;
-use crate::log::part::Content;
+use crate::log::part::{Content, Part};
 use crate::log::piece::Pieces;
+use crate::log::provider::Provider;
 use crate::prices::bill::Reported;
 use crate::prices::usage::Usage;
 use crate::value::{Map, Size, Value};
@@ -112,8 +113,8 @@ impl Exchange {
     /// Asks again about the calls that were approved and have no result.
     pub(crate) fn ask_again(&mut self) {
         let slots = &self.slots;
-        self.decisions
-            .ask_again(|slot| slots.get(slot).is_some_and(Option::is_none));
+        let is_open = |slot| slots.get(slot).is_some_and(Option::is_none);
+        self.decisions.ask_again(is_open);
     }
 
     pub(crate) fn copy_decisions(&mut self, other: &Self) {
@@ -182,12 +183,9 @@ impl Exchange {
     pub(crate) fn size(&self) -> Size {
         let original = self.original.as_ref().map(Original::size);
         let metadata = self.metadata.as_ref().map(Map::size);
-        [original, metadata]
-            .into_iter()
-            .flatten()
-            .fold(Size::new(4, 0), Size::plus)
-            .plus(self.decisions.size())
-            .plus(self.answers)
+        let own = [original, metadata].into_iter().flatten();
+        let own = own.fold(Size::new(4, 0), Size::plus);
+        own.plus(self.decisions.size()).plus(self.answers)
     }
 }
 
@@ -203,36 +201,28 @@ pub enum MessageRef<'a> {
 impl Entry {
     /// Returns the message and, once a slot is filled, the results after it.
     pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
-        let results = self
-            .exchange
-            .as_deref()
-            .filter(|exchange| exchange.filled > 0)
-            .map(|exchange| MessageRef::Results(&self.message.calls, exchange));
+        let results = self.exchange.as_deref();
+        let results = results.filter(|exchange| exchange.filled > 0);
+        let results = results.map(|results| MessageRef::Results(&self.message.calls, results));
         std::iter::once(MessageRef::Added(&self.message)).chain(results)
     }
 
     /// Returns each call with its result.
     pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&Outcome>)> {
-        self.message
-            .calls
-            .iter()
-            .zip(self.exchange.iter().flat_map(|exchange| exchange.slots()))
+        let slots = self.exchange.iter().flat_map(|exchange| exchange.slots());
+        self.message.calls.iter().zip(slots)
     }
 
     pub(crate) fn count(&self) -> usize {
         self.messages().count()
     }
-}
-
-impl Entry {
     /// Returns how many tokens the last report gives the conversation with its message, as the provider counted them.
     /// Reasoning that is not in the message is not sent again.
     pub(crate) fn reported_length(&self) -> Option<(u64, u64)> {
         let reported = self.usage.as_deref()?;
+        let is_kept = |part: &Part| part.kind.is_thinking() || part.kind.block().is_some();
         let kept = match &self.message.content {
-            Content::Parts(parts) => parts
-                .iter()
-                .any(|part| part.kind.is_thinking() || part.kind.block().is_some()),
+            Content::Parts(parts) => parts.iter().any(is_kept),
             _ => false,
         };
         let Usage {
@@ -244,6 +234,11 @@ impl Entry {
         let dropped = if kept { 0 } else { reasoning };
         let length = input.saturating_add(output.saturating_sub(dropped));
         Some((length, reported.estimate))
+    }
+
+    /// Returns the provider that sent the message.
+    pub(crate) fn provider(&self) -> Option<Provider> {
+        self.message.reply.as_deref()?.provider
     }
 
     /// Returns true for a message of the model.

@@ -65,38 +65,27 @@ impl FailedRequest {
         let Value::Map(map) = value else {
             return Err(Error::invalid(Vec::new(), expected));
         };
-        let given = |key: &str| map.get_named(key).filter(|value| **value != Value::Nil);
         let wrong = |key, expected: &'static str| Error::invalid(vec![Value::text(key)], expected);
-        let kind = given(KIND).and_then(Value::as_name);
-        let kind = kind
-            .and_then(FailureKind::from_name)
-            .ok_or_else(|| wrong(KIND, "a kind of failure"))?;
-        let time = |key| match given(key) {
-            None => Ok(None),
-            Some(value) => match time::from_value(value) {
-                Some(time) => Ok(Some(time)),
-                None => Err(wrong(key, "a time")),
-            },
+        let kind = |kind: &Value| FailureKind::from_name(kind.as_name()?);
+        let kind = take(map, KIND, "a kind of failure", kind)?;
+        let kind = kind.ok_or_else(|| wrong(KIND, "a kind of failure"))?;
+        let time = |key| take(map, key, "a time", time::from_value);
+        let provider = |name: &Value| Provider::from_name(name.as_name()?);
+        let provider = take(map, PROVIDER, "the name of a provider", provider)?;
+        let text = |key| {
+            let most = if key == WORDS_KEY { WORDS } else { NAME };
+            take(map, key, "text", |text| Some(cut(text.as_name()?, most)))
         };
-        let provider = match given(PROVIDER) {
-            None => None,
-            Some(name) => Some(
-                name.as_name()
-                    .and_then(Provider::from_name)
-                    .ok_or_else(|| wrong(PROVIDER, "the name of a provider"))?,
-            ),
-        };
-        let text = |key| match given(key) {
-            None => Ok(None),
-            Some(text) => {
-                let text = text.as_name().ok_or_else(|| wrong(key, "text"))?;
-                Ok(Some(cut(text, if key == WORDS_KEY { WORDS } else { NAME })))
-            }
-        };
-        let number = |key| match given(key) {
-            None => Ok(None),
-            Some(Value::Int(number)) if *number >= 0 => Ok(u64::try_from(*number).ok()),
-            Some(_) => Err(wrong(key, "a number that is not negative")),
+        let number = |key| {
+            take(
+                map,
+                key,
+                "a number that is not negative",
+                |number| match number {
+                    Value::Int(number) => u64::try_from(*number).ok(),
+                    _ => None,
+                },
+            )
         };
         let mut texts = [const { None }; TEXTS.len()];
         for (text_of, key) in texts.iter_mut().zip(TEXTS) {
@@ -153,9 +142,8 @@ impl FailedRequest {
         let mut entries = vec![(atom(KIND), atom(self.kind.name()))];
         entries.extend(self.provider.map(|of| (atom(PROVIDER), atom(of.name()))));
         let texts = TEXTS.iter().zip(&self.texts);
-        entries.extend(
-            texts.filter_map(|(key, text)| Some((atom(key), Value::text(text.as_deref()?)))),
-        );
+        let texts = texts.filter_map(|(key, text)| Some((key, text.as_deref()?)));
+        entries.extend(texts.map(|(key, text)| (atom(key), Value::text(text))));
         let counted = NUMBERS.iter().zip(self.numbers);
         let counted = counted.filter_map(|(key, number)| Some((*key, number?)));
         let counted = counted.chain([(COUNT, self.count)]);
@@ -184,10 +172,8 @@ impl FailedRequest {
         let count = (self.count > 1).then(|| format!("{} times", self.count));
         let asked = text("model").map(|model| format!("by {model}"));
         let id = text("request_id").map(|id| format!("request {id}"));
-        for more in [asked, part, attempt, wait, count, id]
-            .into_iter()
-            .flatten()
-        {
+        let all = [asked, part, attempt, wait, count, id];
+        for more in all.into_iter().flatten() {
             words.push_str(", ");
             words.push_str(&more);
         }
@@ -262,6 +248,18 @@ impl Failures {
     }
 }
 
+/// Reads the value under a key, if there is one.
+fn take<T>(
+    map: &Map,
+    key: &str,
+    expected: &'static str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<Option<T>, Error> {
+    let given = map.get_named(key).filter(|value| **value != Value::Nil);
+    let wrong = || Error::invalid(vec![Value::text(key)], expected);
+    given.map(|value| read(value).ok_or_else(wrong)).transpose()
+}
+
 fn cut(text: &str, most: usize) -> Box<str> {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}\u{2026}", text.get(..end).unwrap_or_default()).into(),
@@ -273,9 +271,7 @@ fn unknown(map: &Map) -> Option<Map> {
     let known = [KIND, AT, REQUESTED_AT, PROVIDER, COUNT];
     let is_known =
         |key: &str| known.contains(&key) || TEXTS.contains(&key) || NUMBERS.contains(&key);
-    let entries = map
-        .iter()
-        .filter(|(key, _)| !key.as_name().is_some_and(is_known));
-    let entries: Vec<_> = entries.cloned().collect();
+    let is_unknown = |(key, _): &&(Value, Value)| !key.as_name().is_some_and(is_known);
+    let entries: Vec<_> = map.iter().filter(is_unknown).cloned().collect();
     (!entries.is_empty()).then(|| Map::new(entries))
 }

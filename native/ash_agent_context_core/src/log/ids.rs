@@ -226,10 +226,8 @@ impl Ids {
         if ids.iter().any(|id| self.has_item(id)) {
             return false;
         }
-        if part
-            .half()
-            .is_some_and(|half| !self.rare().pairs.join(half, place))
-        {
+        let half = part.half();
+        if half.is_some_and(|half| !self.rare().pairs.join(half, place)) {
             return false;
         }
         for id in ids {
@@ -244,14 +242,12 @@ impl Ids {
         self.join_container(message);
         if let Content::Parts(parts) = &message.content {
             for (part, number) in parts.iter().zip(0..) {
-                self.join_part(
-                    part,
-                    PartPlace {
-                        iteration,
-                        entry,
-                        part: number,
-                    },
-                );
+                let place = PartPlace {
+                    iteration,
+                    entry,
+                    part: number,
+                };
+                self.join_part(part, place);
             }
         }
         for call in &message.calls {

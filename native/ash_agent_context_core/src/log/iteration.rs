@@ -21,7 +21,7 @@ use crate::value::time::Time;
 use crate::value::{Map, Size};
 
 /// The counts and ids of a conversation at the end of an iteration: a rewind goes on from them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Checkpoint {
     pub ids: Ids,
     pub messages: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Checkpoint {
 }
 
 /// One cycle of the agent loop.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Iteration {
     /// Its number; never used again, never changed.
     pub number: u64,
@@ -68,23 +68,8 @@ impl Iteration {
         Self {
             number,
             started_at,
-            completed_at: None,
-            metadata: Metadata::default(),
-            failures: Failures::default(),
-            extra: None,
             turn: number,
-            reported: None,
-            checkpoint: None,
-            entries: Entries::default(),
-            messages: 0,
-            has_assistant: false,
-            pieces: OnceLock::new(),
-            tallies: Tallies::default(),
-            usage: Usage::default(),
-            pending: 0,
-            calls: 0,
-            longest: 0,
-            size: Size::default(),
+            ..Self::default()
         }
     }
 
@@ -96,9 +81,8 @@ impl Iteration {
     }
 
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
-        self.size = self
-            .size
-            .plus(extra.as_ref().map_or(Size::default(), Map::size));
+        let size = extra.as_ref().map_or(Size::default(), Map::size);
+        self.size = self.size.plus(size);
         self.extra = extra;
         self
     }
@@ -106,6 +90,15 @@ impl Iteration {
     /// Returns the messages with their exchanges.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
         self.entries.iter()
+    }
+
+    /// Returns the messages with their exchanges, each with the number of slots before it.
+    pub(crate) fn placed_entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        self.entries().scan(0, |slots, entry| {
+            let before = *slots;
+            *slots += entry.message.calls.len();
+            Some((before, entry))
+        })
     }
 
     /// Returns the message at a 0-based position, with its exchange.
@@ -166,12 +159,10 @@ impl Iteration {
     /// Returns the calls without a result.
     pub fn pending(&self) -> impl Iterator<Item = &ToolCall> {
         // Only the last message can have any: nothing is added while one waits.
-        self.last()
-            .filter(|_| self.pending > 0)
-            .into_iter()
-            .flat_map(Entry::calls)
-            .filter(|(_, outcome)| outcome.is_none())
-            .map(|(call, _)| call)
+        let last = self.last().filter(|_| self.pending > 0);
+        let calls = last.into_iter().flat_map(Entry::calls);
+        let pending = calls.filter(|(_, outcome)| outcome.is_none());
+        pending.map(|(call, _)| call)
     }
 
     /// Returns the ids of the calls without a result.
@@ -388,9 +379,7 @@ impl Iteration {
         });
         Ok(())
     }
-}
 
-impl Iteration {
     /// Counts a report that came after the iteration's end at its end, too.
     pub(crate) fn add_to_checkpoint(&mut self, usage: Usage) {
         if let Some(checkpoint) = &mut self.checkpoint {

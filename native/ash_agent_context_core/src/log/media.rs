@@ -80,13 +80,9 @@ impl<'a> Media<'a> {
 
     /// Returns `png`, `jpeg`, `gif` or `webp`.
     pub fn image_format(&self) -> Option<&'static str> {
-        match self.guessed_type()? {
-            "image/png" => Some("png"),
-            "image/jpeg" => Some("jpeg"),
-            "image/gif" => Some("gif"),
-            "image/webp" => Some("webp"),
-            _ => None,
-        }
+        let format = self.guessed_type()?.strip_prefix("image/")?;
+        let mut known = ["png", "jpeg", "gif", "webp"].into_iter();
+        known.find(|known| *known == format)
     }
 
     /// Returns the text of a text file that is in the part itself.

@@ -55,6 +55,15 @@ impl<T> Memo<T> {
     }
 }
 
+impl<T: Copy> Memo<T> {
+    /// Returns the value under this key, kept or made.
+    pub fn value(&self, key: u64, make: impl Fn() -> T) -> T {
+        self.get_or_make(key, make)
+            .copied()
+            .unwrap_or_else(|made| made)
+    }
+}
+
 impl<T> Default for Memo<T> {
     fn default() -> Self {
         Self {

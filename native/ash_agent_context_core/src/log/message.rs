@@ -88,11 +88,14 @@ impl Message {
         }
     }
 
+    pub(crate) fn system(content: Content) -> Self {
+        Self::new(Role::System, content, Box::default(), None)
+    }
+
     #[inline]
     pub(crate) fn with_original(mut self, original: Option<Original>) -> Self {
-        self.size = self
-            .size
-            .plus(original.as_ref().map_or(Size::default(), Original::size));
+        let size = original.as_ref().map_or(Size::default(), Original::size);
+        self.size = self.size.plus(size);
         self.original = original;
         self
     }
@@ -115,9 +118,8 @@ impl Message {
     /// Returns true if the message broke off before it was complete.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
-        self.reply
-            .as_ref()
-            .is_some_and(|reply| reply.interrupted.is_some())
+        let reply = self.reply.as_ref();
+        reply.is_some_and(|reply| reply.interrupted.is_some())
     }
 
     /// Returns the message without its imported form, so that it is written by the rules.
@@ -134,9 +136,8 @@ impl Message {
 
     #[inline]
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
-        self.size = self
-            .size
-            .plus(extra.as_ref().map_or(Size::default(), Map::size));
+        let size = extra.as_ref().map_or(Size::default(), Map::size);
+        self.size = self.size.plus(size);
         self.extra = extra;
         self
     }
@@ -278,6 +279,11 @@ impl Outcome {
             Output::Parts(parts) => parts.iter().map(Part::text_bytes).sum(),
             Output::Value(_) => self.text().map_or(0, <[u8]>::len),
         }
+    }
+
+    /// Returns the text for the model; nothing when it gets parts.
+    pub(crate) fn words(&self) -> Cow<'_, str> {
+        letters::utf8(self.text().unwrap_or_default())
     }
 
     /// Returns the text for the model: text as it is, an error in words, anything else as JSON, and "(no output)" for

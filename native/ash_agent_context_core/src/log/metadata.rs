@@ -32,11 +32,8 @@ impl Metadata {
 
     fn put_mut(&mut self, key: Value, value: Value) {
         let size = key.size().plus(value.size());
-        let old = self
-            .entries
-            .get(&key)
-            .map_or(Size::default(), |old| old.size);
-        self.size = self.size.plus(size).minus(old);
+        let old = self.entries.get(&key).map(|old| old.size);
+        self.size = self.size.plus(size).minus(old.unwrap_or_default());
         self.entries.insert_mut(key, KeptMetadata { value, size });
     }
 

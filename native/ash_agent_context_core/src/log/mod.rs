@@ -170,12 +170,8 @@ impl Log {
         if self.current.has_assistant() || is_closed {
             next.complete(stamp.at);
         }
-        next.append(Message::new(
-            Role::User,
-            content,
-            Box::default(),
-            stamp.metadata,
-        ));
+        let message = Message::new(Role::User, content, Box::default(), stamp.metadata);
+        next.append(message);
         next.updated_at = stamp.at;
         Ok(next)
     }
@@ -206,12 +202,8 @@ impl Log {
             position,
         };
         let calls = ToolCall::read_all(calls, place)?;
-        next.append(Message::new(
-            Role::Assistant,
-            content,
-            calls,
-            stamp.metadata,
-        ));
+        let message = Message::new(Role::Assistant, content, calls, stamp.metadata);
+        next.append(message);
         next.updated_at = stamp.at;
         Ok(next)
     }
@@ -277,10 +269,7 @@ impl Log {
         value: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let known = self
-            .index(number)
-            .and_then(|_| self.iteration(number))
-            .map(|iteration| iteration.number);
+        let known = self.iteration(number).map(|iteration| iteration.number);
         let number = known.ok_or_else(|| self.unknown_iteration(number))?;
         let mut next = self.clone();
         next.change_iteration(number, |iteration| {
@@ -323,6 +312,10 @@ impl Log {
             self.noted = self.noted.plus(grown);
             self.history.set(index, iteration);
         }
+    }
+
+    pub(crate) fn unknown_number(&self, number: u64) -> Error {
+        self.unknown_iteration(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
     pub(crate) fn unknown_iteration(&self, number: i64) -> Error {
@@ -390,12 +383,9 @@ impl Log {
     #[must_use]
     pub fn size(&self) -> Size {
         let system = self.system().map_or(Size::default(), Message::size);
-        let origin = self
-            .origin
-            .as_ref()
-            .map_or(Size::default(), |origin| origin.size());
+        let origin = self.origin.as_deref().map(Origin::size);
         let beside = self.metadata.size().plus(system).plus(self.beside);
-        self.size.plus(beside).plus(origin)
+        self.size.plus(beside).plus(origin.unwrap_or_default())
     }
 
     /// Returns true if dropping this context may free more than a destructor should on a normal scheduler.
@@ -422,12 +412,7 @@ impl Log {
     pub(crate) fn set_system(&mut self, content: Content) {
         self.system = match content {
             Content::None => None,
-            content => Some(Arc::new(Message::new(
-                Role::System,
-                content,
-                Box::default(),
-                None,
-            ))),
+            content => Some(Arc::new(Message::system(content))),
         };
     }
 

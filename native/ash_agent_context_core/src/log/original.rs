@@ -29,8 +29,7 @@ impl Original {
 
     /// Returns the elements, if they are for this provider.
     pub fn of(original: Option<&Self>, provider: Provider) -> Option<&str> {
-        original
-            .filter(|original| original.provider == provider)
-            .map(|original| &*original.json)
+        let own = original.filter(|original| original.provider == provider)?;
+        Some(&own.json)
     }
 }

@@ -215,11 +215,8 @@ pub(crate) fn check_addresses(parts: &[Part]) -> Result<(), Error> {
 }
 
 fn read_parts(parts: Vec<Value>, place: Place) -> Result<Box<[Part]>, Error> {
-    parts
-        .into_iter()
-        .enumerate()
-        .map(|(position, part)| Part::from_value(part, place, position))
-        .collect()
+    let read = |(position, part)| Part::from_value(part, place, position);
+    parts.into_iter().enumerate().map(read).collect()
 }
 
 /// Returns the parts of a tool result, if its value is a list of nothing but parts; else the value.
@@ -284,23 +281,17 @@ impl Part {
         let kind = fields.take("type").ok_or_else(|| wrong("type"))?;
         let name = kind.as_name().ok_or_else(|| wrong("type"))?;
         let kind = PartKind::read(name, place, &mut fields).map_err(wrong)?;
-        let provider_metadata = fields
-            .take_map("provider_metadata")
-            .map_err(|_| wrong("provider_metadata"))?;
+        let provider_metadata = fields.take_map("provider_metadata");
+        let provider_metadata = provider_metadata.map_err(|_| wrong("provider_metadata"))?;
         let hints = hints::take(kind.takes(), &mut fields).map_err(wrong)?;
-        match fields.unknown() {
-            Some(key) => Err(Error::InvalidPart {
-                position,
-                key: key.clone(),
-            }),
-            None => Ok(Self {
-                kind,
-                provider_metadata,
-                hints,
-                extra: None,
-                withheld: false,
-            }),
+        if let Some(key) = fields.unknown().cloned() {
+            return Err(Error::InvalidPart { position, key });
         }
+        Ok(Self {
+            provider_metadata,
+            hints,
+            ..Self::of(kind)
+        })
     }
 
     /// Returns how much there is to walk and to copy.
@@ -317,12 +308,13 @@ impl Part {
             .flatten()
             .fold(kind, |sum, map| sum.plus(map.size()))
     }
-}
-
-impl Part {
     pub(crate) fn text(bytes: Box<[u8]>) -> Self {
+        Self::of(PartKind::Text(bytes))
+    }
+
+    pub(crate) const fn of(kind: PartKind) -> Self {
         Self {
-            kind: PartKind::Text(bytes),
+            kind,
             provider_metadata: None,
             hints: None,
             extra: None,

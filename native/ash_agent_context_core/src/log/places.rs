@@ -41,28 +41,33 @@ impl Log {
         self.iteration(i64::try_from(number).ok()?)
     }
 
+    /// Returns the iterations from one number to another, as far as there are any.
+    pub(crate) fn between(
+        &self,
+        first: u64,
+        last: u64,
+    ) -> impl DoubleEndedIterator<Item = &Iteration> + Clone {
+        let numbers = first.max(self.first_number())..=last.min(self.current.number);
+        numbers.filter_map(|number| self.get_numbered(number))
+    }
+
     pub(crate) fn index(&self, number: i64) -> Option<usize> {
-        let offset = u64::try_from(number)
-            .ok()?
-            .checked_sub(self.first_number())?;
-        usize::try_from(offset).ok()
+        let number = u64::try_from(number).ok()?;
+        usize::try_from(number.checked_sub(self.first_number())?).ok()
     }
 
     /// Returns the number of the first iteration.
     #[must_use]
     pub fn first_number(&self) -> u64 {
-        self.history
-            .first()
-            .map_or(self.current.number, |first| first.number)
+        let first = self.history.first();
+        first.map_or(self.current.number, |first| first.number)
     }
 
     /// Returns the system prompt if this is the first iteration, which shows it.
     pub(crate) fn lead(&self, iteration: &Iteration) -> impl Iterator<Item = MessageRef<'_>> {
         let leads = iteration.number == self.first_number();
-        self.system()
-            .filter(|_| leads)
-            .into_iter()
-            .map(MessageRef::Added)
+        let system = self.system().filter(|_| leads);
+        system.into_iter().map(MessageRef::Added)
     }
 
     /// Returns the messages of one of this conversation's iterations; the first begins with the system prompt.
@@ -105,10 +110,8 @@ impl Log {
     /// O(n) at most; iterations that both share are not compared.
     #[must_use]
     pub fn last_common(&self, other: &Self) -> Option<u64> {
-        self.iterations()
-            .zip(other.iterations())
-            .take_while(|(a, b)| a == b)
-            .last()
-            .map(|(common, _)| common.number)
+        let pairs = self.iterations().zip(other.iterations());
+        let (common, _) = pairs.take_while(|(a, b)| a == b).last()?;
+        Some(common.number)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::provider::facts::Facts;
 use crate::value::word::words;
-use crate::value::{Map, Value};
+use crate::value::Map;
 
 /// The list of providers: each one's variant, the name that stands for it in Elixir, and the folder
 /// of its room under `provider/`.
@@ -58,9 +58,6 @@ impl Default for Provider {
 impl Provider {
     /// Returns the provider that metadata names.
     pub(crate) fn of(metadata: Option<&Map>) -> Option<Self> {
-        metadata?
-            .get_named("provider")
-            .and_then(Value::as_name)
-            .and_then(Self::from_name)
+        Self::from_name(metadata?.get_named("provider")?.as_name()?)
     }
 }

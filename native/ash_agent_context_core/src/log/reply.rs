@@ -47,12 +47,9 @@ impl Reply {
     pub fn size(&self) -> Size {
         let texts = [&self.model, &self.id, &self.word];
         let bytes = texts.into_iter().flatten().map(|text| text.len()).sum();
-        let reason = self
-            .interrupted
-            .as_ref()
-            .map_or(Size::default(), Value::size);
+        let reason = self.interrupted.as_ref().map(Value::size);
         let maps = [&self.details, &self.extra].into_iter().flatten();
-        let sum = Size::new(8, bytes).plus(reason);
+        let sum = Size::new(8, bytes).plus(reason.unwrap_or_default());
         maps.fold(sum, |sum, map| sum.plus(map.size()))
     }
 }

@@ -34,10 +34,8 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
             let mut fields = Fields::of(item).ok_or_else(|| wrong("id"))?;
             let id = fields.take("id").ok_or_else(|| wrong("id"))?;
             let result = fields.take("result").ok_or_else(|| wrong("result"))?;
-            let error_type = match fields.take_given("error_type").map(utf8) {
-                None => None,
-                Some(text) => Some(text.map_err(|_| wrong("error_type"))?),
-            };
+            let error_type = fields.take_given("error_type").map(utf8).transpose();
+            let error_type = error_type.map_err(|_| wrong("error_type"))?;
             let ran = times(&mut fields).map_err(wrong)?;
             (id, result, ran, error_type)
         }
@@ -46,28 +44,23 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
     let Value::Tuple(result) = result else {
         return Err(wrong("result"));
     };
-    match <[Value; 2]>::try_from(result.into_vec()) {
-        Ok([Value::Atom(status), term]) => match &*status {
-            "ok" => {
-                let outcome = ok(term)?;
-                if let Output::Parts(parts) = &outcome.output {
-                    Place::Result.check(parts)?;
-                    check_addresses(parts)?;
-                }
-                Ok((id, outcome.with_times(ran)))
+    let Ok([Value::Atom(status), term]) = <[Value; 2]>::try_from(result.into_vec()) else {
+        return Err(wrong("result"));
+    };
+    let outcome = match &*status {
+        "ok" => {
+            let outcome = ok(term)?;
+            if let Output::Parts(parts) = &outcome.output {
+                Place::Result.check(parts)?;
+                check_addresses(parts)?;
             }
-            "error" => {
-                let outcome = error(term).with_error_type(error_type.as_deref());
-                Ok((id, outcome.with_times(ran)))
-            }
-            "unknown" => {
-                let outcome = Outcome::new(Status::Unknown, Output::Value(term));
-                Ok((id, outcome.with_times(ran)))
-            }
-            _ => Err(wrong("result")),
-        },
-        _ => Err(wrong("result")),
-    }
+            outcome
+        }
+        "error" => error(term).with_error_type(error_type.as_deref()),
+        "unknown" => Outcome::new(Status::Unknown, Output::Value(term)),
+        _ => return Err(wrong("result")),
+    };
+    Ok((id, outcome.with_times(ran)))
 }
 
 /// Takes the times at which the tool started and ended: both or none.

@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::log::iteration::{Checkpoint, Iteration};
 use crate::log::provider::Provider;
 use crate::log::Log;
-use crate::prices::usage::Usage;
 use crate::value::Size;
 
 /// Iterations from one checkpoint to the next. A rewind recounts all after the last one.
@@ -21,10 +20,9 @@ impl Log {
     /// # Complexity
     /// O(log n)
     pub fn rewind(&self, to: i64) -> Result<Self, Error> {
-        let index = self
-            .index(to)
-            .filter(|index| *index <= self.history.len())
-            .ok_or_else(|| self.unknown_iteration(to))?;
+        let index = self.index(to);
+        let index = index.filter(|index| *index <= self.history.len());
+        let index = index.ok_or_else(|| self.unknown_iteration(to))?;
         let mut next = self.clone();
         if index < self.history.len() {
             let held_by = self.after(index).and_then(Iteration::held_by);
@@ -90,17 +88,11 @@ impl Log {
             return;
         };
         let weight = self.weight();
-        let since = (0..=index)
-            .rev()
-            .take_while(|at| self.checkpoint(*at).is_none());
+        let back = (0..=index).rev();
+        let since = back.take_while(|at| self.checkpoint(*at).is_none());
         let since = index + 1 - since.count();
         let start = since.checked_sub(1).and_then(|at| self.checkpoint(at));
-        let mut sum = Checkpoint {
-            ids: start.map(|start| start.ids.clone()).unwrap_or_default(),
-            messages: start.map_or(0, |start| start.messages),
-            size: start.map_or(Size::default(), |start| start.size),
-            usage: start.map_or(Usage::default(), |start| start.usage),
-        };
+        let mut sum = start.cloned().unwrap_or_default();
         for iteration in (since..=index).filter_map(|at| self.history.get(at)) {
             sum.messages += iteration.count_messages();
             sum.size = sum.size.plus(iteration.size());

@@ -128,11 +128,8 @@ impl Part {
             let what = if half.is_result { "result" } else { "use" };
             format!("{what}:{}", half.key)
         });
-        self.item_id()
-            .or_else(own)
-            .into_iter()
-            .chain(half)
-            .collect()
+        let id = self.item_id().or_else(own);
+        id.into_iter().chain(half).collect()
     }
 }
 
@@ -173,11 +170,9 @@ fn keys(parts: &[Part]) -> Vec<Option<String>> {
 /// Returns which parts stay when some are taken away: nothing stays of a pair that loses a half.
 pub(crate) fn whole_pairs(parts: &[Part], stays: &[bool]) -> Vec<bool> {
     let keys = keys(parts);
-    let lost: HashSet<&String> = keys
-        .iter()
-        .zip(stays)
-        .filter_map(|(key, stays)| key.as_ref().filter(|_| !stays))
-        .collect();
+    let lost = keys.iter().zip(stays);
+    let lost = lost.filter_map(|(key, stays)| key.as_ref().filter(|_| !stays));
+    let lost: HashSet<&String> = lost.collect();
     if lost.is_empty() {
         return stays.to_vec();
     }

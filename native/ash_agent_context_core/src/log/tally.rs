@@ -11,7 +11,7 @@ pub(crate) type Sum = [u64; 8];
 const SLOTS: [usize; 3] = [0, 1, 2];
 
 /// The sum over the first elements of a list that does not change there.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub len: usize,
     pub sum: Sum,
@@ -32,24 +32,23 @@ impl Tallies {
             .or_else(|| base?.get(slot)?.as_ref())
     }
 
+    /// Returns how many elements are counted.
+    pub fn count_done(&self, slot: usize) -> usize {
+        self.get(slot).map_or(0, |tally| tally.len)
+    }
+
     /// Returns the sum up to `len`: goes on from the tally that is known, and keeps the new one.
     pub fn count(&self, slot: usize, len: usize, add: impl Fn(Tally) -> Sum) -> Sum {
         if let Some(tally) = self.get(slot).filter(|tally| tally.len == len) {
             return tally.sum;
         }
         let known = self.get(slot).filter(|tally| tally.len < len);
-        let start = known.copied().unwrap_or(Tally {
-            len: 0,
-            sum: Sum::default(),
-        });
+        let start = known.copied().unwrap_or_default();
         let make = || Tally {
             len,
             sum: add(start),
         };
-        match self.own.get_or_make(slot as u64, make) {
-            Ok(tally) => tally.sum,
-            Err(tally) => tally.sum,
-        }
+        self.own.value(slot as u64, make).sum
     }
 
     /// Returns the tallies of at most `len` elements.

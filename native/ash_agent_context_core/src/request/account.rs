@@ -122,11 +122,9 @@ impl Context {
     /// O(messages from that iteration on)
     #[must_use]
     pub fn account(&self, accounting: &Accounting<'_>) -> Vec<AccountRow> {
-        let first = accounting.since.max(self.first_number());
-        let mut before = self.before(first);
+        let mut before = self.before(accounting.since);
         let mut rows = Vec::new();
-        let numbers = first..=self.current_iteration();
-        for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
+        for iteration in self.log.between(accounting.since, u64::MAX) {
             for (entry, reported) in reports(iteration) {
                 let sent = self.sent(iteration, entry, reported, before.as_ref());
                 rows.push(self.row(&sent, before.as_ref(), accounting));
@@ -138,8 +136,7 @@ impl Context {
 
     /// Returns the last request before an iteration.
     fn before(&self, number: u64) -> Option<Sent<'_>> {
-        let numbers = (self.first_number()..number).rev();
-        let mut back = numbers.filter_map(|number| self.log.get_numbered(number));
+        let mut back = self.log.between(0, number.checked_sub(1)?).rev();
         let (iteration, entry, reported) = back.find_map(|iteration| {
             let (entry, reported) = reports(iteration).last()?;
             Some((iteration, entry, reported))
@@ -195,9 +192,8 @@ impl Context {
             ..
         } = *sent;
         let requested_at = reply.and_then(|reply| reply.requested_at);
-        let since = requested_at
-            .zip(before.and_then(Sent::ended_at))
-            .map(|(asked, ended)| asked.signed_duration_since(ended));
+        let both = requested_at.zip(before.and_then(Sent::ended_at));
+        let since = both.map(|(asked, ended)| asked.signed_duration_since(ended));
         let usage = reported.sum;
         let predicted = before.map_or(0, Sent::predict);
         let outlook = match before {
@@ -286,11 +282,8 @@ impl<'p> Accounting<'p> {
     /// Returns the prices of the model that answered, or that was asked.
     pub(crate) fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
         let reply = entry.message.reply.as_deref();
-        let named = reply.and_then(|reply| reply.model.as_deref());
-        let provider = reply.and_then(|reply| reply.provider);
         let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
-        let provider = provider.map(|provider| provider.name());
-        self.prices?.find(provider, [named, self.model], at)
+        self.prices?.find_for(reply, self.model, at)
     }
 
     /// Returns the prices of the model that is asked.

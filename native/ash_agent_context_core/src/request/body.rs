@@ -188,7 +188,9 @@ impl<'a, 'o> Body<'a, 'o> {
     fn add_iterations(&mut self) -> Result<(), Error> {
         let current = self.context.current_iteration();
         let behind = self.behind.unwrap_or_default();
-        let mut steps = self.context.list_sent(self.options, behind);
+        let looks = self.context.sent_looks(self.options);
+        let from = self.first.max(behind);
+        let mut steps = self.context.stretches(from, u64::MAX);
         while let Some(stretch) = steps.next() {
             let (first, last) = stretch.bounds();
             if last >= current {
@@ -196,8 +198,13 @@ impl<'a, 'o> Body<'a, 'o> {
             }
             match stretch {
                 Stretch::Iteration(iteration, rendering) => {
-                    let end = current.saturating_sub(1);
-                    let until = steps.alike(iteration.number, end);
+                    // The last iteration that is shown as those before it, with nothing between them.
+                    let covered = steps.next_cover().unwrap_or(current);
+                    let until = match looks.split {
+                        Some(_) => iteration.number,
+                        None => covered.min(current).saturating_sub(1),
+                    };
+                    let rendering = looks.of(iteration, rendering);
                     let added = self.add_iteration(iteration, rendering, until)?;
                     steps.skip_to(iteration.number + added);
                 }
@@ -205,13 +212,8 @@ impl<'a, 'o> Body<'a, 'o> {
                     // Hidden messages may be in the last element before them, as it was imported.
                     let hidden = self.context.log.get_numbered(first);
                     self.end_unit(hidden.is_some_and(|hidden| self.is_held(hidden)))?;
-                    if let Some(report) = &mut self.report {
-                        report.push(Located {
-                            change: from_cover(first, last, summary, rendering),
-                            iteration: first,
-                            position: 0,
-                        });
-                    }
+                    let change = || from_cover(first, last, summary, rendering);
+                    self.report_change(change, first, 0);
                     if let Some(summary) = summary {
                         let slice = self.slice(Item::of(summary, rendering), last)?;
                         self.add(slice);
@@ -356,15 +358,21 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// Reports the change to an item that is not sent as it was imported.
     fn tell(&mut self, placed: Placed<'a>) {
-        let Some(report) = &mut self.report else {
-            return;
-        };
-        let changes = placed.item.changes(self.options);
-        report.extend(changes.into_iter().map(|change| Located {
-            change,
-            iteration: placed.iteration,
-            position: placed.position,
-        }));
+        if self.report.is_some() {
+            for change in placed.item.changes(self.options) {
+                self.report_change(|| change, placed.iteration, placed.position);
+            }
+        }
+    }
+
+    fn report_change(&mut self, change: impl FnOnce() -> Change, iteration: u64, position: usize) {
+        if let Some(report) = &mut self.report {
+            report.push(Located {
+                change: change(),
+                iteration,
+                position,
+            });
+        }
     }
 
     fn slice(&mut self, item: Item<'a>, number: u64) -> Result<Slice<'a>, Error> {
@@ -430,11 +438,8 @@ impl<'a, 'o> Body<'a, 'o> {
         }
         self.run = None;
         let begins_with_model = slice.shape.begins_with_model;
-        if self.joins(self.model_last, begins_with_model) {
-            self.remake_imported(slice.number);
-        }
-        if self.ends_with_prefix() {
-            // Only the last message may ask for its continuation.
+        // Only the last message may ask for its continuation.
+        if self.joins(self.model_last, begins_with_model) || self.ends_with_prefix() {
             self.remake_imported(slice.number);
         }
         let wants_user = match slice.shape.begins_with_calls {
@@ -488,19 +493,12 @@ impl<'a, 'o> Body<'a, 'o> {
         let behind = iteration.filter(|_| is_behind && self.report.is_some());
         let behind = behind.map_or(0, count);
         let leads = iteration.is_some_and(|one| self.context.leads(one));
-        let change = Change {
+        let change = || Change {
             what: ChangeKind::AddedMessage,
             from: String::new(),
             to: Some(STAND_IN.to_owned()),
         };
-        let located = Located {
-            change,
-            iteration: number,
-            position: usize::from(leads) + behind,
-        };
-        if let Some(report) = &mut self.report {
-            report.push(located);
-        }
+        self.report_change(change, number, usize::from(leads) + behind);
     }
 
     /// Adds a user message if the list is empty, ends with the model where it must not, or ends with an answer that broke off,

@@ -134,8 +134,7 @@ impl Context {
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
         let mut body = Body::new(self, options);
         let mut pieces = Vec::new();
-        let numbers = first..=number.min(self.current_iteration());
-        for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
+        for iteration in self.log.between(first, number) {
             let rendering = self.rendering(iteration.number).at_most(most);
             let all: Vec<_> = items(iteration, rendering, options).collect();
             // An iteration that is encoded as a whole does not keep its messages' encodings.

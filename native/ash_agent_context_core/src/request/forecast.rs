@@ -121,15 +121,17 @@ impl Context {
             (forecast.read, forecast.breaks) = last.reckon(self, options.provider, at, &marks);
         }
         let reply = entry.and_then(|entry| entry.message.reply.as_deref());
-        let model = options
-            .model
-            .or_else(|| reply.and_then(|reply| reply.model.as_deref()));
-        let rules = CacheRules {
-            cache: &options.provider.facts().cache,
-            is_marked: !marks.is_empty(),
-            least: find_least(&options.provider.facts().cache, model),
+        let answering = reply.and_then(|reply| reply.model.as_deref());
+        let model = options.model.or(answering);
+        let cache = &options.provider.facts().cache;
+        let least = find_least(cache, model);
+        let writes = match (cache, &request) {
+            (Cache::Marked { .. }, _) => !marks.is_empty(),
+            (Cache::Rounded { .. }, Some(last)) => last.usage.written > 0,
+            _ => false,
         };
-        forecast.split(&rules, request.as_ref().map(|last| &last.usage));
+        let reads = writes || !matches!(cache, Cache::Marked { .. });
+        forecast.split(writes, reads, least);
         let rates = entry.and_then(|entry| accounting.rates(entry, at));
         let rates = rates.or_else(|| accounting.find_rates(options.provider, at));
         forecast.cost =
@@ -153,11 +155,7 @@ impl Context {
         let asked = reported.zip(self.as_last_asked());
         Ok(asked.map(|((entry, usage), context)| LastRequest {
             usage,
-            provider: entry
-                .message
-                .reply
-                .as_deref()
-                .and_then(|reply| reply.provider),
+            provider: entry.provider(),
             context,
             tokens: usage.input,
             rewound: None,
@@ -200,14 +198,7 @@ fn count_before(iteration: &Iteration, position: usize, leads: bool) -> usize {
     before.count()
 }
 
-/// The rules by which a provider caches a request.
-struct CacheRules {
-    cache: &'static Cache,
-    is_marked: bool,
-    /// The tokens of the shortest request that it caches.
-    least: u64,
-}
-
+/// Returns the tokens of the shortest request that a provider caches.
 fn find_least(cache: &Cache, model: Option<&str>) -> u64 {
     let Cache::Marked { least, .. } = cache else {
         return LEAST;
@@ -220,18 +211,13 @@ fn find_least(cache: &Cache, model: Option<&str>) -> u64 {
 
 impl Forecast {
     /// Sets the tokens that are read, written and neither.
-    fn split(&mut self, rules: &CacheRules, last: Option<&Usage>) {
-        let (writes, reads) = match rules.cache {
-            Cache::Marked { .. } => (rules.is_marked, rules.is_marked),
-            Cache::Rounded { .. } => (last.is_some_and(|last| last.written > 0), true),
-            Cache::Unknown => (false, true),
-        };
-        if !reads || self.read < rules.least {
+    fn split(&mut self, writes: bool, reads: bool, least: u64) {
+        if !reads || self.read < least {
             self.read = 0;
         }
         self.read = self.read.min(self.tokens);
         let rest = self.tokens - self.read;
-        match writes && self.tokens >= rules.least {
+        match writes && self.tokens >= least {
             true => self.written = rest,
             false => self.fresh = rest,
         }
@@ -317,12 +303,8 @@ impl Last<'_> {
                 tokens: all,
             });
         }
-        let lost = breaks
-            .iter()
-            .map(|one| one.tokens)
-            .max()
-            .unwrap_or_default();
-        (all.saturating_sub(lost), breaks)
+        let lost = breaks.iter().map(|one| one.tokens).max();
+        (all.saturating_sub(lost.unwrap_or_default()), breaks)
     }
 
     /// Returns the tokens of the last request before a change.

@@ -193,9 +193,8 @@ impl<'a> Item<'a> {
         }
         let message = self.message;
         let is_empty = match &message.content {
-            Content::None => true,
             Content::Text(text) => text.is_empty(),
-            Content::Parts(parts) => parts.is_empty(),
+            content => content.count_parts() == 0,
         };
         (!is_empty).then(|| Change {
             what: ChangeKind::DroppedMessage,
@@ -212,10 +211,8 @@ pub(crate) fn items<'a>(
     options: &Options<'_>,
 ) -> impl Iterator<Item = Item<'a>> {
     let (provider, dialect) = (options.provider, options.dialect);
-    let mut slots = 0;
-    iteration.entries().flat_map(move |entry| {
+    iteration.placed_entries().flat_map(move |(slots, entry)| {
         let rendering = rendering.behind(slots);
-        slots += entry.message.calls.len();
         let exchange = entry.exchange.as_deref();
         let exchange = exchange.filter(|exchange| exchange.count_filled() > 0);
         let speaks_otherwise = dialect.is_some_and(|dialect| {

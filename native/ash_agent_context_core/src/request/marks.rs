@@ -22,10 +22,9 @@ impl<'a> Body<'a, '_> {
         if !self.options.cache && !self.any(Slice::is_marked) {
             return Vec::new(); // most requests
         }
-        let by_hand: Vec<Mark> = self
-            .list_marked()
-            .flat_map(|(index, slice)| slice.by_hand(index))
-            .collect();
+        let by_hand = self.list_marked();
+        let by_hand = by_hand.flat_map(|(index, slice)| slice.by_hand(index));
+        let by_hand: Vec<Mark> = by_hand.collect();
         let room = match by_hand.is_empty() {
             true => CACHE_POINTS,
             // Imported messages have breakpoints of their own.
@@ -99,15 +98,11 @@ impl<'a> Body<'a, '_> {
             mark => mark.trim_start_matches([',', '{']),
         };
         let sign = sign.split_inclusive(":{").next().unwrap_or(sign).as_bytes();
-        self.list_marked()
-            .map(|(_, slice)| {
-                slice
-                    .bytes()
-                    .windows(sign.len())
-                    .filter(|at| *at == sign)
-                    .count()
-            })
-            .sum()
+        let windows = |slice: &'_ Slice<'a>| -> usize {
+            let windows = slice.bytes().windows(sign.len());
+            windows.filter(|at| *at == sign).count()
+        };
+        self.list_marked().map(|(_, slice)| windows(slice)).sum()
     }
 
     /// Returns whether the request has a number that JSON readers refuse.
@@ -119,11 +114,7 @@ impl<'a> Body<'a, '_> {
 
     /// Returns whether any slice that is sent is such a one, including the system prompt.
     fn any(&self, is_such: impl Fn(&Slice<'a>) -> bool) -> bool {
-        self.slices.iter().any(&is_such)
-            || self
-                .system
-                .as_ref()
-                .is_some_and(|(_, slice)| is_such(slice))
+        self.list_marked().any(|(_, slice)| is_such(slice))
     }
 
     pub(super) fn segments(self, head: Json, chosen: &[(Mark, Ttl)]) -> Vec<Segment<'a>> {

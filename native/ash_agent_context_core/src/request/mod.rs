@@ -22,17 +22,15 @@ mod unit;
 
 use std::collections::HashSet;
 
-use crate::context::shown::Steps;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
 use crate::log::served::SplitPairs;
 use crate::value::json::AsJson;
 use crate::value::{structs, Map, Value};
-use crate::view::cover::Cover;
 use crate::view::pairs::Pairs;
 use crate::view::rendering::Rendering;
-use crate::view::{Stretch, View};
+use crate::view::View;
 
 use crate::provider::options::{Known, Options};
 use crate::request::body::Body;
@@ -143,14 +141,10 @@ impl Context {
     }
 
     fn check_from(&self, options: &Options<'_>) -> Result<(), Error> {
-        let (first, last) = (self.first_number(), self.current_iteration());
-        match options.from {
-            Some(from) if !(first..=last).contains(&from) => Err(Error::UnknownIteration {
-                number: i64::try_from(from).unwrap_or(i64::MAX),
-                first,
-                last,
-            }),
-            _ => Ok(()),
+        let known = self.first_number()..=self.current_iteration();
+        match options.from.filter(|from| !known.contains(from)) {
+            Some(from) => Err(self.log.unknown_number(from)),
+            None => Ok(()),
         }
     }
 
@@ -160,11 +154,11 @@ impl Context {
             (Some(from), _) => from,
             (None, Known::Nothing) => 0,
             // The provider knows the model's last message.
-            (None, _) => self
-                .log
-                .iterations_back()
-                .find(|iteration| iteration.has_assistant())
-                .map_or(0, |iteration| iteration.number),
+            (None, _) => {
+                let mut back = self.log.iterations_back();
+                let last = back.find(|iteration| iteration.has_assistant());
+                last.map_or(0, |last| last.number)
+            }
         }
     }
 
@@ -179,67 +173,35 @@ impl Context {
         said.map_or(0, |last| last + 1)
     }
 
-    /// Returns the parts of the view that are sent, from an iteration on at which nothing begins before it.
-    fn list_sent(
-        &self,
-        options: &Options<'_>,
-        behind: u64,
-    ) -> Sent<'_, impl Iterator<Item = (u64, &Cover)>> {
-        let most = options.max_result_bytes.unwrap_or(usize::MAX);
-        let from = self.first_sent(options);
-        let pairs = Pairs {
-            log: &self.log,
-            covers: self.view().map(|view| &view.covers),
-            masks: self.view().and_then(View::masks),
-            from,
-            knows_earlier: options.known != Known::Nothing,
-            closes_uses: options.provider.facts().closes_uses,
-        };
-        Sent {
-            steps: self.stretches(from.max(behind), u64::MAX),
-            most,
+    /// Returns the looks of the iterations in a request.
+    fn sent_looks(&self, options: &Options<'_>) -> SentLooks<'_> {
+        SentLooks {
+            most: options.max_result_bytes.unwrap_or(usize::MAX),
             // There are hardly ever any, so they are looked up once for all iterations.
             split: self.log.split_pairs(),
-            pairs,
+            pairs: Pairs {
+                log: &self.log,
+                covers: self.view().map(|view| &view.covers),
+                masks: self.view().and_then(View::masks),
+                from: self.first_sent(options),
+                knows_earlier: options.known != Known::Nothing,
+                closes_uses: options.provider.facts().closes_uses,
+            },
         }
     }
 }
 
-/// The parts of a view that are sent.
-struct Sent<'a, I: Iterator<Item = (u64, &'a Cover)>> {
-    steps: Steps<'a, I>,
+/// What decides the looks of iterations in a request beside the view.
+struct SentLooks<'a> {
     most: usize,
     split: Option<&'a SplitPairs>,
     pairs: Pairs<'a>,
 }
 
-impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Iterator for Sent<'a, I> {
-    type Item = Stretch<'a>;
-
-    fn next(&mut self) -> Option<Stretch<'a>> {
-        Some(match self.steps.next()? {
-            Stretch::Iteration(iteration, rendering) => {
-                let rendering = rendering.at_most(self.most);
-                let met = self.split.filter(|split| split.meet(iteration.number));
-                Stretch::Iteration(iteration, rendering.beside(met.map(|_| self.pairs)))
-            }
-            cover @ Stretch::Cover(..) => cover,
-        })
-    }
-}
-
-impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Sent<'a, I> {
-    /// Returns the last iteration, from `number` up to `end`, that is shown as those before it, with nothing between them.
-    fn alike(&mut self, number: u64, end: u64) -> u64 {
-        match (self.split, self.steps.next_cover()) {
-            (Some(_), _) => number,
-            (None, None) => end,
-            (None, Some(first)) => end.min(first.saturating_sub(1)),
-        }
-    }
-
-    /// Continues with an iteration that is not covered.
-    fn skip_to(&mut self, number: u64) {
-        self.steps.skip_to(number);
+impl<'a> SentLooks<'a> {
+    fn of(&self, iteration: &Iteration, rendering: Rendering<'a>) -> Rendering<'a> {
+        let met = self.split.filter(|split| split.meet(iteration.number));
+        let rendering = rendering.at_most(self.most);
+        rendering.beside(met.map(|_| self.pairs))
     }
 }

@@ -1,7 +1,6 @@
 //! Reads the options of a sent request from its note.
 
 use crate::context::Context;
-use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
 use crate::provider::facts::count;
@@ -15,10 +14,7 @@ impl Context {
     /// Returns the options of the last request of an iteration: those that are noted, with the provider and the model that its
     /// answer names.
     pub(super) fn noted_options<'a>(&'a self, iteration: &'a Iteration) -> Option<Options<'a>> {
-        let answer = iteration
-            .entries()
-            .rev()
-            .find(|entry| Entry::is_model(entry));
+        let answer = iteration.entries().rfind(|entry| entry.is_model());
         let reply = answer.and_then(|entry| entry.message.reply.as_deref());
         let fields = self.asked.fields.of(iteration.number);
         let fields = fields.and_then(|(_, fields)| fields.as_map());

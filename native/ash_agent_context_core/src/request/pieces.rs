@@ -174,8 +174,7 @@ impl<'a> Body<'a, '_> {
             return None;
         }
         self.left_to_join = self.left_to_join.checked_sub(bytes)?;
-        let iterations =
-            (first..run.end).filter_map(|number| self.context.log.get_numbered(number));
+        let iterations = self.context.log.between(first, run.end.checked_sub(1)?);
         let longest = iterations.clone().map(Iteration::longest_result).max();
         let parts = pieces.clone().map(|piece| &**piece);
         let joined = Arc::new(Piece::join(parts, longest.unwrap_or(0)));

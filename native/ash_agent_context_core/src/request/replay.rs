@@ -132,9 +132,7 @@ impl Context {
         match find_differing(&pieces, &note.pieces) {
             Some(place) => Some(place.clone()),
             // Something at the end is gone.
-            None if note.pieces.len() > pieces.len() => {
-                pieces.last().map(|piece| piece.place.clone())
-            }
+            None if note.pieces.len() > pieces.len() => Some(pieces.last()?.place.clone()),
             None => None,
         }
     }

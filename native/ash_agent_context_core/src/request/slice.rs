@@ -53,15 +53,12 @@ impl<'a> Slice<'a> {
         Self {
             start: range.start,
             end: range.end,
-            number,
             shape: Shape {
                 ends_with_model: last.ends_with_model,
                 ..piece.shape(parts.start)
             },
-            is_prefix: false,
-            is_before: false,
-            follows_user: false,
             bytes: SliceBytes::Kept(piece, parts),
+            ..Self::lend(&[], Shape::default(), number)
         }
     }
 

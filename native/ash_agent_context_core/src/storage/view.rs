@@ -274,15 +274,11 @@ impl ReadView {
                 Some(summary) => context.put_summary(first, last, summary),
                 None => context.put_hidden(first, last),
             }
-            if let Some(note) = cover.note {
-                context.put_note(first, last, note);
-            }
-            if cover.verdict.is_some() {
-                context.put_verdict(first, cover.verdict);
-            }
-            if cover.unmasked.is_some() {
-                context.put_unmasked(first, cover.unmasked);
-            }
+            let (note, verdict, unmasked) = (cover.note, cover.verdict, cover.unmasked);
+            context.change_cover(first, |cover| {
+                cover.note = note.filter(|_| cover.last == last).or(cover.note.take());
+                (cover.verdict, cover.unmasked) = (verdict, unmasked);
+            });
             behind = last.saturating_add(1);
         }
         let digest = stored.masks_digest.take();

@@ -22,10 +22,8 @@ impl CacheAccount {
             since,
         };
         let rows = context.account(&accounting).into_iter();
-        Self(
-            rows.map(|row| ((row.iteration, row.position), row))
-                .collect(),
-        )
+        let placed = rows.map(|row| ((row.iteration, row.position), row));
+        Self(placed.collect())
     }
 
     /// Returns the row for an answer, if its request could have read anything or its provider comments on it.

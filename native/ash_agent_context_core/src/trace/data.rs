@@ -8,7 +8,7 @@ use crate::log::decision::Decision;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
 use crate::log::media_type::normal;
-use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Class, Content, MediaPart, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
@@ -88,9 +88,8 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         json.field("created", &millis(context.created_at()));
         json.field("updated", &millis(context.updated_at()));
         json.given("within", within.map(|of| (of.conversation, of.call)));
-        let origin = told
-            .origin
-            .and_then(|at| Some((at, self.trace.told.get(at)?)));
+        let origin = told.origin;
+        let origin = origin.and_then(|at| Some((at, self.trace.told.get(at)?)));
         let shared = origin.map_or(0, |(_, of)| count_shared(context, of.context));
         json.given("origin", origin.map(|(at, _)| (at, shared)));
         if let Some(system) = context.system() {
@@ -236,11 +235,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     fn result(&mut self, json: &mut JsonObject<'_>, outcome: &Outcome) {
         match &outcome.output {
             Output::Parts(parts) => self.parts(json, parts),
-            Output::Value(_) => self.text(
-                json,
-                "text",
-                letters::utf8(outcome.text().unwrap_or_default()),
-            ),
+            Output::Value(_) => self.text(json, "text", outcome.words()),
         }
     }
 
@@ -370,8 +365,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         let names: Vec<&str> = view.blocks().iter().map(|(name, _)| &**name).collect();
         json.field("blocks", &names);
         if !view.blocks().is_empty() {
-            let system = with_blocks(context.system(), view.blocks());
-            let system = Message::new(Role::System, system, Box::default(), None);
+            let system = Message::system(with_blocks(context.system(), view.blocks()));
             let shown = look.message(&system);
             let shown = shown.as_ref().unwrap_or(&system);
             json.object("system", |json| self.content(json, &shown.content));
@@ -388,15 +382,13 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         cleared: bool,
     ) {
         for iteration in context.iterations() {
-            let mut slots = 0;
-            for entry in iteration.entries() {
-                let look = self.trace.model_look(context, view, iteration.number);
+            let look = self.trace.model_look(context, view, iteration.number);
+            for (slots, entry) in iteration.placed_entries() {
                 let look = look.behind(slots);
                 let look = match cleared {
                     true => look,
                     false => Rendering { cleared: 0, ..look },
                 };
-                slots += entry.message.calls.len();
                 let place = format!("{}.{}", iteration.number, entry.position);
                 self.write_seen_entry(json, entry, look, &place);
             }
@@ -439,18 +431,10 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if said == seen {
             return;
         }
-        let pairs = said.chars().zip(seen.chars());
-        let head: usize = pairs
-            .take_while(|(one, other)| one == other)
-            .map(|(letter, _)| letter.len_utf8())
-            .sum();
+        let head = count_alike(said.chars(), seen.chars());
         let rest = |text: &'_ str| text.get(head..).unwrap_or_default().to_owned();
         let (said_rest, seen_rest) = (rest(&said), rest(&seen));
-        let pairs = said_rest.chars().rev().zip(seen_rest.chars().rev());
-        let tail: usize = pairs
-            .take_while(|(one, other)| one == other)
-            .map(|(letter, _)| letter.len_utf8())
-            .sum();
+        let tail = count_alike(said_rest.chars().rev(), seen_rest.chars().rev());
         let units = |text: Option<&str>| text.unwrap_or_default().encode_utf16().count();
         let between = seen_rest.get(..seen_rest.len() - tail).unwrap_or_default();
         let kept_tail = units(said_rest.get(said_rest.len() - tail..));
@@ -462,27 +446,31 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     }
 }
 
+/// Returns the bytes of the letters that two texts share from where they are read.
+fn count_alike(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
+    let shared = one.zip(other).take_while(|(one, other)| one == other);
+    shared.map(|(letter, _)| letter.len_utf8()).sum()
+}
+
 /// Returns the newest views that requests were made from, each with the numbers of its first and last iteration.
 fn list_request_views(context: &Context) -> Vec<(u64, u64, Option<&View>)> {
-    let mut found: Vec<(u64, u64, u64, Option<&View>)> = Vec::new();
+    let mut found = Vec::new();
+    let mut known = None;
     for iteration in context.iterations() {
         let Some((since, view)) = context.request_view(iteration) else {
             continue;
         };
         match found.last_mut() {
-            Some((known, _, last, _)) if *known == since => *last = iteration.number,
-            _ => found.push((since, iteration.number, iteration.number, view)),
+            Some((_, last, _)) if known == Some(since) => *last = iteration.number,
+            _ => found.push((iteration.number, iteration.number, view)),
         }
+        known = Some(since);
     }
     // If all were made from the log as it is, there is nothing to choose.
-    if found.iter().all(|(_, _, _, view)| view.is_none()) && context.view().is_none() {
+    if found.iter().all(|(_, _, view)| view.is_none()) && context.view().is_none() {
         return Vec::new();
     }
-    let newest = found.len().saturating_sub(VIEWS);
-    let newest = found.into_iter().skip(newest);
-    newest
-        .map(|(_, first, last, view)| (first, last, view))
-        .collect()
+    found.split_off(found.len().saturating_sub(VIEWS))
 }
 
 /// Returns how many iterations two conversations share from the start.
@@ -501,10 +489,7 @@ fn write_cache(json: &mut JsonObject<'_>, row: &AccountRow) {
     json.field("read", &row.usage.cached);
     json.text("verdict", row.outlook.name());
     json.given("line", cache::line(row));
-    json.given(
-        "avoidable",
-        row.avoidable.filter(|avoidable| *avoidable > 0),
-    );
+    json.given("avoidable", row.avoidable.filter(|cost| *cost > 0));
 }
 
 fn usage(json: &mut JsonObject<'_>, usage: Usage) {

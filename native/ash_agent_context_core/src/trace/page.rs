@@ -139,11 +139,12 @@ impl Trace<'_> {
                 page.markup(" <span class=\"note\">").text(&piece.call);
                 page.markup(" iteration ").text(&number);
                 page.markup("</span></h2>\n<pre dir=\"auto\"");
-                page.markup(if piece.is_error {
-                    " class=\"error\">\n"
+                let class = if piece.is_error {
+                    " class=\"error\""
                 } else {
-                    ">\n"
-                });
+                    ""
+                };
+                page.markup(class).markup(">\n");
                 page.text(&piece.text).markup("</pre>");
             }
             page.markup("\n</article>");
@@ -166,33 +167,25 @@ impl Trace<'_> {
 
     /// Returns the newest messages, each with its share of the room.
     fn readable(&self, context: &Context) -> Vec<Readable> {
-        let position = self
-            .told
-            .iter()
-            .position(|told| told.is_active)
-            .unwrap_or(0);
+        let position = self.active_at();
         let mut messages = Vec::new();
         let mut room = READABLE_BYTES;
-        for iteration in context.log.iterations_back() {
-            for entry in iteration.entries().rev() {
-                if messages.len() == READABLE {
-                    messages.reverse();
-                    return messages;
-                }
-                let looked = Looked::new(entry, self.look());
-                let mut share = room / (READABLE - messages.len());
-                room -= share;
-                let pieces = list_said(&looked)
-                    .iter()
-                    .map(|of| piece(of, &mut share))
-                    .collect();
-                room += share;
-                messages.push(Readable {
-                    anchor: format!("c{position}-i{}-m{}", iteration.number, entry.position),
-                    number: iteration.number,
-                    pieces,
-                });
-            }
+        let entries = context.log.iterations_back().flat_map(|iteration| {
+            let entries = iteration.entries().rev();
+            entries.map(move |entry| (iteration.number, entry))
+        });
+        for (number, entry) in entries.take(READABLE) {
+            let looked = Looked::new(entry, self.look());
+            let mut share = room / (READABLE - messages.len());
+            room -= share;
+            let said = list_said(&looked);
+            let pieces = said.iter().map(|of| piece(of, &mut share)).collect();
+            room += share;
+            messages.push(Readable {
+                anchor: format!("c{position}-i{number}-m{}", entry.position),
+                number,
+                pieces,
+            });
         }
         messages.reverse();
         messages
@@ -208,11 +201,8 @@ fn piece(said: &Passage<'_>, room: &mut usize) -> PagePiece {
     let mut end = 0;
     for (at, letter) in said.text.char_indices() {
         // Counts as many bytes as its escape.
-        let length = if "<>&\"'".contains(letter) {
-            5
-        } else {
-            letter.len_utf8()
-        };
+        let is_escaped = "<>&\"'".contains(letter);
+        let length = if is_escaped { 5 } else { letter.len_utf8() };
         match room.checked_sub(length) {
             Some(left) => *room = left,
             None => break,

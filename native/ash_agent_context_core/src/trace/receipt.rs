@@ -30,11 +30,8 @@ impl Trace<'_> {
             for state in FactState::ALL {
                 json.field(state.name(), &receipt.count(state));
             }
-            json.list("facts", |json| {
-                for fact in &receipt.facts {
-                    json.separate();
-                    json.text(&self.mask_words(&fact.text));
-                }
+            json.key("facts").list(&receipt.facts, |json, fact| {
+                json.text(&self.mask_words(&fact.text));
             });
         });
     }
@@ -48,44 +45,31 @@ impl Trace<'_> {
     pub(super) fn write_pins(&self, json: &mut JsonObject<'_>, view: &View, veil: &Veil) {
         let pins = view.pins().into_iter().flat_map(Pins::iter);
         let names: Vec<Box<str>> = pins.map(Pin::name).collect();
-        if names.is_empty() {
-            return;
-        }
-        json.list("pins", |json| {
-            for name in &names {
-                json.separate();
+        if !names.is_empty() {
+            json.key("pins").list(&names, |json, name| {
                 json.text(&self.veil_words(name, veil));
-            }
-        });
+            });
+        }
     }
 
     /// Writes the steps that shortened the view for a request that was too long, with their times and reasons.
     pub(super) fn write_shortenings(&self, json: &mut JsonObject<'_>, view: &View) {
-        if view.shortenings.is_empty() {
-            return;
+        if !view.shortenings.is_empty() {
+            json.objects("shortened", view.shortenings.iter(), |json, step| {
+                json.text("kind", step.kind.name());
+                json.text("cause", step.cause.name());
+                json.field("at", &step.iteration);
+                json.field("first", &step.first).field("last", &step.last);
+            });
         }
-        json.list("shortened", |json| {
-            for step in view.shortenings.iter() {
-                json.object(|json| {
-                    json.text("kind", step.kind.name());
-                    json.text("cause", step.cause.name());
-                    json.field("at", &step.iteration)
-                        .field("first", &step.first)
-                        .field("last", &step.last);
-                });
-            }
-        });
     }
 
     pub(super) fn write_verdict(&self, json: &mut JsonObject<'_>, verdict: &Verdict, veil: &Veil) {
         json.object("verdict", |json| {
-            json.field("facts", &verdict.facts)
-                .field("kept", &verdict.kept);
-            json.list("wrong", |json| {
-                for words in &verdict.wrong {
-                    json.separate();
-                    json.text(&self.veil_words(words, veil));
-                }
+            json.field("facts", &verdict.facts);
+            json.field("kept", &verdict.kept);
+            json.key("wrong").list(&verdict.wrong, |json, words| {
+                json.text(&self.veil_words(words, veil));
             });
         });
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::log::call::ToolCall;
-use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, MediaPart, Part, PartKind, Source};
 use crate::trace::told::Looked;
 use crate::value::letters;
@@ -18,6 +18,17 @@ pub(super) struct Passage<'a> {
     pub is_error: bool,
 }
 
+impl<'a> Passage<'a> {
+    pub const fn of(label: &'static str, text: Cow<'a, str>, is_error: bool) -> Self {
+        Self {
+            label,
+            call: None,
+            text,
+            is_error,
+        }
+    }
+}
+
 /// Returns the passages of a message, those of its calls, and those of their results.
 pub(super) fn list_said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
     let message = looked.message();
@@ -25,20 +36,16 @@ pub(super) fn list_said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
     all.extend(words(message));
     for call in &message.calls {
         all.push(Passage {
-            label: "calls",
             call: Some((&call.id, Some(call.name.as_str()))),
-            text: arguments(call),
-            is_error: false,
+            ..Passage::of("calls", arguments(call), false)
         });
     }
     let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
     for (call, outcome) in message.calls.iter().zip(slots) {
         if let Some(outcome) = outcome {
             all.push(Passage {
-                label: "tool result",
                 call: Some((&call.id, None)),
-                text: result_text(outcome),
-                is_error: outcome.is_error(),
+                ..Passage::of("tool result", result_text(outcome), outcome.is_error())
             });
         }
     }
@@ -47,22 +54,13 @@ pub(super) fn list_said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
 
 /// Returns the passages of a message without its calls.
 pub(super) fn words(message: &Message) -> impl Iterator<Item = Passage<'_>> {
-    let label = match message.role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-    };
-    let piece = |label, text, is_error| Passage {
-        label,
-        call: None,
-        text,
-        is_error,
-    };
+    let label = message.role.name();
     let text = content_text(&message.content);
-    let text = (!text.is_empty()).then(|| piece(label, text, false));
+    let text = (!text.is_empty()).then(|| Passage::of(label, text, false));
     let broken = message.reply.as_ref();
     let broken = broken.and_then(|reply| reply.interrupted.as_ref());
-    let broken = broken.map(|reason| piece("interrupted", wording::reason(reason).into(), true));
+    let broken =
+        broken.map(|reason| Passage::of("interrupted", wording::reason(reason).into(), true));
     text.into_iter().chain(broken)
 }
 
@@ -79,7 +77,7 @@ pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
 pub(super) fn result_text(outcome: &Outcome) -> Cow<'_, str> {
     match &outcome.output {
         Output::Parts(parts) => parts_text(parts),
-        Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()),
+        Output::Value(_) => outcome.words(),
     }
 }
 
@@ -97,22 +95,17 @@ pub(super) fn spoken_text(content: &Content) -> Cow<'_, str> {
     let Content::Parts(parts) = content else {
         return content_text(content);
     };
-    let said = parts
-        .iter()
-        .filter(|part| !part.kind.is_thinking())
-        .map(part_text);
-    said.collect::<Vec<_>>().join("\n").into()
+    join_texts(parts.iter().filter(|part| !part.kind.is_thinking()))
+}
+
+fn join_texts<'a>(parts: impl Iterator<Item = &'a Part>) -> Cow<'a, str> {
+    parts.map(part_text).collect::<Vec<_>>().join("\n").into()
 }
 
 fn parts_text(parts: &[Part]) -> Cow<'_, str> {
     match parts {
         [one] => part_text(one),
-        parts => parts
-            .iter()
-            .map(part_text)
-            .collect::<Vec<_>>()
-            .join("\n")
-            .into(),
+        parts => join_texts(parts.iter()),
     }
 }
 

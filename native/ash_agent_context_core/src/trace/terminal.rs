@@ -30,8 +30,12 @@ pub struct Printed {
 impl<'a> Trace<'a> {
     /// Returns the active conversation.
     pub(super) fn active(&self) -> Option<&Told<'a>> {
-        let active = self.told.iter().find(|told| told.is_active);
-        active.or_else(|| self.told.first())
+        self.told.get(self.active_at())
+    }
+
+    pub(super) fn active_at(&self) -> usize {
+        let active = self.told.iter().position(|told| told.is_active);
+        active.unwrap_or(0)
     }
 
     /// Returns the active conversation as text, with a line above each iteration.
@@ -67,23 +71,13 @@ impl<'a> Trace<'a> {
             all.for_each(|piece| page.piece(&piece));
         }
         let account = CacheAccount::since(from.0, context, None);
-        let first = i64::try_from(from.0).unwrap_or(i64::MAX);
-        for number in first..=i64::try_from(context.current_iteration()).unwrap_or(i64::MAX) {
-            let Some(iteration) = context.iteration(number) else {
-                break;
-            };
-            page.line(&heading(iteration, self.tell_of(told, iteration.number)));
-            let skipped = if iteration.number == from.0 {
-                from.1
-            } else {
-                0
-            };
+        for iteration in context.log.between(from.0, u64::MAX) {
+            page.line(&heading(iteration, tell_of(told, iteration.number)));
+            let is_first = iteration.number == from.0;
+            let skipped = if is_first { from.1 } else { 0 };
             let mut failures = self.failures(iteration).into_iter().peekable();
-            page.calls_before = iteration
-                .entries()
-                .take(skipped)
-                .map(|entry| entry.message.calls.len())
-                .sum();
+            let above = iteration.entries().take(skipped);
+            page.calls_before = above.map(|entry| entry.message.calls.len()).sum();
             page.marked = how.mark.and_then(|(marked, call)| {
                 (usize::try_from(iteration.number) == Ok(marked)).then_some(call)
             });
@@ -92,26 +86,25 @@ impl<'a> Trace<'a> {
                     page.failure(&failure);
                 }
                 let looked = Looked::new(entry, self.look());
-                list_said(&looked)
-                    .iter()
-                    .for_each(|piece| page.piece(piece));
+                let said = list_said(&looked);
+                said.iter().for_each(|piece| page.piece(piece));
                 let row = account.find(iteration, entry);
                 if let Some(line) = row.and_then(cache::line) {
-                    page.cache(line);
+                    page.piece(&Passage::of("prompt cache", line.into(), false));
                 }
             }
             failures.for_each(|failure| page.failure(&failure));
         }
         page.text
     }
+}
 
-    /// Returns a remark on the part of an iteration that the model does not see.
-    fn tell_of(&self, told: &Told<'_>, number: u64) -> &'static str {
-        match told.context.cover(number) {
-            None => "",
-            Some((_, cover)) if cover.summary.is_some() => ", summarized for the model",
-            Some(_) => ", hidden from the model",
-        }
+/// Returns a remark on the part of an iteration that the model does not see.
+fn tell_of(told: &Told<'_>, number: u64) -> &'static str {
+    match told.context.cover(number) {
+        None => "",
+        Some((_, cover)) if cover.summary.is_some() => ", summarized for the model",
+        Some(_) => ", hidden from the model",
     }
 }
 
@@ -170,22 +163,7 @@ impl TerminalPage {
     }
 
     fn failure(&mut self, failure: &FailedRequest) {
-        self.piece(&Passage {
-            label: "failed",
-            call: None,
-            text: failure.words().into(),
-            is_error: true,
-        });
-    }
-
-    /// Prints a line about the prompt cache, if there is anything to report.
-    fn cache(&mut self, line: String) {
-        self.piece(&Passage {
-            label: "prompt cache",
-            call: None,
-            text: line.into(),
-            is_error: false,
-        });
+        self.piece(&Passage::of("failed", failure.words().into(), true));
     }
 
     fn piece(&mut self, piece: &Passage<'_>) {
@@ -202,29 +180,24 @@ impl TerminalPage {
         let label = format!("{}{:<2$}", self.margin(piece), piece.label, LABEL - 2);
         // Writing to a string cannot fail.
         let _ = match (self.how.color, piece.is_error) {
-            (false, _) => write!(self.text, "{label}{text}"),
-            (true, false) => write!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}"),
-            (true, true) => write!(
-                self.text,
-                "\u{1b}[1m{label}\u{1b}[0m\u{1b}[31m{text}\u{1b}[0m"
-            ),
+            (false, _) => writeln!(self.text, "{label}{text}"),
+            (true, false) => writeln!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}"),
+            (true, true) => {
+                let text = format!("\u{1b}[31m{text}\u{1b}[0m");
+                writeln!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}")
+            }
         };
-        self.text.push('\n');
     }
-}
 
-impl TerminalPage {
     /// Returns the text before a line: an arrow for the marked call.
     fn margin(&mut self, piece: &Passage<'_>) -> &'static str {
         let Some((_, Some(_name))) = piece.call else {
             return "  ";
         };
-        let is_marked = self.marked == Some(self.calls_before);
         self.calls_before += 1;
-        if is_marked {
-            "> "
-        } else {
-            "  "
+        match self.marked == self.calls_before.checked_sub(1) {
+            true => "> ",
+            false => "  ",
         }
     }
 }

@@ -200,10 +200,8 @@ fn all_masks(told: &[Told<'_>]) -> Result<Option<Arc<Masks>>, Error> {
         return Ok(Some(first.clone()));
     }
     let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
-    for (pattern, replacement) in std::iter::once(first)
-        .chain(others)
-        .flat_map(|of| of.iter())
-    {
+    let all = std::iter::once(first).chain(others);
+    for (pattern, replacement) in all.flat_map(|of| of.iter()) {
         let pair = (pattern.into(), replacement.into());
         if !pairs.contains(&pair) {
             pairs.push(pair);

@@ -31,42 +31,25 @@ impl Iteration {
     /// Returns the tokens of its messages as they look.
     pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
         if rendering.key_of_iteration(self) != 0 {
-            return self.add_tokens(method, rendering, 0, Tokens::default());
+            let entries = self.placed_entries();
+            let counts =
+                entries.map(|(slots, entry)| entry.tokens(method, rendering.behind(slots)));
+            return counts.fold(Tokens::default(), Tokens::plus);
         }
         // The results of the last message may still change.
         let closed = self.entries().len().saturating_sub(1);
         let before = self.tallies.count(method.index(), closed, |start| {
-            self.entries_from(start.len, closed)
-                .fold(Tokens::of_sum(start.sum), |sum, entry| {
-                    sum.plus(entry.tokens(method, rendering))
-                })
-                .to_sum()
+            let new = self.entries_from(start.len, closed);
+            let new = new.map(|entry| entry.tokens(method, rendering));
+            new.fold(Tokens::of_sum(start.sum), Tokens::plus).to_sum()
         });
-        let before = Tokens::of_sum(before);
-        self.last()
-            .map_or(before, |last| before.plus(last.tokens(method, rendering)))
-    }
-
-    fn add_tokens(
-        &self,
-        method: Method,
-        rendering: Rendering<'_>,
-        mut slots: usize,
-        mut sum: Tokens,
-    ) -> Tokens {
-        for entry in self.entries() {
-            sum = sum.plus(entry.tokens(method, rendering.behind(slots)));
-            slots += entry.message.calls.len();
-        }
-        sum
+        let last = self.last().map(|last| last.tokens(method, rendering));
+        Tokens::of_sum(before).plus(last.unwrap_or_default())
     }
 
     /// Returns the size of the messages that a count still has to read.
     pub(crate) fn measure_uncounted(&self, method: Method) -> Size {
-        let counted = self
-            .tallies
-            .get(method.index())
-            .map_or(0, |tally| tally.len);
+        let counted = self.tallies.count_done(method.index());
         if counted == 0 && self.entries().len() > 1 {
             return self.size();
         }
@@ -102,10 +85,7 @@ impl Message {
             Some(shown) => shown.count(method).to_sum(),
             None => self.count(method).to_sum(),
         };
-        match self.counts.get_or_make(key, count) {
-            Ok(sum) => Tokens::of_sum(*sum),
-            Err(sum) => Tokens::of_sum(sum),
-        }
+        Tokens::of_sum(self.counts.value(key, count))
     }
 
     pub(crate) fn measure_uncounted(&self, method: Method) -> Size {
@@ -129,10 +109,7 @@ impl Exchange {
             Some(shown) => shown.count(method),
             None => self.count(method),
         };
-        match self.counts.get_or_make(key, count) {
-            Ok(tokens) => *tokens,
-            Err(tokens) => tokens,
-        }
+        self.counts.value(key, count)
     }
 
     /// Returns by how many tokens each result gets shorter if it is cleared; `None` for an empty slot.

@@ -9,7 +9,7 @@ use crate::value::{steps, Size};
 use crate::view::verdict::Verdict;
 
 /// Iterations that are not shown, up to a last one. `Covers` has the number of the first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cover {
     /// The number of the last iteration.
     pub last: u64,

@@ -68,11 +68,8 @@ impl Excerpt<'_> {
             if let Some(found) = found {
                 all += 1;
                 let before = line.floor_char_boundary(found.start());
-                let at = number
-                    + 1
-                    + lines(line.get(..before).unwrap_or_default())
-                        .count()
-                        .saturating_sub(1);
+                let above = lines(line.get(..before).unwrap_or_default()).count();
+                let at = number + above.max(1);
                 let start = line.floor_char_boundary(before.saturating_sub(AROUND));
                 let end = line.ceil_char_boundary(found.end().min(before + AROUND) + AROUND);
                 let is_long = line.len() > 2 * AROUND;

@@ -98,10 +98,7 @@ impl<'a> Token<'a> {
         if digits == 0 {
             return None;
         }
-        let starts = text
-            .bytes()
-            .next()
-            .is_some_and(|byte| byte.is_ascii_digit());
+        let starts = text.starts_with(|letter: char| letter.is_ascii_digit());
         if letters == 0 || starts && letters <= 2 && !text.contains(['-', '_']) && digits <= 9 {
             return Some(FactKind::Number);
         }
@@ -128,9 +125,8 @@ impl<'a> Token<'a> {
     /// Returns a key that ignores case, for words around a fact.
     pub fn word_key(&self) -> u64 {
         let mut hash = Hash::default();
-        self.text
-            .bytes()
-            .for_each(|byte| hash.byte(byte.to_ascii_lowercase()));
+        let letters = self.text.bytes().map(|byte| byte.to_ascii_lowercase());
+        letters.for_each(|byte| hash.byte(byte));
         hash.finish()
     }
 }
@@ -253,18 +249,13 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
         next = end;
         steps::count(1);
         let token = text.get(start..end)?;
-        let from = token.len()
-            - token
-                .trim_start_matches("./")
-                .trim_start_matches(['-', '@', '+'])
-                .len();
-        let token = token
-            .get(from..)?
-            .trim_end_matches(['.', '/', '-', '@', ':', ',', '?', '=', '&', ';', '!']);
-        if token
-            .bytes()
-            .any(|byte| byte.is_ascii_alphanumeric() || byte >= 0x80)
-        {
+        let trimmed = token.trim_start_matches("./");
+        let trimmed = trimmed.trim_start_matches(['-', '@', '+']);
+        let from = token.len() - trimmed.len();
+        let signs = ['.', '/', '-', '@', ':', ',', '?', '=', '&', ';', '!'];
+        let token = trimmed.trim_end_matches(signs);
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte >= 0x80;
+        if token.bytes().any(is_letter) {
             return Some(Token {
                 text: token,
                 start: start + from,
@@ -331,12 +322,8 @@ pub(crate) fn each<'a>(text: &'a str, mut take: impl FnMut(Found<'a>)) {
         if kind == Some(FactKind::Number) {
             if let Some(exit) = line.exit.filter(|_| token.text.len() <= 3) {
                 let said = text.get(exit..token.end()).unwrap_or(token.text);
-                take(Found::new(
-                    Some(FactKind::ExitCode),
-                    said,
-                    token.text,
-                    key(&["exit", token.text]),
-                ));
+                let (kind, key) = (Some(FactKind::ExitCode), key(&["exit", token.text]));
+                take(Found::new(kind, said, token.text, key));
                 line.exit = None;
             }
             number(text, token, line.before, after, &mut take);
@@ -401,12 +388,10 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn at(text: &str, start: usize) -> Self {
         let bytes = text.as_bytes();
-        let end = bytes
-            .get(start..)
-            .and_then(|rest| memchr::memchr(b'\n', rest));
-        let begin = bytes
-            .get(..start)
-            .and_then(|before| memchr::memrchr(b'\n', before));
+        let rest = bytes.get(start..).unwrap_or_default();
+        let before = bytes.get(..start).unwrap_or_default();
+        let end = memchr::memchr(b'\n', rest);
+        let begin = memchr::memrchr(b'\n', before);
         Self {
             start: begin.map_or(0, |at| at + 1),
             end: end.map_or(bytes.len(), |at| start + at),
@@ -421,11 +406,7 @@ impl<'a> Line<'a> {
     /// Returns true for `KeyError: ...`, `error: ...`, or a line that begins with such a word.
     fn tells_error(&self, text: &str, token: Token<'_>) -> bool {
         let is_type = token.text.ends_with("Error") || token.text.ends_with("Exception");
-        let follows = |sign| {
-            text.as_bytes()
-                .get(token.end())
-                .is_some_and(|byte| *byte == sign)
-        };
+        let follows = |sign| text.as_bytes().get(token.end()) == Some(&sign);
         let is_named = follows(b':') || follows(b'[') || self.before.is_none();
         (is_type && follows(b':')) || (is_named && is_in(ERRORS, token.text))
     }
@@ -433,10 +414,8 @@ impl<'a> Line<'a> {
     fn note(&mut self, token: Token<'a>) {
         const FAR: usize = 24;
         let starts = |word: &str| {
-            token
-                .text
-                .get(..word.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(word))
+            let start = token.text.get(..word.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(word))
         };
         if starts("exit") || starts("returncode") || starts("return_code") {
             self.exit = Some(token.start);

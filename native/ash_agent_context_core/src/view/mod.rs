@@ -80,13 +80,17 @@ pub struct Cleared {
 }
 
 impl Cleared {
-    /// Returns the same clearing up to another place.
-    pub(crate) fn moved_to(&self, (iteration, calls): (u64, usize)) -> Self {
+    pub(crate) fn at((iteration, calls): (u64, usize), placeholder: &str) -> Self {
         Self {
             iteration,
             calls,
-            placeholder: self.placeholder.clone(),
+            placeholder: placeholder.into(),
         }
+    }
+
+    /// Returns the same clearing up to another place.
+    pub(crate) fn moved_to(&self, place: (u64, usize)) -> Self {
+        Self::at(place, &self.placeholder)
     }
 }
 
@@ -103,11 +107,8 @@ impl PartialEq for View {
     fn eq(&self, other: &Self) -> bool {
         self.covers.size() == other.covers.size()
             && self.covers.iter().eq(other.covers.iter())
-            && self.cleared == other.cleared
-            && self.max_result_bytes == other.max_result_bytes
             && self.masks == other.masks
             && self.has_rules_of(other)
-            && self.blocks == other.blocks
     }
 }
 
@@ -136,31 +137,26 @@ impl View {
     /// Returns the size of its blocks, pins and shortenings.
     fn rules_size(&self) -> Size {
         let blocks: usize = self.blocks.iter().map(|(_, text)| text.len()).sum();
-        let (pins, bytes) = self
-            .pins()
-            .map_or((0, 0), |pins| (pins.iter().count(), pins.bytes()));
+        let pins = self.pins();
+        let (pins, bytes) = pins.map_or((0, 0), |pins| (pins.iter().count(), pins.bytes()));
         let terms = 4 * (self.blocks.len() + pins) + STEP * self.shortenings.len();
         Size::new(terms, blocks + bytes)
     }
 
     /// Returns true if both are noted the same with a request: all but the masks and the counts over the log.
     pub(crate) fn is_noted_as(&self, other: &Self) -> bool {
-        self.covers_as(other)
-            && self.has_rules_of(other)
-            && self.cleared == other.cleared
-            && self.max_result_bytes == other.max_result_bytes
-            && self.blocks == other.blocks
-    }
-
-    fn covers_as(&self, other: &Self) -> bool {
         let mut pairs = self.covers().zip(other.covers());
         self.covers.size() == other.covers.size()
             && pairs.all(|((first, own), (start, other))| first == start && own.looks_as(other))
+            && self.has_rules_of(other)
     }
 
-    /// Returns true if both views have the same rules about the parts that they do not show.
+    /// Returns true if both views have the same rules beside their covers and masks.
     fn has_rules_of(&self, other: &Self) -> bool {
-        self.recall == other.recall
+        self.cleared == other.cleared
+            && self.max_result_bytes == other.max_result_bytes
+            && self.blocks == other.blocks
+            && self.recall == other.recall
             && self.index == other.index
             && self.user_bytes == other.user_bytes
             && self.pins == other.pins
@@ -169,12 +165,16 @@ impl View {
 
     pub(crate) fn resize(&mut self) {
         let masks = self.masks().map_or(0, Masks::count);
-        let system = self
-            .system
-            .as_deref()
-            .map_or(Size::default(), Message::size);
-        let own = system.plus(self.rules_size());
+        let system = self.system.as_deref().map(Message::size);
+        let own = system.unwrap_or_default().plus(self.rules_size());
         self.other_size = own.plus(Size::new(MASK * masks, 0));
+    }
+
+    /// Leaves out the steps that shortened it and have no effect any more.
+    pub(crate) fn retain_shortenings(&mut self, newest: u64) {
+        let mut steps = self.shortenings.to_vec();
+        shortening::retain(&mut steps, &self.covers, newest);
+        self.shortenings = steps.into();
     }
 
     /// Returns the cost of reading and copying texts as they look.
@@ -269,10 +269,9 @@ impl View {
             most: self.max_result_bytes.unwrap_or(usize::MAX),
             masks: self.masks.as_deref(),
             pins: self.pins.as_deref(),
-            pairs: None,
             recall: self.recall,
             iteration: number,
-            before: 0,
+            ..Rendering::PLAIN
         }
     }
 }
@@ -359,9 +358,7 @@ pub(crate) fn summary_text(message: &Message) -> Option<&[u8]> {
         return None;
     };
     // Our first lines are short; a longer one is not ours.
-    let end = text
-        .iter()
-        .take(FIRST_LINE)
-        .position(|byte| *byte == b'\n')?;
+    let mut start = text.iter().take(FIRST_LINE);
+    let end = start.position(|byte| *byte == b'\n')?;
     text.get(end + 1..)
 }

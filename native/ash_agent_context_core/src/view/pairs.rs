@@ -89,11 +89,9 @@ impl Pairs<'_> {
         let Some(place) = pairs.open(half).filter(|_| self.closes_uses) else {
             return false;
         };
-        let iterations = place.iteration..=self.log.current.number;
-        let mut behind = iterations
-            .filter_map(|number| self.log.get_numbered(number))
-            .flat_map(Iteration::entries)
-            .skip(place.entry + 1);
+        let iterations = self.log.between(place.iteration, u64::MAX);
+        let entries = iterations.flat_map(Iteration::entries);
+        let mut behind = entries.skip(place.entry + 1);
         behind.any(|entry| {
             let mut calls = entry.message.calls.iter();
             !calls.any(|call| call.program().as_ref() == Some(half))

@@ -89,31 +89,26 @@ impl Pins {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let bytes = self.pins.iter().map(|pin| match pin {
+        let bytes = |pin: &Pin| match pin {
             Pin::Fact(words) => words.len(),
             _ => 0,
-        });
-        bytes.sum()
+        };
+        self.pins.iter().map(bytes).sum()
     }
 
     /// Returns true if a result stays whole.
     pub(crate) fn has_result(&self, iteration: u64, slot: usize) -> bool {
-        let is_it = |pin: &Pin| match pin {
-            Pin::Iteration(number) => *number == iteration,
-            Pin::Result(number, of) => (*number, *of) == (iteration, slot),
-            Pin::Message(..) | Pin::Fact(_) => false,
-        };
-        self.pins.iter().any(is_it)
+        self.has(iteration, &Pin::Result(iteration, slot))
     }
 
     /// Returns true if a message stays.
     pub(crate) fn has_message(&self, iteration: u64, position: usize) -> bool {
-        let is_it = |pin: &Pin| match pin {
-            Pin::Iteration(number) => *number == iteration,
-            Pin::Message(number, of) => (*number, *of) == (iteration, position),
-            Pin::Result(..) | Pin::Fact(_) => false,
-        };
-        self.pins.iter().any(is_it)
+        self.has(iteration, &Pin::Message(iteration, position))
+    }
+
+    fn has(&self, iteration: u64, pin: &Pin) -> bool {
+        let all = Pin::Iteration(iteration);
+        self.pins.iter().any(|one| one == pin || *one == all)
     }
 
     /// Returns the lines of a text that have pinned words, the first of each.

@@ -75,6 +75,10 @@ pub enum Seen<'a> {
 }
 
 impl<'a> Shown<'a> {
+    pub(crate) const fn added(message: &'a Message, rendering: Rendering<'a>) -> Self {
+        let message = MessageRef::Added(message);
+        Self { message, rendering }
+    }
     /// Returns the message as it looks.
     #[must_use]
     pub fn see(self) -> Seen<'a> {
@@ -326,8 +330,7 @@ impl<'a> Rendering<'a> {
             return Some(match &seen.output {
                 Output::Parts(parts) => Output::Parts(shortening.parts(parts)),
                 Output::Value(_) => {
-                    let text = letters::utf8(seen.text().unwrap_or_default());
-                    let mut short = shortening.text(&text);
+                    let mut short = shortening.text(&seen.words());
                     let pinned = self.pinned_lines(outcome, &short);
                     short.push_str(&pinned);
                     Output::Value(Value::text(&short))

@@ -28,16 +28,17 @@ fn plain(content: &Content) -> Cow<'_, str> {
 pub(crate) fn output_text<'a>(outcome: &'a Outcome, masks: Option<&Masks>) -> Cow<'a, str> {
     match masks.and_then(|masks| masks.output(outcome)) {
         None => say(outcome),
-        Some(masked) => say(&Outcome::new(outcome.status, masked))
-            .into_owned()
-            .into(),
+        Some(masked) => {
+            let masked = Outcome::new(outcome.status, masked);
+            say(&masked).into_owned().into()
+        }
     }
 }
 
 fn say(outcome: &Outcome) -> Cow<'_, str> {
     match &outcome.output {
         Output::Parts(parts) => parts_text(parts),
-        Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()),
+        Output::Value(_) => outcome.words(),
     }
 }
 

@@ -149,10 +149,8 @@ impl<'a> SpanWriter<'_, 'a> {
         attributes.text("gen_ai.tool.name", name);
         attributes.text("gen_ai.tool.call.id", &*call.id);
         attributes.text("gen_ai.tool.type", "function");
-        attributes.add_known(
-            "gen_ai.tool.description",
-            messages::description(self.options.tools, name),
-        );
+        let description = messages::description(self.options.tools, name);
+        attributes.add_known("gen_ai.tool.description", description);
         attributes.count("ash_agent.iteration", iteration.number);
         if self.options.messages {
             attributes.text("gen_ai.tool.call.arguments", messages::arguments(call));
@@ -164,10 +162,7 @@ impl<'a> SpanWriter<'_, 'a> {
 
 /// Returns the model that a request asked for.
 pub(super) fn asked_model(fields: &Value) -> Option<&str> {
-    let Value::Map(fields) = fields else {
-        return None;
-    };
-    fields.get_named("model").and_then(Value::as_str)
+    fields.as_map()?.get_named("model")?.as_str()
 }
 
 /// Returns whether the request had a summary: by the view that it was made from, else by the current one.

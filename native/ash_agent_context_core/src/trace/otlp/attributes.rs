@@ -38,47 +38,27 @@ impl Parameter {
     }
 }
 
-/// The parameters of requests: the conventions' names, and those of providers. An empty list means the names in the providers'
-/// facts.
+/// The parameters of requests: the conventions' names after `gen_ai.request.`, and those of providers. An empty list means the
+/// names in the providers' facts.
 const PARAMETERS: [(&str, &[&str], Parameter); 9] = [
+    ("temperature", &["temperature"], Parameter::Double),
+    ("top_p", &["top_p", "topP"], Parameter::Double),
+    ("top_k", &["top_k", "topK"], Parameter::Double),
+    ("max_tokens", &[], Parameter::Int),
+    ("seed", &["seed", "random_seed"], Parameter::Int),
+    ("choice.count", &["n", "candidateCount"], Parameter::Int),
     (
-        "gen_ai.request.temperature",
-        &["temperature"],
-        Parameter::Double,
-    ),
-    (
-        "gen_ai.request.top_p",
-        &["top_p", "topP"],
-        Parameter::Double,
-    ),
-    (
-        "gen_ai.request.top_k",
-        &["top_k", "topK"],
-        Parameter::Double,
-    ),
-    ("gen_ai.request.max_tokens", &[], Parameter::Int),
-    (
-        "gen_ai.request.seed",
-        &["seed", "random_seed"],
-        Parameter::Int,
-    ),
-    (
-        "gen_ai.request.choice.count",
-        &["n", "candidateCount"],
-        Parameter::Int,
-    ),
-    (
-        "gen_ai.request.frequency_penalty",
+        "frequency_penalty",
         &["frequency_penalty", "frequencyPenalty"],
         Parameter::Double,
     ),
     (
-        "gen_ai.request.presence_penalty",
+        "presence_penalty",
         &["presence_penalty", "presencePenalty"],
         Parameter::Double,
     ),
     (
-        "gen_ai.request.stop_sequences",
+        "stop_sequences",
         &["stop", "stop_sequences", "stopSequences"],
         Parameter::Texts,
     ),
@@ -125,10 +105,8 @@ impl SpanAttributes {
     /// Adds the outcome at the prompt cache. The conventions have no names for it.
     pub fn cache(&mut self, row: &AccountRow) {
         self.text("ash_agent.cache.verdict", row.outlook.name());
-        self.add_known(
-            "ash_agent.cache.cause",
-            row.outlook.cause().map(Cause::name),
-        );
+        let cause = row.outlook.cause();
+        self.add_known("ash_agent.cache.cause", cause.map(Cause::name));
         self.count("ash_agent.cache.predicted_tokens", row.predicted);
         if let Some(says) = &row.diagnosis {
             self.text("ash_agent.cache.diagnosis", &*says.reason);
@@ -185,7 +163,7 @@ impl SpanAttributes {
             };
             let value = value.and_then(|value| form.read(value));
             if let Some(value) = value {
-                self.put(name, value);
+                self.put(&format!("gen_ai.request.{name}"), value);
             }
         }
     }
@@ -193,15 +171,13 @@ impl SpanAttributes {
     /// Adds who answered, and how the answer ended.
     pub fn answer(&mut self, message: &Message, asked: Option<&str>) {
         let reply = message.reply.as_deref();
-        self.text("gen_ai.provider.name", provider_name(Some(message)));
+        self.text("gen_ai.provider.name", provider_name(message));
         // Viewers look for the model that was asked, even if it is not known.
         let model = reply.and_then(|reply| reply.model.as_deref());
         self.add_known("gen_ai.request.model", asked.or(model));
         self.add_known("gen_ai.response.model", model);
-        self.add_known(
-            "gen_ai.response.id",
-            reply.and_then(|reply| reply.id.as_deref()),
-        );
+        let id = reply.and_then(|reply| reply.id.as_deref());
+        self.add_known("gen_ai.response.id", id);
         let reason = AnyValue {
             value: Some(Any::Text(finish_reason(message).to_owned())),
         };
@@ -242,9 +218,9 @@ pub(super) fn any_value(value: &Value) -> AnyValue {
 }
 
 /// Returns the provider that answered, or the one whose form the message was imported in.
-pub(super) fn provider_name(message: Option<&Message>) -> &'static str {
-    let replied = message.and_then(|message| message.reply.as_deref()?.provider);
-    let original = || Some(message?.original.as_ref()?.provider);
+pub(super) fn provider_name(message: &Message) -> &'static str {
+    let replied = message.reply.as_deref().and_then(|reply| reply.provider);
+    let original = || Some(message.original.as_ref()?.provider);
     replied.or_else(original).map_or(UNKNOWN, name_provider)
 }
 

@@ -7,7 +7,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::trace::otlp::attributes::finish_reason;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::unread::Read;
-use crate::trace::said::part_text;
+use crate::trace::said::{content_text, part_text};
 use crate::trace::told::{Looked, Trace};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::{AsJson, AsObject};
@@ -95,17 +95,11 @@ pub(super) fn description<'a>(tools: Option<&'a Value>, name: &str) -> Option<&'
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Map> {
-    let Value::List(items) = list else {
-        return [].iter().filter_map(as_map);
+    let items: &[Value] = match list {
+        Value::List(items) => items,
+        _ => &[],
     };
-    items.iter().filter_map(as_map)
-}
-
-fn as_map(value: &Value) -> Option<&Map> {
-    match value {
-        Value::Map(map) => Some(map),
-        _ => None,
-    }
+    items.iter().filter_map(Value::as_map)
 }
 
 /// Returns the arguments of a call.
@@ -119,7 +113,7 @@ pub(super) fn arguments(call: &ToolCall) -> String {
 /// Returns the text of a result, or a list of parts, in the form of the attribute.
 pub(super) fn response(outcome: &Outcome) -> String {
     match &outcome.output {
-        Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()).into_owned(),
+        Output::Value(_) => outcome.words().into_owned(),
         Output::Parts(all) => list(|json| all.iter().for_each(|part| write_part(json, part))),
     }
 }
@@ -151,12 +145,7 @@ fn element(json: &mut Json, kind: &str, fill: impl FnOnce(&mut JsonObject<'_>)) 
 /// Writes the parts of a message and its calls, in the order in which the model made them.
 fn parts(json: &mut Json, message: &Message) {
     let mut calls = message.calls.iter().peekable();
-    let content = match &message.content {
-        Content::Parts(parts) => parts.len(),
-        Content::None => 0,
-        Content::Text(_) => 1,
-    };
-    for position in 0..content {
+    for position in 0..message.content.count_parts() {
         while let Some(call) = calls.next_if(|call| call.parts_before() <= position) {
             write_call(json, call);
         }
@@ -178,9 +167,8 @@ fn parts(json: &mut Json, message: &Message) {
 }
 
 fn compaction(json: &mut Json, summary: &Message) {
-    let text = crate::trace::said::content_text(&summary.content);
     element(json, "compaction", |json| {
-        json.text("content", &text);
+        json.text("content", &content_text(&summary.content));
     });
 }
 
@@ -199,10 +187,7 @@ fn result(json: &mut Json, call: &ToolCall, outcome: &Outcome) {
         json.text("id", &call.id);
         match &outcome.output {
             Output::Value(_) => {
-                json.text(
-                    "response",
-                    &letters::utf8(outcome.text().unwrap_or_default()),
-                );
+                json.text("response", &outcome.words());
             }
             Output::Parts(all) => {
                 json.list("response", |json| {

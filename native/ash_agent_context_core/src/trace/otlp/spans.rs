@@ -105,8 +105,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
                 None => apart.push(child),
             }
         }
-        let active = told.iter().position(|told| told.is_active).unwrap_or(0);
-        self.conversation(active, self.options.turns, None)?;
+        self.conversation(trace.active_at(), self.options.turns, None)?;
         if self.options.turns == Turns::All {
             for child in apart {
                 self.conversation(child, Turns::All, None)?;
@@ -127,7 +126,9 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         let context = told.context;
         let numbers = numbers(context, turns)?;
         let system = context.shown_system().filter(|_| self.options.messages);
-        let summaries = context.view().into_iter().flat_map(|view| view.covers());
+        let summaries = context
+            .covers()
+            .filter(|(_, cover)| cover.summary.is_some());
         let of = Conversation {
             at,
             id: self.trace.document_id(at),
@@ -138,21 +139,16 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
                 let look = self.trace.look().message(system);
                 messages::instructions(look.as_ref().unwrap_or(system))
             }),
-            compacted: summaries
-                .filter(|(_, cover)| cover.summary.is_some())
-                .map(|(_, cover)| cover.last)
-                .min(),
+            compacted: summaries.map(|(_, cover)| cover.last).min(),
             account: CacheAccount::since(numbers.0, context, self.options.prices),
             veil: OnceCell::new(),
         };
         let mut turn: Vec<&Iteration> = Vec::new();
         let mut unread = None;
-        for iteration in iterations(context, numbers) {
+        for iteration in context.log.between(numbers.0, numbers.1) {
             let unread = unread.get_or_insert_with(|| Unread::at(context, iteration));
-            if turn
-                .first()
-                .is_some_and(|first| first.turn != iteration.turn)
-            {
+            let is_other = |first: &&Iteration| first.turn != iteration.turn;
+            if turn.first().is_some_and(is_other) {
                 self.turn(&of, &turn, unread, false)?;
                 turn.clear();
             }
@@ -253,34 +249,19 @@ fn find_origin(parent: &Context, call: &str, at: Time) -> Option<u64> {
 /// Returns the numbers of the first and the last iteration of the turns.
 fn numbers(context: &Context, turns: Turns) -> Result<(u64, u64), Error> {
     let (first, last) = (context.first_number(), context.current_iteration());
-    let unknown = |number: u64| Error::UnknownIteration {
-        number: i64::try_from(number).unwrap_or(i64::MAX),
-        first,
-        last,
-    };
-    let turn = |number: u64| {
-        let known = i64::try_from(number)
-            .ok()
-            .and_then(|number| context.iteration(number));
-        known
-            .map(|iteration| iteration.turn)
-            .ok_or_else(|| unknown(number))
+    let turn = |number: u64| match context.log.get_numbered(number) {
+        Some(iteration) => Ok(iteration.turn),
+        None => Err(context.log.unknown_number(number)),
     };
     Ok(match turns {
         Turns::All => (first, last),
         Turns::Last => (context.turn(), last),
         Turns::Between(from, to) => {
             let (from, to) = (turn(from)?, turn(to)?);
-            let next = iterations(context, (to, last)).find(|iteration| iteration.turn > to);
-            (
-                from,
-                next.map_or(last, |next| next.number.saturating_sub(1)),
-            )
+            let mut next = context.log.between(to, last);
+            let next = next.find(|iteration| iteration.turn > to);
+            let last = next.map_or(last, |next| next.number.saturating_sub(1));
+            (from, last)
         }
     })
-}
-
-fn iterations(context: &Context, (first, last): (u64, u64)) -> impl Iterator<Item = &Iteration> {
-    (first.max(context.first_number())..=last)
-        .filter_map(|number| context.iteration(i64::try_from(number).ok()?))
 }

@@ -35,15 +35,13 @@ pub(super) fn turn(context: &Context, first: &Iteration, last: &Iteration) -> Ti
 /// its calls, or to their results.
 pub(super) fn answer(context: &Context, iteration: &Iteration, entry: &Entry) -> Times {
     let reply = entry.message.reply.as_deref();
+    let from = reply.and_then(|reply| reply.requested_at);
     let slots = 0..entry.message.calls.len();
     let decided = || slots.filter_map(|slot| time_of_decision(entry, slot)).min();
+    let to = time_of_result(entry).or_else(decided);
     Times {
-        from: reply
-            .and_then(|reply| reply.requested_at)
-            .unwrap_or(iteration.started_at),
-        to: time_of_result(entry)
-            .or_else(decided)
-            .unwrap_or_else(|| end(context, iteration)),
+        from: from.unwrap_or(iteration.started_at),
+        to: to.unwrap_or_else(|| end(context, iteration)),
     }
 }
 

@@ -159,7 +159,7 @@ impl<'a> SpanWriter<'_, 'a> {
         let answers = || entries.iter().rev().filter(|entry| entry.is_model());
         let reply = answers().find_map(|entry| entry.message.reply.as_deref());
         let model = reply.and_then(|reply| reply.model.as_deref());
-        let told = answers().map(|entry| provider_name(Some(&entry.message)));
+        let told = answers().map(|entry| provider_name(&entry.message));
         let provider = told.into_iter().find(|name| *name != UNKNOWN);
         attributes.text("gen_ai.provider.name", provider.unwrap_or(UNKNOWN));
         let imported = || {

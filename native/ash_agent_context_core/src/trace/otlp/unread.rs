@@ -34,19 +34,11 @@ impl<'a> Unread<'a> {
             new: Vec::new(),
             answered: 0,
         };
-        let mut before: Vec<&Iteration> = Vec::new();
-        let mut number = first.number.saturating_sub(1);
-        while let Some(iteration) = i64::try_from(number)
-            .ok()
-            .and_then(|number| context.iteration(number))
-        {
-            before.push(iteration);
-            if iteration.has_assistant() || number == 0 {
-                break;
-            }
-            number -= 1;
-        }
-        for iteration in before.into_iter().rev() {
+        let mut earlier = context.log.between(0, first.number.saturating_sub(1)).rev();
+        let answered = earlier.find(|iteration| iteration.has_assistant());
+        let from = answered.map_or(0, |iteration| iteration.number);
+        let before = context.log.between(from, first.number.saturating_sub(1));
+        for iteration in before {
             for entry in iteration.entries() {
                 unread.add(iteration.number, entry);
             }
@@ -80,8 +72,7 @@ impl<'a> Unread<'a> {
 
     /// Returns the summaries in the view of a request that the view before did not have.
     fn new_in(&self, view: Option<&'a View>) -> Vec<&'a Message> {
-        let answered = i64::try_from(self.answered).ok();
-        let answered = answered.and_then(|number| self.context.iteration(number));
+        let answered = self.context.log.get_numbered(self.answered);
         let before = answered.and_then(|iteration| self.context.request_view(iteration)?.1);
         let is_new = |(first, cover): &(u64, &Cover)| {
             let known = before.and_then(|view| view.cover(*first));
