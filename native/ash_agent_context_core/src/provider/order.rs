@@ -14,14 +14,14 @@ pub(crate) enum PartOrCall<'a> {
 }
 
 impl<'a> PartOrCall<'a> {
-    const fn part(&self) -> Option<&'a Part> {
+    pub const fn part(&self) -> Option<&'a Part> {
         match self {
             Self::Part(part) => Some(*part),
             Self::Call(_) => None,
         }
     }
 
-    const fn call(&self) -> Option<&'a ToolCall> {
+    pub const fn call(&self) -> Option<&'a ToolCall> {
         match self {
             Self::Call(call) => Some(*call),
             Self::Part(_) => None,
@@ -31,10 +31,7 @@ impl<'a> PartOrCall<'a> {
 
 /// Returns a model's parts and calls in order. Calls follow all parts unless they have a number of parts before them.
 pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<PartOrCall<'a>> {
-    let parts = match content {
-        Content::Parts(parts) => &**parts,
-        _ => &[],
-    };
+    let parts = content.parts();
     let mut said = Vec::with_capacity(parts.len() + calls.len());
     let mut calls = calls.iter().peekable();
     for (index, part) in parts.iter().enumerate() {

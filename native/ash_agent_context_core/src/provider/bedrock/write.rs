@@ -36,10 +36,8 @@ impl Writes for Room {
             }
             // Nothing stands between results.
             let outcomes = exchange.slots().flatten();
-            if let Some(part) = outcomes
-                .filter_map(|outcome| out.find_marked(outcome))
-                .last()
-            {
+            let marked = outcomes.filter_map(|outcome| out.find_marked(outcome));
+            if let Some(part) = marked.last() {
                 out.hint_behind(part);
             }
         });
@@ -208,12 +206,11 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
                 block.field("json", &AsObject(map));
             });
         }
-        Output::Value(_) if knows_status => {
-            let text = out.result_text(outcome);
-            text_block(&text, out);
-        }
         Output::Value(_) => {
-            let text = out.word_result(outcome);
+            let text = match knows_status {
+                true => out.result_text(outcome),
+                false => out.word_result(outcome),
+            };
             text_block(&text, out);
         }
     });
@@ -222,12 +219,11 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     }
     out.json.object(|block| {
         block.object("toolResult", |result| {
+            let status = (outcome.is_error() && knows_status).then_some("error");
             result
                 .field("toolUseId", id)
-                .raw("content", &format!("[{blocks}]"));
-            if outcome.is_error() && knows_status {
-                result.field("status", "error");
-            }
+                .raw("content", &format!("[{blocks}]"))
+                .given("status", status);
         });
     });
     out.mark_behind();

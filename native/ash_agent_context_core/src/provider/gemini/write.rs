@@ -50,12 +50,9 @@ impl Writes for Room {
             for (call, outcome) in exchange.answered_calls(&message.calls) {
                 let (id, name) = (out.id(call), out.name(call));
                 let (response, media) = response(outcome, out);
-                let inside = out.apart(|out| {
-                    if !takes_media {
-                        behind.extend(media);
-                        return;
-                    }
-                    PARTS.all(media, out);
+                let inside = out.apart(|out| match takes_media {
+                    true => PARTS.all(media, out),
+                    false => behind.extend(media),
                 });
                 out.json.object(|part| {
                     part.object("functionResponse", |result| {
@@ -124,9 +121,7 @@ fn call(call: &ToolCall, stand_in: Option<&str>, out: &mut Writer<'_>) {
                 .field("name", &*name)
                 .raw("args", &args);
         });
-        if let Some(signature) = own.or(stand_in) {
-            part.field("thoughtSignature", signature);
-        }
+        part.given("thoughtSignature", own.or(stand_in));
     });
 }
 
@@ -164,10 +159,8 @@ fn write_signed_text(part: &Part, bytes: &[u8], out: &mut Writer<'_>) -> bool {
         (text, _) => text.unwrap_or_default(),
     };
     out.json.object(|written| {
-        written.text("text", &text);
-        if let Some(signature) = signature {
-            written.field("thoughtSignature", signature);
-        }
+        let written = written.text("text", &text);
+        written.given("thoughtSignature", signature);
     });
     !text.is_empty()
 }
@@ -177,10 +170,9 @@ fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
     match out.thinking(part, false) {
         Thought::Own { text, signature } if !is_blank(&text) => {
             out.json.object(|written| {
-                written.text("text", &text).field("thought", &true);
-                if let Some(signature) = signature.filter(|signature| is_signature(signature)) {
-                    written.field("thoughtSignature", signature);
-                }
+                let signature = signature.filter(|signature| is_signature(signature));
+                let written = written.text("text", &text).field("thought", &true);
+                written.given("thoughtSignature", signature);
             });
             false
         }
@@ -299,8 +291,6 @@ fn write_media(media: &Media<'_>, signature: Option<&str>, out: &mut Writer<'_>)
                 file.field("mimeType", media_type).field("fileUri", &uri);
             });
         }
-        if let Some(signature) = signature {
-            written.field("thoughtSignature", signature);
-        }
+        written.given("thoughtSignature", signature);
     });
 }

@@ -33,13 +33,8 @@ pub(crate) fn text_part(text: &str, out: &mut Writer<'_>) {
 /// Writes a message of one text or of a list of parts, or nothing if it would be empty.
 pub(crate) fn role_message(role: &str, content: &Content, parts: &Parts, out: &mut Writer<'_>) {
     out.say(content, |text, out| text_message(role, text, out));
-    if let Content::Parts(given) = content {
-        let open = match role {
-            "user" => Cow::Borrowed(writer::open(false)),
-            role => Cow::Owned(format!(",{{\"role\":\"{role}\",\"content\":[")),
-        };
-        out.wrap(&open, writer::CLOSE, |out| parts.all(&**given, out));
-    }
+    let open = format!(",{{\"role\":\"{role}\",\"content\":[");
+    out.wrap(&open, writer::CLOSE, |out| parts.all(content.parts(), out));
 }
 
 /// Returns the word for the role of a system message.
@@ -67,10 +62,7 @@ pub(crate) fn result_messages(
         out.json.raw(",");
         out.json.bare_object(|written| {
             written.field("role", "tool").field("tool_call_id", &*id);
-            if let Some(name) = name {
-                written.field("name", &*name);
-            }
-            written.text("content", &text);
+            written.given("name", name).text("content", &text);
         });
     }
     out.blocks(false, |out| parts.all(after, out));
@@ -106,14 +98,11 @@ pub(crate) fn message_with_calls(
         let content = if content.is_empty() { "null" } else { content };
         written.field("role", "assistant").raw("content", content);
         beside(written);
-        if calls.is_empty() {
-            return;
+        if !calls.is_empty() {
+            written.objects("tool_calls", &calls, |call, called| {
+                write_call(called, call);
+            });
         }
-        written.list("tool_calls", |list| {
-            for called in &calls {
-                list.object(|call| write_call(called, call));
-            }
-        });
     });
 }
 
@@ -138,8 +127,6 @@ fn write_call(called: &Called<'_>, call: &mut JsonObject<'_>) {
             function
                 .field("name", &*called.name)
                 .text(key, &called.arguments);
-        });
-    if let Some(extra) = called.extra {
-        call.field(EXTRA, &AsObject(extra));
-    }
+        })
+        .given(EXTRA, called.extra.map(AsObject));
 }
