@@ -61,6 +61,15 @@ pub(super) enum BlockKind {
     },
 }
 
+impl BlockKind {
+    pub const fn of_words(thinks: bool) -> Self {
+        match thinks {
+            true => Self::Thinking,
+            false => Self::Text,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) id: Box<str>,

@@ -88,7 +88,7 @@ impl Draft {
             keep_pairs(&mut parts);
         }
         let (places, parts): (Vec<usize>, Vec<Part>) = parts.into_iter().unzip();
-        let place = |(before, call): (usize, ToolCall)| match self.orders_calls {
+        let place = |(before, call): (usize, ToolCall)| match self.provider.facts().calls_anywhere {
             true => (places.partition_point(|place| *place <= before), call),
             false => (parts.len(), call),
         };

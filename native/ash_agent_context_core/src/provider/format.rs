@@ -48,11 +48,6 @@ pub(crate) trait Responds: Sync {
         Framing::Sse
     }
 
-    /// Returns whether the arguments of calls are JSON text, which goes back as it came.
-    fn has_text_arguments(&self) -> bool {
-        false
-    }
-
     /// Returns whether the text `[DONE]` is a stream's last word.
     fn says_done(&self) -> bool {
         false

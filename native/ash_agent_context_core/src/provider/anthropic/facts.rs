@@ -24,6 +24,7 @@ pub(crate) const FACTS: Facts = Facts {
     stand_in: STAND_IN_TEXT,
     takes_id: |id, _| !id.is_empty() && id.bytes().all(is_plain),
     short_ids: false,
+    text_arguments: false,
     takes_name: is_plain_name,
     takes_block,
     user_first: true,

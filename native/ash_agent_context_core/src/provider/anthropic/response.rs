@@ -76,7 +76,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
     match kind {
         "text" => {
             let text = words(block, "text", is_whole)?;
-            draft.open_text(&key);
+            draft.open_words(&key, false);
             for citation in node::list(block, "citations") {
                 draft.note_more(&key, "citations", node::to_value(citation)?);
             }
@@ -84,7 +84,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
         "thinking" => {
             let text = words(block, "thinking", is_whole)?;
-            draft.open_thinking(&key);
+            draft.open_words(&key, true);
             draft.thinking(key.clone(), text);
             draft.sign(&key, node::text(block, "signature"));
         }
@@ -97,11 +97,8 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
             if node::filled_text(block, "name").is_none() {
                 return Err(Fault::unreadable("a tool_use block without a name"));
             }
-            draft.open_call(
-                key.clone(),
-                node::text(block, "id"),
-                node::text(block, "name"),
-            );
+            let id = node::text(block, "id");
+            draft.open_call(key.clone(), id, node::text(block, "name"));
             for name in CALLED {
                 if let Some(value) = node::get(block, name) {
                     draft.note(&key, name, node::to_value(value)?);
@@ -109,10 +106,10 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
             }
             // An empty object is a placeholder when the arguments are to come.
             let input = node::get(block, "input");
-            if let Some(input) =
-                arguments(input)?.filter(|_| input.is_some_and(node::is_filled_object))
+            if let (Some(read), true) =
+                (arguments(input)?, input.is_some_and(node::is_filled_object))
             {
-                draft.seed_arguments(&key, input);
+                draft.seed_arguments(&key, read);
             }
         }
         kind => {

@@ -20,6 +20,7 @@ pub(crate) const FACTS: Facts = Facts {
     stand_in: ",{\"role\":\"user\",\"content\":[{\"text\":\"Continue.\"}]}",
     takes_id: |id, _| (1..=64).contains(&id.chars().count()) && id.bytes().all(is_dotted),
     short_ids: false,
+    text_arguments: false,
     takes_name: is_plain_name,
     takes_block: |place, data| match place {
         Place::Result => false,

@@ -120,7 +120,10 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
         if let Some(text) = node::text(reasoning, "text") {
             draft.thinking(key.clone(), text);
         }
-        sign(draft, key, node::filled_text(reasoning, "signature"));
+        if let Some(signature) = node::filled_text(reasoning, "signature") {
+            draft.open_words(key, true);
+            draft.sign(key, Some(signature));
+        }
         for name in ["redactedContent", "data"] {
             if let Some(data) = node::filled_text(reasoning, name) {
                 draft.add_redacted(key.clone(), data);
@@ -131,7 +134,7 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
             draft.note_more(key, "content", node::to_value(result)?);
         }
     } else if let Some(citation) = node::get(delta, "citation") {
-        draft.open_text(key);
+        draft.open_words(key, false);
         draft.note_more(key, "citations", node::to_value(citation)?);
         draft.show_empty(key);
     } else if let Some(source) = node::dig(delta, &["image", "source"]) {
@@ -140,21 +143,11 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
     Ok(())
 }
 
-fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
-    if let Some(signature) = signature {
-        draft.open_thinking(key);
-        draft.sign(key, Some(signature));
-    }
-}
-
 fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault> {
     let called = node::get(block, "toolUse").filter(|of| !is_served(node::text(of, "type")));
     if let Some(tool) = called {
-        draft.open_call(
-            key.clone(),
-            node::text(tool, "toolUseId"),
-            node::text(tool, "name"),
-        );
+        let id = node::text(tool, "toolUseId");
+        draft.open_call(key.clone(), id, node::text(tool, "name"));
         if let Some(input) = arguments(node::get(tool, "input"))? {
             draft.seed_arguments(&key, input);
         }
@@ -166,20 +159,14 @@ fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault
 
 /// Puts a whole part, in the same way as one that comes piece by piece.
 fn put_part(draft: &mut Draft, key: &Key, part: Part) {
-    let metadata = part.provider_metadata.as_ref();
-    let noted = |name| metadata.and_then(|of| Some((name, of.get_named(name)?.clone())));
+    let noted = |name| Some((name, part.noted(name)?.clone()));
     let notes = [noted("citations"), noted("signature")];
-    match &part.kind {
-        PartKind::Text(text) => {
-            draft.open_text(key);
-            draft.text(key.clone(), &utf8(text));
-        }
-        PartKind::Thinking(text) => {
-            draft.open_thinking(key);
-            draft.thinking(key.clone(), &utf8(text));
-        }
-        _ => return draft.put_part(key.clone(), part),
-    }
+    let (PartKind::Text(text) | PartKind::Thinking(text)) = &part.kind else {
+        return draft.put_part(key.clone(), part);
+    };
+    let thinks = part.kind.is_thinking();
+    draft.open_words(key, thinks);
+    draft.say(key.clone(), &utf8(text), thinks);
     for (name, value) in notes.into_iter().flatten() {
         draft.note(key, name, value);
         draft.show_empty(key);

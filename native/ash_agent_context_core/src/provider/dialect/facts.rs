@@ -24,6 +24,7 @@ pub(crate) const CHAT: Facts = Facts {
         (1..=most).contains(&id.chars().count())
     },
     short_ids: false,
+    text_arguments: true,
     takes_name: is_plain_name,
     takes_block: |place, data| match place {
         Place::Result => false,

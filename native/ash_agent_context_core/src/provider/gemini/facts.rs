@@ -23,6 +23,7 @@ pub(crate) const FACTS: Facts = Facts {
     stand_in: ",{\"role\":\"user\",\"parts\":[{\"text\":\"Continue.\"}]}",
     takes_id: |_, _| true,
     short_ids: false,
+    text_arguments: false,
     takes_name: |name| {
         let first = name.bytes().next();
         first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')

@@ -68,10 +68,8 @@ impl Responds for Room {
                 false => Err(Fault::neither(node, "not an answer of generateContent")),
             };
         }
-        draft.start(
-            node::text(node, "responseId"),
-            node::text(node, "modelVersion"),
-        );
+        let id = node::text(node, "responseId");
+        draft.start(id, node::text(node, "modelVersion"));
         let first = |of: &&Node<'_>| node::number(of, "index").unwrap_or(0) == 0;
         let candidate = candidates.iter().find(first);
         if let Some(content) = candidate.and_then(|of| node::get(of, "content")) {
@@ -153,10 +151,7 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
         draft.say(key, text, thinks);
         return Ok(());
     };
-    match thinks {
-        true => draft.open_thinking(&key),
-        false => draft.open_text(&key),
-    }
+    draft.open_words(&key, thinks);
     draft.say(key.clone(), text, thinks);
     draft.sign(&key, Some(signature));
     // An empty text may have a signature.
@@ -179,14 +174,9 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Res
     }
     for piece in node::list(call, "partialArgs") {
         let path = node::text(piece, "jsonPath").unwrap_or_default().into();
-        let value =
-            match node::get(piece, "stringValue").or_else(|| node::get(piece, "numberValue")) {
-                Some(value) => node::to_value(value)?,
-                None => match node::get(piece, "boolValue") {
-                    Some(value) => node::to_value(value)?,
-                    None => Value::Nil,
-                },
-            };
+        let mut names = ["stringValue", "numberValue", "boolValue"].into_iter();
+        let value = names.find_map(|name| node::get(piece, name));
+        let value = value.map_or(Ok(Value::Nil), node::to_value)?;
         draft.push_piece(&OPEN, ArgumentPiece { path, value });
     }
     if goes_on {

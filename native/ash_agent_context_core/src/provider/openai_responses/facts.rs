@@ -23,6 +23,7 @@ pub(crate) const FACTS: Facts = Facts {
     stand_in: STAND_IN_TEXT,
     takes_id: |id, _| (1..=64).contains(&id.chars().count()),
     short_ids: false,
+    text_arguments: true,
     takes_name: is_plain_name,
     takes_block: |place, data| {
         let kind = kind_of(data);
