@@ -225,6 +225,11 @@ impl Draft {
         at
     }
 
+    fn find_or_open(&mut self, key: Key, kind: BlockKind) -> usize {
+        let known = self.find(&key);
+        known.unwrap_or_else(|| self.open(key, kind))
+    }
+
     /// Gives the part its place, if it has none, and returns it.
     pub(super) fn show(&mut self, at: usize) -> usize {
         let next = self.parts;
@@ -268,9 +273,7 @@ impl Draft {
 
     /// Opens reasoning if it `thinks`, else a text; either may stay empty.
     pub fn open_words(&mut self, key: &Key, thinks: bool) {
-        if self.find(key).is_none() {
-            self.open(key.clone(), BlockKind::of_words(thinks));
-        }
+        self.find_or_open(key.clone(), BlockKind::of_words(thinks));
     }
 
     /// Returns the bytes of the text under a key.
@@ -314,10 +317,7 @@ impl Draft {
 
     /// Adds to encrypted reasoning.
     pub fn add_redacted(&mut self, key: Key, data: &str) {
-        let at = match self.find(&key) {
-            Some(at) => at,
-            None => self.open(key, BlockKind::Redacted),
-        };
+        let at = self.find_or_open(key, BlockKind::Redacted);
         if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
             block.kind = BlockKind::Redacted;
             block.text.push(data.as_bytes());
@@ -379,10 +379,7 @@ impl Draft {
 
     /// Puts a whole part in the place of its pieces so far.
     pub fn put_part(&mut self, key: Key, part: Part) {
-        let at = match self.find(&key) {
-            Some(at) => at,
-            None => self.open(key, BlockKind::Text),
-        };
+        let at = self.find_or_open(key, BlockKind::Text);
         let part = Arc::new(self.with_model(part));
         if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
             block.kind = BlockKind::Whole(part.clone());
@@ -409,13 +406,13 @@ impl Draft {
     /// Returns the key of the last block, if it is a text or reasoning that can go on.
     pub fn last_text(&self, thinks: bool) -> Option<Key> {
         let at = self.blocks.len().checked_sub(1)?;
-        let block = self.blocks.get(at)?;
+        let block = self.blocks.get(at).filter(|block| !block.done)?;
         let goes_on = match block.kind {
             BlockKind::Text => !thinks,
             BlockKind::Thinking => thinks,
             _ => false,
         };
-        (goes_on && !block.done).then_some(Key::Nth(at))
+        goes_on.then_some(Key::Nth(at))
     }
 
     /// Adds an element to the notes on the model's thinking, or goes on with the last one if that is of the same kind.

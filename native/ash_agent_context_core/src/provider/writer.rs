@@ -378,26 +378,20 @@ impl<'o> Writer<'o> {
         Cow::Owned(format!("Error: {text}"))
     }
 
-    /// Returns a result as text, and its media, for providers that have media in user messages only.
+    /// Returns a result as text, and its media, for providers that have media in user messages only. `is_worded`: the provider
+    /// has no error mark.
     pub fn split_result<'a>(
         &mut self,
         outcome: &'a Outcome,
-        sends: impl Fn(&Media<'_>) -> bool,
-    ) -> (Cow<'a, str>, Vec<&'a Part>) {
-        let Output::Parts(_) = &outcome.output else {
-            return (self.word_result(outcome), Vec::new());
-        };
-        self.split_result_unworded(outcome, sends)
-    }
-
-    /// Returns the text and the media of a result for a provider with an error mark.
-    pub fn split_result_unworded<'a>(
-        &mut self,
-        outcome: &'a Outcome,
+        is_worded: bool,
         sends: impl Fn(&Media<'_>) -> bool,
     ) -> (Cow<'a, str>, Vec<&'a Part>) {
         let Output::Parts(parts) = &outcome.output else {
-            return (self.result_text(outcome), Vec::new());
+            let text = match is_worded {
+                true => self.word_result(outcome),
+                false => self.result_text(outcome),
+            };
+            return (text, Vec::new());
         };
         let (mut texts, mut media) = (Vec::new(), Vec::new());
         for part in &**parts {

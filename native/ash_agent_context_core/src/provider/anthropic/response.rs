@@ -7,13 +7,36 @@ use crate::fault::Fault;
 use crate::log::part::PartKind;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
+use crate::prices::bill::{Count, Term};
 use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
+use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign::{declined_call, metadata, part};
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 
 impl Responds for Room {
+    fn figures(&self) -> &'static Figures {
+        &Figures {
+            keys: &[
+                (Around, &["usage"]),
+                (Input, &["input_tokens"]),
+                (CacheRead, &["cache_read_input_tokens"]),
+                (CacheWritten, &["cache_creation_input_tokens"]),
+                (Output, &["output_tokens"]),
+                (OutputDetails, &["output_tokens_details"]),
+                (Reasoning, &["thinking_tokens"]),
+            ],
+            billed: &BILLED,
+            terms: &[
+                ("service_tier", Term::Tier),
+                ("speed", Term::Speed),
+                ("inference_geo", Term::Geo),
+            ],
+            parts: &["iterations"],
+        }
+    }
+
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         let index = Key::Index(node::number(node, "index").unwrap_or(0));
         match node::text(node, "type") {
@@ -200,3 +223,18 @@ fn reason(word: &str) -> Finish {
         _ => Finish::Error,
     }
 }
+
+const BILLED: [Billed; 2] = [
+    Billed {
+        under: &["cache_creation"],
+        of: None,
+        number: &["ephemeral_1h_input_tokens"],
+        count: Count::WrittenHour,
+    },
+    Billed {
+        under: &["server_tool_use"],
+        of: None,
+        number: &["web_search_requests"],
+        count: Count::Searches,
+    },
+];

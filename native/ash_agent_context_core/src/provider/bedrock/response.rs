@@ -9,8 +9,10 @@ use std::sync::Arc;
 use crate::fault::Fault;
 use crate::log::part::{Part, PartKind};
 use crate::log::reply::Finish;
+use crate::prices::bill::Count;
 use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
+use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::format::Responds;
 use crate::provider::framing::Framing;
 use crate::provider::node::{self, Node};
@@ -18,6 +20,21 @@ use crate::value::letters::utf8;
 use crate::value::{Map, Value};
 
 impl Responds for Room {
+    fn figures(&self) -> &'static Figures {
+        &Figures {
+            keys: &[
+                (Around, &["usage"]),
+                (Input, &["inputTokens"]),
+                (CacheRead, &["cacheReadInputTokens"]),
+                (CacheWritten, &["cacheWriteInputTokens"]),
+                (Output, &["outputTokens"]),
+                (Total, &["totalTokens"]),
+            ],
+            billed: &BILLED,
+            ..Figures::NONE
+        }
+    }
+
     fn framing(&self) -> Framing {
         Framing::EventStream
     }
@@ -189,3 +206,10 @@ fn stop(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     draft.finish(reason, word);
     Ok(())
 }
+
+const BILLED: [Billed; 1] = [Billed {
+    under: &["cacheDetails"],
+    of: Some(("ttl", "1h")),
+    number: &["inputTokens"],
+    count: Count::WrittenHour,
+}];

@@ -86,10 +86,8 @@ const IN_RESULT: Parts = Parts {
 };
 
 fn user_content(content: &Content, out: &mut Writer<'_>) {
-    match content {
-        Content::Parts(parts) => user_parts(parts, &PARTS, out),
-        content => PARTS.content(content, out),
-    }
+    out.say(content, text_block);
+    user_parts(content.parts(), &PARTS, out);
 }
 
 fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {

@@ -205,7 +205,7 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
     let (key, text, media) = if outcome.is_error() {
         ("error", out.result_text(outcome), Vec::new())
     } else {
-        let (text, media) = out.split_result(outcome, is_sent);
+        let (text, media) = out.split_result(outcome, true, is_sent);
         ("output", text, media)
     };
     let response = out.apart(|out| {

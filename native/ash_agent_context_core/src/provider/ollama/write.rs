@@ -36,7 +36,7 @@ impl Writes for Room {
         let mut behind = Vec::new();
         for (call, outcome) in exchange.answered_calls(&message.calls) {
             let (id, name) = (out.id(call), out.name(call));
-            let (text, media) = out.split_result(outcome, is_sent);
+            let (text, media) = out.split_result(outcome, true, is_sent);
             behind.extend(media);
             out.json.raw(",");
             out.json.bare_object(|message| {

@@ -108,10 +108,7 @@ impl<'a> Behind<'a> {
         is_worded: bool,
         out: &mut Writer<'_>,
     ) -> Cow<'a, str> {
-        let (text, media) = match is_worded {
-            true => out.split_result(outcome, is_sent),
-            false => out.split_result_unworded(outcome, is_sent),
-        };
+        let (text, media) = out.split_result(outcome, is_worded, is_sent);
         self.media.extend(media);
         text
     }

@@ -51,9 +51,8 @@ pub(crate) const FACTS: Facts = Facts {
     closes_uses: false,
     has_items: true,
     item_prefix: |kind| {
-        Some(ItemForm::of(kind))
-            .filter(|form| form.needs_id)
-            .map(|form| form.prefix)
+        let form = ItemForm::of(kind);
+        form.needs_id.then_some(form.prefix)
     },
     half,
     nameless_halves: Some(["tool_search_call", "tool_search_output"]),
@@ -87,21 +86,11 @@ pub(crate) const FACTS: Facts = Facts {
 /// Returns the half that an item is. The API has more kinds of items than we know, so any that names a call may be waiting for an
 /// output.
 fn half(data: &Map) -> Option<OwnHalf<'_>> {
-    const RESULTS: [&str; 8] = [
-        "program_output",
-        "function_call_output",
-        "custom_tool_call_output",
-        "shell_call_output",
-        "local_shell_call_output",
-        "apply_patch_call_output",
-        "computer_call_output",
-        "tool_search_output",
-    ];
     let kind = named(data, "type")?;
-    let is_result = RESULTS.contains(&kind);
+    let form = ItemForm::of_output(kind).filter(|form| form.kind != CallKind::McpApproval);
     Some(OwnHalf {
         id: named(data, "call_id")?,
-        is_result,
+        is_result: form.is_some() || kind == "program_output",
         waits: matches!(kind, "program" | "shell_call" | "tool_search_call"),
     })
 }
@@ -213,9 +202,7 @@ impl ItemForm {
     }
 
     pub fn of(kind: CallKind) -> &'static Self {
-        FORMS
-            .iter()
-            .find(|form| form.kind == kind)
-            .unwrap_or(FUNCTION)
+        let form = FORMS.iter().find(|form| form.kind == kind);
+        form.unwrap_or(FUNCTION)
     }
 }

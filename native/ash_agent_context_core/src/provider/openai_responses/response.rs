@@ -12,6 +12,7 @@ use crate::log::kind::CallKind;
 use crate::log::reply::Finish;
 use crate::provider::block::Opaque;
 use crate::provider::draft::{Draft, Key};
+use crate::provider::figures::{FigureKind::*, Figures};
 use crate::provider::foreign::{self, at, name_at};
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
@@ -25,6 +26,23 @@ const STORED: Key = Key::Only("stored");
 const BEHIND: u64 = 1 << 32;
 
 impl Responds for Room {
+    fn figures(&self) -> &'static Figures {
+        &Figures {
+            keys: &[
+                (Around, &["usage"]),
+                (Input, &["input_tokens"]),
+                (Output, &["output_tokens"]),
+                (Total, &["total_tokens"]),
+                (InputDetails, &["input_tokens_details"]),
+                (Cached, &["cached_tokens"]),
+                (Written, &["cache_write_tokens"]),
+                (OutputDetails, &["output_tokens_details"]),
+                (Reasoning, &["reasoning_tokens"]),
+            ],
+            ..Figures::NONE
+        }
+    }
+
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         let Some(kind) = node::text(node, "type") else {
             Fault::check(node)?;

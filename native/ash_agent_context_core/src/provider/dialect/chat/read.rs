@@ -15,6 +15,7 @@ use crate::provider::foreign::{
     metadata_with, name_at, part, part_or_block, provider_block, stored, system_part, text_block,
     url_image,
 };
+use crate::provider::format::Reads;
 use crate::provider::listener::{Listener, ReadResult};
 use crate::value::fields::{utf8, Fields};
 
@@ -46,13 +47,28 @@ pub(crate) struct ChatDialect {
     pub empty_calls: bool,
 }
 
+/// A room that reads and answers in the dialect.
+pub(crate) trait Completions: Sync {
+    const DIALECT: ChatDialect;
+}
+
+impl<Room: Completions> Reads for Room {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
+        read(body, history, &Room::DIALECT)
+    }
+
+    fn is_row(&self, element: &Map) -> bool {
+        is_row(element)
+    }
+}
+
 pub(crate) const OPENAI: ChatDialect = ChatDialect {
     provider: Provider::OpenAiChat,
     empty_calls: false,
 };
 
 /// Takes the conversation out of a request's body.
-pub fn read(body: &mut Fields, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
+fn read(body: &mut Fields, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
     let mut messages = body.need_list("messages", "a list of messages")?;
     for (position, message) in messages.iter_mut().enumerate() {
         if leftovers::take_away(message, dialect.provider) {
@@ -106,7 +122,7 @@ pub fn read_message(
 }
 
 /// Returns whether a message has no neutral form, since its role is unknown.
-pub(crate) fn is_row(message: &Map) -> bool {
+fn is_row(message: &Map) -> bool {
     let role = message.get_named("role").and_then(Value::as_name);
     role.is_some_and(|role| !ROLES_KNOWN.contains(&role))
 }

@@ -9,12 +9,12 @@ use crate::log::part::AUDIO_ID;
 use crate::log::reply::Finish;
 use crate::prices::bill::Count;
 use crate::provider::block::arguments;
-use crate::provider::dialect::chat::read::{self, EXTRA, IS_REFUSAL};
+use crate::provider::dialect::chat::read::{self, Completions, EXTRA, IS_REFUSAL};
 use crate::provider::dialect::chat::thought::{reference, REFERENCES};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign::{self, provider_block};
-use crate::provider::format::{Reports, Responds};
+use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 use crate::value::Value;
 
@@ -24,10 +24,11 @@ const REFUSAL: Key = Key::Only("refusal");
 const AUDIO: Key = Key::Only("audio");
 const LATEST: Key = Key::Only("call");
 
-/// A room whose responses are chat completions, with reports on tokens in the same form.
-pub(crate) trait Completions: Sync {}
-
 impl<Room: Completions> Responds for Room {
+    fn figures(&self) -> &'static Figures {
+        &FIGURES
+    }
+
     fn says_done(&self) -> bool {
         true
     }
@@ -38,12 +39,6 @@ impl<Room: Completions> Responds for Room {
 
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read_document(draft, node)
-    }
-}
-
-impl<Room: Completions> Reports for Room {
-    fn figures(&self) -> &'static Figures {
-        &FIGURES
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn result_messages(
     for (call, outcome) in exchange.answered_calls(&message.calls) {
         let id = out.id(call);
         let name = is_named.then(|| out.name(call));
-        let (text, media) = out.split_result(outcome, parts.takes);
+        let (text, media) = out.split_result(outcome, true, parts.takes);
         after.extend(media);
         out.json.raw(",");
         out.json.bare_object(|written| {
