@@ -161,5 +161,5 @@ fn read_result(value: Value) -> Result<ReadResult, Error> {
             Output::Value(value)
         }
     };
-    Ok(ReadResult::new(Some(id), status, output))
+    Ok(ReadResult::new(Some(id), None, status, output))
 }

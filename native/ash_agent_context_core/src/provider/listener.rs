@@ -165,10 +165,15 @@ pub struct ReadResult {
 }
 
 impl ReadResult {
-    pub const fn new(id: Option<Box<str>>, status: Status, output: Output) -> Self {
+    pub const fn new(
+        id: Option<Box<str>>,
+        name: Option<Box<str>>,
+        status: Status,
+        output: Output,
+    ) -> Self {
         Self {
             id,
-            name: None,
+            name,
             status,
             output,
             metadata: None,

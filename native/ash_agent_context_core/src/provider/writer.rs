@@ -270,6 +270,7 @@ impl<'o> Writer<'o> {
     /// Returns the form in which thinking, or a block in its place, is sent. `is_own`: it goes back as it came.
     pub fn place_thinking<'a>(&mut self, is_own: bool, part: &'a Part) -> Thought<'a> {
         match &part.kind {
+            PartKind::RedactedThinking(data) if is_own => Thought::Redacted(data),
             PartKind::RedactedThinking(_) => {
                 self.drop_part(part);
                 Thought::Nothing
@@ -438,6 +439,8 @@ pub(crate) enum Thought<'a> {
         text: Cow<'a, str>,
         signature: Option<&'a str>,
     },
+    /// It goes back to its provider in encrypted form.
+    Redacted(&'a str),
     /// It becomes text.
     Text(Cow<'a, str>),
     /// It is left out.

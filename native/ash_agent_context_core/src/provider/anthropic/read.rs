@@ -198,7 +198,12 @@ fn result(block: Value) -> Result<ReadResult, Error> {
     let id = block.need_text("tool_use_id")?;
     let status = block.status();
     let content = block.content("content", result_part)?;
-    Ok(ReadResult::new(Some(id), status, output(content, status)))
+    Ok(ReadResult::new(
+        Some(id),
+        None,
+        status,
+        output(content, status),
+    ))
 }
 
 fn result_part(block: Value) -> Result<Part, Error> {

@@ -160,13 +160,10 @@ fn is_served(part: &Part, _out: &Writer<'_>) -> bool {
 /// Writes thinking, as such if something follows it: no message may end with thinking.
 fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_own_thinking(part, out);
-    if let (PartKind::RedactedThinking(data), true) = (&part.kind, is_own) {
-        out.json.object(|block| {
-            block.field("type", "redacted_thinking").text("data", data);
-        });
-        return;
-    }
     match out.place_thinking(is_own, part) {
+        Thought::Redacted(data) => out.json.object(|block| {
+            block.field("type", "redacted_thinking").text("data", data);
+        }),
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block

@@ -164,15 +164,12 @@ fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
 /// Writes reasoning, as such if something follows it: no message may end with it.
 fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_thinking(part, out);
-    if let (PartKind::RedactedThinking(data), true) = (&part.kind, is_own) {
-        out.json.object(|block| {
+    match out.place_thinking(is_own, part) {
+        Thought::Redacted(data) => out.json.object(|block| {
             block.object("reasoningContent", |content| {
                 content.text("redactedContent", data);
             });
-        });
-        return;
-    }
-    match out.place_thinking(is_own, part) {
+        }),
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block.object("reasoningContent", |content| {

@@ -208,19 +208,13 @@ fn response(mut response: Fields) -> Result<ReadResult, Error> {
         parts.extend(media.into_iter().filter(is_media));
         Output::Parts(parts.into_boxed_slice())
     };
-    Ok(ReadResult {
-        name,
-        ..ReadResult::new(id, status, output)
-    })
+    Ok(ReadResult::new(id, name, status, output))
 }
 
 /// Reads a result. An object with only the documented keys has the output, or the error, in them; any other object is the output.
 fn result(given: Map) -> (Status, Value) {
-    match (
-        given.len(),
-        given.get_named("output"),
-        given.get_named("error"),
-    ) {
+    let (output, error) = (given.get_named("output"), given.get_named("error"));
+    match (given.len(), output, error) {
         (1, Some(text @ Value::Binary(_)), _) => (Status::Ok, text.clone()),
         (1, _, Some(reason)) => (Status::Error, reason.clone()),
         _ => (Status::Ok, Value::Map(given)),

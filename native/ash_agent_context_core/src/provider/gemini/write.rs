@@ -180,7 +180,7 @@ fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
             text_part(&text, out);
             true
         }
-        Thought::Own { .. } | Thought::Nothing => false,
+        Thought::Own { .. } | Thought::Redacted(_) | Thought::Nothing => false,
     }
 }
 

@@ -94,7 +94,7 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
                 return false;
             }
             Thought::Text(text) => text_part(&text, out),
-            Thought::Nothing => {}
+            Thought::Redacted(_) | Thought::Nothing => {}
         },
         _ => PARTS.one_in_words(part, out),
     }

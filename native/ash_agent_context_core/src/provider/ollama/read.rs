@@ -64,10 +64,7 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
             };
             let output = Output::Value(text.map_or(Value::Nil, Value::Binary));
             let id = message.text("tool_call_id")?;
-            history.answer(ReadResult {
-                name,
-                ..ReadResult::new(id, Status::Ok, output)
-            });
+            history.answer(ReadResult::new(id, name, Status::Ok, output));
         }
         _ => return Err(message.wrong("role", ROLES)),
     }

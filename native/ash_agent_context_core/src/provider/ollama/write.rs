@@ -86,7 +86,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
             PartKind::Thinking(_) => match out.thinking(part, false) {
                 Thought::Own { text, .. } if !is_blank(&text) => thoughts.push(text),
                 Thought::Text(text) => texts.push(text),
-                Thought::Own { .. } | Thought::Nothing => {}
+                _ => {}
             },
             _ => texts.extend(out.words(part).map(Cow::Owned)),
         }

@@ -110,7 +110,7 @@ pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>
     if let Output::Value(value) = &output {
         check_levels(value, MAX_DEPTH)?;
     }
-    Ok(Some(ReadResult::new(Some(id.into()), status, output)))
+    Ok(Some(ReadResult::new(Some(id.into()), None, status, output)))
 }
 
 /// Returns the id of the call that an item is the result of.
@@ -168,5 +168,5 @@ fn text_output(item: &Value) -> Result<ReadResult, Error> {
         }
     })?;
     let output = output(content, Status::Ok);
-    Ok(ReadResult::new(Some(id), Status::Ok, output))
+    Ok(ReadResult::new(Some(id), None, Status::Ok, output))
 }

@@ -303,10 +303,8 @@ fn result(message: &mut Fields) -> Result<ReadResult, Error> {
         Some("image_url") => image(value),
         _ => json_part(&value),
     })?;
-    Ok(ReadResult {
-        name,
-        ..ReadResult::new(id, Status::Ok, output(content, Status::Ok))
-    })
+    let output = output(content, Status::Ok);
+    Ok(ReadResult::new(id, name, Status::Ok, output))
 }
 
 /// Reads an image by its URL, in an object or bare.
