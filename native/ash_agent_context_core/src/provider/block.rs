@@ -70,7 +70,7 @@ impl BlockKind {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Call {
     pub(super) id: Box<str>,
     pub(super) kind: CallKind,

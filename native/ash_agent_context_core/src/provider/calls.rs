@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use rpds::ListSync;
-
 use crate::fault::Fault;
 use crate::log::call::{Arguments, ToolCall};
 use crate::log::kind::CallKind;
@@ -26,11 +24,7 @@ impl Draft {
         let call = Call {
             id: id.unwrap_or_default().into(),
             kind,
-            name: Box::default(),
-            before: 0,
-            seed: None,
-            pieces: ListSync::new_sync(),
-            whole: None,
+            ..Call::default()
         };
         self.open(key.clone(), BlockKind::Call(call));
         if let Some(name) = name {

@@ -50,10 +50,8 @@ fn put_details(
 /// Leaves out the use of a provider's own tool if its result did not come.
 fn keep_pairs(parts: &mut Vec<PlacedPart>) {
     let halves = parts.iter().filter_map(|(_, part)| part.half());
-    let answered: HashSet<String> = halves
-        .filter(|half| half.is_result)
-        .map(|half| half.key)
-        .collect();
+    let results = halves.filter(|half| half.is_result);
+    let answered: HashSet<String> = results.map(|half| half.key).collect();
     let is_kept = |(_, part): &PlacedPart| {
         let half = part.half();
         half.is_none_or(|half| !half.waits || answered.contains(&half.key))

@@ -32,7 +32,7 @@ impl Reads for Room {
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     if matches!(&message, Value::Map(map) if is_row(map)) {
-        history.whole(provider_block(PROVIDER, message)?, false);
+        history.whole(provider_block(PROVIDER, message)?);
         return Ok(());
     }
     let mut message = Fields::read(message, "a message, an object")?;

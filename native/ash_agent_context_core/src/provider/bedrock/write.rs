@@ -188,10 +188,8 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
 
 fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     // Only Claude and Nova take a status; for others the text says it.
-    let knows_status = out
-        .options
-        .model
-        .is_none_or(|model| model.contains("claude") || model.contains("nova"));
+    let model = out.options.model;
+    let knows_status = model.is_none_or(|of| of.contains("claude") || of.contains("nova"));
     let mut blocks = out.apart(|out| match &outcome.output {
         Output::Parts(parts) => user_parts(parts, &IN_RESULT, out),
         Output::Value(Value::Map(map))
@@ -307,9 +305,8 @@ fn document_name(filename: Option<&str>) -> String {
         .collect();
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let name: String = words.join(" ").chars().take(200).collect();
-    if name.is_empty() {
-        "document".to_owned()
-    } else {
-        name.trim_end().to_owned()
+    match name.is_empty() {
+        true => "document".to_owned(),
+        false => name.trim_end().to_owned(),
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::answer::subset::Subset;
 use crate::log::place::Place;
-use crate::provider::dialect::facts::{object, text};
+use crate::provider::dialect::facts::object;
 use crate::provider::facts::{half_under, is_any, Cache, Facts, SystemPlace};
 use crate::value::letters::is_dotted;
+use crate::value::Value;
 
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "gcp.gemini",
@@ -83,7 +84,7 @@ pub(crate) const FACTS: Facts = Facts {
     // As google-genai 3.4.0 writes it.
     constraint: |_, schema| {
         let config = object([
-            ("responseMimeType", text("application/json")),
+            ("responseMimeType", Value::text("application/json")),
             ("responseJsonSchema", schema),
         ]);
         object([("generationConfig", config)])

@@ -41,10 +41,8 @@ impl Writes for Room {
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
-        let takes_media = out
-            .options
-            .model
-            .is_some_and(|model| model.contains("gemini-3"));
+        let model = out.options.model;
+        let takes_media = model.is_some_and(|model| model.contains("gemini-3"));
         let mut behind = Vec::new();
         out.wrap(USER, CLOSE, |out| {
             for (call, outcome) in exchange.answered_calls(&message.calls) {

@@ -3,7 +3,7 @@
 use crate::log::kind::CallKind;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{
-    is_strict_gpt, object, openai_breakpoint, text, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
+    is_strict_gpt, object, openai_breakpoint, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
 };
 use crate::provider::facts::{
     count, is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, SystemPlace,
@@ -74,8 +74,8 @@ pub(crate) const FACTS: Facts = Facts {
     // As openai 3.54.0 writes it.
     constraint: |name, schema| {
         let format = object([
-            ("type", text("json_schema")),
-            ("name", text(name)),
+            ("type", Value::text("json_schema")),
+            ("name", Value::text(name)),
             ("strict", Value::Bool(true)),
             ("schema", schema),
         ]);

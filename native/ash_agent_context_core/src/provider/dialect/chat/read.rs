@@ -87,7 +87,7 @@ pub fn read_message(
     dialect: &ChatDialect,
 ) -> Result<(), Error> {
     if matches!(&message, Value::Map(map) if is_row(map)) {
-        history.whole(provider_block(dialect.provider, message)?, false);
+        history.whole(provider_block(dialect.provider, message)?);
         return Ok(());
     }
     let mut message = Fields::read(message, "a message, an object")?;

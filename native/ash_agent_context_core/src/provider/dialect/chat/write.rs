@@ -1,7 +1,6 @@
 //! Writes messages in the chat dialect.
 
-use std::borrow::Cow;
-
+use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
 use crate::log::message::Message;
@@ -13,7 +12,6 @@ use crate::provider::parts::Parts;
 use crate::provider::writer::{self, Writer};
 use crate::value::builder::JsonObject;
 use crate::value::json::AsObject;
-use crate::value::Map;
 
 /// Writes a message that is one text.
 pub(crate) fn text_message(role: &str, text: &str, out: &mut Writer<'_>) {
@@ -77,56 +75,39 @@ pub(crate) fn message_with_calls(
 ) {
     let is_openai = out.options.provider == Provider::OpenAiChat;
     out.list_calls(message);
-    let mut calls: Vec<Called<'_>> = Vec::new();
-    for call in &message.calls {
-        let is_custom = is_openai && call.kind == CallKind::Custom;
-        let [id, name, arguments] = match is_custom {
-            true => [out.id(call), out.name(call), out.input(call)],
-            false => out.function(call),
-        };
-        let extra = call.provider_map(Provider::OpenAiChat, EXTRA);
-        calls.push(Called {
-            id,
-            name,
-            arguments,
-            is_custom,
-            extra: extra.filter(|_| is_openai && call.is_of(out.options)),
-        });
-    }
+    let calls = out.apart(|out| {
+        let calls = message.calls.iter();
+        calls.for_each(|call| write_call(call, is_openai, out));
+    });
     out.json.raw(",");
     out.json.bare_object(|written| {
         let content = if content.is_empty() { "null" } else { content };
         written.field("role", "assistant").raw("content", content);
         beside(written);
         if !calls.is_empty() {
-            written.objects("tool_calls", &calls, |call, called| {
-                write_call(called, call);
-            });
+            written.raw("tool_calls", &format!("[{calls}]"));
         }
     });
 }
 
-struct Called<'a> {
-    id: Cow<'a, str>,
-    name: Cow<'a, str>,
-    arguments: Cow<'a, str>,
-    /// True if the arguments are a custom tool's text.
-    is_custom: bool,
-    /// Fields that the server wants back with the call.
-    extra: Option<&'a Map>,
-}
-
-fn write_call(called: &Called<'_>, call: &mut JsonObject<'_>) {
-    let (kind, key) = match called.is_custom {
-        true => ("custom", "input"),
-        false => ("function", "arguments"),
+fn write_call(call: &ToolCall, is_openai: bool, out: &mut Writer<'_>) {
+    // The arguments of a custom tool are text.
+    let (kind, key, [id, name, arguments]) = match is_openai && call.kind == CallKind::Custom {
+        true => (
+            "custom",
+            "input",
+            [out.id(call), out.name(call), out.input(call)],
+        ),
+        false => ("function", "arguments", out.function(call)),
     };
-    call.field("id", &*called.id)
-        .field("type", kind)
-        .object(kind, |function| {
-            function
-                .field("name", &*called.name)
-                .text(key, &called.arguments);
-        })
-        .given(EXTRA, called.extra.map(AsObject));
+    // Fields that the server wants back with the call.
+    let extra = call.provider_map(Provider::OpenAiChat, EXTRA);
+    let extra = extra.filter(|_| is_openai && call.is_of(out.options));
+    out.json.object(|written| {
+        let written = written.field("id", &*id).field("type", kind);
+        let written = written.object(kind, |function| {
+            function.field("name", &*name).text(key, &arguments);
+        });
+        written.given(EXTRA, extra.map(AsObject));
+    });
 }
