@@ -111,17 +111,17 @@ impl<'o> Writer<'o> {
 
     /// If the part has a cache breakpoint, marks its place inside the object that was written last.
     pub fn hint_inside(&mut self, part: &Part) {
-        if let (Some(ttl), Some(at)) = (part.mark(), self.json.0.len().checked_sub(1)) {
-            self.by_hand.push(ByHand { at, ttl });
-        }
+        let at = self.json.0.len().checked_sub(1);
+        let mark = part.mark().zip(at);
+        self.by_hand
+            .extend(mark.map(|(ttl, at)| ByHand { at, ttl }));
     }
 
     /// If the part has a cache breakpoint, marks its place after the bytes written last.
     pub fn hint_behind(&mut self, part: &Part) {
-        if let Some(ttl) = part.mark() {
-            let at = self.json.0.len();
-            self.by_hand.push(ByHand { at, ttl });
-        }
+        let at = self.json.0.len();
+        let mark = part.mark().map(|ttl| ByHand { at, ttl });
+        self.by_hand.extend(mark);
     }
 
     /// Returns the part of a result with the last cache breakpoint in it, which the whole result then gets.

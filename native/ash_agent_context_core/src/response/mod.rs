@@ -187,12 +187,8 @@ impl Response {
     /// # Complexity
     /// O(new bytes), and those of the documents and calls that end in them
     pub fn feed(&self, bytes: &[u8], budget: usize) -> Result<(Self, Vec<Event>), Fault> {
-        match &self.state {
-            State::Open => {}
-            State::Interrupted(_) => return Err(Fault::Interrupted),
-            State::Queued | State::Complete | State::Failed(_) => {
-                return Ok((self.clone(), Vec::new()));
-            }
+        if !self.is_open()? {
+            return Ok((self.clone(), Vec::new()));
         }
         let mut next = self.receive(bytes.len())?;
         let Self { frames, draft, .. } = &mut next;
@@ -204,6 +200,14 @@ impl Response {
             Ok(())
         });
         next.settle(read, is_first)
+    }
+
+    /// Returns whether more can come.
+    pub(crate) fn is_open(&self) -> Result<bool, Fault> {
+        match &self.state {
+            State::Interrupted(_) => Err(Fault::Interrupted),
+            state => Ok(*state == State::Open),
+        }
     }
 
     /// Returns the response with room for `bytes` more bytes, or an error if it would be too large.
@@ -226,11 +230,11 @@ impl Response {
     /// # Errors
     /// [`Fault::CutOff`] when the response is not complete; why it failed.
     pub fn finish(&self, budget: usize) -> Result<(Self, Vec<Event>), Fault> {
-        match &self.state {
-            State::Open => {}
-            State::Queued | State::Complete => return Ok((self.clone(), Vec::new())),
-            State::Interrupted(_) => return Err(Fault::Interrupted),
-            State::Failed(fault) => return Err(fault.clone()),
+        if let State::Failed(fault) = &self.state {
+            return Err(fault.clone());
+        }
+        if !self.is_open()? {
+            return Ok((self.clone(), Vec::new()));
         }
         let mut next = self.clone();
         let Self { frames, draft, .. } = &mut next;

@@ -8,6 +8,7 @@ use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
+use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
 use crate::provider::parts::{own_element, Parts};
@@ -31,7 +32,7 @@ impl Writes for Room {
         match (message.role, &message.content) {
             (Role::Assistant, _) => assistant(message, out),
             (_, content @ Content::Text(_)) => {
-                out.say(content, |text, out| one_text(false, text, out));
+                out.say(content, |text, out| one_text(Role::User, text, out));
             }
             (_, content) => out.blocks(false, |out| PARTS.content(content, out)),
         }
@@ -48,18 +49,12 @@ impl Writes for Room {
 }
 
 /// Writes a message of one text: a string, or a block where a breakpoint may have to stand.
-fn one_text(is_model: bool, text: &str, out: &mut Writer<'_>) {
-    if out.options.cache {
-        out.blocks(is_model, |out| text_block(text, out));
-        return;
+fn one_text(role: Role, text: &str, out: &mut Writer<'_>) {
+    let is_model = role == Role::Assistant;
+    match out.options.cache {
+        true => out.blocks(is_model, |out| text_block(text, out)),
+        false => text_message(role.name(), text, out),
     }
-    out.json.raw(if is_model {
-        ",{\"role\":\"assistant\",\"content\":"
-    } else {
-        ",{\"role\":\"user\",\"content\":"
-    });
-    out.json.text(text);
-    out.json.raw("}");
 }
 
 fn text_block(text: &str, out: &mut Writer<'_>) {
@@ -85,7 +80,9 @@ const PARTS: Parts = Parts {
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     if let (content @ Content::Text(_), true) = (&message.content, message.calls.is_empty()) {
-        out.say(content, |text, out| one_text(true, trim_end(text), out));
+        out.say(content, |text, out| {
+            one_text(Role::Assistant, trim_end(text), out)
+        });
         return;
     }
     out.blocks(true, |out| {
