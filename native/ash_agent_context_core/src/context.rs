@@ -43,6 +43,7 @@ use crate::log::tally::Tallies;
 use crate::log::{Log, Stamp, INTERRUPTED};
 use crate::value::time::Time;
 use crate::value::{Map, Value};
+use crate::view::masks::Masks;
 use crate::view::View;
 
 /// One whole conversation, immutable: every operation returns a new one that shares structure.
@@ -296,15 +297,10 @@ impl Context {
     /// # Complexity
     /// O(n)
     pub fn failures(&self) -> impl Iterator<Item = (u64, FailedRequest)> + '_ {
-        let masks = self.view().and_then(View::masks);
+        let masks = self.masks();
         self.iterations().flat_map(move |iteration| {
-            let failures = iteration.failures.iter().cloned();
-            failures.map(move |mut failure| {
-                if let (Some(masks), Some(said)) = (masks, failure.server_words_mut()) {
-                    masks.name(said);
-                }
-                (iteration.number, failure)
-            })
+            let failures = iteration.failures.iter();
+            failures.map(move |failure| (iteration.number, Masks::failure(masks, failure)))
         })
     }
 

@@ -54,9 +54,8 @@ pub fn read(
     Text(text): Text<'_>,
     strict: bool,
 ) -> Result<Answer, NifError> {
-    answer
-        .scheduler
-        .allow(answer.reading_cost(cost(text.len())))?;
+    let cost = answer.reading_cost(cost(text.len()));
+    answer.scheduler.allow(cost)?;
     Ok(answer.read(text, strict))
 }
 
@@ -83,9 +82,8 @@ pub fn follow(
     strict: bool,
 ) -> Result<(ResourceArc<FollowResource>, Vec<ShownPart>), NifError> {
     // The piece that ends a buffered text reads all of it again.
-    answer
-        .scheduler
-        .allow(cost(piece.len() + follow.held_bytes()))?;
+    let cost = cost(piece.len() + follow.held_bytes());
+    answer.scheduler.allow(cost)?;
     let (next, shown) = follow.feed(&answer, !strict, piece);
     Ok((ResourceArc::new(FollowResource(next)), shown))
 }

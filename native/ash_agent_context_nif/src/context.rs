@@ -67,10 +67,8 @@ pub fn interrupt(
     at: Time,
 ) -> Result<Context, NifError> {
     // Every pending call gets the reason.
-    let pending = context.current().count_pending();
-    context
-        .scheduler
-        .allow(Cost::from(reason.size()).times(pending))?;
+    let cost = Cost::from(reason.size()).times(context.current().count_pending());
+    context.scheduler.allow(cost)?;
     let stamp = stamp(at, metadata);
     Ok(match cancelled {
         true => context.cancel(&reason, stamp),
@@ -168,14 +166,9 @@ pub const fn to_map(context: Lender<'_>) -> Whole<'_> {
 /// Returns the facts that a run needs before it begins: `{id, first iteration of the turn, reported tokens, pending calls,
 /// recall?}`.
 pub fn outline(context: &Context) -> (&str, u64, u64, usize, bool) {
-    let pending = context.current().count_pending();
-    (
-        context.id(),
-        context.turn(),
-        context.usage().total,
-        pending,
-        context.has_recall(),
-    )
+    let (tokens, pending) = (context.usage().total, context.current().count_pending());
+    let (id, turn) = (context.id(), context.turn());
+    (id, turn, tokens, pending, context.has_recall())
 }
 
 /// The facts that take constant time.

@@ -8,7 +8,7 @@ use rustler::types::atom;
 use rustler::{Encoder as _, Term};
 
 use crate::atoms;
-use crate::encode::{Encoder, FieldTerms};
+use crate::encode::{self, Encoder, FieldTerms};
 use crate::words::Word;
 
 impl<'r, 'e> Encoder<'r, 'e> {
@@ -35,14 +35,9 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     fn encode_added(&self, message: &'r Message) -> Term<'e> {
         let content = self.content(&message.content);
-        if message.metadata.is_none() && !message.is_interrupted() {
-            if message.calls.is_empty() {
-                return self.plain(message.role, content);
-            }
-            let keys = [atoms::role(), atoms::content(), atoms::tool_calls()];
-            let role = message.role.atom().to_term(self.env());
-            let calls = self.calls(message.calls.iter());
-            return self.fields(&keys, &[role, content, calls]);
+        let is_plain = message.metadata.is_none() && !message.is_interrupted();
+        if is_plain && message.calls.is_empty() {
+            return self.plain(message.role, content);
         }
         let mut fields = FieldTerms::new(self.env());
         fields.put(atoms::role(), message.role.atom());
@@ -61,43 +56,31 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// Encodes one message with its source.
     pub fn message_with_reply(&self, message: MessageRef<'r>) -> Term<'e> {
         let shown = self.message(message);
-        match message {
-            MessageRef::Added(Message {
-                reply: Some(reply), ..
-            }) => {
-                let reply = self.reply(reply);
-                shown.map_put(atoms::response(), reply).unwrap_or(shown)
-            }
-            _ => shown,
-        }
+        let reply = match message {
+            MessageRef::Added(message) => message.reply.as_ref(),
+            MessageRef::Results(..) => None,
+        };
+        let reply = reply.map(|reply| (atoms::response(), self.reply(reply)));
+        encode::with(shown, reply.into_iter())
     }
 
     fn results(&self, calls: &'r [ToolCall], exchange: &'r Exchange) -> Term<'e> {
-        let results = calls
-            .iter()
-            .zip(exchange.slots())
-            .filter_map(|(call, outcome)| Some(self.result(call, outcome?)));
+        let results = calls.iter().zip(exchange.slots());
+        let results = results.filter_map(|(call, outcome)| Some(self.result(call, outcome?)));
         let message = self.plain(Role::User, self.list(results));
-        match &exchange.metadata {
-            Some(metadata) => message
-                .map_put(atoms::metadata(), self.map(metadata))
-                .unwrap_or(message),
-            None => message,
-        }
+        let metadata = exchange.metadata.as_ref();
+        let metadata = metadata.map(|of| (atoms::metadata(), self.map(of)));
+        encode::with(message, metadata.into_iter())
     }
 
     /// Encodes a message with nothing but its content.
     fn plain(&self, role: Role, content: Term<'e>) -> Term<'e> {
         let role = role.atom();
-        self.like(
-            (atoms::role(), role),
-            atoms::content(),
-            content,
-            |nothing| {
-                let keys = [atoms::role(), atoms::content()];
-                self.fields(&keys, &[role.to_term(self.env()), nothing])
-            },
-        )
+        let kind = (atoms::role(), role);
+        self.like(kind, atoms::content(), content, |nothing| {
+            let keys = [atoms::role(), atoms::content()];
+            self.fields(&keys, &[role.to_term(self.env()), nothing])
+        })
     }
 
     fn result(&self, call: &'r ToolCall, outcome: &'r Outcome) -> Term<'e> {
@@ -105,28 +88,21 @@ impl<'r, 'e> Encoder<'r, 'e> {
             (Output::Parts(parts), _) => self.parts(parts),
             (_, text) => self.binary(text.unwrap_or_default()),
         };
-        let is_error = outcome.is_error();
-        let kind = match is_error {
-            true => (atoms::is_error(), atom::true_()),
-            false => (atoms::is_error(), atom::false_()),
+        let is_error = match outcome.is_error() {
+            true => atom::true_(),
+            false => atom::false_(),
         };
+        let kind = (atoms::is_error(), is_error);
         let result = self.like(kind, atoms::content(), content, |nothing| {
-            let keys = [
-                atoms::type_(),
-                atoms::tool_use_id(),
-                atoms::content(),
-                atoms::is_error(),
-            ];
+            let [kind, id] = [atoms::type_(), atoms::tool_use_id()];
+            let keys = [kind, id, atoms::content(), atoms::is_error()];
             let kind = atoms::tool_result().to_term(self.env());
-            self.fields(
-                &keys,
-                &[kind, nothing, nothing, is_error.encode(self.env())],
-            )
+            let is_error = is_error.to_term(self.env());
+            self.fields(&keys, &[kind, nothing, nothing, is_error])
         });
         let id = self.text(&call.id);
-        result
-            .map_update(atoms::tool_use_id(), id)
-            .unwrap_or(result)
+        let result_with = result.map_update(atoms::tool_use_id(), id);
+        result_with.unwrap_or(result)
     }
 
     /// Encodes the content of a message.
@@ -243,18 +219,14 @@ impl<'r, 'e> Encoder<'r, 'e> {
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
         let calls = iteration.calls().map(|(call, outcome)| {
             let mut fields = self.call(call);
-            fields.put(
-                atoms::result(),
-                outcome.map(|outcome| self.outcome(outcome)),
-            );
+            let result = outcome.map(|outcome| self.outcome(outcome));
+            fields.put(atoms::result(), result);
             fields.end()
         });
+        let messages = self.messages(context.messages_of(iteration));
         let mut fields = FieldTerms::new(self.env());
         fields.put(atoms::number(), iteration.number);
-        fields.put(
-            atoms::messages(),
-            self.messages(context.messages_of(iteration)),
-        );
+        fields.put(atoms::messages(), messages);
         fields.put(atoms::tool_calls(), self.list(calls));
         fields.put(atoms::started_at(), iteration.started_at);
         fields.put(atoms::completed_at(), iteration.completed_at);
@@ -264,11 +236,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Encodes all iterations.
     pub fn iterations(&self, context: &'r Context) -> Term<'e> {
-        self.list(
-            context
-                .iterations()
-                .map(|iteration| self.iteration(context, iteration)),
-        )
+        let iterations = context.iterations();
+        self.list(iterations.map(|iteration| self.iteration(context, iteration)))
     }
 
     fn outcome(&self, outcome: &'r Outcome) -> Term<'e> {

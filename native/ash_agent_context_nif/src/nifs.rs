@@ -192,10 +192,10 @@ nifs! {
     response_feed(response, bytes) Own = response::feed;
     response_push(response, deltas) Own = response::push;
     response_finish(response) Own = response::finish;
-    response_interrupt(response, reason) Arguments = response::interrupt;
+    response_interrupt(response, reason) Arguments = Response::interrupt;
     response_decode(body, options) Arguments = response::decode;
     response_read_refusal(status, name, body) Arguments = response::read_refusal;
-    response_from_message(message) Arguments = response::from_message;
+    response_from_message(message) Arguments = Response::from_message;
     response_message(response) Received = response::message;
     response_facts(response) Own = response::facts;
     response_details(response) Received = Response::details;

@@ -3,17 +3,16 @@
 use ash_agent_context_core::{
     json, AccountRow, Accounting, Context, Deviation, DeviationCause, Dialect, Error, Forecast,
     KeptBytes, Known, Located, Options, Prices, Provider, ReplayOutcome, ReplayRow, RequestChange,
-    Segment, SentPlace, SystemRole, Thinking, Time, Unready, Value, NESTING,
+    Segment, SentPlace, SystemRole, Time, Unready, Value, NESTING,
 };
 use rustler::{Encoder as _, NewBinary, Resource, ResourceArc, Term};
 
-use crate::argument::{arguments, options, Lender, Metadata};
+use crate::argument::{arguments, field, Lender, Metadata};
 use crate::atoms;
 use crate::encode;
 use crate::encode::SHARED;
 use crate::error::NifError;
 use crate::resource::{ContextHandle, ContextResource};
-use crate::scheduler::Scheduler;
 use crate::to_term::{maps, terms, Made, Maybe, ToTerm};
 
 /// A normal scheduler encodes so many bytes in well under a millisecond.
@@ -22,54 +21,37 @@ const ENCODED: usize = 128 * 1024;
 /// A normal scheduler looks at so many messages and pieces in well under a millisecond: 100 ns each.
 const LOOKED_AT: usize = 2_000;
 
-/// A request's options, see `AshAgent.Context.Requests`.
+/// A request's options, see `AshAgent.Context.Requests`, with a limit on the bytes to encode that fits the scheduler.
 pub struct RequestOptions<'a> {
-    provider: Provider,
-    model: Option<&'a str>,
-    thinking: Thinking,
-    system_role: SystemRole,
-    cache: bool,
-    since: Option<u64>,
-    max_result_bytes: Option<usize>,
-    dialect: Option<&'a str>,
-    previous_response_id: Option<&'a str>,
-    conversation: Option<&'a str>,
+    pub options: Options<'a>,
     interrupt: bool,
-}
-
-options! {
-    RequestOptions<'a> {
-        provider, model, thinking, system_role, cache, since, max_result_bytes, dialect, previous_response_id, conversation,
-        interrupt,
-    }
 }
 
 arguments! {
     SystemRole = |term, _scheduler| Self::from_name(term.decode()?).ok_or(NifError::BadArg);
+    RequestOptions<'a> = |term, scheduler| {
+        let dialect: Option<&str> = field(term, atoms::dialect(), scheduler)?;
+        let response: Option<&str> = field(term, atoms::previous_response_id(), scheduler)?;
+        let conversation: Option<&str> = field(term, atoms::conversation(), scheduler)?;
+        let conversation = conversation.map(Known::Conversation);
+        let options = Options {
+            model: field(term, atoms::model(), scheduler)?,
+            thinking: field(term, atoms::thinking(), scheduler)?,
+            system_role: field(term, atoms::system_role(), scheduler)?,
+            cache: field(term, atoms::cache(), scheduler)?,
+            from: field(term, atoms::since(), scheduler)?,
+            max_result_bytes: field(term, atoms::max_result_bytes(), scheduler)?,
+            dialect: dialect.and_then(Dialect::from_name),
+            known: response.map(Known::Response).or(conversation).unwrap_or_default(),
+            most: scheduler.limit(ENCODED),
+            steps: scheduler.limit(LOOKED_AT),
+            ..Options::new(field(term, atoms::provider(), scheduler)?)
+        };
+        Ok(Self { options, interrupt: field(term, atoms::interrupt(), scheduler)? })
+    };
 }
 
 impl RequestOptions<'_> {
-    /// Returns the options, with a limit on the bytes to encode that fits the scheduler.
-    pub fn options(&self, scheduler: Scheduler) -> Options<'_> {
-        let (response, conversation) = (self.previous_response_id, self.conversation);
-        Options {
-            model: self.model,
-            thinking: self.thinking,
-            system_role: self.system_role,
-            cache: self.cache,
-            from: self.since,
-            max_result_bytes: self.max_result_bytes,
-            dialect: self.dialect.and_then(Dialect::from_name),
-            known: response
-                .map(Known::Response)
-                .or(conversation.map(Known::Conversation))
-                .unwrap_or(Known::Nothing),
-            most: scheduler.limit(ENCODED),
-            steps: scheduler.limit(LOOKED_AT),
-            ..Options::new(self.provider)
-        }
-    }
-
     /// Returns the context to project, with pending calls interrupted if the options say so.
     pub fn context(&self, context: ContextHandle) -> ContextHandle {
         let interrupted = self.interrupt.then(|| context.get().without_pending());
@@ -97,10 +79,10 @@ pub fn encode<'a>(
     given: RequestOptions<'a>,
     Metadata(body): Metadata,
 ) -> Result<Term<'a>, NifError> {
-    let options = given.options(context.scheduler);
-    context.scheduler.allow(context.encode_cost(&options))?;
+    let options = &given.options;
+    context.scheduler.allow(context.encode_cost(options))?;
     let context = given.lend(context);
-    let segments = within_work(context.encode_request(&options, &body.unwrap_or_default()))?;
+    let segments = within_work(context.encode_request(options, &body.unwrap_or_default()))?;
     let encoder = context.encoder();
     let mut kept = Vec::with_capacity(segments.len());
     let shared = |segment| match segment {
@@ -137,17 +119,15 @@ impl KeptResource {
 }
 
 pub fn request(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Value, NifError> {
-    let options = given.options(context.scheduler);
     let context = given.lend(context);
-    let segments = within_work(context.encode_request(&options, &Default::default()))?;
+    let segments = within_work(context.encode_request(&given.options, &Default::default()))?;
     let bytes = segments.iter().flat_map(|segment| segment.bytes());
     let text: Vec<u8> = bytes.copied().collect();
     Ok(json::read(&text, NESTING)?)
 }
 
 pub fn report(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Vec<Located>, NifError> {
-    let options = given.options(context.scheduler);
-    within_work(given.lend(context).request_report(&options))
+    within_work(given.lend(context).request_report(&given.options))
 }
 
 terms! {
@@ -178,12 +158,10 @@ pub fn account(
 
 /// Returns the context with a note of its next request's digest.
 pub fn note_sent(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Context, NifError> {
-    let options = given.options(context.scheduler);
-    let cost = context.encode_cost(&options);
-    context
-        .scheduler
-        .allow(cost.plus(context.asked_view_cost()))?;
-    within_work(context.note_sent(&options))
+    let options = &given.options;
+    let cost = context.encode_cost(options).plus(context.asked_view_cost());
+    context.scheduler.allow(cost)?;
+    within_work(context.note_sent(options))
 }
 
 /// Returns the conversation as it was when an iteration's last request was made.
@@ -198,8 +176,8 @@ pub fn forecast(
     prices: Option<&Prices>,
     at: Time,
 ) -> Result<Forecast, NifError> {
-    let options = given.options(context.scheduler);
-    let cost = context.encode_cost(&options).times(2);
+    let options = &given.options;
+    let cost = context.encode_cost(options).times(2);
     let view = context.looks_cost().plus(context.asked_view_cost());
     context.scheduler.allow(cost.plus(view))?;
     let context = given.context(context.handle);
@@ -208,7 +186,7 @@ pub fn forecast(
         model: options.model,
         since: 0,
     };
-    within_work(context.get().forecast(&options, &accounting, at))
+    within_work(context.get().forecast(options, &accounting, at))
 }
 
 pub fn add_failure(context: &Context, failure: Value, at: Time) -> Result<Context, Error> {
@@ -219,9 +197,8 @@ pub fn add_failure(context: &Context, failure: Value, at: Time) -> Result<Contex
 pub fn failures(context: Lender<'_>) -> Vec<Term<'_>> {
     let env = context.env;
     let failures = context.failures().map(|(iteration, failure)| {
-        let asked = failure
-            .requested_at
-            .map(|at| (atoms::requested_at(), at.to_term(env)));
+        let asked = failure.requested_at;
+        let asked = asked.map(|at| (atoms::requested_at(), at.to_term(env)));
         let more = [
             (atoms::iteration(), iteration.to_term(env)),
             (atoms::at(), failure.at.to_term(env)),
@@ -263,9 +240,8 @@ pub fn as_asked_before(context: &Context, number: i64) -> Option<Made> {
 
 /// Returns the differences of another context's view, each with its cause and the first iteration.
 pub fn view_changes(context: Lender<'_>, other: &Context) -> Result<Vec<RequestChange>, NifError> {
-    context
-        .scheduler
-        .allow(context.view_cost().plus(other.view_cost()))?;
+    let cost = context.view_cost().plus(other.view_cost());
+    context.scheduler.allow(cost)?;
     Ok(context.view_changes(other))
 }
 

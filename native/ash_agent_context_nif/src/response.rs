@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    AnswerTimes, Context, Delta, Error, Event, Fault, Framing, Given, MessageRef, Provider,
-    Reading, Reply, Response, Size, State, Time, Value, MAX_DEPTH,
+    AnswerTimes, Context, Delta, Event, Fault, Framing, Given, MessageRef, Provider, Reading,
+    Reply, Response, Size, State, Time, Value, MAX_DEPTH,
 };
 use rustler::{Atom, Env, NifTaggedEnum, Resource, ResourceArc, Term};
 
@@ -132,9 +132,7 @@ pub fn new(options: ReadingOptions<'_>) -> ResponseHandle {
 }
 
 pub fn feed(response: On<'_, Response>, Fed(bytes): Fed<'_>) -> Result<News, Fault> {
-    response
-        .feed(bytes, response.scheduler.limit(PARSED))
-        .map(News::from)
+    response.feed(bytes, response.scheduler.limit(PARSED))
 }
 
 /// A delta of a model, see `t:AshAgent.Response.delta/0`.
@@ -163,23 +161,15 @@ arguments! {
 pub fn push(response: On<'_, Response>, deltas: Vec<Delta<'_>>) -> Result<News, NifError> {
     let bytes = deltas.iter().map(Delta::len).sum();
     response.scheduler.allow(Size::new(deltas.len(), bytes))?;
-    Ok(response
-        .push(&deltas, response.scheduler.limit(PARSED))?
-        .into())
+    Ok(response.push(&deltas, response.scheduler.limit(PARSED))?)
 }
 
 pub fn finish(response: On<'_, Response>) -> Result<News, Fault> {
-    response
-        .finish(response.scheduler.limit(PARSED))
-        .map(News::from)
+    response.finish(response.scheduler.limit(PARSED))
 }
 
-pub fn interrupt(response: &Response, reason: Value) -> News {
-    response.interrupt(reason).into()
-}
-
-pub fn decode(Fed(body): Fed<'_>, options: ReadingOptions<'_>) -> Result<News, Fault> {
-    Response::decode(body, &options.reading()).map(News::from)
+pub fn decode(Fed(body): Fed<'_>, options: ReadingOptions<'_>) -> Result<Response, Fault> {
+    Response::decode(body, &options.reading())
 }
 
 pub fn read_refusal(status: i64, name: Option<&str>, Fed(body): Fed<'_>) -> Fault {
@@ -198,31 +188,21 @@ arguments! {
     };
 }
 
-pub fn from_message(given: Given<'_>) -> Result<News, Error> {
-    Response::from_message(given).map(News::from)
-}
-
 /// A response with its new events.
-pub struct News(Response, Vec<Event>);
-
-impl From<Response> for News {
-    fn from(response: Response) -> Self {
-        Self(response, Vec::new())
-    }
-}
-
-impl From<(Response, Vec<Event>)> for News {
-    fn from((response, events): (Response, Vec<Event>)) -> Self {
-        Self(response, events)
-    }
-}
+type News = (Response, Vec<Event>);
 
 impl Returned for News {
     // `{handle, state, events}`
     fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
-        let Self(response, events) = self;
+        let (response, events) = self;
         let state = encode::word(env, response.state().name());
         Ok((ResponseResource::wrap(response), state, events).to_term(env))
+    }
+}
+
+impl Returned for Response {
+    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
+        (self, Vec::new()).returned(env)
     }
 }
 
@@ -271,15 +251,12 @@ pub fn add_to(
 }
 
 pub fn facts(response: On<'_, Response>) -> Result<Term<'_>, NifError> {
-    let texts = [
-        response.of.id(),
-        response.of.model(),
-        response.of.finish_word(),
-    ];
+    let of = response.of;
+    let texts = [of.id(), of.model(), of.finish_word()];
     // A provider may write megabytes where others write a name.
     let bytes = texts.into_iter().flatten().map(str::len).sum();
     response.scheduler.allow(Size::new(texts.len(), bytes))?;
-    Ok(known(response.of).to_term(response.env))
+    Ok(known(of).to_term(response.env))
 }
 
 /// Returns `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for unknown ones.
@@ -311,10 +288,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// Encodes the source of a model's message.
     pub fn reply(&self, reply: &'r Reply) -> Term<'e> {
         let reason = self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil));
-        let details = reply
-            .details
-            .as_ref()
-            .map(|details| (atoms::details(), self.map(details)));
+        let details = reply.details.as_ref();
+        let details = details.map(|details| (atoms::details(), self.map(details)));
         let more = [(atoms::reason(), reason)].into_iter().chain(details);
         encode::with(reply.to_term(self.env()), more)
     }

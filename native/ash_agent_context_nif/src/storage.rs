@@ -61,9 +61,8 @@ pub fn encode(context: Lender<'_>) -> Term<'_> {
         text.shrink_to_fit();
     }
     let owner = ResourceArc::new(SnapshotText(text));
-    owner
-        .make_binary(context.env, |owner| &owner.0)
-        .encode(context.env)
+    let binary = owner.make_binary(context.env, |owner| &owner.0);
+    binary.encode(context.env)
 }
 
 /// A snapshot.
@@ -133,21 +132,17 @@ pub fn put_media_back<'a>(Json(text): Json<'a>, data: Term<'a>) -> Result<Bytes,
 }
 
 fn documents(iterations: Vec<(u64, Vec<u8>)>) -> Vec<(u64, Bytes)> {
-    let documents = iterations
-        .into_iter()
-        .map(|(number, text)| (number, Bytes(text)));
-    documents.collect()
+    let documents = iterations.into_iter();
+    documents
+        .map(|(number, text)| (number, Bytes(text)))
+        .collect()
 }
 
 impl Returned for Changes {
     // `{head | nil, updated_at, [{number, document}]}`
     fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
-        Ok((
-            self.head.map(Bytes),
-            self.updated_at,
-            documents(self.iterations),
-        )
-            .to_term(env))
+        let head = self.head.map(Bytes);
+        Ok((head, self.updated_at, documents(self.iterations)).to_term(env))
     }
 }
 
@@ -234,13 +229,8 @@ arguments! {
 impl Returned for LoadedChat {
     fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
         let branch = |branch: LoadedBranch| {
-            (
-                branch.name,
-                branch.base,
-                Made::from(branch.context),
-                branch.extra,
-            )
-                .to_term(env)
+            let context = Made::from(branch.context);
+            (branch.name, branch.base, context, branch.extra).to_term(env)
         };
         let branches: Vec<_> = self.branches.into_iter().map(branch).collect();
         Ok((self.head, self.extra, self.config_extra, branches).to_term(env))

@@ -4,7 +4,6 @@ use ash_agent_context_core::{Context, Error, PageOptions, Prices, Printed, Told,
 
 use crate::argument::{arguments, options, Argument};
 use crate::request::RequestOptions;
-use crate::scheduler::Scheduler;
 
 /// The conversations of a trace, each `{name, id, parent | nil, origin | nil, active?, context}`.
 pub struct Conversations<'a>(Vec<Told<'a>>);
@@ -48,10 +47,9 @@ pub fn html(
     masked: bool,
     given: HtmlOptions<'_>,
 ) -> Result<String, Error> {
-    let request = given.request.as_ref();
     let options = PageOptions {
         title: given.title,
-        request: request.map(|request| request.options(Scheduler::Dirty)),
+        request: given.request.map(|request| request.options),
         prices: given.prices,
         fragment: given.fragment,
     };

@@ -110,10 +110,8 @@ pub fn summary_of(context: Lender<'_>, number: u64) -> Option<Term<'_>> {
 
 /// Returns the rules of the view.
 pub fn view(context: Lender<'_>) -> Term<'_> {
-    context
-        .view()
-        .unwrap_or(&View::default())
-        .to_term(context.env)
+    let nothing = View::default();
+    context.view().unwrap_or(&nothing).to_term(context.env)
 }
 
 maps! {
@@ -126,9 +124,8 @@ maps! {
 
 /// Returns the iterations that are hidden, or those that a summary stands for.
 fn ranges(view: &View, with_summary: bool) -> Vec<Range> {
-    let covers = view
-        .covers()
-        .filter(|(_, cover)| cover.summary.is_some() == with_summary);
+    let covers = view.covers();
+    let covers = covers.filter(|(_, cover)| cover.summary.is_some() == with_summary);
     covers
         .map(|(first, cover)| Range(first, cover.last))
         .collect()

@@ -49,35 +49,15 @@ macro_rules! words {
     };
 }
 
-words!(
-    CallKind,
-    Cause,
-    ChangeKind,
-    Check,
-    Due,
-    FactKind,
-    FactState,
-    Fate,
-    Finish,
-    Framing,
-    Look,
-    MediaClass,
-    Method,
-    Pressure,
-    Prompt,
-    Provider,
-    RepairKind,
-    Role,
-    ShorteningKind,
-    Status,
-    Thinking,
-);
+words! {
+    CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, Look, MediaClass, Method, Pressure, Prompt,
+    Provider, RepairKind, Role, ShorteningKind, Status, Thinking,
+}
 
 fn atoms_of<T: Word>() -> Vec<Atom> {
     let names = T::WORDS.iter().map(|word| word.word());
     OwnedEnv::new().run(|env| {
-        let made = names.map(|name| Atom::from_str(env, name));
-        made.map(|atom| atom.unwrap_or_else(|_| atoms::nil()))
-            .collect()
+        let atom = |name| Atom::from_str(env, name).unwrap_or_else(|_| atoms::nil());
+        names.map(atom).collect()
     })
 }

@@ -2,35 +2,8 @@
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
-use crate::value::word::words;
 use crate::view::handle::Handle;
-use crate::view::rendering::ResultLook;
-
-words! {
-    /// The looks of a part of the log, the most complete first.
-    pub enum Look {
-        /// Unchanged.
-        Whole = "whole",
-        /// A result without its middle.
-        Shortened = "shortened",
-        /// A result of which only a note is left.
-        Cleared = "cleared",
-        /// Iterations that a summary stands for.
-        Summarized = "summarized",
-        /// Iterations that are hidden.
-        Hidden = "hidden",
-    }
-}
-
-impl Look {
-    const fn of(result: ResultLook) -> Self {
-        match result {
-            ResultLook::Whole => Self::Whole,
-            ResultLook::Shortened => Self::Shortened,
-            ResultLook::Cleared => Self::Cleared,
-        }
-    }
-}
+use crate::view::rendering::Look;
 
 /// A part of which one view shows less than another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +20,19 @@ pub struct Unseen {
     pub call: Option<Box<str>>,
     /// The handle that reads it.
     pub handle: Handle,
+}
+
+impl Unseen {
+    fn new(number: u64, [look, was]: [Look; 2], call: Option<Box<str>>, handle: Handle) -> Self {
+        Self {
+            look,
+            was,
+            first: number,
+            last: number,
+            call,
+            handle,
+        }
+    }
 }
 
 impl Context {
@@ -67,17 +53,12 @@ impl Context {
                     let is_same = before.look == look && before.was == was;
                     is_same && before.call.is_none() && before.last + 1 == number
                 });
-                match before {
-                    Some(before) => before.last = number,
-                    None => unseen.push(Unseen {
-                        look,
-                        was,
-                        first: number,
-                        last: number,
-                        call: None,
-                        handle: self.handle_of(number, number),
-                    }),
+                if let Some(before) = before {
+                    before.last = number;
+                    continue;
                 }
+                let handle = self.handle_of(number, number);
+                unseen.push(Unseen::new(number, [look, was], None, handle));
             } else if look == Look::Whole {
                 self.add_results(iteration, other, &mut unseen);
             }
@@ -111,17 +92,12 @@ impl Context {
         }
         for (slot, (call, outcome)) in iteration.calls().enumerate() {
             let Some(outcome) = outcome else { continue };
-            let look = Look::of(own.result(slot, outcome));
-            let was = Look::of(others.result(slot, outcome));
+            let look = own.result(slot, outcome);
+            let was = others.result(slot, outcome);
             if look > was {
-                unseen.push(Unseen {
-                    look,
-                    was,
-                    first: number,
-                    last: number,
-                    call: Some(call.id.clone()),
-                    handle: Handle::of_result(number, slot, call, outcome),
-                });
+                let handle = Handle::of_result(number, slot, call, outcome);
+                let call = Some(call.id.clone());
+                unseen.push(Unseen::new(number, [look, was], call, handle));
             }
         }
     }

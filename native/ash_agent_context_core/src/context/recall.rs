@@ -13,7 +13,7 @@ use crate::value::{letters, steps};
 use crate::view::excerpt::Excerpt;
 use crate::view::handle::{Handle, Handled, RECALL};
 use crate::view::masks::Masks;
-use crate::view::rendering::ResultLook;
+use crate::view::rendering::Look;
 use crate::view::search::{FoundText, Search};
 use crate::view::texts::output_text;
 use crate::view::{summary, summary_text};
@@ -208,7 +208,7 @@ impl Context {
             Said::Result(_, call, _) | Said::Call(call) if call.name.as_str() == RECALL => None,
             Said::Result(slot, _, outcome) => {
                 let look = self.rendering(iteration).behind(before);
-                let is_cut = look.result(*slot, outcome) != ResultLook::Whole;
+                let is_cut = look.result(*slot, outcome) != Look::Whole;
                 (is_hidden || is_cut).then_some(Some(before + slot))
             }
             _ => is_hidden.then_some(None),

@@ -10,10 +10,8 @@ use crate::provider::accepts::sent_id;
 /// Returns whether a call gets an alias that a later call has as its id, in a message that is kept as it was: an alias only
 /// avoids ids before it. Each message has its calls, and `true` if it is kept.
 pub fn meet_kept_ids(provider: Provider, mut messages: Vec<(&mut [ToolCall], bool)>) -> bool {
-    if messages
-        .iter()
-        .all(|(calls, is_kept)| *is_kept || calls.is_empty())
-    {
+    let may_alias = |(calls, is_kept): &(&mut [ToolCall], bool)| !is_kept && !calls.is_empty();
+    if !messages.iter().any(may_alias) {
         return false;
     }
     let (mut ids, mut aliases) = (Ids::default(), HashSet::new());

@@ -49,8 +49,8 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// A history in a request for this provider, or for none.
-    pub fn of(provider: Option<Provider>) -> Self {
+    /// A history in a request for this provider, or for none. `written`: the texts of the request.
+    pub fn of(provider: Option<Provider>, written: Written) -> Self {
         Self {
             provider,
             facts: provider.map_or(&CHAT, Provider::facts),
@@ -62,23 +62,14 @@ impl Importer {
             latest: Latest::default(),
             spoken: 0,
             repairs: Vec::new(),
-            written: Written::default(),
+            written,
             blocks: HashSet::new(),
         }
     }
 
-    /// Adds the texts of a request.
-    pub fn with_written(mut self, written: Written) -> Self {
-        self.written = written;
-        self
-    }
-
     /// Returns whether content repeats a block of an earlier message.
     fn repeats(&mut self, content: &Content) -> bool {
-        let Content::Parts(parts) = content else {
-            return false;
-        };
-        let ids = first_of_items(parts).flat_map(Part::once_ids);
+        let ids = first_of_items(content.parts()).flat_map(Part::once_ids);
         // All of them are added, so this does not stop at the first.
         ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
@@ -195,7 +186,11 @@ impl Importer {
         }
         let mut entries = std::mem::take(&mut self.entries);
         let mut originals = self.originals(&entries);
-        entries.iter_mut().for_each(ReadMessage::set_declined_aside);
+        for entry in &mut entries {
+            if let ReadMessage::Assistant(exchanged) = entry {
+                exchanged.set_declined_aside();
+            }
+        }
         let kept = originals.iter().step_by(2).map(Option::is_some);
         let calls = entries.iter_mut().zip(kept).filter_map(|(entry, is_kept)| {
             let ReadMessage::Assistant(exchanged) = entry else {
@@ -203,10 +198,7 @@ impl Importer {
             };
             Some((exchanged.calls.as_mut_slice(), is_kept))
         });
-        if self
-            .provider
-            .is_some_and(|provider| aliases::meet_kept_ids(provider, calls.collect()))
-        {
+        if self.refuses(|of| !aliases::meet_kept_ids(of, calls.collect())) {
             originals.clear();
         }
         let mut originals = originals.into_iter();
@@ -244,10 +236,8 @@ impl Importer {
                 }
             }
         }
-        if let Some(model) = rest
-            .get_named("model")
-            .filter(|model| model.as_str().is_some())
-        {
+        let model = rest.get_named("model");
+        if let Some(model) = model.filter(|model| model.as_str().is_some()) {
             note_model(&mut context, model);
         }
         self.repairs.sort_by_key(|repair| repair.message);
@@ -266,11 +256,8 @@ impl Importer {
             let exchanged = match exchanged {
                 ReadMessage::Assistant(exchanged) => exchanged,
                 ReadMessage::Other { role, .. } => {
-                    let is_last = entry + 1 == entries.len();
-                    if is_last
-                        && *role == Role::System
-                        && self.facts.system_place == SystemPlace::AfterUser
-                    {
+                    let is_last = entry + 1 == entries.len() && *role == Role::System;
+                    if is_last && self.facts.system_place == SystemPlace::AfterUser {
                         elements.change(message_number(entry));
                     }
                     continue;
@@ -326,16 +313,11 @@ impl Importer {
             exchange.add_metadata(Some(Map::new(notes.collect())));
         }
         exchange.original = of_results;
+        let (content, metadata) = (exchanged.content, exchanged.metadata);
         let calls = exchanged.calls.into_boxed_slice();
-        let message = Message::new(
-            Role::Assistant,
-            exchanged.content,
-            calls,
-            exchanged.metadata,
-        );
-        context
-            .log
-            .append_answered(message.with_original(original), exchange);
+        let message = Message::new(Role::Assistant, content, calls, metadata);
+        let message = message.with_original(original);
+        context.log.append_answered(message, exchange);
     }
 }
 
@@ -346,20 +328,14 @@ impl Listen for Importer {
 
     fn begin(&mut self, position: usize, element: &Value) {
         self.element = position;
-        let written = self
-            .written
-            .elements
-            .get_mut(position)
-            .and_then(Option::take);
+        let written = self.written.elements.get_mut(position);
+        let written = written.and_then(Option::take);
         self.elements.push(element, written);
     }
 
     fn prompt(&mut self, content: Content, json: Box<str>) {
-        let json = self
-            .written
-            .prompt
-            .take()
-            .map_or(json, String::into_boxed_str);
+        let written = self.written.prompt.take();
+        let json = written.map_or(json, String::into_boxed_str);
         let original = self.provider.map(|provider| Original { provider, json });
         self.prompt = Some((content, original));
     }
@@ -399,12 +375,7 @@ impl Listen for Importer {
     }
 
     fn user(&mut self, content: Content, metadata: Option<Map>) {
-        let says_nothing = match &content {
-            Content::None => true,
-            Content::Text(_) => false,
-            Content::Parts(parts) => parts.is_empty(),
-        };
-        if says_nothing {
+        if content.count_parts() == 0 {
             return self.repair(RepairKind::DroppedEmptyMessage, None);
         }
         self.push(ReadMessage::Other {
@@ -444,11 +415,8 @@ impl Listen for Importer {
         if calls.is_empty() && says_nothing(&content) {
             return self.repair(RepairKind::DroppedEmptyMessage, None);
         }
-        let speaks = match &content {
-            Content::None => false,
-            Content::Text(_) => true,
-            Content::Parts(parts) => parts.iter().any(|part| part.kind.is_text()),
-        };
+        let speaks = matches!(content, Content::Text(_))
+            || content.parts().iter().any(|part| part.kind.is_text());
         let is_refused = self.refuses(|of| fits::message(of, &content, &calls));
         let repeats = self.repeats(&content);
         let rules = self.facts;
@@ -517,18 +485,17 @@ impl Listen for Importer {
             None => self.find_unnamed(id.is_some(), answer.name.as_deref()),
         };
         let Some((entry, slot)) = found else {
-            let kind = if known {
-                RepairKind::DroppedDuplicateResult
-            } else {
-                RepairKind::DroppedOrphanResult
+            let kind = match known {
+                true => RepairKind::DroppedDuplicateResult,
+                false => RepairKind::DroppedOrphanResult,
             };
             return self.repair(kind, id.as_deref());
         };
         let last = self.entries.len() - 1;
         if self.facts.has_items && entry < last && entry >= self.spoken {
             // Calls of the model in between do not matter.
-            self.elements
-                .join_range(results_number(entry), results_number(last));
+            let (from, to) = (results_number(entry), results_number(last));
+            self.elements.join_range(from, to);
         } else if answer.moved || entry < last {
             self.repair(RepairKind::MovedResult, id.as_deref());
             self.elements.change(results_number(entry));
@@ -581,8 +548,7 @@ fn says_nothing(content: &Content) -> bool {
         part.kind.text().is_some_and(|text| text.is_empty()) && part.provider_metadata.is_none()
     };
     match content {
-        Content::None => true,
         Content::Text(text) => text.is_empty(),
-        Content::Parts(parts) => parts.iter().all(is_empty),
+        content => content.parts().iter().all(is_empty),
     }
 }

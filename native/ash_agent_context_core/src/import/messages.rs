@@ -6,7 +6,7 @@ use crate::log::message::{Output, Role};
 use crate::log::part::{Content, Part, Place};
 use crate::value::{Value, MAX_DEPTH};
 
-use crate::provider::dialect::chat::read::{self as chat, OPENAI, ROLES_KNOWN};
+use crate::provider::dialect::chat::read::{self as chat, OPENAI, ROLES, ROLES_KNOWN};
 use crate::provider::foreign::{call, check_levels, has, name_at, CONTENT};
 use crate::provider::listener::{split_user, Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -24,8 +24,6 @@ pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
         }
     })
 }
-
-const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
 /// Returns whether a message is in the neutral form. A message that is the same in both forms counts as OpenAI's.
 fn is_neutral(message: &Value) -> bool {
@@ -60,8 +58,8 @@ fn neutral(message: Value, history: &mut Listener) -> Result<(), Error> {
     let mut message = Fields::read(message, "a message, a map")?;
     let role = message.text("role")?;
     let role = role.as_deref().and_then(Role::from_name);
-    let role =
-        role.ok_or_else(|| message.wrong("role", "\"system\", \"user\" or \"assistant\""))?;
+    let roles = "\"system\", \"user\" or \"assistant\"";
+    let role = role.ok_or_else(|| message.wrong("role", roles))?;
     let mut metadata = message.map("metadata")?;
     match role {
         Role::System => {
@@ -107,16 +105,13 @@ fn user_content(message: &mut Fields) -> Result<(Vec<ReadResult>, Content), Erro
 }
 
 fn read_part(item: Value, place: Place) -> Result<Part, Error> {
-    if !is_neutral_part(&item) {
-        match (name_at(&item, "type"), place) {
-            (Some("image_url" | "input_audio" | "file"), Place::User) => {
-                return chat::user_part(item, &OPENAI);
-            }
-            (Some("refusal"), Place::Assistant) => {
-                return chat::assistant_part(item, &OPENAI);
-            }
-            _ => {}
+    match (name_at(&item, "type"), place) {
+        _ if is_neutral_part(&item) => {}
+        (Some("image_url" | "input_audio" | "file"), Place::User) => {
+            return chat::user_part(item, &OPENAI);
         }
+        (Some("refusal"), Place::Assistant) => return chat::assistant_part(item, &OPENAI),
+        _ => {}
     }
     check_levels(&item, MAX_DEPTH)?;
     Part::from_value(item, place, 0).map_err(|error| match error {
@@ -166,5 +161,5 @@ fn read_result(value: Value) -> Result<ReadResult, Error> {
             Output::Value(value)
         }
     };
-    Ok(ReadResult::new(Some(id), status, output))
+    Ok(ReadResult::new(Some(id), None, status, output))
 }

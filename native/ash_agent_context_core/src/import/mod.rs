@@ -55,7 +55,7 @@ impl Context {
             body => (body, Written::default()),
         };
         let mut body = Fields::read(body, "a request's body, a map or its JSON text")?;
-        let mut history = Importer::of(Some(provider)).with_written(written);
+        let mut history = Importer::of(Some(provider), written);
         provider::room(provider).read(&mut body, &mut history)?;
         let rest = body.rest().unwrap_or_default();
         Ok(history.finish(rest, defaults))
@@ -69,7 +69,7 @@ impl Context {
         let Value::List(messages) = messages else {
             return Err(Error::invalid(Vec::new(), "a list of messages"));
         };
-        let mut history = Importer::of(None);
+        let mut history = Importer::of(None, Written::default());
         messages::read(messages.into_vec(), &mut history)?;
         Ok(history.finish(Map::default(), defaults))
     }

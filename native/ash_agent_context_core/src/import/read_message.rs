@@ -69,22 +69,10 @@ pub struct Latest {
     pub in_order: VecDeque<usize>,
 }
 
-impl ReadMessage {
+impl Exchanged {
     /// Turns the calls of a model that declined into blocks, if they have no result: they are not run.
     pub fn set_declined_aside(&mut self) {
-        if let Self::Assistant(exchanged) = self {
-            exchanged.set_declined_aside();
-        }
-    }
-}
-
-impl Exchanged {
-    fn set_declined_aside(&mut self) {
-        let said: &[Part] = match &self.content {
-            Content::Parts(parts) => parts,
-            _ => &[],
-        };
-        let parts = said.iter().chain(&self.more);
+        let parts = self.content.parts().iter().chain(&self.more);
         let fallbacks = parts.enumerate().filter(|(_, part)| part.is_fallback());
         let Some((last, _)) = fallbacks.last() else {
             return;

@@ -20,16 +20,11 @@ pub(crate) struct Takes {
 
 /// Takes the hints that a part can have; `Err` is the key of one with an unknown value.
 pub(crate) fn take(takes: Takes, fields: &mut Fields) -> Result<Option<Map>, &'static str> {
-    let mut hints = Vec::new();
-    for key in [DETAIL, CITATIONS, CACHE] {
-        if let Some(value) = fields.take_given(key) {
-            hints.push((Value::atom(key), value));
-        }
-    }
-    if hints.is_empty() {
-        return Ok(None);
-    }
-    check(takes, Map::new(hints)).map(Some)
+    let mut given = |key| Some((Value::atom(key), fields.take_given(key)?));
+    let keys = [DETAIL, CITATIONS, CACHE].into_iter();
+    let hints: Vec<_> = keys.filter_map(&mut given).collect();
+    let hints = (!hints.is_empty()).then(|| Map::new(hints));
+    hints.map(|hints| check(takes, hints)).transpose()
 }
 
 /// Checks hints that came from storage; `Err` is the key of one with an unknown value.

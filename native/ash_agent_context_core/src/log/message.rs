@@ -221,6 +221,16 @@ pub enum Output {
     Parts(Box<[Part]>),
 }
 
+impl Output {
+    /// Returns the parts, if it is made of them.
+    pub(crate) fn parts(&self) -> &[Part] {
+        match self {
+            Self::Parts(parts) => parts,
+            Self::Value(_) => &[],
+        }
+    }
+}
+
 impl Outcome {
     pub(crate) fn new(status: Status, output: Output) -> Self {
         let size = match &output {

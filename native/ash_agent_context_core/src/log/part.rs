@@ -125,6 +125,14 @@ impl Place {
 }
 
 impl Content {
+    /// Returns the parts, if it is a list of them.
+    pub(crate) fn parts(&self) -> &[Part] {
+        match self {
+            Self::Parts(parts) => parts,
+            Self::None | Self::Text(_) => &[],
+        }
+    }
+
     pub(crate) const fn count_parts(&self) -> usize {
         match self {
             Self::None => 0,

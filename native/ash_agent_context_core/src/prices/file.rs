@@ -232,10 +232,8 @@ fn read_rates(prices: &Map, note: &mut impl FnMut(&str)) -> Result<Vec<Rate>, St
                 let base = amount(tiers.get_named("base").unwrap_or(&Value::Nil))?;
                 let tier = |tier: &Value| {
                     let tier = tier.as_map().ok_or(name)?;
-                    let start = tier
-                        .get_named("start")
-                        .and_then(Value::as_count)
-                        .ok_or(name)?;
+                    let start = tier.get_named("start").and_then(Value::as_count);
+                    let start = start.ok_or(name)?;
                     let price = tier.get_named("price").unwrap_or(&Value::Nil);
                     Ok((start, amount(price)?))
                 };
@@ -268,11 +266,8 @@ fn dollars(value: &Value, per: u64) -> Option<(u64, bool)> {
     };
     let (before, after) = text.split_once('.').unwrap_or((&text, ""));
     let places = 12 - per.ilog10() as usize;
-    let digits: String = after
-        .chars()
-        .chain(std::iter::repeat('0'))
-        .take(places)
-        .collect();
+    let digits = after.chars().chain(std::iter::repeat('0'));
+    let digits: String = digits.take(places).collect();
     let rest = after.get(places..).unwrap_or_default();
     let is_whole = rest.chars().all(|digit| digit == '0');
     let amount: u64 = format!("{before}{digits}").parse().ok()?;

@@ -100,9 +100,8 @@ impl Prices {
         let provider = self.provider.as_deref().or(provider);
         let named = provider.and_then(|provider| self.offer(provider));
         let given = names.into_iter().flatten();
-        let mut names = given
-            .flat_map(|name| [Some(name), strip_date(name)])
-            .flatten();
+        let names = given.flat_map(|name| [Some(name), strip_date(name)]);
+        let mut names = names.flatten();
         let found = names.find_map(|name| self.of(named, name, at));
         let any = || {
             let offers = self.offers.iter().filter(|offer| offer.provider.is_none());
@@ -134,11 +133,8 @@ impl Prices {
         let owners = self.offers.iter().filter(|offer| {
             self.provider.is_none() && offer.models_match.as_ref().is_some_and(is_meant)
         });
-        let mut offers = named
-            .into_iter()
-            .chain(fallback)
-            .chain(everyones)
-            .chain(owners);
+        let offers = named.into_iter().chain(fallback);
+        let mut offers = offers.chain(everyones).chain(owners);
         offers.find_map(|offer| offer.find(is_meant, at))
     }
 }

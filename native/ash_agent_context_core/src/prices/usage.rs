@@ -20,27 +20,24 @@ pub struct Usage {
 impl Usage {
     /// Adds another count.
     #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self {
-            input: self.input.saturating_add(other.input),
-            output: self.output.saturating_add(other.output),
-            total: self.total.saturating_add(other.total),
-            cached: self.cached.saturating_add(other.cached),
-            written: self.written.saturating_add(other.written),
-            reasoning: self.reasoning.saturating_add(other.reasoning),
-        }
+    pub fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
     }
 
     /// Subtracts a part.
     #[must_use]
-    pub const fn minus(self, part: Self) -> Self {
+    pub fn minus(self, part: Self) -> Self {
+        self.with(part, u64::saturating_sub)
+    }
+
+    fn with(self, other: Self, count: fn(u64, u64) -> u64) -> Self {
         Self {
-            input: self.input.saturating_sub(part.input),
-            output: self.output.saturating_sub(part.output),
-            total: self.total.saturating_sub(part.total),
-            cached: self.cached.saturating_sub(part.cached),
-            written: self.written.saturating_sub(part.written),
-            reasoning: self.reasoning.saturating_sub(part.reasoning),
+            input: count(self.input, other.input),
+            output: count(self.output, other.output),
+            total: count(self.total, other.total),
+            cached: count(self.cached, other.cached),
+            written: count(self.written, other.written),
+            reasoning: count(self.reasoning, other.reasoning),
         }
     }
 }

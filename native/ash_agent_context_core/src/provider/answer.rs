@@ -31,22 +31,6 @@ impl Draft {
         }
     }
 
-    pub fn model(&self) -> Option<&str> {
-        self.head.model.as_deref()
-    }
-
-    pub fn id(&self) -> Option<&str> {
-        self.head.id.as_deref()
-    }
-
-    pub fn finish_reason(&self) -> Option<Finish> {
-        self.head.finish
-    }
-
-    pub fn word(&self) -> Option<&str> {
-        self.head.word.as_deref()
-    }
-
     pub fn report(&self) -> Option<Report> {
         let report = self.head.usage.clone()?;
         Some(report.in_tier(self.head.tier.as_deref()))
@@ -61,8 +45,9 @@ impl Draft {
 
     /// Keeps who answers. Empty names count as missing, later ones replace earlier ones.
     pub fn start(&mut self, id: Option<&str>, model: Option<&str>) {
-        let id = id.filter(|id| !id.is_empty() && Some(*id) != self.id());
-        let model = model.filter(|model| !model.is_empty() && Some(*model) != self.model());
+        let id = id.filter(|id| !id.is_empty() && Some(*id) != self.head.id.as_deref());
+        let model =
+            model.filter(|model| !model.is_empty() && Some(*model) != self.head.model.as_deref());
         if id.is_none() && model.is_none() {
             return;
         }
@@ -174,7 +159,7 @@ impl Draft {
             Finish::Stop if self.calls > self.declined => Finish::ToolCalls,
             other => other,
         };
-        if self.head.finish == Some(reason) && self.word() == Some(word) {
+        if self.head.finish == Some(reason) && self.head.word.as_deref() == Some(word) {
             return;
         }
         let head = Arc::make_mut(&mut self.head);

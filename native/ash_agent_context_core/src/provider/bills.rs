@@ -35,7 +35,7 @@ pub(crate) fn is_billed(name: &str) -> bool {
 
 /// Reads the rest of a report whose tokens are known.
 pub(crate) fn read(usage: Usage, report: &Value) -> Report {
-    let Value::Map(report) = report else {
+    let Some(report) = report.as_map() else {
         return usage.into();
     };
     let names = all().flat_map(|figures| figures.parts);
@@ -72,13 +72,9 @@ fn read_bill(usage: Usage, report: &Map) -> Bill {
     let mut bill = Bill::plain(usage);
     for figures in all() {
         for billed in figures.billed {
-            for given in billed
-                .under
-                .iter()
-                .filter_map(|name| report.get_named(name))
-            {
-                bill.add(billed.count, number(billed, given));
-            }
+            let names = billed.under.iter();
+            let numbers = names.filter_map(|name| Some(number(billed, report.get_named(name)?)));
+            bill.add(billed.count, numbers.fold(0, u64::saturating_add));
         }
         for (name, term) in figures.terms {
             if let Some(word) = report.get_named(name).and_then(Value::as_name) {

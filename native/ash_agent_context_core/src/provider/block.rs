@@ -61,7 +61,16 @@ pub(super) enum BlockKind {
     },
 }
 
-#[derive(Debug, Clone)]
+impl BlockKind {
+    pub const fn of_words(thinks: bool) -> Self {
+        match thinks {
+            true => Self::Thinking,
+            false => Self::Text,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
 pub(super) struct Call {
     pub(super) id: Box<str>,
     pub(super) kind: CallKind,
@@ -133,16 +142,12 @@ impl Block {
             return self.part(provider, asked);
         }
         // Without the signature and the id of a block that is not complete, or that its provider does not keep.
-        match self.kind {
-            BlockKind::Text | BlockKind::Thinking if self.done || !self.text.is_empty() => {
-                let bare = Self {
-                    notes: ListSync::new_sync(),
-                    ..self.clone()
-                };
-                bare.part(provider, asked)
-            }
-            _ => None,
-        }
+        let notes = ListSync::new_sync();
+        let bare = (is_text && (self.done || !self.text.is_empty())).then(|| Self {
+            notes,
+            ..self.clone()
+        });
+        bare?.part(provider, asked)
     }
 
     pub(super) fn part(&self, provider: Option<Provider>, asked: Option<&str>) -> Option<Part> {
@@ -185,16 +190,12 @@ impl Block {
         if let Some(whole) = &call.whole {
             return ToolCall::clone(whole);
         }
-        let text = match call.pieces.is_empty() {
-            true => self.text.join().into_boxed_slice(),
-            false => Box::default(),
-        };
-        let arguments = match text.is_empty() {
-            true => Arguments::default(),
-            false => Arguments {
-                value: Value::Binary(text),
+        let arguments = match call.pieces.is_empty() && !self.text.is_empty() {
+            true => Arguments {
+                value: Value::Binary(self.text.join().into_boxed_slice()),
                 json: None,
             },
+            false => Arguments::default(),
         };
         let name = Name::Text(call.name.clone());
         let id = Some(call.id.clone());

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use rpds::ListSync;
-
 use crate::fault::Fault;
 use crate::log::call::{Arguments, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::part::Part;
 use crate::value::{letters, steps};
 
-use super::block::{ArgumentPiece, Block, BlockKind, Call};
+use super::block::{ArgumentPiece, BlockKind, Call};
 use super::draft::{Draft, Key};
 use super::event::Event;
 use super::rope::Rope;
@@ -26,11 +24,7 @@ impl Draft {
         let call = Call {
             id: id.unwrap_or_default().into(),
             kind,
-            name: Box::default(),
-            before: 0,
-            seed: None,
-            pieces: ListSync::new_sync(),
-            whole: None,
+            ..Call::default()
         };
         self.open(key.clone(), BlockKind::Call(call));
         if let Some(name) = name {
@@ -64,32 +58,28 @@ impl Draft {
 
     /// Sets a call's id, if it has none.
     pub fn identify_call(&mut self, key: &Key, id: &str) {
-        if let Some(Block {
-            kind: BlockKind::Call(call),
-            done: false,
-            ..
-        }) = self.block(key)
-        {
-            if call.id.is_empty() {
-                call.id = id.into();
-            }
+        let call = self.call_at(key, true);
+        if let Some(call) = call.filter(|call| call.id.is_empty()) {
+            call.id = id.into();
         }
     }
 
     pub fn id_of_call(&mut self, key: &Key) -> Option<&str> {
-        match &self.block(key)?.kind {
-            BlockKind::Call(call) => Some(&call.id),
+        self.call_at(key, false).map(|call| &*call.id)
+    }
+
+    fn call_at(&mut self, key: &Key, is_open: bool) -> Option<&mut Call> {
+        let block = self.block(key)?;
+        match &mut block.kind {
+            BlockKind::Call(call) if !(is_open && block.done) => Some(call),
             _ => None,
         }
     }
 
     /// Returns whether a text begins the arguments anew although those of the call look complete.
     pub fn restarts(&mut self, key: &Key, json: Option<&str>) -> bool {
-        let begins = json.is_some_and(|json| json.starts_with('{'));
-        begins
-            && self
-                .block(key)
-                .is_some_and(|block| block.text.last() == Some(b'}'))
+        let last = self.block(key).and_then(|block| block.text.last());
+        last == Some(b'}') && json.is_some_and(|json| json.starts_with('{'))
     }
 
     /// Adds text to a call's arguments. Some servers send all of it again at the end.
@@ -116,41 +106,28 @@ impl Draft {
 
     /// Keeps arguments that came with the name of a call.
     pub fn seed_arguments(&mut self, key: &Key, arguments: Arguments) {
-        if let Some(Block {
-            kind: BlockKind::Call(call),
-            ..
-        }) = self.block(key)
-        {
+        if let Some(call) = self.call_at(key, false) {
             call.seed = Some(Arc::new(arguments));
         }
     }
 
     /// Adds a value for one place of a call's arguments.
     pub fn push_piece(&mut self, key: &Key, piece: ArgumentPiece) {
-        if let Some(Block {
-            kind: BlockKind::Call(call),
-            text,
-            done: false,
-            ..
-        }) = self.block(key)
-        {
-            // Counts for putting the pieces together later.
-            text.push(&[0; 16]);
+        if let Some(call) = self.call_at(key, true) {
             call.pieces.push_front_mut(Arc::new(piece));
+            // Counts for putting the pieces together later.
+            if let Some(block) = self.block(key) {
+                block.text.push(&[0; 16]);
+            }
         }
     }
 
     /// Returns the pieces of a call's arguments, oldest first.
     pub fn pieces(&mut self, key: &Key) -> Result<Vec<Arc<ArgumentPiece>>, Fault> {
         self.check_budget(key)?;
-        let Some(Block {
-            kind: BlockKind::Call(call),
-            ..
-        }) = self.block(key)
-        else {
-            return Ok(Vec::new());
-        };
-        let mut pieces: Vec<_> = call.pieces.iter().cloned().collect();
+        let call = self.call_at(key, false);
+        let pieces = call.iter().flat_map(|call| call.pieces.iter());
+        let mut pieces: Vec<_> = pieces.cloned().collect();
         pieces.reverse();
         Ok(pieces)
     }
@@ -161,14 +138,10 @@ impl Draft {
             self.open_call_of(call.kind, key.clone(), Some(&call.id), None);
         }
         self.name_call(key, call.name.as_str());
-        match self.block(key) {
-            Some(Block {
-                kind: BlockKind::Call(known),
-                done: false,
-                ..
-            }) => known.whole = Some(Arc::new(call)),
-            _ => return Ok(()),
-        }
+        let Some(known) = self.call_at(key, true) else {
+            return Ok(());
+        };
+        known.whole = Some(Arc::new(call));
         self.close(key)
     }
 
@@ -184,7 +157,7 @@ impl Draft {
     /// Turns the calls so far into parts, by `keep`: the model that made them declined, another one goes on, and none of them is
     /// run.
     pub fn decline_calls(&mut self, keep: impl Fn(ToolCall) -> Part) -> Result<(), Fault> {
-        let is_text = self.has_text_arguments;
+        let is_text = self.provider.facts().text_arguments;
         // Each block is visited once, however many models decline.
         for at in std::mem::replace(&mut self.looked, self.blocks.len())..self.blocks.len() {
             steps::count(1);
@@ -192,12 +165,10 @@ impl Draft {
             let Some(block) = self.blocks.get_mut(at) else {
                 continue;
             };
-            let BlockKind::Call(call) = &block.kind else {
-                continue;
+            let call = match &block.kind {
+                BlockKind::Call(call) if !call.name.is_empty() => call,
+                _ => continue,
             };
-            if call.name.is_empty() {
-                continue;
-            }
             let mut made = block.call(call);
             if call.whole.is_none() {
                 made.arguments = block.read_arguments(call, is_text);

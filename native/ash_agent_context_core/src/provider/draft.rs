@@ -42,7 +42,7 @@ pub(crate) enum Key {
 
 /// The facts about the response as a whole, which rarely change.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AnswerHead {
+pub(crate) struct AnswerHead {
     pub asked: Option<Box<str>>,
     pub model: Option<Box<str>>,
     pub id: Option<Box<str>>,
@@ -56,7 +56,7 @@ pub(super) struct AnswerHead {
     /// Other fields of the answer. Shared, since older versions of the head have them as well.
     pub details: Vec<(&'static str, Arc<Value>)>,
     /// Elements of lists that come one by one, newest first.
-    pub listed: ListSync<Note>,
+    pub(super) listed: ListSync<Note>,
 }
 
 #[derive(Debug, Clone)]
@@ -64,9 +64,7 @@ pub(crate) struct Draft {
     pub provider: Provider,
     /// True if its provider is not known: then no part names one.
     pub is_neutral: bool,
-    pub(super) has_text_arguments: bool,
-    pub(super) orders_calls: bool,
-    pub(super) head: Arc<AnswerHead>,
+    pub head: Arc<AnswerHead>,
     pub(super) blocks: VectorSync<Block>,
     keys: HashTrieMapSync<Key, usize>,
     last: Option<(Key, usize)>,
@@ -86,14 +84,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// `has_text_arguments`: the arguments of calls are JSON text, which goes back as it came. `orders_calls`: calls stand among
-    /// the parts.
-    pub fn new(
-        provider: Provider,
-        has_text_arguments: bool,
-        orders_calls: bool,
-        asked: Option<&str>,
-    ) -> Self {
+    pub fn new(provider: Provider, asked: Option<&str>) -> Self {
         let head = AnswerHead {
             asked: asked.map(Into::into),
             ..AnswerHead::default()
@@ -101,8 +92,6 @@ impl Draft {
         Self {
             provider,
             is_neutral: false,
-            has_text_arguments,
-            orders_calls,
             head: Arc::new(head),
             blocks: VectorSync::new_sync(),
             keys: HashTrieMapSync::new_sync(),
@@ -120,12 +109,7 @@ impl Draft {
 
     /// Puts a message that came as a whole from elsewhere.
     pub fn put_message(&mut self, content: Content, calls: Vec<ToolCall>) -> Result<(), Fault> {
-        let parts = match content {
-            Content::None => Vec::new(),
-            Content::Text(text) => vec![foreign::text_part(text)],
-            Content::Parts(parts) => parts.into_vec(),
-        };
-        for part in parts {
+        for part in foreign::into_parts(content) {
             self.put_part(self.next_key(), part);
         }
         for call in calls {
@@ -156,14 +140,11 @@ impl Draft {
         let Some(at) = self.open_blocks().next() else {
             return Ok(());
         };
-        let texts = (at..self.blocks.len()).filter(|at| {
-            let block = self.blocks.get(*at);
-            block.is_some_and(|block| {
-                !matches!(block.kind, BlockKind::Call(_) | BlockKind::Opaque(_))
-            })
-        });
-        for at in texts.collect::<Vec<_>>() {
-            self.close(&Key::Nth(at))?;
+        for at in at..self.blocks.len() {
+            let kind = self.blocks.get(at).map(|block| &block.kind);
+            if !matches!(kind, Some(BlockKind::Call(_) | BlockKind::Opaque(_))) {
+                self.close(&Key::Nth(at))?;
+            }
         }
         Ok(())
     }
@@ -175,7 +156,8 @@ impl Draft {
             for at in self.open_blocks().collect::<Vec<_>>() {
                 self.check_budget(&Key::Nth(at))?;
                 let block = self.blocks.get(at);
-                if block.is_some_and(|block| block.has_arguments(self.has_text_arguments)) {
+                let is_text = self.provider.facts().text_arguments;
+                if block.is_some_and(|block| block.has_arguments(is_text)) {
                     self.close(&Key::Nth(at))?;
                 }
             }
@@ -243,6 +225,11 @@ impl Draft {
         at
     }
 
+    fn find_or_open(&mut self, key: Key, kind: BlockKind) -> usize {
+        let known = self.find(&key);
+        known.unwrap_or_else(|| self.open(key, kind))
+    }
+
     /// Gives the part its place, if it has none, and returns it.
     pub(super) fn show(&mut self, at: usize) -> usize {
         let next = self.parts;
@@ -271,8 +258,7 @@ impl Draft {
         let at = match self.find(&key) {
             Some(at) => at,
             None if text.is_empty() => return,
-            None if thinks => self.open(key, BlockKind::Thinking),
-            None => self.open(key, BlockKind::Text),
+            None => self.open(key, BlockKind::of_words(thinks)),
         };
         if text.is_empty() || !self.blocks.get_mut(at).is_some_and(|block| block.say(text)) {
             return;
@@ -285,20 +271,9 @@ impl Draft {
         });
     }
 
-    /// Opens a text that may stay empty.
-    pub fn open_text(&mut self, key: &Key) {
-        self.open_words(key, BlockKind::Text);
-    }
-
-    /// Opens a block of reasoning that may stay empty.
-    pub fn open_thinking(&mut self, key: &Key) {
-        self.open_words(key, BlockKind::Thinking);
-    }
-
-    fn open_words(&mut self, key: &Key, kind: BlockKind) {
-        if self.find(key).is_none() {
-            self.open(key.clone(), kind);
-        }
+    /// Opens reasoning if it `thinks`, else a text; either may stay empty.
+    pub fn open_words(&mut self, key: &Key, thinks: bool) {
+        self.find_or_open(key.clone(), BlockKind::of_words(thinks));
     }
 
     /// Returns the bytes of the text under a key.
@@ -342,10 +317,7 @@ impl Draft {
 
     /// Adds to encrypted reasoning.
     pub fn add_redacted(&mut self, key: Key, data: &str) {
-        let at = match self.find(&key) {
-            Some(at) => at,
-            None => self.open(key, BlockKind::Redacted),
-        };
+        let at = self.find_or_open(key, BlockKind::Redacted);
         if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
             block.kind = BlockKind::Redacted;
             block.text.push(data.as_bytes());
@@ -407,10 +379,7 @@ impl Draft {
 
     /// Puts a whole part in the place of its pieces so far.
     pub fn put_part(&mut self, key: Key, part: Part) {
-        let at = match self.find(&key) {
-            Some(at) => at,
-            None => self.open(key, BlockKind::Text),
-        };
+        let at = self.find_or_open(key, BlockKind::Text);
         let part = Arc::new(self.with_model(part));
         if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
             block.kind = BlockKind::Whole(part.clone());
@@ -437,13 +406,13 @@ impl Draft {
     /// Returns the key of the last block, if it is a text or reasoning that can go on.
     pub fn last_text(&self, thinks: bool) -> Option<Key> {
         let at = self.blocks.len().checked_sub(1)?;
-        let block = self.blocks.get(at)?;
+        let block = self.blocks.get(at).filter(|block| !block.done)?;
         let goes_on = match block.kind {
             BlockKind::Text => !thinks,
             BlockKind::Thinking => thinks,
             _ => false,
         };
-        (goes_on && !block.done).then_some(Key::Nth(at))
+        goes_on.then_some(Key::Nth(at))
     }
 
     /// Adds an element to the notes on the model's thinking, or goes on with the last one if that is of the same kind.
@@ -459,9 +428,8 @@ impl Draft {
                     block.text.push(text.as_bytes());
                     let given = |(_, value): &&(Value, Value)| !matches!(value, Value::Nil);
                     let more = of.iter().filter(given);
-                    let adds = more
-                        .clone()
-                        .any(|(key, value)| known.get(key) != Some(value));
+                    let mut news = more.clone();
+                    let adds = news.any(|(key, value)| known.get(key) != Some(value));
                     if adds && known.len() < FIELDS {
                         let entries = known.iter().chain(more).cloned().collect();
                         *known = Arc::new(Map::new(entries));
@@ -488,7 +456,8 @@ impl Draft {
     /// Completes a block, as the stream says.
     pub fn close(&mut self, key: &Key) -> Result<(), Fault> {
         self.check_budget(key)?;
-        let (provider, is_text) = (self.provider, self.has_text_arguments);
+        let provider = self.provider;
+        let is_text = provider.facts().text_arguments;
         let asked = self.head.asked.clone();
         let Some(at) = self.find(key) else {
             return Ok(());
@@ -537,10 +506,8 @@ impl Draft {
     /// incomplete.
     pub fn close_all(&mut self, stopped: bool) -> Result<(), Fault> {
         let open: Vec<usize> = self.open_blocks().collect();
-        let is_call = |at: &&usize| {
-            let block = self.blocks.get(**at);
-            block.is_some_and(|block| matches!(block.kind, BlockKind::Call(_)))
-        };
+        let kind = |at: usize| self.blocks.get(at).map(|block| &block.kind);
+        let is_call = |at: &&usize| matches!(kind(**at), Some(BlockKind::Call(_)));
         let last_call = open.iter().rfind(is_call).copied().filter(|_| stopped);
         for at in open {
             if Some(at) != last_call {

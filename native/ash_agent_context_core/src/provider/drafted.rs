@@ -50,10 +50,8 @@ fn put_details(
 /// Leaves out the use of a provider's own tool if its result did not come.
 fn keep_pairs(parts: &mut Vec<PlacedPart>) {
     let halves = parts.iter().filter_map(|(_, part)| part.half());
-    let answered: HashSet<String> = halves
-        .filter(|half| half.is_result)
-        .map(|half| half.key)
-        .collect();
+    let results = halves.filter(|half| half.is_result);
+    let answered: HashSet<String> = results.map(|half| half.key).collect();
     let is_kept = |(_, part): &PlacedPart| {
         let half = part.half();
         half.is_none_or(|half| !half.waits || answered.contains(&half.key))
@@ -88,7 +86,7 @@ impl Draft {
             keep_pairs(&mut parts);
         }
         let (places, parts): (Vec<usize>, Vec<Part>) = parts.into_iter().unzip();
-        let place = |(before, call): (usize, ToolCall)| match self.orders_calls {
+        let place = |(before, call): (usize, ToolCall)| match self.provider.facts().calls_anywhere {
             true => (places.partition_point(|place| *place <= before), call),
             false => (parts.len(), call),
         };

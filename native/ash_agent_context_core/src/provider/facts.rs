@@ -39,6 +39,8 @@ pub(crate) struct Facts {
     pub takes_id: fn(&str, bool) -> bool,
     /// Ids of calls have its own short form and no other.
     pub short_ids: bool,
+    /// The arguments of calls are JSON text, which goes back as it came.
+    pub text_arguments: bool,
     /// Returns whether it takes the name of a tool.
     pub takes_name: fn(&str) -> bool,
     /// Returns whether it takes a block of its own in this place. A block that it would refuse there is refused when it is given:

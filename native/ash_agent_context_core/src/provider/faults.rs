@@ -53,10 +53,8 @@ impl Fault {
 
     /// Returns the fault for a document that is not the expected one: a gateway's words, if it has any.
     pub(crate) fn neither(node: &Node<'_>, expected: &'static str) -> Self {
-        match ["message", "detail"]
-            .iter()
-            .any(|name| node::filled_text(node, name).is_some())
-        {
+        let has = |name| node::filled_text(node, name).is_some();
+        match has("message") || has("detail") {
             true => Self::read(node),
             false => Self::unreadable(expected),
         }
@@ -95,8 +93,8 @@ impl Fault {
     fn read_refusal(error: &Node<'_>, name: Option<&str>, status: Option<u16>) -> Self {
         let number = |key| node::number(error, key).map(|code| code.to_string());
         let named = ["code", "status", "type", "__type"].into_iter();
-        let named =
-            named.filter_map(|key| node::filled_text(error, key).filter(|name| *name != "error"));
+        let named = named.filter_map(|key| node::filled_text(error, key));
+        let named = named.filter(|name| *name != "error");
         // Bedrock's name begins with that of the service.
         let named = named.map(|name| name.rsplit('#').next().unwrap_or(name));
         let named: Vec<_> = name.into_iter().chain(named).collect();

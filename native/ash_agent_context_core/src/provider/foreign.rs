@@ -25,14 +25,11 @@ impl Fields {
 
     /// Takes UTF-8 text; an atom is text too.
     pub fn text(&mut self, name: &str) -> Result<Option<Box<str>>, Error> {
-        match self.take_given(name) {
-            None => Ok(None),
+        let text = match self.take_given(name) {
             Some(Value::Atom(atom)) => Ok(Some((*atom).into())),
-            Some(value) => match utf8(value) {
-                Ok(text) => Ok(Some(text)),
-                Err(_) => Err(self.wrong(name, "text")),
-            },
-        }
+            given => given.map(utf8).transpose(),
+        };
+        text.map_err(|_| self.wrong(name, "text"))
     }
 
     /// Takes UTF-8 text that must be there.
@@ -126,11 +123,8 @@ impl Fields {
 
     /// Takes a map that may be left out.
     pub fn map(&mut self, name: &str) -> Result<Option<Map>, Error> {
-        match self.take_given(name) {
-            None => Ok(None),
-            Some(Value::Map(map)) => Ok(Some(map)),
-            Some(_) => Err(self.wrong(name, "a map")),
-        }
+        let map = self.take_map(name);
+        map.map_err(|_| self.wrong(name, "a map"))
     }
 
     /// Takes content, and reads each part of a list with `read`.
@@ -139,15 +133,16 @@ impl Fields {
         name: &str,
         read: impl FnMut(Value) -> Result<Part, Error>,
     ) -> Result<Content, Error> {
-        match self.take_given(name) {
-            None => Ok(Content::None),
-            Some(Value::Binary(text)) => Ok(Content::Text(text)),
-            Some(Value::List(parts)) => {
-                let parts = each(parts.into_vec(), read);
-                let parts = parts.map_err(|error| error.within(self.key(name)))?;
+        match self.get(name) {
+            Some(Value::Binary(_)) => self.need_bytes(name).map(Content::Text),
+            Some(_) => {
+                let parts = self.read_list(name, CONTENT, read)?;
                 Ok(Content::Parts(parts.into_boxed_slice()))
             }
-            Some(_) => Err(self.wrong(name, CONTENT)),
+            None => {
+                self.take(name);
+                Ok(Content::None)
+            }
         }
     }
 
@@ -160,10 +155,8 @@ impl Fields {
 
 /// Returns the value under a key, if this is a map; `nil` counts as missing.
 pub fn at<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
-    match value {
-        Value::Map(map) => map.get_named(key).filter(|value| **value != Value::Nil),
-        _ => None,
-    }
+    let value = value.as_map()?.get_named(key)?;
+    (*value != Value::Nil).then_some(value)
 }
 
 /// Returns whether a value is a map with something under this key.
@@ -184,10 +177,8 @@ pub fn filled_name_at<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
 /// Returns metadata with the provider's name and the texts that it wants back.
 pub fn metadata(provider: Provider, texts: &[(&str, Option<&str>)]) -> Map {
     let texts = texts.iter();
-    metadata_with(
-        provider,
-        texts.filter_map(|(key, text)| Some((*key, Value::text((*text)?)))),
-    )
+    let texts = texts.filter_map(|(key, text)| Some((*key, Value::text((*text)?))));
+    metadata_with(provider, texts)
 }
 
 /// Returns metadata with the provider's name and values of any kind.
@@ -218,10 +209,8 @@ pub fn part(kind: PartKind, provider_metadata: Option<Map>) -> Part {
 
 /// Returns the texts and summaries in details of reasoning, joined.
 pub fn join_details(details: &Value) -> String {
-    let Value::List(details) = details else {
-        return String::new();
-    };
     let text = |detail| name_at(detail, "text").or_else(|| name_at(detail, "summary"));
+    let details = details.as_list().unwrap_or_default();
     details.iter().filter_map(text).collect()
 }
 
@@ -349,6 +338,12 @@ pub fn image_or_file(
     })
 }
 
+/// Returns the place of a file in a provider's store.
+pub fn stored(provider: Provider, id: &str) -> Source {
+    let id = id.into();
+    Source::Stored { provider, id }
+}
+
 /// Returns an image of this media type, or nothing if the data is not base64.
 pub fn inline_image(media_type: Box<str>, data: Box<str>) -> Option<PartKind> {
     is_base64(&data).then(|| image(Some(media_type), Source::Data(data)))
@@ -403,9 +398,8 @@ fn as_json(value: Value) -> Value {
                 let name = key.as_name().map(Value::text);
                 (name.unwrap_or(key), as_json(value))
             };
-            Value::Map(Map::new(
-                map.into_entries().into_iter().map(entry).collect(),
-            ))
+            let entries = map.into_entries().into_iter();
+            Value::Map(Map::new(entries.map(entry).collect()))
         }
         other => other,
     }

@@ -1,4 +1,4 @@
-//! The traits of a room: how it writes and reads messages, reads responses, and reports tokens.
+//! The traits of a room: how it writes and reads messages, and reads responses with their reports on tokens.
 
 use crate::error::Error;
 use crate::fault::Fault;
@@ -14,9 +14,9 @@ use crate::value::fields::Fields;
 use crate::value::Map;
 
 /// All traits of a room.
-pub(crate) trait Format: Writes + Reads + Responds + Reports {}
+pub(crate) trait Format: Writes + Reads + Responds {}
 
-impl<T: Writes + Reads + Responds + Reports> Format for T {}
+impl<T: Writes + Reads + Responds> Format for T {}
 
 /// Writes messages.
 pub(crate) trait Writes: Sync {
@@ -43,14 +43,12 @@ pub(crate) trait Reads: Sync {
 
 /// Reads responses.
 pub(crate) trait Responds: Sync {
+    /// Returns the keys of a report on tokens.
+    fn figures(&self) -> &'static Figures;
+
     /// Returns how streams are framed.
     fn framing(&self) -> Framing {
         Framing::Sse
-    }
-
-    /// Returns whether the arguments of calls are JSON text, which goes back as it came.
-    fn has_text_arguments(&self) -> bool {
-        false
     }
 
     /// Returns whether the text `[DONE]` is a stream's last word.
@@ -76,10 +74,4 @@ pub(crate) trait Responds: Sync {
     fn read_event(&self, draft: &mut Draft, _name: &str, node: &Node<'_>) -> Result<(), Fault> {
         self.read_response(draft, node)
     }
-}
-
-/// Reports tokens.
-pub(crate) trait Reports: Sync {
-    /// Returns the keys of a report.
-    fn figures(&self) -> &'static Figures;
 }

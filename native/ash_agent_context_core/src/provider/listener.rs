@@ -84,12 +84,8 @@ impl Listener {
     }
 
     /// Takes an element that has no neutral form: its own provider gets it back whole.
-    pub fn whole(&mut self, block: Part, is_model: bool) {
-        let content = Content::Parts(Box::new([block]));
-        match is_model {
-            true => self.assistant(content, Vec::new(), None),
-            false => self.user(content, None),
-        }
+    pub fn whole(&mut self, block: Part) {
+        self.user(Content::Parts(Box::new([block])), None);
     }
 
     /// Reads a system prompt that stands beside the messages, if there is one.
@@ -165,10 +161,15 @@ pub struct ReadResult {
 }
 
 impl ReadResult {
-    pub const fn new(id: Option<Box<str>>, status: Status, output: Output) -> Self {
+    pub const fn new(
+        id: Option<Box<str>>,
+        name: Option<Box<str>>,
+        status: Status,
+        output: Output,
+    ) -> Self {
         Self {
             id,
-            name: None,
+            name,
             status,
             output,
             metadata: None,

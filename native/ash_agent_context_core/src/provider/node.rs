@@ -172,13 +172,11 @@ pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
 /// # Errors
 /// As [`to_value`].
 pub(crate) fn to_map(node: &Node<'_>) -> Result<Map, Fault> {
-    match node {
-        Node::Object(_) => match to_value(node)? {
-            Value::Map(map) => Ok(map),
-            _ => Ok(Map::default()),
-        },
-        _ => Ok(Map::default()),
-    }
+    let object = matches!(node, Node::Object(_)).then(|| to_value(node));
+    Ok(match object.transpose()? {
+        Some(Value::Map(map)) => map,
+        _ => Map::default(),
+    })
 }
 
 /// Returns the value as JSON text without white space, with keys in their order.

@@ -14,14 +14,14 @@ pub(crate) enum PartOrCall<'a> {
 }
 
 impl<'a> PartOrCall<'a> {
-    const fn part(&self) -> Option<&'a Part> {
+    pub const fn part(&self) -> Option<&'a Part> {
         match self {
             Self::Part(part) => Some(*part),
             Self::Call(_) => None,
         }
     }
 
-    const fn call(&self) -> Option<&'a ToolCall> {
+    pub const fn call(&self) -> Option<&'a ToolCall> {
         match self {
             Self::Call(call) => Some(*call),
             Self::Part(_) => None,
@@ -31,10 +31,7 @@ impl<'a> PartOrCall<'a> {
 
 /// Returns a model's parts and calls in order. Calls follow all parts unless they have a number of parts before them.
 pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<PartOrCall<'a>> {
-    let parts = match content {
-        Content::Parts(parts) => &**parts,
-        _ => &[],
-    };
+    let parts = content.parts();
     let mut said = Vec::with_capacity(parts.len() + calls.len());
     let mut calls = calls.iter().peekable();
     for (index, part) in parts.iter().enumerate() {
@@ -57,10 +54,9 @@ pub(crate) fn calls_behind<'a>(
 ) -> (Vec<PartOrCall<'a>>, Vec<&'a ToolCall>) {
     let (mut arranged, mut moved) = (Vec::with_capacity(said.len()), Vec::new());
     for stretch in said.chunk_by(|_, next| !next.part().is_some_and(&thinks)) {
+        let mut ones = stretch.iter();
+        let last = ones.rposition(|one| one.part().is_some_and(&leads));
         let first = stretch.iter().position(|one| one.call().is_some());
-        let last = stretch
-            .iter()
-            .rposition(|one| one.part().is_some_and(&leads));
         if first.zip(last).is_none_or(|(first, last)| first > last) {
             arranged.extend_from_slice(stretch);
             continue;
@@ -68,12 +64,8 @@ pub(crate) fn calls_behind<'a>(
         arranged.extend(stretch.iter().filter(|one| one.part().is_some()));
         arranged.extend(stretch.iter().filter(|one| one.call().is_some()));
         let end = stretch.iter().rposition(|one| one.part().is_some());
-        moved.extend(
-            stretch
-                .iter()
-                .take(end.unwrap_or(0))
-                .filter_map(PartOrCall::call),
-        );
+        let before = stretch.iter().take(end.unwrap_or(0));
+        moved.extend(before.filter_map(PartOrCall::call));
     }
     (arranged, moved)
 }
@@ -105,11 +97,9 @@ impl Writer<'_> {
         let first = first.filter(|first| words.by_ref().take(*first).any(|part| self.says(part)));
         if let Some(lead) = first.and_then(|first| said.get_mut(..=first)) {
             lead.rotate_right(1);
-            let kind = lead
-                .first()
-                .and_then(PartOrCall::part)
-                .map(|part| part.kind.name());
-            self.report_change(ChangeKind::MovedPart, kind.unwrap_or_default(), None);
+            let moved = lead.first().and_then(PartOrCall::part);
+            let kind = moved.map(|part| part.kind.name()).unwrap_or_default();
+            self.report_change(ChangeKind::MovedPart, kind, None);
         }
         said
     }
@@ -121,11 +111,8 @@ impl Writer<'_> {
 
     /// Reports calls that stood among the parts, for a provider where calls have a list of their own.
     pub fn list_calls(&mut self, message: &Message) {
-        if message
-            .calls
-            .iter()
-            .any(|call| call.parts_before() < usize::MAX)
-        {
+        let mut calls = message.calls.iter();
+        if calls.any(|call| call.parts_before() < usize::MAX) {
             self.calls_last(message);
         }
     }

@@ -32,9 +32,7 @@ impl Parts {
     /// Writes content.
     pub fn content(&self, content: &Content, out: &mut Writer<'_>) {
         out.say(content, self.text);
-        if let Content::Parts(parts) = content {
-            self.all(&**parts, out);
-        }
+        self.all(content.parts(), out);
     }
 
     pub fn all<'p>(&self, parts: impl IntoIterator<Item = &'p Part>, out: &mut Writer<'_>) {

@@ -10,21 +10,11 @@ use crate::value::steps;
 const LINK: usize = 1024;
 
 /// Bytes in links, newest first, and an end that is still short.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Rope {
     links: ListSync<Box<[u8]>>,
     end: Vec<u8>,
     len: usize,
-}
-
-impl Default for Rope {
-    fn default() -> Self {
-        Self {
-            links: ListSync::new_sync(),
-            end: Vec::new(),
-            len: 0,
-        }
-    }
 }
 
 impl Clone for Rope {

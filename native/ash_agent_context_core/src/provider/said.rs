@@ -56,12 +56,8 @@ fn collect(data: &Map, levels: usize, texts: &mut Vec<String>) {
             }
             Some(Value::Map(inner)) => collect(inner, levels, texts),
             Some(Value::List(items)) => {
-                for item in items {
-                    match item {
-                        Value::Map(inner) => collect(inner, levels, texts),
-                        _ => continue,
-                    }
-                }
+                let maps = items.iter().filter_map(Value::as_map);
+                maps.for_each(|inner| collect(inner, levels, texts));
             }
             _ => {}
         }

@@ -71,8 +71,7 @@ fn keys() -> impl Iterator<Item = (FigureKind, &'static str)> {
 /// once.
 #[derive(Default)]
 struct FoundFigures<'r> {
-    numbers: [Option<(usize, u64)>; FigureKind::COUNT],
-    inner: [Option<(usize, &'r Value)>; FigureKind::COUNT],
+    found: [Option<(usize, &'r Value)>; FigureKind::COUNT],
     /// True if there is a count with a price of its own.
     has_more: bool,
 }
@@ -89,25 +88,22 @@ impl<'r> FoundFigures<'r> {
             let Some((kind, rank)) = NAMES.get(name).copied() else {
                 continue;
             };
-            let number = match value {
-                Value::Int(number) if !kind.is_object() => u64::try_from(*number).ok(),
-                _ => None,
+            let fits = match value {
+                Value::Nil => continue,
+                Value::Map(_) => kind.is_object(),
+                value => !kind.is_object() && value.as_count().is_some(),
             };
-            match (value, number) {
-                (Value::Nil, _) => {}
-                (_, Some(number)) => keep(found.numbers.get_mut(kind as usize), rank, number),
-                (Value::Map(_), _) if kind.is_object() => {
-                    keep(found.inner.get_mut(kind as usize), rank, value);
-                }
-                _ => {
-                    // A key in the form that the report uses.
-                    let is_text = matches!(map.iter().next(), Some((Value::Binary(_), _)));
-                    let key = if is_text {
-                        Value::text(name)
-                    } else {
-                        Value::atom(name)
-                    };
-                    return Err(Error::InvalidUsage { key });
+            if !fits {
+                // A key in the form that the report uses.
+                let key = match map.iter().next() {
+                    Some((Value::Binary(_), _)) => Value::text(name),
+                    _ => Value::atom(name),
+                };
+                return Err(Error::InvalidUsage { key });
+            }
+            if let Some(place) = found.found.get_mut(kind as usize) {
+                if place.is_none_or(|(known, _)| rank < known) {
+                    *place = Some((rank, value));
                 }
             }
         }
@@ -115,13 +111,11 @@ impl<'r> FoundFigures<'r> {
     }
 
     fn number(&self, kind: FigureKind) -> Option<u64> {
-        let (_, number) = (*self.numbers.get(kind as usize)?)?;
-        Some(number)
+        self.inner(kind)?.as_count()
     }
 
     fn inner(&self, kind: FigureKind) -> Option<&'r Value> {
-        let (_, inner) = (*self.inner.get(kind as usize)?)?;
-        Some(inner)
+        self.found.get(kind as usize)?.map(|(_, value)| value)
     }
 
     /// Returns a figure of the report, or of an object with details.
@@ -157,7 +151,8 @@ impl<'r> FoundFigures<'r> {
         let written = zero(written.or(apart).or(noted));
         let (reasoning, within) = self.detail(FigureKind::Reasoning, FigureKind::OutputDetails)?;
         let reasoning = zero(reasoning.or(thoughts).or(within));
-        let is_known = self.numbers.iter().any(Option::is_some);
+        let mut found = self.found.iter().flatten();
+        let is_known = found.any(|(_, value)| value.as_count().is_some());
         if !is_known && inside.or(noted).or(within).is_none() {
             return Err(Error::InvalidUsage { key: Value::Nil });
         }
@@ -169,13 +164,5 @@ impl<'r> FoundFigures<'r> {
             written,
             reasoning,
         })
-    }
-}
-
-fn keep<T>(place: Option<&mut Option<(usize, T)>>, rank: usize, value: T) {
-    if let Some(place) = place {
-        if place.as_ref().is_none_or(|(known, _)| rank < *known) {
-            *place = Some((rank, value));
-        }
     }
 }

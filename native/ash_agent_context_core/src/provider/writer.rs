@@ -111,25 +111,23 @@ impl<'o> Writer<'o> {
 
     /// If the part has a cache breakpoint, marks its place inside the object that was written last.
     pub fn hint_inside(&mut self, part: &Part) {
-        if let (Some(ttl), Some(at)) = (part.mark(), self.json.0.len().checked_sub(1)) {
-            self.by_hand.push(ByHand { at, ttl });
-        }
+        let at = self.json.0.len().checked_sub(1);
+        let mark = part.mark().zip(at);
+        self.by_hand
+            .extend(mark.map(|(ttl, at)| ByHand { at, ttl }));
     }
 
     /// If the part has a cache breakpoint, marks its place after the bytes written last.
     pub fn hint_behind(&mut self, part: &Part) {
-        if let Some(ttl) = part.mark() {
-            let at = self.json.0.len();
-            self.by_hand.push(ByHand { at, ttl });
-        }
+        let at = self.json.0.len();
+        let mark = part.mark().map(|ttl| ByHand { at, ttl });
+        self.by_hand.extend(mark);
     }
 
     /// Returns the part of a result with the last cache breakpoint in it, which the whole result then gets.
     pub fn find_marked<'a>(&self, outcome: &'a Outcome) -> Option<&'a Part> {
-        match &outcome.output {
-            Output::Parts(parts) => parts.iter().rfind(|part| part.mark().is_some()),
-            Output::Value(_) => None,
-        }
+        let mut parts = outcome.output.parts().iter();
+        parts.rfind(|part| part.mark().is_some())
     }
 
     /// Takes back everything written from `start` on.
@@ -171,17 +169,18 @@ impl<'o> Writer<'o> {
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.report_change(
-                ChangeKind::ReplacedBytes,
-                format_args!("{bytes:?}"),
-                Some(to),
-            );
+            self.report_bytes(bytes, to);
         }
         if letters::is_blank(&text) {
             self.report_change(ChangeKind::DroppedBlankText, text, None);
             return None;
         }
         Some(text)
+    }
+
+    fn report_bytes(&mut self, bytes: &[u8], to: &str) {
+        let from = format_args!("{bytes:?}");
+        self.report_change(ChangeKind::ReplacedBytes, from, Some(to));
     }
 
     /// Writes content that is one text and not blank. Returns whether it is.
@@ -232,11 +231,7 @@ impl<'o> Writer<'o> {
         };
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.report_change(
-                ChangeKind::ReplacedBytes,
-                format_args!("{bytes:?}"),
-                Some(to),
-            );
+            self.report_bytes(bytes, to);
         }
         text
     }
@@ -275,6 +270,7 @@ impl<'o> Writer<'o> {
     /// Returns the form in which thinking, or a block in its place, is sent. `is_own`: it goes back as it came.
     pub fn place_thinking<'a>(&mut self, is_own: bool, part: &'a Part) -> Thought<'a> {
         match &part.kind {
+            PartKind::RedactedThinking(data) if is_own => Thought::Redacted(data),
             PartKind::RedactedThinking(_) => {
                 self.drop_part(part);
                 Thought::Nothing
@@ -383,26 +379,20 @@ impl<'o> Writer<'o> {
         Cow::Owned(format!("Error: {text}"))
     }
 
-    /// Returns a result as text, and its media, for providers that have media in user messages only.
+    /// Returns a result as text, and its media, for providers that have media in user messages only. `is_worded`: the provider
+    /// has no error mark.
     pub fn split_result<'a>(
         &mut self,
         outcome: &'a Outcome,
-        sends: impl Fn(&Media<'_>) -> bool,
-    ) -> (Cow<'a, str>, Vec<&'a Part>) {
-        let Output::Parts(_) = &outcome.output else {
-            return (self.word_result(outcome), Vec::new());
-        };
-        self.split_result_unworded(outcome, sends)
-    }
-
-    /// Returns the text and the media of a result for a provider with an error mark.
-    pub fn split_result_unworded<'a>(
-        &mut self,
-        outcome: &'a Outcome,
+        is_worded: bool,
         sends: impl Fn(&Media<'_>) -> bool,
     ) -> (Cow<'a, str>, Vec<&'a Part>) {
         let Output::Parts(parts) = &outcome.output else {
-            return (self.result_text(outcome), Vec::new());
+            let text = match is_worded {
+                true => self.word_result(outcome),
+                false => self.result_text(outcome),
+            };
+            return (text, Vec::new());
         };
         let (mut texts, mut media) = (Vec::new(), Vec::new());
         for part in &**parts {
@@ -449,6 +439,8 @@ pub(crate) enum Thought<'a> {
         text: Cow<'a, str>,
         signature: Option<&'a str>,
     },
+    /// It goes back to its provider in encrypted form.
+    Redacted(&'a str),
     /// It becomes text.
     Text(Cow<'a, str>),
     /// It is left out.
@@ -467,16 +459,26 @@ impl Part {
         is_of(self.provider_metadata.as_ref(), options)
     }
 
+    /// Returns a value in the part's provider metadata.
+    pub(crate) fn noted(&self, key: &str) -> Option<&Value> {
+        self.provider_metadata.as_ref()?.get_named(key)
+    }
+
+    /// Returns whether `true` stands in the part's provider metadata.
+    pub(crate) fn is_noted(&self, key: &str) -> bool {
+        self.noted(key) == Some(&Value::Bool(true))
+    }
+
     /// Returns a list in the part's provider metadata, for that provider.
     pub(crate) fn provider_list(&self, options: &Options<'_>, key: &str) -> Option<&Value> {
-        let value = self.provider_metadata.as_ref()?.get_named(key)?;
+        let value = self.noted(key)?;
         let is_filled = matches!(value, Value::List(items) if !items.is_empty());
         (is_filled && self.is_of(options)).then_some(value)
     }
 
     /// Returns a text in the part's provider metadata; blank counts as missing.
     pub(crate) fn provider_text(&self, key: &str) -> Option<&str> {
-        let text = self.provider_metadata.as_ref()?.get_named(key)?.as_str()?;
+        let text = self.noted(key)?.as_str()?;
         (!letters::is_blank(text)).then_some(text)
     }
 }
@@ -519,14 +521,13 @@ pub fn is_own_thinking(part: &Part, out: &Writer<'_>) -> bool {
 /// Returns the texts of content that can only be texts, such as a system prompt.
 pub(crate) fn texts<'a>(content: &'a Content, out: &mut Writer<'_>) -> Vec<Cow<'a, str>> {
     match content {
-        Content::None => Vec::new(),
         Content::Text(bytes) => out.text(bytes).into_iter().collect(),
-        Content::Parts(parts) => parts
-            .iter()
-            .filter_map(|part| match &part.kind {
+        content => {
+            let text = |part: &'a Part| match &part.kind {
                 PartKind::Text(bytes) => out.text(bytes),
                 _ => out.words(part).map(Cow::Owned),
-            })
-            .collect(),
+            };
+            content.parts().iter().filter_map(text).collect()
+        }
     }
 }

@@ -98,15 +98,11 @@ impl Context {
         }
         let waits = exchange.pending() > 0 || calls.is_empty();
         let calls = calls.into_boxed_slice();
-        let AnswerTimes {
-            requested_at,
-            first_chunk_at,
-        } = times;
-        let reply = match requested_at {
+        let reply = match times.requested_at {
             None => response.reply(),
             Some(_) => Some(Reply {
-                requested_at,
-                first_chunk_at,
+                requested_at: times.requested_at,
+                first_chunk_at: times.first_chunk_at,
                 received_at: Some(stamp.at),
                 ..response.reply().unwrap_or_default()
             }),
@@ -116,7 +112,7 @@ impl Context {
         log.append_answered(message, exchange);
         log.updated_at = stamp.at;
         let mut next = self.with(log);
-        if requested_at.is_some() {
+        if times.requested_at.is_some() {
             let (number, view) = (place.iteration, self.view.clone());
             next.asked_mut()
                 .note(number, view, self.log.system.as_ref());

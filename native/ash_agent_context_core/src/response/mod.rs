@@ -120,14 +120,9 @@ impl Response {
     /// Returns a response of which nothing came yet.
     #[must_use]
     pub fn new(reading: &Reading<'_>) -> Self {
-        let room = room(reading.provider);
-        let (is_text, orders_calls) = (
-            room.has_text_arguments(),
-            reading.provider.facts().calls_anywhere,
-        );
         Self {
             frames: Frames::new(reading.framing),
-            draft: Draft::new(reading.provider, is_text, orders_calls, reading.model),
+            draft: Draft::new(reading.provider, reading.model),
             state: State::Open,
             received: 0,
             max_bytes: reading.max_bytes,
@@ -192,12 +187,8 @@ impl Response {
     /// # Complexity
     /// O(new bytes), and those of the documents and calls that end in them
     pub fn feed(&self, bytes: &[u8], budget: usize) -> Result<(Self, Vec<Event>), Fault> {
-        match &self.state {
-            State::Open => {}
-            State::Interrupted(_) => return Err(Fault::Interrupted),
-            State::Queued | State::Complete | State::Failed(_) => {
-                return Ok((self.clone(), Vec::new()));
-            }
+        if !self.is_open()? {
+            return Ok((self.clone(), Vec::new()));
         }
         let mut next = self.receive(bytes.len())?;
         let Self { frames, draft, .. } = &mut next;
@@ -209,6 +200,14 @@ impl Response {
             Ok(())
         });
         next.settle(read, is_first)
+    }
+
+    /// Returns whether more can come.
+    pub(crate) fn is_open(&self) -> Result<bool, Fault> {
+        match &self.state {
+            State::Interrupted(_) => Err(Fault::Interrupted),
+            state => Ok(*state == State::Open),
+        }
     }
 
     /// Returns the response with room for `bytes` more bytes, or an error if it would be too large.
@@ -231,11 +230,11 @@ impl Response {
     /// # Errors
     /// [`Fault::CutOff`] when the response is not complete; why it failed.
     pub fn finish(&self, budget: usize) -> Result<(Self, Vec<Event>), Fault> {
-        match &self.state {
-            State::Open => {}
-            State::Queued | State::Complete => return Ok((self.clone(), Vec::new())),
-            State::Interrupted(_) => return Err(Fault::Interrupted),
-            State::Failed(fault) => return Err(fault.clone()),
+        if let State::Failed(fault) = &self.state {
+            return Err(fault.clone());
+        }
+        if !self.is_open()? {
+            return Ok((self.clone(), Vec::new()));
         }
         let mut next = self.clone();
         let Self { frames, draft, .. } = &mut next;
@@ -248,15 +247,10 @@ impl Response {
         if ended.is_ok() && !draft.ended {
             ended = read_end(draft, frames.is_one());
         }
-        match next.settle(ended, true)? {
-            (
-                Self {
-                    state: State::Failed(Fault::CutOff),
-                    ..
-                },
-                _,
-            ) => Err(Fault::CutOff),
-            settled => Ok(settled),
+        let (next, events) = next.settle(ended, true)?;
+        match next.state {
+            State::Failed(Fault::CutOff) => Err(Fault::CutOff),
+            _ => Ok((next, events)),
         }
     }
 
@@ -315,13 +309,13 @@ impl Response {
     /// Returns the model that answers, as it names itself.
     #[must_use]
     pub fn model(&self) -> Option<&str> {
-        self.draft.model()
+        self.draft.head.model.as_deref()
     }
 
     /// Returns the response's id.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
-        self.draft.id()
+        self.draft.head.id.as_deref()
     }
 
     /// Returns the provider's count so far.
@@ -339,13 +333,13 @@ impl Response {
     /// Returns why the model stopped.
     #[must_use]
     pub fn finish_reason(&self) -> Option<Finish> {
-        self.draft.finish_reason()
+        self.draft.head.finish
     }
 
     /// Returns why the model stopped, in the provider's word.
     #[must_use]
     pub fn finish_word(&self) -> Option<&str> {
-        self.draft.word()
+        self.draft.head.word.as_deref()
     }
 
     /// Returns other fields of the provider's answer, by its own names.
@@ -411,10 +405,9 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
     }
     let room = room(draft.provider);
     if bytes.trim_ascii() == b"[DONE]" {
-        return if room.says_done() {
-            draft.end_without_reason()
-        } else {
-            Ok(())
+        return match room.says_done() {
+            true => draft.end_without_reason(),
+            false => Ok(()),
         };
     }
     node::read(bytes, |node| match event {
@@ -422,17 +415,15 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
         Some("error") if node::get(node, "error").is_none() => {
             Err(Fault::of(node).unwrap_or_else(|| Fault::read(node)))
         }
-        _ => match event {
-            Some(name) => room.read_event(draft, name, node),
-            None => room.read_response(draft, node),
-        },
+        Some(name) => room.read_event(draft, name, node),
+        None => room.read_response(draft, node),
     })
 }
 
 /// Ends the response with the body, as some providers do. A stream must say before why the model stopped; a whole answer need
 /// not.
 fn read_end(draft: &mut Draft, is_whole: bool) -> Result<(), Fault> {
-    let says_why = draft.finish_reason().is_some() || (is_whole && draft.count() > 0);
+    let says_why = draft.head.finish.is_some() || (is_whole && draft.count() > 0);
     match room(draft.provider).ends_with_body() && says_why {
         true => draft.end(),
         false => Err(Fault::CutOff),

@@ -6,7 +6,7 @@ use crate::provider::draft::{Draft, Key};
 use crate::provider::event::Event;
 use crate::value::Value;
 
-use super::{Reading, Response, State};
+use super::{Reading, Response};
 
 /// A piece of a model's answer.
 #[derive(Debug)]
@@ -62,12 +62,8 @@ impl Response {
     /// # Complexity
     /// O(bytes of the pieces), and the arguments of the calls that they complete
     pub fn push(&self, deltas: &[Delta<'_>], budget: usize) -> Result<(Self, Vec<Event>), Fault> {
-        match &self.state {
-            State::Open => {}
-            State::Interrupted(_) => return Err(Fault::Interrupted),
-            State::Queued | State::Complete | State::Failed(_) => {
-                return Ok((self.clone(), Vec::new()));
-            }
+        if !self.is_open()? {
+            return Ok((self.clone(), Vec::new()));
         }
         let mut next = self.receive(deltas.iter().map(Delta::len).sum())?;
         next.draft.budget = budget;

@@ -82,15 +82,9 @@ impl<'a> Trace<'a> {
 
     /// Returns the failed requests of an iteration, with masks applied.
     pub(super) fn failures(&self, iteration: &Iteration) -> Vec<FailedRequest> {
-        let mut failures: Vec<_> = iteration.failures.iter().cloned().collect();
-        if let Some(masks) = self.masks.as_deref() {
-            for failure in &mut failures {
-                if let Some(said) = failure.server_words_mut() {
-                    masks.name(said);
-                }
-            }
-        }
-        failures
+        let masks = self.masks.as_deref();
+        let failures = iteration.failures.iter();
+        failures.map(|of| Masks::failure(masks, of)).collect()
     }
 
     /// Returns the rendering of the log, with masks applied.

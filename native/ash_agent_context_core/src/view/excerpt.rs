@@ -53,8 +53,8 @@ impl Excerpt<'_> {
             return format!("[there are {all} lines]");
         }
         if first > 1 || last < all {
-            end_line(&mut piece);
-            piece.push_str(&format!("[lines {first} to {last} of {all}]"));
+            let end = if piece.ends_with('\n') { "" } else { "\n" };
+            piece.push_str(&format!("{end}[lines {first} to {last} of {all}]"));
         }
         piece
     }
@@ -90,12 +90,6 @@ impl Excerpt<'_> {
             piece.push_str(&format!("[{shown} of {all} matching lines]"));
         }
         Ok(piece)
-    }
-}
-
-fn end_line(text: &mut String) {
-    if !text.ends_with('\n') {
-        text.push('\n');
     }
 }
 

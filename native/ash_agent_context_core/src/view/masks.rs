@@ -9,6 +9,7 @@ use regex::{NoExpand, Regex, RegexBuilder};
 
 use crate::error::Error;
 use crate::log::call::{Arguments, ToolCall};
+use crate::log::failed::FailedRequest;
 use crate::log::media::words_of;
 use crate::log::media_type::{is_text, normal};
 use crate::log::message::{Message, Outcome, Output};
@@ -266,6 +267,15 @@ impl Masks {
         if let Some(masked) = self.text(name.as_bytes()) {
             *name = masked.into();
         }
+    }
+
+    /// Returns a failed request, the server's words masked if there are masks.
+    pub(crate) fn failure(masks: Option<&Self>, failure: &FailedRequest) -> FailedRequest {
+        let mut failure = failure.clone();
+        if let Some((masks, said)) = masks.zip(failure.server_words_mut()) {
+            masks.name(said);
+        }
+        failure
     }
 
     pub(crate) fn call(&self, call: &ToolCall) -> ToolCall {

@@ -50,11 +50,7 @@ impl Pairs<'_> {
 
     /// Returns a key for the encodings of a message by its halves that are not sent, if it has any.
     pub fn key(&self, message: &Message) -> Option<u64> {
-        let parts: &[Part] = match &message.content {
-            Content::Parts(parts) => parts,
-            _ => &[],
-        };
-        let halves = parts.iter().map(|part| self.lacks(part));
+        let halves = message.content.parts().iter().map(|part| self.lacks(part));
         let calls = message.calls.iter().map(|call| self.lacks_program(call));
         let lacking = halves.chain(calls).enumerate().filter(|(_, lacks)| *lacks);
         let mut hasher = DefaultHasher::new();

@@ -10,6 +10,7 @@ use crate::log::message::{Message, Outcome, Output};
 use crate::log::original::Original;
 use crate::log::part::{Part, PartKind};
 use crate::value::letters;
+use crate::value::word::words;
 use crate::value::Value;
 use crate::view::change::{Change, ChangeKind};
 use crate::view::handle::{Handle, RECALL};
@@ -43,15 +44,20 @@ pub struct Rendering<'a> {
     pub(crate) before: usize,
 }
 
-/// The look of a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResultLook {
-    /// Unchanged, but for masks.
-    Whole,
-    /// Without its middle.
-    Shortened,
-    /// As a note.
-    Cleared,
+words! {
+    /// The looks of a part of the log, the most complete first.
+    pub enum Look {
+        /// Unchanged.
+        Whole = "whole",
+        /// A result without its middle.
+        Shortened = "shortened",
+        /// A result of which only a note is left.
+        Cleared = "cleared",
+        /// Iterations that a summary stands for.
+        Summarized = "summarized",
+        /// Iterations that are hidden.
+        Hidden = "hidden",
+    }
 }
 
 /// A message of the view.
@@ -206,12 +212,12 @@ impl<'a> Rendering<'a> {
     }
 
     /// Returns the look of a result.
-    pub(crate) fn result(&self, slot: usize, outcome: &Outcome) -> ResultLook {
+    pub(crate) fn result(&self, slot: usize, outcome: &Outcome) -> Look {
         match () {
-            () if self.is_pinned(slot) => ResultLook::Whole,
-            () if slot < self.cleared => ResultLook::Cleared,
-            () if outcome.longest() > self.most => ResultLook::Shortened,
-            () => ResultLook::Whole,
+            () if self.is_pinned(slot) => Look::Whole,
+            () if slot < self.cleared => Look::Cleared,
+            () if outcome.longest() > self.most => Look::Shortened,
+            () => Look::Whole,
         }
     }
 
@@ -307,7 +313,7 @@ impl<'a> Rendering<'a> {
             self.recall.then_some(handle)
         };
         let look = self.result(slot, outcome);
-        if look == ResultLook::Cleared {
+        if look == Look::Cleared {
             let pinned = self.pinned_lines(outcome, "");
             let Some(handle) = handle() else {
                 let text = format!("{}{pinned}", self.placeholder);

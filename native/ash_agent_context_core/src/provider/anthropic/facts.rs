@@ -3,7 +3,7 @@
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{
-    claude_version, object, text, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
+    claude_version, object, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
 };
 use crate::provider::facts::{
     count, is_any, is_plain_name, kind_of, named, CacheMiss, Facts, Fallback, OwnHalf, SystemPlace,
@@ -24,6 +24,7 @@ pub(crate) const FACTS: Facts = Facts {
     stand_in: STAND_IN_TEXT,
     takes_id: |id, _| !id.is_empty() && id.bytes().all(is_plain),
     short_ids: false,
+    text_arguments: false,
     takes_name: is_plain_name,
     takes_block,
     user_first: true,
@@ -61,7 +62,7 @@ pub(crate) const FACTS: Facts = Facts {
     constrains: |model, _| claude_version(model).is_some_and(|version| version >= (4, 5)),
     // As anthropic 2.12.0 writes it.
     constraint: |_, schema| {
-        let format = object([("type", text("json_schema")), ("schema", schema)]);
+        let format = object([("type", Value::text("json_schema")), ("schema", schema)]);
         object([("output_config", object([("format", format)]))])
     },
 };

@@ -3,7 +3,6 @@
 pub mod facts;
 mod read;
 mod response;
-mod usage;
 mod write;
 
 /// The fields of a call beside its arguments that go back with it: who made it, and from which set its tool is.

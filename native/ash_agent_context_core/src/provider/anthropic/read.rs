@@ -11,8 +11,8 @@ use crate::value::{Map, Value, MAX_DEPTH};
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
     at, call, filled_name_at, image_or_file, inline_image, json_like, json_part, metadata,
-    metadata_with, name_at, part, part_or_block, provider_block, refuse_misplaced, system_part,
-    text_block, CONTENT,
+    metadata_with, name_at, part, part_or_block, provider_block, refuse_misplaced, stored,
+    system_part, text_block, text_part, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -32,7 +32,7 @@ impl Reads for Room {
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     if matches!(&message, Value::Map(map) if is_row(map)) {
-        history.whole(provider_block(PROVIDER, message)?, false);
+        history.whole(provider_block(PROVIDER, message)?);
         return Ok(());
     }
     let mut message = Fields::read(message, "a message, an object")?;
@@ -155,11 +155,8 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
         Some("thinking") => {
             let mut block = Fields::read(block, "")?;
             let text = block.need_bytes("thinking")?;
-            let signature = block.text("signature")?;
-            let signature = signature
-                .as_deref()
-                .filter(|signature| !signature.is_empty());
-            let metadata = metadata(PROVIDER, &[("signature", signature)]);
+            let signature = block.text("signature")?.filter(|text| !text.is_empty());
+            let metadata = metadata(PROVIDER, &[("signature", signature.as_deref())]);
             Ok(part(PartKind::Thinking(text), Some(metadata)))
         }
         Some("redacted_thinking") => {
@@ -186,9 +183,8 @@ fn media(block: &Value) -> Option<PartKind> {
             (Some(media_type.into()), data)
         }
         "file" => {
-            let id = filled_name_at(source, "file_id")?.into();
-            let provider = PROVIDER;
-            (None, Source::Stored { provider, id })
+            let id = filled_name_at(source, "file_id")?;
+            (None, stored(PROVIDER, id))
         }
         "url" => (None, Source::Url(filled_name_at(source, "url")?.into())),
         _ => return None,
@@ -202,7 +198,12 @@ fn result(block: Value) -> Result<ReadResult, Error> {
     let id = block.need_text("tool_use_id")?;
     let status = block.status();
     let content = block.content("content", result_part)?;
-    Ok(ReadResult::new(Some(id), status, output(content, status)))
+    Ok(ReadResult::new(
+        Some(id),
+        None,
+        status,
+        output(content, status),
+    ))
 }
 
 fn result_part(block: Value) -> Result<Part, Error> {
@@ -210,7 +211,7 @@ fn result_part(block: Value) -> Result<Part, Error> {
         Some("text") => text_block(block, "text"),
         Some("image" | "document") => match (media(&block), text_of_document(&block)) {
             (Some(kind), _) => Ok(part(kind, None)),
-            (None, Some(text)) => Ok(crate::provider::foreign::text_part(text.as_bytes().into())),
+            (None, Some(text)) => Ok(text_part(text.as_bytes().into())),
             (None, None) => json_part(&block),
         },
         Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking") => {
@@ -223,7 +224,5 @@ fn result_part(block: Value) -> Result<Part, Error> {
 
 fn text_of_document(block: &Value) -> Option<&str> {
     let source = at(block, "source")?;
-    (name_at(source, "type")? == "text")
-        .then(|| name_at(source, "data"))
-        .flatten()
+    name_at(source, "data").filter(|_| name_at(source, "type") == Some("text"))
 }

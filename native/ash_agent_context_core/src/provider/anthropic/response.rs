@@ -7,13 +7,36 @@ use crate::fault::Fault;
 use crate::log::part::PartKind;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
+use crate::prices::bill::{Count, Term};
 use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
+use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign::{declined_call, metadata, part};
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 
 impl Responds for Room {
+    fn figures(&self) -> &'static Figures {
+        &Figures {
+            keys: &[
+                (Around, &["usage"]),
+                (Input, &["input_tokens"]),
+                (CacheRead, &["cache_read_input_tokens"]),
+                (CacheWritten, &["cache_creation_input_tokens"]),
+                (Output, &["output_tokens"]),
+                (OutputDetails, &["output_tokens_details"]),
+                (Reasoning, &["thinking_tokens"]),
+            ],
+            billed: &BILLED,
+            terms: &[
+                ("service_tier", Term::Tier),
+                ("speed", Term::Speed),
+                ("inference_geo", Term::Geo),
+            ],
+            parts: &["iterations"],
+        }
+    }
+
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         let index = Key::Index(node::number(node, "index").unwrap_or(0));
         match node::text(node, "type") {
@@ -76,7 +99,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
     match kind {
         "text" => {
             let text = words(block, "text", is_whole)?;
-            draft.open_text(&key);
+            draft.open_words(&key, false);
             for citation in node::list(block, "citations") {
                 draft.note_more(&key, "citations", node::to_value(citation)?);
             }
@@ -84,7 +107,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
         "thinking" => {
             let text = words(block, "thinking", is_whole)?;
-            draft.open_thinking(&key);
+            draft.open_words(&key, true);
             draft.thinking(key.clone(), text);
             draft.sign(&key, node::text(block, "signature"));
         }
@@ -97,11 +120,8 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
             if node::filled_text(block, "name").is_none() {
                 return Err(Fault::unreadable("a tool_use block without a name"));
             }
-            draft.open_call(
-                key.clone(),
-                node::text(block, "id"),
-                node::text(block, "name"),
-            );
+            let id = node::text(block, "id");
+            draft.open_call(key.clone(), id, node::text(block, "name"));
             for name in CALLED {
                 if let Some(value) = node::get(block, name) {
                     draft.note(&key, name, node::to_value(value)?);
@@ -109,10 +129,10 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
             }
             // An empty object is a placeholder when the arguments are to come.
             let input = node::get(block, "input");
-            if let Some(input) =
-                arguments(input)?.filter(|_| input.is_some_and(node::is_filled_object))
+            if let (Some(read), true) =
+                (arguments(input)?, input.is_some_and(node::is_filled_object))
             {
-                draft.seed_arguments(&key, input);
+                draft.seed_arguments(&key, read);
             }
         }
         kind => {
@@ -203,3 +223,18 @@ fn reason(word: &str) -> Finish {
         _ => Finish::Error,
     }
 }
+
+const BILLED: [Billed; 2] = [
+    Billed {
+        under: &["cache_creation"],
+        of: None,
+        number: &["ephemeral_1h_input_tokens"],
+        count: Count::WrittenHour,
+    },
+    Billed {
+        under: &["server_tool_use"],
+        of: None,
+        number: &["web_search_requests"],
+        count: Count::Searches,
+    },
+];

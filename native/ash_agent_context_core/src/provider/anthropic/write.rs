@@ -8,6 +8,7 @@ use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
+use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
 use crate::provider::parts::{own_element, Parts};
@@ -31,7 +32,7 @@ impl Writes for Room {
         match (message.role, &message.content) {
             (Role::Assistant, _) => assistant(message, out),
             (_, content @ Content::Text(_)) => {
-                out.say(content, |text, out| one_text(false, text, out));
+                out.say(content, |text, out| one_text(Role::User, text, out));
             }
             (_, content) => out.blocks(false, |out| PARTS.content(content, out)),
         }
@@ -48,33 +49,22 @@ impl Writes for Room {
 }
 
 /// Writes a message of one text: a string, or a block where a breakpoint may have to stand.
-fn one_text(is_model: bool, text: &str, out: &mut Writer<'_>) {
-    if out.options.cache {
-        out.blocks(is_model, |out| text_block(text, out));
-        return;
+fn one_text(role: Role, text: &str, out: &mut Writer<'_>) {
+    let is_model = role == Role::Assistant;
+    match out.options.cache {
+        true => out.blocks(is_model, |out| text_block(text, out)),
+        false => text_message(role.name(), text, out),
     }
-    out.json.raw(if is_model {
-        ",{\"role\":\"assistant\",\"content\":"
-    } else {
-        ",{\"role\":\"user\",\"content\":"
-    });
-    out.json.text(text);
-    out.json.raw("}");
 }
 
 fn text_block(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|block| {
-        block.field("type", "text").text("text", text);
-    });
-    out.mark_inside();
+    cited_text(text, None, out);
 }
 
-fn write_cited_text(text: &str, citations: &Value, out: &mut Writer<'_>) {
+fn cited_text(text: &str, citations: Option<&Value>, out: &mut Writer<'_>) {
     out.json.object(|block| {
-        block
-            .field("type", "text")
-            .text("text", text)
-            .field("citations", &AsJson(citations));
+        let block = block.field("type", "text").text("text", text);
+        block.given("citations", citations.map(AsJson));
     });
     out.mark_inside();
 }
@@ -90,29 +80,23 @@ const PARTS: Parts = Parts {
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     if let (content @ Content::Text(_), true) = (&message.content, message.calls.is_empty()) {
-        out.say(content, |text, out| one_text(true, trim_end(text), out));
+        out.say(content, |text, out| {
+            one_text(Role::Assistant, trim_end(text), out)
+        });
         return;
     }
     out.blocks(true, |out| {
         out.say(&message.content, text_block);
         let said = out.arrange(message, is_own_thinking, is_served);
         let spoken = out.find_spoken_end(&said, is_own_thinking);
-        let is_text = |one: &PartOrCall<'_>| match one {
-            PartOrCall::Part(part) => part.kind.is_text() && out.says(part),
-            PartOrCall::Call(_) => false,
-        };
+        let is_text = |part: &Part| part.kind.is_text() && out.says(part);
         // A history must not end in white space. Where more follows, the text keeps its bytes.
-        let last_text = said.iter().rposition(is_text);
+        let mut ones = said.iter();
+        let last_text = ones.rposition(|one| one.part().is_some_and(is_text));
         let last_text = last_text.filter(|_| message.calls.is_empty());
-        let is_fallback = |one: &PartOrCall<'_>| match one {
-            PartOrCall::Part(part) => part.is_fallback(),
-            PartOrCall::Call(_) => false,
-        };
+        let is_fallback = |one: &PartOrCall<'_>| one.part().is_some_and(Part::is_fallback);
         let begun = said.iter().rposition(is_fallback).unwrap_or_default();
-        let results = match &message.content {
-            Content::Parts(parts) if begun > 0 => Some(OwnResults::of(parts)),
-            _ => None,
-        };
+        let results = (begun > 0).then(|| OwnResults::of(message.content.parts()));
         for (index, one) in said.into_iter().enumerate() {
             let declined = results.as_ref().filter(|_| index < begun);
             match one {
@@ -138,13 +122,12 @@ fn write_call(call: &ToolCall, out: &mut Writer<'_>) {
             .field("type", "tool_use")
             .field("id", &*id)
             .field("name", &*name)
-            .raw("input", &input);
-        if let Some(caller) = call.provider_map(PROVIDER, "caller") {
-            block.field("caller", &AsObject(caller));
-        }
-        if let Some(toolset) = call.provider_text(PROVIDER, "toolset_name") {
-            block.field("toolset_name", toolset);
-        }
+            .raw("input", &input)
+            .given(
+                "caller",
+                call.provider_map(PROVIDER, "caller").map(AsObject),
+            )
+            .given("toolset_name", call.provider_text(PROVIDER, "toolset_name"));
     });
     out.mark_inside();
 }
@@ -154,10 +137,7 @@ fn model_part(part: &Part, is_last_text: bool, out: &mut Writer<'_>) {
         PartKind::Text(bytes) => {
             let Some(text) = out.text(bytes) else { return };
             let text = if is_last_text { trim_end(&text) } else { &text };
-            match part.provider_list(out.options, "citations") {
-                Some(citations) => write_cited_text(text, citations, out),
-                None => text_block(text, out),
-            }
+            cited_text(text, part.provider_list(out.options, "citations"), out);
             out.hint_inside(part);
         }
         PartKind::ProviderBlock { .. } => PARTS.one(part, out),
@@ -177,13 +157,10 @@ fn is_served(part: &Part, _out: &Writer<'_>) -> bool {
 /// Writes thinking, as such if something follows it: no message may end with thinking.
 fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_own_thinking(part, out);
-    if let (PartKind::RedactedThinking(data), true) = (&part.kind, is_own) {
-        out.json.object(|block| {
-            block.field("type", "redacted_thinking").text("data", data);
-        });
-        return;
-    }
     match out.place_thinking(is_own, part) {
+        Thought::Redacted(data) => out.json.object(|block| {
+            block.field("type", "redacted_thinking").text("data", data);
+        }),
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block
@@ -214,10 +191,8 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
         block
             .field("type", "tool_result")
             .field("tool_use_id", id)
-            .raw("content", &content);
-        if outcome.is_error() {
-            block.field("is_error", &true);
-        }
+            .raw("content", &content)
+            .given("is_error", outcome.is_error().then_some(true));
     });
     out.mark_inside();
     if let Some(part) = out.find_marked(outcome) {
@@ -261,9 +236,7 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
                 _ => source.text("url", &media.url()),
             };
         });
-        if let (false, Some(title)) = (media.is_image(), media.filename) {
-            block.field("title", title);
-        }
+        block.given("title", media.filename.filter(|_| !media.is_image()));
         if let Some(enabled) = part.citations().filter(|_| !media.is_image()) {
             block.object("citations", |citations| {
                 citations.field("enabled", &enabled);

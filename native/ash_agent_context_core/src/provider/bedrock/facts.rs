@@ -2,7 +2,7 @@
 
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
-use crate::provider::dialect::facts::{claude_version, object, text, CLAUDE, CLAUDE_CACHE};
+use crate::provider::dialect::facts::{claude_version, object, CLAUDE, CLAUDE_CACHE};
 use crate::provider::facts::{half_under, is_any, is_plain_name, Facts, SystemPlace};
 use crate::value::letters::is_dotted;
 use crate::value::{json, Map, Value};
@@ -20,6 +20,7 @@ pub(crate) const FACTS: Facts = Facts {
     stand_in: ",{\"role\":\"user\",\"content\":[{\"text\":\"Continue.\"}]}",
     takes_id: |id, _| (1..=64).contains(&id.chars().count()) && id.bytes().all(is_dotted),
     short_ids: false,
+    text_arguments: false,
     takes_name: is_plain_name,
     takes_block: |place, data| match place {
         Place::Result => false,
@@ -59,10 +60,13 @@ pub(crate) const FACTS: Facts = Facts {
     },
     // As botocore 1.44.5 has it, with the schema as text.
     constraint: |name, schema| {
-        let schema = text(&json::write(&schema));
-        let schema = object([("name", text(name)), ("schema", schema)]);
+        let schema = Value::text(&json::write(&schema));
+        let schema = object([("name", Value::text(name)), ("schema", schema)]);
         let structure = object([("jsonSchema", schema)]);
-        let format = object([("type", text("json_schema")), ("structure", structure)]);
+        let format = object([
+            ("type", Value::text("json_schema")),
+            ("structure", structure),
+        ]);
         object([("outputConfig", object([("textFormat", format)]))])
     },
 };

@@ -7,16 +7,16 @@ use super::Room;
 use crate::error::{each, Error};
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
-use crate::log::part::{is_base64, Class, Content, Part, PartKind, Source};
+use crate::log::part::{is_base64, Class, Content, MediaPart, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, check_levels, has, image, image_or_file, inline_image, json_like, json_part,
-    json_text, metadata, metadata_with, name_at, part, part_or_block, plain_content,
-    provider_block, system_part, text_block, CONTENT,
+    at, call, check_levels, has, image, inline_image, json_like, json_part, json_text, metadata,
+    metadata_with, name_at, part, part_or_block, plain_content, provider_block, system_part,
+    text_block, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -194,28 +194,23 @@ fn media(block: &Value) -> Option<PartKind> {
             source => Some(image(Some(media_type), source)),
         };
     }
-    let known = |table: &[(&str, &str)], of: &Value| {
-        let format = name_at(of, "format")?;
-        let found = table.iter().find(|(name, _)| *name == format);
-        found.map(|(_, media_type)| Box::from(*media_type))
-    };
-    if let Some(audio) = at(block, "audio") {
-        let media_type = Some(known(&AUDIO, audio)?);
-        return Some(PartKind::unnamed(Class::Audio, media_type, source(audio)?));
-    }
-    if let Some(video) = at(block, "video") {
-        let media_type = Some(known(&VIDEO, video)?);
-        return Some(PartKind::unnamed(Class::Video, media_type, source(video)?));
-    }
-    let document = at(block, "document")?;
-    let media_type = Some(known(&DOCUMENTS, document)?);
-    let filename = name_at(document, "name").map(Into::into);
-    Some(image_or_file(
-        false,
-        media_type,
-        source(document)?,
-        filename,
-    ))
+    let mut kinds = [
+        ("audio", Class::Audio, &AUDIO[..]),
+        ("video", Class::Video, &VIDEO[..]),
+        ("document", Class::File, &DOCUMENTS[..]),
+    ]
+    .into_iter();
+    let (of, class, table) =
+        kinds.find_map(|(key, class, table)| Some((at(block, key)?, class, table)))?;
+    let format = name_at(of, "format")?;
+    let (_, media_type) = table.iter().find(|(name, _)| *name == format)?;
+    let filename = name_at(of, "name").filter(|_| class == Class::File);
+    Some(PartKind::Media(MediaPart {
+        class,
+        media_type: Some((*media_type).into()),
+        source: source(of)?,
+        filename: filename.map(Into::into),
+    }))
 }
 
 /// Returns the bytes, or the place in S3; a document's text is neither.
@@ -243,7 +238,7 @@ fn result(mut result: Fields) -> Result<ReadResult, Error> {
         }
         Some(_) => return Err(result.wrong("content", CONTENT)),
     };
-    Ok(ReadResult::new(Some(id), status, output))
+    Ok(ReadResult::new(Some(id), None, status, output))
 }
 
 /// Reads one text as text and one object as a map; all else as parts.

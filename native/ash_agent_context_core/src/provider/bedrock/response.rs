@@ -9,8 +9,10 @@ use std::sync::Arc;
 use crate::fault::Fault;
 use crate::log::part::{Part, PartKind};
 use crate::log::reply::Finish;
+use crate::prices::bill::Count;
 use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
+use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::format::Responds;
 use crate::provider::framing::Framing;
 use crate::provider::node::{self, Node};
@@ -18,6 +20,21 @@ use crate::value::letters::utf8;
 use crate::value::{Map, Value};
 
 impl Responds for Room {
+    fn figures(&self) -> &'static Figures {
+        &Figures {
+            keys: &[
+                (Around, &["usage"]),
+                (Input, &["inputTokens"]),
+                (CacheRead, &["cacheReadInputTokens"]),
+                (CacheWritten, &["cacheWriteInputTokens"]),
+                (Output, &["outputTokens"]),
+                (Total, &["totalTokens"]),
+            ],
+            billed: &BILLED,
+            ..Figures::NONE
+        }
+    }
+
     fn framing(&self) -> Framing {
         Framing::EventStream
     }
@@ -120,7 +137,10 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
         if let Some(text) = node::text(reasoning, "text") {
             draft.thinking(key.clone(), text);
         }
-        sign(draft, key, node::filled_text(reasoning, "signature"));
+        if let Some(signature) = node::filled_text(reasoning, "signature") {
+            draft.open_words(key, true);
+            draft.sign(key, Some(signature));
+        }
         for name in ["redactedContent", "data"] {
             if let Some(data) = node::filled_text(reasoning, name) {
                 draft.add_redacted(key.clone(), data);
@@ -131,7 +151,7 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
             draft.note_more(key, "content", node::to_value(result)?);
         }
     } else if let Some(citation) = node::get(delta, "citation") {
-        draft.open_text(key);
+        draft.open_words(key, false);
         draft.note_more(key, "citations", node::to_value(citation)?);
         draft.show_empty(key);
     } else if let Some(source) = node::dig(delta, &["image", "source"]) {
@@ -140,21 +160,11 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
     Ok(())
 }
 
-fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
-    if let Some(signature) = signature {
-        draft.open_thinking(key);
-        draft.sign(key, Some(signature));
-    }
-}
-
 fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault> {
     let called = node::get(block, "toolUse").filter(|of| !is_served(node::text(of, "type")));
     if let Some(tool) = called {
-        draft.open_call(
-            key.clone(),
-            node::text(tool, "toolUseId"),
-            node::text(tool, "name"),
-        );
+        let id = node::text(tool, "toolUseId");
+        draft.open_call(key.clone(), id, node::text(tool, "name"));
         if let Some(input) = arguments(node::get(tool, "input"))? {
             draft.seed_arguments(&key, input);
         }
@@ -166,20 +176,14 @@ fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault
 
 /// Puts a whole part, in the same way as one that comes piece by piece.
 fn put_part(draft: &mut Draft, key: &Key, part: Part) {
-    let metadata = part.provider_metadata.as_ref();
-    let noted = |name| metadata.and_then(|of| Some((name, of.get_named(name)?.clone())));
+    let noted = |name| Some((name, part.noted(name)?.clone()));
     let notes = [noted("citations"), noted("signature")];
-    match &part.kind {
-        PartKind::Text(text) => {
-            draft.open_text(key);
-            draft.text(key.clone(), &utf8(text));
-        }
-        PartKind::Thinking(text) => {
-            draft.open_thinking(key);
-            draft.thinking(key.clone(), &utf8(text));
-        }
-        _ => return draft.put_part(key.clone(), part),
-    }
+    let (PartKind::Text(text) | PartKind::Thinking(text)) = &part.kind else {
+        return draft.put_part(key.clone(), part);
+    };
+    let thinks = part.kind.is_thinking();
+    draft.open_words(key, thinks);
+    draft.say(key.clone(), &utf8(text), thinks);
     for (name, value) in notes.into_iter().flatten() {
         draft.note(key, name, value);
         draft.show_empty(key);
@@ -202,3 +206,10 @@ fn stop(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     draft.finish(reason, word);
     Ok(())
 }
+
+const BILLED: [Billed; 1] = [Billed {
+    under: &["cacheDetails"],
+    of: Some(("ttl", "1h")),
+    number: &["inputTokens"],
+    count: Count::WrittenHour,
+}];

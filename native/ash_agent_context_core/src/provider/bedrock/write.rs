@@ -36,10 +36,8 @@ impl Writes for Room {
             }
             // Nothing stands between results.
             let outcomes = exchange.slots().flatten();
-            if let Some(part) = outcomes
-                .filter_map(|outcome| out.find_marked(outcome))
-                .last()
-            {
+            let marked = outcomes.filter_map(|outcome| out.find_marked(outcome));
+            if let Some(part) = marked.last() {
                 out.hint_behind(part);
             }
         });
@@ -88,10 +86,8 @@ const IN_RESULT: Parts = Parts {
 };
 
 fn user_content(content: &Content, out: &mut Writer<'_>) {
-    match content {
-        Content::Parts(parts) => user_parts(parts, &PARTS, out),
-        content => PARTS.content(content, out),
-    }
+    out.say(content, text_block);
+    user_parts(content.parts(), &PARTS, out);
 }
 
 fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {
@@ -168,15 +164,12 @@ fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
 /// Writes reasoning, as such if something follows it: no message may end with it.
 fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_thinking(part, out);
-    if let (PartKind::RedactedThinking(data), true) = (&part.kind, is_own) {
-        out.json.object(|block| {
+    match out.place_thinking(is_own, part) {
+        Thought::Redacted(data) => out.json.object(|block| {
             block.object("reasoningContent", |content| {
                 content.text("redactedContent", data);
             });
-        });
-        return;
-    }
-    match out.place_thinking(is_own, part) {
+        }),
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block.object("reasoningContent", |content| {
@@ -195,10 +188,8 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
 
 fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     // Only Claude and Nova take a status; for others the text says it.
-    let knows_status = out
-        .options
-        .model
-        .is_none_or(|model| model.contains("claude") || model.contains("nova"));
+    let model = out.options.model;
+    let knows_status = model.is_none_or(|of| of.contains("claude") || of.contains("nova"));
     let mut blocks = out.apart(|out| match &outcome.output {
         Output::Parts(parts) => user_parts(parts, &IN_RESULT, out),
         Output::Value(Value::Map(map))
@@ -208,12 +199,11 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
                 block.field("json", &AsObject(map));
             });
         }
-        Output::Value(_) if knows_status => {
-            let text = out.result_text(outcome);
-            text_block(&text, out);
-        }
         Output::Value(_) => {
-            let text = out.word_result(outcome);
+            let text = match knows_status {
+                true => out.result_text(outcome),
+                false => out.word_result(outcome),
+            };
             text_block(&text, out);
         }
     });
@@ -222,12 +212,11 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     }
     out.json.object(|block| {
         block.object("toolResult", |result| {
+            let status = (outcome.is_error() && knows_status).then_some("error");
             result
                 .field("toolUseId", id)
-                .raw("content", &format!("[{blocks}]"));
-            if outcome.is_error() && knows_status {
-                result.field("status", "error");
-            }
+                .raw("content", &format!("[{blocks}]"))
+                .given("status", status);
         });
     });
     out.mark_behind();
@@ -316,9 +305,8 @@ fn document_name(filename: Option<&str>) -> String {
         .collect();
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let name: String = words.join(" ").chars().take(200).collect();
-    if name.is_empty() {
-        "document".to_owned()
-    } else {
-        name.trim_end().to_owned()
+    match name.is_empty() {
+        true => "document".to_owned(),
+        false => name.trim_end().to_owned(),
     }
 }

@@ -38,10 +38,8 @@ impl ModelBlocks {
             false => order_calls(provider, self.parts, self.calls),
         };
         let thinks = |part: &Part| part.kind.is_thinking();
-        if !calls_behind(&in_order(&content, &calls), thinks, leads)
-            .1
-            .is_empty()
-        {
+        let (_, moved) = calls_behind(&in_order(&content, &calls), thinks, leads);
+        if !moved.is_empty() {
             history.mark_refused();
         }
         history.assistant(content, calls, None);
@@ -51,22 +49,19 @@ impl ModelBlocks {
 /// Returns the output of a result. An error that is nothing but texts is kept as text.
 pub fn output(content: Content, status: Status) -> Output {
     let parts = match content {
-        Content::None => return Output::Value(Value::Nil),
         Content::Text(text) => return Output::Value(Value::Binary(text)),
-        Content::Parts(parts) if parts.is_empty() => return Output::Value(Value::Nil),
-        Content::Parts(parts) => parts,
+        Content::Parts(parts) if !parts.is_empty() => parts,
+        _ => return Output::Value(Value::Nil),
     };
     if status == Status::Ok {
         return Output::Parts(parts);
     }
     let mut words: Vec<u8> = Vec::new();
-    for part in &*parts {
-        if let Some(text) = part.kind.text() {
-            if !words.is_empty() {
-                words.push(b'\n');
-            }
-            words.extend_from_slice(text);
+    for text in parts.iter().filter_map(|part| part.kind.text()) {
+        if !words.is_empty() {
+            words.push(b'\n');
         }
+        words.extend_from_slice(text);
     }
     Output::Value(Value::Binary(words.into_boxed_slice()))
 }

@@ -24,6 +24,7 @@ pub(crate) const CHAT: Facts = Facts {
         (1..=most).contains(&id.chars().count())
     },
     short_ids: false,
+    text_arguments: true,
     takes_name: is_plain_name,
     takes_block: |place, data| match place {
         Place::Result => false,
@@ -144,21 +145,20 @@ pub(crate) const CLAUDE: Subset = Subset {
 /// Returns the field of OpenAI's chat format that makes the model answer by a schema.
 pub(crate) fn response_format(name: &str, schema: Value) -> Value {
     let schema = object([
-        ("name", text(name)),
+        ("name", Value::text(name)),
         ("strict", Value::Bool(true)),
         ("schema", schema),
     ]);
-    let format = object([("type", text("json_schema")), ("json_schema", schema)]);
+    let format = object([
+        ("type", Value::text("json_schema")),
+        ("json_schema", schema),
+    ]);
     object([("response_format", format)])
 }
 
 pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let entry = |(key, value)| (Value::text(key), value);
     Value::Map(Map::new(fields.into_iter().map(entry).collect()))
-}
-
-pub(crate) fn text(text: &str) -> Value {
-    Value::text(text)
 }
 
 /// Returns the version of a Claude in a model's name, wherever it runs: `claude-sonnet-4-5-20250929`,

@@ -2,9 +2,10 @@
 
 use crate::answer::subset::Subset;
 use crate::log::place::Place;
-use crate::provider::dialect::facts::{object, text};
+use crate::provider::dialect::facts::object;
 use crate::provider::facts::{half_under, is_any, Cache, Facts, SystemPlace};
 use crate::value::letters::is_dotted;
+use crate::value::Value;
 
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "gcp.gemini",
@@ -23,6 +24,7 @@ pub(crate) const FACTS: Facts = Facts {
     stand_in: ",{\"role\":\"user\",\"parts\":[{\"text\":\"Continue.\"}]}",
     takes_id: |_, _| true,
     short_ids: false,
+    text_arguments: false,
     takes_name: |name| {
         let first = name.bytes().next();
         first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
@@ -82,7 +84,7 @@ pub(crate) const FACTS: Facts = Facts {
     // As google-genai 3.4.0 writes it.
     constraint: |_, schema| {
         let config = object([
-            ("responseMimeType", text("application/json")),
+            ("responseMimeType", Value::text("application/json")),
             ("responseJsonSchema", schema),
         ]);
         object([("generationConfig", config)])

@@ -4,7 +4,6 @@ pub mod facts;
 mod paths;
 mod read;
 mod response;
-mod usage;
 mod write;
 
 pub(crate) struct Room;

@@ -68,14 +68,10 @@ impl Tree {
                     return Err(Fault::unreadable("a key of what is not an object"));
                 };
                 let next = object.entries.len();
-                let place = match object.places.get(*key) {
-                    Some(place) => *place,
-                    None => {
-                        object.places.insert((*key).into(), next);
-                        object.entries.push(((*key).into(), Self::Nothing));
-                        next
-                    }
-                };
+                let place = *object.places.entry((*key).into()).or_insert(next);
+                if place == next {
+                    object.entries.push(((*key).into(), Self::Nothing));
+                }
                 let entry = object.entries.get_mut(place).map(|(_, value)| value);
                 entry.ok_or_else(|| Fault::unreadable("a key that is not there"))
             }

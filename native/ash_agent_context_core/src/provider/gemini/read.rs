@@ -9,9 +9,10 @@ use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
+use crate::provider::dialect::blocks::ModelBlocks;
 use crate::provider::foreign::{
-    at, call, check_levels, image_or_file, inline_image, json_text, metadata, metadata_of, name_at,
-    order_calls, part, plain_content, provider_block, system_part, text_part,
+    at, call, check_levels, image_or_file, inline_image, into_parts, json_text, metadata,
+    metadata_of, name_at, part, plain_content, provider_block, system_part, text_part,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -63,12 +64,10 @@ fn system_content(system: Value) -> Result<Content, Error> {
     }
     let mut system = Fields::read(system, "a content, an object")?;
     let parts = system.content("parts", |part| system_part(PROVIDER, part))?;
-    Ok(
-        match plain_content(crate::provider::foreign::into_parts(parts)) {
-            Content::None => Content::Parts(Box::default()),
-            content => content,
-        },
-    )
+    Ok(match plain_content(into_parts(parts)) {
+        Content::None => Content::Parts(Box::default()),
+        content => content,
+    })
 }
 
 fn read_content(content: Value, history: &mut Listener) -> Result<(), Error> {
@@ -103,19 +102,18 @@ fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
 }
 
 fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
-    let (mut parts, mut calls): (Vec<Part>, Vec<(usize, ToolCall)>) = (Vec::new(), Vec::new());
+    let mut said = ModelBlocks::default();
     each(values, |value| {
         if find(&value, CALL).is_some() {
-            calls.push((parts.len(), read_call(value)?));
+            said.call(read_call(value)?);
         } else if find(&value, RESPONSE).is_some() {
             return Err(Error::invalid(Vec::new(), "a part of a model's content"));
         } else {
-            parts.push(model_part(value)?);
+            said.part(model_part(value)?);
         }
         Ok(())
     })?;
-    let (content, calls) = order_calls(PROVIDER, parts, calls);
-    history.assistant(content, calls, None);
+    said.join(PROVIDER, |_| false, history);
     Ok(())
 }
 
@@ -210,19 +208,13 @@ fn response(mut response: Fields) -> Result<ReadResult, Error> {
         parts.extend(media.into_iter().filter(is_media));
         Output::Parts(parts.into_boxed_slice())
     };
-    Ok(ReadResult {
-        name,
-        ..ReadResult::new(id, status, output)
-    })
+    Ok(ReadResult::new(id, name, status, output))
 }
 
 /// Reads a result. An object with only the documented keys has the output, or the error, in them; any other object is the output.
 fn result(given: Map) -> (Status, Value) {
-    match (
-        given.len(),
-        given.get_named("output"),
-        given.get_named("error"),
-    ) {
+    let (output, error) = (given.get_named("output"), given.get_named("error"));
+    match (given.len(), output, error) {
         (1, Some(text @ Value::Binary(_)), _) => (Status::Ok, text.clone()),
         (1, _, Some(reason)) => (Status::Error, reason.clone()),
         _ => (Status::Ok, Value::Map(given)),

@@ -8,8 +8,10 @@ use crate::fault::Fault;
 use crate::log::call::Arguments;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
+use crate::prices::bill::{Count, Term};
 use crate::provider::block::{arguments, ArgumentPiece};
 use crate::provider::draft::{Draft, Key};
+use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign;
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
@@ -52,6 +54,32 @@ const BLOCKED: [&str; 6] = [
 const OPEN: Key = Key::Only("call");
 
 impl Responds for Room {
+    fn figures(&self) -> &'static Figures {
+        &Figures {
+            keys: &[
+                (Around, &["usageMetadata", "usage_metadata"]),
+                (WholeInput, &["promptTokenCount", "prompt_token_count"]),
+                (
+                    Tools,
+                    &["toolUsePromptTokenCount", "tool_use_prompt_token_count"],
+                ),
+                (
+                    Candidates,
+                    &["candidatesTokenCount", "candidates_token_count"],
+                ),
+                (Thoughts, &["thoughtsTokenCount", "thoughts_token_count"]),
+                (Total, &["totalTokenCount", "total_token_count"]),
+                (
+                    Cached,
+                    &["cachedContentTokenCount", "cached_content_token_count"],
+                ),
+            ],
+            billed: &BILLED,
+            terms: &[("serviceTier", Term::Tier), ("trafficType", Term::Tier)],
+            ..Figures::NONE
+        }
+    }
+
     fn ends_with_body(&self) -> bool {
         true
     }
@@ -68,10 +96,8 @@ impl Responds for Room {
                 false => Err(Fault::neither(node, "not an answer of generateContent")),
             };
         }
-        draft.start(
-            node::text(node, "responseId"),
-            node::text(node, "modelVersion"),
-        );
+        let id = node::text(node, "responseId");
+        draft.start(id, node::text(node, "modelVersion"));
         let first = |of: &&Node<'_>| node::number(of, "index").unwrap_or(0) == 0;
         let candidate = candidates.iter().find(first);
         if let Some(content) = candidate.and_then(|of| node::get(of, "content")) {
@@ -153,10 +179,7 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
         draft.say(key, text, thinks);
         return Ok(());
     };
-    match thinks {
-        true => draft.open_thinking(&key),
-        false => draft.open_text(&key),
-    }
+    draft.open_words(&key, thinks);
     draft.say(key.clone(), text, thinks);
     draft.sign(&key, Some(signature));
     // An empty text may have a signature.
@@ -179,14 +202,9 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Res
     }
     for piece in node::list(call, "partialArgs") {
         let path = node::text(piece, "jsonPath").unwrap_or_default().into();
-        let value =
-            match node::get(piece, "stringValue").or_else(|| node::get(piece, "numberValue")) {
-                Some(value) => node::to_value(value)?,
-                None => match node::get(piece, "boolValue") {
-                    Some(value) => node::to_value(value)?,
-                    None => Value::Nil,
-                },
-            };
+        let mut names = ["stringValue", "numberValue", "boolValue"].into_iter();
+        let value = names.find_map(|name| node::get(piece, name));
+        let value = value.map_or(Ok(Value::Nil), node::to_value)?;
         draft.push_piece(&OPEN, ArgumentPiece { path, value });
     }
     if goes_on {
@@ -202,3 +220,36 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Res
     };
     draft.end_call_with(&OPEN, arguments)
 }
+
+const fn modal(lists: &'static [&'static str], modality: &'static str, count: Count) -> Billed {
+    Billed {
+        under: lists,
+        of: Some(("modality", modality)),
+        number: &["tokenCount", "token_count"],
+        count,
+    }
+}
+
+const PROMPT: &[&str] = &[
+    "promptTokensDetails",
+    "prompt_tokens_details",
+    "toolUsePromptTokensDetails",
+    "tool_use_prompt_tokens_details",
+];
+const CACHE: &[&str] = &["cacheTokensDetails", "cache_tokens_details"];
+const CANDIDATES: &[&str] = &["candidatesTokensDetails", "candidates_tokens_details"];
+
+const BILLED: [Billed; 12] = [
+    modal(PROMPT, "AUDIO", Count::InputAudio),
+    modal(PROMPT, "IMAGE", Count::InputImage),
+    modal(PROMPT, "DOCUMENT", Count::InputImage),
+    modal(PROMPT, "VIDEO", Count::InputVideo),
+    modal(CACHE, "AUDIO", Count::CachedAudio),
+    modal(CACHE, "IMAGE", Count::CachedImage),
+    modal(CACHE, "DOCUMENT", Count::CachedImage),
+    modal(CACHE, "VIDEO", Count::CachedVideo),
+    modal(CANDIDATES, "AUDIO", Count::OutputAudio),
+    modal(CANDIDATES, "IMAGE", Count::OutputImage),
+    modal(CANDIDATES, "DOCUMENT", Count::OutputImage),
+    modal(CANDIDATES, "VIDEO", Count::OutputVideo),
+];

@@ -41,21 +41,16 @@ impl Writes for Room {
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
-        let takes_media = out
-            .options
-            .model
-            .is_some_and(|model| model.contains("gemini-3"));
+        let model = out.options.model;
+        let takes_media = model.is_some_and(|model| model.contains("gemini-3"));
         let mut behind = Vec::new();
         out.wrap(USER, CLOSE, |out| {
             for (call, outcome) in exchange.answered_calls(&message.calls) {
                 let (id, name) = (out.id(call), out.name(call));
                 let (response, media) = response(outcome, out);
-                let inside = out.apart(|out| {
-                    if !takes_media {
-                        behind.extend(media);
-                        return;
-                    }
-                    PARTS.all(media, out);
+                let inside = out.apart(|out| match takes_media {
+                    true => PARTS.all(media, out),
+                    false => behind.extend(media),
                 });
                 out.json.object(|part| {
                     part.object("functionResponse", |result| {
@@ -124,9 +119,7 @@ fn call(call: &ToolCall, stand_in: Option<&str>, out: &mut Writer<'_>) {
                 .field("name", &*name)
                 .raw("args", &args);
         });
-        if let Some(signature) = own.or(stand_in) {
-            part.field("thoughtSignature", signature);
-        }
+        part.given("thoughtSignature", own.or(stand_in));
     });
 }
 
@@ -164,10 +157,8 @@ fn write_signed_text(part: &Part, bytes: &[u8], out: &mut Writer<'_>) -> bool {
         (text, _) => text.unwrap_or_default(),
     };
     out.json.object(|written| {
-        written.text("text", &text);
-        if let Some(signature) = signature {
-            written.field("thoughtSignature", signature);
-        }
+        let written = written.text("text", &text);
+        written.given("thoughtSignature", signature);
     });
     !text.is_empty()
 }
@@ -177,10 +168,9 @@ fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
     match out.thinking(part, false) {
         Thought::Own { text, signature } if !is_blank(&text) => {
             out.json.object(|written| {
-                written.text("text", &text).field("thought", &true);
-                if let Some(signature) = signature.filter(|signature| is_signature(signature)) {
-                    written.field("thoughtSignature", signature);
-                }
+                let signature = signature.filter(|signature| is_signature(signature));
+                let written = written.text("text", &text).field("thought", &true);
+                written.given("thoughtSignature", signature);
             });
             false
         }
@@ -188,7 +178,7 @@ fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
             text_part(&text, out);
             true
         }
-        Thought::Own { .. } | Thought::Nothing => false,
+        Thought::Own { .. } | Thought::Redacted(_) | Thought::Nothing => false,
     }
 }
 
@@ -213,7 +203,7 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
     let (key, text, media) = if outcome.is_error() {
         ("error", out.result_text(outcome), Vec::new())
     } else {
-        let (text, media) = out.split_result(outcome, is_sent);
+        let (text, media) = out.split_result(outcome, true, is_sent);
         ("output", text, media)
     };
     let response = out.apart(|out| {
@@ -299,8 +289,6 @@ fn write_media(media: &Media<'_>, signature: Option<&str>, out: &mut Writer<'_>)
                 file.field("mimeType", media_type).field("fileUri", &uri);
             });
         }
-        if let Some(signature) = signature {
-            written.field("thoughtSignature", signature);
-        }
+        written.given("thoughtSignature", signature);
     });
 }

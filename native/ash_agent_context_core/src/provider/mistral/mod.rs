@@ -1,9 +1,16 @@
 //! Mistral chat completions: OpenAI's shape with rules of its own.
 
 pub mod facts;
-mod read;
 mod write;
+
+use crate::log::provider::Provider;
+use crate::provider::dialect::chat::read::{ChatDialect, Completions};
 
 pub(crate) struct Room;
 
-impl crate::provider::dialect::chat::response::Completions for Room {}
+impl Completions for Room {
+    const DIALECT: ChatDialect = ChatDialect {
+        provider: Provider::Mistral,
+        empty_calls: true,
+    };
+}

@@ -15,21 +15,16 @@ use crate::provider::parts::{mark_nothing, own_element, Parts};
 use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::json::AsJson;
 use crate::value::letters::is_blank;
-use crate::value::Value;
 
 impl Writes for Room {
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        match &system.content {
-            Content::Parts(_) => {
-                let texts = texts(&system.content, out);
-                out.wrap(",{\"role\":\"system\",\"content\":[", "]}", |out| {
-                    for text in texts {
-                        text_part(&text, out);
-                    }
-                });
-            }
-            content => role_message("system", content, &PARTS, out),
-        }
+        let Content::Parts(_) = &system.content else {
+            return role_message("system", &system.content, &PARTS, out);
+        };
+        let texts = texts(&system.content, out);
+        out.wrap(",{\"role\":\"system\",\"content\":[", "]}", |out| {
+            texts.iter().for_each(|text| text_part(text, out));
+        });
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
@@ -91,19 +86,15 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
                             }
                         }
                     });
-                    if let Some(signature) = signature {
-                        written.field("signature", signature);
-                    }
-                    let metadata = part.provider_metadata.as_ref();
-                    if metadata.is_some_and(|of| of.get_named("closed") == Some(&Value::Bool(true)))
-                    {
-                        written.field("closed", &true);
-                    }
+                    let closed = part.is_noted("closed").then_some(true);
+                    written
+                        .given("signature", signature)
+                        .given("closed", closed);
                 });
                 return false;
             }
             Thought::Text(text) => text_part(&text, out),
-            Thought::Nothing => {}
+            Thought::Redacted(_) | Thought::Nothing => {}
         },
         _ => PARTS.one_in_words(part, out),
     }
@@ -127,33 +118,25 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
     let url = media.url();
     // Only OpenAI knows "original".
     let detail = part.detail().filter(|detail| *detail != "original");
-    out.json
-        .object(|written| match (media.class, media.source, detail) {
-            (_, Location::Stored(_, id), _) => {
-                written.field("type", "file").field("file_id", id);
-            }
-            (Class::Image, _, Some(detail)) => {
-                written
-                    .field("type", "image_url")
-                    .object("image_url", |image| {
-                        image.text("url", &url).field("detail", detail);
-                    });
-            }
-            (Class::Image, ..) => {
-                written.field("type", "image_url").text("image_url", &url);
-            }
-            (Class::Audio, Location::Inline(data), _) => {
-                written
-                    .field("type", "input_audio")
-                    .text("input_audio", data);
-            }
+    out.json.object(|written| {
+        let kind = match (media.class, media.source) {
+            (_, Location::Stored(..)) => "file",
+            (Class::Image, _) => "image_url",
+            (Class::Audio, Location::Inline(_)) => "input_audio",
+            _ => "document_url",
+        };
+        let written = written.field("type", kind);
+        match (media.class, media.source, detail) {
+            (_, Location::Stored(_, id), _) => written.field("file_id", id),
+            (Class::Image, _, Some(detail)) => written.object(kind, |image| {
+                image.text("url", &url).field("detail", detail);
+            }),
+            (Class::Image, ..) => written.text(kind, &url),
+            (Class::Audio, Location::Inline(data), _) => written.text(kind, data),
             _ => {
-                written
-                    .field("type", "document_url")
-                    .text("document_url", &url);
-                if let Some(name) = media.filename {
-                    written.field("document_name", name);
-                }
+                let written = written.text(kind, &url);
+                written.given("document_name", media.filename)
             }
-        });
+        };
+    });
 }

@@ -12,6 +12,7 @@ pub(crate) const FACTS: Facts = Facts {
     most_output: &["num_predict"],
     output_form: &[&["format"]],
     takes_id: |_, _| true,
+    text_arguments: false,
     takes_name: |name| !is_blank(name),
     takes_block: |place, _| place != Place::Result,
     is_prefix: |_| false,

@@ -28,7 +28,7 @@ impl Reads for Room {
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     if matches!(&message, Value::Map(map) if Room.is_row(map)) {
-        history.whole(provider_block(PROVIDER, message)?, false);
+        history.whole(provider_block(PROVIDER, message)?);
         return Ok(());
     }
     let mut message = Fields::read(message, "a message, an object")?;
@@ -64,10 +64,7 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
             };
             let output = Output::Value(text.map_or(Value::Nil, Value::Binary));
             let id = message.text("tool_call_id")?;
-            history.answer(ReadResult {
-                name,
-                ..ReadResult::new(id, Status::Ok, output)
-            });
+            history.answer(ReadResult::new(id, name, Status::Ok, output));
         }
         _ => return Err(message.wrong("role", ROLES)),
     }

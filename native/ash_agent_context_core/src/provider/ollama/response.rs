@@ -7,11 +7,22 @@ use crate::log::call::Arguments;
 use crate::log::reply::Finish;
 use crate::provider::block::arguments;
 use crate::provider::draft::{Draft, Key};
+use crate::provider::figures::{FigureKind::*, Figures};
 use crate::provider::format::Responds;
 use crate::provider::framing::Framing;
 use crate::provider::node::{self, Node};
 
 impl Responds for Room {
+    fn figures(&self) -> &'static Figures {
+        &Figures {
+            keys: &[
+                (WholeInput, &["prompt_eval_count"]),
+                (Output, &["eval_count"]),
+            ],
+            ..Figures::NONE
+        }
+    }
+
     fn framing(&self) -> Framing {
         Framing::NdJson
     }

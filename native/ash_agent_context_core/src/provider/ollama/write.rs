@@ -29,16 +29,14 @@ impl Writes for Room {
         out.say(&message.content, |text, out| {
             text_message("user", text, out)
         });
-        if let Content::Parts(parts) = &message.content {
-            user(parts.iter(), out);
-        }
+        user(message.content.parts().iter(), out);
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         let mut behind = Vec::new();
         for (call, outcome) in exchange.answered_calls(&message.calls) {
             let (id, name) = (out.id(call), out.name(call));
-            let (text, media) = out.split_result(outcome, is_sent);
+            let (text, media) = out.split_result(outcome, true, is_sent);
             behind.extend(media);
             out.json.raw(",");
             out.json.bare_object(|message| {
@@ -79,32 +77,26 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     let (mut texts, mut thoughts) = (Vec::new(), Vec::new());
-    match &message.content {
-        Content::None => {}
-        Content::Text(bytes) => texts.extend(out.text(bytes)),
-        Content::Parts(parts) => {
-            for part in &**parts {
-                match &part.kind {
-                    PartKind::Text(bytes) => texts.extend(out.text(bytes)),
-                    PartKind::Thinking(_) => match out.thinking(part, false) {
-                        Thought::Own { text, .. } if !is_blank(&text) => thoughts.push(text),
-                        Thought::Text(text) => texts.push(text),
-                        Thought::Own { .. } | Thought::Nothing => {}
-                    },
-                    _ => texts.extend(out.words(part).map(Cow::Owned)),
-                }
-            }
+    if let Content::Text(bytes) = &message.content {
+        texts.extend(out.text(bytes));
+    }
+    for part in message.content.parts() {
+        match &part.kind {
+            PartKind::Text(bytes) => texts.extend(out.text(bytes)),
+            PartKind::Thinking(_) => match out.thinking(part, false) {
+                Thought::Own { text, .. } if !is_blank(&text) => thoughts.push(text),
+                Thought::Text(text) => texts.push(text),
+                _ => {}
+            },
+            _ => texts.extend(out.words(part).map(Cow::Owned)),
         }
     }
     if texts.is_empty() && message.calls.is_empty() {
         return;
     }
     out.list_calls(message);
-    let calls: Vec<_> = message
-        .calls
-        .iter()
-        .map(|call| out.function(call))
-        .collect();
+    let calls = message.calls.iter().map(|call| out.function(call));
+    let calls: Vec<_> = calls.collect();
     out.json.raw(",");
     out.json.bare_object(|written| {
         written
@@ -114,14 +106,10 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
             written.text("thinking", &thoughts.join("\n\n"));
         }
         if !calls.is_empty() {
-            written.list("tool_calls", |list| {
-                for [id, name, arguments] in &calls {
-                    list.object(|call| {
-                        call.field("id", &**id).object("function", |function| {
-                            function.field("name", &**name).raw("arguments", arguments);
-                        });
-                    });
-                }
+            written.objects("tool_calls", &calls, |call, [id, name, arguments]| {
+                call.field("id", &**id).object("function", |function| {
+                    function.field("name", &**name).raw("arguments", arguments);
+                });
             });
         }
     });

@@ -2,7 +2,7 @@
 
 use crate::log::media::Media;
 use crate::log::message::Message;
-use crate::log::part::{Class, Content, Part, AUDIO_ID};
+use crate::log::part::{Class, Part, AUDIO_ID};
 use crate::provider::dialect::chat::read::{EXTRA, IS_REFUSAL};
 use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::options::Dialect;
@@ -33,10 +33,7 @@ impl<'a> Beside<'a> {
         out: &Writer<'_>,
         is_sent: impl Fn(&Media<'_>) -> bool,
     ) -> Self {
-        let parts = match &message.content {
-            Content::Parts(parts) => &**parts,
-            _ => &[],
-        };
+        let parts = message.content.parts();
         let dialect = out.options.dialect;
         let is_router = dialect == Some(Dialect::OpenRouter);
         let speaks = is_router || matches!(dialect, None | Some(Dialect::OpenAi));
@@ -45,12 +42,7 @@ impl<'a> Beside<'a> {
             is_text && speaks && part.is_of(out.options)
         });
         let is_spoken = |part: &&Part| part.provider_text(AUDIO_ID).is_some();
-        let is_refusal = |part: &&Part| {
-            let metadata = part.provider_metadata.as_ref();
-            let is_marked =
-                metadata.and_then(|of| of.get_named(IS_REFUSAL)) == Some(&Value::Bool(true));
-            is_marked && out.says(part)
-        };
+        let is_refusal = |part: &&Part| part.is_noted(IS_REFUSAL) && out.says(part);
         let image = |part: &'a Part| {
             let media = Media::of(&part.kind)?;
             (media.class == Class::Image && is_sent(&media)).then_some((part, media))
@@ -91,25 +83,16 @@ impl<'a> Beside<'a> {
         if let Some(text) = self.refusal.and_then(|part| part.kind.text()) {
             message.text("refusal", &utf8(text));
         }
-        if let Some(extra) = self.extra {
-            message.field(EXTRA, &AsJson(extra));
-        }
+        message.given(EXTRA, self.extra.map(AsJson));
         if !self.images.is_empty() {
-            message.list("images", |list| {
-                for (_, image) in &self.images {
-                    list.object(|written| {
-                        written
-                            .field("type", "image_url")
-                            .object("image_url", |place| {
-                                place.text("url", &image.url());
-                            });
-                    });
-                }
+            message.objects("images", &self.images, |written, (_, image)| {
+                let written = written.field("type", "image_url");
+                written.object("image_url", |place| {
+                    place.text("url", &image.url());
+                });
             });
         }
-        if let Some(annotations) = self.annotations {
-            message.field("annotations", &AsJson(annotations));
-        }
+        message.given("annotations", self.annotations.map(AsJson));
     }
 }
 

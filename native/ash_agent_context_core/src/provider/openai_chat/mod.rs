@@ -2,9 +2,12 @@
 
 mod beside;
 pub mod facts;
-mod read;
 mod write;
+
+use crate::provider::dialect::chat::read::{ChatDialect, Completions, OPENAI};
 
 pub(crate) struct Room;
 
-impl crate::provider::dialect::chat::response::Completions for Room {}
+impl Completions for Room {
+    const DIALECT: ChatDialect = OPENAI;
+}

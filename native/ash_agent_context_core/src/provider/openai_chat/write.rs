@@ -124,36 +124,26 @@ fn audio_format(media: &Media<'_>) -> Option<&'static str> {
 
 fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
     let url = media.url();
-    out.json
-        .object(|written| match (media.class, media.source) {
-            (Class::Image, _) => {
-                written
-                    .field("type", "image_url")
-                    .object("image_url", |image| {
-                        image.text("url", &url);
-                        if let Some(detail) = part.detail() {
-                            image.field("detail", detail);
-                        }
-                    });
-            }
-            (Class::Audio, Location::Inline(data)) => {
-                written
-                    .field("type", "input_audio")
-                    .object("input_audio", |audio| {
-                        audio.text("data", data);
-                        audio.field("format", audio_format(media).unwrap_or_default());
-                    });
-            }
-            (_, Location::Stored(_, id)) => {
-                written.field("type", "file").object("file", |file| {
-                    file.field("file_id", id);
-                });
-            }
-            _ => {
-                let name = media.filename.unwrap_or("file.pdf");
-                written.field("type", "file").object("file", |file| {
-                    file.field("filename", name).text("file_data", &url);
-                });
-            }
+    let kind = match (media.class, media.source) {
+        (Class::Image, _) => "image_url",
+        (Class::Audio, Location::Inline(_)) => "input_audio",
+        _ => "file",
+    };
+    out.json.object(|written| {
+        let written = written.field("type", kind);
+        written.object(kind, |inside| {
+            match (media.class, media.source) {
+                (Class::Image, _) => inside.text("url", &url).given("detail", part.detail()),
+                (Class::Audio, Location::Inline(data)) => {
+                    let format = audio_format(media).unwrap_or_default();
+                    inside.text("data", data).field("format", format)
+                }
+                (_, Location::Stored(_, id)) => inside.field("file_id", id),
+                _ => {
+                    let name = media.filename.unwrap_or("file.pdf");
+                    inside.field("filename", name).text("file_data", &url)
+                }
+            };
         });
+    });
 }

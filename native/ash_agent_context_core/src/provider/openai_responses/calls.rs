@@ -15,7 +15,7 @@ use crate::log::part::Part;
 use crate::provider::foreign::{at, name_at};
 use crate::provider::writer::Writer;
 use crate::value::builder::JsonObject;
-use crate::value::json::AsJson;
+use crate::value::json::{AsJson, AsObject};
 use crate::value::letters;
 use crate::value::letters::is_blank;
 use crate::value::{wording, Map, Value};
@@ -30,19 +30,12 @@ pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_
         // A request for approval has one id: that of its item.
         .filter(|_| call.kind != CallKind::McpApproval)
         .filter(|own| ids.take(own, form.prefix) && !call.aliases.item_reused);
-    let item_id = match own {
-        Some(own) => Some(own),
-        None => call.aliases.item.as_deref(),
-    };
+    let item_id = own.or(call.aliases.item.as_deref());
     let is_named = matches!(
         call.kind,
         CallKind::Function | CallKind::Custom | CallKind::McpApproval
     );
-    let name = if is_named {
-        out.name(call)
-    } else {
-        Cow::Borrowed("")
-    };
+    let name = is_named.then(|| out.name(call));
     let arguments = match call.kind {
         CallKind::Custom => out.input(call),
         _ => out.arguments(call),
@@ -56,47 +49,33 @@ pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_
         } else {
             item.field("call_id", &*id);
         }
-        if is_named {
-            item.field("name", &*name);
-        }
+        item.given("name", name);
         match call.kind {
-            CallKind::Function | CallKind::Custom | CallKind::McpApproval => {
-                item.text(form.arguments, &arguments);
-            }
             // The actions on a screen stand in the item itself.
             CallKind::Computer => write_actions(call, item),
-            _ => {
-                item.raw(form.arguments, &arguments);
-            }
-        }
-        if let Some(own) = item_id.filter(|_| call.kind != CallKind::McpApproval) {
-            item.field("id", own);
-        }
+            _ if is_named => item.text(form.arguments, &arguments),
+            _ => item.raw(form.arguments, &arguments),
+        };
+        let own = item_id.filter(|_| call.kind != CallKind::McpApproval);
+        item.given("id", own);
         write_kept(call, form, item);
     });
     json.0
 }
 
-fn write_actions(call: &ToolCall, item: &mut JsonObject<'_>) {
-    let actions = match &call.arguments.value {
-        Value::Map(map) => map,
-        _ => return,
+fn write_actions<'i, 'j>(call: &ToolCall, item: &'i mut JsonObject<'j>) -> &'i mut JsonObject<'j> {
+    let Value::Map(actions) = &call.arguments.value else {
+        return item;
     };
-    let whole = ["action", "actions"];
-    let given = whole
-        .iter()
-        .find_map(|key| Some((*key, actions.get_named(key)?)));
-    match given {
-        Some((key, value)) => item.field(key, &AsJson(value)),
-        None => item.field("action", &AsJson(&call.arguments.value)),
-    };
+    let whole = ["action", "actions"].into_iter();
+    let mut given = whole.filter_map(|key| Some((key, actions.get_named(key)?)));
+    let (key, value) = given.next().unwrap_or(("action", &call.arguments.value));
+    item.field(key, &AsJson(value))
 }
 
 fn write_kept(call: &ToolCall, form: &ItemForm, item: &mut JsonObject<'_>) {
-    let metadata = call
-        .provider_metadata
-        .as_ref()
-        .filter(|_| call.came_from(PROVIDER));
+    let metadata = call.provider_metadata.as_ref();
+    let metadata = metadata.filter(|_| call.came_from(PROVIDER));
     for key in form.kept {
         let given = metadata.and_then(|map| map.get_named(key));
         match (given.filter(|value| !matches!(value, Value::Nil)), *key) {
@@ -121,6 +100,20 @@ pub(crate) struct Behind<'a> {
     pub media: Vec<&'a Part>,
 }
 
+impl<'a> Behind<'a> {
+    /// Returns the text of a result, with an error in words if `is_worded`, and keeps its media.
+    fn split(
+        &mut self,
+        outcome: &'a Outcome,
+        is_worded: bool,
+        out: &mut Writer<'_>,
+    ) -> Cow<'a, str> {
+        let (text, media) = out.split_result(outcome, is_worded, is_sent);
+        self.media.extend(media);
+        text
+    }
+}
+
 /// Writes the item with a call's result.
 pub(crate) fn write_output<'a>(
     call: &ToolCall,
@@ -136,10 +129,7 @@ pub(crate) fn write_output<'a>(
         item.field("type", form.output);
         match call.kind {
             CallKind::Function | CallKind::Custom => {
-                let output = match &outcome.output {
-                    Output::Parts(given) => parts_output(given, out),
-                    Output::Value(_) => String::new(),
-                };
+                let output = parts_output(outcome.output.parts(), out);
                 item.field("call_id", &*id);
                 if output.is_empty() {
                     item.text("output", &out.word_result(outcome));
@@ -152,18 +142,15 @@ pub(crate) fn write_output<'a>(
                 shell_output(call, outcome, behind, item, out);
             }
             CallKind::LocalShell => {
-                let (text, media) = out.split_result(outcome, is_sent);
-                behind.media.extend(media);
+                let text = behind.split(outcome, true, out);
                 item.field("id", &*id).text("output", &text);
             }
             CallKind::ApplyPatch => {
-                let status = if outcome.is_error() {
-                    "failed"
-                } else {
-                    "completed"
+                let status = match outcome.is_error() {
+                    true => "failed",
+                    false => "completed",
                 };
-                let (text, media) = out.split_result_unworded(outcome, is_sent);
-                behind.media.extend(media);
+                let text = behind.split(outcome, false, out);
                 item.field("call_id", &*id).field("status", status);
                 if text != wording::NO_OUTPUT {
                     item.text("output", &text);
@@ -185,9 +172,8 @@ pub(crate) fn write_output<'a>(
             }
         }
         let caller = call.provider_map(PROVIDER, "caller");
-        if let Some(caller) = caller.filter(|_| form.kept.contains(&"caller")) {
-            item.field("caller", &crate::value::json::AsObject(caller));
-        }
+        let caller = caller.filter(|_| form.kept.contains(&"caller"));
+        item.given("caller", caller.map(AsObject));
     });
     out.json.raw(",");
     out.json.0.extend_from_slice(&fields.0);
@@ -201,51 +187,36 @@ fn shell_output<'a>(
     item: &mut JsonObject<'_>,
     out: &mut Writer<'_>,
 ) {
-    let chunks: Vec<&Map> = match &outcome.output {
-        Output::Value(Value::List(items)) if !outcome.is_error() => {
-            items.iter().filter_map(chunk).collect()
-        }
-        Output::Value(value) if !outcome.is_error() => chunk(value).into_iter().collect(),
-        _ => Vec::new(),
+    let chunks: Option<Vec<&Map>> = match &outcome.output {
+        _ if outcome.is_error() => None,
+        Output::Value(Value::List(items)) => items.iter().map(chunk).collect(),
+        Output::Value(value) => chunk(value).map(|one| vec![one]),
+        Output::Parts(_) => None,
     };
-    let is_whole = match &outcome.output {
-        Output::Value(Value::List(items)) => items.len() == chunks.len(),
-        _ => true,
-    };
-    let (text, media) = match chunks.is_empty() || !is_whole {
-        true => out.split_result_unworded(outcome, is_sent),
-        false => (Cow::Borrowed(""), Vec::new()),
-    };
-    behind.media.extend(media);
-    item.list("output", |list| {
-        if chunks.is_empty() || !is_whole {
-            let exit = i64::from(outcome.is_error());
-            let (stdout, stderr) = match outcome.is_error() {
-                true => ("", &*text),
-                false => (&*text, ""),
-            };
-            list.object(|chunk| {
-                chunk.text("stdout", stdout).text("stderr", stderr);
-                chunk.object("outcome", |outcome| {
-                    outcome.field("type", "exit").field("exit_code", &exit);
-                });
+    if let Some(chunks) = chunks.filter(|chunks| !chunks.is_empty()) {
+        item.objects("output", chunks, |chunk, given| write_chunk(given, chunk));
+    } else {
+        let text = behind.split(outcome, false, out);
+        let exit = i64::from(outcome.is_error());
+        let (stdout, stderr) = match outcome.is_error() {
+            true => ("", &*text),
+            false => (&*text, ""),
+        };
+        item.objects("output", [(stdout, stderr)], |chunk, (stdout, stderr)| {
+            chunk.text("stdout", stdout).text("stderr", stderr);
+            chunk.object("outcome", |outcome| {
+                outcome.field("type", "exit").field("exit_code", &exit);
             });
-            return;
-        }
-        for given in chunks {
-            list.object(|chunk| write_chunk(given, chunk));
-        }
-    });
-    if let Value::Map(action) = &call.arguments.value {
-        if let Some(most @ Value::Int(_)) = action.get_named("max_output_length") {
-            item.field("max_output_length", &AsJson(most));
-        }
+        });
     }
+    let most = at(&call.arguments.value, "max_output_length");
+    let most = most.filter(|most| matches!(most, Value::Int(_)));
+    item.given("max_output_length", most.map(AsJson));
 }
 
 /// Returns a map with the output of one command.
 fn chunk(value: &Value) -> Option<&Map> {
-    let Value::Map(map) = value else { return None };
+    let map = value.as_map()?;
     let has = |key| matches!(map.get_named(key), Some(Value::Binary(_)));
     (has("stdout") || has("stderr")).then_some(map)
 }
@@ -258,28 +229,19 @@ fn write_chunk(given: &Map, chunk: &mut JsonObject<'_>) {
         };
         chunk.text(key, &text);
     }
-    let kind = given
-        .get_named("outcome")
-        .and_then(|outcome| match outcome {
-            Value::Map(map) => Some((
-                map.get_named("type")?.as_name()?,
-                map.get_named("exit_code"),
-            )),
-            _ => None,
-        });
-    chunk.object("outcome", |outcome| {
-        match (kind, given.get_named("exit_code")) {
-            (Some(("timeout", _)), _) => {
-                outcome.field("type", "timeout");
-            }
-            (Some((_, Some(code @ Value::Int(_)))), _) | (_, Some(code @ Value::Int(_))) => {
-                outcome
-                    .field("type", "exit")
-                    .field("exit_code", &AsJson(code));
-            }
-            _ => {
-                outcome.field("type", "exit").field("exit_code", &0);
-            }
+    let of = given.get_named("outcome").and_then(Value::as_map);
+    let kind = of.and_then(|of| of.get_named("type")?.as_name());
+    let codes = [of.filter(|_| kind.is_some()), Some(given)].into_iter();
+    let mut codes = codes.filter_map(|of| of?.get_named("exit_code"));
+    let code = codes.find(|code| matches!(code, Value::Int(_)));
+    chunk.object("outcome", |outcome| match kind {
+        Some("timeout") => {
+            outcome.field("type", "timeout");
+        }
+        _ => {
+            let code = code.unwrap_or(&Value::Int(0));
+            let outcome = outcome.field("type", "exit");
+            outcome.field("exit_code", &AsJson(code));
         }
     });
 }
@@ -294,10 +256,7 @@ fn screenshot<'a>(
     item: &mut JsonObject<'_>,
     out: &mut Writer<'_>,
 ) {
-    let parts = match &outcome.output {
-        Output::Parts(parts) => &**parts,
-        Output::Value(_) => &[],
-    };
+    let parts = outcome.output.parts();
     let shot = parts.iter().find_map(|part| {
         let media = Media::of(&part.kind).filter(|media| media.is_image())?;
         let is_taken = match media.source {
@@ -322,15 +281,13 @@ fn screenshot<'a>(
         let text = out.word_result(outcome);
         out.report_change(ChangeKind::MovedPart, "text", None);
         behind.texts.push(text.into_owned());
-        return;
     }
-    let is_shot = |part: &&Part| {
-        shot.as_ref()
-            .is_some_and(|(shot, _)| std::ptr::eq(*shot, *part))
-    };
-    for part in parts.iter().filter(|part| !is_shot(part)) {
-        out.report_change(ChangeKind::MovedPart, part.kind.name(), None);
-        behind.media.push(part);
+    let shot = shot.map(|(part, _)| part);
+    for part in parts {
+        if !shot.is_some_and(|shot| std::ptr::eq(shot, part)) {
+            out.report_change(ChangeKind::MovedPart, part.kind.name(), None);
+            behind.media.push(part);
+        }
     }
 }
 
@@ -342,24 +299,15 @@ fn acknowledge(
     item: &mut JsonObject<'_>,
 ) {
     const ACKNOWLEDGED: &str = "acknowledged_safety_checks";
-    let told = match &outcome.output {
-        Output::Parts(parts) => parts.iter().find_map(|part| {
-            let metadata = part.provider_metadata.as_ref()?;
-            metadata.get_named(ACKNOWLEDGED)
-        }),
-        Output::Value(_) => None,
-    };
+    let mut parts = outcome.output.parts().iter();
+    let told = parts.find_map(|part| part.noted(ACKNOWLEDGED));
     let approved = decision.is_some_and(|decision| decision.approved);
-    let pending = call
-        .provider_metadata
-        .as_ref()
-        .and_then(|metadata| metadata.get_named("pending_safety_checks"))
-        .filter(|_| approved && call.came_from(PROVIDER));
-    if let Some(checks @ Value::List(items)) = told.or(pending) {
-        if !items.is_empty() {
-            item.field(ACKNOWLEDGED, &AsJson(checks));
-        }
-    }
+    let metadata = call.provider_metadata.as_ref();
+    let pending = metadata.and_then(|of| of.get_named("pending_safety_checks"));
+    let pending = pending.filter(|_| approved && call.came_from(PROVIDER));
+    let checks = told.or(pending);
+    let checks = checks.filter(|of| of.as_list().is_some_and(|list| !list.is_empty()));
+    item.given(ACKNOWLEDGED, checks.map(AsJson));
 }
 
 /// Writes whether the provider's tool may run: only an explicit yes approves it.
@@ -377,16 +325,10 @@ fn approval<'a>(
     item.field("approve", &approve);
     let reason = match said {
         Some((_, reason)) => reason.map(|reason| Cow::Owned(wording::reason(reason))),
-        None => {
-            let (text, media) = out.split_result_unworded(outcome, is_sent);
-            behind.media.extend(media);
-            Some(text)
-        }
+        None => Some(behind.split(outcome, false, out)),
     };
-    if let Some(reason) = reason.filter(|reason| !is_blank(reason) && reason != wording::NO_OUTPUT)
-    {
-        item.text("reason", &reason);
-    }
+    let says = |reason: &Cow<'_, str>| !is_blank(reason) && reason != wording::NO_OUTPUT;
+    item.given("reason", reason.filter(says));
 }
 
 /// Reads `true`, `:approved`, `false`, or a map with `approve` and perhaps a reason.
@@ -394,13 +336,7 @@ fn read_approval(value: &Value) -> Option<(bool, Option<&Value>)> {
     match value {
         Value::Bool(approve) => Some((*approve, None)),
         Value::Map(map) => match map.get_named("approve")? {
-            Value::Bool(approve) => {
-                let reason = map.get_named("reason");
-                Some((
-                    *approve,
-                    reason.filter(|reason| !matches!(reason, Value::Nil)),
-                ))
-            }
+            Value::Bool(approve) => Some((*approve, at(value, "reason"))),
             _ => None,
         },
         other => (other.as_name() == Some("approved")).then_some((true, None)),
@@ -425,12 +361,11 @@ fn found_tools<'a>(
         }
         None => {
             item.raw("tools", "[]");
-            let (text, media) = out.split_result(outcome, is_sent);
+            let text = behind.split(outcome, true, out);
             if text != wording::NO_OUTPUT {
                 out.report_change(ChangeKind::MovedPart, "text", None);
                 behind.texts.push(text.into_owned());
             }
-            behind.media.extend(media);
         }
     }
 }
@@ -440,14 +375,11 @@ fn tools(value: &Value) -> Option<&Value> {
         Value::Map(map) => map.get_named("tools")?,
         list => list,
     };
-    match list {
-        Value::List(items) if items.iter().all(is_tool) => Some(list),
-        _ => None,
-    }
-}
-
-fn is_tool(value: &Value) -> bool {
-    matches!(value, Value::Map(map) if map.get_named("type").and_then(Value::as_name).is_some())
+    let is_tool = |tool: &Value| {
+        let kind = tool.as_map().and_then(|tool| tool.get_named("type"));
+        kind.and_then(Value::as_name).is_some()
+    };
+    list.as_list()?.iter().all(is_tool).then_some(list)
 }
 
 /// Returns whether the API itself answers a call: commands in its own container, its own search for tools, or xAI's search of X

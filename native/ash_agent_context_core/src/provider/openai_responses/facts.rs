@@ -3,7 +3,7 @@
 use crate::log::kind::CallKind;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{
-    is_strict_gpt, object, openai_breakpoint, text, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
+    is_strict_gpt, object, openai_breakpoint, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
 };
 use crate::provider::facts::{
     count, is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, SystemPlace,
@@ -23,6 +23,7 @@ pub(crate) const FACTS: Facts = Facts {
     stand_in: STAND_IN_TEXT,
     takes_id: |id, _| (1..=64).contains(&id.chars().count()),
     short_ids: false,
+    text_arguments: true,
     takes_name: is_plain_name,
     takes_block: |place, data| {
         let kind = kind_of(data);
@@ -50,9 +51,8 @@ pub(crate) const FACTS: Facts = Facts {
     closes_uses: false,
     has_items: true,
     item_prefix: |kind| {
-        Some(ItemForm::of(kind))
-            .filter(|form| form.needs_id)
-            .map(|form| form.prefix)
+        let form = ItemForm::of(kind);
+        form.needs_id.then_some(form.prefix)
     },
     half,
     nameless_halves: Some(["tool_search_call", "tool_search_output"]),
@@ -74,8 +74,8 @@ pub(crate) const FACTS: Facts = Facts {
     // As openai 3.54.0 writes it.
     constraint: |name, schema| {
         let format = object([
-            ("type", text("json_schema")),
-            ("name", text(name)),
+            ("type", Value::text("json_schema")),
+            ("name", Value::text(name)),
             ("strict", Value::Bool(true)),
             ("schema", schema),
         ]);
@@ -86,21 +86,11 @@ pub(crate) const FACTS: Facts = Facts {
 /// Returns the half that an item is. The API has more kinds of items than we know, so any that names a call may be waiting for an
 /// output.
 fn half(data: &Map) -> Option<OwnHalf<'_>> {
-    const RESULTS: [&str; 8] = [
-        "program_output",
-        "function_call_output",
-        "custom_tool_call_output",
-        "shell_call_output",
-        "local_shell_call_output",
-        "apply_patch_call_output",
-        "computer_call_output",
-        "tool_search_output",
-    ];
     let kind = named(data, "type")?;
-    let is_result = RESULTS.contains(&kind);
+    let form = ItemForm::of_output(kind).filter(|form| form.kind != CallKind::McpApproval);
     Some(OwnHalf {
         id: named(data, "call_id")?,
-        is_result,
+        is_result: form.is_some() || kind == "program_output",
         waits: matches!(kind, "program" | "shell_call" | "tool_search_call"),
     })
 }
@@ -212,9 +202,7 @@ impl ItemForm {
     }
 
     pub fn of(kind: CallKind) -> &'static Self {
-        FORMS
-            .iter()
-            .find(|form| form.kind == kind)
-            .unwrap_or(FUNCTION)
+        let form = FORMS.iter().find(|form| form.kind == kind);
+        form.unwrap_or(FUNCTION)
     }
 }

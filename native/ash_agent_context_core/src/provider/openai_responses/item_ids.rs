@@ -35,11 +35,8 @@ impl<'a> ItemIds<'a> {
             .get(..end.map_or(0, |last| last + 1))
             .unwrap_or_default();
         // Reasoning at the end goes back after a message. Nothing follows from it, so nothing is refused without it.
-        let is_message = |one: &PartOrCall<'a>| match one {
-            PartOrCall::Part(part) => ids.of_text(part, out).is_some(),
-            PartOrCall::Call(_) => false,
-        };
-        let sent = match before.last().is_some_and(is_message) {
+        let last = before.last().and_then(PartOrCall::part);
+        let sent = match last.is_some_and(|last| ids.of_text(last, out).is_some()) {
             true => &*sent,
             false => before,
         };
@@ -53,10 +50,8 @@ impl<'a> ItemIds<'a> {
     /// Returns the items to send, without reasoning right before other reasoning: OpenAI gives both, and takes the last alone
     /// (openai/codex#1235).
     fn without_led(&self, said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<PartOrCall<'a>> {
-        let is_sent = |one: &&PartOrCall<'a>| match one {
-            PartOrCall::Part(part) => is_thought(part) || says(part, out),
-            PartOrCall::Call(_) => true,
-        };
+        let says = |part: &Part| is_thought(part) || out.says(part) || is_empty_message(part);
+        let is_sent = |one: &&PartOrCall<'a>| one.part().is_none_or(says);
         let sent: Vec<PartOrCall<'a>> = said.iter().filter(is_sent).copied().collect();
         let next = sent.iter().skip(1).map(thinks).chain([false]);
         let is_led =
@@ -108,12 +103,8 @@ impl<'a> ItemIds<'a> {
     }
 }
 
-fn says(part: &Part, out: &Writer<'_>) -> bool {
-    out.says(part) || is_empty_message(part)
-}
-
 fn thinks(one: &PartOrCall<'_>) -> bool {
-    matches!(one, PartOrCall::Part(part) if is_thought(part))
+    one.part().is_some_and(is_thought)
 }
 
 /// Returns whether a part is reasoning, and not another provider's.
@@ -124,10 +115,8 @@ fn is_thought(part: &Part) -> bool {
 
 /// Returns the reasoning that can go back, with its ids.
 fn find_returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'a str)> {
-    let reasoning = said.iter().filter_map(|one| match one {
-        PartOrCall::Part(part) => Some((*part, returning_id(part, out.options)?)),
-        PartOrCall::Call(_) => None,
-    });
+    let parts = said.iter().filter_map(PartOrCall::part);
+    let reasoning = parts.filter_map(|part| Some((part, returning_id(part, out.options)?)));
     reasoning.collect()
 }
 

@@ -10,7 +10,6 @@ mod read_calls;
 mod read_media;
 mod response;
 mod texts;
-mod usage;
 mod write;
 
 use crate::log::provider::Provider;

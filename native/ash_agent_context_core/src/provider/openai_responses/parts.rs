@@ -51,25 +51,14 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
         } else {
             written.field("type", "input_file");
         }
+        let filename = media.filename.unwrap_or("file.pdf");
         match (media.is_image(), media.source) {
-            (_, Location::Stored(_, id)) => {
-                written.field("file_id", id);
-            }
-            (true, _) => {
-                written.text("image_url", &url);
-            }
-            (false, Location::Web(url)) => {
-                written.field("file_url", url);
-            }
-            (false, _) => {
-                written
-                    .field("filename", media.filename.unwrap_or("file.pdf"))
-                    .text("file_data", &url);
-            }
-        }
+            (_, Location::Stored(_, id)) => written.field("file_id", id),
+            (true, _) => written.text("image_url", &url),
+            (false, Location::Web(url)) => written.field("file_url", url),
+            (false, _) => written.field("filename", filename).text("file_data", &url),
+        };
         let detail = part.detail().filter(|detail| *detail != "original");
-        if let Some(detail) = detail.filter(|_| !media.is_image()) {
-            written.field("detail", detail);
-        }
+        written.given("detail", detail.filter(|_| !media.is_image()));
     });
 }

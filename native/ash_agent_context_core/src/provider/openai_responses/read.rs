@@ -34,12 +34,10 @@ impl Reads for Room {
             Some(Value::List(items)) => items.into_vec(),
             _ => return Err(body.wrong("input", "text or a list of items")),
         };
+        let continues = body.has("previous_response_id") || body.has("conversation");
         let mut reading = ItemReader {
             outputs: last_outputs(&items),
-            assumed: match ["previous_response_id", "conversation"]
-                .iter()
-                .any(|key| body.has(key))
-            {
+            assumed: match continues {
                 true => assumed::calls(&items),
                 false => HashMap::new(),
             },
@@ -115,10 +113,7 @@ impl ItemReader {
             history.assistant_of(&[], Content::None, calls, None);
         }
         let said = &mut self.said;
-        let kind: Box<str> = match name_at(&item, "type") {
-            Some(kind) => kind.into(),
-            None => "message".into(),
-        };
+        let kind: Box<str> = name_at(&item, "type").unwrap_or("message").into();
         if &*kind == "message" {
             self.turn += usize::from(is_of_others(&item));
             let is_answered = |(_, call): &(usize, ToolCall)| {
@@ -133,15 +128,15 @@ impl ItemReader {
         }
         if &*kind == "reasoning" {
             let (words, notes) = texts::reasoning(&item, self.keeps_items)?;
-            let part = part(
-                PartKind::Thinking(words),
-                Some(metadata_with(PROVIDER, notes)),
-            );
+            let metadata = metadata_with(PROVIDER, notes);
+            let part = part(PartKind::Thinking(words), Some(metadata));
             said.make_room(history);
             said.elements.push(element);
             said.parts.push(part);
             return Ok(());
         }
+        let output = ItemForm::of_output(&kind);
+        let output = output.filter(|_| !is_served_output(&self.served, &item));
         if let Some(form) = ItemForm::of_call(&kind).filter(|_| !calls::is_served(&item)) {
             if let Some(call) = read_calls::call(form, &item)? {
                 said.elements.push(element);
@@ -150,9 +145,7 @@ impl ItemReader {
                 said.calls.push((said.parts.len(), call));
                 return Ok(());
             }
-        } else if let Some(form) =
-            ItemForm::of_output(&kind).filter(|_| !is_served_output(&self.served, &item))
-        {
+        } else if let Some(form) = output {
             if let Some(answer) = read_calls::answer(form, &item)? {
                 said.flush(history);
                 history.answer(answer);
@@ -229,10 +222,9 @@ fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> R
         }
         _ => {
             // The API has more roles than we know.
-            let element = history.element();
             let block = own_block(PROVIDER, item.put_back("role", Value::text(&role)));
             said.make_room(history);
-            said.elements.push(element);
+            said.elements.push(history.element());
             said.parts.push(block);
         }
     }
@@ -258,11 +250,9 @@ fn refuse_item(part: &Value) -> Result<(), Error> {
         Some("message" | "function_call" | "function_call_output" | "reasoning") => true,
         _ => name_at(part, "call_id").is_some(),
     };
+    let expected = "a part of a message, not an item";
     match is_item {
-        true => Err(Error::invalid(
-            Vec::new(),
-            "a part of a message, not an item",
-        )),
+        true => Err(Error::invalid(Vec::new(), expected)),
         false => Ok(()),
     }
 }

@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::message::{Output, Status};
-use crate::log::part::Source;
 use crate::provider::dialect::blocks::output;
+use crate::provider::dialect::facts::object;
 use crate::provider::foreign::{
     at, call as new_call, check_levels, image, json_like, json_part, metadata, name_at, part,
-    text_block, url_image,
+    stored, text_block, url_image,
 };
 use crate::provider::listener::ReadResult;
 use crate::value::fields::Fields;
@@ -31,14 +31,18 @@ pub(super) fn call(form: &ItemForm, item: &Value) -> Result<Option<ToolCall>, Er
     };
     let name = form.kind.tool().or_else(|| name_at(item, "name"));
     let arguments = arguments(form, item)?;
-    Ok(match (id.filter(|id| !id.is_empty()), name, arguments) {
-        (Some(id), Some(name), Some(arguments)) => {
-            let metadata = read_kept(form, item, name_at(item, "id"))?;
-            let name = Name::Text(name.into());
-            Some(new_call(Some(id.into()), name, arguments, metadata).of_kind(form.kind))
-        }
-        _ => None,
-    })
+    let id = id.filter(|id| !id.is_empty());
+    let (Some(id), Some(name), Some(arguments)) = (id, name, arguments) else {
+        return Ok(None);
+    };
+    let metadata = read_kept(form, item, name_at(item, "id"))?;
+    let call = new_call(
+        Some(id.into()),
+        Name::Text(name.into()),
+        arguments,
+        metadata,
+    );
+    Ok(Some(call.of_kind(form.kind)))
 }
 
 fn function(form: &ItemForm, item: &Value) -> Result<ToolCall, Error> {
@@ -55,10 +59,7 @@ fn arguments(form: &ItemForm, item: &Value) -> Result<Option<Arguments>, Error> 
     let value = match form.kind {
         CallKind::Computer => match (at(item, "action"), at(item, "actions")) {
             (Some(action @ Value::Map(_)), _) => action.clone(),
-            (_, Some(actions)) => {
-                let entry = (Value::text("actions"), actions.clone());
-                Value::Map(Map::new(vec![entry]))
-            }
+            (_, Some(actions)) => object([("actions", actions.clone())]),
             _ => return Ok(None),
         },
         _ => at(item, form.arguments).cloned().unwrap_or(Value::Nil),
@@ -109,7 +110,7 @@ pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>
     if let Output::Value(value) = &output {
         check_levels(value, MAX_DEPTH)?;
     }
-    Ok(Some(ReadResult::new(Some(id.into()), status, output)))
+    Ok(Some(ReadResult::new(Some(id.into()), None, status, output)))
 }
 
 /// Returns the id of the call that an item is the result of.
@@ -129,15 +130,12 @@ fn approval(item: &Value) -> Option<(Status, Output)> {
     let Some(Value::Bool(approve)) = at(item, "approve") else {
         return None;
     };
-    let output = match (approve, at(item, "reason")) {
-        (approve, None) => return Some(ok(Value::Bool(*approve))),
-        (false, Some(reason)) => return Some((Status::Error, Output::Value(reason.clone()))),
-        (true, Some(reason)) => Map::new(vec![
-            (Value::text("approve"), Value::Bool(true)),
-            (Value::text("reason"), reason.clone()),
-        ]),
-    };
-    Some(ok(Value::Map(output)))
+    let reason = at(item, "reason").cloned();
+    Some(match (approve, reason) {
+        (approve, None) => ok(Value::Bool(*approve)),
+        (false, Some(reason)) => (Status::Error, Output::Value(reason)),
+        (true, Some(reason)) => ok(object([("approve", Value::Bool(true)), ("reason", reason)])),
+    })
 }
 
 fn screenshot(item: &Value) -> Result<Option<(Status, Output)>, Error> {
@@ -145,16 +143,7 @@ fn screenshot(item: &Value) -> Result<Option<(Status, Output)>, Error> {
     let source = |key| output.and_then(|output| name_at(output, key));
     let kind = match (source("image_url"), source("file_id")) {
         (Some(url), _) if !url.trim().is_empty() => url_image(url.into()),
-        (_, Some(id)) if !id.trim().is_empty() => {
-            let id = id.into();
-            image(
-                None,
-                Source::Stored {
-                    provider: PROVIDER,
-                    id,
-                },
-            )
-        }
+        (_, Some(id)) if !id.trim().is_empty() => image(None, stored(PROVIDER, id)),
         _ => return Ok(None),
     };
     const ACKNOWLEDGED: &str = "acknowledged_safety_checks";
@@ -179,5 +168,5 @@ fn text_output(item: &Value) -> Result<ReadResult, Error> {
         }
     })?;
     let output = output(content, Status::Ok);
-    Ok(ReadResult::new(Some(id), Status::Ok, output))
+    Ok(ReadResult::new(Some(id), None, Status::Ok, output))
 }

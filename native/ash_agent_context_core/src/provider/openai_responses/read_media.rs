@@ -2,7 +2,9 @@
 
 use super::PROVIDER;
 use crate::log::part::{PartKind, Source};
-use crate::provider::foreign::{filled_name_at, image_or_file, inline_file, name_at, url_image};
+use crate::provider::foreign::{
+    filled_name_at, image_or_file, inline_file, name_at, stored, url_image,
+};
 use crate::value::Value;
 
 /// Reads an image or a file, wherever its bytes are.
@@ -14,10 +16,7 @@ pub(super) fn media(value: &Value) -> Option<PartKind> {
     };
     let filename = name_at(value, "filename").map(Into::into);
     let source = match (filled_name_at(value, "file_id"), is_image) {
-        (Some(id), _) => Source::Stored {
-            provider: PROVIDER,
-            id: id.into(),
-        },
+        (Some(id), _) => stored(PROVIDER, id),
         (None, true) => return Some(url_image(filled_name_at(value, "image_url")?.into())),
         (None, false) => match name_at(value, "file_data") {
             Some(data) => return inline_file(data, filename),

@@ -12,6 +12,7 @@ use crate::log::kind::CallKind;
 use crate::log::reply::Finish;
 use crate::provider::block::Opaque;
 use crate::provider::draft::{Draft, Key};
+use crate::provider::figures::{FigureKind::*, Figures};
 use crate::provider::foreign::{self, at, name_at};
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
@@ -25,8 +26,21 @@ const STORED: Key = Key::Only("stored");
 const BEHIND: u64 = 1 << 32;
 
 impl Responds for Room {
-    fn has_text_arguments(&self) -> bool {
-        true
+    fn figures(&self) -> &'static Figures {
+        &Figures {
+            keys: &[
+                (Around, &["usage"]),
+                (Input, &["input_tokens"]),
+                (Output, &["output_tokens"]),
+                (Total, &["total_tokens"]),
+                (InputDetails, &["input_tokens_details"]),
+                (Cached, &["cached_tokens"]),
+                (Written, &["cache_write_tokens"]),
+                (OutputDetails, &["output_tokens_details"]),
+                (Reasoning, &["reasoning_tokens"]),
+            ],
+            ..Figures::NONE
+        }
     }
 
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
@@ -66,8 +80,9 @@ impl Responds for Room {
                 draft.thinking(key, said);
             }
             "response.output_item.added" => {
-                item.into_iter()
-                    .for_each(|item| begin_item(draft, key.clone(), item));
+                if let Some(item) = item {
+                    begin_item(draft, key, item);
+                }
             }
             "response.output_item.done" => {
                 return item.map_or(Ok(()), |item| read_item(draft, index, item));
@@ -77,14 +92,13 @@ impl Responds for Room {
                 return response.map_or(Ok(()), |response| read_whole(draft, response, closed));
             }
             "response.created" | "response.in_progress" | "response.queued" => {
-                response
-                    .into_iter()
-                    .for_each(|response| start(draft, response));
+                if let Some(response) = response {
+                    start(draft, response);
+                }
             }
             "response.failed" => {
-                let response = response.unwrap_or(node);
                 let failed = || Fault::provider(Some("failed"), None);
-                return Err(Fault::of(response).unwrap_or_else(failed));
+                return Err(Fault::of(response.unwrap_or(node)).unwrap_or_else(failed));
             }
             "error" => return Err(Fault::of(node).unwrap_or_else(|| Fault::read(node))),
             _ => {}
@@ -128,11 +142,8 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
     let more: Vec<(&Node<'_>, u64)> = more.filter(|(item, _)| !is_done(item)).collect();
     for (item, index) in more {
         let is_anothers = draft.knows(&Key::Whole(index)) && !draft.knows(&place(index, item));
-        read_item(
-            draft,
-            if is_anothers { BEHIND + index } else { index },
-            item,
-        )?;
+        let behind = if is_anothers { BEHIND } else { 0 };
+        read_item(draft, behind + index, item)?;
     }
     if let Some(usage) = node::get(response, "usage") {
         draft.count_tokens(usage);
@@ -172,7 +183,7 @@ fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
         match kind {
             None | Some("message") => {}
             Some("reasoning") => {
-                draft.open_thinking(&key);
+                draft.open_words(&key, true);
                 draft.show_empty(&key);
             }
             Some(_) => draft.open_opaque(key, Opaque::default()),
@@ -221,11 +232,10 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
                 if !broke_off || !draft.knows(&key) {
                     draft.put_call(&key, call)?;
                 }
-                draft.mark(seen);
-                return Ok(());
+            } else {
+                let part = foreign::own_block(PROVIDER, node::to_map(item)?);
+                draft.put_part(key, part);
             }
-            let part = foreign::own_block(PROVIDER, node::to_map(item)?);
-            draft.put_part(key.clone(), part);
         }
         None => {}
     }
@@ -253,7 +263,7 @@ fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fa
         let text = name_at(part, words).unwrap_or_default();
         if !text.is_empty() || texts::may_be_empty(&of_message) {
             let notes = texts::text_notes(part, &of_message).unwrap_or_default();
-            draft.open_text(&key);
+            draft.open_words(&key, false);
             draft.put_text(key.clone(), text, false);
             draft.note_all(&key, notes);
             draft.show_empty(&key);
@@ -266,7 +276,7 @@ fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fa
 fn read_reasoning(draft: &mut Draft, key: &Key, item: &Node<'_>) -> Result<(), Fault> {
     let item = node::to_value(item)?;
     let (words, notes) = texts::reasoning(&item, draft.knows(&STORED)).unwrap_or_default();
-    draft.open_thinking(key);
+    draft.open_words(key, true);
     draft.put_text(key.clone(), &utf8(&words), true);
     draft.note_all(key, notes);
     draft.close(key)

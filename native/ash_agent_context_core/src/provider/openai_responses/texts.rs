@@ -80,9 +80,8 @@ pub(super) fn reasoning_words<'a>(list: impl Fn(&str) -> Option<&'a Value>) -> B
 /// Returns the id of reasoning that can go back: it has the encrypted content, or the API keeps that.
 pub(super) fn returning_id<'a>(part: &'a Part, options: &Options<'_>) -> Option<&'a str> {
     let id = part.provider_text("id")?;
-    let metadata = part.provider_metadata.as_ref()?;
     let is_there = part.provider_text("encrypted_content").is_some()
-        || metadata.get_named(STORED) == Some(&Value::Bool(true))
+        || part.is_noted(STORED)
         || kept_list(part, options, "content").is_some();
     let is_thought = part.kind.thoughts().is_some();
     (is_thought && is_there && part.is_of(options)).then_some(id)

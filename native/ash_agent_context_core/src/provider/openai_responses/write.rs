@@ -60,10 +60,8 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     // Some servers with this API want results directly after their calls, so calls of other providers go last. DeepSeek refuses
     // its own calls in their order: it takes anything between two calls for the end of a message.
     let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
-    let is_deepseek = out
-        .options
-        .model
-        .is_some_and(|model| model.contains("deepseek"));
+    let model = out.options.model.unwrap_or_default();
+    let is_deepseek = model.contains("deepseek");
     let said = match is_own && !is_deepseek {
         true => in_order(&message.content, &message.calls),
         false => out.calls_last(message),
@@ -98,11 +96,9 @@ fn easy_message(text: &str, out: &mut Writer<'_>) {
 
 /// Returns the texts after this one that were parts of the same message.
 fn texts_of_item<'a>(part: &Part, behind: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<&'a Part> {
-    let more = behind.iter().map_while(|one| match one {
-        PartOrCall::Part(more) if more.continues(part) && part.is_of(out.options) => Some(*more),
-        _ => None,
-    });
-    more.collect()
+    let more = behind.iter().map_while(PartOrCall::part);
+    let is_more = |more: &&Part| more.continues(part) && part.is_of(out.options);
+    more.take_while(is_more).collect()
 }
 
 /// Writes a message of the model with its texts and refusals.
@@ -133,15 +129,11 @@ fn write_spoken(part: &Part, more: &[&Part], ids: &ItemIds<'_>, out: &mut Writer
             let status = known("status").unwrap_or("completed");
             item.field("id", id).field("status", status);
         }
-        if let Some(phase) = known("phase") {
-            item.field("phase", phase);
-        }
+        item.given("phase", known("phase"));
         match &*texts {
             [(part, text)] if id.is_none() && is_plain(part, options) => item.text("content", text),
-            texts => item.list("content", |list| {
-                for (part, text) in texts {
-                    list.object(|written| content_part(part, text, options, written));
-                }
+            texts => item.objects("content", texts, |written, (part, text)| {
+                content_part(part, text, options, written);
             }),
         };
     });
@@ -157,15 +149,12 @@ fn content_part(part: &Part, text: &str, options: &Options<'_>, written: &mut Js
         Some(annotations) => written.field("annotations", &AsJson(annotations)),
         None => written.raw("annotations", "[]"),
     };
-    if let Some(logprobs) = part.provider_list(options, "logprobs") {
-        written.field("logprobs", &AsJson(logprobs));
-    }
+    let logprobs = part.provider_list(options, "logprobs");
+    written.given("logprobs", logprobs.map(AsJson));
 }
 
 fn is_refusal(part: &Part, options: &Options<'_>) -> bool {
-    let metadata = part.provider_metadata.as_ref();
-    let is_noted = metadata.and_then(|of| of.get_named(REFUSAL)) == Some(&Value::Bool(true));
-    is_noted && part.is_of(options)
+    part.is_noted(REFUSAL) && part.is_of(options)
 }
 
 /// Returns whether a part is only a text.
@@ -245,13 +234,9 @@ fn reasoning(part: &Part, ids: &ItemIds<'_>, out: &mut Writer<'_>) {
                 }
             }),
         };
-        if let Some(content) = content {
-            item.field("content", &AsJson(content));
-        }
+        item.given("content", content.map(AsJson));
         for key in ["encrypted_content", "status"] {
-            if let Some(text) = part.provider_text(key) {
-                item.field(key, text);
-            }
+            item.given(key, part.provider_text(key));
         }
     });
 }

@@ -80,6 +80,10 @@ impl EventStream {
     }
 }
 
+fn wrong_sum() -> Fault {
+    Fault::unreadable("an AWS event stream whose checksum is wrong")
+}
+
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at + 4)?;
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
@@ -90,9 +94,7 @@ fn read_prelude(bytes: &[u8]) -> Result<usize, Fault> {
     let wrong = || Fault::unreadable("not a frame of an AWS event stream");
     let lengths = bytes.get(..8).ok_or_else(wrong)?;
     if number(bytes, 8) != Some(crc32fast::hash(lengths)) {
-        return Err(Fault::unreadable(
-            "an AWS event stream whose checksum is wrong",
-        ));
+        return Err(wrong_sum());
     }
     let total = number(bytes, 0).and_then(|total| usize::try_from(total).ok());
     total
@@ -131,9 +133,7 @@ fn parse(bytes: &[u8]) -> Result<Frame<'_>, Fault> {
     let end = bytes.len().checked_sub(SUM).ok_or_else(wrong)?;
     let body = bytes.get(..end).ok_or_else(wrong)?;
     if number(bytes, end) != Some(crc32fast::hash(body)) {
-        return Err(Fault::unreadable(
-            "an AWS event stream whose checksum is wrong",
-        ));
+        return Err(wrong_sum());
     }
     let length = number(bytes, 4).and_then(|length| usize::try_from(length).ok());
     let from = length.and_then(|length| length.checked_add(PRELUDE));

@@ -91,7 +91,9 @@ impl Frames {
         }
         match &mut self.body {
             Parser::Sse(sse) => sse.feed(bytes, budget, take),
-            Parser::NdJson(lines) => lines.feed(bytes, budget, &mut |line| one(&line, take)),
+            Parser::NdJson(lines) => {
+                lines.feed(bytes, budget, &mut |line| sse::give(None, &line, take))
+            }
             Parser::EventStream(stream) => stream.feed(bytes, budget, take),
             Parser::Json(documents) => documents.feed(bytes, budget, take),
         }
@@ -115,17 +117,10 @@ impl Frames {
         }
         match &mut self.body {
             Parser::Sse(sse) => sse.finish(take),
-            Parser::NdJson(lines) => lines.finish(&mut |line| one(&line, take)),
+            Parser::NdJson(lines) => lines.finish(&mut |line| sse::give(None, &line, take)),
             Parser::EventStream(stream) => stream.finish(),
             Parser::Json(documents) => documents.finish(),
         }
-    }
-}
-
-fn one(line: &[u8], take: Take<'_>) -> Result<(), Fault> {
-    match line.iter().all(u8::is_ascii_whitespace) {
-        true => Ok(()),
-        false => take(None, line),
     }
 }
 

@@ -116,20 +116,17 @@ impl SseEvent {
     ) -> Result<(), Fault> {
         let name = self.name.take();
         let name = name.as_deref().filter(|name| !name.is_empty());
-        if !std::mem::take(&mut self.has_data) {
-            return match held.take() {
-                Some((line, from)) => give(name, line.get(from..).unwrap_or_default(), take),
-                None => Ok(()),
-            };
-        }
         let held = held.take();
         let end = held.as_ref().and_then(|(line, from)| line.get(*from..));
-        let data = self.data.take_with(end.unwrap_or_default(), budget)?;
-        give(name, &data, take)
+        let end = end.unwrap_or_default();
+        match std::mem::take(&mut self.has_data) {
+            true => give(name, &self.data.take_with(end, budget)?, take),
+            false => give(name, end, take),
+        }
     }
 }
 
-fn give(name: Option<&str>, data: &[u8], take: Take<'_>) -> Result<(), Fault> {
+pub(super) fn give(name: Option<&str>, data: &[u8], take: Take<'_>) -> Result<(), Fault> {
     match data.iter().all(u8::is_ascii_whitespace) {
         true => Ok(()),
         false => take(name, data),

@@ -12,13 +12,14 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
     at, call, image_or_file, inline_file, into_parts, join_details, json_like, json_part, metadata,
-    metadata_with, name_at, part, part_or_block, provider_block, system_part, text_block,
+    metadata_with, name_at, part, part_or_block, provider_block, stored, system_part, text_block,
     url_image,
 };
+use crate::provider::format::Reads;
 use crate::provider::listener::{Listener, ReadResult};
-use crate::value::fields::Fields;
+use crate::value::fields::{utf8, Fields};
 
-const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
+pub(crate) const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
 /// The roles that messages have.
 pub(crate) const ROLES_KNOWN: [&str; 6] = [
@@ -46,13 +47,28 @@ pub(crate) struct ChatDialect {
     pub empty_calls: bool,
 }
 
+/// A room that reads and answers in the dialect.
+pub(crate) trait Completions: Sync {
+    const DIALECT: ChatDialect;
+}
+
+impl<Room: Completions> Reads for Room {
+    fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
+        read(body, history, &Room::DIALECT)
+    }
+
+    fn is_row(&self, element: &Map) -> bool {
+        is_row(element)
+    }
+}
+
 pub(crate) const OPENAI: ChatDialect = ChatDialect {
     provider: Provider::OpenAiChat,
     empty_calls: false,
 };
 
 /// Takes the conversation out of a request's body.
-pub fn read(body: &mut Fields, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
+fn read(body: &mut Fields, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
     let mut messages = body.need_list("messages", "a list of messages")?;
     for (position, message) in messages.iter_mut().enumerate() {
         if leftovers::take_away(message, dialect.provider) {
@@ -71,7 +87,7 @@ pub fn read_message(
     dialect: &ChatDialect,
 ) -> Result<(), Error> {
     if matches!(&message, Value::Map(map) if is_row(map)) {
-        history.whole(provider_block(dialect.provider, message)?, false);
+        history.whole(provider_block(dialect.provider, message)?);
         return Ok(());
     }
     let mut message = Fields::read(message, "a message, an object")?;
@@ -106,7 +122,7 @@ pub fn read_message(
 }
 
 /// Returns whether a message has no neutral form, since its role is unknown.
-pub(crate) fn is_row(message: &Map) -> bool {
+fn is_row(message: &Map) -> bool {
     let role = message.get_named("role").and_then(Value::as_name);
     role.is_some_and(|role| !ROLES_KNOWN.contains(&role))
 }
@@ -125,17 +141,12 @@ pub fn user_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
 /// Returns a recording, if its bytes are there and its format has a media type.
 fn recording(value: &Value) -> Option<PartKind> {
     let audio = at(value, "input_audio")?;
-    let media_type = AUDIO
-        .iter()
-        .find(|(format, _)| name_at(audio, "format") == Some(format))?
-        .1;
+    let format = name_at(audio, "format")?;
+    let (_, media_type) = AUDIO.iter().find(|(known, _)| *known == format)?;
+    let media_type = Some((*media_type).into());
     let data = name_at(audio, "data").filter(|data| is_base64(data))?;
     let source = Source::Data(data.into());
-    Some(PartKind::unnamed(
-        Class::Audio,
-        Some(media_type.into()),
-        source,
-    ))
+    Some(PartKind::unnamed(Class::Audio, media_type, source))
 }
 
 /// Reads a part of an assistant message.
@@ -225,9 +236,8 @@ fn calls(
     if let Some(older) = older.filter(|_| !has_calls) {
         // The older form, before tool_calls.
         let call = function(Fields::read(older, "the function that is called")?, None);
-        return call
-            .map(|call| vec![call])
-            .map_err(|error| error.within(key));
+        let call = call.map_err(|error| error.within(key))?;
+        return Ok(vec![call]);
     }
     match given {
         None => Ok(Vec::new()),
@@ -248,29 +258,28 @@ pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
     let extra = extra
         .map(|extra| json_like(extra, MAX_DEPTH - 1))
         .transpose()?;
-    let signed = |call: ToolCall| ToolCall {
-        provider_metadata: extra.map(|extra| metadata_with(provider, [(EXTRA, extra)])),
-        ..call
-    };
-    match kind.as_deref() {
+    let call = match kind.as_deref() {
         None | Some("function") => {
             let expected = "the function that is called";
-            let call = object.need_object("function", expected, |called| function(called, id));
-            call.map(signed)
+            object.need_object("function", expected, |called| function(called, id))
         }
         Some("custom") => {
             let expected = "the custom tool that is called";
-            let call = object.need_object("custom", expected, |called| custom(called, id));
-            call.map(signed)
+            object.need_object("custom", expected, |called| custom(called, id))
         }
         // An unknown kind: the call waits for its answer as all do.
         Some(kind) => {
             let name = Name::Text(kind.into());
             let rest = json_like(Value::Map(object.rest().unwrap_or_default()), MAX_DEPTH)?;
             let arguments = Arguments::of(CallKind::Function, rest).unwrap_or_default();
-            Ok(call(id, name, arguments, None))
+            return Ok(call(id, name, arguments, None));
         }
-    }
+    };
+    let extra = extra.map(|extra| metadata_with(provider, [(EXTRA, extra)]));
+    Ok(ToolCall {
+        provider_metadata: extra,
+        ..call?
+    })
 }
 
 fn function(mut called: Fields, id: Option<Box<str>>) -> Result<ToolCall, Error> {
@@ -294,10 +303,8 @@ fn result(message: &mut Fields) -> Result<ReadResult, Error> {
         Some("image_url") => image(value),
         _ => json_part(&value),
     })?;
-    Ok(ReadResult {
-        name,
-        ..ReadResult::new(id, Status::Ok, output(content, Status::Ok))
-    })
+    let output = output(content, Status::Ok);
+    Ok(ReadResult::new(id, name, Status::Ok, output))
 }
 
 /// Reads an image by its URL, in an object or bare.
@@ -308,17 +315,13 @@ pub(super) fn image(value: Value) -> Result<Part, Error> {
     let url = match object.take_given("image_url") {
         Some(image @ Value::Map(_)) => {
             let mut image = Fields::read(image, expected)?;
-            image.need_text("url").map_err(|error| error.within(key))?
+            Some(image.need_text("url").map_err(|error| error.within(key))?)
         }
-        Some(Value::Binary(url)) => match String::from_utf8(url.into_vec()) {
-            Ok(url) => url.into_boxed_str(),
-            Err(_) => return Err(object.wrong("image_url", expected)),
-        },
-        _ => return Err(object.wrong("image_url", expected)),
+        Some(bare) => utf8(bare).ok(),
+        None => None,
     };
-    if url.trim().is_empty() {
-        return Err(object.wrong("image_url", expected));
-    }
+    let url = url.filter(|url| !url.trim().is_empty());
+    let url = url.ok_or_else(|| object.wrong("image_url", expected))?;
     Ok(part(url_image(url), None))
 }
 
@@ -331,8 +334,7 @@ fn file(value: &Value, provider: Provider) -> Option<PartKind> {
         .and_then(|file| name_at(file, "filename"))
         .map(Into::into);
     if let Some(id) = id.filter(|id| !id.trim().is_empty()) {
-        let id = id.into();
-        let source = Source::Stored { provider, id };
+        let source = stored(provider, id);
         return Some(image_or_file(false, None, source, filename));
     }
     let file = file?;

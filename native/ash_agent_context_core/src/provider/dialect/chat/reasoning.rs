@@ -1,7 +1,7 @@
 //! Reads and writes reasoning, in the fields that servers have added to OpenAI's.
 
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part};
+use crate::log::part::Part;
 use crate::log::provider::Provider;
 use crate::provider::dialect::facts::is_prefix;
 use crate::provider::options::Dialect;
@@ -22,13 +22,8 @@ pub(crate) enum Reasoning<'a> {
 
 impl<'a> Reasoning<'a> {
     pub fn of(message: &'a Message, out: &Writer<'_>) -> Self {
-        let parts = match &message.content {
-            Content::Parts(parts) => &**parts,
-            _ => &[],
-        };
-        let own = parts
-            .iter()
-            .filter(|part| part.kind.thoughts().is_some() && part.is_of(out.options));
+        let parts = message.content.parts().iter();
+        let own = parts.filter(|part| part.kind.thoughts().is_some() && part.is_of(out.options));
         match out.options.dialect {
             _ if out.options.provider != Provider::OpenAiChat => Self::Nothing,
             None | Some(Dialect::OpenAi) => Self::Nothing,
@@ -88,14 +83,8 @@ fn texts(parts: &[&Part]) -> String {
 
 /// Returns the details that OpenRouter gave, which go back unchanged.
 fn details(part: &Part) -> Option<&[Value]> {
-    match part
-        .provider_metadata
-        .as_ref()?
-        .get_named("reasoning_details")?
-    {
-        Value::List(details) if !details.is_empty() => Some(details),
-        _ => None,
-    }
+    let details = part.noted("reasoning_details")?.as_list()?;
+    (!details.is_empty()).then_some(details)
 }
 
 /// Returns whether an imported message may go back in this dialect as it came.

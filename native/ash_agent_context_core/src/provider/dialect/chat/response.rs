@@ -9,12 +9,12 @@ use crate::log::part::AUDIO_ID;
 use crate::log::reply::Finish;
 use crate::prices::bill::Count;
 use crate::provider::block::arguments;
-use crate::provider::dialect::chat::read::{self, EXTRA, IS_REFUSAL};
+use crate::provider::dialect::chat::read::{self, Completions, EXTRA, IS_REFUSAL};
 use crate::provider::dialect::chat::thought::{reference, REFERENCES};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign::{self, provider_block};
-use crate::provider::format::{Reports, Responds};
+use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 use crate::value::Value;
 
@@ -24,12 +24,9 @@ const REFUSAL: Key = Key::Only("refusal");
 const AUDIO: Key = Key::Only("audio");
 const LATEST: Key = Key::Only("call");
 
-/// A room whose responses are chat completions, with reports on tokens in the same form.
-pub(crate) trait Completions: Sync {}
-
 impl<Room: Completions> Responds for Room {
-    fn has_text_arguments(&self) -> bool {
-        true
+    fn figures(&self) -> &'static Figures {
+        &FIGURES
     }
 
     fn says_done(&self) -> bool {
@@ -42,12 +39,6 @@ impl<Room: Completions> Responds for Room {
 
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read_document(draft, node)
-    }
-}
-
-impl<Room: Completions> Reports for Room {
-    fn figures(&self) -> &'static Figures {
-        &FIGURES
     }
 }
 
@@ -113,7 +104,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         };
     };
     // Some servers change the id on the way; that of the first chunk counts.
-    let id = node::text(node, "id").filter(|_| draft.id().is_none());
+    let id = node::text(node, "id").filter(|_| draft.head.id.is_none());
     draft.start(id, node::text(node, "model"));
     let is_whole = choices.iter().any(|choice| is_whole(draft, choice));
     // Further candidates are ignored.
@@ -262,7 +253,7 @@ fn refusal(draft: &mut Draft, said: &Node<'_>) {
 /// Reads spoken words: the transcript becomes a text, and the recording stands with it.
 fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
     if let Some(id) = node::filled_text(audio, "id") {
-        draft.open_text(&AUDIO);
+        draft.open_words(&AUDIO, false);
         draft.note(&AUDIO, AUDIO_ID, Value::text(id));
         draft.show_empty(&AUDIO);
     }
@@ -348,16 +339,14 @@ fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
         match node::text(piece, "text") {
             Some(text) => draft.thinking(key.clone(), text),
             None => {
-                draft.open_thinking(&key);
+                draft.open_words(&key, true);
                 let reference = reference(draft.length(&key), node::to_value(piece)?);
                 draft.note_more(&key, REFERENCES, reference);
             }
         }
     }
     draft.name_also(&key, Key::Only("list"));
-    if let Some(signature) = node::filled_text(item, "signature") {
-        draft.note(&key, "signature", Value::text(signature));
-    }
+    draft.sign(&key, node::text(item, "signature"));
     if node::is_true(item, "closed") {
         draft.note(&key, "closed", Value::Bool(true));
     }
@@ -383,10 +372,9 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
         None => CallKind::Function,
     };
     let json = function.and_then(|function| node::text(function, "arguments"));
-    let known = if is_whole {
-        None
-    } else {
-        find(draft, id, index, name)
+    let known = match is_whole {
+        true => None,
+        false => find(draft, id, index, name),
     };
     let key = match known {
         Some(key) if id.is_some() || name.is_none() || !draft.restarts(&key, json) => key,
@@ -415,18 +403,14 @@ fn find(
     if let Some(id) = id {
         let by_id = known(draft, Key::Id(id.into()));
         // A call with a name and another id is a new one, even if it has the same index.
-        let mut by_index = || {
+        return by_id.or_else(|| {
             let key = known(draft, Key::Call(index?))?;
             let is_its = name.is_none() || draft.id_of_call(&key).is_none_or(str::is_empty);
             is_its.then_some(key)
-        };
-        return by_id.or_else(&mut by_index);
+        });
     }
-    if let Some(index) = index {
-        let latest = || known(draft, LATEST).filter(|_| name.is_none());
-        return known(draft, Key::Call(index)).or_else(latest);
-    }
-    known(draft, LATEST).filter(|_| name.is_none())
+    let by_index = index.and_then(|index| known(draft, Key::Call(index)));
+    by_index.or_else(|| known(draft, LATEST).filter(|_| name.is_none()))
 }
 
 fn begin(draft: &mut Draft, id: Option<&str>, index: Option<u64>, kind: CallKind) -> Key {

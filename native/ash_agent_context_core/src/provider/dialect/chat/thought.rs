@@ -53,13 +53,9 @@ pub(super) fn read(value: Value, provider: Provider) -> Result<Part, Error> {
 /// Returns the pieces of a thought of this text. A reference whose place is not between two characters follows the last that
 /// fits.
 pub(crate) fn pieces<'a>(text: &'a str, part: &'a Part) -> Vec<ThoughtPiece<'a>> {
-    let metadata = part.provider_metadata.as_ref();
-    let references = match metadata.and_then(|of| of.get_named(REFERENCES)) {
-        Some(Value::List(references)) => &**references,
-        _ => &[],
-    };
+    let references = part.noted(REFERENCES).and_then(Value::as_list);
     let (mut pieces, mut rest, mut begin) = (Vec::new(), text, 0);
-    for of in references {
+    for of in references.unwrap_or_default() {
         let after = match at(of, "after") {
             Some(Value::Int(after)) => usize::try_from(*after).unwrap_or_default(),
             _ => 0,

@@ -1,7 +1,6 @@
 //! Writes messages in the chat dialect.
 
-use std::borrow::Cow;
-
+use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
 use crate::log::message::Message;
@@ -13,7 +12,6 @@ use crate::provider::parts::Parts;
 use crate::provider::writer::{self, Writer};
 use crate::value::builder::JsonObject;
 use crate::value::json::AsObject;
-use crate::value::Map;
 
 /// Writes a message that is one text.
 pub(crate) fn text_message(role: &str, text: &str, out: &mut Writer<'_>) {
@@ -33,13 +31,8 @@ pub(crate) fn text_part(text: &str, out: &mut Writer<'_>) {
 /// Writes a message of one text or of a list of parts, or nothing if it would be empty.
 pub(crate) fn role_message(role: &str, content: &Content, parts: &Parts, out: &mut Writer<'_>) {
     out.say(content, |text, out| text_message(role, text, out));
-    if let Content::Parts(given) = content {
-        let open = match role {
-            "user" => Cow::Borrowed(writer::open(false)),
-            role => Cow::Owned(format!(",{{\"role\":\"{role}\",\"content\":[")),
-        };
-        out.wrap(&open, writer::CLOSE, |out| parts.all(&**given, out));
-    }
+    let open = format!(",{{\"role\":\"{role}\",\"content\":[");
+    out.wrap(&open, writer::CLOSE, |out| parts.all(content.parts(), out));
 }
 
 /// Returns the word for the role of a system message.
@@ -62,15 +55,12 @@ pub(crate) fn result_messages(
     for (call, outcome) in exchange.answered_calls(&message.calls) {
         let id = out.id(call);
         let name = is_named.then(|| out.name(call));
-        let (text, media) = out.split_result(outcome, parts.takes);
+        let (text, media) = out.split_result(outcome, true, parts.takes);
         after.extend(media);
         out.json.raw(",");
         out.json.bare_object(|written| {
             written.field("role", "tool").field("tool_call_id", &*id);
-            if let Some(name) = name {
-                written.field("name", &*name);
-            }
-            written.text("content", &text);
+            written.given("name", name).text("content", &text);
         });
     }
     out.blocks(false, |out| parts.all(after, out));
@@ -85,61 +75,39 @@ pub(crate) fn message_with_calls(
 ) {
     let is_openai = out.options.provider == Provider::OpenAiChat;
     out.list_calls(message);
-    let mut calls: Vec<Called<'_>> = Vec::new();
-    for call in &message.calls {
-        let is_custom = is_openai && call.kind == CallKind::Custom;
-        let [id, name, arguments] = match is_custom {
-            true => [out.id(call), out.name(call), out.input(call)],
-            false => out.function(call),
-        };
-        let extra = call.provider_map(Provider::OpenAiChat, EXTRA);
-        calls.push(Called {
-            id,
-            name,
-            arguments,
-            is_custom,
-            extra: extra.filter(|_| is_openai && call.is_of(out.options)),
-        });
-    }
+    let calls = out.apart(|out| {
+        let calls = message.calls.iter();
+        calls.for_each(|call| write_call(call, is_openai, out));
+    });
     out.json.raw(",");
     out.json.bare_object(|written| {
         let content = if content.is_empty() { "null" } else { content };
         written.field("role", "assistant").raw("content", content);
         beside(written);
-        if calls.is_empty() {
-            return;
+        if !calls.is_empty() {
+            written.raw("tool_calls", &format!("[{calls}]"));
         }
-        written.list("tool_calls", |list| {
-            for called in &calls {
-                list.object(|call| write_call(called, call));
-            }
-        });
     });
 }
 
-struct Called<'a> {
-    id: Cow<'a, str>,
-    name: Cow<'a, str>,
-    arguments: Cow<'a, str>,
-    /// True if the arguments are a custom tool's text.
-    is_custom: bool,
-    /// Fields that the server wants back with the call.
-    extra: Option<&'a Map>,
-}
-
-fn write_call(called: &Called<'_>, call: &mut JsonObject<'_>) {
-    let (kind, key) = match called.is_custom {
-        true => ("custom", "input"),
-        false => ("function", "arguments"),
+fn write_call(call: &ToolCall, is_openai: bool, out: &mut Writer<'_>) {
+    // The arguments of a custom tool are text.
+    let (kind, key, [id, name, arguments]) = match is_openai && call.kind == CallKind::Custom {
+        true => (
+            "custom",
+            "input",
+            [out.id(call), out.name(call), out.input(call)],
+        ),
+        false => ("function", "arguments", out.function(call)),
     };
-    call.field("id", &*called.id)
-        .field("type", kind)
-        .object(kind, |function| {
-            function
-                .field("name", &*called.name)
-                .text(key, &called.arguments);
+    // Fields that the server wants back with the call.
+    let extra = call.provider_map(Provider::OpenAiChat, EXTRA);
+    let extra = extra.filter(|_| is_openai && call.is_of(out.options));
+    out.json.object(|written| {
+        let written = written.field("id", &*id).field("type", kind);
+        let written = written.object(kind, |function| {
+            function.field("name", &*name).text(key, &arguments);
         });
-    if let Some(extra) = called.extra {
-        call.field(EXTRA, &AsObject(extra));
-    }
+        written.given(EXTRA, extra.map(AsObject));
+    });
 }
