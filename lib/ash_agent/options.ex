@@ -52,7 +52,6 @@ defmodule AshAgent.Options do
 
   Raises `ArgumentError` for unknown, repeated, missing and wrong options. It names what is allowed.
   """
-  @spec validate!(keyword(), schema() | compiled()) :: keyword()
   def validate!(opts, schema) do
     {schema, required, defaults} = if is_list(schema), do: compile(schema), else: schema
 
@@ -63,19 +62,16 @@ defmodule AshAgent.Options do
   end
 
   @doc "The schema in the form that `validate!/2` reads fastest, for functions that are called often."
-  @spec compile(schema()) :: compiled()
   def compile(schema) do
     {schema, for({name, option} <- schema, option[:required], do: name),
      for({name, option} <- schema, {:default, value} <- option, do: {name, value})}
   end
 
   @doc "Checks one value; the error says what is expected."
-  @spec check(term(), keyword()) :: :ok | {:error, expected :: String.t()}
   def check(value, option),
     do: if(valid?(type(option), value), do: :ok, else: {:error, describe_expected(option)})
 
   @doc "The schema's options as a Markdown list, for an `## Options` section."
-  @spec docs(schema()) :: String.t()
   def docs(schema) do
     Enum.map_join(schema, "\n", fn {name, option} ->
       text = String.trim(option[:doc] || "")
@@ -234,7 +230,6 @@ defmodule AshAgent.Options do
   defp describe_value(_type, value), do: kind(value)
 
   @doc "Returns the kind of a value for an error; only atoms and numbers are shown themselves."
-  @spec kind(term()) :: String.t()
   # Atoms and numbers are shown as they are. Anything else may hold text that must not get into a log.
   def kind(value) when is_atom(value) or is_number(value), do: inspect(value)
   def kind(value) when is_binary(value), do: "a binary of #{byte_size(value)} bytes"

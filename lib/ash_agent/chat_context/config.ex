@@ -179,12 +179,10 @@ defmodule AshAgent.ChatContext.Config do
 
   @doc false
   # The names of the fields in a document.
-  @spec keys() :: [String.t()]
   def keys, do: Enum.map(@names, &Atom.to_string/1)
 
   @doc false
   # The stored form: string keys, nothing empty, nothing that lives only in this VM.
-  @spec to_terms(t()) :: %{optional(String.t()) => term()}
   def to_terms(%__MODULE__{} = config) do
     config = new(config)
 
@@ -197,7 +195,6 @@ defmodule AshAgent.ChatContext.Config do
   end
 
   @doc false
-  @spec from_terms(map(), map()) :: {:ok, t()} | {:error, path :: list(), expected :: String.t()}
   def from_terms(terms, extra) do
     Enum.reduce_while(@names, {:ok, %__MODULE__{extra: extra}}, fn field, {:ok, config} ->
       key = Atom.to_string(field)

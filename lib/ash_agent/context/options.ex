@@ -208,7 +208,6 @@ defmodule AshAgent.Context.Options do
   @schemas @own ++ Views.schemas() ++ Chats.schemas()
 
   @doc "The options with defaults filled in. Raises `ArgumentError` for unknown, repeated, missing and wrong ones."
-  @spec validate!(keyword(), atom()) :: keyword()
   # Most calls have no options, and the defaults of a schema do not change.
   for {name, schema} <- @schemas,
       not Enum.any?(schema, fn {_, option} -> option[:required] end) do
@@ -218,12 +217,10 @@ defmodule AshAgent.Context.Options do
   def validate!(opts, name), do: Options.validate!(opts, compile(name))
 
   @doc "The time of a change, of the options of a function that has no others."
-  @spec time!(keyword()) :: DateTime.t() | nil
   def time!([]), do: nil
   def time!(opts), do: validate!(opts, :change)[:at]
 
   @doc "The metadata and the time of a message."
-  @spec stamp!(keyword()) :: {map() | nil, DateTime.t() | nil}
   def stamp!([]), do: {nil, nil}
 
   def stamp!(opts) do
@@ -232,7 +229,6 @@ defmodule AshAgent.Context.Options do
   end
 
   @doc "Attributes of a conversation as a map."
-  @spec attributes!(map() | list()) :: map()
   def attributes!(attributes) when is_list(attributes) do
     if Keyword.keyword?(attributes) do
       Map.new(attributes)
@@ -246,11 +242,9 @@ defmodule AshAgent.Context.Options do
   def attributes!(attributes), do: attributes
 
   @doc "The options as a Markdown list."
-  @spec docs(atom()) :: String.t()
   def docs(name), do: name |> schema() |> Options.docs()
 
   @doc "The schema of this name."
-  @spec schema(atom()) :: Options.schema()
   def schema(name), do: name |> compile() |> elem(0)
 
   for {name, schema} <- @schemas do

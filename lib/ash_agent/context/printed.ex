@@ -50,7 +50,6 @@ defmodule AshAgent.Context.Printed do
 
   def mark?(_other), do: false
 
-  @spec text(%{:ref => term(), optional(atom()) => term()}, keyword()) :: String.t()
   def text(context, opts) do
     opts = AshAgent.Options.validate!(opts, @options)
     width = Keyword.get_lazy(opts, :width, &columns/0)

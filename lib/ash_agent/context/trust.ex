@@ -26,13 +26,11 @@ defmodule AshAgent.Context.Trust do
   ]
 
   @doc "The options, in the form of `AshAgent.Options`."
-  @spec schema() :: Options.schema()
   def schema, do: @schema
 
   @type t :: {approvals :: :keep | :drop, structs :: :keep | :known | :drop}
 
   @doc "The options as the core takes them. Raises `ArgumentError` for unknown and wrong ones."
-  @spec check!(keyword()) :: t()
   def check!([]), do: {:keep, :keep}
 
   def check!(opts) do

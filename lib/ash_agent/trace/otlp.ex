@@ -75,7 +75,6 @@ defmodule AshAgent.Trace.Otlp do
   Encodes what was checked. `how` is what a conversation does not tell: why the last turn failed (`:error`), that it goes on (`:open?`), and the
   ids of the trace and the span of who asked (`:caller`).
   """
-  @spec encode(Context.t() | ChatContext.t(), keyword(), keyword()) :: binary()
   def encode(shown, opts, how \\ []) do
     told = [
       read_conversation(shown, true) | Enum.map(opts[:children], &read_conversation(&1, false))
@@ -104,7 +103,6 @@ defmodule AshAgent.Trace.Otlp do
   end
 
   @doc "Raises if the library was built without the feature."
-  @spec available!() :: :ok
   def available! do
     words = %{agent: "", version: nil, error: nil, json: false, next: false, messages: false}
     given = Map.merge(words, %{turns: nil, tools: nil, resource: %{}, attributes: %{}})

@@ -6,7 +6,6 @@ defmodule AshAgent.Context.Options.Kinds do
   @least_result_bytes 100
 
   @doc "The least limit of a result: below it, the note of what was left out takes all of the room."
-  @spec least_result_bytes() :: pos_integer()
   def least_result_bytes, do: @least_result_bytes
 
   def time(doc), do: option({:or, [{:struct, DateTime}, nil]}, "a `DateTime`", doc)

@@ -224,15 +224,12 @@ defmodule AshAgent.Runtime.Options do
             ]
 
   @doc "The schema of a run."
-  @spec schema() :: Options.schema()
   def schema, do: @schema
 
   @doc "The functions of a run that its sub-agents inherit."
-  @spec list_inherited() :: [atom()]
   def list_inherited, do: [:before_tool, :after_tool, :approval, :exception_messages]
 
   @doc "The options of these names for a schema of another function, which refers to those of a run."
-  @spec take_schema([atom()]) :: Options.schema()
   def take_schema(names), do: Keyword.take(@schema, names)
 
   @doc false

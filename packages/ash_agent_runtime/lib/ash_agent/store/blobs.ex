@@ -58,7 +58,6 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   # Returns JSON text without its media, the unknown ones in base64 by ids, and the known ones from then on.
-  @spec take(binary(), known()) :: {binary(), %{id() => binary()}, known()}
   def take(json, known) when byte_size(json) < @least, do: {json, %{}, known}
 
   def take(json, known) do
@@ -69,7 +68,6 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   # Returns the blobs stored under these ids.
-  @spec index(%{id() => binary()}) :: known()
   def index(blobs), do: Map.new(blobs, fn {id, data} -> {:crypto.hash(:sha256, data), id} end)
 
   @doc false

@@ -127,7 +127,6 @@ defmodule AshAgent.Store.Postgres do
   end
 
   @doc false
-  @spec query(t(), String.t(), [term()]) :: {:ok, [[term()]]} | {:error, Error.t()}
   def query(store, statement, params) do
     guard(fn ->
       case ask(store, statement, params) do
@@ -148,7 +147,6 @@ defmodule AshAgent.Store.Postgres do
   end
 
   @doc false
-  @spec transaction(t(), (... -> term())) :: {:ok, term()} | {:error, Error.t()}
   def transaction(store, function) do
     guard(fn ->
       case transact(store, function) do

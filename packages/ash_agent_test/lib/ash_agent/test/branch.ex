@@ -127,7 +127,6 @@ defmodule AshAgent.Test.Branch do
 
   defp check(iteration, _context, _number), do: iteration
 
-  @spec refuse(String.t()) :: no_return()
   defp refuse(words), do: AshAgent.Caller.refuse!(words)
 
   defp base(context, number) do

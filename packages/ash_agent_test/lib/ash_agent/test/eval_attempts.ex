@@ -15,7 +15,6 @@ defmodule AshAgent.Test.EvalAttempts do
   @line "ash_agent_eval_attempt"
 
   @doc "Returns the attempts that are kept, of cases that are still the same."
-  @spec read(place(), %{String.t() => String.t()}) :: {:ok, [map()]} | {:error, Exception.t()}
   def read(nil, _hashes), do: {:ok, []}
 
   def read({:file, path}, hashes) do
@@ -32,7 +31,6 @@ defmodule AshAgent.Test.EvalAttempts do
   end
 
   @doc "Keeps an attempt with the hash of its case, and in a store its conversation."
-  @spec keep(place(), map(), String.t(), Context.t() | nil) :: :ok | {:error, Exception.t()}
   def keep(nil, _attempt, _hash, _context), do: :ok
 
   def keep({:file, path}, attempt, hash, _context) do
@@ -60,7 +58,6 @@ defmodule AshAgent.Test.EvalAttempts do
   end
 
   @doc "Forgets the attempts."
-  @spec clear(place()) :: :ok | {:error, Exception.t()}
   def clear(nil), do: :ok
 
   def clear({:file, path}) do

@@ -57,7 +57,6 @@ defmodule AshAgent.Test.Replay do
   def options, do: @schema
 
   @doc "Compares, see `AshAgent.Test.replay/2`."
-  @spec run(Context.t(), keyword()) :: t()
   def run(context, opts) do
     opts = Options.validate!(opts, @schema)
     rows = Map.new(Context.Audit.replay(context), &{&1.iteration, &1})

@@ -48,7 +48,6 @@ defmodule AshAgent.Test.Server.Format do
   def encode(provider, response), do: provider |> body(read(response)) |> JSON.encode()
 
   @doc "Writes the events of a stream."
-  @spec events(atom(), Response.t()) :: [event()]
   def events(:anthropic, response) do
     for piece <- Scripted.Stream.pieces(response) do
       case Regex.run(~r/\Aevent: (\w+)/, piece) do

@@ -11,7 +11,6 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
   @buffer_bytes 65_536
 
   @doc "Connects to the first address that answers, IPv4 before IPv6."
-  @spec connect(Request.t(), Clock.t()) :: {:ok, t()} | {:error, term()}
   def connect(%Request{uri: uri} = request, clock) do
     host = String.to_charlist(uri.host)
 
