@@ -45,7 +45,27 @@ defmodule AshAgent.Options do
            ]}
         ]
 
+  @type row ::
+          {atom(), keyword()}
+          | {atom(), type() | keyword(), doc :: String.t()}
+          | {atom(), type(), keyword(), doc :: String.t()}
+
   @type compiled :: {schema(), required :: [atom()], defaults :: [{atom(), term()}]}
+
+  @doc """
+  Makes a schema of a table: a row has the option's name, its type, what else is known of it, and its documentation.
+
+  In the place of a type, a row can have the keyword list that several options share, with the type and its words.
+  """
+  @spec schema([row()]) :: schema()
+  def schema(rows) do
+    Enum.map(rows, fn
+      {name, option} -> {name, option}
+      {name, kind, doc} when is_list(kind) -> {name, kind ++ [doc: doc]}
+      {name, type, doc} -> {name, [type: type, doc: doc]}
+      {name, type, option, doc} -> {name, [type: type] ++ option ++ [doc: doc]}
+    end)
+  end
 
   @doc """
   Returns the options with defaults filled in.

@@ -23,23 +23,14 @@ defmodule AshAgent.Context.Stored do
 
   @doc "The options of a type, as `AshAgent.Options` and Spark check and document them."
   def schema(kind) do
-    [
-      storage: [
-        type: {:in, [:map, :text]},
-        default: :map,
-        doc: "whether the column holds JSON, or JSON text in a column of text or bytes."
-      ],
-      accept: [
-        type: {:list, {:in, forms(kind)}},
-        default: [],
-        doc: "the forms of parameters that are accepted besides a #{noun(kind)}."
-      ],
-      max_bytes: [type: :pos_integer, doc: "how long its JSON text may be. Defaults to no limit."],
-      max_iterations: [
-        type: :pos_integer,
-        doc: "how many iterations it may have. Defaults to no limit."
-      ]
-    ]
+    Options.schema([
+      {:storage, {:in, [:map, :text]}, [default: :map],
+       "whether the column holds JSON, or JSON text in a column of text or bytes."},
+      {:accept, {:list, {:in, forms(kind)}}, [default: []],
+       "the forms of parameters that are accepted besides a #{noun(kind)}."},
+      {:max_bytes, :pos_integer, "how long its JSON text may be. Defaults to no limit."},
+      {:max_iterations, :pos_integer, "how many iterations it may have. Defaults to no limit."}
+    ])
   end
 
   @doc "A value of a parameter, in a form that the options accept, and within their limits."

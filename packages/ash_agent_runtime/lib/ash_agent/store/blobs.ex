@@ -126,13 +126,9 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   def option do
-    [
-      blobs: [
-        type: {:custom, &__MODULE__.option?/1},
-        type_doc: "a tuple `{module, config}`",
-        doc:
-          "keeps images and files, see `AshAgent.Store.Blobs`. By default, they are in a table of the store."
-      ]
-    ]
+    AshAgent.Options.schema([
+      {:blobs, {:custom, &__MODULE__.option?/1}, [type_doc: "a tuple `{module, config}`"],
+       "keeps images and files, see `AshAgent.Store.Blobs`. By default, they are in a table of the store."}
+    ])
   end
 end

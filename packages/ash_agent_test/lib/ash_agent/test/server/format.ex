@@ -10,7 +10,6 @@ defmodule AshAgent.Test.Server.Format do
 
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Scripted
-  alias AshAgent.Response
 
   @type event :: {:open | :content | :close, binary()}
 
