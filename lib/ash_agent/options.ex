@@ -3,61 +3,18 @@ defmodule AshAgent.Options do
 
   # Checks options by schemas, and writes their documentation from the same schemas. A schema is a keyword list in the
   # form of NimbleOptions (https://hexdocs.pm/nimble_options), of which this is the part that the package needs; the
-  # package itself cannot be a dependency, since nothing here may need Hex.
+  # package itself cannot be a dependency, since nothing here may need Hex. `valid?/2` has the types.
   #
   # Two differences: an option can describe its values in words (`:type_doc`), which errors use as well, and an error never
   # shows a value, because options carry prompts, keys and runtime contexts.
 
   alias AshAgent.Caller
 
-  @type type ::
-          :any
-          | :atom
-          | :boolean
-          | :string
-          | :integer
-          | :non_neg_integer
-          | :pos_integer
-          | :timeout
-          | :milliseconds
-          | :list
-          | :map
-          | :keyword_list
-          | :tuple
-          | :pid
-          | :server
-          | nil
-          | {:in, [atom() | number()]}
-          | {:fun, arity()}
-          | {:struct, module()}
-          | {:list, type()}
-          | {:or, [type()]}
-          | {:custom, (term() -> boolean())}
-
-  @type schema :: [
-          {atom(),
-           [
-             type: type(),
-             default: term(),
-             required: boolean(),
-             doc: String.t(),
-             type_doc: String.t()
-           ]}
-        ]
-
-  @type row ::
-          {atom(), keyword()}
-          | {atom(), type() | keyword(), doc :: String.t()}
-          | {atom(), type(), keyword(), doc :: String.t()}
-
-  @type compiled :: {schema(), required :: [atom()], defaults :: [{atom(), term()}]}
-
   @doc """
   Makes a schema of a table: a row has the option's name, its type, what else is known of it, and its documentation.
 
   In the place of a type, a row can have the keyword list that several options share, with the type and its words.
   """
-  @spec schema([row()]) :: schema()
   def schema(rows) do
     Enum.map(rows, fn
       {name, option} -> {name, option}

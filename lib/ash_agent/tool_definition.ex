@@ -6,8 +6,6 @@ defmodule AshAgent.ToolDefinition do
 
   @default_parameters %{"type" => "object"}
 
-  @type t :: %{name: String.t(), description: String.t() | nil, parameters: map()}
-
   @doc """
   Each tool with what the application gave for it. The tools of a map are sorted by name.
 

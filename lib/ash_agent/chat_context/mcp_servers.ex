@@ -9,8 +9,6 @@ defmodule AshAgent.ChatContext.MCPServers do
   @optional [:args, :env, :headers, :cwd, :inherit_env, :prefix, :trust_annotations]
   @keys [:name, :command, :url | @optional]
 
-  @type error :: {:error, path :: list(), expected :: String.t()}
-
   @doc "The servers with all keys, from maps or keyword lists with these keys as atoms or strings."
   def check(servers) do
     if is_list(servers) and not List.improper?(servers) do

@@ -7,8 +7,6 @@ defmodule AshAgent.Context.Changes do
   alias AshAgent.Context
   alias AshAgent.Context.Native
 
-  @type iteration :: {number :: pos_integer(), text :: binary()}
-
   @doc "Returns true if two contexts are the same version, behind the same handle."
   def same?(%Context{ref: a}, %Context{ref: b}), do: a == b
 

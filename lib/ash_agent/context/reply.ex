@@ -7,8 +7,6 @@ defmodule AshAgent.Context.Reply do
   alias AshAgent.{Caller, Context}
   alias AshAgent.Context.Error
 
-  @type reply :: {:ok, {reference(), pos_integer()}} | {:error, term()}
-
   @doc "The context with its new handle, or a new one, or the error."
   def put(reply, context \\ nil)
   def put({:ok, _handle} = reply, context), do: {:ok, put!(reply, context)}

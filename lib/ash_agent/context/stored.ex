@@ -8,7 +8,6 @@ defmodule AshAgent.Context.Stored do
   alias AshAgent.Context.{Error, Handle, JSON}
 
   @type kind :: Context | ChatContext
-  @type value :: Context.t() | ChatContext.t()
 
   # Parameters cannot approve anything, and cannot contain structs.
   @parameters [approvals: :drop, structs: :drop]

@@ -20,8 +20,6 @@ defmodule AshAgent.Context.Trust do
   @doc "The options, in the form of `AshAgent.Options`."
   def schema, do: @schema
 
-  @type t :: {approvals :: :keep | :drop, structs :: :keep | :known | :drop}
-
   @doc "The options as the core takes them. Raises `ArgumentError` for unknown and wrong ones."
   def check!([]), do: {:keep, :keep}
 

@@ -11,16 +11,7 @@ defmodule AshAgent.Store.Changes do
   alias AshAgent.Context.JSON
   alias AshAgent.Store.Blobs
 
-  @typedoc "`number` is the branch's in memory, `row` the one in the tables."
-  @type line :: %{
-          number: pos_integer(),
-          row: pos_integer(),
-          origin: pos_integer() | nil,
-          base: pos_integer() | nil,
-          since: pos_integer() | nil,
-          context: Context.t(),
-          name: {String.t(), map()} | nil
-        }
+  # A line has a branch: `number` is its number in memory, `row` the one in the tables.
 
   @doc "The fields of a write, by their keys, the lines as they are then, and the media that are new and those that are known then."
   def of(value, before, kept, known \\ %{}) do

@@ -5,8 +5,6 @@ defmodule AshAgent.Store.Dialect do
 
   alias AshAgent.Store.Words
 
-  @type t :: :postgres | :sqlite
-
   ## Differences
 
   def now(:postgres), do: "statement_timestamp()"

@@ -19,7 +19,7 @@ defmodule AshAgent.Store.Relational do
               {:ok, rows()} | {:error, AshAgent.Store.Error.t()}
 
   @doc "Returns the database that the statements are written for."
-  @callback dialect() :: SQL.dialect()
+  @callback dialect() :: :postgres | :sqlite
 
   defmacro __using__(_opts) do
     quote unquote: false do

@@ -21,7 +21,6 @@ defmodule AshAgent.Store.SQL do
   @key Dialect.key()
   @old_key Dialect.old_key()
 
-  @type dialect :: Dialect.t()
   @type operation :: %{
           required(:guard) => String.t(),
           required(:effects) => [String.t()],

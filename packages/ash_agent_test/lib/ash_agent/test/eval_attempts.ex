@@ -2,13 +2,10 @@ defmodule AshAgent.Test.EvalAttempts do
   @moduledoc false
 
   # The place of an evaluation's attempts while it runs, so that it goes on after an interruption: a file of lines, or a
-  # store, each with its conversation.
+  # store, each with its conversation: `{:file, path}`, `{:store, store, name}` with the name of the evaluation, or `nil`.
 
   alias AshAgent.{Context, Store}
   alias AshAgent.Context.JSON
-
-  @typedoc "A path, a store with the name of the evaluation, or nothing."
-  @type place :: {:file, Path.t()} | {:store, Store.t(), String.t()} | nil
 
   # The entries of a stored conversation's metadata.
   @name "ash_agent_eval"

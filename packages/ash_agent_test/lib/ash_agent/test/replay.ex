@@ -34,12 +34,6 @@ defmodule AshAgent.Test.Replay do
   @enforce_keys [:requests, :compared, :different]
   defstruct @enforce_keys
 
-  @type t :: %__MODULE__{
-          requests: non_neg_integer(),
-          compared: non_neg_integer(),
-          different: [%{iteration: pos_integer(), differences: [Difference.t()]}]
-        }
-
   @doc "Returns the schema of the options."
   def options, do: @schema
 

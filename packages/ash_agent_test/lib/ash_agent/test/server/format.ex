@@ -11,8 +11,6 @@ defmodule AshAgent.Test.Server.Format do
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Scripted
 
-  @type event :: {:open | :content | :close, binary()}
-
   @paths [
     {~r{:streamGenerateContent$}, :gemini, :stream},
     {~r{:generateContent$}, :gemini, :chat},

@@ -21,9 +21,6 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
     keep?: true
   ]
 
-  @type t :: %__MODULE__{}
-  @type message :: {:head, pos_integer(), [{binary(), binary()}]} | {:data, binary()}
-
   @doc "Begins a response whose body may have `max` bytes."
   def new(max), do: %__MODULE__{max: max}
 

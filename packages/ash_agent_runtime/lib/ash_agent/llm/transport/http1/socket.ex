@@ -5,8 +5,6 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
 
   alias AshAgent.LLM.Transport.{Clock, Request}
 
-  @type t :: {:gen_tcp | :ssl, term()}
-
   # One read takes so many bytes. OTP's default for recv is smaller than one packet of a fast server.
   @buffer_bytes 65_536
 
