@@ -56,14 +56,8 @@ defmodule AshAgent.Store.Relational do
     {changes, lines, {blobs, known}} = Changes.of(value, nil, [])
 
     fields =
-      [
-        id: id(value),
-        kind: kind(value),
-        status: opts[:status],
-        owner: opts[:owner],
-        lease: opts[:lease],
-        history: raw_terms(opts[:note])
-      ] ++ origin(value) ++ changes
+      [id: id(value), kind: kind(value), history: raw_terms(opts[:note])] ++
+        Keyword.take(opts, [:status, :owner, :lease]) ++ origin(value) ++ changes
 
     with {:ok, media} <- Media.put(store, blobs) do
       answer(write(store, :create, fields ++ media), fn

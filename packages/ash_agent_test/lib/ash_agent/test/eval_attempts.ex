@@ -92,16 +92,9 @@ defmodule AshAgent.Test.EvalAttempts do
           JSON.decode(line)
         ],
         hashes[id] == hash do
-      %{
-        case: id,
-        repetition: repetition,
-        score: read["score"],
-        passed: read["passed"],
-        words: read["words"],
-        tokens: read["tokens"],
-        cost: read["cost"],
-        ms: read["ms"]
-      }
+      for name <- [:score, :passed, :words, :tokens, :cost, :ms],
+          into: %{case: id, repetition: repetition},
+          do: {name, read[to_string(name)]}
     end
   end
 end

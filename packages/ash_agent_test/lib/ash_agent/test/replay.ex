@@ -152,12 +152,10 @@ defmodule AshAgent.Test.Replay do
 
   ## The messages of requests
 
-  defp compare_row(%{outcome: :different} = row, context),
-    do: [
-      row.cause
-      |> describe_deviation(describe_place(row.place, context))
-      |> put_words(row.place, context)
-    ]
+  defp compare_row(%{outcome: :different, place: place} = row, context) do
+    difference = describe_deviation(row.cause, describe_place(place, context))
+    [put_words(difference, place, context)]
+  end
 
   defp compare_row(_row, _context), do: []
 
@@ -169,10 +167,7 @@ defmodule AshAgent.Test.Replay do
     }
 
   defp describe_deviation(:view, _place),
-    do: %Difference{
-      cause: :view,
-      where: "the view is kept otherwise than it was"
-    }
+    do: %Difference{cause: :view, where: "the view is kept otherwise than it was"}
 
   defp describe_deviation({:version, version}, {where, call}),
     do: %Difference{

@@ -140,12 +140,10 @@ defmodule AshAgent.Test.Server do
 
   defp check_step(%{} = message), do: response!(message)
 
-  defp check_step(other),
-    do:
-      raise(
-        ArgumentError,
-        "expected a step of a script, see AshAgent.Test.Server, got: #{AshAgent.Options.kind(other)}"
-      )
+  defp check_step(other) do
+    raise ArgumentError,
+          "expected a step of a script, see AshAgent.Test.Server, got: #{AshAgent.Options.kind(other)}"
+  end
 
   defp response!(%Response{} = response), do: response
   defp response!(text) when is_binary(text), do: response!(%{content: text})

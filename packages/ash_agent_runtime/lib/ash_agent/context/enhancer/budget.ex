@@ -79,6 +79,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
   require Logger
 
   alias AshAgent.Context
+  alias AshAgent.Runtime.Events
 
   @impl true
   def prepare(opts) do
@@ -172,15 +173,9 @@ defmodule AshAgent.Context.Enhancer.Budget do
 
   defp warn_unsummarized(context, reason) do
     Logger.warning(
-      "no summary of the older iterations (#{inspect(label(reason))}): results are cleared instead, and the oldest iterations hidden, as many as needed"
+      "no summary of the older iterations (#{inspect(Events.label(:exit, reason))}): results are cleared instead, and the oldest iterations hidden, as many as needed"
     )
 
     context
   end
-
-  # Describes a failure without words that could be a user's.
-  defp label(%module{}), do: module
-  defp label(reason) when is_tuple(reason) and tuple_size(reason) > 0, do: label(elem(reason, 0))
-  defp label(reason) when is_atom(reason), do: reason
-  defp label(_reason), do: :other
 end
