@@ -5,11 +5,9 @@ defmodule AshAgent.Caller do
   # arguments. Public functions are those of modules with `use AshAgent.Arguments`.
 
   @doc "Raises an `ArgumentError`."
-  @spec refuse!(String.t()) :: no_return()
   def refuse!(words), do: raise!(%ArgumentError{message: words})
 
   @doc "Raises an exception."
-  @spec raise!(Exception.t()) :: no_return()
   def raise!(exception) do
     {:current_stacktrace, trace} = Process.info(self(), :current_stacktrace)
     :erlang.raise(:error, exception, cut(trace))
@@ -38,7 +36,6 @@ defmodule AshAgent.Caller do
   defp public?({_module, _name, _arguments, _location}), do: false
 
   @doc "Returns true if a module has public functions."
-  @spec marked?(module()) :: boolean()
   def marked?(module) do
     function_exported?(module, :__info__, 1) and
       Keyword.has_key?(module.__info__(:attributes), :public_functions)

@@ -858,7 +858,6 @@ defmodule AshAgent.Context do
   @impl Access
   def pop(%__MODULE__{}, key), do: refuse_change!("remove #{inspect(key)} from", "update/2")
 
-  @spec refuse_change!(String.t(), String.t()) :: no_return()
   defp refuse_change!(change, functions) do
     Caller.refuse!(
       "cannot #{change} a context: use the functions of AshAgent.Context, such as #{functions}"

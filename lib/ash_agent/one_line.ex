@@ -7,14 +7,12 @@ defmodule AshAgent.OneLine do
   @most 100
 
   @doc "The line for a struct."
-  @spec describe(struct(), String.t()) :: String.t()
   def describe(%module{}, words) do
     name = "##{inspect(module)}<"
     name <> cut(String.replace(words, ~r/\s+/, " "), @most - String.length(name) - 1) <> ">"
   end
 
   @doc "The line for an error: what a program matches on, and the words for people."
-  @spec describe_error(Exception.t()) :: String.t()
   def describe_error(error), do: describe(error, "#{tag(error)}#{words(error)}")
 
   # Where an error has no words for its reason, `Exception.message/1` inspects it.

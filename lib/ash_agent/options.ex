@@ -3,56 +3,32 @@ defmodule AshAgent.Options do
 
   # Checks options by schemas, and writes their documentation from the same schemas. A schema is a keyword list in the
   # form of NimbleOptions (https://hexdocs.pm/nimble_options), of which this is the part that the package needs; the
-  # package itself cannot be a dependency, since nothing here may need Hex.
+  # package itself cannot be a dependency, since nothing here may need Hex. `valid?/2` has the types.
   #
   # Two differences: an option can describe its values in words (`:type_doc`), which errors use as well, and an error never
   # shows a value, because options carry prompts, keys and runtime contexts.
 
   alias AshAgent.Caller
 
-  @type type ::
-          :any
-          | :atom
-          | :boolean
-          | :string
-          | :integer
-          | :non_neg_integer
-          | :pos_integer
-          | :timeout
-          | :milliseconds
-          | :list
-          | :map
-          | :keyword_list
-          | :tuple
-          | :pid
-          | :server
-          | nil
-          | {:in, [atom() | number()]}
-          | {:fun, arity()}
-          | {:struct, module()}
-          | {:list, type()}
-          | {:or, [type()]}
-          | {:custom, (term() -> boolean())}
+  @doc """
+  Makes a schema of a table: a row has the option's name, its type, what else is known of it, and its documentation.
 
-  @type schema :: [
-          {atom(),
-           [
-             type: type(),
-             default: term(),
-             required: boolean(),
-             doc: String.t(),
-             type_doc: String.t()
-           ]}
-        ]
-
-  @type compiled :: {schema(), required :: [atom()], defaults :: [{atom(), term()}]}
+  In the place of a type, a row can have the keyword list that several options share, with the type and its words.
+  """
+  def schema(rows) do
+    Enum.map(rows, fn
+      {name, option} -> {name, option}
+      {name, kind, doc} when is_list(kind) -> {name, kind ++ [doc: doc]}
+      {name, type, doc} -> {name, [type: type, doc: doc]}
+      {name, type, option, doc} -> {name, [type: type] ++ option ++ [doc: doc]}
+    end)
+  end
 
   @doc """
   Returns the options with defaults filled in.
 
   Raises `ArgumentError` for unknown, repeated, missing and wrong options. It names what is allowed.
   """
-  @spec validate!(keyword(), schema() | compiled()) :: keyword()
   def validate!(opts, schema) do
     {schema, required, defaults} = if is_list(schema), do: compile(schema), else: schema
 
@@ -63,19 +39,16 @@ defmodule AshAgent.Options do
   end
 
   @doc "The schema in the form that `validate!/2` reads fastest, for functions that are called often."
-  @spec compile(schema()) :: compiled()
   def compile(schema) do
     {schema, for({name, option} <- schema, option[:required], do: name),
      for({name, option} <- schema, {:default, value} <- option, do: {name, value})}
   end
 
   @doc "Checks one value; the error says what is expected."
-  @spec check(term(), keyword()) :: :ok | {:error, expected :: String.t()}
   def check(value, option),
     do: if(valid?(type(option), value), do: :ok, else: {:error, describe_expected(option)})
 
   @doc "The schema's options as a Markdown list, for an `## Options` section."
-  @spec docs(schema()) :: String.t()
   def docs(schema) do
     Enum.map_join(schema, "\n", fn {name, option} ->
       text = String.trim(option[:doc] || "")
@@ -234,7 +207,6 @@ defmodule AshAgent.Options do
   defp describe_value(_type, value), do: kind(value)
 
   @doc "Returns the kind of a value for an error; only atoms and numbers are shown themselves."
-  @spec kind(term()) :: String.t()
   # Atoms and numbers are shown as they are. Anything else may hold text that must not get into a log.
   def kind(value) when is_atom(value) or is_number(value), do: inspect(value)
   def kind(value) when is_binary(value), do: "a binary of #{byte_size(value)} bytes"

@@ -128,15 +128,10 @@ defmodule AshAgent.Prices do
 
   @doc false
   def schema do
-    [
-      prices: [
-        type: {:custom, &__MODULE__.prices?/1},
-        type_doc: "a list of prices",
-        default: [],
-        doc:
-          "what models cost: a file that `AshAgent.Prices.read/2` has read, or a list, see there."
-      ]
-    ]
+    AshAgent.Options.schema([
+      {:prices, {:custom, &__MODULE__.prices?/1}, [type_doc: "a list of prices", default: []],
+       "what models cost: a file that `AshAgent.Prices.read/2` has read, or a list, see there."}
+    ])
   end
 
   @doc false

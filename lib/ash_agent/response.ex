@@ -157,32 +157,17 @@ defmodule AshAgent.Response do
 
   @max_bytes 33_554_432
 
-  @schema [
-    model: [
-      type: {:or, [:string, nil]},
-      default: nil,
-      doc:
-        "the model that was asked. Thinking is kept with this name, and sent back only to this model."
-    ],
-    framing: [
-      type: {:in, [nil, :sse, :ndjson, :aws_event_stream, :json]},
-      default: nil,
-      doc:
-        "how the body is framed, if the content type does not say so. `:json` is a whole answer, or Gemini's list of them."
-    ],
-    content_type: [
-      type: {:or, [:string, nil]},
-      default: nil,
-      doc:
-        "the body's content type, which determines the framing. Unknown types are ignored: the framing is then the provider's " <>
-          "own, and a JSON body instead of server-sent events is recognised."
-    ],
-    max_bytes: [
-      type: :pos_integer,
-      default: @max_bytes,
-      doc: "how many bytes the response may have."
-    ]
-  ]
+  @schema AshAgent.Options.schema([
+            {:model, {:or, [:string, nil]}, [default: nil],
+             "the model that was asked. Thinking is kept with this name, and sent back only to this model."},
+            {:framing, {:in, [nil, :sse, :ndjson, :aws_event_stream, :json]}, [default: nil],
+             "how the body is framed, if the content type does not say so. `:json` is a whole answer, or Gemini's list of them."},
+            {:content_type, {:or, [:string, nil]}, [default: nil],
+             "the body's content type, which determines the framing. Unknown types are ignored: the framing is then the provider's " <>
+               "own, and a JSON body instead of server-sent events is recognised."},
+            {:max_bytes, :pos_integer, [default: @max_bytes],
+             "how many bytes the response may have."}
+          ])
 
   @doc """
   Starts to read a provider's response, and returns an open one. Without a provider, it takes what you `push/2`.

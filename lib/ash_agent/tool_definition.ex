@@ -6,14 +6,11 @@ defmodule AshAgent.ToolDefinition do
 
   @default_parameters %{"type" => "object"}
 
-  @type t :: %{name: String.t(), description: String.t() | nil, parameters: map()}
-
   @doc """
   Each tool with what the application gave for it. The tools of a map are sorted by name.
 
   Raises `ArgumentError` for what is not a definition, and for two tools with the same name.
   """
-  @spec read(map() | list()) :: [{t(), definition :: term()}]
   def read(%{__struct__: _} = struct), do: read([struct])
 
   def read(definitions) when is_map(definitions) do
@@ -88,7 +85,6 @@ defmodule AshAgent.ToolDefinition do
   defp describe(_other, name), do: refuse!(name)
 
   @doc "Raises for a tool that nothing can run."
-  @spec refuse!(String.t() | atom()) :: no_return()
   def refuse!(name) do
     AshAgent.Caller.refuse!(
       "the tool #{inspect(to_string(name))} must be a function of arity 1 or 2, {module, function}, " <>
@@ -97,7 +93,6 @@ defmodule AshAgent.ToolDefinition do
   end
 
   @doc "The definitions with string keys, as requests and traces have them."
-  @spec to_maps(map() | list()) :: [%{String.t() => term()}]
   def to_maps(definitions) do
     for {tool, _definition} <- read(definitions) do
       map = %{"name" => tool.name, "parameters" => tool.parameters}
@@ -106,7 +101,6 @@ defmodule AshAgent.ToolDefinition do
   end
 
   @doc "The text of a name as a call has it."
-  @spec name(term()) :: String.t()
   def name(name) when is_atom(name), do: Atom.to_string(name)
   def name(name) when is_binary(name), do: name
   # An atom of another node, see AshAgent.Context.UnknownAtom.

@@ -36,44 +36,29 @@ defmodule AshAgent.Trace do
   alias AshAgent.Context.{Error, Native, Printed, Requests}
   alias AshAgent.Trace.Otlp
 
-  @children [
-    children: [
-      type: {:list, {:or, [{:struct, Context}, {:struct, ChatContext}]}},
-      type_doc: "a list of contexts and chats",
-      default: [],
-      doc:
-        "the conversations of sub-agents, see `:on_child` of `AshAgent.Runtime.SubAgent`, and the children of a chat. Each is shown " <>
-          "with the call that it was made for."
-    ]
-  ]
+  @children AshAgent.Options.schema([
+              {:children, {:list, {:or, [{:struct, Context}, {:struct, ChatContext}]}},
+               [type_doc: "a list of contexts and chats", default: []],
+               "the conversations of sub-agents, see `:on_child` of `AshAgent.Runtime.SubAgent`, and the children of a chat. Each is shown " <>
+                 "with the call that it was made for."}
+            ])
 
   @prices Prices.schema()
 
   @otlp_options Otlp.options() ++ @children ++ Printed.mask_options()
 
-  @html_options [
-                  title: [
-                    type: {:or, [:string, nil]},
-                    default: nil,
-                    doc:
-                      "the page's title. With `nil`, it is the name of the conversation or branch."
-                  ],
-                  request: [
-                    type: {:custom, &__MODULE__.request?/1},
-                    type_doc: "a provider, or `{provider, options}`",
-                    doc:
-                      "shows the request that would be sent to this provider now, and its changes; takes the options of " <>
-                        "`AshAgent.Context.request/3`. Defaults to no request."
-                  ],
-                  fragment: [
-                    type: :boolean,
-                    default: false,
-                    doc:
-                      "whether to return an `iframe` that contains the page, for another page, such as a LiveView's with " <>
-                        "`Phoenix.HTML.raw/1`. If that page has a content security policy, it has to allow the script in the " <>
-                        "`iframe`; without the script, only the newest messages can be read."
-                  ]
-                ] ++ @children ++ @prices ++ Printed.mask_options()
+  @html_options AshAgent.Options.schema([
+                  {:title, {:or, [:string, nil]}, [default: nil],
+                   "the page's title. With `nil`, it is the name of the conversation or branch."},
+                  {:request, {:custom, &__MODULE__.request?/1},
+                   [type_doc: "a provider, or `{provider, options}`"],
+                   "shows the request that would be sent to this provider now, and its changes; takes the options of " <>
+                     "`AshAgent.Context.request/3`. Defaults to no request."},
+                  {:fragment, :boolean, [default: false],
+                   "whether to return an `iframe` that contains the page, for another page, such as a LiveView's with " <>
+                     "`Phoenix.HTML.raw/1`. If that page has a content security policy, it has to allow the script in the " <>
+                     "`iframe`; without the script, only the newest messages can be read."}
+                ]) ++ @children ++ @prices ++ Printed.mask_options()
 
   @doc """
   Returns one HTML page with a conversation, or with all branches of a chat.

@@ -7,7 +7,6 @@ defmodule AshAgent.Arguments.Kinds do
   @depth 5
 
   @doc "The types of the arguments, by function."
-  @spec specs(Macro.Env.t()) :: %{{atom(), arity()} => [term()]}
   def specs(%{module: module} = env) do
     given =
       Map.new(Module.get_attribute(module, :argument_kinds), fn {name, kind} ->

@@ -6,7 +6,6 @@ defmodule AshAgent.Arguments.Words do
   alias AshAgent.Options
 
   @doc "The error's message, for arguments with their names and kinds."
-  @spec explain(String.t(), [{atom(), term()}], [term()]) :: String.t()
   def explain(title, params, values) do
     params = for {name, kind} <- params, do: {name, resolve(kind)}
 
@@ -29,7 +28,6 @@ defmodule AshAgent.Arguments.Words do
   end
 
   @doc "The name of an argument by its pattern, or `nil`."
-  @spec name(Macro.t()) :: atom() | nil
   def name({:=, _, [left, right]}), do: name(right) || name(left)
   def name({name, _, context}) when is_atom(name) and is_atom(context), do: bare(name)
   def name({:%, _, [{:__MODULE__, _, _}, _fields]}), do: nil

@@ -41,7 +41,6 @@ defmodule AshAgent.ChatContext.Branch do
         }
 
   @doc false
-  @spec open_context(Context.content(), String.t() | nil, DateTime.t() | nil) :: Context.t()
   def open_context(nil, id, at) do
     times = if at, do: [created_at: at, updated_at: at], else: []
     iteration = if at, do: [iterations: [%{number: 1, messages: [], started_at: at}]], else: []
@@ -51,12 +50,10 @@ defmodule AshAgent.ChatContext.Branch do
   def open_context(input, id, at), do: Context.new(input, id: id, at: at)
 
   @doc false
-  @spec new(String.t(), Context.t(), keyword()) :: t()
   def new(name, context, fields),
     do: __MODULE__ |> struct!([name: name, context: context] ++ fields) |> read_prompts()
 
   @doc false
-  @spec fork(t(), String.t(), pos_integer(), Context.t()) :: t()
   def fork(%__MODULE__{} = origin, name, number, context) do
     put_context(
       %{origin | name: name, number: number, origin: origin.number, extra: %{}},
@@ -66,7 +63,6 @@ defmodule AshAgent.ChatContext.Branch do
 
   @doc false
   # The prompts are the context's: there is no other way to set them.
-  @spec put_context(t(), Context.t()) :: t()
   def put_context(%__MODULE__{context: %{ref: ref}} = branch, %Context{ref: ref}), do: branch
   def put_context(branch, %Context{} = context), do: read_prompts(%{branch | context: context})
 
@@ -82,7 +78,6 @@ defmodule AshAgent.ChatContext.Branch do
   end
 
   @doc false
-  @spec put_prompts(t(), keyword(), keyword()) :: t()
   def put_prompts(%__MODULE__{} = branch, opts, stamp) do
     branch =
       if Keyword.has_key?(opts, :system_prompt),
@@ -95,12 +90,10 @@ defmodule AshAgent.ChatContext.Branch do
   end
 
   @doc false
-  @spec put_system_prompt(t(), Context.content(), keyword()) :: t()
   def put_system_prompt(%__MODULE__{} = branch, prompt, opts),
     do: put_context(branch, Context.put_system_prompt(branch.context, prompt, opts))
 
   @doc false
-  @spec put_user_prompt(t(), String.t() | nil, keyword()) :: t()
   def put_user_prompt(%__MODULE__{} = branch, prompt, opts),
     do:
       put_context(

@@ -34,50 +34,28 @@ defmodule AshAgent.ChatContext.Config do
 
   @name [type: {:custom, &__MODULE__.name?/1}, type_doc: "a string or an atom", default: nil]
 
-  @schema [
-    model_id: @name ++ [doc: "the model."],
-    mode: @name ++ [doc: "what the agent is doing, such as `:plan`."],
-    session_id: [type: :string, default: nil, doc: "the application's id of the session."],
-    agent_name: @name ++ [doc: "the agent."],
-    allowed_tools: [
-      type: {:list, {:custom, &__MODULE__.name?/1}},
-      type_doc: "a list of strings and atoms",
-      default: nil,
-      doc: "the tools that may be called; `nil` allows all of them."
-    ],
-    permission_rules: [
-      type: {:list, :any},
-      type_doc: "a list",
-      default: [],
-      doc: "rules, any terms."
-    ],
-    max_turns: [type: :pos_integer, default: nil, doc: "how many turns the agent may take."],
-    parameters: [
-      type: {:custom, &__MODULE__.parameters?/1},
-      type_doc: "a map",
-      default: %{},
-      doc: "the parameters of calls to the model, such as `%{temperature: 0.2}`."
-    ],
-    extended_thinking: [
-      type: {:or, [:boolean, :pos_integer, :map]},
-      type_doc: "a boolean, a number of tokens or a map",
-      default: nil,
-      doc: "whether and how the model thinks; a map holds the provider's own settings."
-    ],
-    mcp_servers: [
-      type: {:custom, &__MODULE__.servers?/1},
-      type_doc: "a list of maps with `:name` and `:command` or `:url`",
-      default: [],
-      doc:
-        "the MCP servers, see `t:mcp_server/0`. `AshAgent.MCP.start_link/1` starts and reaches them."
-    ],
-    toolboxes: [
-      type: {:list, :any},
-      type_doc: "a list",
-      default: [],
-      doc: "modules, or other terms that say where the tools are."
-    ]
-  ]
+  @schema Options.schema([
+            {:model_id, @name, "the model."},
+            {:mode, @name, "what the agent is doing, such as `:plan`."},
+            {:session_id, :string, [default: nil], "the application's id of the session."},
+            {:agent_name, @name, "the agent."},
+            {:allowed_tools, {:list, {:custom, &__MODULE__.name?/1}},
+             [type_doc: "a list of strings and atoms", default: nil],
+             "the tools that may be called; `nil` allows all of them."},
+            {:permission_rules, {:list, :any}, [type_doc: "a list", default: []],
+             "rules, any terms."},
+            {:max_turns, :pos_integer, [default: nil], "how many turns the agent may take."},
+            {:parameters, {:custom, &__MODULE__.parameters?/1}, [type_doc: "a map", default: %{}],
+             "the parameters of calls to the model, such as `%{temperature: 0.2}`."},
+            {:extended_thinking, {:or, [:boolean, :pos_integer, :map]},
+             [type_doc: "a boolean, a number of tokens or a map", default: nil],
+             "whether and how the model thinks; a map holds the provider's own settings."},
+            {:mcp_servers, {:custom, &__MODULE__.servers?/1},
+             [type_doc: "a list of maps with `:name` and `:command` or `:url`", default: []],
+             "the MCP servers, see `t:mcp_server/0`. `AshAgent.MCP.start_link/1` starts and reaches them."},
+            {:toolboxes, {:list, :any}, [type_doc: "a list", default: []],
+             "modules, or other terms that say where the tools are."}
+          ])
 
   @names Keyword.keys(@schema)
   @fields for {name, option} <- @schema, do: {name, option[:default]}
@@ -179,12 +157,10 @@ defmodule AshAgent.ChatContext.Config do
 
   @doc false
   # The names of the fields in a document.
-  @spec keys() :: [String.t()]
   def keys, do: Enum.map(@names, &Atom.to_string/1)
 
   @doc false
   # The stored form: string keys, nothing empty, nothing that lives only in this VM.
-  @spec to_terms(t()) :: %{optional(String.t()) => term()}
   def to_terms(%__MODULE__{} = config) do
     config = new(config)
 
@@ -197,7 +173,6 @@ defmodule AshAgent.ChatContext.Config do
   end
 
   @doc false
-  @spec from_terms(map(), map()) :: {:ok, t()} | {:error, path :: list(), expected :: String.t()}
   def from_terms(terms, extra) do
     Enum.reduce_while(@names, {:ok, %__MODULE__{extra: extra}}, fn field, {:ok, config} ->
       key = Atom.to_string(field)

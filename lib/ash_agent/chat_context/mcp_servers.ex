@@ -9,10 +9,7 @@ defmodule AshAgent.ChatContext.MCPServers do
   @optional [:args, :env, :headers, :cwd, :inherit_env, :prefix, :trust_annotations]
   @keys [:name, :command, :url | @optional]
 
-  @type error :: {:error, path :: list(), expected :: String.t()}
-
   @doc "The servers with all keys, from maps or keyword lists with these keys as atoms or strings."
-  @spec check(term()) :: {:ok, [map()]} | error()
   def check(servers) do
     if is_list(servers) and not List.improper?(servers) do
       servers |> Enum.with_index() |> check([])
@@ -74,7 +71,6 @@ defmodule AshAgent.ChatContext.MCPServers do
   defp describe(_key), do: "a non-empty string"
 
   @doc "A server to be stored: nothing empty, and of the further keys those that `lasting?` lets pass."
-  @spec to_terms(map(), (term() -> boolean())) :: map()
   def to_terms(server, lasting?) do
     for {key, value} <- server,
         not (key in [:args, :env, :headers] and Enum.empty?(value)),

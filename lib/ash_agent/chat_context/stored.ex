@@ -8,7 +8,6 @@ defmodule AshAgent.ChatContext.Stored do
   alias AshAgent.Context.{Error, Native, Trust}
 
   @doc "The document of a chat, whose branches come in their order."
-  @spec dump(map(), [Branch.t()]) :: map()
   def dump(chat, branches) do
     chat
     |> fields()
@@ -17,7 +16,6 @@ defmodule AshAgent.ChatContext.Stored do
   end
 
   @doc "The text of the document."
-  @spec to_snapshot(map(), [Branch.t()]) :: binary()
   def to_snapshot(chat, branches) do
     chat
     |> fields()
@@ -26,11 +24,9 @@ defmodule AshAgent.ChatContext.Stored do
   end
 
   @doc "The document without its branches."
-  @spec head(map()) :: map()
   def head(chat), do: chat |> dump([]) |> Map.delete("branches")
 
   @doc "The document of a branch without its context, which was made at this time."
-  @spec branch_head(String.t(), map(), DateTime.t()) :: map()
   def branch_head(name, extra, at) do
     empty = Context.new("", id: "-", at: at)
     terms = {name, 1, nil, extra, empty.ref}
@@ -51,7 +47,6 @@ defmodule AshAgent.ChatContext.Stored do
     do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
 
   @doc "The fields of a chat. `opts` are those of `AshAgent.Context.load/2`."
-  @spec load(term(), keyword()) :: {:ok, map()} | {:error, Error.t()}
   def load(document, opts) do
     with {:ok, {head, extra, config_extra, found}} <-
            Native.chat_load(document, Config.keys(), Trust.check!(opts)),
@@ -87,7 +82,6 @@ defmodule AshAgent.ChatContext.Stored do
   end
 
   @doc "A context of these iterations of another one, numbered from 1; `nil` for a new id, and for now."
-  @spec seed(Context.t(), Range.t(), String.t() | nil, DateTime.t() | nil) :: Context.t()
   def seed(%Context{ref: ref}, first..last//1 = _range, id, at),
     do: ref |> Native.chat_seed(first, last, id, at) |> ok!() |> context()
 

@@ -7,29 +7,22 @@ defmodule AshAgent.Context.Changes do
   alias AshAgent.Context
   alias AshAgent.Context.Native
 
-  @type iteration :: {number :: pos_integer(), text :: binary()}
-
   @doc "Returns true if two contexts are the same version, behind the same handle."
-  @spec same?(Context.t(), Context.t()) :: boolean()
   def same?(%Context{ref: a}, %Context{ref: b}), do: a == b
 
   @doc "The number of the first iteration that the context has."
-  @spec first_iteration(Context.t()) :: pos_integer()
   def first_iteration(%Context{ref: ref}), do: Native.context_first_iteration(ref)
 
   @doc """
   The changes since `before`, or all of the context when that is `nil`: the document without its iterations, or `nil`
   where that is the same, the time of the change, and the iterations that are new or changed.
   """
-  @spec since(Context.t(), Context.t() | nil) ::
-          {head :: binary() | nil, updated_at :: binary(), [iteration()]}
   def since(%Context{ref: ref}, nil), do: ok!(Native.snapshot_changes(ref, nil))
 
   def since(%Context{ref: ref}, %Context{ref: before}),
     do: ok!(Native.snapshot_changes(ref, before))
 
   @doc "The iterations from the first one that differs from those of `other`."
-  @spec beyond(Context.t(), Context.t()) :: [iteration()]
   def beyond(%Context{ref: ref}, %Context{ref: other}),
     do: ok!(Native.snapshot_changes_from(ref, other))
 
@@ -37,19 +30,15 @@ defmodule AshAgent.Context.Changes do
   The document of rows: of each branch its number, that of its base, the first iteration of its own, the time of its change, its
   label, its head and its iterations, with commas between. `chat` is what a chat is beside its branches, `nil` for a context.
   """
-  @spec join(binary() | nil, [tuple()]) :: binary()
   def join(chat, rows), do: ok!(Native.snapshot_join(chat, rows))
 
   @doc """
   A text with references in place of its images and files, and those of them that are not known: the digest of their base64, their
   id and the base64. What is known are ids by such digests.
   """
-  @spec take_media(binary(), %{binary() => String.t()}) ::
-          {binary(), [{binary(), String.t(), binary()}]}
   def take_media(text, known), do: ok!(Native.media_take(text, known))
 
   @doc "The reverse, with the base64 of each id, or one for all."
-  @spec put_media_back(binary(), %{String.t() => binary()} | binary()) :: binary()
   def put_media_back(text, data), do: ok!(Native.media_put_back(text, data))
 
   defp ok!({:ok, changes}), do: changes

@@ -148,7 +148,6 @@ defmodule AshAgent.Context.Enhancer do
   end
 
   @doc false
-  @spec attempt(fun()) :: term() | {:error, term()}
   def attempt(fun) do
     fun.()
   rescue

@@ -56,189 +56,157 @@ defmodule AshAgent.Context.Error do
   @impl true
   def message(%{reason: reason}), do: describe(reason)
 
-  defp describe({:unknown_tool_call, id, pending}) do
-    "unknown tool call #{inspect(id)} in the current iteration; #{describe_pending(pending)}. " <>
-      "Use the ids that pending_tool_calls/1 returns"
+  defp describe(reason) do
+    case reason do
+      {:unknown_tool_call, id, pending} ->
+        "unknown tool call #{inspect(id)} in the current iteration; #{describe_pending(pending)}. " <>
+          "Use the ids that pending_tool_calls/1 returns"
+
+      {:tool_call_already_answered, id, pending} ->
+        "the tool call #{inspect(id)} already has a result, and results are final; #{describe_pending(pending)}. " <>
+          "Leave this result out"
+
+      {:duplicate_tool_result, id} ->
+        "the tool call #{inspect(id)} was given two results; give it one"
+
+      {:no_tool_results, pending} ->
+        "the list of tool results is empty; #{describe_pending(pending)}. Give at least one result"
+
+      {:no_pending_tool_calls, given} ->
+        "results were given for #{inspect(given)}, but no tool call is pending. " <>
+          "Add the assistant message with its tool calls first"
+
+      {:pending_tool_calls, ids} ->
+        "the tool calls #{inspect(ids)} have no result yet. " <>
+          "Answer them with add_tool_results/2 or end them with interrupt/2"
+
+      {:duplicate_tool_call, id} ->
+        "two tool calls of one message have the id #{inspect(id)}; give each call of a message its own id"
+
+      {:invalid_part, position, key} ->
+        "content part #{position} (counted from 0): #{inspect(key)} is missing, unknown or not allowed here. " <>
+          "See the type part() in AshAgent.Context"
+
+      {:invalid_tool_call, position, key} ->
+        "tool call #{position} (counted from 0): #{inspect(key)} is missing or has the wrong type. " <>
+          "A tool call is %{id: string, name: atom or string, arguments: map or JSON text}"
+
+      {:invalid_tool_result, position, key} ->
+        "tool result #{position} (counted from 0): #{inspect(key)} is missing or has the wrong type. " <>
+          "A tool result is %{id: string, result: {:ok, term} | {:error, term}} or {id, result}"
+
+      {:unsupported_term, :improper_list, path} ->
+        "cannot store the improper list#{at(path)}; make it a proper list"
+
+      {:unsupported_term, :bitstring, path} ->
+        "cannot store the bitstring#{at(path)}, whose size is not a multiple of 8 bits; make it a binary"
+
+      {:too_deep, limit} ->
+        "the data is nested deeper than #{limit} levels; flatten it, or store it as JSON text"
+
+      {:invalid, path, expected} ->
+        "expected #{expected}#{at(path)}"
+
+      {:unknown_iteration, number, first..last//_} ->
+        "unknown iteration #{number}; the context has the iterations #{first} to #{last}"
+
+      {:illegal_status, id, from, to} ->
+        "the tool call #{inspect(id)} is #{inspect(from)} and cannot become #{inspect(to)}: " <>
+          "only a pending call can be asked about, approved or denied, and only once. Check AshAgent.Context.Calls.tool_call_status/2 first"
+
+      {:other_arguments, id, paths} ->
+        "the arguments that were given for the tool call #{inspect(id)} are not those that it would run with, so it was not approved: " <>
+          "they differ#{at_all(paths)}. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these, or deny the call"
+
+      {:invalid_usage, nil} ->
+        "not a provider's report on tokens: expected a map such as %{input_tokens: 12, output_tokens: 34}, " <>
+          "or with the names that OpenAI, Anthropic, Gemini, Bedrock or Ollama use"
+
+      {:invalid_usage, key} ->
+        "#{inspect(key)} in the report on tokens is not a non-negative integer; correct it or leave it out"
+
+      {:no_price, nil} ->
+        "no price for a model that does not tell its name; add one with model: :any"
+
+      {:no_price, model} ->
+        "no price for the model #{inspect(model)}; add one to :prices, or one with model: :any"
+
+      :no_assistant_message ->
+        "there is no message of the model that the report on tokens could belong to. " <>
+          "Call add_assistant_message/3 first"
+
+      {:cannot_fit, least} ->
+        "the system prompt, the current turn and the other iterations that have to stay take #{least} tokens. " <>
+          "Raise the budget, keep fewer iterations, or shorten tool results with AshAgent.Context.View.clear_tool_results/2 or AshAgent.Context.View.put_max_result_bytes/2"
+
+      {:pins_too_long, pins, least} ->
+        "the budget has no room for what is pinned, with which the view has at least #{least} tokens: " <>
+          "#{Enum.join(pins, ", ")}. Unpin some of it, or allow more tokens"
+
+      {:unknown_pin, pin} ->
+        "there is no #{pin} to pin: pin what the conversation has"
+
+      {:too_many_pins, most} ->
+        "there are #{most} pins already: unpin something first"
+
+      {:not_compactable, range, nil} ->
+        "iterations #{inspect(range)} cannot be compacted: there is nothing before the current turn. " <>
+          "Leave :range out to compact what can be compacted"
+
+      {:not_compactable, range, allowed} ->
+        "iterations #{inspect(range)} cannot be compacted, since the current turn stays as it is. " <>
+          "Choose a range within #{inspect(allowed)}"
+
+      {:summary_too_long, tokens, replaced} ->
+        "the summary has #{tokens} tokens, too many for the #{replaced} of the iterations it would replace: at most half of them, " <>
+          "or fewer than them where summaries are not checked. Give a shorter summary, or hide the iterations with AshAgent.Context.View.fit/3"
+
+      {:trace_too_large, most} ->
+        "the trace would have more than #{most} bytes. Write fewer turns with :turn, or leave out :messages"
+
+      {:feature_missing, feature} ->
+        "the Rust library was built without the feature #{feature}: add :#{feature} to the list in " <>
+          "config :ash_agent_context, features: [...] and run mix deps.compile ash_agent_context --force"
+
+      {:invalid_pattern, pattern, problem} ->
+        "#{inspect(pattern)} is not a pattern of Rust's regex crate, which has no look-around and no backreferences: " <>
+          "#{problem}. Correct the pattern, or pass literal text through Regex.escape/1"
+
+      {:unknown_handle, handle} ->
+        "#{inspect(handle)} is not a handle; handles are like 17.2-431, as they stand where something was left out"
+
+      {:handle_gone, handle} ->
+        "gone: what #{inspect(handle)} stood for is no longer part of the conversation, which was rewound since"
+
+      {:unknown_branch, name, names} ->
+        "unknown branch #{inspect(name)}; the chat has the branches #{inspect(names)}"
+
+      {:branch_exists, name} ->
+        "the branch #{inspect(name)} already exists; choose another name, or delete that branch first"
+
+      {:active_branch, name} ->
+        "#{inspect(name)} is the active branch, which cannot be deleted; switch to another branch with switch/2 first"
+
+      {:not_a_child, child, parent} ->
+        "the chat #{inspect(child)} was not spawned from the chat #{inspect(parent)}: " <>
+          "its parent_id is a different one. Complete it in the chat that it was spawned from"
+
+      {:foreign_handle, node} when node == node() ->
+        "the context's handle belongs to an earlier run of the node #{inspect(node)}: handles do not outlive their VM. " <>
+          "Store contexts with dump/1 or to_snapshot/1 and load them again"
+
+      {:foreign_handle, node} ->
+        "the context was made on the node #{inspect(node)} and works there only; this is #{inspect(node())}. " <>
+          "Call dump/1 or to_snapshot/1 there, send the result, and load it here"
+
+      {:enhancer_failed, enhancer, reason} ->
+        "the enhancer #{inspect(enhancer)} failed: #{failure(reason)}. " <>
+          "Pass the option :on_error to AshAgent.Context.Enhancer.run/3 to go on without it"
+
+      reason ->
+        inspect(reason)
+    end
   end
-
-  defp describe({:tool_call_already_answered, id, pending}) do
-    "the tool call #{inspect(id)} already has a result, and results are final; #{describe_pending(pending)}. " <>
-      "Leave this result out"
-  end
-
-  defp describe({:duplicate_tool_result, id}) do
-    "the tool call #{inspect(id)} was given two results; give it one"
-  end
-
-  defp describe({:no_tool_results, pending}) do
-    "the list of tool results is empty; #{describe_pending(pending)}. Give at least one result"
-  end
-
-  defp describe({:no_pending_tool_calls, given}) do
-    "results were given for #{inspect(given)}, but no tool call is pending. " <>
-      "Add the assistant message with its tool calls first"
-  end
-
-  defp describe({:pending_tool_calls, ids}) do
-    "the tool calls #{inspect(ids)} have no result yet. " <>
-      "Answer them with add_tool_results/2 or end them with interrupt/2"
-  end
-
-  defp describe({:duplicate_tool_call, id}) do
-    "two tool calls of one message have the id #{inspect(id)}; give each call of a message its own id"
-  end
-
-  defp describe({:invalid_part, position, key}) do
-    "content part #{position} (counted from 0): #{inspect(key)} is missing, unknown or not allowed here. " <>
-      "See the type part() in AshAgent.Context"
-  end
-
-  defp describe({:invalid_tool_call, position, key}) do
-    "tool call #{position} (counted from 0): #{inspect(key)} is missing or has the wrong type. " <>
-      "A tool call is %{id: string, name: atom or string, arguments: map or JSON text}"
-  end
-
-  defp describe({:invalid_tool_result, position, key}) do
-    "tool result #{position} (counted from 0): #{inspect(key)} is missing or has the wrong type. " <>
-      "A tool result is %{id: string, result: {:ok, term} | {:error, term}} or {id, result}"
-  end
-
-  defp describe({:unsupported_term, :improper_list, path}) do
-    "cannot store the improper list#{at(path)}; make it a proper list"
-  end
-
-  defp describe({:unsupported_term, :bitstring, path}) do
-    "cannot store the bitstring#{at(path)}, whose size is not a multiple of 8 bits; make it a binary"
-  end
-
-  defp describe({:too_deep, limit}) do
-    "the data is nested deeper than #{limit} levels; flatten it, or store it as JSON text"
-  end
-
-  defp describe({:invalid, path, expected}) do
-    "expected #{expected}#{at(path)}"
-  end
-
-  defp describe({:unknown_iteration, number, first..last//_}) do
-    "unknown iteration #{number}; the context has the iterations #{first} to #{last}"
-  end
-
-  defp describe({:illegal_status, id, from, to}) do
-    "the tool call #{inspect(id)} is #{inspect(from)} and cannot become #{inspect(to)}: " <>
-      "only a pending call can be asked about, approved or denied, and only once. Check AshAgent.Context.Calls.tool_call_status/2 first"
-  end
-
-  defp describe({:other_arguments, id, paths}) do
-    "the arguments that were given for the tool call #{inspect(id)} are not those that it would run with, so it was not approved: " <>
-      "they differ#{at_all(paths)}. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these, or deny the call"
-  end
-
-  defp describe({:invalid_usage, nil}) do
-    "not a provider's report on tokens: expected a map such as %{input_tokens: 12, output_tokens: 34}, " <>
-      "or with the names that OpenAI, Anthropic, Gemini, Bedrock or Ollama use"
-  end
-
-  defp describe({:invalid_usage, key}) do
-    "#{inspect(key)} in the report on tokens is not a non-negative integer; correct it or leave it out"
-  end
-
-  defp describe({:no_price, nil}),
-    do: "no price for a model that does not tell its name; add one with model: :any"
-
-  defp describe({:no_price, model}),
-    do: "no price for the model #{inspect(model)}; add one to :prices, or one with model: :any"
-
-  defp describe(:no_assistant_message) do
-    "there is no message of the model that the report on tokens could belong to. " <>
-      "Call add_assistant_message/3 first"
-  end
-
-  defp describe({:cannot_fit, least}) do
-    "the system prompt, the current turn and the other iterations that have to stay take #{least} tokens. " <>
-      "Raise the budget, keep fewer iterations, or shorten tool results with AshAgent.Context.View.clear_tool_results/2 or AshAgent.Context.View.put_max_result_bytes/2"
-  end
-
-  defp describe({:pins_too_long, pins, least}) do
-    "the budget has no room for what is pinned, with which the view has at least #{least} tokens: " <>
-      "#{Enum.join(pins, ", ")}. Unpin some of it, or allow more tokens"
-  end
-
-  defp describe({:unknown_pin, pin}),
-    do: "there is no #{pin} to pin: pin what the conversation has"
-
-  defp describe({:too_many_pins, most}),
-    do: "there are #{most} pins already: unpin something first"
-
-  defp describe({:not_compactable, range, nil}) do
-    "iterations #{inspect(range)} cannot be compacted: there is nothing before the current turn. " <>
-      "Leave :range out to compact what can be compacted"
-  end
-
-  defp describe({:not_compactable, range, allowed}) do
-    "iterations #{inspect(range)} cannot be compacted, since the current turn stays as it is. " <>
-      "Choose a range within #{inspect(allowed)}"
-  end
-
-  defp describe({:summary_too_long, tokens, replaced}) do
-    "the summary has #{tokens} tokens, too many for the #{replaced} of the iterations it would replace: at most half of them, " <>
-      "or fewer than them where summaries are not checked. Give a shorter summary, or hide the iterations with AshAgent.Context.View.fit/3"
-  end
-
-  defp describe({:trace_too_large, most}) do
-    "the trace would have more than #{most} bytes. Write fewer turns with :turn, or leave out :messages"
-  end
-
-  defp describe({:feature_missing, feature}) do
-    "the Rust library was built without the feature #{feature}: add :#{feature} to the list in " <>
-      "config :ash_agent_context, features: [...] and run mix deps.compile ash_agent_context --force"
-  end
-
-  defp describe({:invalid_pattern, pattern, problem}) do
-    "#{inspect(pattern)} is not a pattern of Rust's regex crate, which has no look-around and no backreferences: " <>
-      "#{problem}. Correct the pattern, or pass literal text through Regex.escape/1"
-  end
-
-  defp describe({:unknown_handle, handle}) do
-    "#{inspect(handle)} is not a handle; handles are like 17.2-431, as they stand where something was left out"
-  end
-
-  defp describe({:handle_gone, handle}) do
-    "gone: what #{inspect(handle)} stood for is no longer part of the conversation, which was rewound since"
-  end
-
-  defp describe({:unknown_branch, name, names}) do
-    "unknown branch #{inspect(name)}; the chat has the branches #{inspect(names)}"
-  end
-
-  defp describe({:branch_exists, name}) do
-    "the branch #{inspect(name)} already exists; choose another name, or delete that branch first"
-  end
-
-  defp describe({:active_branch, name}) do
-    "#{inspect(name)} is the active branch, which cannot be deleted; switch to another branch with switch/2 first"
-  end
-
-  defp describe({:not_a_child, child, parent}) do
-    "the chat #{inspect(child)} was not spawned from the chat #{inspect(parent)}: " <>
-      "its parent_id is a different one. Complete it in the chat that it was spawned from"
-  end
-
-  defp describe({:foreign_handle, node}) when node == node() do
-    "the context's handle belongs to an earlier run of the node #{inspect(node)}: handles do not outlive their VM. " <>
-      "Store contexts with dump/1 or to_snapshot/1 and load them again"
-  end
-
-  defp describe({:foreign_handle, node}) do
-    "the context was made on the node #{inspect(node)} and works there only; this is #{inspect(node())}. " <>
-      "Call dump/1 or to_snapshot/1 there, send the result, and load it here"
-  end
-
-  defp describe({:enhancer_failed, enhancer, reason}) do
-    "the enhancer #{inspect(enhancer)} failed: #{failure(reason)}. " <>
-      "Pass the option :on_error to AshAgent.Context.Enhancer.run/3 to go on without it"
-  end
-
-  defp describe(reason), do: inspect(reason)
 
   defp describe_pending([]), do: "no call is pending"
   defp describe_pending(ids), do: "pending calls are #{inspect(ids)}"

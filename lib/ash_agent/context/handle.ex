@@ -14,7 +14,6 @@ defmodule AshAgent.Context.Handle do
 
   For those who keep or hand on a context without calling a function of `AshAgent.Context`.
   """
-  @spec check(%{:ref => term(), optional(atom()) => term()}) :: :ok | {:error, Error.t()}
   def check(%{ref: ref}) do
     cond do
       not is_reference(ref) ->
@@ -29,14 +28,12 @@ defmodule AshAgent.Context.Handle do
   end
 
   @doc "Like `check/1`, but raises `ArgumentError`."
-  @spec check!(%{:ref => term(), optional(atom()) => term()}) :: :ok
   def check!(context) do
     with {:error, error} <- check(context),
          do: Caller.refuse!(Exception.message(error))
   end
 
   @doc "The number of the current iteration, of a context whose handle works here."
-  @spec current_iteration!(%{:ref => term(), optional(atom()) => term()}) :: pos_integer()
   def current_iteration!(%{ref: ref, current_iteration: number}) when node(ref) == node(),
     do: number
 

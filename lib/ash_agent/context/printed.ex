@@ -5,39 +5,21 @@ defmodule AshAgent.Context.Printed do
 
   alias AshAgent.Context.{Error, Handle, Native}
 
-  @masked [
-    masked: [
-      type: :boolean,
-      default: true,
-      doc: "whether to mask the texts that the view masks."
-    ]
-  ]
+  @masked AshAgent.Options.schema([
+            {:masked, :boolean, [default: true], "whether to mask the texts that the view masks."}
+          ])
 
-  @options [
-             limit: [
-               type: {:or, [:pos_integer, {:in, [:infinity]}]},
-               default: 50,
-               doc:
-                 "how many of the newest messages to print; results belong to the message with their calls."
-             ],
-             width: [
-               type: {:or, [:pos_integer, {:in, [:infinity]}]},
-               doc:
-                 "the columns of a line. Each text is cut to one line; with `:infinity` it is printed whole. Defaults to the width " <>
-                   "of the terminal, or 120."
-             ],
-             color: [
-               type: :boolean,
-               doc: "whether to print in colour. Defaults to `IO.ANSI.enabled?/0`."
-             ],
-             mark: [
-               type: {:custom, &__MODULE__.mark?/1},
-               type_doc: "`{iteration, position}`",
-               doc:
-                 "puts an arrow before a call: the number of its iteration, and its position among the calls of that iteration, " <>
-                   "from 0. Defaults to no call."
-             ]
-           ] ++ @masked
+  @options AshAgent.Options.schema([
+             {:limit, {:or, [:pos_integer, {:in, [:infinity]}]}, [default: 50],
+              "how many of the newest messages to print; results belong to the message with their calls."},
+             {:width, {:or, [:pos_integer, {:in, [:infinity]}]},
+              "the columns of a line. Each text is cut to one line; with `:infinity` it is printed whole. Defaults to the width " <>
+                "of the terminal, or 120."},
+             {:color, :boolean, "whether to print in colour. Defaults to `IO.ANSI.enabled?/0`."},
+             {:mark, {:custom, &__MODULE__.mark?/1}, [type_doc: "`{iteration, position}`"],
+              "puts an arrow before a call: the number of its iteration, and its position among the calls of that iteration, " <>
+                "from 0. Defaults to no call."}
+           ]) ++ @masked
 
   # No conversation has so many messages.
   @all 1_000_000_000
@@ -50,7 +32,6 @@ defmodule AshAgent.Context.Printed do
 
   def mark?(_other), do: false
 
-  @spec text(%{:ref => term(), optional(atom()) => term()}, keyword()) :: String.t()
   def text(context, opts) do
     opts = AshAgent.Options.validate!(opts, @options)
     width = Keyword.get_lazy(opts, :width, &columns/0)

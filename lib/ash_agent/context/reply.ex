@@ -7,22 +7,17 @@ defmodule AshAgent.Context.Reply do
   alias AshAgent.{Caller, Context}
   alias AshAgent.Context.Error
 
-  @type reply :: {:ok, {reference(), pos_integer()}} | {:error, term()}
-
   @doc "The context with its new handle, or a new one, or the error."
-  @spec put(reply(), Context.t() | nil) :: {:ok, Context.t()} | {:error, Error.t()}
   def put(reply, context \\ nil)
   def put({:ok, _handle} = reply, context), do: {:ok, put!(reply, context)}
   def put({:error, reason}, _context), do: {:error, %Error{reason: reason}}
 
   @doc "Like `put/2`, but a wrong time raises, as it is the caller's mistake."
-  @spec put_at(reply(), Context.t() | nil) :: {:ok, Context.t()} | {:error, Error.t()}
   def put_at(reply, context \\ nil)
   def put_at({:error, :bad_time} = reply, context), do: put!(reply, context)
   def put_at(reply, context), do: put(reply, context)
 
   @doc "Like `put/2`, but returns the context or raises the error."
-  @spec put!(reply(), Context.t() | nil) :: Context.t()
   def put!(reply, context \\ nil)
 
   def put!({:ok, {ref, number}}, nil), do: %Context{ref: ref, current_iteration: number}
@@ -37,12 +32,10 @@ defmodule AshAgent.Context.Reply do
   def put!({:error, reason}, _context), do: Caller.raise!(%Error{reason: reason})
 
   @doc "The term of a reply. Raises the error."
-  @spec ok!({:ok, term()} | {:error, term()}) :: term()
   def ok!({:ok, term}), do: term
   def ok!({:error, reason}), do: Caller.raise!(%Error{reason: reason})
 
   @doc "The reply with its reason as an error."
-  @spec to_result({:ok, term()} | {:error, term()}) :: {:ok, term()} | {:error, Error.t()}
   def to_result({:ok, term}), do: {:ok, term}
   def to_result({:error, reason}), do: {:error, %Error{reason: reason}}
 end

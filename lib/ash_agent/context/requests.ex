@@ -55,7 +55,6 @@ defmodule AshAgent.Context.Requests do
     not_for!(name, :openai_responses, provider)
   end
 
-  @spec not_for!(String.t(), atom(), atom()) :: no_return()
   defp not_for!(option, owner, provider) do
     Caller.refuse!(
       "option #{option} is for #{inspect(owner)}; leave it out for #{inspect(provider)}"

@@ -8,45 +8,31 @@ defmodule AshAgent.Context.Stored do
   alias AshAgent.Context.{Error, Handle, JSON}
 
   @type kind :: Context | ChatContext
-  @type value :: Context.t() | ChatContext.t()
 
   # Parameters cannot approve anything, and cannot contain structs.
   @parameters [approvals: :drop, structs: :drop]
 
   @doc "The forms that a kind can take besides its own values."
-  @spec forms(kind()) :: [atom()]
   def forms(Context), do: [:messages, :dump]
   def forms(ChatContext), do: [:dump, :config]
 
   @doc "The word for a kind."
-  @spec noun(kind()) :: String.t()
   def noun(Context), do: "context"
   def noun(ChatContext), do: "chat"
 
   @doc "The options of a type, as `AshAgent.Options` and Spark check and document them."
-  @spec schema(kind()) :: Options.schema()
   def schema(kind) do
-    [
-      storage: [
-        type: {:in, [:map, :text]},
-        default: :map,
-        doc: "whether the column holds JSON, or JSON text in a column of text or bytes."
-      ],
-      accept: [
-        type: {:list, {:in, forms(kind)}},
-        default: [],
-        doc: "the forms of parameters that are accepted besides a #{noun(kind)}."
-      ],
-      max_bytes: [type: :pos_integer, doc: "how long its JSON text may be. Defaults to no limit."],
-      max_iterations: [
-        type: :pos_integer,
-        doc: "how many iterations it may have. Defaults to no limit."
-      ]
-    ]
+    Options.schema([
+      {:storage, {:in, [:map, :text]}, [default: :map],
+       "whether the column holds JSON, or JSON text in a column of text or bytes."},
+      {:accept, {:list, {:in, forms(kind)}}, [default: []],
+       "the forms of parameters that are accepted besides a #{noun(kind)}."},
+      {:max_bytes, :pos_integer, "how long its JSON text may be. Defaults to no limit."},
+      {:max_iterations, :pos_integer, "how many iterations it may have. Defaults to no limit."}
+    ])
   end
 
   @doc "A value of a parameter, in a form that the options accept, and within their limits."
-  @spec cast(kind(), term(), keyword()) :: {:ok, value() | nil} | {:error, Error.t()}
   def cast(_kind, nil, _opts), do: {:ok, nil}
 
   def cast(kind, input, opts) do
@@ -163,15 +149,12 @@ defmodule AshAgent.Context.Stored do
   defp from_document(kind, document), do: kind.load(document, @parameters)
 
   @doc "A value from a dump of `dump/3`."
-  @spec load(kind(), term()) :: {:ok, value() | nil} | {:error, Error.t()}
   def load(_kind, nil), do: {:ok, nil}
   def load(kind, %JSON.Fragment{text: text}), do: from_text(kind, text, [])
   def load(kind, text) when is_binary(text), do: from_text(kind, text, [])
   def load(kind, document), do: kind.load(document)
 
   @doc "The stored form of a value, in a column of text or of JSON."
-  @spec dump(kind(), term(), :map | :text) ::
-          {:ok, map() | JSON.Fragment.t() | binary() | nil} | :error
   def dump(_kind, nil, _storage), do: {:ok, nil}
   def dump(kind, %kind{} = value, :text), do: {:ok, kind.to_snapshot(value)}
 
@@ -186,18 +169,15 @@ defmodule AshAgent.Context.Stored do
   def dump(_kind, _other, _storage), do: :error
 
   @doc "The form of a value within a larger document."
-  @spec dump_map(kind(), term()) :: {:ok, map() | nil} | :error
   def dump_map(_kind, nil), do: {:ok, nil}
   def dump_map(kind, %kind{} = value), do: {:ok, kind.dump(value)}
   def dump_map(_kind, _other), do: :error
 
   @doc "Equal contents; `nil` equals `nil`."
-  @spec equal?(kind(), term(), term()) :: boolean()
   def equal?(kind, %kind{} = a, %kind{} = b), do: kind.equal?(a, b)
   def equal?(_kind, a, b), do: a == b
 
   @doc "An order of values: equal ones are equal, and others stay in one order."
-  @spec compare(kind(), value(), value()) :: :lt | :eq | :gt
   def compare(kind, a, b) do
     cond do
       kind.equal?(a, b) -> :eq
@@ -212,7 +192,6 @@ defmodule AshAgent.Context.Stored do
   @conversation "conversation"
 
   @doc "The attributes of `AshAgent.Context.Embedded`."
-  @spec to_attributes(Context.t()) :: %{iterations: [map()], current_iteration: pos_integer()}
   def to_attributes(%Context{} = context) do
     {[first | rest], conversation} = context |> Context.dump() |> Map.pop!("iterations")
 
@@ -223,14 +202,6 @@ defmodule AshAgent.Context.Stored do
   end
 
   @doc "The context for the attributes of `AshAgent.Context.Embedded`, or for iterations as `to_map/1` returns them."
-  @spec from_attributes(
-          %{
-            :iterations => [map()] | nil,
-            :current_iteration => pos_integer() | nil,
-            optional(atom()) => term()
-          },
-          keyword()
-        ) :: {:ok, Context.t()} | {:error, Error.t()}
   def from_attributes(%{iterations: iterations, current_iteration: number}, opts \\ []) do
     case iterations do
       [%{@conversation => %{} = conversation} = first | rest] ->
@@ -248,7 +219,6 @@ defmodule AshAgent.Context.Stored do
   defp reach(context, number), do: Context.update(context, current_iteration: number)
 
   @doc "The attributes of `AshAgent.Context.Embedded` that those given make, or that they make of an old context's."
-  @spec cast_attributes(map(), Context.t() | nil) :: {:ok, map()} | {:error, Error.t()}
   def cast_attributes(given, old) do
     with {:ok, context} <- read_attributes(given, old), do: {:ok, to_attributes(context)}
   end

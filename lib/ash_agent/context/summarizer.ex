@@ -6,7 +6,6 @@ defmodule AshAgent.Context.Summarizer do
   alias AshAgent.Context.Options.Kinds
 
   @doc "Returns the summary, or why there is none."
-  @spec summarize((list() -> term()), list()) :: {:ok, String.t()} | {:error, term()}
   def summarize(fun, messages) do
     said = with {:ok, text} <- fun.(messages), do: text
 

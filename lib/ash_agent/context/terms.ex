@@ -7,11 +7,9 @@ defmodule AshAgent.Context.Terms do
   alias AshAgent.Context.{Error, Native}
 
   @doc "Writes a map as JSON text, or raises `AshAgent.Context.Error` for what a conversation cannot hold."
-  @spec encode!(map()) :: binary()
   def encode!(terms) when is_map(terms), do: terms |> Native.terms_encode() |> unwrap!()
 
   @doc "Reads a map from what `encode!/1` wrote, or raises `AshAgent.Context.Error`."
-  @spec decode!(binary()) :: map()
   def decode!(text) when is_binary(text), do: text |> Native.terms_decode() |> unwrap!()
 
   defp unwrap!({:ok, value}), do: value

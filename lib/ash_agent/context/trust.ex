@@ -5,34 +5,22 @@ defmodule AshAgent.Context.Trust do
 
   alias AshAgent.Options
 
-  @schema [
-    approvals: [
-      type: {:in, [:keep, :drop]},
-      default: :keep,
-      doc:
-        "`:drop` leaves out all decisions about tool calls. A call that was approved and has no result is pending again and " <>
-          "waits for a decision, see `AshAgent.Context.Calls.asked_tool_calls/1`. A denied call keeps its result, since a filled " <>
-          "slot is final, and has the status `:error`; calls that ran keep their result and status."
-    ],
-    structs: [
-      type: {:in, [:keep, :known, :drop]},
-      default: :keep,
-      doc:
-        "`:known` keeps structs of `Date`, `Time`, `NaiveDateTime`, `DateTime` and `Decimal` only, and only with exactly " <>
-          "their fields and with values that these modules could have made (the ISO calendar, a day that exists, an " <>
-          "exponent within 6,176 of zero); `:drop` keeps none. Any other struct becomes a plain map: the same data " <>
-          "without `:__struct__`."
-    ]
-  ]
+  @schema Options.schema([
+            {:approvals, {:in, [:keep, :drop]}, [default: :keep],
+             "`:drop` leaves out all decisions about tool calls. A call that was approved and has no result is pending again and " <>
+               "waits for a decision, see `AshAgent.Context.Calls.asked_tool_calls/1`. A denied call keeps its result, since a filled " <>
+               "slot is final, and has the status `:error`; calls that ran keep their result and status."},
+            {:structs, {:in, [:keep, :known, :drop]}, [default: :keep],
+             "`:known` keeps structs of `Date`, `Time`, `NaiveDateTime`, `DateTime` and `Decimal` only, and only with exactly " <>
+               "their fields and with values that these modules could have made (the ISO calendar, a day that exists, an " <>
+               "exponent within 6,176 of zero); `:drop` keeps none. Any other struct becomes a plain map: the same data " <>
+               "without `:__struct__`."}
+          ])
 
   @doc "The options, in the form of `AshAgent.Options`."
-  @spec schema() :: Options.schema()
   def schema, do: @schema
 
-  @type t :: {approvals :: :keep | :drop, structs :: :keep | :known | :drop}
-
   @doc "The options as the core takes them. Raises `ArgumentError` for unknown and wrong ones."
-  @spec check!(keyword()) :: t()
   def check!([]), do: {:keep, :keep}
 
   def check!(opts) do

@@ -7,7 +7,6 @@ defmodule AshAgent.Response.Schema do
   alias AshAgent.Context.Native
 
   @doc "Returns the handle of a schema, and the schema as JSON data."
-  @spec new(term()) :: {:ok, reference(), map()} | {:error, term()}
   def new(schema) do
     with {:ok, ref} <- Native.answer_type(schema),
          {:ok, schema} <- Native.answer_schema(ref),

@@ -13,60 +13,42 @@ defmodule AshAgent.Trace.Otlp do
   ]
 
   # The options of an exporter, which has one format and knows which turns are over.
-  @shared [
-            agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
-            version: [type: {:or, [:string, nil]}, default: nil, doc: "the agent's version."],
-            messages: [
-              type: :boolean,
-              default: false,
-              doc:
-                "whether to write what was said: messages, system prompts, definitions of tools, arguments and results. " <>
-                  "Names, ids, times, numbers of tokens and kinds of failures are always written."
-            ],
-            conventions: [
-              type: {:in, [:v1_41, :next]},
-              default: :v1_41,
-              doc:
-                "the version of the semantic conventions: 1.41, or what has been changed in them since and has no release yet. " <>
-                  "Only `:next` has `gen_ai.conversation.compacted`, and summaries as parts of the type `compaction`."
-            ],
-            tools: [
-              type: :any,
-              type_doc: "tools, as `AshAgent.Runtime.run/2` takes them",
-              doc: "the tools that the agent had. Defaults to no tools."
-            ],
-            resource:
-              @attributes ++
-                [
-                  default: %{},
-                  doc:
-                    "attributes of the resource, such as `%{\"deployment.environment.name\" => \"production\"}`. Unless it has " <>
-                      "`service.name`, that is the agent's name."
-                ],
-            attributes:
-              @attributes ++
-                [
-                  default: %{},
-                  doc:
-                    "further attributes of the spans of turns, such as `%{\"user.id\" => \"42\"}`; those of sub-agents do not get them."
-                ]
-          ] ++ Prices.schema()
+  @shared AshAgent.Options.schema([
+            {:agent, :string, [default: "ash_agent"], "the agent's name."},
+            {:version, {:or, [:string, nil]}, [default: nil], "the agent's version."},
+            {:messages, :boolean, [default: false],
+             "whether to write what was said: messages, system prompts, definitions of tools, arguments and results. " <>
+               "Names, ids, times, numbers of tokens and kinds of failures are always written."},
+            {:conventions, {:in, [:v1_41, :next]}, [default: :v1_41],
+             "the version of the semantic conventions: 1.41, or what has been changed in them since and has no release yet. " <>
+               "Only `:next` has `gen_ai.conversation.compacted`, and summaries as parts of the type `compaction`."},
+            {:tools, :any, [type_doc: "tools, as `AshAgent.Runtime.run/2` takes them"],
+             "the tools that the agent had. Defaults to no tools."},
+            {:resource,
+             @attributes ++
+               [
+                 default: %{},
+                 doc:
+                   "attributes of the resource, such as `%{\"deployment.environment.name\" => \"production\"}`. Unless it has " <>
+                     "`service.name`, that is the agent's name."
+               ]},
+            {:attributes,
+             @attributes ++
+               [
+                 default: %{},
+                 doc:
+                   "further attributes of the spans of turns, such as `%{\"user.id\" => \"42\"}`; those of sub-agents do not get them."
+               ]}
+          ]) ++ Prices.schema()
 
-  @own [
-    format: [
-      type: {:in, [:protobuf, :json]},
-      default: :protobuf,
-      doc: "`:json` is for files; most receivers take only `:protobuf`."
-    ],
-    turn: [
-      type: {:custom, &__MODULE__.turn?/1},
-      type_doc: "a number, a range of numbers, `:last` or `nil`",
-      default: nil,
-      doc:
-        "the number of an iteration, for the turn that it belongs to, or a range of them, or `:last`. With `nil`, all turns are " <>
-          "written."
-    ]
-  ]
+  @own AshAgent.Options.schema([
+         {:format, {:in, [:protobuf, :json]}, [default: :protobuf],
+          "`:json` is for files; most receivers take only `:protobuf`."},
+         {:turn, {:custom, &__MODULE__.turn?/1},
+          [type_doc: "a number, a range of numbers, `:last` or `nil`", default: nil],
+          "the number of an iteration, for the turn that it belongs to, or a range of them, or `:last`. With `nil`, all turns are " <>
+            "written."}
+       ])
 
   def options, do: @own ++ @shared
   def shared_options, do: @shared
@@ -75,7 +57,6 @@ defmodule AshAgent.Trace.Otlp do
   Encodes what was checked. `how` is what a conversation does not tell: why the last turn failed (`:error`), that it goes on (`:open?`), and the
   ids of the trace and the span of who asked (`:caller`).
   """
-  @spec encode(Context.t() | ChatContext.t(), keyword(), keyword()) :: binary()
   def encode(shown, opts, how \\ []) do
     told = [
       read_conversation(shown, true) | Enum.map(opts[:children], &read_conversation(&1, false))
@@ -104,7 +85,6 @@ defmodule AshAgent.Trace.Otlp do
   end
 
   @doc "Raises if the library was built without the feature."
-  @spec available!() :: :ok
   def available! do
     words = %{agent: "", version: nil, error: nil, json: false, next: false, messages: false}
     given = Map.merge(words, %{turns: nil, tools: nil, resource: %{}, attributes: %{}})

@@ -6,59 +6,49 @@ defmodule AshAgent.Context.Options.Kinds do
   @least_result_bytes 100
 
   @doc "The least limit of a result: below it, the note of what was left out takes all of the room."
-  @spec least_result_bytes() :: pos_integer()
   def least_result_bytes, do: @least_result_bytes
 
-  def time(doc), do: option({:or, [{:struct, DateTime}, nil]}, "a `DateTime`", doc)
-  def at, do: time("the time of the change. Defaults to now.")
+  def time, do: option({:or, [{:struct, DateTime}, nil]}, "a `DateTime`")
+  def at, do: time() ++ [doc: "the time of the change. Defaults to now."]
 
-  def moment(doc) do
+  def moment do
     type = {:or, [{:struct, DateTime}, :integer, nil]}
-    option(type, "a `DateTime`, or microseconds since 1970", doc)
+    option(type, "a `DateTime`, or microseconds since 1970")
   end
 
-  def text(doc), do: option({:custom, &__MODULE__.text?/1}, "a non-empty UTF-8 string", doc)
-  def name(doc), do: option({:custom, &__MODULE__.name?/1}, "a non-empty UTF-8 string", doc)
-  def string(doc), do: option({:or, [:string, nil]}, "a string", doc)
-  def branch(doc), do: option({:or, [:string, nil]}, "the name of a branch", doc)
-  def metadata(doc), do: option({:or, [:map, nil]}, "a map", doc)
+  def text, do: option({:custom, &__MODULE__.text?/1}, "a non-empty UTF-8 string")
+  def name, do: option({:custom, &__MODULE__.name?/1}, "a non-empty UTF-8 string")
+  def string, do: option({:or, [:string, nil]}, "a string")
+  def branch, do: option({:or, [:string, nil]}, "the name of a branch")
+  def metadata, do: option({:or, [:map, nil]}, "a map")
+  def prompt, do: option({:or, [:string, :list, nil]}, "a string or a list of text parts")
+  def input, do: option({:or, [:string, :list, :map, nil]}, "a string, a list of parts or a map")
 
-  def prompt(doc),
-    do: option({:or, [:string, :list, nil]}, "a string or a list of text parts", doc)
-
-  def input(doc),
-    do: option({:or, [:string, :list, :map, nil]}, "a string, a list of parts or a map", doc)
-
-  def settings(doc) do
+  def settings do
     words = "a keyword list, a map or an `AshAgent.ChatContext.Config`"
-    option({:or, [:keyword_list, :map, nil]}, words, doc)
+    option({:or, [:keyword_list, :map, nil]}, words)
   end
 
-  def iteration(doc), do: option({:or, [:integer, nil]}, "the number of an iteration", doc)
-  def positive(doc), do: option({:or, [:pos_integer, nil]}, "a positive integer", doc)
-  def count(default, doc), do: [type: :non_neg_integer, default: default, doc: doc]
-  def one_of(values, default, doc), do: [type: {:in, values}, default: default, doc: doc]
+  def iteration, do: option({:or, [:integer, nil]}, "the number of an iteration")
+  def positive, do: option({:or, [:pos_integer, nil]}, "a positive integer")
 
-  def result_bytes(doc) do
+  def result_bytes do
     words = "an integer of at least #{@least_result_bytes}, or `nil`"
-    option({:custom, &__MODULE__.result_bytes?/1}, words, doc)
+    option({:custom, &__MODULE__.result_bytes?/1}, words)
   end
 
-  def kept_id(doc),
-    do: option({:custom, &__MODULE__.kept_id?/1}, "a string that is not blank", doc)
-
-  def range(check, doc), do: option({:custom, check}, "a range of iterations such as `2..4`", doc)
+  def kept_id, do: option({:custom, &__MODULE__.kept_id?/1}, "a string that is not blank")
+  def range(check), do: option({:custom, check}, "a range of iterations such as `2..4`")
 
   def first_counted,
     do: [type: :pos_integer, default: 1, doc: "the number of the first iteration that counts."]
 
   def asked_model do
-    string(
-      "the model of the request, where answers name none or one without a price. Defaults to no name."
-    )
+    doc = "the model of the request, where answers name none or one without a price."
+    string() ++ [doc: doc <> " Defaults to no name."]
   end
 
-  defp option(type, words, doc), do: [type: type, type_doc: words, doc: doc]
+  defp option(type, words), do: [type: type, type_doc: words]
 
   # By its fields, since AshAgent.Context is documented with its options.
   def context?(value), do: is_struct(value) and match?(%{ref: _, current_iteration: _}, value)

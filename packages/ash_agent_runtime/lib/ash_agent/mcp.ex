@@ -1,48 +1,24 @@
 defmodule AshAgent.MCP do
-  @schema [
-    servers: [
-      type: {:custom, &__MODULE__.servers?/1},
-      type_doc: "a list of servers, or an `AshAgent.ChatContext.Config`",
-      required: true,
-      doc:
-        "the servers, as `:mcp_servers` of a chat's configuration has them, or the configuration."
-    ],
-    name: [
-      type: :any,
-      type_doc: "a name",
-      doc: "the name of the supervisor. Defaults to no name."
-    ],
-    timeout: [
-      type: :pos_integer,
-      default: 30_000,
-      doc: "the milliseconds in which a server has to start and list its tools."
-    ],
-    max_result_bytes: [
-      type: :pos_integer,
-      default: 10_000_000,
-      doc: "how much a server may return of a call, in memory; more is an error."
-    ],
-    client: [
-      type: :atom,
-      default: AshAgent.MCP.Anubis,
-      doc:
-        "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `anubis_mcp`."
-    ]
-  ]
+  @schema AshAgent.Options.schema([
+            {:servers, {:custom, &__MODULE__.servers?/1},
+             [type_doc: "a list of servers, or an `AshAgent.ChatContext.Config`", required: true],
+             "the servers, as `:mcp_servers` of a chat's configuration has them, or the configuration."},
+            {:name, :any, [type_doc: "a name"],
+             "the name of the supervisor. Defaults to no name."},
+            {:timeout, :pos_integer, [default: 30_000],
+             "the milliseconds in which a server has to start and list its tools."},
+            {:max_result_bytes, :pos_integer, [default: 10_000_000],
+             "how much a server may return of a call, in memory; more is an error."},
+            {:client, :atom, [default: AshAgent.MCP.Anubis],
+             "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `anubis_mcp`."}
+          ])
 
-  @tools_schema [
-    only: [
-      type: {:or, [{:list, :string}, nil]},
-      type_doc: "a list of names",
-      doc: "the servers whose tools are wanted. Defaults to all."
-    ],
-    missing: [
-      type: {:in, [:raise, :skip]},
-      default: :raise,
-      doc:
-        "whether to raise `AshAgent.MCP.Error` if a server is not available, or to do without its tools."
-    ]
-  ]
+  @tools_schema AshAgent.Options.schema([
+                  {:only, {:or, [{:list, :string}, nil]}, [type_doc: "a list of names"],
+                   "the servers whose tools are wanted. Defaults to all."},
+                  {:missing, {:in, [:raise, :skip]}, [default: :raise],
+                   "whether to raise `AshAgent.MCP.Error` if a server is not available, or to do without its tools."}
+                ])
 
   @moduledoc """
   The tools of MCP servers, for use in runs.

@@ -56,15 +56,11 @@ defmodule AshAgent.Output do
 
   @tool "submit_answer"
 
-  @schema [
-    strict: [
-      type: :boolean,
-      default: false,
-      doc:
-        "whether to read JSON only, and to repair nothing but a `null` for a field that may be left out, which is how providers write it " <>
-          "that hold their models to a schema."
-    ]
-  ]
+  @schema Options.schema([
+            {:strict, :boolean, [default: false],
+             "whether to read JSON only, and to repair nothing but a `null` for a field that may be left out, which is how providers write it " <>
+               "that hold their models to a schema."}
+          ])
 
   @enforce_keys [:ref, :schema, :type, :wrapped?]
   defstruct @enforce_keys

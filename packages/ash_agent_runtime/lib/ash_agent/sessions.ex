@@ -44,70 +44,35 @@ defmodule AshAgent.Sessions do
   alias AshAgent.{Context, LLM, Options, Session, Store}
   alias AshAgent.Sessions.{Error, Node, Router}
 
-  @own [
-    name: [
-      type: :atom,
-      required: true,
-      doc: "the name of the supervisor, the same on all nodes."
-    ],
-    store: [
-      type: :any,
-      required: true,
-      type_doc: "a store",
-      doc: "the `AshAgent.Store` that keeps the conversations."
-    ],
-    options: [
-      type: {:or, [{:fun, 1}, nil]},
-      type_doc: "a function of arity 1",
-      doc:
-        "gets the id of a conversation and returns options for its session, which take precedence over those given here. " <>
-          "Defaults to no function."
-    ],
-    lease: [
-      type: :pos_integer,
-      default: 30_000,
-      doc: "milliseconds until other nodes may claim the conversations of a node that has died."
-    ],
-    idle: [
-      type: :milliseconds,
-      default: 300_000,
-      doc: "the time after which a session leaves memory if it neither runs nor has subscribers."
-    ],
-    recover: [
-      type: :milliseconds,
-      doc:
-        "how often to look for conversations with expired claims, on average. `:infinity` leaves that to other nodes. " <>
-          "Defaults to a third of `:lease`."
-    ],
-    batch: [
-      type: {:custom, &Store.Options.limit?/1},
-      type_doc: "an integer from 1 to 10,000",
-      default: 100,
-      doc: "how many of them to take at a time."
-    ],
-    drain: [
-      type: :non_neg_integer,
-      default: 25_000,
-      doc:
-        "milliseconds that runs get to finish their current step when a supervisor stops this one."
-    ],
-    registry: [
-      type: {:custom, &__MODULE__.registry?/1},
-      type_doc: "`{module, term}`",
-      doc:
-        "registers each session as `{:via, module, {term, id}}`, for instance with `{Horde.Registry, MyApp.Registry}` or " <>
-          "`{:syn, :sessions}`. Defaults to a `Registry` of this node."
-    ]
-  ]
+  @own Options.schema([
+         {:name, :atom, [required: true], "the name of the supervisor, the same on all nodes."},
+         {:store, :any, [required: true, type_doc: "a store"],
+          "the `AshAgent.Store` that keeps the conversations."},
+         {:options, {:or, [{:fun, 1}, nil]}, [type_doc: "a function of arity 1"],
+          "gets the id of a conversation and returns options for its session, which take precedence over those given here. " <>
+            "Defaults to no function."},
+         {:lease, :pos_integer, [default: 30_000],
+          "milliseconds until other nodes may claim the conversations of a node that has died."},
+         {:idle, :milliseconds, [default: 300_000],
+          "the time after which a session leaves memory if it neither runs nor has subscribers."},
+         {:recover, :milliseconds,
+          "how often to look for conversations with expired claims, on average. `:infinity` leaves that to other nodes. " <>
+            "Defaults to a third of `:lease`."},
+         {:batch, {:custom, &Store.Options.limit?/1},
+          [type_doc: "an integer from 1 to 10,000", default: 100],
+          "how many of them to take at a time."},
+         {:drain, :non_neg_integer, [default: 25_000],
+          "milliseconds that runs get to finish their current step when a supervisor stops this one."},
+         {:registry, {:custom, &__MODULE__.registry?/1}, [type_doc: "`{module, term}`"],
+          "registers each session as `{:via, module, {term, id}}`, for instance with `{Horde.Registry, MyApp.Registry}` or " <>
+            "`{:syn, :sessions}`. Defaults to a `Registry` of this node."}
+       ])
 
-  @drain [
-    timeout: [
-      type: :non_neg_integer,
-      doc:
-        "milliseconds that runs get to finish their current step. Then they are killed: the model is asked again elsewhere, and " <>
-          "the outcome of running tool calls is unknown. Defaults to `:drain` of this supervisor."
-    ]
-  ]
+  @drain Options.schema([
+           {:timeout, :non_neg_integer,
+            "milliseconds that runs get to finish their current step. Then they are killed: the model is asked again elsewhere, and " <>
+              "the outcome of running tool calls is unknown. Defaults to `:drain` of this supervisor."}
+         ])
 
   @type sessions :: atom()
   @type id :: Store.id()

@@ -155,13 +155,10 @@ defmodule AshAgent.Toolbox do
   defp variable?(name) when is_atom(name), do: name != nil and variable?(Atom.to_string(name))
   defp variable?(name), do: text?(name) and not String.contains?(name, "=")
 
-  @run_schema [
-    timeout: [
-      type: :timeout,
-      default: 60_000,
-      doc: "the time after which the program and its children are killed."
-    ]
-  ]
+  @run_schema Options.schema([
+                {:timeout, :timeout, [default: 60_000],
+                 "the time after which the program and its children are killed."}
+              ])
 
   @doc """
   Runs the program with these arguments and returns `{:ok, output}` or `{:error, words}`.

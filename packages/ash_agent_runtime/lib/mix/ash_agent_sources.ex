@@ -43,12 +43,10 @@ defmodule Mix.AshAgent.Sources do
 
   # The address has a password, and is never shown.
   defp open_postgres(uri) do
-    unless Code.ensure_loaded?(Postgrex),
-      do:
-        Mix.raise(
-          "an address of PostgreSQL needs Postgrex; name a repository of your application instead"
-        )
+    needs =
+      "an address of PostgreSQL needs Postgrex; name a repository of your application instead"
 
+    unless Code.ensure_loaded?(Postgrex), do: Mix.raise(needs)
     {:ok, _apps} = Application.ensure_all_started(:postgrex)
     [user | password] = String.split(uri.userinfo || "postgres", ":", parts: 2)
 

@@ -18,14 +18,10 @@ defmodule AshAgent.LLM.Anthropic do
   alias AshAgent.LLM.Client
 
   @schema Client.schema(
-            [
-              max_tokens: [
-                type: :pos_integer,
-                default: 4_096,
-                doc: "the longest answer, in tokens."
-              ],
-              version: [type: :string, default: "2023-06-01", doc: "sent as `anthropic-version`."]
-            ] ++
+            AshAgent.Options.schema([
+              {:max_tokens, :pos_integer, [default: 4_096], "the longest answer, in tokens."},
+              {:version, :string, [default: "2023-06-01"], "sent as `anthropic-version`."}
+            ]) ++
               Client.cache_diagnostics(
                 "whether to ask what kept a request from being read from the prompt cache (a beta of Anthropic), see " <>
                   "`AshAgent.Context.Audit.account/2`."

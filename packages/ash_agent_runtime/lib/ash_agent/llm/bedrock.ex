@@ -29,19 +29,13 @@ defmodule AshAgent.LLM.Bedrock do
   alias AshAgent.LLM.Bedrock.SigV4
 
   @schema Client.schema(
-            [
-              region: [
-                type: :string,
-                doc:
-                  "the region of AWS. Defaults to the environment's `AWS_REGION` or `AWS_DEFAULT_REGION`."
-              ],
-              credentials: [
-                type: {:or, [:map, {:fun, 0}, nil]},
-                type_doc: "a map or a function that returns it",
-                doc:
-                  "`:access_key_id`, `:secret_access_key` and, for temporary credentials, `:session_token`; read for each request."
-              ]
-            ],
+            AshAgent.Options.schema([
+              {:region, :string,
+               "the region of AWS. Defaults to the environment's `AWS_REGION` or `AWS_DEFAULT_REGION`."},
+              {:credentials, {:or, [:map, {:fun, 0}, nil]},
+               [type_doc: "a map or a function that returns it"],
+               "`:access_key_id`, `:secret_access_key` and, for temporary credentials, `:session_token`; read for each request."}
+            ]),
             provider: :bedrock
           )
 

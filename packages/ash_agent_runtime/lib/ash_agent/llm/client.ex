@@ -95,86 +95,40 @@ defmodule AshAgent.LLM.Client do
 
   ## Options
 
-  @common [
-    model: [type: :string, required: true, doc: "the model's name."],
-    provider: [
-      type:
-        {:in, [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]},
-      doc:
-        "the provider whose form messages and answers have, see `AshAgent.Context.encode_request/3`."
-    ],
-    base_url: [type: :string, doc: "the URL that paths are appended to."],
-    api_key: [
-      type: {:or, [:string, {:fun, 0}, nil]},
-      type_doc: "a string or a function that returns it",
-      doc: "the key, preferably as a function such as `fn -> System.fetch_env!(\"...\") end`."
-    ],
-    headers: [
-      type: :list,
-      default: [],
-      doc: "further headers, `{name, value}` with a string or a function that returns it."
-    ],
-    body: [
-      type: :map,
-      default: %{},
-      doc:
-        "further fields of the body, such as `%{temperature: 0}`. They take precedence over those of the client."
-    ],
-    request: [
-      type: :keyword_list,
-      default: [],
-      doc: "further options of `AshAgent.Context.encode_request/3`."
-    ],
-    timeout: [
-      type: :milliseconds,
-      default: 600_000,
-      doc: "the time for the answer, including retries."
-    ],
-    connect_timeout: [
-      type: :pos_integer,
-      type_doc: "milliseconds",
-      default: 10_000,
-      doc: "the time to connect."
-    ],
-    first_byte_timeout: [
-      type: :milliseconds,
-      default: 300_000,
-      doc: "the time from the request to the first byte of the answer."
-    ],
-    idle_timeout: [
-      type: :milliseconds,
-      default: 120_000,
-      doc: "the time between two pieces of the answer."
-    ],
-    max_retries: [
-      type: :non_neg_integer,
-      default: 2,
-      doc: "how often a request is retried, as long as nothing of its answer was delivered."
-    ],
-    max_retry_delay: [
-      type: :pos_integer,
-      type_doc: "milliseconds",
-      default: 60_000,
-      doc:
-        "how long to wait if the provider asks for it; if it asks for longer, its refusal is returned at once."
-    ],
-    max_response_bytes: [
-      type: :pos_integer,
-      default: 33_554_432,
-      doc: "how long an answer may be."
-    ],
-    transport: [
-      type: {:or, [:atom, {:custom, &__MODULE__.transport?/1}]},
-      type_doc: "a module or `{module, options}`",
-      default: Transport.HTTP1,
-      doc: "the HTTP client, see `AshAgent.LLM.Transport`."
-    ],
-    ssl: [
-      type: :keyword_list,
-      default: [],
-      doc: "options of `:ssl`, such as `[cacertfile: path]`."
-    ]
-  ]
+  @common Options.schema([
+            {:model, :string, [required: true], "the model's name."},
+            {:provider, {:in, Context.Requests.providers()},
+             "the provider whose form messages and answers have, see `AshAgent.Context.encode_request/3`."},
+            {:base_url, :string, "the URL that paths are appended to."},
+            {:api_key, {:or, [:string, {:fun, 0}, nil]},
+             [type_doc: "a string or a function that returns it"],
+             "the key, preferably as a function such as `fn -> System.fetch_env!(\"...\") end`."},
+            {:headers, :list, [default: []],
+             "further headers, `{name, value}` with a string or a function that returns it."},
+            {:body, :map, [default: %{}],
+             "further fields of the body, such as `%{temperature: 0}`. They take precedence over those of the client."},
+            {:request, :keyword_list, [default: []],
+             "further options of `AshAgent.Context.encode_request/3`."},
+            {:timeout, :milliseconds, [default: 600_000],
+             "the time for the answer, including retries."},
+            {:connect_timeout, :pos_integer, [type_doc: "milliseconds", default: 10_000],
+             "the time to connect."},
+            {:first_byte_timeout, :milliseconds, [default: 300_000],
+             "the time from the request to the first byte of the answer."},
+            {:idle_timeout, :milliseconds, [default: 120_000],
+             "the time between two pieces of the answer."},
+            {:max_retries, :non_neg_integer, [default: 2],
+             "how often a request is retried, as long as nothing of its answer was delivered."},
+            {:max_retry_delay, :pos_integer, [type_doc: "milliseconds", default: 60_000],
+             "how long to wait if the provider asks for it; if it asks for longer, its refusal is returned at once."},
+            {:max_response_bytes, :pos_integer, [default: 33_554_432],
+             "how long an answer may be."},
+            {:transport, {:or, [:atom, {:custom, &__MODULE__.transport?/1}]},
+             [type_doc: "a module or `{module, options}`", default: Transport.HTTP1],
+             "the HTTP client, see `AshAgent.LLM.Transport`."},
+            {:ssl, :keyword_list, [default: []],
+             "options of `:ssl`, such as `[cacertfile: path]`."}
+          ])
 
   @doc "The option of clients whose provider says what became of its prompt cache."
   def cache_diagnostics(doc), do: [cache_diagnostics: [type: :boolean, default: false, doc: doc]]

@@ -110,15 +110,10 @@ defmodule AshAgent.LLM.Error do
     texts =
       for {key, text} <- texts, is_binary(text), String.valid?(text), into: %{}, do: {key, text}
 
-    numbers = Map.take(error, [:status, :attempt])
-
-    numbers =
-      for {key, number} <- numbers,
-          is_integer(number) and number >= 0,
-          into: %{},
-          do: {key, number}
-
-    texts |> Map.merge(numbers) |> Map.put(:kind, kind(error.kind))
+    for {key, number} <- Map.take(error, [:status, :attempt]),
+        is_integer(number) and number >= 0,
+        into: Map.put(texts, :kind, kind(error.kind)),
+        do: {key, number}
   end
 
   @kinds [:rate_limited, :quota, :overloaded, :server_error, :context_overflow, :unauthorized] ++
@@ -148,13 +143,8 @@ defmodule AshAgent.LLM.Error do
   def from_response(%{reason: {:invalid_response, _} = reason}), do: from_transport(reason)
 
   def from_response(error) do
-    %__MODULE__{
-      reason: error.reason,
-      kind: error.kind,
-      retryable?: error.retryable?,
-      retry_after: error.retry_after,
-      provider_message: error.provider_message
-    }
+    names = [:reason, :kind, :retryable?, :retry_after, :provider_message]
+    struct!(__MODULE__, Map.take(error, names))
   end
 
   @impl true

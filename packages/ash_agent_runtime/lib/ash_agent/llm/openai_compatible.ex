@@ -20,14 +20,11 @@ defmodule AshAgent.LLM.OpenAICompatible do
   alias AshAgent.LLM.Client
 
   @schema Client.schema(
-            [
-              dialect: [
-                type: {:in, [:auto, nil, :openai, :deepseek, :openrouter, :vllm]},
-                default: :auto,
-                doc:
-                  "how the server writes reasoning, see `AshAgent.Context.request/3`. `:auto` picks the dialect of known hosts."
-              ]
-            ],
+            AshAgent.Options.schema([
+              {:dialect, {:in, [:auto, nil, :openai, :deepseek, :openrouter, :vllm]},
+               [default: :auto],
+               "how the server writes reasoning, see `AshAgent.Context.request/3`. `:auto` picks the dialect of known hosts."}
+            ]),
             base_url: "https://api.openai.com/v1",
             provider: :openai_chat
           )

@@ -29,20 +29,12 @@ defmodule AshAgent.LLM.ReqLLM do
   alias AshAgent.LLM.ReqLLM.Stream
   alias AshAgent.LLM.Transport.Request
 
-  @own [
-    model: [
-      type: {:or, [:string, :map]},
-      required: true,
-      doc:
-        "the model as ReqLLM takes it, such as `\"anthropic:claude-sonnet-4-5\"` or `%{provider: :openai, id: \"my-model\"}`."
-    ],
-    options: [
-      type: :keyword_list,
-      default: [],
-      doc:
-        "further options of `ReqLLM.stream_text/3`, such as `temperature: 0`, `base_url: url` and `provider_options: [...]`."
-    ]
-  ]
+  @own Options.schema([
+         {:model, {:or, [:string, :map]}, [required: true],
+          "the model as ReqLLM takes it, such as `\"anthropic:claude-sonnet-4-5\"` or `%{provider: :openai, id: \"my-model\"}`."},
+         {:options, :keyword_list, [default: []],
+          "further options of `ReqLLM.stream_text/3`, such as `temperature: 0`, `base_url: url` and `provider_options: [...]`."}
+       ])
 
   @common [
     :api_key,

@@ -27,13 +27,10 @@ defmodule AshAgent.LLM.Scripted do
   alias AshAgent.LLM.{Error, Reading}
   alias AshAgent.LLM.Scripted.Stream
 
-  @schema [
-    delay: [
-      type: :non_neg_integer,
-      default: 0,
-      doc: "milliseconds between two pieces of a stream; 30 looks like natural typing."
-    ]
-  ]
+  @schema AshAgent.Options.schema([
+            {:delay, :non_neg_integer, [default: 0],
+             "milliseconds between two pieces of a stream; 30 looks like natural typing."}
+          ])
 
   @typedoc """
   One answer: a string, a `t:AshAgent.Response.message/0`, `{:ok, answer}`, `{:error, reason}`, `{:cut, answer}`, or a function that takes

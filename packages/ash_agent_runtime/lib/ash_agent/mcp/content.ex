@@ -7,7 +7,6 @@ defmodule AshAgent.MCP.Content do
   alias AshAgent.MCP.Listing
 
   @doc "The result of a call: text, or parts if there is more than text."
-  @spec result(term(), max_bytes :: pos_integer()) :: {:ok, term()} | {:error, String.t()}
   def result(%{} = result, max) do
     size = :erlang.external_size(result)
 

@@ -24,7 +24,6 @@ defmodule AshAgent.MCP.Listing do
         }
 
   @doc "The tools that can be offered, and why others cannot."
-  @spec read([term()], prefix :: String.t(), trust? :: boolean()) :: {[entry()], [String.t()]}
   def read(listed, prefix, trust?) do
     {listed, rest} = Enum.split(listed, @max_tools)
     read = Enum.map(listed, &entry(&1, prefix, trust?))
@@ -34,7 +33,6 @@ defmodule AshAgent.MCP.Listing do
   end
 
   @doc "Returns true if pages have more tools than are read."
-  @spec too_many?([[term()]]) :: boolean()
   def too_many?(pages), do: pages |> Enum.map(&length/1) |> Enum.sum() > @max_tools
 
   defp entry(%{"name" => remote} = tool, prefix, trust?) when is_binary(remote) do
@@ -61,7 +59,6 @@ defmodule AshAgent.MCP.Listing do
   # Prefixes contain no two underscores in a row, so no server can take a name of another. A name that had to be changed
   # gets a hash of the original one.
   @doc "A name that every provider accepts."
-  @spec name(String.t(), String.t()) :: String.t()
   def name(prefix, remote) do
     plain = for <<byte <- remote>>, into: "", do: if(plain?(byte), do: <<byte>>, else: "_")
     room = @name_bytes - byte_size(prefix) - 2
@@ -85,7 +82,6 @@ defmodule AshAgent.MCP.Listing do
   defp description(_none), do: nil
 
   @doc "Valid UTF-8, with a sign for what is not."
-  @spec readable(binary()) :: String.t()
   def readable(text) do
     if String.valid?(text), do: text, else: text |> JSON.encode() |> JSON.decode!()
   end

@@ -4,7 +4,6 @@ defmodule AshAgent.Output.Cast do
   # Casts JSON data that fits its schema to the values of a type: whole ones, or those of a stream so far.
 
   @doc "Returns `{:ok, value}`, or `{:error, lines}` with words for the model."
-  @spec cast(term(), term()) :: {:ok, term()} | {:error, [String.t()]}
   def cast(type, value) do
     case walk(type, value, []) do
       {:ok, value} -> {:ok, value}
@@ -142,7 +141,6 @@ defmodule AshAgent.Output.Cast do
   defp describe_expected(kind), do: "expected a #{kind} that exists"
 
   @doc "Returns a part of a value, with maps for what will be a struct, and without what cannot be cast yet."
-  @spec cast_partial(term(), term()) :: term()
   def cast_partial({:nullable, _type}, nil), do: nil
 
   def cast_partial({:object, fields, _into}, %{} = object) do

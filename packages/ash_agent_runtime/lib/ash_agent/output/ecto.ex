@@ -139,10 +139,8 @@ defmodule AshAgent.Output.Ecto do
 
   defp parameterized!(_module, _options, name), do: refuse!(name)
 
-  defp refuse!(name),
-    do:
-      raise(
-        ArgumentError,
-        "the type of the field #{inspect(name)} cannot be written as a JSON Schema"
-      )
+  defp refuse!(name) do
+    raise ArgumentError,
+          "the type of the field #{inspect(name)} cannot be written as a JSON Schema"
+  end
 end

@@ -40,7 +40,6 @@ defmodule AshAgent.Output.Type do
   @options [:type, :doc, :required, :default] ++ Keyword.keys(@bounds)
 
   @doc "Returns the schema of a type, and how its values are cast. Raises `ArgumentError`."
-  @spec read!(term()) :: {map(), term()}
   # An `AshAgent.Output`, which is above this module.
   def read!(%{ref: ref, schema: schema, type: type, wrapped?: wrapped?}) when is_reference(ref),
     do: {schema, if(wrapped?, do: {:wrapped, type}, else: type)}
@@ -143,7 +142,6 @@ defmodule AshAgent.Output.Type do
   end
 
   @doc "The schema of an object that has a value as its one field."
-  @spec wrap(map()) :: map()
   def wrap(schema) do
     # References are from the root of a schema.
     {shared, schema} = Map.split(schema, ["$defs", "definitions", :"$defs", :definitions])

@@ -7,22 +7,21 @@ defmodule AshAgent.Runtime.Answer do
   # kept on this side, so that they survive the other process.
 
   alias AshAgent.{Deadline, LLM}
-  alias AshAgent.Runtime.{Events, ToolExecutor}
+  alias AshAgent.Runtime.{Events, ModelCall, Output, ToolExecutor, TypedAnswer}
   alias AshAgent.Trace.Caller
 
-  # `call` is the request, see `ask/1`, and `tag` is the address for pieces from the model's process. `response` is the stream
-  # so far, and `first` is the time until its first piece. `unkept` are the bytes since the last call of `keep`, and `since`
-  # is the time when the first of them came. `refused` is the error that `keep` returned.
+  # `tag` is the address for pieces from the model's process. `response` is the stream so far, and `first` is the time until its
+  # first piece. `unkept` are the bytes since `:on_change` got the answer, and `since` is the time when the first of them came.
+  # `refused` is the error that it returned.
   #
-  # `follow` is the state of a typed answer, and `call.followed` returns the next such state and the events of a piece, none
-  # at the time that is its `due`, or `:end`.
+  # `follow` is the state of a typed answer, see `AshAgent.Runtime.TypedAnswer`.
   #
   # `tries` are the failures after which the model tried again, the newest first, and `heard` is when the last sign of life came.
   #
   # `outcome` is set at the end: `{:returned, reply}`, `{:raised, kind, reason, stacktrace}`, `{:exit, reason}`, `:timeout`,
   # or `{:refused, reason}`.
   defstruct [
-    :call,
+    :run,
     :tag,
     :task,
     :started,
@@ -39,37 +38,42 @@ defmodule AshAgent.Runtime.Answer do
   ]
 
   @doc """
-  Asks a model and returns the answer with its outcome. Its `response` is the part of a stream that came, or `nil`.
+  Asks the model of a run and returns the answer with its outcome. Its `response` is the part of a stream that came, or `nil`.
 
-  `call` has `:llm`, `:context`, `:tools`, `:timeout`, `:supervisor`, `:stream?`, `:watch`, a function of the events and the
-  response, `:tell`, which emits an event, and `:keep`, a function of the response or `nil`. It is called when `:keep_bytes` bytes of text came, or
-  when the first of them is `:keep_interval` milliseconds old.
+  The run's `:on_change` gets the answer so far when `:on_change_bytes` bytes of text came, or when the first of them is
+  `:on_change_interval` milliseconds old.
   """
-  def ask(call) do
+  def ask(run, timeout) do
+    follow = TypedAnswer.follow(run)
     tag = :erlang.alias()
-    {run, timeout} = {self(), call.timeout}
-    work = fn -> ToolExecutor.call_guarded(fn -> call_model(call, run, tag) end) end
 
     await(%__MODULE__{
-      call: call,
+      run: run,
       tag: tag,
-      task: Caller.task(call.supervisor, work),
+      task: Caller.task(run.supervisor, work(run, timeout, self(), tag)),
       started: System.monotonic_time(),
       heard: Deadline.now(),
       deadline: Deadline.new(timeout),
-      follow: call.follow
+      follow: follow
     })
   end
 
-  ## In the model's process
+  ## In the model's process, which gets no more of the run than it needs
 
-  defp call_model(%{stream?: false} = call, _run, tag),
-    do: LLM.chat(call.llm, call.context, model_opts(call, tag))
+  defp work(%{llm: llm} = run, timeout, pid, tag) do
+    context = Output.instruct(run.output, run.context)
+    opts = model_opts(llm, Output.fields(run.output), tag)
+    opts = [tools: run.offered_tools, timeout: timeout] ++ opts
 
-  defp call_model(call, run, tag) do
+    if run.stream?,
+      do: fn -> ToolExecutor.call_guarded(fn -> stream(llm, context, opts, pid, tag) end) end,
+      else: fn -> ToolExecutor.call_guarded(fn -> LLM.chat(llm, context, opts) end) end
+  end
+
+  defp stream(llm, context, opts, run, tag) do
     monitor = Process.monitor(run)
 
-    LLM.stream(call.llm, call.context, model_opts(call, tag), fn events, response ->
+    LLM.stream(llm, context, opts, fn events, response ->
       send(tag, {tag, self(), events, response})
 
       receive do
@@ -80,14 +84,12 @@ defmodule AshAgent.Runtime.Answer do
     end)
   end
 
-  # A function takes these options only.
-  defp model_opts(%{llm: llm} = call, _tag) when is_function(llm),
-    do: [tools: call.tools, timeout: call.timeout]
+  # A function takes none of these options.
+  defp model_opts(llm, _fields, _tag) when is_function(llm), do: []
 
-  defp model_opts(call, tag) do
+  defp model_opts(_llm, fields, tag) do
     on_retry = fn failed -> send(tag, {tag, :retry, failed}) end
-    own = if call.fields, do: [output: call.fields], else: []
-    [tools: call.tools, timeout: call.timeout, on_retry: on_retry] ++ own
+    [on_retry: on_retry] ++ if(fields, do: [output: fields], else: [])
   end
 
   ## In the run's
@@ -126,7 +128,7 @@ defmodule AshAgent.Runtime.Answer do
 
   # Numbers are less than atoms: no deadline is the latest.
   defp timeout(answer) do
-    due = if answer.since, do: answer.since + answer.call.keep_interval, else: :infinity
+    due = if answer.since, do: answer.since + answer.run.on_change_interval, else: :infinity
     shown = (answer.follow && answer.follow.due) || :infinity
 
     [answer.deadline, due, shown, answer.heard + @silence]
@@ -135,9 +137,9 @@ defmodule AshAgent.Runtime.Answer do
   end
 
   # Nobody should have to watch a still cursor.
-  defp tell_waiting(%{heard: heard, call: call} = answer) do
+  defp tell_waiting(%{heard: heard, run: run} = answer) do
     if Deadline.now() - heard >= @silence do
-      call.tell.([:llm, :waiting], %{duration: Events.since(answer.started)}, %{})
+      Events.emit(run.events, [:llm, :waiting], %{duration: Events.since(answer.started)}, %{})
       %{answer | heard: Deadline.now()}
     else
       answer
@@ -145,10 +147,10 @@ defmodule AshAgent.Runtime.Answer do
   end
 
   defp add_try(answer, failed) do
-    failure =
-      failed.error |> LLM.Error.to_failure() |> Map.merge(Map.take(failed, [:attempt, :wait]))
+    measured = Map.take(failed, [:attempt, :wait])
+    failure = failed.error |> LLM.Error.to_failure() |> Map.merge(measured)
 
-    answer.call.tell.([:llm, :retry], Map.take(failed, [:attempt, :wait]), %{kind: failure.kind})
+    Events.emit(answer.run.events, [:llm, :retry], measured, %{kind: failure.kind})
     %{answer | tries: [failure | answer.tries], heard: Deadline.now() + failed.wait}
   end
 
@@ -178,7 +180,7 @@ defmodule AshAgent.Runtime.Answer do
   end
 
   defp add_piece(answer, events, response) do
-    answer.call.watch.(events, response)
+    show_delta(answer.run, events, response)
     answer = follow(answer, events)
 
     keep_if_due(%{
@@ -187,27 +189,34 @@ defmodule AshAgent.Runtime.Answer do
         heard: Deadline.now(),
         first: answer.first || Events.since(answer.started),
         unkept: answer.unkept + bytes(events),
-        since: answer.since || (answer.call.keep && Deadline.now())
+        since: answer.since || (answer.run.on_change && Deadline.now())
     })
   end
 
+  # Only the application's function gets texts.
+  defp show_delta(run, events, response) do
+    if run.watch, do: run.watch.({:delta, events, response})
+    Events.emit(run.events, [:llm, :delta], %{bytes: bytes(events)}, %{}, %{events: events})
+  end
+
   defp follow(answer, events),
-    do: %{answer | follow: answer.call.followed.(answer.follow, events)}
+    do: %{answer | follow: TypedAnswer.follow(answer.run, answer.follow, events)}
 
   defp keep_if_due(%{since: nil} = answer), do: answer
   defp keep_if_due(%{refused: refused} = answer) when refused != nil, do: answer
 
-  defp keep_if_due(%{call: call} = answer) do
-    if answer.unkept >= call.keep_bytes or Deadline.now() - answer.since >= call.keep_interval,
-      do: keep(%{answer | unkept: 0, since: nil}),
-      else: answer
+  defp keep_if_due(%{run: run} = answer) do
+    if answer.unkept >= run.on_change_bytes or
+         Deadline.now() - answer.since >= run.on_change_interval,
+       do: keep(%{answer | unkept: 0, since: nil}),
+       else: answer
   end
 
   # A complete answer is about to be stored as such.
   defp keep(%{response: %{state: :complete}} = answer), do: answer
 
   defp keep(answer) do
-    case answer.call.keep.(answer.response) do
+    case ModelCall.store_partial(answer.run, answer.response) do
       :ok -> answer
       {:error, reason} -> %{answer | refused: reason}
     end

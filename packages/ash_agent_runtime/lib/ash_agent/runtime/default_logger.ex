@@ -10,25 +10,15 @@ defmodule AshAgent.Runtime.DefaultLogger do
 
   @id "ash-agent-default-logger"
 
-  @schema [
-    level: [
-      type: {:in, [:debug, :info, :notice]},
-      default: :info,
-      doc: "the level of what went well. Tries and waits are warnings, failures are errors."
-    ],
-    events: [
-      type: {:list, {:in, [:run, :llm, :tool]}},
-      default: [:run, :llm, :tool],
-      doc: "which of `:run`, `:llm` and `:tool` get lines."
-    ],
-    bytes: [
-      type: :boolean,
-      default: false,
-      doc:
-        "logs the bodies of all requests and answers of this node at the level `:debug`, up to 64 KB of each, without keys and with what " <>
-          "views mask masked. They are conversations: not for production."
-    ]
-  ]
+  @schema AshAgent.Options.schema([
+            {:level, {:in, [:debug, :info, :notice]}, [default: :info],
+             "the level of what went well. Tries and waits are warnings, failures are errors."},
+            {:events, {:list, {:in, [:run, :llm, :tool]}}, [default: [:run, :llm, :tool]],
+             "which of `:run`, `:llm` and `:tool` get lines."},
+            {:bytes, :boolean, [default: false],
+             "logs the bodies of all requests and answers of this node at the level `:debug`, up to 64 KB of each, without keys and with what " <>
+               "views mask masked. They are conversations: not for production."}
+          ])
 
   @names [
     run: [[:run, :stop]],

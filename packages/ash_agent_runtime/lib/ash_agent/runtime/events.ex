@@ -137,20 +137,12 @@ defmodule AshAgent.Runtime.Events do
 
     private = Map.merge(metadata, private)
 
-    case events.on_event do
-      nil ->
-        :ok
+    arguments =
+      if is_function(events.on_event, 3),
+        do: [event, measurements, private],
+        else: [%{event: event, measurements: measurements, metadata: private}]
 
-      function when is_function(function, 3) ->
-        safely(fn -> function.(event, measurements, private) end, ":on_event")
-
-      function ->
-        safely(
-          fn -> function.(%{event: event, measurements: measurements, metadata: private}) end,
-          ":on_event"
-        )
-    end
-
+    if events.on_event, do: safely(fn -> apply(events.on_event, arguments) end, ":on_event")
     :ok
   end
 

@@ -90,40 +90,13 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp request(run) do
     case Deadline.left(run.deadline) do
-      0 ->
-        %Answer{outcome: :timeout}
-
-      left ->
-        Answer.ask(%{
-          llm: run.llm,
-          context: Output.instruct(run.output, run.context),
-          tools: run.offered_tools,
-          fields: Output.fields(run.output),
-          follow: TypedAnswer.follow(run),
-          followed: fn state, events -> TypedAnswer.follow(run, state, events) end,
-          timeout: min(left, run.llm_timeout),
-          supervisor: run.supervisor,
-          stream?: run.stream?,
-          watch: fn events, response -> show_delta(run, events, response) end,
-          tell: fn name, measured, metadata ->
-            Events.emit(run.events, name, measured, metadata)
-          end,
-          keep: run.on_change && fn response -> store_partial(run, response) end,
-          keep_bytes: run.on_change_bytes,
-          keep_interval: run.on_change_interval
-        })
+      0 -> %Answer{outcome: :timeout}
+      left -> Answer.ask(run, min(left, run.llm_timeout))
     end
   end
 
-  # Only the application's function gets texts.
-  defp show_delta(run, events, response) do
-    if run.watch, do: run.watch.({:delta, events, response})
-    measured = %{bytes: Answer.bytes(events)}
-    Events.emit(run.events, [:llm, :delta], measured, %{}, %{events: events})
-  end
-
-  # Gives the application the context with the answer so far.
-  defp store_partial(run, response) do
+  @doc "Gives the application the context with the answer so far."
+  def store_partial(run, response) do
     case add_partial(run, Response.interrupt(response, :unfinished), nil) do
       {:ok, context} -> Events.store(run.on_change, context)
       {:error, _error} -> :ok

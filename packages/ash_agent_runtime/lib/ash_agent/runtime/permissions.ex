@@ -61,21 +61,17 @@ defmodule AshAgent.Runtime.Permissions do
   @type rule ::
           {:allow | :deny, pattern :: name()} | {:allow | :deny, pattern :: name(), predicate()}
 
-  @schema [
-    allowed_tools: [
-      type: {:or, [{:list, {:custom, &__MODULE__.name?/1}}, nil]},
-      type_doc: "a list of names, or `nil` for all tools",
-      default: nil,
-      doc: "the tools that may be called."
-    ],
-    permission_rules: [
-      type: {:list, {:custom, &__MODULE__.rule?/1}},
-      type_doc:
-        "a list of rules: `{:allow | :deny, pattern}` or `{:allow | :deny, pattern, function of arity 1}`",
-      default: [],
-      doc: "see `t:rule/0`."
-    ]
-  ]
+  @schema Options.schema([
+            {:allowed_tools, {:or, [{:list, {:custom, &__MODULE__.name?/1}}, nil]},
+             [type_doc: "a list of names, or `nil` for all tools", default: nil],
+             "the tools that may be called."},
+            {:permission_rules, {:list, {:custom, &__MODULE__.rule?/1}},
+             [
+               type_doc:
+                 "a list of rules: `{:allow | :deny, pattern}` or `{:allow | :deny, pattern, function of arity 1}`",
+               default: []
+             ], "see `t:rule/0`."}
+          ])
 
   @doc false
   def schema, do: @schema

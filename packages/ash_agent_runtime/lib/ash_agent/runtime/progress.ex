@@ -10,7 +10,6 @@ defmodule AshAgent.Runtime.Progress do
   @pause 50
 
   @doc "A channel to this process: what it is told by, and the function that reports. Both numbers; `total` may be `nil`."
-  @spec open() :: {reference(), (number(), number() | nil -> :ok)}
   def open do
     alias = :erlang.alias()
     next = :atomics.new(1, [])
@@ -35,7 +34,6 @@ defmodule AshAgent.Runtime.Progress do
   defp measure(progress, _total), do: %{progress: progress}
 
   @doc "Ends a channel, and drops what came through it."
-  @spec close(reference()) :: :ok
   def close(alias) do
     :erlang.unalias(alias)
     flush(alias)

@@ -97,66 +97,35 @@ defmodule AshAgent.Runtime.SubAgent do
     :on_change_interval
   ]
 
-  @schema [
-    name: [
-      type: {:or, [:string, :atom]},
-      required: true,
-      doc: "the tool's name for the model."
-    ],
-    llm: [
-      type: :any,
-      required: true,
-      type_doc: "a model",
-      doc: "the child's model, see `t:AshAgent.LLM.t/0`."
-    ],
-    description: [
-      type: {:or, [:string, nil]},
-      doc: "tells the model when to use it. Defaults to no description."
-    ],
-    system_prompt: [
-      type: {:or, [:string, :list, nil]},
-      type_doc: "a string or a list of text parts",
-      doc: "the child's system prompt. Defaults to no system prompt."
-    ],
-    tools: [
-      type: {:or, [:map, :list, {:fun, 0}]},
-      default: %{},
-      doc:
-        "the child's tools, see `AshAgent.Runtime.Tool`, or a function that returns them when the child starts."
-    ],
-    parameters: [
-      type: :map,
-      doc: "the JSON schema of the arguments. Defaults to a schema with a single string, `task`."
-    ],
-    input: [
-      type: {:or, [{:fun, 1}, nil]},
-      type_doc: "a function of arity 1",
-      doc: "makes the child's user message from the arguments. Defaults to using `task`."
-    ],
-    timeout: [
-      type: {:or, [:pos_integer, {:in, [:infinity, nil]}]},
-      type_doc: "milliseconds or `:infinity`",
-      doc: "the time for a call. Defaults to the run's `:tool_timeout`."
-    ],
-    max_depth: [
-      type: :pos_integer,
-      default: 3,
-      doc: "how deep sub-agents may be nested, including this one."
-    ],
-    inherit: [
-      type: {:list, {:in, @inherited}},
-      type_doc:
-        "a list of `:before_tool`, `:after_tool` and `:approval`; allowed tools and permission rules always apply",
-      default: @inherited,
-      doc: "the hooks and the approval function of the run that also apply to the child."
-    ],
-    on_child: [
-      type: {:or, [{:fun, 1}, nil]},
-      type_doc: "a function of arity 1",
-      doc:
-        "gets the child's context at the end, to store it. If it fails, that is logged. Defaults to no function."
-    ]
-  ]
+  @schema AshAgent.Options.schema([
+            {:name, {:or, [:string, :atom]}, [required: true], "the tool's name for the model."},
+            {:llm, :any, [required: true, type_doc: "a model"],
+             "the child's model, see `t:AshAgent.LLM.t/0`."},
+            {:description, {:or, [:string, nil]},
+             "tells the model when to use it. Defaults to no description."},
+            {:system_prompt, {:or, [:string, :list, nil]},
+             [type_doc: "a string or a list of text parts"],
+             "the child's system prompt. Defaults to no system prompt."},
+            {:tools, {:or, [:map, :list, {:fun, 0}]}, [default: %{}],
+             "the child's tools, see `AshAgent.Runtime.Tool`, or a function that returns them when the child starts."},
+            {:parameters, :map,
+             "the JSON schema of the arguments. Defaults to a schema with a single string, `task`."},
+            {:input, {:or, [{:fun, 1}, nil]}, [type_doc: "a function of arity 1"],
+             "makes the child's user message from the arguments. Defaults to using `task`."},
+            {:timeout, {:or, [:pos_integer, {:in, [:infinity, nil]}]},
+             [type_doc: "milliseconds or `:infinity`"],
+             "the time for a call. Defaults to the run's `:tool_timeout`."},
+            {:max_depth, :pos_integer, [default: 3],
+             "how deep sub-agents may be nested, including this one."},
+            {:inherit, {:list, {:in, @inherited}},
+             [
+               type_doc:
+                 "a list of `:before_tool`, `:after_tool` and `:approval`; allowed tools and permission rules always apply",
+               default: @inherited
+             ], "the hooks and the approval function of the run that also apply to the child."},
+            {:on_child, {:or, [{:fun, 1}, nil]}, [type_doc: "a function of arity 1"],
+             "gets the child's context at the end, to store it. If it fails, that is logged. Defaults to no function."}
+          ])
 
   # Their defaults are the run's: an approval function of the parent is inherited unless there is another.
   @run_schema for {name, option} <- Options.take_schema(@inherited ++ @passed),

@@ -45,30 +45,17 @@ defmodule AshAgent.Runtime.ToolExecutor do
   alias AshAgent.Runtime.{Bounds, Events, Outcome, Progress, Tool}
   alias AshAgent.Trace.Caller
 
-  @schema [
-    timeout: [
-      type: :milliseconds,
-      default: 60_000,
-      doc: "the time that each call may take."
-    ],
-    max_concurrency: [type: :pos_integer, default: 8, doc: "how many calls may run at a time."],
-    exception_messages: [
-      type: :boolean,
-      default: false,
-      doc: "whether results have the messages of exceptions, and not their modules alone."
-    ],
-    on_event: [
-      type: {:or, [{:fun, 1}, {:fun, 3}, nil]},
-      type_doc: "a function of arity 1 or 3",
-      doc: "see `AshAgent.Runtime.Events`. Defaults to no function."
-    ],
-    supervisor: [
-      type: :any,
-      type_doc: "a `Task.Supervisor`",
-      doc:
-        "runs the tools, which then do not end with the caller. Defaults to a supervisor of this call's own."
-    ]
-  ]
+  @schema Options.schema([
+            {:timeout, :milliseconds, [default: 60_000], "the time that each call may take."},
+            {:max_concurrency, :pos_integer, [default: 8], "how many calls may run at a time."},
+            {:exception_messages, :boolean, [default: false],
+             "whether results have the messages of exceptions, and not their modules alone."},
+            {:on_event, {:or, [{:fun, 1}, {:fun, 3}, nil]},
+             [type_doc: "a function of arity 1 or 3"],
+             "see `AshAgent.Runtime.Events`. Defaults to no function."},
+            {:supervisor, :any, [type_doc: "a `Task.Supervisor`"],
+             "runs the tools, which then do not end with the caller. Defaults to a supervisor of this call's own."}
+          ])
 
   @type call :: %{
           required(:id) => String.t(),

@@ -10,199 +10,101 @@ defmodule AshAgent.Session.Options do
   @runtime_options Keyword.keys(@runtime_schema)
 
   @metadata [type: {:or, [:map, nil]}, type_doc: "a map"]
-  @own_schema [
-    llm: [type: :any, required: true, type_doc: "a model", doc: "see `t:AshAgent.LLM.t/0`."],
-    context: [
-      type: :any,
-      type_doc: "a conversation, or a function of arity 0",
-      doc:
-        "the conversation to start with: a context, a result of `AshAgent.Context.to_map/1`, `dump/1` or `to_snapshot/1`, or a " <>
-          "function that returns one of these or `nil`. Defaults to an empty conversation."
-    ],
-    system_prompt: [
-      type: {:or, [:string, :list, nil]},
-      type_doc: "a string or a list of text parts",
-      doc: "the system prompt of an empty conversation. Defaults to no system prompt."
-    ],
-    on_change: [
-      type: {:or, [{:fun, 1}, nil]},
-      type_doc: "a function of arity 1",
-      doc:
-        "gets every new context. If it returns `{:error, reason}`, the run ends; if it fails in another way, that is logged and " <>
-          "the session continues. Defaults to no function."
-    ],
-    when_busy: [
-      type: {:in, [:queue, :error]},
-      default: :queue,
-      doc:
-        "`:queue` lets prompts wait for their turn, `:error` refuses them with `{:error, :busy}`."
-    ],
-    max_queue: [
-      type: :non_neg_integer,
-      default: 100,
-      doc:
-        "how many prompts may wait; more get `{:error, :busy}`. As many messages of `steer/3` may; more get `{:error, :full}`."
-    ],
-    max_queue_bytes: [
-      type: :non_neg_integer,
-      default: 67_108_864,
-      doc: "how many bytes those that wait may have together, with the same errors."
-    ],
-    max_input_bytes: [
-      type: :pos_integer,
-      default: 33_554_432,
-      doc:
-        "how many bytes a prompt, a message of `steer/3` or a decision may have, metadata and options included; larger ones get " <>
-          "`{:error, :too_large}`."
-    ],
-    max_subscribers: [
-      type: :non_neg_integer,
-      default: 1_000,
-      doc:
-        "how many subscriptions there may be; `subscribe/2` returns `{:error, :full}` for more. As many callers may wait for one " <>
-          "message that is sent again and again with its `:key`; more get `{:error, :busy}`."
-    ],
-    hibernate_after: [
-      type: :milliseconds,
-      default: :infinity,
-      doc:
-        "the time without a message, also in the middle of a run, after which the session's memory is compacted until the next " <>
-          "message. Useful for many sessions that are mostly idle."
-    ],
-    name: [
-      type: :any,
-      type_doc: "a name as in `GenServer`",
-      doc: "registers the session. Defaults to no name."
-    ],
-    id: [
-      type: :any,
-      doc:
-        "the id for `child_spec/1`, and with `:store` the id of the conversation, a string. Defaults to the name, or to this " <>
-          "module."
-    ],
-    store: [
-      type: :any,
-      type_doc: "a store",
-      doc:
-        "the `AshAgent.Store` that keeps the conversation, see above. `:context` and `:system_prompt` are then for a " <>
-          "conversation that is not in it yet. Defaults to no store."
-    ],
-    lease: [
-      type: :pos_integer,
-      default: 30_000,
-      doc:
-        "with `:store`, milliseconds until others may claim the conversation if this node has died. The claim is renewed " <>
-          "after each third of it."
-    ],
-    idle: [
-      type: :milliseconds,
-      default: :infinity,
-      doc:
-        "with `:store`, the time after which the session stops with `{:shutdown, :idle}` if it neither runs nor has " <>
-          "subscribers. The conversation is in the store."
-    ],
-    go_on: [
-      type: :boolean,
-      default: true,
-      doc:
-        "with `:store`, whether the session continues a turn that was cut short, and takes waiting prompts. If not, " <>
-          "`resume/2` does, and a new prompt interrupts the turn."
-    ],
-    max_resumes: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "a positive integer or `:infinity`",
-      default: 10,
-      doc:
-        "with `:store`, how often sessions may resume a turn and then die, or be stopped, before they write anything. After that " <>
-          "the conversation is `:parked`: nothing happens until somebody calls `resume/2` or prompts it."
-    ],
-    stop_when_idle: [
-      type: :boolean,
-      default: false,
-      doc:
-        "whether the session stops with `:normal` once it has run something and nothing is running or waiting, once it is " <>
-          "paused, or once it was asked for nothing for ten seconds."
-    ]
-  ]
+  @own_schema AshAgent.Options.schema([
+                {:llm, :any, [required: true, type_doc: "a model"], "see `t:AshAgent.LLM.t/0`."},
+                {:context, :any, [type_doc: "a conversation, or a function of arity 0"],
+                 "the conversation to start with: a context, a result of `AshAgent.Context.to_map/1`, `dump/1` or `to_snapshot/1`, or a " <>
+                   "function that returns one of these or `nil`. Defaults to an empty conversation."},
+                {:system_prompt, {:or, [:string, :list, nil]},
+                 [type_doc: "a string or a list of text parts"],
+                 "the system prompt of an empty conversation. Defaults to no system prompt."},
+                {:on_change, {:or, [{:fun, 1}, nil]}, [type_doc: "a function of arity 1"],
+                 "gets every new context. If it returns `{:error, reason}`, the run ends; if it fails in another way, that is logged and " <>
+                   "the session continues. Defaults to no function."},
+                {:when_busy, {:in, [:queue, :error]}, [default: :queue],
+                 "`:queue` lets prompts wait for their turn, `:error` refuses them with `{:error, :busy}`."},
+                {:max_queue, :non_neg_integer, [default: 100],
+                 "how many prompts may wait; more get `{:error, :busy}`. As many messages of `steer/3` may; more get `{:error, :full}`."},
+                {:max_queue_bytes, :non_neg_integer, [default: 67_108_864],
+                 "how many bytes those that wait may have together, with the same errors."},
+                {:max_input_bytes, :pos_integer, [default: 33_554_432],
+                 "how many bytes a prompt, a message of `steer/3` or a decision may have, metadata and options included; larger ones get " <>
+                   "`{:error, :too_large}`."},
+                {:max_subscribers, :non_neg_integer, [default: 1_000],
+                 "how many subscriptions there may be; `subscribe/2` returns `{:error, :full}` for more. As many callers may wait for one " <>
+                   "message that is sent again and again with its `:key`; more get `{:error, :busy}`."},
+                {:hibernate_after, :milliseconds, [default: :infinity],
+                 "the time without a message, also in the middle of a run, after which the session's memory is compacted until the next " <>
+                   "message. Useful for many sessions that are mostly idle."},
+                {:name, :any, [type_doc: "a name as in `GenServer`"],
+                 "registers the session. Defaults to no name."},
+                {:id, :any,
+                 "the id for `child_spec/1`, and with `:store` the id of the conversation, a string. Defaults to the name, or to this " <>
+                   "module."},
+                {:store, :any, [type_doc: "a store"],
+                 "the `AshAgent.Store` that keeps the conversation, see above. `:context` and `:system_prompt` are then for a " <>
+                   "conversation that is not in it yet. Defaults to no store."},
+                {:lease, :pos_integer, [default: 30_000],
+                 "with `:store`, milliseconds until others may claim the conversation if this node has died. The claim is renewed " <>
+                   "after each third of it."},
+                {:idle, :milliseconds, [default: :infinity],
+                 "with `:store`, the time after which the session stops with `{:shutdown, :idle}` if it neither runs nor has " <>
+                   "subscribers. The conversation is in the store."},
+                {:go_on, :boolean, [default: true],
+                 "with `:store`, whether the session continues a turn that was cut short, and takes waiting prompts. If not, " <>
+                   "`resume/2` does, and a new prompt interrupts the turn."},
+                {:max_resumes, {:or, [:pos_integer, {:in, [:infinity]}]},
+                 [type_doc: "a positive integer or `:infinity`", default: 10],
+                 "with `:store`, how often sessions may resume a turn and then die, or be stopped, before they write anything. After that " <>
+                   "the conversation is `:parked`: nothing happens until somebody calls `resume/2` or prompts it."},
+                {:stop_when_idle, :boolean, [default: false],
+                 "whether the session stops with `:normal` once it has run something and nothing is running or waiting, once it is " <>
+                   "paused, or once it was asked for nothing for ten seconds."}
+              ])
 
-  @await [
-    type: {:or, [:non_neg_integer, {:in, [:infinity]}]},
-    type_doc: "milliseconds or `:infinity`",
-    default: :infinity,
-    doc: "the time to wait for the answer, after which the caller exits while the run continues."
-  ]
-  @runtime_context [
-    runtime_context:
-      @metadata ++
-        [
-          doc:
-            "replaces the session's for this turn, whoever approves and resumes. It is never stored; the log says that there was " <>
-              "one. Defaults to the session's."
-        ]
-  ]
-  @key [
-    key: [
-      type: {:custom, &__MODULE__.key?/1},
-      type_doc: "a string of 1 to 200 bytes",
-      doc:
+  @await {:await, {:or, [:non_neg_integer, {:in, [:infinity]}]},
+          [type_doc: "milliseconds or `:infinity`", default: :infinity],
+          "the time to wait for the answer, after which the caller exits while the run continues."}
+  @runtime_context {:runtime_context, @metadata,
+                    "replaces the session's for this turn, whoever approves and resumes. It is never stored; the log says that there was " <>
+                      "one. Defaults to the session's."}
+  @key {:key, {:custom, &__MODULE__.key?/1}, [type_doc: "a string of 1 to 200 bytes"],
         "says which message this is: the same key twice is one message, after an error as well, in another session of the " <>
-          "conversation or on another node. It stands in the message's metadata as `:idempotency_key`. Defaults to none."
-    ]
-  ]
+          "conversation or on another node. It stands in the message's metadata as `:idempotency_key`. Defaults to none."}
   @prompt_async [
-                  metadata: @metadata ++ [doc: "kept with the message. Defaults to no metadata."]
-                ] ++ @key ++ @runtime_context
-  @prompt @prompt_async ++ [await: @await]
+    {:metadata, @metadata, "kept with the message. Defaults to no metadata."},
+    @key,
+    @runtime_context
+  ]
   @resume_async [
-    runtime_context:
-      @metadata ++
-        [
-          doc:
-            "replaces the turn's for this run, and the log says that whoever resumed gave it. Defaults to the turn's: that of its " <>
-              "prompt, or else the session's."
-        ],
-    by: [
-      type: {:custom, &__MODULE__.who?/1},
-      type_doc: "a term, but not a function",
-      doc:
-        "who resumes, which the log keeps if they give a `:runtime_context`. Defaults to `nil`."
-    ]
+    {:runtime_context, @metadata,
+     "replaces the turn's for this run, and the log says that whoever resumed gave it. Defaults to the turn's: that of its " <>
+       "prompt, or else the session's."},
+    {:by, {:custom, &__MODULE__.who?/1}, [type_doc: "a term, but not a function"],
+     "who resumes, which the log keeps if they give a `:runtime_context`. Defaults to `nil`."}
   ]
-  @resume @resume_async ++ [await: @await]
+  @deny {:by, :any, "who decides. Defaults to `nil`."}
 
-  @deny [by: [type: :any, doc: "who decides. Defaults to `nil`."]]
-  @approve @deny ++
-             [
-               arguments:
-                 @metadata ++
-                   [
-                     doc:
-                       "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
-                         "approved. Defaults to those of `status/1`."
+  @functions for {name, rows} <- [
+                   prompt: @prompt_async ++ [@await],
+                   prompt_async: @prompt_async,
+                   prompt_stored: [@runtime_context],
+                   steer: [{:metadata, :map, [default: %{}], "kept with the message."}, @key],
+                   resume: @resume_async ++ [@await],
+                   resume_async: @resume_async,
+                   approve: [
+                     @deny,
+                     {:arguments, @metadata,
+                      "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
+                        "approved. Defaults to those of `status/1`."}
+                   ],
+                   deny: [@deny],
+                   subscribe: [
+                     {:limit, :pos_integer, [default: 1_000],
+                      "how many messages may wait for the subscriber, see above."}
                    ]
-             ]
-
-  @subscription [
-    limit: [
-      type: :pos_integer,
-      default: 1_000,
-      doc: "how many messages may wait for the subscriber, see above."
-    ]
-  ]
-
-  @steering [metadata: [type: :map, default: %{}, doc: "kept with the message."]] ++ @key
-
-  @functions [
-    prompt: @prompt,
-    prompt_async: @prompt_async,
-    prompt_stored: @runtime_context,
-    steer: @steering,
-    resume: @resume,
-    resume_async: @resume_async,
-    approve: @approve,
-    deny: @deny,
-    subscribe: @subscription
-  ]
+                 ],
+                 do: {name, AshAgent.Options.schema(rows)}
 
   @doc false
   def key?(key), do: is_binary(key) and byte_size(key) in 1..200 and String.valid?(key)

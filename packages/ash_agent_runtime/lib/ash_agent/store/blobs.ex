@@ -55,7 +55,6 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   # Returns JSON text without its media, the unknown ones in base64 by ids, and the known ones from then on.
-  @spec take(binary(), known()) :: {binary(), %{id() => binary()}, known()}
   def take(json, known) do
     {text, media} = Changes.take_media(json, known)
     blobs = Map.new(media, fn {_digest, id, data} -> {id, data} end)
@@ -64,7 +63,6 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   # Returns the blobs stored under these ids.
-  @spec index(%{id() => binary()}) :: known()
   def index(blobs), do: Map.new(blobs, fn {id, data} -> {:crypto.hash(:sha256, data), id} end)
 
   @doc false
@@ -123,13 +121,9 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   def option do
-    [
-      blobs: [
-        type: {:custom, &__MODULE__.option?/1},
-        type_doc: "a tuple `{module, config}`",
-        doc:
-          "keeps images and files, see `AshAgent.Store.Blobs`. By default, they are in a table of the store."
-      ]
-    ]
+    AshAgent.Options.schema([
+      {:blobs, {:custom, &__MODULE__.option?/1}, [type_doc: "a tuple `{module, config}`"],
+       "keeps images and files, see `AshAgent.Store.Blobs`. By default, they are in a table of the store."}
+    ])
   end
 end

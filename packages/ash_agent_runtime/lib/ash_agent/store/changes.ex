@@ -11,25 +11,9 @@ defmodule AshAgent.Store.Changes do
   alias AshAgent.Context.JSON
   alias AshAgent.Store.Blobs
 
-  @typedoc "`number` is the branch's in memory, `row` the one in the tables."
-  @type line :: %{
-          number: pos_integer(),
-          row: pos_integer(),
-          origin: pos_integer() | nil,
-          base: pos_integer() | nil,
-          since: pos_integer() | nil,
-          context: Context.t(),
-          name: {String.t(), map()} | nil
-        }
+  # A line has a branch: `number` is its number in memory, `row` the one in the tables.
 
   @doc "The fields of a write, by their keys, the lines as they are then, and the media that are new and those that are known then."
-  @spec of(
-          Context.t() | ChatContext.t(),
-          Context.t() | ChatContext.t() | nil,
-          [line()],
-          Blobs.known()
-        ) ::
-          {keyword(), [line()], {%{Blobs.id() => binary()}, Blobs.known()}}
   def of(value, before, kept, known \\ %{}) do
     lines = place(lines(value), kept)
     active = active(value, lines)
@@ -71,7 +55,6 @@ defmodule AshAgent.Store.Changes do
   end
 
   @doc "A map of the fields that are not `nil`: the statements tell `null` from what is not there."
-  @spec object(keyword()) :: map()
   def object(fields), do: for({key, value} <- fields, value != nil, into: %{}, do: {key, value})
 
   ## Lines

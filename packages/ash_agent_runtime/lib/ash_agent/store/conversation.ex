@@ -72,19 +72,9 @@ defmodule AshAgent.Store.Conversation do
 
   @doc false
   # The columns are those of `AshAgent.Store.SQL.summary/2`.
-  def from_row([
-        id,
-        kind,
-        parent_id,
-        metadata,
-        status,
-        revision,
-        epoch,
-        owner,
-        lease,
-        created,
-        updated | _
-      ]) do
+  def from_row([id, kind, parent_id, metadata, status, revision, epoch, owner | times]) do
+    [lease, created, updated | _] = times
+
     %__MODULE__{
       id: id,
       kind: word(kind, [:context, :chat]),

@@ -5,11 +5,8 @@ defmodule AshAgent.Store.Dialect do
 
   alias AshAgent.Store.Words
 
-  @type t :: :postgres | :sqlite
-
   ## Differences
 
-  @spec now(t()) :: String.t()
   def now(:postgres), do: "statement_timestamp()"
   def now(:sqlite), do: "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
@@ -111,7 +108,6 @@ defmodule AshAgent.Store.Dialect do
     do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.words match #{field("query")}"}
 
   # The right side of these conditions: a query that has all words.
-  @spec write_query(t(), [String.t()]) :: String.t()
   def write_query(:postgres, words) do
     Enum.map_join(words, " & ", fn word ->
       "(" <> (word |> forms() |> Enum.map_join(" | ", &"'#{&1}'")) <> ")"

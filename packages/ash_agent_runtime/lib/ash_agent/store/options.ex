@@ -17,217 +17,138 @@ defmodule AshAgent.Store.Options do
       is_binary(id) and byte_size(id) in 1..@longest_id and String.valid?(id) and
         :binary.match(id, <<0>>) == :nomatch
 
-  @status [type: {:in, Conversation.statuses()}, doc: "the status of the conversation."]
   @owner [
     type: {:custom, &__MODULE__.id?/1},
-    type_doc: "a non-empty string of at most #{@longest_id} bytes",
-    doc: "the owner who claims it, such as the name of a node."
+    type_doc: "a non-empty string of at most #{@longest_id} bytes"
   ]
-  @lease [
-    type: :pos_integer,
-    default: 30_000,
-    doc: "milliseconds until the claim ends, unless a write or `renew/2` extends it."
-  ]
-  @note [
-    type: :map,
-    default: %{},
-    doc: "a map that `history/3` returns, for instance when a model was asked and at what cost."
-  ]
-  @limit [
-    type: {:custom, &__MODULE__.limit?/1},
-    default: 100,
-    type_doc: "an integer from 1 to 10,000",
-    doc: "how many to return at most."
-  ]
+  @owns {:owner, [required: true] ++ @owner,
+         "the owner who claims it, such as the name of a node."}
+  @status {:status, {:in, Conversation.statuses()}, "the status of the conversation."}
+  @statuses {:or, [{:in, Conversation.statuses()}, {:list, {:in, Conversation.statuses()}}]}
+  @lease {:lease, :pos_integer, [default: 30_000],
+          "milliseconds until the claim ends, unless a write or `renew/2` extends it."}
+  @note {:note, :map, [default: %{}],
+         "a map that `history/3` returns, for instance when a model was asked and at what cost."}
+  @count [type: {:custom, &__MODULE__.limit?/1}, type_doc: "an integer from 1 to 10,000"]
+  @limit {:limit, @count ++ [default: 100], "how many to return at most."}
 
   @doc false
   def limit?(limit), do: is_integer(limit) and limit in 1..10_000
 
-  @create [
-    owner:
-      Keyword.put(
-        @owner,
-        :doc,
-        "claims it at once for this owner. By default, it is not claimed."
-      ),
-    lease: @lease,
-    status: Keyword.put(@status, :default, :idle),
-    note: @note
-  ]
+  @create Options.schema([
+            {:owner, @owner, "claims it at once for this owner. By default, it is not claimed."},
+            @lease,
+            {:status, {:in, Conversation.statuses()}, [default: :idle],
+             "the status of the conversation."},
+            @note
+          ])
 
-  @append [
-    status: @status,
-    finished: [
-      type: {:list, {:custom, &__MODULE__.finished?/1}},
-      default: [],
-      type_doc: "a list of attempts with a `:state`",
-      doc:
-        "calls that have ended: attempts as in `start/3`, with a `:state`, see `t:call_state/0`. The first state recorded for an attempt is final."
-    ],
-    taken: [
-      type: {:list, {:custom, &__MODULE__.id?/1}},
-      default: [],
-      type_doc: "a list of ids",
-      doc: "the ids of the waiting messages that this write adds to the conversation."
-    ],
-    note: @note
-  ]
+  @append Options.schema([
+            @status,
+            {:finished, {:list, {:custom, &__MODULE__.finished?/1}},
+             [default: [], type_doc: "a list of attempts with a `:state`"],
+             "calls that have ended: attempts as in `start/3`, with a `:state`, see `t:call_state/0`. The first state recorded for an attempt is final."},
+            {:taken, {:list, {:custom, &__MODULE__.id?/1}},
+             [default: [], type_doc: "a list of ids"],
+             "the ids of the waiting messages that this write adds to the conversation."},
+            @note
+          ])
 
-  @claim [
-    owner: Keyword.put(@owner, :required, true),
-    lease: @lease,
-    status: @status,
-    reclaim: [
-      type: :boolean,
-      default: false,
-      doc:
-        "also takes a conversation that this owner already holds. Use it if you know that the process that held it is gone."
-    ],
-    from:
-      Keyword.put(
-        @owner,
-        :doc,
-        "also takes a conversation that this other owner holds: one that is gone, or that hands it over. By default, from nobody."
-      )
-  ]
+  @claim Options.schema([
+           @owns,
+           @lease,
+           @status,
+           {:reclaim, :boolean, [default: false],
+            "also takes a conversation that this owner already holds. Use it if you know that the process that held it is gone."},
+           {:from, @owner,
+            "also takes a conversation that this other owner holds: one that is gone, or that hands it over. By default, from nobody."}
+         ])
 
-  @release [status: @status]
+  @release Options.schema([@status])
 
-  @expired [
-    owner: Keyword.put(@owner, :required, true),
-    lease: @lease,
-    limit: @limit,
-    status: [
-      type: {:or, [{:in, Conversation.statuses()}, {:list, {:in, Conversation.statuses()}}]},
-      default: :running,
-      doc: "the status, or a list of them."
-    ]
-  ]
+  @expired Options.schema([
+             @owns,
+             @lease,
+             @limit,
+             {:status, @statuses, [default: :running], "the status, or a list of them."}
+           ])
 
-  @list [
-    status: [
-      type: {:or, [{:in, Conversation.statuses()}, {:list, {:in, Conversation.statuses()}}]},
-      doc: "the status, or a list of them. Defaults to all."
-    ],
-    metadata: [
-      type: {:custom, &__MODULE__.plain?/1},
-      type_doc: "a map with strings, atoms, integers, booleans or `nil` as values",
-      doc: "entries that the metadata must contain. Defaults to no entries."
-    ],
-    parent_id: [
-      type: {:custom, &__MODULE__.id?/1},
-      type_doc: "an id",
-      doc: "lists only children or forks of this conversation. Defaults to all."
-    ],
-    by: [
-      type: {:in, [:updated_at, :created_at]},
-      default: :updated_at,
-      doc: "the time to order by, which `:since` and `:until` refer to."
-    ],
-    order: [type: {:in, [:desc, :asc]}, default: :desc, doc: "newest or oldest first."],
-    since: [type: {:struct, DateTime}, doc: "from this time on."],
-    until: [type: {:struct, DateTime}, doc: "before this time."],
-    after: [
-      type: {:custom, &__MODULE__.cursor?/1},
-      type_doc: "`next` of the previous page",
-      doc: "continues there. Defaults to the first page."
-    ],
-    limit: @limit
-  ]
+  @list Options.schema([
+          {:status, @statuses, "the status, or a list of them. Defaults to all."},
+          {:metadata, {:custom, &__MODULE__.plain?/1},
+           [type_doc: "a map with strings, atoms, integers, booleans or `nil` as values"],
+           "entries that the metadata must contain. Defaults to no entries."},
+          {:parent_id, {:custom, &__MODULE__.id?/1}, [type_doc: "an id"],
+           "lists only children or forks of this conversation. Defaults to all."},
+          {:by, {:in, [:updated_at, :created_at]}, [default: :updated_at],
+           "the time to order by, which `:since` and `:until` refer to."},
+          {:order, {:in, [:desc, :asc]}, [default: :desc], "newest or oldest first."},
+          {:since, {:struct, DateTime}, "from this time on."},
+          {:until, {:struct, DateTime}, "before this time."},
+          {:after, {:custom, &__MODULE__.cursor?/1}, [type_doc: "`next` of the previous page"],
+           "continues there. Defaults to the first page."},
+          @limit
+        ])
 
-  @batch [
-    batch: [
-      type: {:custom, &__MODULE__.limit?/1},
-      default: 100,
-      type_doc: "an integer from 1 to 10,000",
-      doc: "how many conversations to delete in a transaction."
-    ],
-    on_batch: [
-      type: {:fun, 1},
-      doc: "called after each transaction with the receipt of what it deleted."
-    ]
-  ]
+  @batch Options.schema([
+           {:batch, @count ++ [default: 100],
+            "how many conversations to delete in a transaction."},
+           {:on_batch, {:fun, 1},
+            "called after each transaction with the receipt of what it deleted."}
+         ])
 
-  @erase [
-           ids: [
-             type: {:list, {:custom, &__MODULE__.id?/1}},
-             type_doc: "a list of ids",
-             doc:
-               "these conversations. Their forks and children go even if they themselves are gone."
-           ]
-         ] ++
+  @erase Options.schema([
+           {:ids, {:list, {:custom, &__MODULE__.id?/1}}, [type_doc: "a list of ids"],
+            "these conversations. Their forks and children go even if they themselves are gone."}
+         ]) ++
            Keyword.take(@list, [:metadata, :status, :parent_id]) ++
            [
              since: Keyword.put(@list[:since], :doc, "created from this time on."),
              until: Keyword.put(@list[:until], :doc, "created before this time.")
            ] ++ @batch
 
-  @prune [
-           older_than: [
-             type: :non_neg_integer,
-             required: true,
-             doc:
-               "seconds, by the store's clock. Conversations that were written or sent a message since then stay."
-           ],
-           status: Keyword.put(@list[:status], :default, :idle)
-         ] ++ Keyword.take(@list, [:metadata, :parent_id]) ++ @batch
+  @prune Options.schema([
+           {:older_than, :non_neg_integer, [required: true],
+            "seconds, by the store's clock. Conversations that were written or sent a message since then stay."},
+           {:status, Keyword.put(@list[:status], :default, :idle)}
+         ]) ++ Keyword.take(@list, [:metadata, :parent_id]) ++ @batch
 
-  @search [
-            id: [
-              type: {:custom, &__MODULE__.id?/1},
-              type_doc: "an id",
-              doc: "only this conversation. Defaults to all."
-            ]
-          ] ++
+  @search Options.schema([
+            {:id, {:custom, &__MODULE__.id?/1}, [type_doc: "an id"],
+             "only this conversation. Defaults to all."}
+          ]) ++
             Keyword.take(@list, [:metadata, :status, :parent_id]) ++
-            [
-              after: [
-                type: {:custom, &__MODULE__.place?/1},
-                type_doc: "`next` of the previous page",
-                doc: "continues there. Defaults to the first page."
-              ],
-              limit: Keyword.put(@limit, :default, 20)
-            ]
+            Options.schema([
+              {:after, {:custom, &__MODULE__.place?/1}, [type_doc: "`next` of the previous page"],
+               "continues there. Defaults to the first page."},
+              {:limit, @count ++ [default: 20], "how many to return at most."}
+            ])
 
-  @dump [
-    inline: [
-      type: :boolean,
-      default: false,
-      doc: "whether media are in the document, instead of references to them."
-    ]
-  ]
+  @dump Options.schema([
+          {:inline, :boolean, [default: false],
+           "whether media are in the document, instead of references to them."}
+        ])
 
-  @history [
-    after: [type: :non_neg_integer, default: 0, doc: "the revision after which the page begins."],
-    limit: @limit
-  ]
+  @history Options.schema([
+             {:after, :non_neg_integer, [default: 0],
+              "the revision after which the page begins."},
+             @limit
+           ])
 
-  @calls [
-    state: [
-      type: {:or, [{:in, @call_states}, {:list, {:in, @call_states}}]},
-      doc: "the state, or a list of them; `:started` calls have no outcome. Defaults to all."
-    ],
-    keys: [
-      type: {:list, {:custom, &__MODULE__.id?/1}},
-      type_doc: "a list of keys",
-      doc: "the keys of calls. Defaults to all."
-    ]
-  ]
+  @calls Options.schema([
+           {:state, {:or, [{:in, @call_states}, {:list, {:in, @call_states}}]},
+            "the state, or a list of them; `:started` calls have no outcome. Defaults to all."},
+           {:keys, {:list, {:custom, &__MODULE__.id?/1}}, [type_doc: "a list of keys"],
+            "the keys of calls. Defaults to all."}
+         ])
 
-  @enqueue [
-    id: [
-      type: {:custom, &__MODULE__.id?/1},
-      type_doc: "an id",
-      doc:
-        "the id of the message: enqueued again with the same id, it is stored once. Defaults to a new id."
-    ],
-    kind: [
-      type: {:in, [:prompt, :steer]},
-      default: :prompt,
-      doc: "whether it starts a turn of its own, or is for the running one."
-    ],
-    metadata: [type: :map, default: %{}, doc: "kept with it."]
-  ]
+  @enqueue Options.schema([
+             {:id, {:custom, &__MODULE__.id?/1}, [type_doc: "an id"],
+              "the id of the message: enqueued again with the same id, it is stored once. Defaults to a new id."},
+             {:kind, {:in, [:prompt, :steer]}, [default: :prompt],
+              "whether it starts a turn of its own, or is for the running one."},
+             {:metadata, :map, [default: %{}], "kept with it."}
+           ])
 
   @schemas [
     create: @create,

@@ -46,17 +46,12 @@ defmodule AshAgent.Store.Postgres do
           blobs: {module(), term()} | nil
         }
 
-  @schema [
-            prefix: [
-              type: :string,
-              doc: "the schema of the tables. Defaults to PostgreSQL's `search_path`."
-            ],
-            timeout: [
-              type: :pos_integer,
-              default: 15_000,
-              doc: "milliseconds that a statement may take, for Ecto and Postgrex."
-            ]
-          ] ++ Blobs.option()
+  @schema Options.schema([
+            {:prefix, :string,
+             "the schema of the tables. Defaults to PostgreSQL's `search_path`."},
+            {:timeout, :pos_integer, [default: 15_000],
+             "milliseconds that a statement may take, for Ecto and Postgrex."}
+          ]) ++ Blobs.option()
 
   @doc """
   Returns a store in a database. It does not connect yet; `AshAgent.Store.Postgres.Migrations.check/1` checks that the
@@ -127,7 +122,6 @@ defmodule AshAgent.Store.Postgres do
   end
 
   @doc false
-  @spec query(t(), String.t(), [term()]) :: {:ok, [[term()]]} | {:error, Error.t()}
   def query(store, statement, params) do
     guard(fn ->
       case ask(store, statement, params) do
@@ -148,7 +142,6 @@ defmodule AshAgent.Store.Postgres do
   end
 
   @doc false
-  @spec transaction(t(), (... -> term())) :: {:ok, term()} | {:error, Error.t()}
   def transaction(store, function) do
     guard(fn ->
       case transact(store, function) do

@@ -19,7 +19,7 @@ defmodule AshAgent.Store.Relational do
               {:ok, rows()} | {:error, AshAgent.Store.Error.t()}
 
   @doc "Returns the database that the statements are written for."
-  @callback dialect() :: SQL.dialect()
+  @callback dialect() :: :postgres | :sqlite
 
   defmacro __using__(_opts) do
     quote unquote: false do
@@ -56,14 +56,8 @@ defmodule AshAgent.Store.Relational do
     {changes, lines, {blobs, known}} = Changes.of(value, nil, [])
 
     fields =
-      [
-        id: id(value),
-        kind: kind(value),
-        status: opts[:status],
-        owner: opts[:owner],
-        lease: opts[:lease],
-        history: raw_terms(opts[:note])
-      ] ++ origin(value) ++ changes
+      [id: id(value), kind: kind(value), history: raw_terms(opts[:note])] ++
+        Keyword.take(opts, [:status, :owner, :lease]) ++ origin(value) ++ changes
 
     with {:ok, media} <- Media.put(store, blobs) do
       answer(write(store, :create, fields ++ media), fn

@@ -6,12 +6,9 @@ defmodule AshAgent.Store.Schema do
 
   alias AshAgent.Store.Dialect
 
-  @spec latest(Dialect.t()) :: pos_integer()
   def latest(:postgres), do: 3
   def latest(:sqlite), do: 2
 
-  @spec up(Dialect.t(), pos_integer(), partitions :: non_neg_integer()) ::
-          [String.t()]
   def up(dialect, version, partitions \\ 0) do
     dialect
     |> statements(version)
@@ -34,7 +31,6 @@ defmodule AshAgent.Store.Schema do
 
   defp partition(statement, _count), do: [statement]
 
-  @spec down(Dialect.t(), pos_integer()) :: [String.t()]
   # Version 2 finds these words as well.
   def down(:postgres, 3), do: []
 

@@ -21,7 +21,6 @@ defmodule AshAgent.Store.SQL do
   @key Dialect.key()
   @old_key Dialect.old_key()
 
-  @type dialect :: Dialect.t()
   @type operation :: %{
           required(:guard) => String.t(),
           required(:effects) => [String.t()],
@@ -32,7 +31,6 @@ defmodule AshAgent.Store.SQL do
         }
 
   @doc "Differs where the statements may differ: those of a release before an upgrade take other parameters."
-  @spec version() :: binary()
   def version, do: Dialect.module_info(:md5) <> __MODULE__.module_info(:md5)
 
   @doc "The columns that tell of a conversation, in the order of `AshAgent.Store.Conversation.from_row/1`."
@@ -60,7 +58,6 @@ defmodule AshAgent.Store.SQL do
   defp operation(guard, effects \\ []), do: %{guard: guard, effects: effects, answer: nil}
 
   @doc "A new conversation."
-  @spec create(dialect(), [atom()]) :: operation()
   def create(d, sections) do
     guard = """
     insert into {conversations} as c (id, kind, parent_id, document, metadata, active, status, revision, epoch, queued,
@@ -77,7 +74,6 @@ defmodule AshAgent.Store.SQL do
   end
 
   @doc "Another state of a conversation, and what happened with it."
-  @spec append(dialect(), [atom()]) :: operation()
   def append(d, sections) do
     guard = """
     update {conversations} as c set revision = c.revision + 1, status = coalesce(#{field("status")}, c.status),
@@ -182,7 +178,6 @@ defmodule AshAgent.Store.SQL do
   end
 
   @doc "Notes that calls are started, each attempt once."
-  @spec start(dialect()) :: operation()
   def start(d) do
     guard = """
     update {conversations} as c set lease_until = #{renew_lease(d)} from input where #{fence()} returning #{summary(d)}
@@ -200,7 +195,6 @@ defmodule AshAgent.Store.SQL do
   end
 
   @doc "Takes a conversation that is free, or whose owner has not been heard of."
-  @spec claim(dialect()) :: operation()
   def claim(d) do
     operation("""
     update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1,
@@ -212,11 +206,9 @@ defmodule AshAgent.Store.SQL do
   end
 
   @doc "A longer lease, or the end of the claim."
-  @spec renew(dialect()) :: operation()
   def renew(d), do: guard_claim(d, "lease_until = #{later(d, field("lease"))}")
 
   @doc "Longer leases of many claims. Looks at all partitions."
-  @spec renew_all(dialect()) :: operation()
   def renew_all(d) do
     operation("""
     update {conversations} as c set lease_until = #{later(d, of("lease"))} from input, #{each(d, "claims")}
@@ -225,7 +217,6 @@ defmodule AshAgent.Store.SQL do
     """)
   end
 
-  @spec release(dialect()) :: operation()
   def release(d) do
     guard_claim(
       d,
@@ -242,7 +233,6 @@ defmodule AshAgent.Store.SQL do
   end
 
   @doc "Takes some of those whose lease is over."
-  @spec expired(dialect()) :: operation()
   def expired(d) do
     {from, match} =
       choose(d, "c.id", """
@@ -259,7 +249,6 @@ defmodule AshAgent.Store.SQL do
   end
 
   @doc "A message that waits for its turn: from anybody, or from an owner only while that is the owner."
-  @spec enqueue(dialect()) :: operation()
   def enqueue(d) do
     guard = """
     update {conversations} as c set queued = c.queued + 1 from input where c.id = #{@key} and
@@ -277,7 +266,6 @@ defmodule AshAgent.Store.SQL do
     operation(guard, [effect])
   end
 
-  @spec delete(dialect()) :: operation()
   def delete(d),
     do:
       erase_rows(
@@ -290,7 +278,6 @@ defmodule AshAgent.Store.SQL do
   @guarded "id in (select guard.id from guard)"
 
   @doc "Deletes the conversations of a list, or with filters those that are old and nobody's, and counts what goes with them."
-  @spec erase(dialect(), [atom()] | :listed) :: operation()
   def erase(d, :listed) do
     erase_rows(d, "c.id", @guarded, "#{among(d, "c.id", "ids")} #{lock_rows(d, "c", "")}")
   end
@@ -338,7 +325,6 @@ defmodule AshAgent.Store.SQL do
   ]
 
   @doc "Another id for a conversation that nobody has claimed. Its context keeps the id that it knows, which the keys of its calls have."
-  @spec rename(dialect()) :: operation()
   def rename(d) do
     guard = """
     insert into {conversations} as c (id, kind, parent_id, document, metadata, active, status, revision, epoch, queued,
@@ -495,7 +481,6 @@ defmodule AshAgent.Store.SQL do
   ## Texts for a database
 
   @doc "An operation as one statement."
-  @spec one(operation()) :: String.t()
   def one(%{guard: guard, effects: effects, answer: answer}) do
     parts = for {effect, at} <- Enum.with_index(effects), do: ",\neffect#{at} as (#{effect})"
     join = if answer, do: " left join effect#{answer} on true", else: ""
@@ -503,7 +488,6 @@ defmodule AshAgent.Store.SQL do
   end
 
   @doc "An operation as statements for one transaction, the guard first."
-  @spec many(operation()) :: [String.t()]
   def many(%{guard: guard, effects: effects} = operation) do
     over = operation[:over] || "select * from {conversations} where id = #{@key}"
 
@@ -513,11 +497,9 @@ defmodule AshAgent.Store.SQL do
   end
 
   @doc "A query that only reads."
-  @spec read(dialect(), String.t()) :: String.t()
   def read(d, query), do: "with #{input(d)}\n" <> query
 
   @doc "Puts the tables' names into a text."
-  @spec name_tables(String.t(), String.t()) :: String.t()
   def name_tables(text, prefix),
     # A function, since a backslash in a replacement text would be an escape.
     do: Regex.replace(~r/\{(\w+)\}/, text, fn _whole, table -> "#{prefix}ash_agent_#{table}" end)

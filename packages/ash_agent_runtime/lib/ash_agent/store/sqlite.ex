@@ -30,25 +30,15 @@ defmodule AshAgent.Store.SQLite do
 
   @page 4096
 
-  @schema [
-            synchronous: [
-              type: {:in, [:full, :normal]},
-              default: :full,
-              doc:
-                "`:full` returns from a write when it is on the disk. `:normal` is faster, but the last writes may be lost if the machine, " <>
-                  "and not only the VM, crashes. Neither damages the file."
-            ],
-            busy_timeout: [
-              type: :pos_integer,
-              default: 5_000,
-              doc: "milliseconds to wait while another program writes."
-            ],
-            max_bytes: [
-              type: :pos_integer,
-              doc:
-                "how large the file may become; beyond it, the disk counts as full. Defaults to no limit."
-            ]
-          ] ++ Blobs.option()
+  @schema Options.schema([
+            {:synchronous, {:in, [:full, :normal]}, [default: :full],
+             "`:full` returns from a write when it is on the disk. `:normal` is faster, but the last writes may be lost if the machine, " <>
+               "and not only the VM, crashes. Neither damages the file."},
+            {:busy_timeout, :pos_integer, [default: 5_000],
+             "milliseconds to wait while another program writes."},
+            {:max_bytes, :pos_integer,
+             "how large the file may become; beyond it, the disk counts as full. Defaults to no limit."}
+          ]) ++ Blobs.option()
 
   @doc """
   Opens a store, creating the file and its tables if they are missing, and returns `{:ok, store}` or `{:error, %AshAgent.Store.Error{}}`.

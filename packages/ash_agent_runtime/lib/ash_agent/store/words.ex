@@ -25,20 +25,16 @@ defmodule AshAgent.Store.Words do
   @indexed Regex.compile!("[^#{@between}]+", "u")
 
   @doc "Returns the separators of words as a regular expression of PostgreSQL."
-  @spec separators() :: String.t()
   def separators, do: "[#{@for_postgres}]+"
 
   @doc "Returns the first words of a query as a reader sees them: with their marks, which are separators in an index."
-  @spec of_query(String.t()) :: [String.t()]
   def of_query(query),
     do: if(String.valid?(query), do: query |> scan(@read) |> take_first(), else: [])
 
   @doc "Returns what an index has of these."
-  @spec in_index([String.t()]) :: [String.t()]
   def in_index(words), do: words |> Enum.flat_map(&cut/1) |> take_first()
 
   @doc "Returns all words of a text, as an index has them."
-  @spec cut(String.t()) :: [String.t()]
   def cut(text), do: scan(text, @indexed)
 
   defp scan(text, regex), do: regex |> Regex.scan(text) |> Enum.map(&hd/1)

@@ -1,94 +1,44 @@
 defmodule AshAgent.Trace.Exporter do
-  @schema [
-            url: [
-              type: :string,
-              required: true,
-              doc:
-                "the receiver's URL for traces, such as `\"http://localhost:4318/v1/traces\"` of a collector, or " <>
-                  "`\"http://localhost:6006/v1/traces\"` of Arize Phoenix."
-            ],
-            headers: [
-              type: :list,
-              default: [],
-              doc:
-                "further headers, `{name, value}` with a string or a function that returns it, such as " <>
-                  "`{\"authorization\", fn -> \"Bearer \" <> System.fetch_env!(\"TRACES_KEY\") end}`."
-            ],
-            max_queue: [
-              type: :pos_integer,
-              default: 1_000,
-              doc: "how many turns may wait. Those that come when so many wait are lost."
-            ],
-            max_batch: [
-              type: :pos_integer,
-              default: 50,
-              doc: "how many turns are sent together."
-            ],
-            max_batch_bytes: [
-              type: :pos_integer,
-              default: 4_000_000,
-              doc: "the bytes after which no other turn is sent along."
-            ],
-            delay: [
-              type: :non_neg_integer,
-              default: 1_000,
-              doc: "milliseconds to wait for other turns to send along."
-            ],
-            max_retries: [
-              type: :non_neg_integer,
-              default: 8,
-              doc: "how often a batch is sent again before it is given up."
-            ],
-            retry_delay: [
-              type: :pos_integer,
-              default: 1_000,
-              doc:
-                "milliseconds before the first retry. Each further one waits twice as long, unless the receiver says when to " <>
-                  "come back."
-            ],
-            max_retry_delay: [
-              type: :pos_integer,
-              default: 60_000,
-              doc: "how many milliseconds to wait for a retry at most."
-            ],
-            timeout: [
-              type: :pos_integer,
-              default: 10_000,
-              doc: "milliseconds for one request."
-            ],
-            transport: [
-              type: {:or, [:atom, {:custom, &AshAgent.LLM.Client.transport?/1}]},
-              type_doc: "a module or `{module, options}`",
-              default: AshAgent.LLM.Transport.HTTP1,
-              doc: "the HTTP client, see `AshAgent.LLM.Transport`."
-            ],
-            ssl: [
-              type: :keyword_list,
-              default: [],
-              doc: "options of `:ssl`, such as `[cacertfile: path]`."
-            ],
-            name: [
-              type: :any,
-              type_doc: "a name as in `GenServer`",
-              doc: "registers the exporter. Defaults to no name."
-            ]
-          ] ++ AshAgent.Trace.Otlp.shared_options() ++ AshAgent.Context.Printed.mask_options()
+  @schema AshAgent.Options.schema([
+            {:url, :string, [required: true],
+             "the receiver's URL for traces, such as `\"http://localhost:4318/v1/traces\"` of a collector, or " <>
+               "`\"http://localhost:6006/v1/traces\"` of Arize Phoenix."},
+            {:headers, :list, [default: []],
+             "further headers, `{name, value}` with a string or a function that returns it, such as " <>
+               "`{\"authorization\", fn -> \"Bearer \" <> System.fetch_env!(\"TRACES_KEY\") end}`."},
+            {:max_queue, :pos_integer, [default: 1_000],
+             "how many turns may wait. Those that come when so many wait are lost."},
+            {:max_batch, :pos_integer, [default: 50], "how many turns are sent together."},
+            {:max_batch_bytes, :pos_integer, [default: 4_000_000],
+             "the bytes after which no other turn is sent along."},
+            {:delay, :non_neg_integer, [default: 1_000],
+             "milliseconds to wait for other turns to send along."},
+            {:max_retries, :non_neg_integer, [default: 8],
+             "how often a batch is sent again before it is given up."},
+            {:retry_delay, :pos_integer, [default: 1_000],
+             "milliseconds before the first retry. Each further one waits twice as long, unless the receiver says when to " <>
+               "come back."},
+            {:max_retry_delay, :pos_integer, [default: 60_000],
+             "how many milliseconds to wait for a retry at most."},
+            {:timeout, :pos_integer, [default: 10_000], "milliseconds for one request."},
+            {:transport, {:or, [:atom, {:custom, &AshAgent.LLM.Client.transport?/1}]},
+             [type_doc: "a module or `{module, options}`", default: AshAgent.LLM.Transport.HTTP1],
+             "the HTTP client, see `AshAgent.LLM.Transport`."},
+            {:ssl, :keyword_list, [default: []],
+             "options of `:ssl`, such as `[cacertfile: path]`."},
+            {:name, :any, [type_doc: "a name as in `GenServer`"],
+             "registers the exporter. Defaults to no name."}
+          ]) ++ AshAgent.Trace.Otlp.shared_options() ++ AshAgent.Context.Printed.mask_options()
 
-  @export [
-    turn: [
-      type: {:custom, &AshAgent.Trace.Otlp.turn?/1},
-      type_doc: "a number, a range of numbers, `:last` or `nil`",
-      default: :last,
-      doc: "which turns, see `AshAgent.Trace.to_otlp/2`."
-    ],
-    children: [
-      type: {:list, {:or, [{:struct, AshAgent.Context}, {:struct, AshAgent.ChatContext}]}},
-      type_doc: "a list of contexts and chats",
-      default: [],
-      doc:
-        "the conversations of sub-agents, such as the `sub_agents` of an `AshAgent.Runtime.Result`."
-    ]
-  ]
+  @export AshAgent.Options.schema([
+            {:turn, {:custom, &AshAgent.Trace.Otlp.turn?/1},
+             [type_doc: "a number, a range of numbers, `:last` or `nil`", default: :last],
+             "which turns, see `AshAgent.Trace.to_otlp/2`."},
+            {:children,
+             {:list, {:or, [{:struct, AshAgent.Context}, {:struct, AshAgent.ChatContext}]}},
+             [type_doc: "a list of contexts and chats", default: []],
+             "the conversations of sub-agents, such as the `sub_agents` of an `AshAgent.Runtime.Result`."}
+          ])
 
   @moduledoc """
   A process that sends finished turns to an OpenTelemetry endpoint, as Protobuf over HTTP.

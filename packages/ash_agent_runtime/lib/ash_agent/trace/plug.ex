@@ -28,30 +28,17 @@ defmodule AshAgent.Trace.Plug do
 
   @compile {:no_warn_undefined, Plug.Conn}
 
-  @schema [
-            allow?: [
-              type: {:fun, 1},
-              required: true,
-              doc: "gets the `Plug.Conn` and returns whether who asks may read all conversations."
-            ],
-            store: [
-              type: :any,
-              type_doc: "a store or a function of arity 0",
-              doc: "the `AshAgent.Store` whose conversations are shown. Defaults to none."
-            ],
-            sessions: [
-              type: {:or, [:atom, {:fun, 0}]},
-              type_doc: "a name or a function of arity 0",
-              default: nil,
-              doc:
-                "the name of an `AshAgent.Sessions`, or a function that returns a list of sessions. Defaults to none."
-            ],
-            limit: [
-              type: :pos_integer,
-              default: 50,
-              doc: "how many stored conversations are listed, those that changed last."
-            ]
-          ] ++ Prices.schema()
+  @schema Options.schema([
+            {:allow?, {:fun, 1}, [required: true],
+             "gets the `Plug.Conn` and returns whether who asks may read all conversations."},
+            {:store, :any, [type_doc: "a store or a function of arity 0"],
+             "the `AshAgent.Store` whose conversations are shown. Defaults to none."},
+            {:sessions, {:or, [:atom, {:fun, 0}]},
+             [type_doc: "a name or a function of arity 0", default: nil],
+             "the name of an `AshAgent.Sessions`, or a function that returns a list of sessions. Defaults to none."},
+            {:limit, :pos_integer, [default: 50],
+             "how many stored conversations are listed, those that changed last."}
+          ]) ++ Prices.schema()
 
   @moduledoc @moduledoc <> Options.docs(@schema)
 

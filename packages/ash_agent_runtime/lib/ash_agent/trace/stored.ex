@@ -13,45 +13,29 @@ defmodule AshAgent.Trace.Stored do
   alias AshAgent.{ChatContext, Context, Options, Prices, Store, Trace}
   alias AshAgent.Store.Error
 
-  @masked [
-    masked: [
-      type: :boolean,
-      default: true,
-      doc: "whether texts that the conversation's view masks are masked here."
-    ]
-  ]
-  @html [
-          title: [type: :string, doc: "the page's title. Defaults to the conversation's id."],
-          children: [
-            type: :boolean,
-            default: true,
-            doc: "whether the stored conversations of sub-agents are shown with their calls."
-          ],
-          request: [
-            type: {:custom, &Trace.request?/1},
-            type_doc: "a provider, or `{provider, options}`",
-            doc: "shows the request that would be sent to this provider now. Defaults to none."
-          ]
-        ] ++ Prices.schema() ++ @masked
-  @print [
-           limit: [
-             type: :pos_integer,
-             default: 50,
-             doc: "how many of the newest messages to print."
-           ],
-           width: [
-             type: {:or, [:pos_integer, {:in, [:infinity]}]},
-             type_doc: "a number of columns or `:infinity`",
-             doc: "where lines are cut. Defaults to that of `AshAgent.Context.print/2`."
-           ]
-         ] ++ @masked
-  @list [
-          status: [
-            type: {:in, Store.Conversation.statuses()},
-            doc: "only those of this status. Defaults to all."
-          ],
-          limit: [type: :pos_integer, default: 20, doc: "how many, those that changed last."]
-        ] ++ Prices.schema()
+  @masked Options.schema([
+            {:masked, :boolean, [default: true],
+             "whether texts that the conversation's view masks are masked here."}
+          ])
+  @html Options.schema([
+          {:title, :string, "the page's title. Defaults to the conversation's id."},
+          {:children, :boolean, [default: true],
+           "whether the stored conversations of sub-agents are shown with their calls."},
+          {:request, {:custom, &Trace.request?/1},
+           [type_doc: "a provider, or `{provider, options}`"],
+           "shows the request that would be sent to this provider now. Defaults to none."}
+        ]) ++ Prices.schema() ++ @masked
+  @print Options.schema([
+           {:limit, :pos_integer, [default: 50], "how many of the newest messages to print."},
+           {:width, {:or, [:pos_integer, {:in, [:infinity]}]},
+            [type_doc: "a number of columns or `:infinity`"],
+            "where lines are cut. Defaults to that of `AshAgent.Context.print/2`."}
+         ]) ++ @masked
+  @list Options.schema([
+          {:status, {:in, Store.Conversation.statuses()},
+           "only those of this status. Defaults to all."},
+          {:limit, :pos_integer, [default: 20], "how many, those that changed last."}
+        ]) ++ Prices.schema()
 
   # Sub-agents of a conversation that are shown.
   @children 1_000

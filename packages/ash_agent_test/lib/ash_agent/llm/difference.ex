@@ -154,14 +154,8 @@ defmodule AshAgent.LLM.Difference do
     case for(name <- was -- is, do: tool(name, " is gone")) ++
            for(name <- is -- was, do: tool(name, " is new")) do
       [] ->
-        [
-          difference(
-            :tools,
-            "the tools have another order",
-            Enum.join(was, ", "),
-            Enum.join(is, ", ")
-          )
-        ]
+        {was, is} = {Enum.join(was, ", "), Enum.join(is, ", ")}
+        [difference(:tools, "the tools have another order", was, is)]
 
       differences ->
         differences
@@ -288,14 +282,14 @@ defmodule AshAgent.LLM.Difference do
     elements = Enum.zip(elements(old, path), elements(new, path) ++ [nil])
     default = {if(mark?(path), do: "cache mark", else: text_or_path(path)), nil}
 
-    elements
-    |> Enum.reverse()
-    |> Enum.find_value(default, fn {old, new} ->
-      describe_element(new || old) || describe_element(old)
-    end)
-    |> then(fn {words, call} ->
-      {if(mark?(path), do: words_with_mark(words), else: words), call}
-    end)
+    {words, call} =
+      elements
+      |> Enum.reverse()
+      |> Enum.find_value(default, fn {old, new} ->
+        describe_element(new || old) || describe_element(old)
+      end)
+
+    {if(mark?(path), do: words_with_mark(words), else: words), call}
   end
 
   defp words_with_mark("cache mark"), do: "cache mark"

@@ -56,32 +56,18 @@ defmodule AshAgent.LLM.Recorded do
   @modes [:replay, :record_missing, :record_all]
   @variable "ASH_AGENT_CASSETTES"
 
-  @schema [
-    cassette: [type: :string, required: true, doc: "the path of the file."],
-    mode: [
-      type: {:in, @modes},
-      doc: "see above. Defaults to the environment's `#{@variable}`, and without it to `:replay`."
-    ],
-    ignore: [
-      type: {:custom, &__MODULE__.ignored?/1},
-      type_doc: "a list",
-      default: [],
-      doc:
-        "differences between a request and a recording that do not count: `:ids` (of calls), `:dates` (dates and times in texts), and " <>
-          "keys of the body as strings, wherever they are. The order of keys never counts."
-    ],
-    scrub: [
-      type: {:list, {:struct, Regex}},
-      type_doc: "a list of regexes",
-      default: [],
-      doc: "further texts of requests and answers that are replaced by asterisks."
-    ],
-    pace: [
-      type: :boolean,
-      default: false,
-      doc: "whether the pieces of an answer come as slowly as they did."
-    ]
-  ]
+  @schema AshAgent.Options.schema([
+            {:cassette, :string, [required: true], "the path of the file."},
+            {:mode, {:in, @modes},
+             "see above. Defaults to the environment's `#{@variable}`, and without it to `:replay`."},
+            {:ignore, {:custom, &__MODULE__.ignored?/1}, [type_doc: "a list", default: []],
+             "differences between a request and a recording that do not count: `:ids` (of calls), `:dates` (dates and times in texts), and " <>
+               "keys of the body as strings, wherever they are. The order of keys never counts."},
+            {:scrub, {:list, {:struct, Regex}}, [type_doc: "a list of regexes", default: []],
+             "further texts of requests and answers that are replaced by asterisks."},
+            {:pace, :boolean, [default: false],
+             "whether the pieces of an answer come as slowly as they did."}
+          ])
 
   @doc """
   Returns a model that records the model, or plays what was recorded of it.

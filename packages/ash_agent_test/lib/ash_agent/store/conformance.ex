@@ -71,7 +71,7 @@ defmodule AshAgent.Store.Conformance do
       for {name, function} <- group.checks() do
         quote do
           test unquote(name), context do
-            unquote(group).unquote(function)(context)
+            unquote(group).check(unquote(function), context)
           end
         end
       end

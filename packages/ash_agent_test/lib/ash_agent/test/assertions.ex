@@ -6,43 +6,27 @@ defmodule AshAgent.Test.Assertions do
   alias AshAgent.{ChatContext, Context, Options, Response, Runtime}
   alias AshAgent.Test.{Failure, Pattern, Trajectory}
 
-  @since [
-    since: [
-      type: :pos_integer,
-      type_doc: "the number of an iteration",
-      doc: "looks only at this iteration and those after it. Defaults to the whole conversation."
-    ]
-  ]
-  @calls [
-           mode: [
-             type: {:in, Trajectory.modes()},
-             default: :exactly,
-             doc: "how the calls are compared, see below."
-           ]
-         ] ++ @since
-  @within [
-            calls: [type: :non_neg_integer, doc: "tool calls, also those that were denied."],
-            iterations: [type: :non_neg_integer, doc: "answers of the model."],
-            tokens: [type: :non_neg_integer, doc: "tokens of input and output together."],
-            cost: [
-              type: :non_neg_integer,
-              doc:
-                "10^-12 US dollars. Needs `:prices`, except for a result or error of a run that had them: its `cost` counts then, " <>
-                  "with sub-agents."
-            ],
-            prices: [
-              type: :any,
-              type_doc: "prices",
-              doc: "what tokens cost, see `AshAgent.Prices`."
-            ]
-          ] ++ @since
-  @approved [
-              by: [
-                type: :any,
-                doc:
-                  "who must have decided: a term, a list of which it must be one, or a regex. Defaults to anybody."
-              ]
-            ] ++ @since
+  @since Options.schema([
+           {:since, :pos_integer, [type_doc: "the number of an iteration"],
+            "looks only at this iteration and those after it. Defaults to the whole conversation."}
+         ])
+  @calls Options.schema([
+           {:mode, {:in, Trajectory.modes()}, [default: :exactly],
+            "how the calls are compared, see below."}
+         ]) ++ @since
+  @within Options.schema([
+            {:calls, :non_neg_integer, "tool calls, also those that were denied."},
+            {:iterations, :non_neg_integer, "answers of the model."},
+            {:tokens, :non_neg_integer, "tokens of input and output together."},
+            {:cost, :non_neg_integer,
+             "10^-12 US dollars. Needs `:prices`, except for a result or error of a run that had them: its `cost` counts then, " <>
+               "with sub-agents."},
+            {:prices, :any, [type_doc: "prices"], "what tokens cost, see `AshAgent.Prices`."}
+          ]) ++ @since
+  @approved Options.schema([
+              {:by, :any,
+               "who must have decided: a term, a list of which it must be one, or a regex. Defaults to anybody."}
+            ]) ++ @since
 
   def since_options, do: @since
   def calls_options, do: @calls

@@ -24,31 +24,20 @@ defmodule AshAgent.Test.Branch do
           context: Context.t()
         }
 
-  @changes [
-    tool_result: [
-      type: {:custom, &__MODULE__.result?/1},
-      type_doc: "`{id, {:ok, term}}` or `{id, {:error, reason}}`",
-      doc: "the result that a call of the iteration has instead of its own."
-    ],
-    user: [
-      type: {:or, [:string, :list]},
-      type_doc: "a string or a list of parts",
-      doc: "what the user says in this iteration instead."
-    ],
-    system_prompt: [
-      type: {:or, [:string, :list]},
-      type_doc: "a string or a list of parts",
-      doc: "the system prompt that the model has from this iteration on."
-    ]
-  ]
+  @changes Options.schema([
+             {:tool_result, {:custom, &__MODULE__.result?/1},
+              [type_doc: "`{id, {:ok, term}}` or `{id, {:error, reason}}`"],
+              "the result that a call of the iteration has instead of its own."},
+             {:user, {:or, [:string, :list]}, [type_doc: "a string or a list of parts"],
+              "what the user says in this iteration instead."},
+             {:system_prompt, {:or, [:string, :list]}, [type_doc: "a string or a list of parts"],
+              "the system prompt that the model has from this iteration on."}
+           ])
   @schema @changes ++
-            [
-              run: [
-                type: :keyword_list,
-                required: true,
-                doc: "the options of `AshAgent.Runtime.run/2`, with the model and tools."
-              ]
-            ]
+            Options.schema([
+              {:run, :keyword_list, [required: true],
+               "the options of `AshAgent.Runtime.run/2`, with the model and tools."}
+            ])
 
   @doc false
   def options, do: @schema
@@ -127,7 +116,6 @@ defmodule AshAgent.Test.Branch do
 
   defp check(iteration, _context, _number), do: iteration
 
-  @spec refuse(String.t()) :: no_return()
   defp refuse(words), do: AshAgent.Caller.refuse!(words)
 
   defp base(context, number) do

@@ -33,53 +33,29 @@ defmodule AshAgent.Test.Eval do
   alias AshAgent.{Context, Options, Prices, Response, Runtime}
   alias AshAgent.Test.{Assertions, Pattern, Trajectory}
 
-  @schema [
-    cases: [
-      type: {:or, [:list, :string]},
-      required: true,
-      type_doc: "a list of maps, or the path of a file of JSON lines",
-      doc: "the cases. A path is relative to the file of the evaluation."
-    ],
-    run: [
-      type: {:fun, 1},
-      required: true,
-      doc: "gets a case, and returns what `AshAgent.Runtime.run/2` returns, or a context."
-    ],
-    score: [
-      type: {:or, [{:fun, 2}, nil]},
-      type_doc: "a function of arity 2",
-      doc:
-        "gets what `:run` returned and the case, and returns a score. Defaults to what the case expects."
-    ],
-    repetitions: [type: :pos_integer, default: 1, doc: "how often each case is run."],
-    concurrency: [type: :pos_integer, default: 4, doc: "how many attempts run at a time."],
-    timeout: [
-      type: :pos_integer,
-      type_doc: "milliseconds",
-      default: 300_000,
-      doc: "how long an attempt may take."
-    ],
-    max_cost: [
-      type: :pos_integer,
-      doc: "10^-12 US dollars after which no further attempt begins. Needs `:prices`."
-    ],
-    prices: Prices.schema()[:prices]
-  ]
+  @schema Options.schema([
+            {:cases, {:or, [:list, :string]},
+             [required: true, type_doc: "a list of maps, or the path of a file of JSON lines"],
+             "the cases. A path is relative to the file of the evaluation."},
+            {:run, {:fun, 1}, [required: true],
+             "gets a case, and returns what `AshAgent.Runtime.run/2` returns, or a context."},
+            {:score, {:or, [{:fun, 2}, nil]}, [type_doc: "a function of arity 2"],
+             "gets what `:run` returned and the case, and returns a score. Defaults to what the case expects."},
+            {:repetitions, :pos_integer, [default: 1], "how often each case is run."},
+            {:concurrency, :pos_integer, [default: 4], "how many attempts run at a time."},
+            {:timeout, :pos_integer, [type_doc: "milliseconds", default: 300_000],
+             "how long an attempt may take."},
+            {:max_cost, :pos_integer,
+             "10^-12 US dollars after which no further attempt begins. Needs `:prices`."},
+            {:prices, Prices.schema()[:prices]}
+          ])
 
-  @running [
-    earlier: [
-      type: {:list, :map},
-      type_doc: "a list of attempts",
-      default: [],
-      doc: "attempts of an interrupted run, which do not run again."
-    ],
-    on_attempt: [
-      type: {:or, [{:fun, 2}, nil]},
-      type_doc: "a function of arity 2",
-      doc:
-        "gets each attempt when it has ended, and the context that it came to, or `nil`. Defaults to no function."
-    ]
-  ]
+  @running Options.schema([
+             {:earlier, {:list, :map}, [type_doc: "a list of attempts", default: []],
+              "attempts of an interrupted run, which do not run again."},
+             {:on_attempt, {:or, [{:fun, 2}, nil]}, [type_doc: "a function of arity 2"],
+              "gets each attempt when it has ended, and the context that it came to, or `nil`. Defaults to no function."}
+           ])
 
   @typedoc "The outcome of an attempt. `cost` is `nil` if it is not known."
   @type attempt :: %{

@@ -2,20 +2,16 @@ defmodule AshAgent.Test.EvalAttempts do
   @moduledoc false
 
   # The place of an evaluation's attempts while it runs, so that it goes on after an interruption: a file of lines, or a
-  # store, each with its conversation.
+  # store, each with its conversation: `{:file, path}`, `{:store, store, name}` with the name of the evaluation, or `nil`.
 
   alias AshAgent.{Context, Store}
   alias AshAgent.Context.JSON
-
-  @typedoc "A path, a store with the name of the evaluation, or nothing."
-  @type place :: {:file, Path.t()} | {:store, Store.t(), String.t()} | nil
 
   # The entries of a stored conversation's metadata.
   @name "ash_agent_eval"
   @line "ash_agent_eval_attempt"
 
   @doc "Returns the attempts that are kept, of cases that are still the same."
-  @spec read(place(), %{String.t() => String.t()}) :: {:ok, [map()]} | {:error, Exception.t()}
   def read(nil, _hashes), do: {:ok, []}
 
   def read({:file, path}, hashes) do
@@ -32,7 +28,6 @@ defmodule AshAgent.Test.EvalAttempts do
   end
 
   @doc "Keeps an attempt with the hash of its case, and in a store its conversation."
-  @spec keep(place(), map(), String.t(), Context.t() | nil) :: :ok | {:error, Exception.t()}
   def keep(nil, _attempt, _hash, _context), do: :ok
 
   def keep({:file, path}, attempt, hash, _context) do
@@ -60,7 +55,6 @@ defmodule AshAgent.Test.EvalAttempts do
   end
 
   @doc "Forgets the attempts."
-  @spec clear(place()) :: :ok | {:error, Exception.t()}
   def clear(nil), do: :ok
 
   def clear({:file, path}) do
@@ -98,16 +92,9 @@ defmodule AshAgent.Test.EvalAttempts do
           JSON.decode(line)
         ],
         hashes[id] == hash do
-      %{
-        case: id,
-        repetition: repetition,
-        score: read["score"],
-        passed: read["passed"],
-        words: read["words"],
-        tokens: read["tokens"],
-        cost: read["cost"],
-        ms: read["ms"]
-      }
+      for name <- [:score, :passed, :words, :tokens, :cost, :ms],
+          into: %{case: id, repetition: repetition},
+          do: {name, read[to_string(name)]}
     end
   end
 end

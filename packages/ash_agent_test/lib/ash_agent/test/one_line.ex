@@ -4,12 +4,10 @@ alias AshAgent.{LLM, OneLine}
 
 # Its words show the difference, and so prompts.
 defimpl Inspect, for: LLM.Recorded.MissingError do
-  def inspect(error, _opts),
-    do:
-      OneLine.describe(
-        error,
-        "nothing like the request to #{error.path}, #{length(error.differences)} differences"
-      )
+  def inspect(%{path: path, differences: differences} = error, _opts) do
+    words = "nothing like the request to #{path}, #{length(differences)} differences"
+    OneLine.describe(error, words)
+  end
 end
 
 defimpl Inspect, for: LLM.Difference do
@@ -18,10 +16,8 @@ defimpl Inspect, for: LLM.Difference do
 end
 
 defimpl Inspect, for: AshAgent.Test.Branch do
-  def inspect(branch, _opts),
-    do:
-      OneLine.describe(
-        branch,
-        "from iteration #{branch.iteration}, #{branch.change} changed, #{Kernel.inspect(branch.context)}"
-      )
+  def inspect(%{iteration: number, change: change} = branch, _opts) do
+    words = "from iteration #{number}, #{change} changed, #{Kernel.inspect(branch.context)}"
+    OneLine.describe(branch, words)
+  end
 end

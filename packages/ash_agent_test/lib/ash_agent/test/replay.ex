@@ -11,33 +11,20 @@ defmodule AshAgent.Test.Replay do
   alias AshAgent.Runtime.{Gate, Output, Run, Shape}
   alias AshAgent.Test.{Pattern, Trajectory}
 
-  @own [
-    llm: [
-      type: :any,
-      type_doc: "a model",
-      doc:
-        "the model of today. Without one, neither fields and tools nor views are compared, only what the messages became."
-    ],
-    tools: [
-      type: {:or, [:map, :list, {:fun, 0}]},
-      type_doc: "a map, a list, or a function of arity 0",
-      default: %{},
-      doc: "the tools of today, as `AshAgent.Runtime.run/2` takes them. None is called."
-    ],
-    system_prompt: [
-      type: {:or, [:string, :list]},
-      type_doc: "a string or a list of parts",
-      doc: "the system prompt of today. Without one, prompts are not compared."
-    ],
-    view: [
-      type: {:custom, &Runtime.Options.view?/1},
-      type_doc: "as in `AshAgent.Runtime.run/2`",
-      doc:
-        "what shapes views today, from the view that the request before had. Without it, views are not compared. It gets the time of then as the " <>
-          "need `:at`. A view that was changed by hand shows as a difference."
-    ],
-    stream: [type: :boolean, default: true, doc: "as in `AshAgent.Runtime.run/2`."]
-  ]
+  @own Options.schema([
+         {:llm, :any, [type_doc: "a model"],
+          "the model of today. Without one, neither fields and tools nor views are compared, only what the messages became."},
+         {:tools, {:or, [:map, :list, {:fun, 0}]},
+          [type_doc: "a map, a list, or a function of arity 0", default: %{}],
+          "the tools of today, as `AshAgent.Runtime.run/2` takes them. None is called."},
+         {:system_prompt, {:or, [:string, :list]}, [type_doc: "a string or a list of parts"],
+          "the system prompt of today. Without one, prompts are not compared."},
+         {:view, {:custom, &Runtime.Options.view?/1},
+          [type_doc: "as in `AshAgent.Runtime.run/2`"],
+          "what shapes views today, from the view that the request before had. Without it, views are not compared. It gets the time of then as the " <>
+            "need `:at`. A view that was changed by hand shows as a difference."},
+         {:stream, :boolean, [default: true], "as in `AshAgent.Runtime.run/2`."}
+       ])
   # Further options that decide about the offered tools and the answer.
   @of_runs [:output, :output_mode, :max_retries, :hide_retries] ++
              [:allowed_tools, :permission_rules, :prices]
@@ -47,17 +34,10 @@ defmodule AshAgent.Test.Replay do
   @enforce_keys [:requests, :compared, :different]
   defstruct @enforce_keys
 
-  @type t :: %__MODULE__{
-          requests: non_neg_integer(),
-          compared: non_neg_integer(),
-          different: [%{iteration: pos_integer(), differences: [Difference.t()]}]
-        }
-
   @doc "Returns the schema of the options."
   def options, do: @schema
 
   @doc "Compares, see `AshAgent.Test.replay/2`."
-  @spec run(Context.t(), keyword()) :: t()
   def run(context, opts) do
     opts = Options.validate!(opts, @schema)
     rows = Map.new(Context.Audit.replay(context), &{&1.iteration, &1})
@@ -172,12 +152,10 @@ defmodule AshAgent.Test.Replay do
 
   ## The messages of requests
 
-  defp compare_row(%{outcome: :different} = row, context),
-    do: [
-      row.cause
-      |> describe_deviation(describe_place(row.place, context))
-      |> put_words(row.place, context)
-    ]
+  defp compare_row(%{outcome: :different, place: place} = row, context) do
+    difference = describe_deviation(row.cause, describe_place(place, context))
+    [put_words(difference, place, context)]
+  end
 
   defp compare_row(_row, _context), do: []
 
@@ -189,10 +167,7 @@ defmodule AshAgent.Test.Replay do
     }
 
   defp describe_deviation(:view, _place),
-    do: %Difference{
-      cause: :view,
-      where: "the view is kept otherwise than it was"
-    }
+    do: %Difference{cause: :view, where: "the view is kept otherwise than it was"}
 
   defp describe_deviation({:version, version}, {where, call}),
     do: %Difference{

@@ -44,37 +44,20 @@ defmodule AshAgent.Test.Server do
 
   @kinds Keyword.keys(Misbehaviour.kinds())
 
-  @schema [
-    script: [
-      type: {:or, [:list, {:fun, 1}]},
-      default: [],
-      doc: "the steps, see above."
-    ],
-    cassette: [
-      type: :string,
-      doc:
-        "a file of `AshAgent.LLM.Recorded` whose answers are sent, byte by byte, instead of a script. A request without a recording is " <>
-          "refused with status 400."
-    ],
-    provider: [
-      type:
-        {:in, [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]},
-      doc: "whose form answers have. Defaults to the one that the path of a request says."
-    ],
-    cuts: [
-      type: {:or, [{:in, [:events]}, {:fun, 1}]},
-      type_doc: "`:events`, or a function of arity 1",
-      default: :events,
-      doc:
-        "where the bytes of a stream are cut: the function takes them and returns a list of pieces."
-    ],
-    words: [
-      type: :string,
-      default: "",
-      doc: "what the server's own words end with, such as a key that nobody may read then."
-    ],
-    name: [type: :any, type_doc: "the name of a process", doc: "registers the server."]
-  ]
+  @schema AshAgent.Options.schema([
+            {:script, {:or, [:list, {:fun, 1}]}, [default: []], "the steps, see above."},
+            {:cassette, :string,
+             "a file of `AshAgent.LLM.Recorded` whose answers are sent, byte by byte, instead of a script. A request without a recording is " <>
+               "refused with status 400."},
+            {:provider, {:in, AshAgent.Context.Requests.providers()},
+             "whose form answers have. Defaults to the one that the path of a request says."},
+            {:cuts, {:or, [{:in, [:events]}, {:fun, 1}]},
+             [type_doc: "`:events`, or a function of arity 1", default: :events],
+             "where the bytes of a stream are cut: the function takes them and returns a list of pieces."},
+            {:words, :string, [default: ""],
+             "what the server's own words end with, such as a key that nobody may read then."},
+            {:name, :any, [type_doc: "the name of a process"], "registers the server."}
+          ])
 
   @type request :: %{
           number: pos_integer(),
@@ -157,12 +140,10 @@ defmodule AshAgent.Test.Server do
 
   defp check_step(%{} = message), do: response!(message)
 
-  defp check_step(other),
-    do:
-      raise(
-        ArgumentError,
-        "expected a step of a script, see AshAgent.Test.Server, got: #{AshAgent.Options.kind(other)}"
-      )
+  defp check_step(other) do
+    raise ArgumentError,
+          "expected a step of a script, see AshAgent.Test.Server, got: #{AshAgent.Options.kind(other)}"
+  end
 
   defp response!(%Response{} = response), do: response
   defp response!(text) when is_binary(text), do: response!(%{content: text})

@@ -4,54 +4,33 @@ defmodule AshAgent.Context.Enhancer.Budget do
   @fit AshAgent.Context.Options.schema(:fit)
   @rent AshAgent.Context.Options.schema(:clear_when_due)
 
-  @schema [
-            budget: [
-              type: {:or, [:pos_integer, nil]},
-              type_doc: "a positive integer",
-              doc:
-                "tokens that the view and the answer may take together. Required unless there is `:clear`; then by default no limit."
-            ],
-            clear: [
-              type: {:in, [:rent, nil]},
-              type_doc: "`:rent`",
-              doc:
-                "`:rent` clears old tool results, within the budget as well, when it is free or when carrying them has cost as " <>
-                  "much as clearing would, see `AshAgent.Context.Rent`. By default they are cleared only beyond the threshold."
-            ],
-            keep: [
-              type: :non_neg_integer,
-              default: 3,
-              doc: "how many of the last tool results stay with `clear: :rent`."
-            ],
-            threshold: [
-              type: {:custom, &__MODULE__.share?/1},
-              type_doc: "a number greater than 0 and at most 1",
-              default: 1.0,
-              doc: "the share of the budget, less the reserve, above which the enhancer acts."
-            ],
-            clear_results: [
-              type: {:or, [:non_neg_integer, nil]},
-              default: nil,
-              doc:
-                "how many of the last tool results stay when older ones are cleared. Cleared results stay cleared. With " <>
-                  "`nil`, none is cleared."
-            ],
-            strategy: [
-              type: {:custom, &__MODULE__.strategy?/1},
-              type_doc: "`:fit`, `:drop` or `{:summarize, fun}`",
-              default: :fit,
-              doc: """
-              how to treat old iterations:
-                * `:fit` hides the oldest, as many as needed to come down to the threshold or, where that is impossible, to \
-              the budget; see `AshAgent.Context.View.fit/3`
-                * `:drop` hides all before the current turn, except for `:keep_first` and `:keep_last`
-                * `{:summarize, fun}` shows a summary instead of them, see `AshAgent.Context.View.compact/3`
+  @schema Options.schema([
+            {:budget, {:or, [:pos_integer, nil]}, [type_doc: "a positive integer"],
+             "tokens that the view and the answer may take together. Required unless there is `:clear`; then by default no limit."},
+            {:clear, {:in, [:rent, nil]}, [type_doc: "`:rent`"],
+             "`:rent` clears old tool results, within the budget as well, when it is free or when carrying them has cost as " <>
+               "much as clearing would, see `AshAgent.Context.Rent`. By default they are cleared only beyond the threshold."},
+            {:keep, :non_neg_integer, [default: 3],
+             "how many of the last tool results stay with `clear: :rent`."},
+            {:threshold, {:custom, &__MODULE__.share?/1},
+             [type_doc: "a number greater than 0 and at most 1", default: 1.0],
+             "the share of the budget, less the reserve, above which the enhancer acts."},
+            {:clear_results, {:or, [:non_neg_integer, nil]}, [default: nil],
+             "how many of the last tool results stay when older ones are cleared. Cleared results stay cleared. With " <>
+               "`nil`, none is cleared."},
+            {:strategy, {:custom, &__MODULE__.strategy?/1},
+             [type_doc: "`:fit`, `:drop` or `{:summarize, fun}`", default: :fit],
+             """
+             how to treat old iterations:
+               * `:fit` hides the oldest, as many as needed to come down to the threshold or, where that is impossible, to \
+             the budget; see `AshAgent.Context.View.fit/3`
+               * `:drop` hides all before the current turn, except for `:keep_first` and `:keep_last`
+               * `{:summarize, fun}` shows a summary instead of them, see `AshAgent.Context.View.compact/3`
 
-              If the view still exceeds the budget, more is hidden, as with `:fit`.
-              """
-            ],
-            method: Keyword.put(@fit[:method], :default, :estimate)
-          ] ++
+             If the view still exceeds the budget, more is hidden, as with `:fit`.
+             """},
+            {:method, Keyword.put(@fit[:method], :default, :estimate)}
+          ]) ++
             Keyword.take(@fit, [:reserve, :keep_first, :keep_last, :step]) ++
             Keyword.take(@rent, [:share, :prices, :model, :window])
 
@@ -100,6 +79,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
   require Logger
 
   alias AshAgent.Context
+  alias AshAgent.Runtime.Events
 
   @impl true
   def prepare(opts) do
@@ -193,15 +173,9 @@ defmodule AshAgent.Context.Enhancer.Budget do
 
   defp warn_unsummarized(context, reason) do
     Logger.warning(
-      "no summary of the older iterations (#{inspect(label(reason))}): results are cleared instead, and the oldest iterations hidden, as many as needed"
+      "no summary of the older iterations (#{inspect(Events.label(:exit, reason))}): results are cleared instead, and the oldest iterations hidden, as many as needed"
     )
 
     context
   end
-
-  # Describes a failure without words that could be a user's.
-  defp label(%module{}), do: module
-  defp label(reason) when is_tuple(reason) and tuple_size(reason) > 0, do: label(elem(reason, 0))
-  defp label(reason) when is_atom(reason), do: reason
-  defp label(_reason), do: :other
 end

@@ -11,39 +11,29 @@ defmodule AshAgent.Context.Enhancer.Memory do
   @blocks Keyword.keys(@headings)
   @least_bytes 100
 
-  @schema Enum.map(
-            @blocks,
-            &{&1,
-             [
-               type: {:or, [{:fun, 1}, {:fun, 2}, nil]},
-               type_doc: "a function of arity 1 or 2",
-               doc: "the loader of this block. Defaults to no loader."
-             ]}
-          ) ++
-            [
-              headings: [
-                type: {:custom, &__MODULE__.headings?/1},
-                type_doc: "a keyword list of blocks and strings",
-                default: [],
-                doc:
-                  "lines to show above blocks instead of `## Recalled`, `## Pending tasks`, `## User profile`, " <>
-                    "`## Summaries` and `## Outcomes`."
-              ],
-              max_bytes: [
-                type: {:custom, &__MODULE__.max_bytes?/1},
-                type_doc:
-                  "an integer of at least #{@least_bytes}, or a keyword list of blocks and such integers",
-                doc:
-                  "how long a block may be, not counting its heading. Only the beginning of a longer one is shown, with a note " <>
-                    "of how much was left out. Defaults to no limit."
-              ],
-              name: [
-                type: {:custom, &__MODULE__.name?/1},
-                type_doc: "an atom or a UTF-8 string",
-                default: :memory,
-                doc: "the name of the prompt block."
+  @loader [type: {:or, [{:fun, 1}, {:fun, 2}, nil]}, type_doc: "a function of arity 1 or 2"]
+  @schema Options.schema(
+            for(
+              block <- @blocks,
+              do: {block, @loader, "the loader of this block. Defaults to no loader."}
+            ) ++
+              [
+                {:headings, {:custom, &__MODULE__.headings?/1},
+                 [type_doc: "a keyword list of blocks and strings", default: []],
+                 "lines to show above blocks instead of `## Recalled`, `## Pending tasks`, `## User profile`, " <>
+                   "`## Summaries` and `## Outcomes`."},
+                {:max_bytes, {:custom, &__MODULE__.max_bytes?/1},
+                 [
+                   type_doc:
+                     "an integer of at least #{@least_bytes}, or a keyword list of blocks and such integers"
+                 ],
+                 "how long a block may be, not counting its heading. Only the beginning of a longer one is shown, with a note " <>
+                   "of how much was left out. Defaults to no limit."},
+                {:name, {:custom, &__MODULE__.name?/1},
+                 [type_doc: "an atom or a UTF-8 string", default: :memory],
+                 "the name of the prompt block."}
               ]
-            ]
+          )
 
   @moduledoc """
   An enhancer that puts what the application remembers into the system prompt.

@@ -1,17 +1,10 @@
 defmodule AshAgent.Context.Enhancer.Redact do
-  @schema [
-    patterns: [
-      type: {:list, :any},
-      type_doc: "a list",
-      required: true,
-      doc: "what to mask, see below."
-    ],
-    replacement: [
-      type: :string,
-      default: "[redacted]",
-      doc: "replaces the matches of patterns that have no replacement of their own."
-    ]
-  ]
+  @schema AshAgent.Options.schema([
+            {:patterns, {:list, :any}, [type_doc: "a list", required: true],
+             "what to mask, see below."},
+            {:replacement, :string, [default: "[redacted]"],
+             "replaces the matches of patterns that have no replacement of their own."}
+          ])
 
   @moduledoc """
   An enhancer that masks the matches of patterns in all texts of the view.

@@ -18,15 +18,12 @@ defmodule AshAgent.LLM.Bedrock.SigV4 do
 
   @algorithm "AWS4-HMAC-SHA256"
 
-  @schema [
-    region: [type: :string, required: true, doc: "such as `\"us-east-1\"`."],
-    service: [type: :string, required: true, doc: "such as `\"bedrock\"`."],
-    at: [
-      type: {:or, [{:struct, DateTime}, nil]},
-      type_doc: "a `DateTime`",
-      doc: "the time of the request, which AWS allows to be five minutes off. Defaults to now."
-    ]
-  ]
+  @schema AshAgent.Options.schema([
+            {:region, :string, [required: true], "such as `\"us-east-1\"`."},
+            {:service, :string, [required: true], "such as `\"bedrock\"`."},
+            {:at, {:or, [{:struct, DateTime}, nil]}, [type_doc: "a `DateTime`"],
+             "the time of the request, which AWS allows to be five minutes off. Defaults to now."}
+          ])
 
   @doc """
   Returns the headers with those that sign the request: `host`, `x-amz-date`, `authorization` and, for temporary

@@ -45,12 +45,10 @@ defmodule AshAgent.LLM.Scripted.Stream do
 
   defp part(%{type: :provider_block, provider: :anthropic, data: data}), do: {data, []}
 
-  defp part(part),
-    do:
-      raise(
-        ArgumentError,
-        "a script cannot stream a part of the type #{inspect(part[:type])}; use AshAgent.LLM.chat/3"
-      )
+  defp part(part) do
+    raise ArgumentError,
+          "a script cannot stream a part of the type #{inspect(part[:type])}; use AshAgent.LLM.chat/3"
+  end
 
   defp call(call) do
     arguments = Map.get(call, :arguments) || %{}

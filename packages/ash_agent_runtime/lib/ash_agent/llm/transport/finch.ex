@@ -1,17 +1,11 @@
 if Code.ensure_loaded?(Finch) do
   defmodule AshAgent.LLM.Transport.Finch do
-    @schema [
-      name: [
-        type: :atom,
-        required: true,
-        doc: "the name of the `Finch` that the application has started."
-      ],
-      pool_timeout: [
-        type: :pos_integer,
-        default: 5_000,
-        doc: "milliseconds to wait for a connection of the pool."
-      ]
-    ]
+    @schema AshAgent.Options.schema([
+              {:name, :atom, [required: true],
+               "the name of the `Finch` that the application has started."},
+              {:pool_timeout, :pos_integer, [default: 5_000],
+               "milliseconds to wait for a connection of the pool."}
+            ])
 
     @moduledoc """
     A transport over `Finch`, with its pools, proxies, telemetry and HTTP/2, for applications that have it.

@@ -1,12 +1,8 @@
 defmodule AshAgent.LLM.Transport.HTTP1 do
-  @schema [
-    keep_alive: [
-      type: {:or, [:pos_integer, {:in, [false]}]},
-      default: 30_000,
-      doc:
-        "milliseconds to keep an idle connection for the next request, or `false` to use a new connection for each request."
-    ]
-  ]
+  @schema AshAgent.Options.schema([
+            {:keep_alive, {:or, [:pos_integer, {:in, [false]}]}, [default: 30_000],
+             "milliseconds to keep an idle connection for the next request, or `false` to use a new connection for each request."}
+          ])
 
   @moduledoc """
   The default transport: HTTP/1.1 over OTP's own sockets, without further dependencies.

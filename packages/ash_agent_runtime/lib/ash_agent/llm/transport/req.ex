@@ -1,12 +1,9 @@
 if Code.ensure_loaded?(Req) do
   defmodule AshAgent.LLM.Transport.Req do
-    @schema [
-      request: [
-        type: {:struct, Req.Request},
-        doc:
-          "the base of all requests, such as `Req.new(finch: MyApp.Finch)` or `Req.new(connect_options: [proxy: {:http, \"proxy.local\", 3128, []}])`."
-      ]
-    ]
+    @schema AshAgent.Options.schema([
+              {:request, {:struct, Req.Request},
+               "the base of all requests, such as `Req.new(finch: MyApp.Finch)` or `Req.new(connect_options: [proxy: {:http, \"proxy.local\", 3128, []}])`."}
+            ])
 
     @moduledoc """
     A transport over `Req`, with its steps, plugins, proxies and test adapters, for applications that have it.

@@ -25,19 +25,14 @@ defmodule AshAgent.Store.Postgres.Migrations do
 
   @lock 4_270_061_216
 
-  @schema [
-    version: [type: :pos_integer, doc: "the version to reach. Defaults to the latest one."],
-    prefix: [
-      type: :string,
-      doc: "the schema of the tables, which must exist. Defaults to PostgreSQL's `search_path`."
-    ],
-    partitions: [
-      type: :pos_integer,
-      doc:
-        "creates the tables partitioned by a hash of the conversation's id, in so many partitions each. Name it in the migrations " <>
-          "of later versions as well. Defaults to tables that are not partitioned."
-    ]
-  ]
+  @schema Options.schema([
+            {:version, :pos_integer, "the version to reach. Defaults to the latest one."},
+            {:prefix, :string,
+             "the schema of the tables, which must exist. Defaults to PostgreSQL's `search_path`."},
+            {:partitions, :pos_integer,
+             "creates the tables partitioned by a hash of the conversation's id, in so many partitions each. Name it in the migrations " <>
+               "of later versions as well. Defaults to tables that are not partitioned."}
+          ])
 
   @doc """
   Returns the latest version.

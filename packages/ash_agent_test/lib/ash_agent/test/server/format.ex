@@ -10,9 +10,6 @@ defmodule AshAgent.Test.Server.Format do
 
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Scripted
-  alias AshAgent.Response
-
-  @type event :: {:open | :content | :close, binary()}
 
   @paths [
     {~r{:streamGenerateContent$}, :gemini, :stream},
@@ -48,7 +45,6 @@ defmodule AshAgent.Test.Server.Format do
   def encode(provider, response), do: provider |> body(read(response)) |> JSON.encode()
 
   @doc "Writes the events of a stream."
-  @spec events(atom(), Response.t()) :: [event()]
   def events(:anthropic, response) do
     for piece <- Scripted.Stream.pieces(response) do
       case Regex.run(~r/\Aevent: (\w+)/, piece) do

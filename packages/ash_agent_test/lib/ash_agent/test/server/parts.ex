@@ -87,22 +87,16 @@ defmodule AshAgent.Test.Server.Parts do
           output_tokens: usage.output_tokens
         }
 
-      :openai_chat ->
-        %{
-          prompt_tokens: usage.input_tokens,
-          completion_tokens: usage.output_tokens,
-          total_tokens: all,
-          prompt_tokens_details: %{cached_tokens: usage.cached_tokens},
-          completion_tokens_details: %{reasoning_tokens: usage.reasoning_tokens}
-        }
+      openai when openai in [:openai_chat, :openai_responses] ->
+        {input, output} =
+          if openai == :openai_chat, do: {"prompt", "completion"}, else: {"input", "output"}
 
-      :openai_responses ->
         %{
-          input_tokens: usage.input_tokens,
-          output_tokens: usage.output_tokens,
-          total_tokens: all,
-          input_tokens_details: %{cached_tokens: usage.cached_tokens},
-          output_tokens_details: %{reasoning_tokens: usage.reasoning_tokens}
+          "#{input}_tokens" => usage.input_tokens,
+          "#{output}_tokens" => usage.output_tokens,
+          "total_tokens" => all,
+          "#{input}_tokens_details" => %{cached_tokens: usage.cached_tokens},
+          "#{output}_tokens_details" => %{reasoning_tokens: usage.reasoning_tokens}
         }
 
       :gemini ->

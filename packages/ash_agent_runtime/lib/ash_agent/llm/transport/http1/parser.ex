@@ -21,14 +21,10 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
     keep?: true
   ]
 
-  @type t :: %__MODULE__{}
-  @type message :: {:head, pos_integer(), [{binary(), binary()}]} | {:data, binary()}
-
   @doc "Begins a response whose body may have `max` bytes."
   def new(max), do: %__MODULE__{max: max}
 
   @doc "Reads on. Of one call all data come as one message."
-  @spec feed(t(), binary()) :: {:ok, t(), [message()]} | {:error, term(), [message()]}
   def feed(%{state: :done} = parser, more),
     do: {:ok, %{parser | keep?: parser.keep? and more == ""}, []}
 
@@ -38,7 +34,6 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
     do: %{parser | buffer: ""} |> step(parser.buffer <> more, []) |> result()
 
   @doc "The server has closed the connection: some bodies end with that, all others are cut."
-  @spec close(t()) :: :ok | {:error, term()}
   def close(%{state: state}) when state in [:done, :until_close], do: :ok
 
   def close(%{state: :status, buffer: buffer}) when buffer != "",

@@ -21,7 +21,6 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
     do: {uri.scheme, uri.host, uri.port, :crypto.hash(:sha256, :erlang.term_to_binary(ssl))}
 
   @doc "Takes the connection that was used last."
-  @spec take(term(), GenServer.server()) :: {:ok, Socket.t()} | :none
   def take(key, pool \\ __MODULE__) do
     GenServer.call(pool, {:take, key})
   catch
@@ -29,7 +28,6 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
   end
 
   @doc "Gives the caller's connection to the pool, which keeps it for `milliseconds`."
-  @spec put(term(), Socket.t(), pos_integer(), GenServer.server()) :: :ok
   def put(key, socket, milliseconds, pool \\ __MODULE__) do
     case GenServer.whereis(pool) do
       nil ->

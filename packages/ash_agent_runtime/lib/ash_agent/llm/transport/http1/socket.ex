@@ -5,13 +5,10 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
 
   alias AshAgent.LLM.Transport.{Clock, Request}
 
-  @type t :: {:gen_tcp | :ssl, term()}
-
   # One read takes so many bytes. OTP's default for recv is smaller than one packet of a fast server.
   @buffer_bytes 65_536
 
   @doc "Connects to the first address that answers, IPv4 before IPv6."
-  @spec connect(Request.t(), Clock.t()) :: {:ok, t()} | {:error, term()}
   def connect(%Request{uri: uri} = request, clock) do
     host = String.to_charlist(uri.host)
 
