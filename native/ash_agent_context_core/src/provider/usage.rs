@@ -166,3 +166,14 @@ impl<'r> FoundFigures<'r> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_key_is_one_figure() {
+        let mut names = std::collections::HashMap::new();
+        for (kind, name) in super::keys() {
+            assert_eq!(*names.entry(name).or_insert(kind), kind, "{name}");
+        }
+    }
+}
