@@ -84,16 +84,7 @@ defmodule AshAgent.Test do
       do: raise(ArgumentError, "expected a list of calls, got: #{Macro.to_string(patterns)}")
 
     patterns = Enum.map(patterns, &Pattern.compile_call/1)
-
-    raise_unless_ok(
-      quote do
-        unquote(Assertions).check_calls(
-          unquote(conversation),
-          unquote(patterns),
-          unquote(mode_or_options)
-        )
-      end
-    )
+    raise_unless_ok(:check_calls, [conversation, patterns, mode_or_options])
   end
 
   @doc """
@@ -113,16 +104,7 @@ defmodule AshAgent.Test do
   @doc since: "0.1.0"
   defmacro refute_called(conversation, patterns, options \\ []) do
     patterns = patterns |> List.wrap() |> Enum.map(&Pattern.compile_call/1)
-
-    raise_unless_ok(
-      quote do
-        unquote(Assertions).check_not_called(
-          unquote(conversation),
-          unquote(patterns),
-          unquote(options)
-        )
-      end
-    )
+    raise_unless_ok(:check_not_called, [conversation, patterns, options])
   end
 
   @doc """
@@ -141,13 +123,8 @@ defmodule AshAgent.Test do
       "Hello Ann!"
   """
   @doc since: "0.1.0"
-  defmacro assert_answer(conversation, pattern) do
-    pattern = Pattern.compile_value(pattern)
-
-    raise_unless_ok(
-      quote(do: unquote(Assertions).check_answer(unquote(conversation), unquote(pattern)))
-    )
-  end
+  defmacro assert_answer(conversation, pattern),
+    do: raise_unless_ok(:check_answer, [conversation, Pattern.compile_value(pattern)])
 
   @doc """
   Asserts that a conversation stayed within its budgets, and returns its context.
@@ -167,11 +144,8 @@ defmodule AshAgent.Test do
       true
   """
   @doc since: "0.1.0"
-  defmacro assert_within(conversation, budgets) do
-    raise_unless_ok(
-      quote(do: unquote(Assertions).check_within(unquote(conversation), unquote(budgets)))
-    )
-  end
+  defmacro assert_within(conversation, budgets),
+    do: raise_unless_ok(:check_within, [conversation, budgets])
 
   @doc """
   Asserts that no call of this tool ran without an approval, and returns the calls of the tool.
@@ -192,17 +166,8 @@ defmodule AshAgent.Test do
       iex> [%{id: "a"}] = assert_approved context, :pay, by: "ann"
   """
   @doc since: "0.1.0"
-  defmacro assert_approved(conversation, tool, options \\ []) do
-    raise_unless_ok(
-      quote do
-        unquote(Assertions).check_approved(
-          unquote(conversation),
-          unquote(tool),
-          unquote(options)
-        )
-      end
-    )
-  end
+  defmacro assert_approved(conversation, tool, options \\ []),
+    do: raise_unless_ok(:check_approved, [conversation, tool, options])
 
   @doc """
   Runs a conversation again from an iteration with one thing changed, and returns an `AshAgent.Test.Branch`.
@@ -277,9 +242,9 @@ defmodule AshAgent.Test do
   end
 
   # The error is raised where ExUnit is, so that the package does not depend on it.
-  defp raise_unless_ok(check) do
+  defp raise_unless_ok(check, arguments) do
     quote generated: true do
-      case unquote(check) do
+      case unquote(Assertions).unquote(check)(unquote_splicing(arguments)) do
         {:ok, value} -> value
         {:error, message} -> raise ExUnit.AssertionError, message: message
       end

@@ -105,12 +105,16 @@ defmodule AshAgent.LLM.Difference do
   ## Fields
 
   defp compare_fields(was, now) do
-    for name <- keys(was, now),
-        name not in (@messages ++ @system ++ @tools),
-        was[name] != now[name] or is_map_key(was, name) != is_map_key(now, name) do
+    names = keys(was, now) -- (@messages ++ @system ++ @tools)
+
+    for {name, found} <- compare_each(names, was, now, :field, "the field "),
+        do: %{found | name: name}
+  end
+
+  defp compare_each(names, was, now, cause, words) do
+    for name <- names, at(was, name) != at(now, name) do
       {path, old, new} = first_difference(at(was, name), at(now, name), [])
-      where = "the field #{Enum.join([name | path], ".")}"
-      difference(:field, where, old, new, name: name)
+      {name, difference(cause, words <> Enum.join([name | path], "."), old, new)}
     end
   end
 
@@ -125,8 +129,9 @@ defmodule AshAgent.LLM.Difference do
     new = tools(now)
 
     cond do
+      # Choices of tools, and other fields beside them.
       old == new ->
-        compare_rest(was, now)
+        for {_name, found} <- compare_each(@tools, was, now, :tools, "the tools, "), do: found
 
       names(old) != names(new) ->
         compare_names(old, new)
@@ -141,12 +146,6 @@ defmodule AshAgent.LLM.Difference do
   defp names(tools), do: Enum.map(tools, &elem(&1, 0))
 
   # Choices of tools, and other fields beside them.
-  defp compare_rest(was, now) do
-    for name <- @tools, at(was, name) != at(now, name) do
-      {path, old, new} = first_difference(at(was, name), at(now, name), [])
-      difference(:tools, "the tools, #{Enum.join([name | path], ".")}", old, new)
-    end
-  end
 
   defp compare_names(old, new) do
     {was, is} = {names(old), names(new)}
@@ -200,9 +199,9 @@ defmodule AshAgent.LLM.Difference do
 
   # Each with its name; those that the provider runs have a type.
   defp tools(body) do
-    given = List.wrap(body["tools"]) ++ List.wrap(get_in_map(body, ["toolConfig", "tools"]))
-
-    for tool <- given, tool = unwrap(tool), one <- List.wrap(tool), do: {tool_name(one), one}
+    beside = with %{"toolConfig" => %{"tools" => tools}} <- body, do: tools, else: (_none -> [])
+    given = List.wrap(body["tools"]) ++ List.wrap(beside)
+    for tool <- given, one <- tool |> unwrap() |> List.wrap(), do: {tool_name(one), one}
   end
 
   defp unwrap(%{"functionDeclarations" => functions}), do: functions
@@ -214,9 +213,6 @@ defmodule AshAgent.LLM.Difference do
   defp tool_name(%{"type" => type}) when is_binary(type), do: type
   defp tool_name(%{} = tool), do: tool |> Map.keys() |> Enum.min(fn -> "?" end)
   defp tool_name(_tool), do: "?"
-
-  defp get_in_map(map, keys),
-    do: Enum.reduce(keys, map, fn key, map -> if is_map(map), do: map[key] end)
 
   ## The system prompt and messages
 
@@ -259,11 +255,10 @@ defmodule AshAgent.LLM.Difference do
     end
   end
 
-  defp message(message, number, words, was, is),
-    do:
-      difference(:message, "message #{number} (#{role(message)})#{words}", was, is,
-        message: number
-      )
+  defp message(message, number, words, was, is) do
+    where = "message #{number} (#{role(message)})#{words}"
+    difference(:message, where, was, is, message: number)
+  end
 
   defp role(%{"role" => "tool"}), do: "tool result"
   defp role(%{"role" => "model"}), do: "assistant"
@@ -303,59 +298,67 @@ defmodule AshAgent.LLM.Difference do
       else: path |> Enum.filter(&is_binary/1) |> Enum.join(".")
   end
 
-  defp elements(value, path) do
-    {elements, _last} =
-      Enum.map_reduce(path, value, fn key, value -> {value, step(value, key)} end)
-
-    elements ++ [Enum.reduce(path, value, &step(&2, &1))]
-  end
+  defp elements(value, path), do: [value | Enum.scan(path, value, &step(&2, &1))]
 
   defp step(%{} = map, key) when is_binary(key), do: Map.get(map, key)
   defp step(list, index) when is_list(list) and is_integer(index), do: Enum.at(list, index)
   defp step(_value, _key), do: nil
 
-  defp describe_element(%{"tool_use_id" => id}), do: {"tool result of #{id}", id}
-  defp describe_element(%{"tool_call_id" => id}), do: {"tool result of #{id}", id}
-  defp describe_element(%{"toolResult" => %{"toolUseId" => id}}), do: {"tool result of #{id}", id}
+  @thinking ~w(thinking redacted_thinking reasoning)
+  @media ~w(image image_url input_image document file)
 
-  defp describe_element(%{"functionResponse" => %{} = result}),
-    do: name_message("tool result of", result["id"] || result["name"])
+  # What it is, in words, and the id of its call.
+  defp describe_element(element) do
+    case element do
+      %{"tool_use_id" => id} ->
+        result(id)
 
-  defp describe_element(%{"type" => type, "call_id" => id} = item) do
-    if String.ends_with?(type, "_output"),
-      do: {"tool result of #{id}", id},
-      else: {"call #{id} of `#{item["name"]}`", id}
+      %{"tool_call_id" => id} ->
+        result(id)
+
+      %{"toolResult" => %{"toolUseId" => id}} ->
+        result(id)
+
+      %{"functionResponse" => %{} = result} ->
+        result(result["id"] || result["name"])
+
+      %{"type" => type, "call_id" => id} ->
+        if type =~ ~r/_output\z/, do: result(id), else: call(element, id)
+
+      %{"type" => "tool_use", "id" => id, "name" => _name} ->
+        call(element, id)
+
+      %{"toolUse" => %{"toolUseId" => id, "name" => _name} = call} ->
+        call(call, id)
+
+      %{"functionCall" => %{"name" => name} = call} ->
+        {"call of `#{name}`", call["id"] || name}
+
+      %{"function" => %{"name" => name}} ->
+        {"call #{element["id"]} of `#{name}`", element["id"] || name}
+
+      %{"role" => "tool", "tool_name" => name} ->
+        result(name)
+
+      %{"type" => type} when type in @thinking ->
+        {"thinking", nil}
+
+      %{"reasoningContent" => _} ->
+        {"thinking", nil}
+
+      %{"thought" => true} ->
+        {"thinking", nil}
+
+      %{"type" => type} when type in @media ->
+        {type, nil}
+
+      _other ->
+        nil
+    end
   end
 
-  defp describe_element(%{"type" => "tool_use", "id" => id, "name" => name}),
-    do: {"call #{id} of `#{name}`", id}
-
-  defp describe_element(%{"toolUse" => %{"toolUseId" => id, "name" => name}}),
-    do: {"call #{id} of `#{name}`", id}
-
-  defp describe_element(%{"functionCall" => %{"name" => name} = call}),
-    do: {"call of `#{name}`", call["id"] || name}
-
-  defp describe_element(%{"function" => %{"name" => name}} = call),
-    do: {"call #{call["id"]} of `#{name}`", call["id"] || name}
-
-  defp describe_element(%{"role" => "tool", "tool_name" => name}),
-    do: name_message("tool result of", name)
-
-  defp describe_element(%{"type" => type})
-       when type in ["thinking", "redacted_thinking", "reasoning"],
-       do: {"thinking", nil}
-
-  defp describe_element(%{"reasoningContent" => _}), do: {"thinking", nil}
-  defp describe_element(%{"thought" => true}), do: {"thinking", nil}
-
-  defp describe_element(%{"type" => type})
-       when type in ["image", "image_url", "input_image", "document", "file"],
-       do: {type, nil}
-
-  defp describe_element(_element), do: nil
-
-  defp name_message(words, name), do: {"#{words} #{name}", name}
+  defp result(id), do: {"tool result of #{id}", id}
+  defp call(call, id), do: {"call #{id} of `#{call["name"]}`", id}
 
   ## The first difference of two values
 

@@ -14,21 +14,8 @@ defmodule AshAgent.Store.Conformance do
 
   alias AshAgent.Store.Conformance
 
-  alias AshAgent.Store.Conformance.{
-    Chats,
-    Claims,
-    Conversations,
-    Erasing,
-    Finding,
-    Hostile,
-    Journal,
-    Media,
-    Model,
-    Prompts,
-    Runs,
-    Searching,
-    Writers
-  }
+  @groups ~w(Conversations Chats Writers Claims Journal Runs Prompts) ++
+            ~w(Finding Searching Media Erasing Hostile Model)
 
   @doc false
   defmacro __using__(opts) do
@@ -49,21 +36,7 @@ defmodule AshAgent.Store.Conformance do
 
   @doc false
   def groups(chats?) do
-    [Conversations] ++
-      if(chats?, do: [Chats], else: []) ++
-      [
-        Writers,
-        Claims,
-        Journal,
-        Runs,
-        Prompts,
-        Finding,
-        Searching,
-        Media,
-        Erasing,
-        Hostile,
-        Model
-      ]
+    for name <- @groups, chats? or name != "Chats", do: Module.concat(Conformance, name)
   end
 
   defp describe_group(group) do

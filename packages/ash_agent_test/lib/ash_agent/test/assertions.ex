@@ -64,11 +64,8 @@ defmodule AshAgent.Test.Assertions do
         {:ok, context}
 
       {call, pattern} ->
-        fail(
-          context,
-          "expected no call of #{pattern.words}, got #{Trajectory.describe(call)}",
-          call
-        )
+        words = "expected no call of #{pattern.words}, got #{Trajectory.describe(call)}"
+        fail(context, words, call)
     end
   end
 
@@ -76,30 +73,24 @@ defmodule AshAgent.Test.Assertions do
   def check_answer(subject, pattern) do
     context = context!(subject)
 
-    case answer(subject, context) do
-      {:ok, answer} ->
-        if pattern.matches?.(Pattern.normalize(answer)),
-          do: {:ok, answer},
-          else:
-            fail(
-              context,
-              "the answer differs: expected #{pattern.words}, got #{inspect(answer, limit: 50, printable_limit: 2_000)}",
-              nil
-            )
-
+    with {:ok, answer} <- answer(subject, context) do
+      if pattern.matches?.(Pattern.normalize(answer)) do
+        {:ok, answer}
+      else
+        got = inspect(answer, limit: 50, printable_limit: 2_000)
+        fail(context, "the answer differs: expected #{pattern.words}, got #{got}", nil)
+      end
+    else
       :error ->
-        fail(
-          context,
-          "expected the answer #{pattern.words}, but the conversation does not end with an answer" <>
-            reason(subject),
-          nil
-        )
+        words =
+          "expected the answer #{pattern.words}, but the conversation does not end with an answer"
+
+        fail(context, words <> reason(subject), nil)
     end
   end
 
   defp answer(%Runtime.Result{output: output}, _context), do: {:ok, output}
-  defp answer(%Runtime.Error{}, _context), do: :error
-  defp answer(%Runtime.Paused{}, _context), do: :error
+  defp answer(%module{}, _context) when module in [Runtime.Error, Runtime.Paused], do: :error
 
   defp answer(_context_or_chat, context) do
     case context |> Context.get_iteration_messages(context.current_iteration) |> List.last() do
@@ -183,10 +174,8 @@ defmodule AshAgent.Test.Assertions do
     opts = Options.validate!(opts, @approved)
     context = context!(subject)
 
-    calls =
-      for %{by: :client} = call <- Trajectory.calls(context, opts[:since]),
-          call.name == to_string(name),
-          do: call
+    own? = &(&1.by == :client and &1.name == to_string(name))
+    calls = context |> Trajectory.calls(opts[:since]) |> Enum.filter(own?)
 
     Enum.find_value(calls, {:ok, calls}, fn call ->
       # An id may come again in a later turn, and what is asked for is the newest call with it.
@@ -197,13 +186,10 @@ defmodule AshAgent.Test.Assertions do
         Context.Calls.tool_call_status(then, call.id) in @run or
           Context.Calls.tool_call_times(then, call.id) != nil
 
-      if ran? and not approved?(decision, opts),
-        do:
-          fail(
-            context,
-            "#{Trajectory.describe(call)} ran, but #{describe_decision(decision, opts)}",
-            call
-          )
+      if ran? and not approved?(decision, opts) do
+        words = "#{Trajectory.describe(call)} ran, but #{describe_decision(decision, opts)}"
+        fail(context, words, call)
+      end
     end)
   end
 

@@ -12,6 +12,7 @@ defmodule AshAgent.Test.Branch do
   use AshAgent.Arguments
 
   alias AshAgent.{ChatContext, Context, Options, Runtime, Trace}
+  alias AshAgent.Test.Failure
 
   @enforce_keys [:original, :iteration, :change, :result, :context]
   defstruct @enforce_keys
@@ -54,15 +55,12 @@ defmodule AshAgent.Test.Branch do
       do: AshAgent.Caller.refuse!("expected one change, got #{inspect(Keyword.keys(changes))}")
 
     change = List.first(changes)
-    result = context |> start(iteration, change) |> Runtime.run(run)
 
-    %__MODULE__{
-      original: context,
-      iteration: iteration,
-      change: describe(change),
-      result: result,
-      context: elem(result, 1).context
-    }
+    {_tag, %{context: end_context}} =
+      result = context |> start(iteration, change) |> Runtime.run(run)
+
+    parts = [original: context, iteration: iteration, change: describe(change)]
+    struct!(__MODULE__, parts ++ [result: result, context: end_context])
   end
 
   defp describe(nil), do: "the model"
@@ -80,11 +78,10 @@ defmodule AshAgent.Test.Branch do
 
     case change do
       {:user, words} ->
-        if users == [],
-          do:
-            refuse(
-              "iteration #{number} does not begin with a user's message, so there are no words to change"
-            )
+        missing =
+          "iteration #{number} does not begin with a user's message, so there are no words to change"
+
+        if users == [], do: refuse(missing)
 
         add_all(base, List.replace_at(users, -1, %{List.last(users) | content: words}))
 
@@ -106,20 +103,19 @@ defmodule AshAgent.Test.Branch do
     end
   end
 
-  defp check(nil, context, number) do
-    last = context.current_iteration
-
-    refuse(
-      "there is no iteration #{number}; they are #{last - Context.count_iterations(context) + 1} to #{last}"
-    )
-  end
+  defp check(nil, context, number),
+    do:
+      refuse(
+        "there is no iteration #{number}; they are #{first(context)} to #{context.current_iteration}"
+      )
 
   defp check(iteration, _context, _number), do: iteration
 
   defp refuse(words), do: AshAgent.Caller.refuse!(words)
+  defp first(context), do: context.current_iteration - Context.count_iterations(context) + 1
 
   defp base(context, number) do
-    if number > context.current_iteration - Context.count_iterations(context) + 1,
+    if number > first(context),
       do: context |> Context.rewind(to: number - 1) |> Context.fork(),
       else: context |> Context.rewind(to: number) |> Context.fork() |> empty(number)
   end
@@ -162,9 +158,7 @@ defmodule AshAgent.Test.Branch do
 
   ## Looking
 
-  @options [
-    width: [type: :pos_integer, default: 160, doc: "the columns of both together."]
-  ]
+  @options [width: [type: :pos_integer, default: 160, doc: "the columns of both together."]]
 
   @doc """
   Returns both conversations side by side, from the iteration where they diverge, with the original on the left.
@@ -191,23 +185,15 @@ defmodule AshAgent.Test.Branch do
           row <- zip(Map.get(left, number, []), Map.get(right, number, [])),
           do: join(row, column)
 
-    IO.iodata_to_binary([
-      "changed: ",
-      branch.change,
-      "\n",
-      join({"original", "branch"}, column),
-      rows
-    ])
+    head = ["changed: ", branch.change, "\n", join({"original", "branch"}, column)]
+    IO.iodata_to_binary([head | rows])
   end
 
   # The lines of each iteration, as they are printed.
   defp lines(context, first, column) do
-    {:ok, device} = StringIO.open("")
-    Context.print(context, device: device, color: false, width: column, limit: :infinity)
-    {:ok, {_input, text}} = StringIO.close(device)
-
     {lines, _number} =
-      text
+      context
+      |> Failure.print_text(width: column, limit: :infinity)
       |> String.split("\n", trim: true)
       |> Enum.map_reduce(0, fn line, number ->
         case Regex.run(~r/\Aiteration (\d+), [^,]*,[^,]*/, line) do

@@ -20,10 +20,14 @@ defmodule AshAgent.Test.Failure do
   end
 
   defp print(context, mark) do
-    opts = [color: false, width: 120, limit: limit(context, mark)]
-    opts = if mark, do: [mark: mark] ++ opts, else: opts
+    opts = [width: 120, limit: limit(context, mark)]
+    print_text(context, if(mark, do: [mark: mark] ++ opts, else: opts))
+  end
+
+  @doc "Returns what `AshAgent.Context.print/2` prints with these options, without colours."
+  def print_text(context, opts) do
     {:ok, device} = StringIO.open("")
-    Context.print(context, [device: device] ++ opts)
+    Context.print(context, [device: device, color: false] ++ opts)
     {:ok, {_input, text}} = StringIO.close(device)
     text
   end
@@ -32,11 +36,8 @@ defmodule AshAgent.Test.Failure do
   defp limit(_context, nil), do: 2 * @around
 
   defp limit(context, {number, _position}) do
-    behind =
-      for n <- number..context.current_iteration//1,
-          do: length(Context.get_iteration_messages(context, n))
-
-    Enum.sum(behind) + @around
+    numbers = number..context.current_iteration//1
+    length(Enum.flat_map(numbers, &Context.get_iteration_messages(context, &1))) + @around
   end
 
   # The test's process is gone when somebody reads this, so the conversation is written down.

@@ -58,15 +58,12 @@ defmodule AshAgent.Test.Replay do
         {number, compared?(note, now, row), found}
       end
 
-    %__MODULE__{
-      requests: length(outcomes),
-      compared: Enum.count(outcomes, &elem(&1, 1)),
-      different:
-        for(
-          {number, _compared?, [_ | _] = found} <- outcomes,
+    different =
+      for {number, _compared?, [_ | _] = found} <- outcomes,
           do: %{iteration: number, differences: found}
-        )
-    }
+
+    compared = Enum.count(outcomes, &elem(&1, 1))
+    %__MODULE__{requests: length(outcomes), compared: compared, different: different}
   end
 
   defp compared?(note, now, row) do
@@ -128,12 +125,9 @@ defmodule AshAgent.Test.Replay do
   defp describe(run, opts) do
     stream? = opts[:stream] and LLM.streams?(run[:llm])
     {_tools, output, tools} = Run.offer(run, Gate.new(run))
-
-    fields =
-      Output.describe(output, LLM.describe(run[:llm], if(stream?, do: :stream, else: :chat)))
-
-    {fields,
-     for(tool <- tools, do: Map.new(tool, fn {key, value} -> {to_string(key), value} end))}
+    fields = LLM.describe(run[:llm], if(stream?, do: :stream, else: :chat))
+    tools = for tool <- tools, do: Map.new(tool, fn {key, value} -> {to_string(key), value} end)
+    {Output.describe(output, fields), tools}
   end
 
   # The addresses of requests are not part of them. The encoding of messages is.
@@ -159,22 +153,18 @@ defmodule AshAgent.Test.Replay do
 
   defp compare_row(_row, _context), do: []
 
-  defp describe_deviation(:log, {where, call}),
-    do: %Difference{
-      cause: :message,
-      where: "#{where}: the conversation has something else than was sent",
-      name: call
-    }
+  defp describe_deviation(:log, {where, call}) do
+    words = "#{where}: the conversation has something else than was sent"
+    %Difference{cause: :message, where: words, name: call}
+  end
 
   defp describe_deviation(:view, _place),
     do: %Difference{cause: :view, where: "the view is kept otherwise than it was"}
 
-  defp describe_deviation({:version, version}, {where, call}),
-    do: %Difference{
-      cause: :version,
-      where: "#{where}: version #{version} of the package sent it otherwise",
-      name: call
-    }
+  defp describe_deviation({:version, version}, {where, call}) do
+    words = "#{where}: version #{version} of the package sent it otherwise"
+    %Difference{cause: :version, where: words, name: call}
+  end
 
   # Only digests are kept of requests that were sent: the words are those of the log at this place, if no mask hides them from
   # people.
@@ -241,16 +231,16 @@ defmodule AshAgent.Test.Replay do
     {enhancers, Keyword.update!(opts, :needs, &[{:at, asked} | &1])}
   end
 
-  defp describe_change(cause, iteration) do
-    what =
-      case cause do
-        :hidden -> "the view of today hides other iterations"
-        :summarized -> "the view of today has another summary"
-        :cleared -> "the view of today clears other results"
-        :shortened -> "the view of today shortens results otherwise"
-        :block -> "the view of today has other texts after the system prompt"
-      end
+  @changes %{
+    hidden: "hides other iterations",
+    summarized: "has another summary",
+    cleared: "clears other results",
+    shortened: "shortens results otherwise",
+    block: "has other texts after the system prompt"
+  }
 
-    if iteration, do: "#{what}, from iteration #{iteration} on", else: what
+  defp describe_change(cause, iteration) do
+    from = if iteration, do: ", from iteration #{iteration} on", else: ""
+    "the view of today #{Map.fetch!(@changes, cause)}#{from}"
   end
 end

@@ -56,29 +56,18 @@ defmodule AshAgent.Test.Trajectory do
   # Each provider names these calls in its own way; a block with an output and no input is an answer.
   defp read_served(%{type: :provider_block, data: data}) when is_map(data) do
     case Pattern.normalize(data) do
-      %{"type" => "server_tool_use", "name" => name} = data ->
+      %{"type" => type, "name" => name} = data when type in ["server_tool_use", "mcp_tool_use"] ->
         read_served(data["id"], name, data["input"])
 
-      %{"type" => "mcp_tool_use", "name" => name} = data ->
-        read_served(data["id"], name, data["input"])
-
-      %{"type" => "mcp_call", "name" => name} = data ->
-        read_served(data["id"], name, data["arguments"])
-
-      %{"type" => "tool.execution", "name" => name} = data ->
+      %{"type" => type, "name" => name} = data when type in ["mcp_call", "tool.execution"] ->
         read_served(data["id"], name, data["arguments"])
 
       %{"executableCode" => code} ->
         read_served(nil, "code_execution", code)
 
       %{"type" => type} = data ->
-        if String.ends_with?(type, "_call"),
-          do:
-            read_served(
-              data["id"],
-              String.replace_suffix(type, "_call", ""),
-              data["action"] || data
-            )
+        name = String.replace_suffix(type, "_call", "")
+        if name != type, do: read_served(data["id"], name, data["action"] || data)
 
       _other ->
         nil
@@ -189,16 +178,13 @@ defmodule AshAgent.Test.Trajectory do
       end)
 
     ones
-    |> Enum.reduce_while(%{}, fn {one, index}, owners ->
+    |> Enum.reduce_while({:ok, %{}}, fn {one, index}, {:ok, owners} ->
       case find_other(index, fitting, owners, MapSet.new()) do
-        {:ok, owners, _seen} -> {:cont, owners}
+        {:ok, owners, _seen} -> {:cont, {:ok, owners}}
         {:error, _seen} -> {:halt, {:error, one}}
       end
     end)
-    |> case do
-      {:error, one} -> {:error, one}
-      _owners -> :ok
-    end
+    |> then(&with {:ok, _owners} <- &1, do: :ok)
   end
 
   defp find_other(one, fitting, owners, seen) do

@@ -103,12 +103,10 @@ defmodule AshAgent.LLM.Recorded.Cassette do
       differences = address(recording.path, asked.path) ++ Difference.between(body, asked_body)
       {number, Difference.count_common(body, asked_body), differences}
     end)
-    |> Enum.min_by(fn {_number, common, differences} -> {length(differences), -common} end, fn ->
-      nil
-    end)
+    |> Enum.sort_by(fn {_number, common, differences} -> {length(differences), -common} end)
     |> case do
-      nil -> error
-      {number, _common, differences} -> %{error | nearest: number, differences: differences}
+      [] -> error
+      [{number, _common, found} | _] -> %{error | nearest: number, differences: found}
     end
   end
 

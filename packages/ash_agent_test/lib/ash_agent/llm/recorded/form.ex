@@ -59,26 +59,15 @@ defmodule AshAgent.LLM.Recorded.Form do
     bytes = for {_at, piece} <- recording.pieces, into: "", do: piece
     cuts = Enum.map_join(recording.pieces, " ", fn {at, piece} -> "#{byte_size(piece)}@#{at}" end)
 
-    %{
-      "status" => recording.status,
-      "headers" => Map.new(recording.headers),
-      "cuts" => cuts,
-      "ending" => recording.ending
-    }
+    %{"status" => recording.status, "headers" => Map.new(recording.headers), "cuts" => cuts}
+    |> Map.put("ending", recording.ending)
     |> Map.merge(write_bytes(bytes))
   end
 
   defp write_bytes(bytes) do
     if String.valid?(bytes),
       do: %{"lines" => String.split(bytes, "\n")},
-      else: %{"base64" => bytes |> Base.encode64() |> split(100)}
-  end
-
-  defp split(text, size) when byte_size(text) <= size, do: [text]
-
-  defp split(text, size) do
-    <<piece::binary-size(size), rest::binary>> = text
-    [piece | split(rest, size)]
+      else: %{"base64" => Regex.scan(~r/.{1,100}/, Base.encode64(bytes)) |> Enum.concat()}
   end
 
   # Down to messages and tools, each thing is a line.
@@ -156,8 +145,7 @@ defmodule AshAgent.LLM.Recorded.Form do
   defp read_body(%{"as_in" => as_in, "body" => rest}, read) do
     %{body: base} = Enum.fetch!(read, length(read) - as_in["request"])
     [key] = Map.keys(as_in) -- ["request", "fields"]
-    same = Map.take(base, as_in["fields"])
-    body = Map.merge(same, rest)
+    body = base |> Map.take(as_in["fields"]) |> Map.merge(rest)
     Map.update!(body, key, &(Enum.take(base[key], as_in[key]) ++ &1))
   end
 

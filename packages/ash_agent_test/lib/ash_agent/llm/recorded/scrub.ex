@@ -22,79 +22,58 @@ defmodule AshAgent.LLM.Recorded.Scrub do
   @doc "Returns what of a recording may be written down."
   def scrub(recording, patterns, secrets) do
     secrets = for secret <- secrets, byte_size(secret) >= 8, do: secret
+    mask = &mask(&1, patterns, secrets)
 
     %{
       recording
-      | path: mask(recording.path, patterns, secrets),
-        body: scrub_body(recording.body, patterns, secrets),
-        headers:
-          for({name, value} <- recording.headers, name in @kept_headers, do: {name, value}),
-        pieces: scrub_pieces(recording, patterns, secrets)
+      | path: mask.(recording.path),
+        body: recording.body |> map_texts(mask) |> mask_users(),
+        headers: Enum.filter(recording.headers, fn {name, _value} -> name in @kept_headers end),
+        pieces: scrub_pieces(recording, secrets, mask)
     }
   end
 
-  @doc "Returns a body as it would have been written down."
-  def scrub_body(body, patterns, secrets \\ []) do
-    body
-    |> map_texts(&mask(&1, patterns, secrets))
-    |> mask_users()
-  end
-
+  # Regexes of the application for letters do not read bytes that are not text.
   defp mask(text, patterns, secrets) do
-    text =
-      Enum.reduce(@patterns ++ patterns, text, fn pattern, text ->
-        Regex.replace(pattern, text, &stars/1)
-      end)
+    patterns = if String.valid?(text), do: @patterns ++ patterns, else: @patterns
 
-    if secrets == [], do: text, else: String.replace(text, secrets, &stars/1)
+    patterns
+    |> Enum.reduce(text, &Regex.replace(&1, &2, fn found -> stars(found) end))
+    |> hide(secrets)
   end
+
+  defp hide(bytes, []), do: bytes
+  defp hide(bytes, secrets), do: String.replace(bytes, secrets, &stars/1)
 
   defp stars(text), do: String.duplicate("*", byte_size(text))
 
   defp mask_users(%{} = body) do
-    body = Map.new(body, &mask_user/1)
-
-    case body do
-      %{"metadata" => %{} = metadata} -> %{body | "metadata" => Map.new(metadata, &mask_user/1)}
-      body -> body
-    end
+    with %{"metadata" => %{} = metadata} = body <- Map.new(body, &mask_user/1),
+         do: %{body | "metadata" => Map.new(metadata, &mask_user/1)}
   end
 
   defp mask_user({name, value}) when name in @users and is_binary(value), do: {name, stars(value)}
   defp mask_user(field), do: field
 
   # A secret may be in two pieces, so they are looked through together and cut again where they were.
-  defp scrub_pieces(%{pieces: pieces, headers: headers}, patterns, secrets) do
+  defp scrub_pieces(%{pieces: pieces, headers: headers}, secrets, mask) do
     bytes = for {_at, piece} <- pieces, into: "", do: piece
     frames? = frames?(headers)
     texts = if frames?, do: payloads(bytes, 0, []), else: [{0, byte_size(bytes)}]
+    masked = bytes |> hide(secrets) |> replace(texts, mask) |> mask_across(texts, mask)
 
-    masked =
-      bytes
-      |> mask_bytes(secrets)
-      |> replace(texts, &mask_text(&1, patterns, secrets))
-      |> mask_across(texts, patterns, secrets)
-
-    cond do
-      masked == bytes -> pieces
-      frames? -> masked |> mend_frames([]) |> cut_again(pieces)
-      true -> cut_again(masked, pieces)
-    end
-  end
-
-  defp mask_bytes(bytes, []), do: bytes
-  defp mask_bytes(bytes, secrets), do: String.replace(bytes, secrets, &stars/1)
-
-  # Regexes for letters do not read bytes that are not text.
-  defp mask_text(text, patterns, secrets) do
-    if String.valid?(text), do: mask(text, patterns, secrets), else: mask(text, [], secrets)
+    if masked == bytes,
+      do: pieces,
+      else:
+        if(frames?, do: mend_frames(masked, []), else: masked)
+        |> cut(for {at, piece} <- pieces, do: {at, byte_size(piece)})
   end
 
   # The events of a stream have a secret in parts, as the model says it. So the texts under one key are looked through as if they
   # were one.
   @values ~r/"((?:[^"\\]++|\\.)*+)"\s*+:\s*+"((?:[^"\\]++|\\.)*+)"/s
 
-  defp mask_across(bytes, texts, patterns, secrets) do
+  defp mask_across(bytes, texts, mask) do
     values =
       for {start, size} <- texts,
           text = binary_part(bytes, start, size),
@@ -103,27 +82,15 @@ defmodule AshAgent.LLM.Recorded.Scrub do
 
     values
     |> Enum.group_by(&elem(&1, 0), &elem(&1, 1))
-    |> Enum.flat_map(fn {_key, ranges} -> mask_joined(bytes, ranges, patterns, secrets) end)
+    |> Enum.flat_map(fn {_key, ranges} -> mask_joined(bytes, ranges, mask) end)
     |> Enum.sort()
     |> then(&replace_each(bytes, &1, 0, []))
   end
 
-  defp mask_joined(bytes, ranges, patterns, secrets) do
+  defp mask_joined(bytes, ranges, mask) do
     joined = for {start, size} <- ranges, into: "", do: binary_part(bytes, start, size)
-
-    case mask_text(joined, patterns, secrets) do
-      ^joined ->
-        []
-
-      masked ->
-        {parts, ""} =
-          Enum.map_reduce(ranges, masked, fn {start, size}, masked ->
-            <<part::binary-size(size), masked::binary>> = masked
-            {{start, part}, masked}
-          end)
-
-        parts
-    end
+    masked = mask.(joined)
+    if masked == joined, do: [], else: cut(masked, ranges)
   end
 
   defp replace(bytes, ranges, fun) do
@@ -140,12 +107,12 @@ defmodule AshAgent.LLM.Recorded.Scrub do
     replace_each(bytes, parts, start + byte_size(part), done)
   end
 
-  defp cut_again(bytes, pieces) do
+  # Pieces of these sizes, each with its place.
+  defp cut(bytes, sizes) do
     {pieces, ""} =
-      Enum.map_reduce(pieces, bytes, fn {at, piece}, bytes ->
-        size = byte_size(piece)
-        <<masked::binary-size(size), rest::binary>> = bytes
-        {{at, masked}, rest}
+      Enum.map_reduce(sizes, bytes, fn {at, size}, bytes ->
+        <<piece::binary-size(size), rest::binary>> = bytes
+        {{at, piece}, rest}
       end)
 
     pieces
@@ -190,14 +157,31 @@ defmodule AshAgent.LLM.Recorded.Scrub do
 
   @doc "Returns a body without what does not count."
   def ignore(body, []), do: body
+  def ignore(body, ignored), do: body |> ignore(ignored, %{}) |> elem(0)
 
-  def ignore(body, ignored) do
-    body =
-      if :dates in ignored, do: map_texts(body, &Regex.replace(@dates, &1, "(date)")), else: body
+  # The first id becomes 1, wherever it is, and so on: results stay those of their calls.
+  defp ignore(text, ignored, seen) when is_binary(text),
+    do: {if(:dates in ignored, do: Regex.replace(@dates, text, "(date)"), else: text), seen}
 
-    body = body |> drop_keys(Enum.filter(ignored, &is_binary/1))
-    if :ids in ignored, do: body |> number_ids(%{}) |> elem(0), else: body
+  defp ignore(list, ignored, seen) when is_list(list),
+    do: Enum.map_reduce(list, seen, &ignore(&1, ignored, &2))
+
+  defp ignore(%{} = map, ignored, seen) do
+    {fields, seen} =
+      map
+      |> Map.drop(ignored)
+      |> Enum.sort()
+      |> Enum.map_reduce(seen, fn {key, value}, seen ->
+        {value, seen} = ignore(value, ignored, seen)
+        id? = :ids in ignored and key in @ids and is_binary(value)
+        seen = if id?, do: Map.put_new(seen, value, "id #{map_size(seen) + 1}"), else: seen
+        {{key, if(id?, do: seen[value], else: value)}, seen}
+      end)
+
+    {Map.new(fields), seen}
   end
+
+  defp ignore(other, _ignored, seen), do: {other, seen}
 
   defp map_texts(text, fun) when is_binary(text), do: fun.(text)
   defp map_texts(list, fun) when is_list(list), do: Enum.map(list, &map_texts(&1, fun))
@@ -206,35 +190,4 @@ defmodule AshAgent.LLM.Recorded.Scrub do
     do: Map.new(map, fn {key, value} -> {key, map_texts(value, fun)} end)
 
   defp map_texts(other, _fun), do: other
-
-  defp drop_keys(value, []), do: value
-  defp drop_keys(list, keys) when is_list(list), do: Enum.map(list, &drop_keys(&1, keys))
-
-  defp drop_keys(%{} = map, keys) do
-    for {key, value} <- map, key not in keys, into: %{}, do: {key, drop_keys(value, keys)}
-  end
-
-  defp drop_keys(other, _keys), do: other
-
-  # The first id becomes 1, wherever it is, and so on: results stay those of their calls.
-  defp number_ids(list, seen) when is_list(list), do: Enum.map_reduce(list, seen, &number_ids/2)
-
-  defp number_ids(%{} = map, seen) do
-    {fields, seen} =
-      map
-      |> Enum.sort()
-      |> Enum.map_reduce(seen, fn
-        {key, id}, seen when key in @ids and is_binary(id) ->
-          seen = Map.put_new(seen, id, "id #{map_size(seen) + 1}")
-          {{key, seen[id]}, seen}
-
-        {key, value}, seen ->
-          {value, seen} = number_ids(value, seen)
-          {{key, value}, seen}
-      end)
-
-    {Map.new(fields), seen}
-  end
-
-  defp number_ids(other, seen), do: {other, seen}
 end

@@ -41,29 +41,17 @@ defmodule AshAgent.LLM.Recorded.Transport do
   defp play_pieces([], _now, acc, _fun, _pace), do: {:cont, acc}
 
   defp play_pieces([{at, bytes} | pieces], now, acc, fun, pace) do
-    if pace, do: wait(at - now)
+    if pace, do: Process.sleep(max(at - now, 0))
     with {:cont, acc} <- fun.({:data, bytes}, acc), do: play_pieces(pieces, at, acc, fun, pace)
-  end
-
-  defp wait(milliseconds) do
-    receive do
-    after
-      max(milliseconds, 0) -> :ok
-    end
   end
 
   # The causes of failed connections that decide what an error is called; all others are one.
   @causes ~w(closed econnreset econnaborted epipe econnrefused nxdomain etimedout pool_timeout no_cacerts)a
 
   # A recording that was stopped by its reader ends where it was stopped, as if the connection had been cut there.
-  @endings %{
-    "timeout connect" => {:timeout, :connect},
-    "timeout first_byte" => {:timeout, :first_byte},
-    "timeout idle" => {:timeout, :idle},
-    "timeout whole" => {:timeout, :whole},
-    "stopped" => {:connection, :closed},
-    "invalid" => {:invalid_response, "it was not HTTP when it was recorded"}
-  }
+  @endings for which <- ~w(connect first_byte idle whole)a,
+               into: %{"invalid" => {:invalid_response, "it was not HTTP when it was recorded"}},
+               do: {"timeout #{which}", {:timeout, which}}
 
   defp finish("complete", acc), do: {:ok, acc}
 
@@ -94,20 +82,12 @@ defmodule AshAgent.LLM.Recorded.Transport do
     end
 
     result = transport.stream(request, {acc, recording}, take, own)
-    {acc, recording} = take_accumulated(result)
-
-    recording = %{
-      recording
-      | pieces: Enum.reverse(recording.pieces),
-        ending: recording.ending || describe_ending(result)
-    }
-
+    {acc, recording} = elem(result, tuple_size(result) - 1)
+    ending = recording.ending || describe_ending(result)
+    recording = %{recording | pieces: Enum.reverse(recording.pieces), ending: ending}
     :ok = Cassette.record(opts[:cassette], recording, Request.secrets(Request.headers(request)))
     put_elem(result, tuple_size(result) - 1, acc)
   end
-
-  defp take_accumulated({:ok, accumulated}), do: accumulated
-  defp take_accumulated({:error, _reason, accumulated}), do: accumulated
 
   defp keep({:head, status, headers}, recording, _at),
     do: %{recording | status: status, headers: headers}

@@ -7,14 +7,7 @@ defmodule AshAgent.Store.Conformance.Chats do
   check "comes back equal with all branches", %{store: store} do
     each_case("chats", 12, fn ->
       chat = ChatContext.new(id: new_id(), input: "0", system_prompt: "S", config: [mode: :plan])
-
-      turn = &(&1 |> Context.add_assistant_message("a") |> Context.add_user_message("u"))
-
-      chat =
-        ChatContext.update_context(chat, fn context ->
-          Enum.reduce(1..5, context, fn _, c -> turn.(c) end)
-        end)
-
+      chat = ChatContext.update_context(chat, &add_turns(&1, 5))
       kept = create!(store, chat)
       assert kept.kind == :chat
 
@@ -33,41 +26,46 @@ defmodule AshAgent.Store.Conformance.Chats do
   end
 
   check "of a branch stays when the one that it left changes", %{store: store} do
-    turn = &(&1 |> Context.add_assistant_message("a") |> Context.add_user_message("u"))
-
-    turns = fn context ->
-      Enum.reduce(1..6, context, fn _, context -> turn.(context) end)
+    rewind = fn chat, branch, to ->
+      ChatContext.update_context(chat, &Context.rewind(&1, to: to), branch: branch)
     end
 
+    note = &Context.put_iteration_metadata(&1, 2, :a, 1)
+
     for change <- [
-          &ChatContext.update_context(
-            &1,
-            fn c -> Context.put_iteration_metadata(c, 2, :a, 1) end,
-            branch: "main"
-          ),
-          &ChatContext.update_context(&1, fn c -> Context.rewind(c, to: 2) end, branch: "main"),
+          &ChatContext.update_context(&1, note, branch: "main"),
+          &rewind.(&1, "main", 2),
           &ChatContext.delete_branch(&1, "main"),
           &ChatContext.rename_branch(&1, "main", "trunk"),
-          &ChatContext.update_context(&1, fn c -> Context.rewind(c, to: 3) end, branch: "idea")
+          &rewind.(&1, "idea", 3)
         ] do
-      chat = ChatContext.new(id: new_id(), input: "x") |> ChatContext.update_context(turns)
+      chat = ChatContext.new(id: new_id(), input: "x")
+      chat = ChatContext.update_context(chat, &add_turns(&1, 6))
       kept = create!(store, chat)
 
       chat =
         chat
         |> ChatContext.branch("idea", iteration: 5)
-        |> ChatContext.update_context(turn, branch: "idea")
-
-      chat =
-        chat
+        |> ChatContext.update_context(&add_turns(&1, 1), branch: "idea")
         |> ChatContext.branch("later", from: "idea", iteration: 6)
         |> ChatContext.switch("idea")
 
       kept = append!(store, kept, chat)
       changed = change.(chat)
       kept = append!(store, kept, changed)
-      append!(store, kept, ChatContext.update_context(changed, turn, branch: "later"))
+
+      append!(
+        store,
+        kept,
+        ChatContext.update_context(changed, &add_turns(&1, 1), branch: "later")
+      )
     end
+  end
+
+  defp add_turns(context, count) do
+    Enum.reduce(1..count, context, fn _, context ->
+      context |> Context.add_assistant_message("a") |> Context.add_user_message("u")
+    end)
   end
 
   check "is the child's, with its parent", %{store: store} do

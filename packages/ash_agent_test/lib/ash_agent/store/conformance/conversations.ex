@@ -5,24 +5,12 @@ defmodule AshAgent.Store.Conformance.Conversations do
   use AshAgent.Store.Conformance.Group, "what is kept"
 
   check "comes back equal, with every kind of term", %{store: store} do
-    metadata = %{
-      "text" => "\u{0}ü\u{10FFFF}",
-      bytes: <<255, 0>>,
-      big: 1_000_000_000_000_000_000_000_000,
-      float: -0.0,
-      huge: 1.0e300,
-      day: ~D[2026-02-28],
-      tuple: {:ok, nil, [true]},
-      nested: %{1 => %{"$atom" => ":x"}}
-    }
-
-    context =
-      Context.new("\u{0}" <> <<255>>,
-        id: new_id(),
-        metadata: metadata,
-        system_prompt: "'; drop table x; --"
-      )
-
+    numbers = %{big: 1_000_000_000_000_000_000_000_000, float: -0.0, huge: 1.0e300}
+    others = %{day: ~D[2026-02-28], tuple: {:ok, nil, [true]}, nested: %{1 => %{"$atom" => ":x"}}}
+    texts = %{"text" => "\u{0}ü\u{10FFFF}", bytes: <<255, 0>>}
+    metadata = texts |> Map.merge(numbers) |> Map.merge(others)
+    opts = [id: new_id(), metadata: metadata, system_prompt: "'; drop table x; --"]
+    context = Context.new("\u{0}" <> <<255>>, opts)
     kept = create!(store, context)
     assert kept.kind == :context
     assert kept.metadata == metadata

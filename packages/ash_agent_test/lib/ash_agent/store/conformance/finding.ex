@@ -19,18 +19,10 @@ defmodule AshAgent.Store.Conformance.Finding do
     filter = [metadata: %{mark: mark}]
 
     pages = fn opts ->
-      {:ok, page} = Store.list(store, filter ++ opts)
-
-      Stream.unfold(page, fn
-        nil ->
-          nil
-
-        %{next: nil} = page ->
-          {page.conversations, nil}
-
-        page ->
-          {page.conversations,
-           page.next && elem(Store.list(store, filter ++ opts ++ [after: page.next]), 1)}
+      Stream.unfold(filter ++ opts, fn opts ->
+        with [_ | _] <- opts, {:ok, page} = Store.list(store, opts) do
+          {page.conversations, page.next && Keyword.put(opts, :after, page.next)}
+        end
       end)
       |> Enum.to_list()
     end

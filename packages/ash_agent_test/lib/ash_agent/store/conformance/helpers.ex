@@ -35,6 +35,11 @@ defmodule AshAgent.Store.Conformance.Helpers do
   # Functions that a store may leave out.
   def can?(store, function, arity), do: function_exported?(store.__struct__, function, arity)
 
+  def image(size) do
+    data = Base.encode64(:crypto.strong_rand_bytes(size))
+    %{type: :image, media_type: "image/png", data: data}
+  end
+
   def at_once(count, function) do
     1..count
     |> Enum.map(fn number ->

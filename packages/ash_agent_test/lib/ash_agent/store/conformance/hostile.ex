@@ -54,19 +54,10 @@ defmodule AshAgent.Store.Conformance.Hostile do
     kept = create!(store, context, owner: "a")
     keys = Enum.map(calls, &Store.call_key(context, &1.id))
 
-    assert {:ok, kept, ^keys} =
-             Store.start(
-               store,
-               kept,
-               for({key, call} <- Enum.zip(keys, calls), do: %{key: key, call: call})
-             )
-
-    kept =
-      append!(
-        store,
-        kept,
-        Context.add_tool_results(context, for(call <- calls, do: {call.id, {:ok, big}}))
-      )
+    attempts = for {key, call} <- Enum.zip(keys, calls), do: %{key: key, call: call}
+    assert {:ok, kept, ^keys} = Store.start(store, kept, attempts)
+    results = for call <- calls, do: {call.id, {:ok, big}}
+    kept = append!(store, kept, Context.add_tool_results(context, results))
 
     assert {:ok, stored} = Store.calls(store, kept.id)
     assert Enum.sort(Enum.map(stored, & &1.call)) == Enum.sort(calls)

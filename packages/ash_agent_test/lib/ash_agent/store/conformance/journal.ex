@@ -69,12 +69,7 @@ defmodule AshAgent.Store.Conformance.Journal do
     {kept, [one, _]} = ask_for_calls(store)
     context = kept.value |> Context.interrupt() |> Context.add_user_message("Again")
 
-    again = fn context ->
-      Context.add_assistant_message(context, nil, [
-        %{id: "call_9", name: :pay, arguments: %{}}
-      ])
-    end
-
+    again = &Context.add_assistant_message(&1, nil, [%{id: "call_9", name: :pay, arguments: %{}}])
     before = again.(context)
     Process.sleep(1)
 
@@ -87,15 +82,9 @@ defmodule AshAgent.Store.Conformance.Journal do
 
     assert before.current_iteration == after_it.current_iteration
 
-    keys = [
-      one
-      | for(
-          context <- [before, after_it, Context.fork(before)],
-          do: Store.call_key(context, "call_9")
-        )
-    ]
-
-    keys = [Store.call_key(before, "call_9", branch: "idea") | keys]
+    contexts = [before, after_it, Context.fork(before)]
+    keys = [one, Store.call_key(before, "call_9", branch: "idea")]
+    keys = keys ++ Enum.map(contexts, &Store.call_key(&1, "call_9"))
     assert Enum.uniq(keys) == keys
 
     # An application may set times.

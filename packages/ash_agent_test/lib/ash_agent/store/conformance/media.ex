@@ -75,11 +75,6 @@ defmodule AshAgent.Store.Conformance.Media do
     append!(store, kept, Context.add_tool_results(context, [{"a", {:ok, looks}}]))
   end
 
-  defp image(size) do
-    data = Base.encode64(:crypto.strong_rand_bytes(size))
-    %{type: :image, media_type: "image/png", data: data}
-  end
-
   defp digest(data),
     do: Base.encode16(:crypto.hash(:sha256, Base.decode64!(data)), case: :lower)
 end

@@ -4,38 +4,20 @@ defmodule AshAgent.Store.Conformance.Model do
 
   use AshAgent.Store.Conformance.Group, "under any order of operations"
 
+  @operations ~w(claim claim_short append append append start renew release fetch expired)a
+
   check "any order of two writers' claims, writes, starts, renewals and lapses is as in a model",
         %{store: store} do
     each_case("writers", 12, fn ->
       id = new_id()
       kept = create!(store, Context.new("0", id: id))
       # The row, and the values of each writer.
-      model = %{
-        epoch: 0,
-        revision: 1,
-        owner: nil,
-        over?: false,
-        value: kept.value,
-        started: MapSet.new()
-      }
+      row = %{epoch: 0, revision: 1, owner: nil, over?: false}
+      model = Map.merge(row, %{value: kept.value, started: MapSet.new()})
 
       Enum.reduce(1..60, {model, %{1 => kept, 2 => kept}}, fn step, {model, held} ->
         writer = one_of([1, 2])
-
-        operation =
-          one_of([
-            :claim,
-            :claim_short,
-            :append,
-            :append,
-            :append,
-            :start,
-            :renew,
-            :release,
-            :fetch,
-            :expired
-          ])
-
+        operation = one_of(@operations)
         {model, mine} = step(store, operation, "writer #{writer}", step, model, held[writer])
         {model, Map.put(held, writer, mine)}
       end)
@@ -44,13 +26,8 @@ defmodule AshAgent.Store.Conformance.Model do
 
   defp step(store, claim, writer, _step, model, mine) when claim in [:claim, :claim_short] do
     free? = model.owner == nil or model.over?
-
-    answer =
-      Store.claim(store, mine.id,
-        owner: writer,
-        lease: if(claim == :claim, do: 60_000, else: 1)
-      )
-
+    lease = if claim == :claim, do: 60_000, else: 1
+    answer = Store.claim(store, mine.id, owner: writer, lease: lease)
     if claim == :claim_short, do: lapse()
 
     if free? do
@@ -73,15 +50,7 @@ defmodule AshAgent.Store.Conformance.Model do
         assert may_write?(model, mine)
         assert kept.revision == model.revision + 1
         assert_kept(store, value)
-        # A write renews the lease, for as long as the claim's was.
-        if model.owner != nil and kept.lease == 1, do: lapse()
-
-        {%{
-           model
-           | revision: kept.revision,
-             value: value,
-             over?: model.owner != nil and kept.lease == 1
-         }, kept}
+        {renewed(%{model | revision: kept.revision, value: value}, kept), kept}
 
       {:error, reason} ->
         assert_refused(reason, model, mine)
@@ -97,13 +66,7 @@ defmodule AshAgent.Store.Conformance.Model do
       {:ok, kept, keys} ->
         assert may_write?(model, mine)
         assert keys == if(key in model.started, do: [], else: [key])
-        if model.owner != nil and kept.lease == 1, do: lapse()
-
-        {%{
-           model
-           | started: MapSet.put(model.started, key),
-             over?: model.owner != nil and kept.lease == 1
-         }, kept}
+        {renewed(%{model | started: MapSet.put(model.started, key)}, kept), kept}
 
       {:error, reason} ->
         assert_refused(reason, model, mine)
@@ -157,9 +120,11 @@ defmodule AshAgent.Store.Conformance.Model do
     {model, if(mine.claimed?, do: mine, else: kept)}
   end
 
+  # A write renews the lease, for as long as the claim's was.
   defp renewed(model, kept) do
-    if kept.lease == 1, do: lapse()
-    %{model | over?: kept.lease == 1}
+    short? = model.owner != nil and kept.lease == 1
+    if short?, do: lapse()
+    %{model | over?: short?}
   end
 
   defp may_write?(model, mine) do

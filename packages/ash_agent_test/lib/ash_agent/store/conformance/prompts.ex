@@ -55,12 +55,11 @@ defmodule AshAgent.Store.Conformance.Prompts do
              Enum.sort(for number <- 1..8, at <- 1..5, do: "#{number}.#{at}")
 
     # Each sender's are in its order.
-    for number <- 1..8,
-        do:
-          assert(
-            Enum.filter(texts, &String.starts_with?(&1, "#{number}.")) ==
-              for(at <- 1..5, do: "#{number}.#{at}")
-          )
+    # Each sender's are in its order.
+    for number <- 1..8 do
+      own = Enum.filter(texts, &String.starts_with?(&1, "#{number}."))
+      assert own == for(at <- 1..5, do: "#{number}.#{at}")
+    end
 
     # The owner's claim and revision are as they were.
     append!(store, kept, kept.value, taken: Enum.map(waiting, & &1.id))

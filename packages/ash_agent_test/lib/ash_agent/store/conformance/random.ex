@@ -33,12 +33,10 @@ defmodule AshAgent.Store.Conformance.Random do
 
   defp change(context, at) when at <= 8 do
     calls =
-      for number <- 1..:rand.uniform(3),
-          do: %{
-            id: "call_#{number}_#{:rand.uniform(9999)}",
-            name: :pay,
-            arguments: %{"n" => number}
-          }
+      for number <- 1..:rand.uniform(3) do
+        id = "call_#{number}_#{:rand.uniform(9999)}"
+        %{id: id, name: :pay, arguments: %{"n" => number}}
+      end
 
     Context.add_assistant_message(context, nil, calls)
   end
@@ -46,18 +44,15 @@ defmodule AshAgent.Store.Conformance.Random do
   defp change(context, 9),
     do: Context.rewind(context, to: :rand.uniform(context.current_iteration))
 
-  defp change(context, 10),
-    do:
-      Context.put_iteration_metadata(
-        context,
-        :rand.uniform(context.current_iteration),
-        :note,
-        :rand.uniform(99)
-      )
+  defp change(context, 10) do
+    number = :rand.uniform(context.current_iteration)
+    Context.put_iteration_metadata(context, number, :note, :rand.uniform(99))
+  end
 
-  defp change(context, 11),
-    do:
-      Context.Tokens.add_token_usage(context, %{input_tokens: :rand.uniform(99), output_tokens: 3})
+  defp change(context, 11) do
+    usage = %{input_tokens: :rand.uniform(99), output_tokens: 3}
+    Context.Tokens.add_token_usage(context, usage)
+  end
 
   defp change(context, 12), do: Context.put_metadata(context, one_of([:a, "b"]), text())
   defp change(context, 13), do: Context.View.hide(context, {:all_but_last, :rand.uniform(3)})
@@ -73,11 +68,10 @@ defmodule AshAgent.Store.Conformance.Random do
   defp change(context, 15), do: Context.interrupt(context, text())
   defp change(context, 16), do: Context.put_system_prompt(context, text())
 
-  defp change(context, 17),
-    do:
-      context
-      |> Context.View.clear_tool_results()
-      |> Context.View.put_prompt_block("now", "#{:rand.uniform(99)}")
+  defp change(context, 17) do
+    cleared = Context.View.clear_tool_results(context)
+    Context.View.put_prompt_block(cleared, "now", "#{:rand.uniform(99)}")
+  end
 
   defp change(context, _), do: Context.View.put_masks(context, [{"fox", "***"}])
 
@@ -90,10 +84,10 @@ defmodule AshAgent.Store.Conformance.Random do
       else: Context.add_tool_results(context, answers)
   end
 
-  defp text,
-    do:
-      one_of(["fox", "\u{0}", "'quoted'", <<255>>, "ü", String.duplicate("long ", 50)]) <>
-        Integer.to_string(:rand.uniform(9999))
+  defp text do
+    words = ["fox", "\u{0}", "'quoted'", <<255>>, "ü", String.duplicate("long ", 50)]
+    one_of(words) <> Integer.to_string(:rand.uniform(9999))
+  end
 
   @doc "Another state of a chat."
   def change_chat(chat) do
@@ -108,12 +102,8 @@ defmodule AshAgent.Store.Conformance.Random do
 
   defp change_chat(chat, at, names) when at <= 8 do
     branch = chat.branches[one_of(names)]
-    number = :rand.uniform(branch.context.current_iteration)
-
-    ChatContext.branch(chat, "branch #{:rand.uniform(9999)}",
-      from: branch.name,
-      iteration: number
-    )
+    place = [from: branch.name, iteration: :rand.uniform(branch.context.current_iteration)]
+    ChatContext.branch(chat, "branch #{:rand.uniform(9999)}", place)
   end
 
   defp change_chat(chat, 9, names), do: ChatContext.switch(chat, one_of(names))

@@ -53,10 +53,10 @@ defmodule AshAgent.Store.Conformance.Runs do
   defp ended(store, id) do
     {:ok, calls} = Store.calls(store, id)
 
-    with [%{state: :ok, key: one}, %{state: :started, key: other}] <-
-           Enum.sort_by(calls, & &1.state),
-         do: [one, other],
-         else: (_ -> nil)
+    case Enum.sort_by(calls, & &1.state) do
+      [%{state: :ok, key: one}, %{state: :started, key: other}] -> [one, other]
+      _ -> nil
+    end
   end
 
   defp finish(ending, store, id) do
@@ -114,10 +114,8 @@ defmodule AshAgent.Store.Conformance.Runs do
 
   defp await(fun) do
     with falsy when falsy in [nil, false] <- fun.() do
-      receive do
-      after
-        5 -> await(fun)
-      end
+      Process.sleep(5)
+      await(fun)
     end
   end
 end

@@ -14,14 +14,7 @@ defmodule AshAgent.Store.Conformance.Searching do
       |> Context.add_assistant_message("I look", [call])
       |> Context.add_tool_results([{"a", {:ok, %{place: ["the warehouse"]}}}])
       |> Context.add_assistant_message("It waits in the warehouse.")
-      |> Context.add_user_message([
-        %{type: :text, text: "See the picture"},
-        %{
-          type: :image,
-          media_type: "image/png",
-          data: Base.encode64(:crypto.strong_rand_bytes(3_000))
-        }
-      ])
+      |> Context.add_user_message([%{type: :text, text: "See the picture"}, image(3_000)])
 
     kept = create!(store, context)
     find = &find(store, &1, metadata: %{mark: mark})
@@ -117,26 +110,19 @@ defmodule AshAgent.Store.Conformance.Searching do
     kept =
       for number <- 1..9 do
         context = Context.new("needle #{number}", id: new_id(), metadata: %{mark: mark})
-        hidden? = rem(number, 3) == 0
-
-        create!(
-          store,
-          if(hidden?, do: Context.View.put_masks(context, [{"needle", "-"}]), else: context)
-        )
+        masks = if rem(number, 3) == 0, do: [{"needle", "-"}], else: []
+        create!(store, Context.View.put_masks(context, masks))
       end
 
     seen = for {%{id: id}, number} <- Enum.with_index(kept, 1), rem(number, 3) != 0, do: id
 
     for limit <- [1, 2, 3, 100] do
       pages =
-        Stream.unfold([limit: limit, metadata: %{mark: mark}], fn
-          nil ->
-            nil
-
-          opts ->
-            {:ok, page} = Store.search(store, "needle", opts)
+        Stream.unfold([limit: limit, metadata: %{mark: mark}], fn opts ->
+          with [_ | _] <- opts, {:ok, page} = Store.search(store, "needle", opts) do
             assert length(page.results) <= limit
             {page.results, page.next && Keyword.put(opts, :after, page.next)}
+          end
         end)
 
       results = Enum.concat(pages)

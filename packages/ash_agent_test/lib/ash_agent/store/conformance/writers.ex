@@ -12,12 +12,8 @@ defmodule AshAgent.Store.Conformance.Writers do
 
     append!(store, kept, one)
 
-    assert {:error, :stale} =
-             Store.append(store, kept, two,
-               status: :running,
-               taken: ["x"],
-               finished: [%{key: "k", state: :ok}]
-             )
+    more = [status: :running, taken: ["x"], finished: [%{key: "k", state: :ok}]]
+    assert {:error, :stale} = Store.append(store, kept, two, more)
 
     fetched = assert_kept(store, one)
     assert fetched.status == :idle
@@ -31,13 +27,11 @@ defmodule AshAgent.Store.Conformance.Writers do
     answers =
       at_once(12, fn number ->
         value =
-          Enum.reduce(
-            1..number,
-            kept.value,
-            &(&2
-              |> Context.add_user_message("#{number}")
-              |> Context.add_assistant_message("#{&1}"))
-          )
+          Enum.reduce(1..number, kept.value, fn turn, context ->
+            context
+            |> Context.add_user_message("#{number}")
+            |> Context.add_assistant_message("#{turn}")
+          end)
 
         {Store.append(store, kept, value), value}
       end)
@@ -56,9 +50,7 @@ defmodule AshAgent.Store.Conformance.Writers do
 
     assert {:ok, %{value: context}} = Store.fetch(store, kept.id)
     said = for %{role: :user, content: text} <- Context.to_messages(context), do: text
-
-    assert Enum.sort(List.flatten(said |> Enum.map(&String.split(&1, "\n", trim: true))))
-           |> length() == 33
+    assert length(Enum.flat_map(said, &String.split(&1, "\n", trim: true))) == 33
 
     for writer <- 1..4,
         number <- 1..8,
