@@ -208,21 +208,8 @@ defmodule AshAgent.Runtime do
   alias AshAgent.{Context, LLM}
   alias AshAgent.Options, as: Check
 
-  alias AshAgent.Runtime.{
-    Bounds,
-    DefaultLogger,
-    Error,
-    Events,
-    Loop,
-    Options,
-    Paused,
-    Result,
-    Run,
-    Shape,
-    Tool,
-    ToolExecutor,
-    TypedAnswer
-  }
+  alias AshAgent.Runtime.{Bounds, DefaultLogger, Error, Events, Loop, Options, Paused}
+  alias AshAgent.Runtime.{Result, Run, Shape, Tool, ToolExecutor, TypedAnswer}
 
   @doc """
   Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}`, `{:error, %AshAgent.Runtime.Error{}}`, or `{:paused,
@@ -277,11 +264,8 @@ defmodule AshAgent.Runtime do
         option -> {:error, %Error{reason: {:missing_option, option}, context: context}}
       end
 
-    report_end(events, started, reply, %{
-      first_iteration: opening.turn_start,
-      depth: within.depth
-    })
-
+    first = %{first_iteration: opening.turn_start, depth: within.depth}
+    report_end(events, started, reply, first)
     reply
   end
 
@@ -314,14 +298,12 @@ defmodule AshAgent.Runtime do
   # Emits the event of a run's end. Only the application's function gets contexts: the run's and those of its sub-agents, with
   # the iteration that the run's first turn began with, and the number of runs around this one.
   def report_end(events, started, {_, %{context: context} = ended} = reply, metadata) do
+    measured = %{duration: Events.since(started)}
+    private = Map.merge(metadata, Map.take(ended, [:context, :sub_agents]))
+
     events
     |> Events.with_metadata(%{iteration: context.current_iteration})
-    |> Events.emit(
-      [:run, :stop],
-      %{duration: Events.since(started)},
-      status_metadata(reply),
-      Map.merge(metadata, Map.take(ended, [:context, :sub_agents]))
-    )
+    |> Events.emit([:run, :stop], measured, status_metadata(reply), private)
   end
 
   defp status_metadata({:ok, result}), do: %{status: result.status}
@@ -414,10 +396,16 @@ defmodule AshAgent.Runtime do
   def prepare(opts) do
     Shape.check!(opts[:view])
 
-    opts =
-      if opts[:output], do: Keyword.update!(opts, :output, &AshAgent.Output.new/1), else: opts
+    opts
+    |> prepare_output()
+    |> Keyword.put(:llm, LLM.new(opts[:llm]))
+    |> Keyword.update!(:tools, &prepare_tools/1)
+  end
 
-    opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Keyword.update!(:tools, &prepare_tools/1)
+  @doc false
+  # Makes the type of the answer, if there is one.
+  def prepare_output(opts) do
+    if opts[:output], do: Keyword.update!(opts, :output, &AshAgent.Output.new/1), else: opts
   end
 
   # A function is called when a run begins.

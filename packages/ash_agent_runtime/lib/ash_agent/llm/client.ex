@@ -8,19 +8,11 @@ defmodule AshAgent.LLM.Client do
   alias AshAgent.LLM.{ByteLog, Error, Reading, Transport}
   alias AshAgent.LLM.Transport.Request
 
-  @typedoc "The form of the answer: whole or as a stream."
-  @type mode :: :chat | :stream
-
-  @typedoc "The parts of a request that a client decides. Fields of `:body` have text as keys."
-  @type call :: %{
-          required(:path) => String.t(),
-          required(:body) => map(),
-          optional(:query) => String.t(),
-          optional(:headers) => [{String.t(), String.t()}]
-        }
-
-  @doc "Returns the path of a request, and the fields of its body other than the messages."
-  @callback call(opts :: keyword(), tools :: [map()], mode()) :: call()
+  @doc """
+  Returns what a client decides of a request: its `:path`, the fields of its `:body` other than the messages, with text as keys, and if
+  it has them its `:query` and `:headers`.
+  """
+  @callback call(opts :: keyword(), tools :: [map()], :chat | :stream) :: map()
 
   @doc "Returns the credentials for requests: a key, several named keys, or `nil`."
   @callback credentials(opts :: keyword()) ::
@@ -31,7 +23,7 @@ defmodule AshAgent.LLM.Client do
               [{String.t(), String.t()}]
 
   @doc "Returns the call that also asks the provider to compare the request with the one of the answer with this id, or with none yet."
-  @callback compare(call(), id :: String.t() | nil) :: call()
+  @callback compare(call :: map(), id :: String.t() | nil) :: map()
 
   @doc "Checks and completes options, after their types were checked."
   @callback check(opts :: keyword()) :: keyword()
@@ -252,15 +244,14 @@ defmodule AshAgent.LLM.Client do
 
   @doc "Sends a request by the transport of the options, again where that may help, and gives the events of the answer to `fun`."
   def send_request(request, secrets, opts, mode, fun) do
-    attempt(%{
-      opts: opts,
-      mode: mode,
-      fun: fun,
-      request: request,
-      secrets: secrets,
-      deadline: Deadline.new(opts[:timeout]),
-      done: 0
-    })
+    call = %{opts: opts, mode: mode, fun: fun, request: request, secrets: secrets}
+    attempt(Map.merge(call, %{deadline: Deadline.new(opts[:timeout]), done: 0}))
+  end
+
+  @doc "Returns a request with the limits that the options have."
+  def request(method, uri, opts) do
+    limits = Keyword.take(opts, [:connect_timeout, :first_byte_timeout, :idle_timeout])
+    struct!(Request, [method: method, uri: uri, max_bytes: opts[:max_response_bytes]] ++ limits)
   end
 
   defp request(client, context, opts, {tools, output}, mode) do
@@ -271,8 +262,8 @@ defmodule AshAgent.LLM.Client do
         do: client.compare(call, Context.Audit.get_response_id(context)),
         else: call
 
-    own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)
-    fields = call.body |> Map.merge(own, &merge_field/3) |> put_output(output)
+    fields =
+      call.body |> Map.merge(name_fields(opts[:body]), &merge_field/3) |> put_output(output)
 
     with {:ok, credentials} <- credentials(client, opts),
          {:ok, body} <- encode(context, opts, fields) do
@@ -280,26 +271,13 @@ defmodule AshAgent.LLM.Client do
       path = String.trim_trailing(uri.path || "", "/") <> call.path
       given = Enum.map(opts[:headers], fn {name, value} -> {name, value.()} end)
 
-      request = %Request{
-        method: "POST",
-        uri: %{uri | path: path, query: query(uri.query, call[:query])},
-        headers: fn ->
-          [{"content-type", "application/json"}, {"accept", accept(mode)}]
-          |> merge(call[:headers] || [])
-        end,
-        body: body,
-        connect_timeout: opts[:connect_timeout],
-        first_byte_timeout: opts[:first_byte_timeout],
-        idle_timeout: opts[:idle_timeout],
-        max_bytes: opts[:max_response_bytes],
-        ssl: opts[:ssl]
-      }
+      uri = %{uri | path: path, query: query(uri.query, call[:query])}
+      plain = [{"content-type", "application/json"}, {"accept", accept(mode)}]
+      plain = fn -> merge(plain, call[:headers] || []) end
+      request = %{request("POST", uri, opts) | headers: plain, body: body, ssl: opts[:ssl]}
 
       headers = fn ->
-        request
-        |> Request.headers()
-        |> merge(client.authorize(credentials, request, opts))
-        |> merge(given)
+        plain.() |> merge(client.authorize(credentials, request, opts)) |> merge(given)
       end
 
       {:ok, %{request | headers: headers}, secrets(credentials, given)}
@@ -317,16 +295,16 @@ defmodule AshAgent.LLM.Client do
   @doc "Returns what a request asks for beside messages and tools, without what could be a key."
   def describe(client, opts, mode) do
     uri = uri(client, :base_url, opts[:base_url])
-    own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)
-    body = client.call(opts, [], mode).body |> Map.merge(own) |> hide_secrets()
 
-    cache =
-      for {key, value} <- [
-            cache: opts[:request][:cache],
-            cache_diagnostics: opts[:cache_diagnostics]
-          ],
+    body =
+      client.call(opts, [], mode).body |> Map.merge(name_fields(opts[:body])) |> hide_secrets()
+
+    asked = [cache: opts[:request][:cache], cache_diagnostics: opts[:cache_diagnostics]]
+
+    known =
+      for {key, value} <- asked,
           value not in [nil, false],
-          into: %{},
+          into: %{"server" => uri.host, "port" => uri.port, "body" => body},
           do: {to_string(key), if(value == true, do: true, else: to_string(value))}
 
     # The encoding of messages, so that the request can be made again.
@@ -336,10 +314,10 @@ defmodule AshAgent.LLM.Client do
           into: %{},
           do: {to_string(name), if(is_atom(value), do: to_string(value), else: value)}
 
-    request = if request == %{}, do: %{}, else: %{"request" => request}
-    known = %{"server" => uri.host, "port" => uri.port, "body" => body}
-    cache |> Map.merge(request) |> Map.merge(known)
+    if request == %{}, do: known, else: Map.put(known, "request", request)
   end
+
+  defp name_fields(fields), do: Map.new(fields, fn {name, value} -> {to_string(name), value} end)
 
   defp hide_secrets(%{} = fields) when not is_struct(fields) do
     Map.new(fields, fn {name, value} ->
@@ -357,11 +335,8 @@ defmodule AshAgent.LLM.Client do
   @doc "Puts the fields that ask for a typed answer beside the caller's own in the same objects, such as `generationConfig` and `text`."
   def put_output(body, fields) do
     Map.merge(body, fields, fn
-      _name, %{} = own, %{} = field ->
-        own |> Map.new(fn {name, value} -> {to_string(name), value} end) |> put_output(field)
-
-      _name, _own, field ->
-        field
+      _name, %{} = own, %{} = field -> own |> name_fields() |> put_output(field)
+      _name, _own, field -> field
     end)
   end
 
@@ -431,10 +406,8 @@ defmodule AshAgent.LLM.Client do
           if notify = call.opts[:on_retry],
             do: notify.(%{error: error, attempt: call.done + 1, wait: delay})
 
-          receive do
-          after
-            delay -> attempt(%{call | done: call.done + 1})
-          end
+          Process.sleep(delay)
+          attempt(%{call | done: call.done + 1})
         else
           {:error, %{error | attempt: call.done + 1}}
         end
@@ -479,11 +452,8 @@ defmodule AshAgent.LLM.Client do
 
   @doc "A tool's name, description, if it has one, and parameters, under `key`."
   def tool(tool, key) do
-    definition = %{"name" => tool.name, key => parameters(tool.parameters)}
-
-    if tool.description,
-      do: Map.put(definition, "description", tool.description),
-      else: definition
+    described = if tool.description, do: %{"description" => tool.description}, else: %{}
+    Map.merge(described, %{"name" => tool.name, key => parameters(tool.parameters)})
   end
 
   @doc "Returns the body with the field that asks for a stream."

@@ -55,35 +55,18 @@ defmodule AshAgent.LLM.Error do
         }
 
   @enforce_keys [:reason]
-  defexception [
-    :reason,
-    :kind,
-    :status,
-    :provider_message,
-    :retry_after,
-    :attempt,
-    :request_id,
-    :response,
-    retryable?: false
-  ]
+  defexception @enforce_keys ++
+                 ~w(kind status provider_message retry_after attempt request_id response)a ++
+                 [retryable?: false]
 
-  @transient [
-    :closed,
-    :econnrefused,
-    :econnreset,
-    :econnaborted,
-    :epipe,
-    :enetdown,
-    :pool_timeout
-  ]
+  @transient ~w(closed econnrefused econnreset econnaborted epipe enetdown pool_timeout)a
 
   @doc false
   # The error of a transport's reason.
-  def from_transport({:timeout, :whole}),
-    do: %__MODULE__{reason: :timeout, kind: :timeout, retryable?: true}
-
-  def from_transport({:timeout, _} = reason),
-    do: %__MODULE__{reason: reason, kind: :timeout, retryable?: true}
+  def from_transport({:timeout, which} = reason) do
+    reason = if which == :whole, do: :timeout, else: reason
+    %__MODULE__{reason: reason, kind: :timeout, retryable?: true}
+  end
 
   def from_transport({:connection, cause} = reason),
     do: %__MODULE__{reason: reason, kind: connection(cause), retryable?: cause in @transient}
@@ -174,65 +157,55 @@ defmodule AshAgent.LLM.Error do
   defp wait(ms) when is_integer(ms) and ms > 0, do: "; it asks to wait #{div(ms + 999, 1_000)} s"
   defp wait(_none), do: ""
 
-  defp describe({:status, status}) when status in [502, 503, 504],
-    do:
-      "a gateway answered with status #{status} because the provider did not respond; try again later"
+  @words %{
+    {:status, 529} => "the provider is overloaded (status 529); try again later",
+    {:status, 429} => "the provider wants fewer requests (status 429); wait, then try again",
+    {:status, 401} => "the provider does not accept the API key (status 401); check :api_key",
+    {:status, 404} =>
+      "the provider does not know this model or path (status 404); check :model and :base_url",
+    {:provider, nil} => "the provider reported an error",
+    :incomplete => "the provider's answer ended before it was complete; try again",
+    :timeout => "the provider did not complete its answer in time; allow a longer :timeout",
+    {:timeout, :connect} =>
+      "could not connect to the provider in time; check :base_url, or allow a longer :connect_timeout",
+    {:timeout, :first_byte} =>
+      "the provider did not start to respond in time; allow a longer :first_byte_timeout",
+    {:timeout, :idle} =>
+      "the provider stopped in the middle of its answer; try again, or allow a longer :idle_timeout",
+    {:connection, :closed} => "the connection to the provider was cut; try again",
+    {:connection, :pool_timeout} =>
+      "all connections of the pool are busy; make the pool larger, or allow a longer pool_timeout",
+    {:connection, :no_cacerts} =>
+      "no CA certificates were found on this machine: install its ca-certificates package, or pass ssl: [cacertfile: path]"
+  }
 
-  defp describe({:status, 529}), do: "the provider is overloaded (status 529); try again later"
+  defp describe(reason) when is_map_key(@words, reason), do: Map.fetch!(@words, reason)
 
-  defp describe({:status, 429}),
-    do: "the provider wants fewer requests (status 429); wait, then try again"
+  defp describe({kind, what}) do
+    case kind do
+      :status when what in [502, 503, 504] ->
+        "a gateway answered with status #{what} because the provider did not respond; try again later"
 
-  defp describe({:status, 401}),
-    do: "the provider does not accept the API key (status 401); check :api_key"
+      :status when what in 300..399 ->
+        "the provider redirects (status #{what}), which is not followed; check :base_url"
 
-  defp describe({:status, status}) when status in 300..399,
-    do: "the provider redirects (status #{status}), which is not followed; check :base_url"
+      :status ->
+        "the provider refused the request (status #{what})"
 
-  defp describe({:status, 404}),
-    do: "the provider does not know this model or path (status 404); check :model and :base_url"
+      :provider ->
+        "the provider reported an error (#{what})"
 
-  defp describe({:status, status}), do: "the provider refused the request (status #{status})"
+      :connection ->
+        "could not connect to the provider (#{inspect(what, limit: 20, printable_limit: 200)}); check :base_url and the network"
 
-  defp describe({:provider, nil}), do: "the provider reported an error"
-  defp describe({:provider, code}), do: "the provider reported an error (#{code})"
-  defp describe(:incomplete), do: "the provider's answer ended before it was complete; try again"
+      :invalid_response ->
+        "the provider's answer cannot be read (#{what}); check that :base_url is that of its API"
 
-  defp describe(:timeout),
-    do: "the provider did not complete its answer in time; allow a longer :timeout"
+      :response_too_large ->
+        "the provider's answer is longer than #{what} bytes; allow more with :max_response_bytes"
 
-  defp describe({:timeout, :connect}),
-    do:
-      "could not connect to the provider in time; check :base_url, or allow a longer :connect_timeout"
-
-  defp describe({:timeout, :first_byte}),
-    do: "the provider did not start to respond in time; allow a longer :first_byte_timeout"
-
-  defp describe({:timeout, :idle}),
-    do:
-      "the provider stopped in the middle of its answer; try again, or allow a longer :idle_timeout"
-
-  defp describe({:connection, :closed}), do: "the connection to the provider was cut; try again"
-
-  defp describe({:connection, :pool_timeout}),
-    do:
-      "all connections of the pool are busy; make the pool larger, or allow a longer pool_timeout"
-
-  defp describe({:connection, :no_cacerts}) do
-    "no CA certificates were found on this machine: install its ca-certificates package, " <>
-      "or pass ssl: [cacertfile: path]"
+      :request ->
+        "the context cannot be sent: " <> Exception.message(what)
+    end
   end
-
-  defp describe({:connection, reason}),
-    do:
-      "could not connect to the provider (#{inspect(reason, limit: 20, printable_limit: 200)}); check :base_url and the network"
-
-  defp describe({:invalid_response, words}),
-    do: "the provider's answer cannot be read (#{words}); check that :base_url is that of its API"
-
-  defp describe({:response_too_large, bytes}),
-    do: "the provider's answer is longer than #{bytes} bytes; allow more with :max_response_bytes"
-
-  defp describe({:request, error}),
-    do: "the context cannot be sent: " <> Exception.message(error)
 end

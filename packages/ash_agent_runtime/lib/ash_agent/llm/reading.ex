@@ -9,21 +9,9 @@ defmodule AshAgent.LLM.Reading do
   # status, headers: of the HTTP response. body, size: of a refusal. held: events that are not worth a delivery yet. stopped:
   # the reason to read no further. log: the bytes, where they are logged.
   @enforce_keys [:opts, :mode, :secrets, :fun]
-  defstruct [
-    :opts,
-    :mode,
-    :secrets,
-    :fun,
-    :status,
-    :response,
-    :stopped,
-    :log,
-    headers: [],
-    body: [],
-    size: 0,
-    held: [],
-    delivered?: false
-  ]
+  defstruct @enforce_keys ++
+              [:status, :response, :stopped, :log] ++
+              [headers: [], body: [], size: 0, held: [], delivered?: false]
 
   @doc "Begins to read the answer to a request, whose bytes `log` collects, see `ByteLog.begin/2`."
   def new(opts, mode, secrets, fun, log \\ nil),
@@ -41,12 +29,8 @@ defmodule AshAgent.LLM.Reading do
 
     cond do
       String.downcase(encoding) != "identity" ->
-        {:halt,
-         %{
-           reading
-           | stopped:
-               {:invalid_response, "it is compressed, though the request did not ask for that"}
-         }}
+        words = "it is compressed, though the request did not ask for that"
+        {:halt, %{reading | stopped: {:invalid_response, words}}}
 
       # The page is a gateway's, or the URL is wrong.
       Refusal.page?(headers, "") ->
@@ -223,14 +207,9 @@ defmodule AshAgent.LLM.Reading do
     delivered? = reading.delivered? and reading.mode == :stream
     kept = if delivered?, do: Response.interrupt(reading.response, kind(error.reason))
 
-    {:error,
-     %{
-       error
-       | status: reading.status,
-         request_id: request_id(reading),
-         response: kept,
-         provider_message: Refusal.clean(error.provider_message, reading.secrets)
-     }, delivered?}
+    words = Refusal.clean(error.provider_message, reading.secrets)
+    known = %{status: reading.status, request_id: request_id(reading)}
+    {:error, Map.merge(%{error | response: kept, provider_message: words}, known), delivered?}
   end
 
   # The request's id in the header of the providers' servers. Another server may send anything there.

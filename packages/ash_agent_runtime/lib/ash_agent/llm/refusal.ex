@@ -9,6 +9,10 @@ defmodule AshAgent.LLM.Refusal do
   @most_characters 2_000
   # Pages are read no further: titles come first, and the patterns below take quadratic time on text that is not HTML.
   @page_bytes 8_192
+  @entities Map.new(
+              Enum.zip(~w(&nbsp; &amp; &lt; &gt; &quot; &#39;), [" ", "&", "<", ">", "\"", "'"])
+            )
+
   @doc "The error of a status, headers and body. `secrets` are cut out of the words: some providers repeat the key they refuse."
   def new(status, headers, body, secrets) do
     refusal = Response.Error.read_refusal(status, header(headers, "x-amzn-errortype"), body)
@@ -67,7 +71,7 @@ defmodule AshAgent.LLM.Refusal do
 
     text
     |> String.replace(~r/<[^>]*>/, " ")
-    |> String.replace(~w(&nbsp; &amp; &lt; &gt; &quot; &#39;), &entity/1)
+    |> String.replace(Map.keys(@entities), &Map.fetch!(@entities, &1))
     |> String.split()
     |> Enum.join(" ")
     |> String.slice(0, 300)
@@ -82,13 +86,6 @@ defmodule AshAgent.LLM.Refusal do
       _ -> nil
     end
   end
-
-  defp entity("&nbsp;"), do: " "
-  defp entity("&amp;"), do: "&"
-  defp entity("&lt;"), do: "<"
-  defp entity("&gt;"), do: ">"
-  defp entity("&quot;"), do: "\""
-  defp entity("&#39;"), do: "'"
 
   ## When to try again
 

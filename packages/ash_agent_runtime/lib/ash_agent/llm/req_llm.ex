@@ -27,7 +27,6 @@ defmodule AshAgent.LLM.ReqLLM do
   alias AshAgent.{Context, LLM, Options}
   alias AshAgent.LLM.{Client, Error}
   alias AshAgent.LLM.ReqLLM.Stream
-  alias AshAgent.LLM.Transport.Request
 
   @own Options.schema([
          {:model, {:or, [:string, :map]}, [required: true],
@@ -36,16 +35,8 @@ defmodule AshAgent.LLM.ReqLLM do
           "further options of `ReqLLM.stream_text/3`, such as `temperature: 0`, `base_url: url` and `provider_options: [...]`."}
        ])
 
-  @common [
-    :api_key,
-    :timeout,
-    :connect_timeout,
-    :first_byte_timeout,
-    :idle_timeout,
-    :max_retries,
-    :max_retry_delay,
-    :max_response_bytes
-  ]
+  @common ~w(api_key timeout connect_timeout first_byte_timeout idle_timeout)a ++
+            ~w(max_retries max_retry_delay max_response_bytes)a
 
   @schema @own ++ Keyword.take(Client.schema([]), @common)
 
@@ -97,49 +88,23 @@ defmodule AshAgent.LLM.ReqLLM do
         options: opts[:options]
       }
 
-      sent = [
-        model: model_name(opts[:model]),
-        transport: {Stream, call: call},
-        on_retry: on_retry
-      ]
-
-      Client.send_request(request(opts), List.wrap(key), Keyword.merge(opts, sent), mode, fun)
+      name = if is_binary(opts[:model]), do: opts[:model]
+      sent = [model: name, transport: {Stream, call: call}, on_retry: on_retry]
+      request = Client.request("POST", %URI{host: "ReqLLM"}, opts)
+      Client.send_request(request, List.wrap(key), Keyword.merge(opts, sent), mode, fun)
     end
   end
 
-  defp request(opts) do
-    %Request{
-      method: "POST",
-      uri: %URI{host: "ReqLLM"},
-      connect_timeout: opts[:connect_timeout],
-      first_byte_timeout: opts[:first_byte_timeout],
-      idle_timeout: opts[:idle_timeout],
-      max_bytes: opts[:max_response_bytes]
-    }
-  end
-
-  defp model_name(model) when is_binary(model), do: model
-  defp model_name(_model), do: nil
-
-  defp check_loaded do
-    if Code.ensure_loaded?(Elixir.ReqLLM) do
-      :ok
-    else
-      refuse(%ArgumentError{
-        message: "ReqLLM is not available: add {:req_llm, \"~> 1.9\"} to the dependencies"
-      })
-    end
-  end
+  @missing %ArgumentError{
+    message: "ReqLLM is not available: add {:req_llm, \"~> 1.9\"} to the dependencies"
+  }
+  defp check_loaded, do: if(Code.ensure_loaded?(Elixir.ReqLLM), do: :ok, else: refuse(@missing))
 
   # ReqLLM would send them without an answer.
   defp check_answered(context) do
-    case Context.pending_tool_calls(context) do
-      [] ->
-        :ok
-
-      calls ->
-        refuse(%Context.Error{reason: {:pending_tool_calls, Enum.map(calls, & &1.id)}})
-    end
+    with [_ | _] = ids <- for(call <- Context.pending_tool_calls(context), do: call.id),
+         do: refuse(%Context.Error{reason: {:pending_tool_calls, ids}}),
+         else: ([] -> :ok)
   end
 
   defp refuse(exception), do: {:error, Error.from_request(exception)}

@@ -142,11 +142,7 @@ defmodule AshAgent.LLM.Scripted do
       Reading.take({:head, 200, [{"content-type", "text/event-stream"}]}, reading)
 
     Enum.reduce_while(pieces, {:ok, reading}, fn piece, {:ok, reading} ->
-      receive do
-      after
-        delay -> :ok
-      end
-
+      Process.sleep(delay)
       {next, reading} = Reading.take({:data, piece}, reading)
       {next, {if(next == :halt, do: :halted, else: :ok), reading}}
     end)

@@ -20,22 +20,8 @@ defmodule AshAgent.Runtime.Answer do
   #
   # `outcome` is set at the end: `{:returned, reply}`, `{:raised, kind, reason, stacktrace}`, `{:exit, reason}`, `:timeout`,
   # or `{:refused, reason}`.
-  defstruct [
-    :run,
-    :tag,
-    :task,
-    :started,
-    :deadline,
-    :response,
-    :first,
-    :since,
-    :refused,
-    :outcome,
-    :heard,
-    :follow,
-    unkept: 0,
-    tries: []
-  ]
+  defstruct ~w(run tag task started deadline response first since refused outcome heard follow)a ++
+              [unkept: 0, tries: []]
 
   @doc """
   Asks the model of a run and returns the answer with its outcome. Its `response` is the part of a stream that came, or `nil`.
@@ -44,17 +30,14 @@ defmodule AshAgent.Runtime.Answer do
   `:on_change_interval` milliseconds old.
   """
   def ask(run, timeout) do
-    follow = TypedAnswer.follow(run)
-    tag = :erlang.alias()
+    answer = %__MODULE__{run: run, follow: TypedAnswer.follow(run), tag: :erlang.alias()}
 
-    await(%__MODULE__{
-      run: run,
-      tag: tag,
-      task: Caller.task(run.supervisor, work(run, timeout, self(), tag)),
-      started: System.monotonic_time(),
-      heard: Deadline.now(),
-      deadline: Deadline.new(timeout),
-      follow: follow
+    await(%{
+      answer
+      | task: Caller.task(run.supervisor, work(run, timeout, self(), answer.tag)),
+        started: System.monotonic_time(),
+        heard: Deadline.now(),
+        deadline: Deadline.new(timeout)
     })
   end
 
@@ -64,10 +47,9 @@ defmodule AshAgent.Runtime.Answer do
     context = Output.instruct(run.output, run.context)
     opts = model_opts(llm, Output.fields(run.output), tag)
     opts = [tools: run.offered_tools, timeout: timeout] ++ opts
-
-    if run.stream?,
-      do: fn -> ToolExecutor.call_guarded(fn -> stream(llm, context, opts, pid, tag) end) end,
-      else: fn -> ToolExecutor.call_guarded(fn -> LLM.chat(llm, context, opts) end) end
+    chat = fn -> LLM.chat(llm, context, opts) end
+    ask = if run.stream?, do: fn -> stream(llm, context, opts, pid, tag) end, else: chat
+    fn -> ToolExecutor.call_guarded(ask) end
   end
 
   defp stream(llm, context, opts, run, tag) do

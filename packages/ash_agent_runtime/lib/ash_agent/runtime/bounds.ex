@@ -23,8 +23,8 @@ defmodule AshAgent.Runtime.Bounds do
   # The same for 10^-12 US dollars.
   @most_cost 1 <<< 60
 
-  @enforce_keys [:counters, :calls, :tokens, :sub_agents, :prices]
-  defstruct [:counters, :calls, :tokens, :sub_agents, :cost, :prices]
+  @enforce_keys [:counters, :calls, :tokens, :sub_agents, :cost, :prices]
+  defstruct @enforce_keys
 
   @doc "Returns the bounds around a run that is within no other one."
   def outermost, do: %{depth: 0, permissions: [], bounds: nil}

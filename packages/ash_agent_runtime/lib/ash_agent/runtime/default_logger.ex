@@ -78,57 +78,44 @@ defmodule AshAgent.Runtime.DefaultLogger do
     ["ash_agent ", Enum.join(name, "."), words]
   end
 
-  defp fields([:run, :stop], measured, metadata),
+  # The fields of each event, by the names that the event has for them where they differ.
+  @failure [:kind, :reason, at: :stacktrace]
+  @call [tool: :tool, call: :tool_call_id]
+  @usage [:input_tokens, :cached_tokens, :output_tokens]
+
+  defp fields(name, measured, metadata) do
+    facts = metadata |> Map.merge(metadata[:usage] || %{}) |> Map.merge(measured)
+
+    for field <- list(name),
+        {label, key} = if(is_atom(field), do: {field, field}, else: field),
+        do: {label, show(key, facts[key])}
+  end
+
+  defp list([:run, :stop]), do: [:status, {:ms, :duration}, :failure | @failure]
+
+  defp list([:llm, :stop]),
     do:
-      [status: metadata.status, ms: ms(measured), failure: metadata[:failure]] ++
-        failure(metadata)
+      [ms: :duration, first_token_ms: :time_to_first_token] ++
+        @usage ++ [{:usd, :cost}, :tool_calls, {:finish, :finish_reason}]
 
-  defp fields([:llm, :stop], measured, metadata) do
-    usage = metadata[:usage] || %{}
+  defp list([:llm, :retry]), do: [:kind, :attempt, wait_ms: :wait]
+  defp list([:llm, :waiting]), do: [ms: :duration]
+  defp list([:llm, :exception]), do: [:failure, :status, {:ms, :duration} | @failure]
 
-    [
-      ms: ms(measured),
-      first_token_ms: ms(measured[:time_to_first_token]),
-      input_tokens: usage[:input_tokens],
-      cached_tokens: usage[:cached_tokens],
-      output_tokens: usage[:output_tokens],
-      usd: money(measured[:cost]),
-      tool_calls: measured[:tool_calls],
-      finish: metadata[:finish_reason]
-    ]
-  end
+  defp list([:tool, :stop]),
+    do: @call ++ [:status, ms: :duration, bytes: :result_bytes]
 
-  defp fields([:llm, :retry], measured, metadata),
-    do: [kind: metadata[:kind], attempt: measured[:attempt], wait_ms: measured[:wait]]
+  defp list([:tool, :exception]), do: @call ++ [{:ms, :duration} | @failure]
 
-  defp fields([:llm, :waiting], measured, _metadata), do: [ms: ms(measured)]
+  defp show(key, duration) when key in [:duration, :time_to_first_token] and duration != nil,
+    do: System.convert_time_unit(duration, :native, :millisecond)
 
-  defp fields([:llm, :exception], measured, metadata) do
-    [failure: metadata[:failure], status: metadata[:status], ms: ms(measured)] ++
-      failure(metadata)
-  end
+  # Fractions of a millionth of a dollar are dropped.
+  defp show(:cost, cost) when is_integer(cost),
+    do: :erlang.float_to_binary(cost / 1.0e12, decimals: 6)
 
-  defp fields([:tool, :stop], measured, metadata) do
-    [
-      tool: metadata[:tool],
-      call: metadata[:tool_call_id],
-      status: metadata[:status],
-      ms: ms(measured),
-      bytes: measured[:result_bytes]
-    ]
-  end
-
-  defp fields([:tool, :exception], measured, metadata),
-    do:
-      [tool: metadata[:tool], call: metadata[:tool_call_id], ms: ms(measured)] ++
-        failure(metadata)
-
-  defp failure(metadata),
-    do: [
-      kind: metadata[:kind],
-      reason: metadata[:reason],
-      at: place(metadata[:stacktrace] || [])
-    ]
+  defp show(:stacktrace, stacktrace), do: place(stacktrace || [])
+  defp show(_key, value), do: value
 
   # The first line of code that has a file: those of the VM have none.
   defp place(stacktrace) do
@@ -137,16 +124,6 @@ defmodule AshAgent.Runtime.DefaultLogger do
       if location[:line], do: "#{location[:file]}:#{location[:line]}"
     end)
   end
-
-  defp ms(%{duration: duration}), do: ms(duration)
-  defp ms(nil), do: nil
-  defp ms(duration), do: System.convert_time_unit(duration, :native, :millisecond)
-
-  # Fractions of a millionth of a dollar are dropped.
-  defp money(cost) when is_integer(cost),
-    do: :erlang.float_to_binary(cost / 1.0e12, decimals: 6)
-
-  defp money(_unknown), do: nil
 
   @longest 200
 

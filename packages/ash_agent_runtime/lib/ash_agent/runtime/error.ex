@@ -84,28 +84,21 @@ defmodule AshAgent.Runtime.Error do
         }
 
   @enforce_keys [:reason, :context]
-  defexception [
-    :reason,
-    :context,
-    usage: %{},
-    cost: nil,
-    iterations: 0,
-    sub_agents: [],
-    kept: nil,
-    stored: nil
-  ]
+  defexception @enforce_keys ++
+                 [:cost, :kept, :stored, usage: %{}, iterations: 0, sub_agents: []]
+
+  @stored %{
+    true => ". The message is stored: resume instead of sending it again",
+    false => ". The message is not stored: send it again",
+    unknown: ". The message may be stored: with a :key, sending it again is safe",
+    nil: ""
+  }
 
   @impl true
   def message(%{reason: :cancelled}), do: describe(:cancelled)
-  def message(%{reason: reason, stored: stored}), do: describe(reason) <> describe_stored(stored)
 
-  defp describe_stored(true), do: ". The message is stored: resume instead of sending it again"
-  defp describe_stored(false), do: ". The message is not stored: send it again"
-
-  defp describe_stored(:unknown),
-    do: ". The message may be stored: with a :key, sending it again is safe"
-
-  defp describe_stored(nil), do: ""
+  def message(%{reason: reason, stored: stored}),
+    do: describe(reason) <> Map.fetch!(@stored, stored)
 
   defp describe({:max_iterations_exceeded, max}) do
     "the model still called tools after #{max} iterations of this turn. " <>

@@ -114,10 +114,7 @@ defmodule AshAgent.Runtime.Events do
   def with_metadata(%__MODULE__{} = events, metadata),
     do: %{events | metadata: Map.merge(events.metadata, metadata)}
 
-  defp watched?([:tool, _]), do: true
-
-  defp watched?(name),
-    do: name in [[:llm, :retry], [:llm, :waiting], [:iteration, :pause], [:run, :stop]]
+  @watched [[:llm, :retry], [:llm, :waiting], [:iteration, :pause], [:run, :stop]]
 
   @doc false
   # `private` is metadata for the function only.
@@ -125,14 +122,10 @@ defmodule AshAgent.Runtime.Events do
     event = [:ash_agent, :runtime | name]
     metadata = Map.merge(events.metadata, metadata)
 
-    if telemetry?(),
-      do:
-        safely(
-          fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end,
-          ":telemetry"
-        )
+    execute = fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end
+    if telemetry?(), do: safely(execute, ":telemetry")
 
-    if events.watch && watched?(name),
+    if events.watch && (hd(name) == :tool or name in @watched),
       do: events.watch.({:event, name, measurements, Map.delete(metadata, :stacktrace)})
 
     private = Map.merge(metadata, private)
@@ -148,7 +141,15 @@ defmodule AshAgent.Runtime.Events do
 
   @doc false
   # Returns true if someone else than subscribers hears events: their measurements are not made otherwise.
+  # Returns true if someone else than subscribers hears events: their measurements are not made otherwise.
   def heard?(%__MODULE__{on_event: on_event}), do: on_event != nil or telemetry?()
+
+  @doc false
+  def emit_decision(events, call, decision, by, started) do
+    about = %{tool: AshAgent.Runtime.Tool.name(call.name), tool_call_id: call.id}
+    metadata = Map.merge(about, %{decision: decision, by: by})
+    emit(events, [:tool, :decision], %{duration: since(started)}, metadata)
+  end
 
   # Looking for a module that does not exist takes a millisecond of the code server. Attaching a handler loads this one.
   defp telemetry?, do: function_exported?(:telemetry, :execute, 3)
@@ -214,14 +215,9 @@ defmodule AshAgent.Runtime.Events do
   # The arguments of a function that did not match are data; their number is enough.
   def prune(stacktrace) do
     Enum.map(stacktrace, fn
-      {module, function, arguments, location} when is_list(arguments) ->
-        {module, function, length(arguments), location}
-
-      {function, arguments, location} when is_list(arguments) ->
-        {function, length(arguments), location}
-
-      entry ->
-        entry
+      {module, name, given, at} when is_list(given) -> {module, name, length(given), at}
+      {name, given, at} when is_list(given) -> {name, length(given), at}
+      entry -> entry
     end)
   end
 

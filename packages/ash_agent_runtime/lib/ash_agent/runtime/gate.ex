@@ -12,7 +12,7 @@ defmodule AshAgent.Runtime.Gate do
   @others "the arguments differ from the approved ones; call the tool again to ask for a decision about them"
 
   @enforce_keys [:permissions, :before, :after, :approval]
-  defstruct [:permissions, :before, :after, :approval]
+  defstruct @enforce_keys
 
   @doc """
   The gate for these options. It also has the permissions of the runs that this one is within, the outermost first.
@@ -81,10 +81,8 @@ defmodule AshAgent.Runtime.Gate do
   defp prepare(%{before: []}, call, _env), do: {:ok, call}
 
   defp prepare(gate, call, env) do
-    reply =
-      isolate(env, env.timeout, :before_tool, fn ->
-        before(gate.before, call, env.tool_context)
-      end)
+    before = fn -> before(gate.before, call, env.tool_context) end
+    reply = isolate(env, env.timeout, :before_tool, before)
 
     # Only arguments that the rules allow get to a tool, whoever wrote them.
     with {:ok, changed} when changed !== call <- reply,
@@ -98,29 +96,24 @@ defmodule AshAgent.Runtime.Gate do
         {:returned, :ok} -> {:cont, {:ok, call}}
         {:returned, {:ok, %{} = changed}} -> check_change(call, changed)
         {:returned, {:deny, reason}} -> {:halt, {:deny, :before_tool, reason}}
-        {:returned, _} -> {:halt, deny_undecided(:before_tool, "returned something else")}
-        {:failed, words} -> {:halt, deny_undecided(:before_tool, words)}
+        other -> {:halt, deny_undecided(:before_tool, describe(other))}
       end
     end)
   end
 
   # A hook may change the arguments. A changed id or name would be a call that the model did not make.
-  defp check_change(%{id: id, name: name} = call, %{
-         id: id,
-         name: name,
-         arguments: %{} = arguments
-       }),
-       do: {:cont, {:ok, %{call | arguments: arguments}}}
-
   defp check_change(call, call), do: {:cont, {:ok, call}}
 
-  defp check_change(_call, _other),
-    do:
-      {:halt,
-       deny_undecided(
-         :before_tool,
-         "returned a call with another id or name, or without arguments"
-       )}
+  defp check_change(%{id: id, name: name} = call, changed) do
+    case changed do
+      %{id: ^id, name: ^name, arguments: %{} = arguments} ->
+        {:cont, {:ok, %{call | arguments: arguments}}}
+
+      _other ->
+        words = "returned a call with another id or name, or without arguments"
+        {:halt, deny_undecided(:before_tool, words)}
+    end
+  end
 
   defp approve(_gate, call, %{approved?: approved?}) when is_function(approved?, 1) do
     if approved?.(call.arguments), do: {:run, call}, else: {:deny, :approval, @others}
@@ -134,8 +127,7 @@ defmodule AshAgent.Runtime.Gate do
         {:returned, :approve} -> {:approve, call}
         {:returned, :ask} -> {:ask, call}
         {:returned, {:deny, reason}} -> {:deny, :approval, reason}
-        {:returned, _} -> deny_undecided(:approval, "returned something else")
-        {:failed, words} -> deny_undecided(:approval, words)
+        other -> deny_undecided(:approval, describe(other))
       end
     end)
   end
@@ -164,13 +156,13 @@ defmodule AshAgent.Runtime.Gate do
       {:returned, {:ok, {status, _term} = changed}} when status in [:ok, :error] ->
         {:cont, changed}
 
-      {:returned, _} ->
-        {:halt, deny_undecided(:after_tool, "returned something else")}
-
-      {:failed, words} ->
-        {:halt, deny_undecided(:after_tool, words)}
+      other ->
+        {:halt, deny_undecided(:after_tool, describe(other))}
     end
   end
+
+  defp describe({:failed, words}), do: words
+  defp describe({:returned, _other}), do: "returned something else"
 
   ## The application's functions
 
@@ -192,15 +184,15 @@ defmodule AshAgent.Runtime.Gate do
     left = Deadline.left(env.deadline)
 
     case left != 0 && Sealed.run_task(env.supervisor, fun, min(limit, left)) do
-      {:ok, reply} -> reply
-      {:exit, _reason} -> deny_undecided(name, "was killed")
-      _late -> late(env, limit, name)
-    end
-  end
+      {:ok, reply} ->
+        reply
 
-  defp late(env, limit, name) do
-    if Deadline.left(env.deadline) == 0,
-      do: :timeout,
-      else: deny_undecided(name, "took longer than #{limit} ms")
+      {:exit, _reason} ->
+        deny_undecided(name, "was killed")
+
+      _late ->
+        over? = Deadline.left(env.deadline) == 0
+        if over?, do: :timeout, else: deny_undecided(name, "took longer than #{limit} ms")
+    end
   end
 end

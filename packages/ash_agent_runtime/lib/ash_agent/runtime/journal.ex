@@ -26,12 +26,8 @@ defmodule AshAgent.Runtime.Journal do
   end
 
   defp keep!(%Conversation{kind: :context, value: %Context{} = value} = kept, id) do
-    if value[:id] != id,
-      do:
-        AshAgent.Caller.refuse!(
-          "expected :kept to be the stored conversation of the given context"
-        )
-
+    foreign = "expected :kept to be the stored conversation of the given context"
+    if value[:id] != id, do: AshAgent.Caller.refuse!(foreign)
     kept
   end
 
@@ -68,15 +64,7 @@ defmodule AshAgent.Runtime.Journal do
 
     with {:ok, attempts} <-
            ask(fn -> Store.calls(journal.store, journal.kept.id, keys: Map.values(keys)) end) do
-      newest =
-        Enum.reduce(attempts, %{}, fn attempt, newest ->
-          Map.update(
-            newest,
-            attempt.key,
-            attempt,
-            &Enum.max_by([&1, attempt], fn a -> a.attempt end)
-          )
-        end)
+      newest = attempts |> Enum.sort_by(& &1.attempt) |> Map.new(&{&1.key, &1})
 
       older = for a <- attempts, a.state == :started, a.attempt < newest[a.key].attempt, do: a
       journal = Enum.reduce(older, journal, &finish_attempt(&2, &1, :unknown))
@@ -111,15 +99,14 @@ defmodule AshAgent.Runtime.Journal do
 
     attempts =
       for {call, attempt, decided_at} <- starting, into: %{} do
-        noted = %{
-          id: call.id,
+        noted = call |> Map.take([:id, :arguments]) |> Map.put(:decided_at, decided_at)
+
+        place = %{
           name: AshAgent.Runtime.Tool.name(call.name),
-          iteration: context.current_iteration,
-          arguments: call.arguments,
-          decided_at: decided_at
+          iteration: context.current_iteration
         }
 
-        {call.id, %{key: keys[call.id], attempt: attempt, call: noted}}
+        {call.id, %{key: keys[call.id], attempt: attempt, call: Map.merge(noted, place)}}
       end
 
     with {:ok, kept, started} <-

@@ -154,23 +154,17 @@ defmodule AshAgent.Runtime.Loop do
     Events.emit(events, [:iteration, :start], Events.put_system_time())
 
     result = step.(%{run | events: events, called: 0})
+    measured = %{duration: Events.since(started)}
 
-    duration = Events.since(started)
-    emit_end(result, events, duration)
+    with {:stop, _run, {:failed, reason}} <- result do
+      {kind, label} = Events.failure(reason)
+      Events.emit(events, [:iteration, :exception], measured, %{kind: kind, reason: label})
+    else
+      _goes_on_or_over ->
+        measured = Map.put(measured, :tool_calls, elem(result, 1).called)
+        Events.emit(events, [:iteration, :stop], measured)
+    end
+
     result
-  end
-
-  defp emit_end({:stop, _run, {:failed, reason}}, events, duration) do
-    {kind, label} = Events.failure(reason)
-    metadata = %{kind: kind, reason: label}
-    Events.emit(events, [:iteration, :exception], %{duration: duration}, metadata)
-  end
-
-  defp emit_end({:stop, run, _reason}, events, duration),
-    do: emit_end({:ok, run}, events, duration)
-
-  defp emit_end({:ok, run}, events, duration) do
-    measured = %{duration: duration, tool_calls: run.called}
-    Events.emit(events, [:iteration, :stop], measured)
   end
 end

@@ -150,13 +150,11 @@ defmodule AshAgent.Runtime.ModelCall do
     run = %{run | iterations: run.iterations + 1, finish_reason: finish_reason}
     run = %{run | pending: calls, fresh?: true}
 
+    known = %{duration: Events.since(started), content_bytes: Events.bytes(message.content)}
+
     measured =
       for {name, value} when value != nil <- [time_to_first_token: first, cost: cost],
-          into: %{
-            duration: Events.since(started),
-            content_bytes: Events.bytes(message.content),
-            tool_calls: length(calls)
-          },
+          into: Map.put(known, :tool_calls, length(calls)),
           do: {name, value}
 
     metadata = %{usage: usage || %{}, finish_reason: finish_reason}
@@ -226,15 +224,9 @@ defmodule AshAgent.Runtime.ModelCall do
     run = run |> add_partial_answer(answer, reason) |> put_failure(answer, reason)
     {kind, label} = Events.failure(reason)
 
-    metadata =
-      Map.merge(describe_failure(answer, reason), %{
-        kind: kind,
-        reason: label,
-        stacktrace: stacktrace(answer.outcome)
-      })
-
+    metadata = %{kind: kind, reason: label, stacktrace: stacktrace(answer.outcome)}
+    metadata = Map.merge(describe_failure(answer, reason), metadata)
     Events.emit(run.events, [:llm, :exception], %{duration: Events.since(started)}, metadata)
-
     {:stop, run, {:failed, reason}}
   end
 
@@ -254,12 +246,9 @@ defmodule AshAgent.Runtime.ModelCall do
   ## Keeping failures
 
   defp add_tries(run, %{tries: tries}) do
-    tries
-    |> Enum.reverse()
-    |> Enum.reduce(
-      run.context,
-      &Context.Audit.add_failure(&2, Map.merge(describe_request(run), &1))
-    )
+    for try <- Enum.reverse(tries), reduce: run.context do
+      context -> Context.Audit.add_failure(context, Map.merge(describe_request(run), try))
+    end
   end
 
   # When the store refuses an answer, the model has not failed.
@@ -277,13 +266,9 @@ defmodule AshAgent.Runtime.ModelCall do
     do: reason |> failure() |> Map.take([:status]) |> Map.put(:failure, failure(reason).kind)
 
   defp describe_request(run) do
-    known = %{
-      model: run.model,
-      provider: LLM.provider(run.llm),
-      requested_at: Run.to_iso8601(run.requested_at)
-    }
-
-    for {key, value} <- known, value != nil, into: %{}, do: {key, value}
+    asked = [model: run.model, provider: LLM.provider(run.llm)]
+    at = %{requested_at: Run.to_iso8601(run.requested_at)}
+    for {key, value} <- asked, value != nil, into: at, do: {key, value}
   end
 
   defp failure({:llm_error, %LLM.Error{} = error}), do: LLM.Error.to_failure(error)

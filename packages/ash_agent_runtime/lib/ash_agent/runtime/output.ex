@@ -29,17 +29,9 @@ defmodule AshAgent.Runtime.Output do
         do:
           raise(ArgumentError, "a run with :output has a tool #{@tool} of its own; rename yours")
 
-      choose(
-        opts[:output_mode],
-        %__MODULE__{
-          type: type,
-          mode: :text,
-          max_retries: opts[:max_retries],
-          hide_retries?: opts[:hide_retries]
-        },
-        opts[:llm],
-        tools
-      )
+      {most, hide?} = {opts[:max_retries], opts[:hide_retries]}
+      output = %__MODULE__{type: type, mode: :text, max_retries: most, hide_retries?: hide?}
+      choose(opts[:output_mode], output, opts[:llm], tools)
     end
   end
 
@@ -115,12 +107,6 @@ defmodule AshAgent.Runtime.Output do
   @doc "Marks the iteration, so that nobody goes on with it without its type."
   def mark(nil, context), do: context
 
-  def mark(%__MODULE__{mode: mode}, context),
-    do:
-      Context.put_iteration_metadata(
-        context,
-        context.current_iteration,
-        "output",
-        to_string(mode)
-      )
+  def mark(%__MODULE__{mode: mode}, %{current_iteration: number} = context),
+    do: Context.put_iteration_metadata(context, number, "output", to_string(mode))
 end

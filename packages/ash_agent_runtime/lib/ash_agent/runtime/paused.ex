@@ -32,16 +32,8 @@ defmodule AshAgent.Runtime.Paused do
         }
 
   @enforce_keys [:context, :calls]
-  defstruct [
-    :context,
-    :calls,
-    iterations: 0,
-    usage: %{},
-    cost: nil,
-    unknown: [],
-    sub_agents: [],
-    kept: nil
-  ]
+  defstruct @enforce_keys ++
+              [:cost, :kept, iterations: 0, usage: %{}, unknown: [], sub_agents: []]
 
   defimpl Inspect do
     # Counts only, as with the context: this ends up in logs.

@@ -51,7 +51,7 @@ defmodule AshAgent.Runtime.Permissions do
             when is_binary(name) or (is_atom(name) and name not in [nil, true, false])
 
   @enforce_keys [:allowed, :deny, :allow]
-  defstruct [:allowed, :deny, :allow]
+  defstruct @enforce_keys
 
   @typedoc "Permissions. Its fields are private."
   @type t :: %__MODULE__{allowed: %{String.t() => true} | nil, deny: [tuple()], allow: [tuple()]}
@@ -124,9 +124,9 @@ defmodule AshAgent.Runtime.Permissions do
     name = call |> Tool.field(:name) |> Tool.name()
 
     with :ok <- check_listed(permissions, name),
-         arguments = arguments(Tool.field(call, :arguments)),
+         arguments = Tool.arguments(Tool.field(call, :arguments)),
          :ok <- check_denied(permissions.deny, name, arguments),
-         do: index_allowed(permissions.allow, name, arguments)
+         do: check_allowed(permissions.allow, name, arguments)
   end
 
   @doc """
@@ -201,9 +201,9 @@ defmodule AshAgent.Runtime.Permissions do
     end
   end
 
-  defp index_allowed([], _name, _arguments), do: :ok
+  defp check_allowed([], _name, _arguments), do: :ok
 
-  defp index_allowed(rules, name, arguments) do
+  defp check_allowed(rules, name, arguments) do
     case first(rules, name, arguments) do
       nil -> {:deny, "no rule allows the tool #{inspect(name)}"}
       {:match, _rule} -> :ok
@@ -219,7 +219,7 @@ defmodule AshAgent.Runtime.Permissions do
 
   defp decide(nil, _arguments, shown), do: {:match, shown}
 
-  defp decide(_predicate, :error, shown),
+  defp decide(_predicate, {:error, _words}, shown),
     do: {:undecided, "the arguments are not a JSON object, and the rule #{shown} needs one"}
 
   defp decide(predicate, {:ok, arguments}, shown) do
@@ -231,13 +231,6 @@ defmodule AshAgent.Runtime.Permissions do
   catch
     kind, reason ->
       {:undecided, "the predicate of the rule #{shown} #{Tool.failure(kind, reason)}"}
-  end
-
-  defp arguments(arguments) do
-    case Tool.arguments(arguments) do
-      {:ok, arguments} -> {:ok, arguments}
-      {:error, _words} -> :error
-    end
   end
 
   ## Names and patterns

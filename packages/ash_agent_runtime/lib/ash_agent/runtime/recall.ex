@@ -37,9 +37,7 @@ defmodule AshAgent.Runtime.Recall do
 
   @name "recall"
 
-  @schema [
-    max_bytes: [type: :pos_integer, default: 8_000, doc: "how long an answer may be."]
-  ]
+  @schema [max_bytes: [type: :pos_integer, default: 8_000, doc: "how long an answer may be."]]
 
   @description "Reads earlier parts of this conversation that are no longer shown. A note where something was left out " <>
                  "ends with recall and a handle, such as 17.2-431: pass it as handle. from and lines select lines, " <>
@@ -112,8 +110,9 @@ defmodule AshAgent.Runtime.Recall do
           check.(value),
           do: {name, value}
 
-    with {:error, error} <-
-           Context.Recall.recall(context, handle, [max_bytes: max_bytes] ++ opts),
+    opts = [max_bytes: max_bytes] ++ opts
+
+    with {:error, error} <- Context.Recall.recall(context, handle, opts),
          do: {:error, Exception.message(error)}
   end
 
@@ -140,14 +139,10 @@ defmodule AshAgent.Runtime.Recall do
   # Returns true if the iteration before had the same call, whose answer the view still shows.
   defp repeated?(context, arguments) do
     before = context.current_iteration - 1
+    cleared = Context.View.view(context).cleared
 
-    shown? =
-      case Context.View.view(context).cleared do
-        nil -> true
-        cleared -> cleared.iteration < before
-      end
-
-    with true <- shown?, %{tool_calls: calls} <- Context.get_iteration(context, before) do
+    with true <- cleared == nil or cleared.iteration < before,
+         %{tool_calls: calls} <- Context.get_iteration(context, before) do
       Enum.any?(calls, fn call ->
         to_string(call.name) == @name and call.arguments == arguments and
           match?({:ok, _}, call.result)

@@ -11,14 +11,8 @@ defmodule AshAgent.Runtime.Repeat do
 
   @doc "The result of such a call that a person has denied: nobody knows whether it was carried out."
   def make_unknown(reason) do
-    words =
-      case reason do
-        nil -> @unknown
-        reason when is_binary(reason) -> @unknown <> ". It is not run again: " <> reason
-        _other -> @unknown <> ". It is not run again"
-      end
-
-    {:unknown, words}
+    why = if is_binary(reason), do: ": " <> reason, else: ""
+    {:unknown, if(reason == nil, do: @unknown, else: @unknown <> ". It is not run again" <> why)}
   end
 
   @doc """
@@ -39,7 +33,11 @@ defmodule AshAgent.Runtime.Repeat do
         unknown(gate, context, call, attempt)
 
       {:ask, function} ->
-        execution |> ask(function, call, attempt) |> handle_answer(gate, context, call, attempt)
+        case ask(execution, function, call, attempt) do
+          {:done, {state, _term} = result} when state in [:ok, :error] -> {:result, result, state}
+          :not_done -> :again
+          _unknown -> unknown(gate, context, call, attempt)
+        end
     end
   end
 
@@ -62,17 +60,6 @@ defmodule AshAgent.Runtime.Repeat do
       _failed -> :unknown
     end
   end
-
-  defp handle_answer({:done, {:ok, _} = result}, _gate, _context, _call, _attempt),
-    do: {:result, result, :ok}
-
-  defp handle_answer({:done, {:error, _} = result}, _gate, _context, _call, _attempt),
-    do: {:result, result, :error}
-
-  defp handle_answer(:not_done, _gate, _context, _call, _attempt), do: :again
-
-  defp handle_answer(_unknown, gate, context, call, attempt),
-    do: unknown(gate, context, call, attempt)
 
   defp unknown(%{approval: :auto}, _context, _call, _attempt),
     do: {:result, {:unknown, @unknown}, :unknown}

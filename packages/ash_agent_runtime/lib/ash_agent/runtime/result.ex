@@ -37,20 +37,9 @@ defmodule AshAgent.Runtime.Result do
         }
 
   @enforce_keys [:status, :context]
-  defstruct [
-    :status,
-    :context,
-    output: nil,
-    iterations: 0,
-    usage: %{},
-    cost: nil,
-    finish_reason: nil,
-    sub_agents: [],
-    kept: nil,
-    repairs: [],
-    output_mode: nil,
-    output_note: nil
-  ]
+  defstruct @enforce_keys ++
+              [:output, :cost, :finish_reason, :kept, :output_mode, :output_note] ++
+              [iterations: 0, usage: %{}, sub_agents: [], repairs: []]
 
   defimpl Inspect do
     # Counts only, as with the context: this ends up in logs.

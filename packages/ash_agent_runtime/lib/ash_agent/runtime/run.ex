@@ -46,57 +46,19 @@ defmodule AshAgent.Runtime.Run do
   #   * `tokens` - the number of tokens reported for the conversation
   #   * `called` - the number of calls that the iteration has dealt with
   #   * `iterations`, `usage`, `cost`, `finish_reason`, `sub_agents` - see `AshAgent.Runtime.Result`
-  @options [
-    :llm,
-    :tool_timeout,
-    :max_concurrency,
-    :max_attempts,
-    :exception_messages,
-    :max_iterations,
-    :timeout,
-    :llm_timeout,
-    :on_change,
-    :on_change_bytes,
-    :on_change_interval,
-    :summarize,
-    :request_notes
-  ]
+  @options ~w(llm tool_timeout max_concurrency max_attempts exception_messages max_iterations)a ++
+             ~w(timeout llm_timeout on_change on_change_bytes on_change_interval summarize)a ++
+             [:request_notes]
   @opening [:last, :pending, :tokens]
   @tool_settings ~w(tools tool_context max_concurrency max_attempts exception_messages supervisor deadline events)a
 
   @enforce_keys [:context, :gate, :bounds, :events, :supervisor]
-  defstruct @enforce_keys ++
-              @options ++
-              @opening ++
-              [
-                :model,
-                :tools,
-                :offered_tools,
-                :tool_context,
-                :scope,
-                :outermost?,
-                :first_iteration,
-                :deadline,
-                :stream?,
-                :watch,
-                :view,
-                :prices,
-                :next_messages,
-                :journal,
-                :refused,
-                :requested_at,
-                :cost,
-                :finish_reason,
-                :output,
-                fresh?: false,
-                noted?: false,
-                earlier: %{},
-                call_notes: [],
-                called: 0,
-                iterations: 0,
-                usage: %{},
-                sub_agents: []
-              ]
+  @own ~w(model tools offered_tools tool_context scope outermost? first_iteration deadline)a ++
+         ~w(stream? watch view prices next_messages journal output)a
+  @state ~w(refused requested_at cost finish_reason)a ++
+           [fresh?: false, noted?: false, earlier: %{}, call_notes: [], called: 0] ++
+           [iterations: 0, usage: %{}, sub_agents: []]
+  defstruct @enforce_keys ++ @options ++ @opening ++ @own ++ @state
 
   @doc "Returns the facts of a context that a run needs before it begins."
   def open(context) do
@@ -210,10 +172,8 @@ defmodule AshAgent.Runtime.Run do
         run
 
       messages ->
-        context =
-          Enum.reduce(messages, run.context, fn message, context ->
-            Authority.add_message(context, message.input, metadata: message.metadata)
-          end)
+        add = &Authority.add_message(&2, &1.input, metadata: &1.metadata)
+        context = Enum.reduce(messages, run.context, add)
 
         ids = for %{id: id} <- messages, do: id
         run = if run.journal, do: update_in(run.journal.taken, &(&1 ++ ids)), else: run
@@ -228,10 +188,8 @@ defmodule AshAgent.Runtime.Run do
   def flush(%__MODULE__{journal: nil} = run, _status, _note), do: run
 
   def flush(run, status, note) do
-    note =
-      if run.call_notes == [],
-        do: note,
-        else: Map.put(note, :calls, Enum.reverse(run.call_notes))
+    calls = if run.call_notes == [], do: %{}, else: %{calls: Enum.reverse(run.call_notes)}
+    note = Map.merge(note, calls)
 
     case Journal.write(run.journal, run.context, status, note) do
       {:ok, journal} ->
@@ -271,15 +229,10 @@ defmodule AshAgent.Runtime.Run do
   def reply(run, {:answered, message}),
     do: {:ok, result(run, :answered, Response.text(message))}
 
-  def reply(run, {:typed, value, repairs}),
-    do:
-      {:ok,
-       %{
-         result(run, :answered, value)
-         | repairs: repairs,
-           output_mode: run.output.mode,
-           output_note: run.output.note
-       }}
+  def reply(%{output: %{mode: mode, note: note}} = run, {:typed, value, repairs}) do
+    result = result(run, :answered, value)
+    {:ok, %{result | repairs: repairs, output_mode: mode, output_note: note}}
+  end
 
   def reply(run, {:halted, term}), do: {:ok, result(run, :halted, term)}
 

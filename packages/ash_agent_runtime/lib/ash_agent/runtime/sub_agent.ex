@@ -65,37 +65,16 @@ defmodule AshAgent.Runtime.SubAgent do
   # A child that timed out may take so long to report it.
   @grace 1_000
 
+  @task "The task, with everything one needs to know for it"
   @parameters %{
     "type" => "object",
-    "properties" => %{
-      "task" => %{
-        "type" => "string",
-        "description" => "The task, with everything one needs to know for it"
-      }
-    },
+    "properties" => %{"task" => %{"type" => "string", "description" => @task}},
     "required" => ["task"]
   }
 
-  @passed [
-    :output,
-    :output_mode,
-    :max_retries,
-    :hide_retries,
-    :allowed_tools,
-    :permission_rules,
-    :max_iterations,
-    :llm_timeout,
-    :tool_timeout,
-    :max_concurrency,
-    :stream,
-    :view,
-    :summarize,
-    :request_notes,
-    :on_event,
-    :on_change,
-    :on_change_bytes,
-    :on_change_interval
-  ]
+  @passed ~w(output output_mode max_retries hide_retries allowed_tools permission_rules)a ++
+            ~w(max_iterations llm_timeout tool_timeout max_concurrency stream view summarize)a ++
+            ~w(request_notes on_event on_change on_change_bytes on_change_interval)a
 
   @schema AshAgent.Options.schema([
             {:name, {:or, [:string, :atom]}, [required: true], "the tool's name for the model."},
@@ -171,10 +150,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
     # Mistakes should be found before the first call.
     tools = if is_function(opts[:tools], 0), do: %{}, else: Tool.new(opts[:tools])
-    opts = Keyword.put(opts, :llm, LLM.new(opts[:llm]))
-
-    opts =
-      if opts[:output], do: Keyword.update!(opts, :output, &AshAgent.Output.new/1), else: opts
+    opts = opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Runtime.prepare_output()
 
     opts
     |> Keyword.take([:llm | @inherited ++ @passed])
@@ -193,10 +169,8 @@ defmodule AshAgent.Runtime.SubAgent do
   end
 
   defp check_depth(opts, scope) do
-    if scope.depth >= opts[:max_depth],
-      do:
-        {:error, "sub-agents may be nested #{opts[:max_depth]} deep at most; do it without one"},
-      else: :ok
+    most = "sub-agents may be nested #{opts[:max_depth]} deep at most; do it without one"
+    if scope.depth >= opts[:max_depth], do: {:error, most}, else: :ok
   end
 
   # Outside of a run, it has its own bounds.
@@ -209,12 +183,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   defp run_child(opts, arguments, tool_context, scope) do
     with {:ok, child} <- new_child(opts, arguments, scope) do
-      within = %{
-        depth: scope.depth + 1,
-        permissions: scope.permissions,
-        bounds: scope.bounds
-      }
-
+      within = scope |> Map.take([:permissions, :bounds]) |> Map.put(:depth, scope.depth + 1)
       reply = Runtime.run(child, run_options(opts, tool_context, scope), within)
       {_, %{context: context}} = reply
       if opts[:on_child], do: Events.safely(fn -> opts[:on_child].(context) end, ":on_child")
@@ -227,10 +196,8 @@ defmodule AshAgent.Runtime.SubAgent do
     prompt = Keyword.take(opts, [:system_prompt])
     prompt = if prompt[:system_prompt], do: prompt, else: []
 
-    case input(opts[:input], arguments) do
-      {:ok, input} -> {:ok, Context.new(input, [metadata: metadata] ++ prompt)}
-      error -> error
-    end
+    with {:ok, input} <- input(opts[:input], arguments),
+         do: {:ok, Context.new(input, [metadata: metadata] ++ prompt)}
   end
 
   defp input(nil, arguments) do

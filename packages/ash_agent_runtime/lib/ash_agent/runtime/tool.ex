@@ -43,16 +43,9 @@ defmodule AshAgent.Runtime.Tool do
   alias AshAgent.{Toolbox, ToolDefinition}
 
   @enforce_keys [:name, :run]
-  defstruct [
-    :name,
-    :run,
-    description: nil,
-    parameters: %{"type" => "object"},
-    timeout: nil,
-    grace: 0,
-    repeat: :never,
-    recall?: false
-  ]
+  defstruct @enforce_keys ++
+              [:description, :timeout, parameters: %{"type" => "object"}, grace: 0] ++
+              [repeat: :never, recall?: false]
 
   # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
@@ -204,18 +197,11 @@ defmodule AshAgent.Runtime.Tool do
   @spec missing(t(), map()) :: [String.t()]
   def missing(%__MODULE__{parameters: parameters}, arguments) when is_map(arguments) do
     required = Map.get(parameters, "required") || Map.get(parameters, :required)
-
-    if is_list(required) do
-      given = for key <- Map.keys(arguments), is_atom(key) or is_binary(key), do: to_string(key)
-
-      for name <- required,
-          is_atom(name) or is_binary(name),
-          to_string(name) not in given,
-          do: to_string(name)
-    else
-      []
-    end
+    given = arguments |> Map.keys() |> names()
+    for name <- names(if(is_list(required), do: required, else: [])), name not in given, do: name
   end
+
+  defp names(keys), do: for(key <- keys, is_atom(key) or is_binary(key), do: to_string(key))
 
   @doc false
   # The function that the tool's process runs.

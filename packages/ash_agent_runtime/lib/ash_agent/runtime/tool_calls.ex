@@ -15,16 +15,8 @@ defmodule AshAgent.Runtime.ToolCalls do
   # attempt has no known outcome, and `asked` counts all calls that wait for a person. `halts` has the terms of tools that
   # ended the run, by the calls' positions. `started_elsewhere` are the calls that another run has started.
   @enforce_keys [:run]
-  defstruct [
-    :run,
-    undecided: [],
-    ready: [],
-    attempts: %{},
-    unknown: [],
-    asked: 0,
-    halts: %{},
-    started_elsewhere: []
-  ]
+  defstruct [:run, undecided: [], ready: [], attempts: %{}, unknown: []] ++
+              [asked: 0, halts: %{}, started_elsewhere: []]
 
   @doc "Executes the pending calls. Stops the run if a tool ends it, or if calls wait for a person."
   def execute(%Run{} = run) do
@@ -60,13 +52,8 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp settle_all(batch, pending, earlier) do
     batch = Enum.reduce(pending, batch, &settle(&2, &1, earlier[&1.id]))
 
-    batch = %{
-      batch
-      | undecided: Enum.reverse(batch.undecided),
-        unknown: Enum.reverse(batch.unknown)
-    }
-
-    ask_about_unknown(batch)
+    {undecided, unknown} = {Enum.reverse(batch.undecided), Enum.reverse(batch.unknown)}
+    ask_about_unknown(%{batch | undecided: undecided, unknown: unknown})
   end
 
   # A person decides about these. A used approval lets nothing run, and the person who decides again has to find the call
@@ -80,15 +67,9 @@ defmodule AshAgent.Runtime.ToolCalls do
       if Enum.any?(ids, approved?), do: update_context(batch, &drop_approvals/1), else: batch
 
     asked = list_asked(batch.run.context)
-
-    case Enum.reject(ids, &(&1 in asked)) do
-      [] ->
-        batch
-
-      ids ->
-        ask = fn id, context -> Context.Calls.ask_about_tool_call(context, id) end
-        update_context(batch, &Enum.reduce(ids, &1, ask))
-    end
+    ask = &Context.Calls.ask_about_tool_call(&2, &1)
+    ids = Enum.reject(ids, &(&1 in asked))
+    if ids == [], do: batch, else: update_context(batch, &Enum.reduce(ids, &1, ask))
   end
 
   defp drop_approvals(context),
@@ -165,7 +146,7 @@ defmodule AshAgent.Runtime.ToolCalls do
         record(batch, call, {:ask, started}, ask, &%{&1 | asked: &1.asked + 1})
 
       {:deny, by, reason} ->
-        emit_decision(run, call, :denied, by, started)
+        Events.emit_decision(run.events, call, :denied, by, started)
         batch |> update_context(&deny(&1, id, shown == :error, by, reason)) |> check()
 
       {:run, call} ->
@@ -203,19 +184,16 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp record(%{run: run} = batch, call, {decision, started}, change, continue) do
     case try_change(run.context, change) do
       {:ok, context} ->
-        emit_decision(run, call, decision, :approval, started)
+        Events.emit_decision(run.events, call, decision, :approval, started)
 
-        batch =
-          if context == run.context, do: batch, else: update_context(batch, fn _ -> context end)
-
+        changed? = context != run.context
+        batch = if changed?, do: update_context(batch, fn _ -> context end), else: batch
         batch |> continue.() |> check()
 
       {:error, error} ->
-        reason =
-          "a hook (:before_tool) returned arguments that cannot be stored: " <>
-            Exception.message(error)
-
-        emit_decision(run, call, :denied, :before_tool, started)
+        words = "a hook (:before_tool) returned arguments that cannot be stored: "
+        reason = words <> Exception.message(error)
+        Events.emit_decision(run.events, call, :denied, :before_tool, started)
         batch |> update_context(&deny(&1, call.id, false, :before_tool, reason)) |> check()
     end
   end
@@ -224,15 +202,6 @@ defmodule AshAgent.Runtime.ToolCalls do
     {:ok, change.(context)}
   rescue
     error in [Context.Error, ArgumentError] -> {:error, error}
-  end
-
-  defp emit_decision(run, call, decision, by, started) do
-    Events.emit(run.events, [:tool, :decision], %{duration: Events.since(started)}, %{
-      tool: Tool.name(call.name),
-      tool_call_id: call.id,
-      decision: decision,
-      by: by
-    })
   end
 
   # The approval stays in the log; the result says that the call did not run.
@@ -342,12 +311,8 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp note_outcome(%{journal: nil} = run, _call, _status, _times), do: run
 
   defp note_outcome(run, call, status, %{started_at: started_at, ended_at: ended_at}) do
-    note = %{
-      id: call.id,
-      name: Tool.name(call.name),
-      ended_at: Run.to_iso8601(ended_at),
-      microseconds: ended_at - started_at
-    }
+    times = %{ended_at: Run.to_iso8601(ended_at), microseconds: ended_at - started_at}
+    note = Map.merge(times, %{id: call.id, name: Tool.name(call.name)})
 
     journal = Journal.finish(run.journal, call.id, status)
     %{run | journal: journal, call_notes: [note | run.call_notes]}
@@ -385,13 +350,8 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp finish(%{halts: halts} = batch) when halts == %{} do
     with {:ok, batch} <- flush(batch, :paused) do
       waiting = length(Context.Calls.undecided_tool_calls(batch.run.context))
-
-      Events.emit(
-        batch.run.events,
-        [:iteration, :pause],
-        Events.put_system_time(%{tool_calls: waiting})
-      )
-
+      measured = Events.put_system_time(%{tool_calls: waiting})
+      Events.emit(batch.run.events, [:iteration, :pause], measured)
       {:stop, batch, {:paused, batch.unknown}}
     end
   end
@@ -431,10 +391,8 @@ defmodule AshAgent.Runtime.ToolCalls do
           run
 
         _on_change_error ->
-          Run.interrupt(
-            %{run | refused: reason},
-            "interrupted: the conversation could not be stored"
-          )
+          words = "interrupted: the conversation could not be stored"
+          Run.interrupt(%{run | refused: reason}, words)
       end
 
     {:stop, %{batch | run: %{run | refused: reason}}, {:failed, reason}}

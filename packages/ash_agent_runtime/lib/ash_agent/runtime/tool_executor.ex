@@ -85,16 +85,16 @@ defmodule AshAgent.Runtime.ToolExecutor do
       when is_list(tool_calls) and is_map(runtime_context) do
     opts = Options.validate!(opts, @schema)
 
-    settings = %{
-      tools: tool_definitions |> Tool.new() |> by_name(),
-      tool_context: tool_context(runtime_context),
-      timeout: opts[:timeout],
-      max_concurrency: opts[:max_concurrency],
-      exception_messages: opts[:exception_messages],
-      deadline: :infinity,
-      events: Events.new(opts[:on_event]),
-      scope: Map.merge(Bounds.outermost(), %{context_id: nil, inherited: []})
-    }
+    settings =
+      opts
+      |> Keyword.take([:timeout, :max_concurrency, :exception_messages])
+      |> Enum.into(%{
+        tools: tool_definitions |> Tool.new() |> by_name(),
+        tool_context: tool_context(runtime_context),
+        deadline: :infinity,
+        events: Events.new(opts[:on_event]),
+        scope: Map.merge(Bounds.outermost(), %{context_id: nil, inherited: []})
+      })
 
     indexed = Enum.with_index(tool_calls)
 
@@ -291,14 +291,14 @@ defmodule AshAgent.Runtime.ToolExecutor do
         {channel, progress} = Progress.open()
 
         # For a tool that runs an agent itself, or reports its progress.
-        scope =
-          Map.merge(settings.scope, %{
-            timeout: timeout,
-            deadline: settings.deadline,
-            tool_call_id: id,
-            progress: progress
-          })
+        own = %{
+          timeout: timeout,
+          deadline: settings.deadline,
+          tool_call_id: id,
+          progress: progress
+        }
 
+        scope = Map.merge(settings.scope, own)
         function = Tool.function(tool, arguments, tool_context(settings, id), scope)
         task = Caller.task(settings.supervisor, fn -> call_guarded(function) end)
         deadline = Deadline.new(timeout, tool.grace)
@@ -399,13 +399,10 @@ defmodule AshAgent.Runtime.ToolExecutor do
   defp error_type(kind, _label), do: to_string(kind)
 
   defp emit_exception(entry, settings, kind, reason, stacktrace, private \\ %{}) do
-    Events.emit(
-      settings.events,
-      [:tool, :exception],
-      %{duration: Events.since(entry.started)},
-      Map.merge(entry.metadata, %{kind: kind, reason: reason, stacktrace: stacktrace}),
-      private
-    )
+    failure = %{kind: kind, reason: reason, stacktrace: stacktrace}
+    metadata = Map.merge(entry.metadata, failure)
+    measured = %{duration: Events.since(entry.started)}
+    Events.emit(settings.events, [:tool, :exception], measured, metadata, private)
   end
 
   # Reasons may contain data that the model must not see (such as the arguments of a failed GenServer.call/3, or the address of a

@@ -115,12 +115,14 @@ defmodule AshAgent.Runtime.TypedAnswer do
   def settle_calls(%{output: %{}} = run) do
     {answers, others} = Enum.split_with(run.pending, &answer?/1)
 
-    results = for call <- answers, do: %{id: call.id, result: result(read_call(run.output, call))}
+    case for(call <- answers, do: %{id: call.id, result: result(read_call(run.output, call))}) do
+      [] ->
+        run
 
-    if results == [],
-      do: run,
-      else:
-        Run.put_context(%{run | pending: others}, Context.add_tool_results(run.context, results))
+      results ->
+        context = Context.add_tool_results(run.context, results)
+        Run.put_context(%{run | pending: others}, context)
+    end
   end
 
   def settle_calls(run), do: run
@@ -204,24 +206,13 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
   # Back to what the user said.
   defp failed_attempts(context, number, found) do
-    case Context.get_iteration(context, number) do
-      nil ->
-        found
+    iteration = Context.get_iteration(context, number)
+    said? = &(&1.role == :user and not retry?(&1) and not results?(&1))
 
-      iteration ->
-        cond do
-          Enum.any?(
-            iteration.messages,
-            &(&1.role == :user and not retry?(&1) and not results?(&1))
-          ) ->
-            found
-
-          failed?(iteration) ->
-            failed_attempts(context, number - 1, [number | found])
-
-          true ->
-            failed_attempts(context, number - 1, found)
-        end
+    cond do
+      iteration == nil or Enum.any?(iteration.messages, said?) -> found
+      failed?(iteration) -> failed_attempts(context, number - 1, [number | found])
+      true -> failed_attempts(context, number - 1, found)
     end
   end
 
@@ -273,15 +264,9 @@ defmodule AshAgent.Runtime.TypedAnswer do
     {follow, parts} = Output.follow(output.type, state.follow, piece)
     state = %{state | follow: follow, text: [state.text, piece]}
 
-    if parts == [] do
-      state
-    else
-      show(run, for({path, came} <- parts, do: {:partial, path, came}), fn ->
-        value(run, state)
-      end)
-
-      %{state | due: state.next}
-    end
+    changes = for {path, came} <- parts, do: {:partial, path, came}
+    if changes != [], do: show(run, changes, fn -> value(run, state) end)
+    if changes == [], do: state, else: %{state | due: state.next}
   end
 
   defp tell_value(%{output: output} = run, state) do

@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Decision do
   # is stored.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Events, Repeat, Tool}
+  alias AshAgent.Runtime.{Events, Repeat}
   alias AshAgent.Session.{Claim, State}
 
   @doc "Makes a decision. Returns `{:ok, state}` or `{:error, reason}`; then it is not made."
@@ -15,8 +15,7 @@ defmodule AshAgent.Session.Decision do
     with {:ok, unknown} <- fetch_unknown(session, decision),
          {:ok, context} <- apply_decision(before, decision, unknown, opts),
          :ok <- Events.store(runtime[:on_change], context),
-         settled =
-           for(attempt <- unknown, do: Map.put(attempt, :settled, settlement(decision, opts))),
+         settled = Enum.map(unknown, &Map.put(&1, :settled, settlement(decision, opts))),
          {:ok, claim} <- Claim.write(session.claim, context, :paused, :unknown, settled) do
       emit(runtime[:on_event], before, decision, started)
       {:ok, State.put_context(%{session | claim: claim}, context)}
@@ -59,11 +58,6 @@ defmodule AshAgent.Session.Decision do
 
     on_event
     |> Events.new(%{context_id: context[:id], iteration: context.current_iteration})
-    |> Events.emit([:tool, :decision], %{duration: Events.since(started)}, %{
-      tool: Tool.name(call.name),
-      tool_call_id: call.id,
-      decision: verdict,
-      by: :session
-    })
+    |> Events.emit_decision(call, verdict, :session, started)
   end
 end

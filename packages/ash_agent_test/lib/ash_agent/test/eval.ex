@@ -210,8 +210,6 @@ defmodule AshAgent.Test.Eval do
     {Map.merge(attempt, %{tokens: 0, cost: nil, ms: ms}), nil}
   end
 
-  defp context(nil), do: nil
-
   defp context(outcome) do
     Assertions.context!(outcome)
   rescue

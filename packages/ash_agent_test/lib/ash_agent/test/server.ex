@@ -174,8 +174,7 @@ defmodule AshAgent.Test.Server do
           {:raw, 502, [], []}
 
         {:ok, recording} ->
-          {:raw, recording.status, recording.headers,
-           for({_at, piece} <- recording.pieces, do: piece)}
+          {:raw, recording.status, recording.headers, Enum.map(recording.pieces, &elem(&1, 1))}
 
         {:error, missing} ->
           {:refuse, 400, Exception.message(missing)}
@@ -223,10 +222,8 @@ defmodule AshAgent.Test.Server do
       provider =
         if opts[:provider] == :mistral and provider == :openai_chat, do: :mistral, else: provider
 
-      {:ok,
-       request
-       |> Map.take([:method, :path, :headers])
-       |> Map.merge(%{body: body, provider: opts[:provider] || provider, stream?: mode == :stream})}
+      own = %{body: body, provider: opts[:provider] || provider, stream?: mode == :stream}
+      {:ok, request |> Map.take([:method, :path, :headers]) |> Map.merge(own)}
     else
       :error -> {:error, "no provider has the path #{request.path}"}
       {:error, _error} -> {:error, "the body is not JSON"}
@@ -258,11 +255,8 @@ defmodule AshAgent.Test.Server do
       "connection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     ]
 
-    Wire.write(to.connection, [
-      head,
-      for(chunk <- chunks, chunk != "", do: Wire.chunk(chunk)),
-      "0\r\n\r\n"
-    ])
+    body = for chunk <- chunks, chunk != "", do: Wire.chunk(chunk)
+    Wire.write(to.connection, [head, body, "0\r\n\r\n"])
   end
 
   defp play({:refuse, status, words}, request, to, opts),
@@ -288,34 +282,20 @@ defmodule AshAgent.Test.Server do
       end
 
     head =
-      Wire.stream_head(to.type)
-      |> String.replace_suffix("\r\n\r\n", "\r\nconnection: close\r\n\r\n")
+      to.type |> Wire.stream_head() |> String.replace_suffix("\r\n", "connection: close\r\n\r\n")
 
-    with :ok <- Wire.write(to.connection, head),
-         :ok <- write_pieces(to.connection, pieces),
-         do: Wire.write(to.connection, "0\r\n\r\n")
+    Wire.write(to.connection, head)
+    # An empty chunk would end the body.
+    for piece <- pieces, piece != "", do: Wire.write_chunk(to.connection, piece)
+    Wire.write(to.connection, "0\r\n\r\n")
   end
 
   defp play(answer, request, to, _opts) do
     body = Format.encode(request.provider, response!(answer))
-
-    Wire.write(
-      to.connection,
-      Wire.response(200, body, [{"content-type", to.type}, {"connection", "close"}])
-    )
+    Misbehaviour.respond(to, 200, body, [{"content-type", to.type}])
   end
 
   # An empty chunk would end the body.
-  defp write_pieces(connection, pieces) do
-    pieces
-    |> Enum.reject(&(&1 == ""))
-    |> Enum.reduce_while(:ok, fn piece, :ok ->
-      case Wire.write_chunk(connection, piece) do
-        :ok -> {:cont, :ok}
-        {:error, reason} -> {:halt, {:error, reason}}
-      end
-    end)
-  end
 
   defp events(answer, %{stream?: true} = request),
     do: Format.events(request.provider, response!(answer))

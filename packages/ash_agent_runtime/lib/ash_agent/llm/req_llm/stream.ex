@@ -104,12 +104,12 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
   ## The response
 
   # ReqLLM's own response has fields that its stream lacks: the reasoning that providers want back.
-  defp merge_response(%{response: nil, reading: reading}), do: reading
+  defp merge_response(%{response: response, reading: %{response: nil} = reading})
+       when response != nil,
+       do: put(reading, message(response), response)
 
-  defp merge_response(%{response: response, reading: %{response: nil} = reading}),
-    do: put(reading, message(response), response)
-
-  defp merge_response(%{response: response, reading: %{response: %{state: :complete}} = reading}) do
+  defp merge_response(%{response: response, reading: %{response: %{state: :complete}} = reading})
+       when response != nil do
     read = Response.message(reading.response)
     message = message(response)
     calls = merge_calls(message[:tool_calls] || [], read[:tool_calls] || [])
@@ -131,13 +131,12 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
   end
 
   defp put(reading, message, response) do
-    facts = %{
-      usage: usage(response.usage),
-      finish_reason: finish_word(response.finish_reason),
-      model: response.model
-    }
+    facts = %{usage: usage(response.usage), finish_reason: finish_word(response.finish_reason)}
 
-    case Response.from_message(Map.merge(message, facts)) do
+    case message
+         |> Map.merge(facts)
+         |> Map.put(:model, response.model)
+         |> Response.from_message() do
       {:ok, response} -> Reading.put_response(reading, response)
       {:error, _what_is_wrong} -> reading
     end

@@ -33,8 +33,9 @@ defmodule AshAgent.LLM.Scripted.Stream do
   end
 
   defp part(%{type: :thinking, text: text} = part) do
-    signature = part |> Map.get(:provider_metadata, %{}) |> Map.get(:signature)
-    signed = if signature, do: [%{type: "signature_delta", signature: signature}], else: []
+    signed =
+      for signature <- List.wrap(signature(part)),
+          do: %{type: "signature_delta", signature: signature}
 
     {%{type: "thinking", thinking: ""},
      for(word <- words(text), do: %{type: "thinking_delta", thinking: word}) ++ signed}
@@ -51,10 +52,9 @@ defmodule AshAgent.LLM.Scripted.Stream do
   end
 
   defp call(call) do
-    arguments = Map.get(call, :arguments) || %{}
-    json = if is_binary(arguments), do: arguments, else: JSON.encode(arguments)
     start = %{type: "tool_use", id: call[:id] || "", name: to_string(call.name), input: %{}}
-    {start, for(piece <- cut(json, 12), do: %{type: "input_json_delta", partial_json: piece})}
+    pieces = call |> json_text() |> cut()
+    {start, for(piece <- pieces, do: %{type: "input_json_delta", partial_json: piece})}
   end
 
   defp block({{start, deltas}, index}) do
@@ -83,32 +83,39 @@ defmodule AshAgent.LLM.Scripted.Stream do
   end
 
   # Anthropic counts tokens from its cache separately.
-  defp usage(facts) do
-    case facts.usage do
-      nil ->
-        %{}
+  defp usage(%{usage: nil}), do: %{}
+  defp usage(%{usage: usage}), do: %{usage: count_tokens(usage)}
 
-      %{input_tokens: input, output_tokens: output, cached_tokens: cached} = usage ->
-        written = usage.cache_write_tokens
+  ## The pieces of answers, also for the server of ash_agent_test
 
-        counted = %{
-          input_tokens: input - cached - written,
-          cache_read_input_tokens: cached,
-          cache_creation_input_tokens: written,
-          output_tokens: output
-        }
-
-        %{usage: counted}
-    end
+  @doc "Returns the tokens as Anthropic counts them: those of its cache separately."
+  def count_tokens(%{cached_tokens: cached, cache_write_tokens: written} = usage) do
+    %{
+      input_tokens: usage.input_tokens - cached - written,
+      cache_read_input_tokens: cached,
+      cache_creation_input_tokens: written,
+      output_tokens: usage.output_tokens
+    }
   end
 
-  defp words(text), do: Regex.scan(~r/\s*\S+\s?|\s+/u, text) |> List.flatten()
+  @doc "Returns the signature of a part or a call, or `nil`."
+  def signature(part), do: part |> Map.get(:provider_metadata, %{}) |> Map.get(:signature)
 
-  defp cut("", _size), do: []
+  @doc "Cuts a text into words."
+  def words(text), do: Regex.scan(~r/\s*\S+\s?|\s+/u, text) |> List.flatten()
 
-  defp cut(text, size) do
-    {piece, rest} = String.split_at(text, size)
-    [piece | cut(rest, size)]
+  @doc "Returns the arguments of a call as JSON text."
+  def json_text(call) do
+    arguments = Map.get(call, :arguments) || %{}
+    if is_binary(arguments), do: arguments, else: JSON.encode(arguments)
+  end
+
+  @doc "Cuts JSON text into pieces as they come in a stream."
+  def cut(""), do: []
+
+  def cut(text) do
+    {piece, rest} = String.split_at(text, 12)
+    [piece | cut(rest)]
   end
 
   defp event(event), do: "event: #{event.type}\ndata: #{JSON.encode(event)}\n\n"

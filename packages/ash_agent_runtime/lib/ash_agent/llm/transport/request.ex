@@ -17,18 +17,11 @@ defmodule AshAgent.LLM.Transport.Request do
   """
 
   @enforce_keys [:method, :uri]
-  defstruct [
-    :method,
-    :uri,
-    headers: nil,
-    body: "",
-    connect_timeout: 10_000,
-    first_byte_timeout: :infinity,
-    idle_timeout: :infinity,
-    timeout: :infinity,
-    max_bytes: :infinity,
-    ssl: []
-  ]
+  defstruct [:method, :uri, :headers, body: "", connect_timeout: 10_000, ssl: []] ++
+              for(
+                limit <- ~w(first_byte_timeout idle_timeout timeout max_bytes)a,
+                do: {limit, :infinity}
+              )
 
   @type milliseconds :: pos_integer() | :infinity
 
@@ -87,11 +80,7 @@ defmodule AshAgent.LLM.Transport.Request do
   end
 
   defimpl Inspect do
-    def inspect(request, _opts),
-      do:
-        AshAgent.OneLine.describe(
-          request,
-          "#{request.method} #{request.uri.host}, timeout: #{request.timeout}"
-        )
+    def inspect(%{method: method, uri: uri, timeout: timeout} = request, _opts),
+      do: AshAgent.OneLine.describe(request, "#{method} #{uri.host}, timeout: #{timeout}")
   end
 end

@@ -38,23 +38,24 @@ defmodule AshAgent.Test.Server.Misbehaviour do
   @doc "Does it. `events` is the answer that is cut or goes on."
   def perform(kind, %__MODULE__{} = to), do: behave(kind, to)
 
-  defp behave(:busy, to), do: refuse(to, 429, "Slow down", [{"retry-after", "0"}])
+  # The refusals, with their status, words, headers and code.
+  @refusals %{
+    busy: [429, "Slow down", [{"retry-after", "0"}]],
+    busy_for_20_minutes: [429, "Slow down", [{"retry-after", "1200"}]],
+    no_money: [429, "You exceeded your current quota", [], "insufficient_quota"],
+    broken: [500, "Internal error", [{"retry-after", "0"}]],
+    wrong_key: [401, "Incorrect API key provided"],
+    too_long: [
+      400,
+      "This model's maximum context length is 8192 tokens",
+      [],
+      "context_length_exceeded"
+    ],
+    not_found: [404, "No such model"]
+  }
 
-  defp behave(:busy_for_20_minutes, to),
-    do: refuse(to, 429, "Slow down", [{"retry-after", "1200"}])
-
-  defp behave(:no_money, to),
-    do: refuse(to, 429, "You exceeded your current quota", [], "insufficient_quota")
-
-  defp behave(:broken, to), do: refuse(to, 500, "Internal error", [{"retry-after", "0"}])
-  defp behave(:wrong_key, to), do: refuse(to, 401, "Incorrect API key provided")
-
-  defp behave(:too_long, to) do
-    words = "This model's maximum context length is 8192 tokens"
-    refuse(to, 400, words, [], "context_length_exceeded")
-  end
-
-  defp behave(:not_found, to), do: refuse(to, 404, "No such model")
+  defp behave(kind, to) when is_map_key(@refusals, kind),
+    do: apply(__MODULE__, :refuse, [to | @refusals[kind]])
 
   defp behave(:gateway_page, to) do
     headers = [{"content-type", "text/html"}, {"retry-after", "0"}]
@@ -73,11 +74,10 @@ defmodule AshAgent.Test.Server.Misbehaviour do
     respond(to, 200, garbage, [{"content-type", to.type}])
   end
 
-  defp behave(:redirect, to),
-    do:
-      respond(to, 307, "", [
-        {"location", "https://elsewhere.invalid/?words=#{URI.encode(to.words)}"}
-      ])
+  defp behave(:redirect, to) do
+    location = "https://elsewhere.invalid/?words=#{URI.encode(to.words)}"
+    respond(to, 307, "", [{"location", location}])
+  end
 
   # The chunks do not end: the client can see that something is missing.
   defp behave(:cut_within_an_event, to) do
@@ -112,7 +112,8 @@ defmodule AshAgent.Test.Server.Misbehaviour do
     respond(to, status, JSON.encode(%{"error" => error}), headers)
   end
 
-  defp respond(to, status, body, headers),
+  @doc "Sends a whole answer, with which the connection ends."
+  def respond(to, status, body, headers),
     do:
       Wire.write(to.connection, Wire.response(status, body, [{"connection", "close"} | headers]))
 
@@ -134,22 +135,20 @@ defmodule AshAgent.Test.Server.Misbehaviour do
 
   defp drip(connection) do
     with :ok <- Wire.write_chunk(connection, "x") do
-      receive do
-      after
-        20 -> drip(connection)
-      end
+      Process.sleep(20)
+      drip(connection)
     end
   end
 
   # An error is an event of its own, in each stream's form. Ollama has words for it, and no names.
   defp error_event(%{type: "application/vnd.amazon.eventstream"} = to) do
-    headers = [
-      {":message-type", "exception"},
+    type = [
       {":exception-type", "serviceUnavailableException"},
       {":content-type", "application/json"}
     ]
 
-    Format.aws_frame(headers, JSON.encode(%{"message" => "overloaded" <> to.words}))
+    payload = JSON.encode(%{"message" => "overloaded" <> to.words})
+    Format.aws_frame([{":message-type", "exception"} | type], payload)
   end
 
   defp error_event(%{type: "application/x-ndjson"} = to),

@@ -4,21 +4,26 @@ defmodule AshAgent.Test.Server.Parts do
   # The pieces of answers in the form of each provider: texts, thoughts, calls, tokens.
 
   alias AshAgent.Context.JSON
+  alias AshAgent.LLM.Scripted.Stream
   alias AshAgent.Response
 
   ## The content of an answer
 
-  def read(response) do
-    message = Response.message(response)
+  # Anthropic has forms for further parts.
+  def read(response, provider) do
+    {message, facts} = Response.read(response)
+    called = if message[:tool_calls], do: "tool_calls", else: "stop"
 
-    %{
+    answer = %{
       parts: parts(message.content),
       calls: Enum.with_index(message[:tool_calls] || []),
-      usage: Response.usage(response),
-      word:
-        Response.finish_word(response) || if(message[:tool_calls], do: "tool_calls", else: "stop"),
+      usage: facts.usage,
+      word: facts.finish_word || called,
       model: Response.model(response) || "scripted"
     }
+
+    if provider != :anthropic, do: check(answer, provider, [:text, :thinking])
+    answer
   end
 
   def parts(text) when text in [nil, ""], do: []
@@ -35,16 +40,12 @@ defmodule AshAgent.Test.Server.Parts do
     end
   end
 
-  def words(text), do: ~r/\s*\S+\s?|\s+/u |> Regex.scan(text) |> List.flatten()
-
-  def signature(part), do: part |> Map.get(:provider_metadata, %{}) |> Map.get(:signature)
+  defdelegate words(text), to: Stream
+  defdelegate signature(part), to: Stream
+  defdelegate json_text(call), to: Stream
+  defdelegate cut(text), to: Stream
 
   def id(call, index), do: call[:id] || "call_#{index + 1}"
-
-  def json_text(call) do
-    arguments = Map.get(call, :arguments) || %{}
-    if is_binary(arguments), do: arguments, else: JSON.encode(arguments)
-  end
 
   # Arguments for forms in which they are an object.
   def object(call, provider) do
@@ -64,13 +65,8 @@ defmodule AshAgent.Test.Server.Parts do
   ## Differences of providers
 
   # The words of Anthropic and Bedrock.
-  def stop_reason(%{word: word}),
-    do:
-      Map.get(
-        %{"stop" => "end_turn", "length" => "max_tokens", "tool_calls" => "tool_use"},
-        word,
-        word
-      )
+  @words %{"stop" => "end_turn", "length" => "max_tokens", "tool_calls" => "tool_use"}
+  def stop_reason(%{word: word}), do: Map.get(@words, word, word)
 
   def usage(_provider, %{usage: nil}), do: nil
 
@@ -80,12 +76,7 @@ defmodule AshAgent.Test.Server.Parts do
 
     case provider do
       :anthropic ->
-        %{
-          input_tokens: new,
-          cache_read_input_tokens: usage.cached_tokens,
-          cache_creation_input_tokens: usage.cache_write_tokens,
-          output_tokens: usage.output_tokens
-        }
+        Stream.count_tokens(usage)
 
       openai when openai in [:openai_chat, :openai_responses] ->
         {input, output} =
@@ -147,27 +138,17 @@ defmodule AshAgent.Test.Server.Parts do
     do: %{type: "thinking", thinking: [%{type: "text", text: text}]}
 
   def chat_call(call, index) do
-    %{
-      id: id(call, index),
-      type: "function",
-      function: %{name: to_string(call.name), arguments: json_text(call)}
-    }
+    function = %{name: to_string(call.name), arguments: json_text(call)}
+    %{id: id(call, index), type: "function", function: function}
   end
 
   def items(answer) do
-    check(answer, :openai_responses, [:text, :thinking])
     said = for {part, index} <- Enum.with_index(answer.parts), do: item(part, index)
 
     called =
       for {call, index} <- answer.calls do
-        %{
-          type: "function_call",
-          id: "fc_#{index}",
-          call_id: id(call, index),
-          name: to_string(call.name),
-          arguments: json_text(call),
-          status: "completed"
-        }
+        said = %{name: to_string(call.name), arguments: json_text(call), status: "completed"}
+        Map.merge(said, %{type: "function_call", id: "fc_#{index}", call_id: id(call, index)})
       end
 
     said ++ called
@@ -231,10 +212,8 @@ defmodule AshAgent.Test.Server.Parts do
   def gemini_body(parts, answer) do
     words = %{"stop" => "STOP", "tool_calls" => "STOP", "length" => "MAX_TOKENS"}
 
-    candidate = %{
-      content: %{role: "model", parts: parts},
-      finishReason: Map.get(words, answer.word, answer.word)
-    }
+    reason = Map.get(words, answer.word, answer.word)
+    candidate = %{content: %{role: "model", parts: parts}, finishReason: reason}
 
     %{candidates: [candidate], modelVersion: answer.model}
     |> put(:usageMetadata, usage(:gemini, answer))
@@ -256,19 +235,12 @@ defmodule AshAgent.Test.Server.Parts do
     word = if answer.word == "tool_calls", do: "stop", else: answer.word
     body = %{model: answer.model, message: message, done: true, done_reason: word}
 
-    if answer.usage,
-      do:
-        Map.merge(body, %{
-          prompt_eval_count: answer.usage.input_tokens,
-          eval_count: answer.usage.output_tokens
-        }),
-      else: body
-  end
+    case answer.usage do
+      nil ->
+        body
 
-  def cut(""), do: []
-
-  def cut(text) do
-    {piece, rest} = String.split_at(text, 12)
-    [piece | cut(rest)]
+      %{input_tokens: input, output_tokens: output} ->
+        Map.merge(body, %{prompt_eval_count: input, eval_count: output})
+    end
   end
 end

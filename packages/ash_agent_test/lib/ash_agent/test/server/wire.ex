@@ -15,28 +15,12 @@ defmodule AshAgent.Test.Server.Wire do
     family = Keyword.get(opts, :family, :inet)
     ip = if family == :inet6, do: {0, 0, 0, 0, 0, 0, 0, 1}, else: {127, 0, 0, 1}
 
-    options = [
-      family,
-      :binary,
-      ip: ip,
-      active: false,
-      reuseaddr: true,
-      backlog: 300,
-      nodelay: true
-    ]
+    options =
+      [family, :binary, ip: ip, active: false] ++ [reuseaddr: true, backlog: 300, nodelay: true]
 
     {:ok, listener} = :gen_tcp.listen(0, options ++ Keyword.take(opts, [:sndbuf]))
     {:ok, port} = :inet.port(listener)
-
-    acceptor =
-      spawn_link(fn ->
-        receive do
-          :go -> accept(listener, owner, handle, 1, opts[:tls])
-        end
-      end)
-
-    :ok = :gen_tcp.controlling_process(listener, acceptor)
-    send(acceptor, :go)
+    give(listener, fn -> accept(listener, owner, handle, 1, opts[:tls]) end)
 
     host = opts[:host] || if(family == :inet6, do: "[::1]", else: "127.0.0.1")
     scheme = if opts[:tls], do: "https", else: "http"
@@ -45,36 +29,28 @@ defmodule AshAgent.Test.Server.Wire do
 
   defp accept(listener, owner, handle, number, tls) do
     {:ok, socket} = :gen_tcp.accept(listener)
-
-    handler =
-      spawn_link(fn ->
-        receive do
-          :go -> serve(socket, owner, handle, number, tls)
-        end
-      end)
-
-    :ok = :gen_tcp.controlling_process(socket, handler)
-    send(handler, :go)
+    connection = %__MODULE__{transport: :gen_tcp, socket: socket, number: number, owner: owner}
+    give(socket, fn -> serve(connection, handle, tls) end)
     accept(listener, owner, handle, number + 1, tls)
   end
 
-  defp serve(socket, owner, handle, number, nil),
-    do:
-      run(%__MODULE__{transport: :gen_tcp, socket: socket, number: number, owner: owner}, handle)
-
-  defp serve(socket, owner, handle, number, tls) do
-    case :ssl.handshake(socket, tls, 30_000) do
-      {:ok, socket} ->
-        run(%__MODULE__{transport: :ssl, socket: socket, number: number, owner: owner}, handle)
-
-      {:error, _} ->
-        send(owner, {:handshake_failed, number})
-    end
+  # Runs in a process of its own, which owns the socket by then.
+  defp give(socket, fun) do
+    pid = spawn_link(fn -> receive do: (:go -> fun.()) end)
+    :ok = :gen_tcp.controlling_process(socket, pid)
+    send(pid, :go)
   end
 
-  defp run(connection, handle) do
+  defp serve(connection, handle, nil) do
     handle.(connection)
     close(connection)
+  end
+
+  defp serve(%{number: number} = connection, handle, tls) do
+    case :ssl.handshake(connection.socket, tls, 30_000) do
+      {:ok, socket} -> serve(%{connection | transport: :ssl, socket: socket}, handle, nil)
+      {:error, _} -> tell(connection, {:handshake_failed, number})
+    end
   end
 
   @doc "Reads a request: `{:ok, %{method:, path:, headers:, body:, rest:}}`, or `:closed`."

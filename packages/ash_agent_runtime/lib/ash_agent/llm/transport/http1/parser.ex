@@ -10,16 +10,8 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
   @max_digits 15
 
   @enforce_keys [:max]
-  defstruct [
-    :max,
-    state: :status,
-    buffer: "",
-    size: 0,
-    have: 0,
-    status: nil,
-    headers: [],
-    keep?: true
-  ]
+  defstruct [:max, :status] ++
+              [state: :status, buffer: "", size: 0, have: 0, headers: [], keep?: true]
 
   @doc "Begins a response whose body may have `max` bytes."
   def new(max), do: %__MODULE__{max: max}
@@ -67,13 +59,8 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
   defp step(%{state: :status} = parser, bytes, messages) do
     case :erlang.decode_packet(:http_bin, bytes, []) do
       {:ok, {:http_response, version, status, _phrase}, rest} when status in 100..999 ->
-        parser = grow(parser, bytes, rest)
-
-        step(
-          %{parser | state: :headers, status: status, headers: [], keep?: version == {1, 1}},
-          rest,
-          messages
-        )
+        begun = %{state: :headers, status: status, headers: [], keep?: version == {1, 1}}
+        parser |> grow(bytes, rest) |> Map.merge(begun) |> step(rest, messages)
 
       {:more, _} when byte_size(bytes) < @max_head_bytes ->
         if http?(bytes),
@@ -157,49 +144,37 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
 
   defp headers_end(parser, rest, messages) do
     headers = Enum.reverse(parser.headers)
+    messages = [{:head, parser.status, headers} | messages]
 
     with {:ok, state} <- body(parser.status, headers, parser.max) do
-      keep? = parser.keep? and state != :until_close and not closes?(headers)
-
-      step(%{parser | state: state, keep?: keep?, headers: []}, rest, [
-        {:head, parser.status, headers} | messages
-      ])
+      closes? = "close" in values(headers, "connection")
+      keep? = parser.keep? and state != :until_close and not closes?
+      step(%{parser | state: state, keep?: keep?, headers: []}, rest, messages)
     else
-      {:error, reason} -> {:error, reason, [{:head, parser.status, headers} | messages]}
+      {:error, reason} -> {:error, reason, messages}
     end
   end
 
   # RFC 9112, section 6.3.
   defp body(status, headers, max) do
     case {values(headers, "transfer-encoding"), Enum.uniq(values(headers, "content-length"))} do
-      _ when status in [204, 304] ->
-        {:ok, {:length, 0}}
-
-      {[], []} ->
-        {:ok, :until_close}
-
-      {[], [length]} ->
-        length(length, max)
-
-      {[], _different} ->
-        {:error, {:invalid_response, "more than one content-length"}}
-
-      {["chunked"], []} ->
-        {:ok, :chunk_size}
-
-      {["chunked"], _} ->
-        {:error, {:invalid_response, "both content-length and transfer-encoding"}}
-
-      _ ->
-        {:error, {:invalid_response, "unknown transfer encoding"}}
+      _ when status in [204, 304] -> {:ok, {:length, 0}}
+      {[], []} -> {:ok, :until_close}
+      {[], [length]} -> length(length, max)
+      {[], _different} -> invalid("more than one content-length")
+      {["chunked"], []} -> {:ok, :chunk_size}
+      {["chunked"], _} -> invalid("both content-length and transfer-encoding")
+      _ -> invalid("unknown transfer encoding")
     end
   end
+
+  defp invalid(words), do: {:error, {:invalid_response, words}}
 
   defp length(text, max) do
     case number(text, 10) do
       {:ok, length} when length > max -> {:error, {:response_too_large, max}}
       {:ok, length} -> {:ok, {:length, length}}
-      :error -> {:error, {:invalid_response, "content-length is not a number"}}
+      :error -> invalid("content-length is not a number")
     end
   end
 
@@ -214,8 +189,6 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
   end
 
   defp number(_text, _base), do: :error
-
-  defp closes?(headers), do: "close" in values(headers, "connection")
 
   defp values(headers, name) do
     for {^name, value} <- headers,
@@ -249,5 +222,5 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
   defp http?(bytes),
     do: String.starts_with?("HTTP/", binary_part(bytes, 0, min(byte_size(bytes), 5)))
 
-  defp no_status, do: {:error, {:invalid_response, "no HTTP status line"}}
+  defp no_status, do: invalid("no HTTP status line")
 end

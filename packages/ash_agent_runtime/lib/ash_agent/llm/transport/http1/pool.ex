@@ -12,6 +12,10 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
   @most_per_host 64
   @most 512
 
+  # The tags of a socket's messages.
+  @closed [:tcp_closed, :ssl_closed]
+  @others [:tcp, :ssl, :tcp_error, :ssl_error]
+
   @doc "Starts the pool under its name."
   def start_link(opts \\ []),
     do: GenServer.start_link(__MODULE__, nil, Keyword.put_new(opts, :name, __MODULE__))
@@ -86,10 +90,10 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
   def handle_info({:expired, socket}, state), do: {:noreply, drop(state, socket)}
 
   # Closed, broken, or bytes that nobody asked for.
-  def handle_info({tag, socket}, state) when tag in [:tcp_closed, :ssl_closed],
+  def handle_info({tag, socket}, state) when tag in @closed,
     do: {:noreply, drop(state, tag_socket(tag, socket))}
 
-  def handle_info({tag, socket, _}, state) when tag in [:tcp, :ssl, :tcp_error, :ssl_error],
+  def handle_info({tag, socket, _}, state) when tag in @others,
     do: {:noreply, drop(state, tag_socket(tag, socket))}
 
   def handle_info(_other, state), do: {:noreply, state}
@@ -124,22 +128,16 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
   end
 
   # Messages of the socket wait in the mailbox while this process is busy.
-  defp quiet?({kind, raw} = socket) do
-    {closed, data, error} =
-      if kind == :gen_tcp,
-        do: {:tcp_closed, :tcp, :tcp_error},
-        else: {:ssl_closed, :ssl, :ssl_error}
-
-    with :ok <- Socket.setopts(socket, active: false) do
+  defp quiet?({_transport, raw} = socket) do
+    if Socket.setopts(socket, active: false) == :ok do
       receive do
-        {^closed, ^raw} -> false
-        {^data, ^raw, _} -> false
-        {^error, ^raw, _} -> false
+        {tag, ^raw} when tag in @closed -> false
+        {tag, ^raw, _} when tag in @others -> false
       after
         0 -> true
       end
     else
-      _ -> false
+      false
     end
   end
 
@@ -157,11 +155,8 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
         Process.cancel_timer(timer)
         left = List.delete(state.resting[key], socket)
 
-        resting =
-          if left == [],
-            do: Map.delete(state.resting, key),
-            else: Map.put(state.resting, key, left)
-
+        resting = Map.delete(state.resting, key)
+        resting = if left == [], do: resting, else: Map.put(resting, key, left)
         %{state | known: known, resting: resting}
     end
   end

@@ -26,15 +26,8 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
   defp connect_first([], _port, _tls, clock, reason), do: {:error, to_error(reason, clock)}
 
   defp connect_first([{address, family} | targets], port, tls, clock, first_reason) do
-    options = [
-      family,
-      :binary,
-      active: false,
-      nodelay: true,
-      buffer: @buffer_bytes,
-      send_timeout: Clock.wait(clock),
-      send_timeout_close: true
-    ]
+    options = [family, :binary, active: false, nodelay: true, buffer: @buffer_bytes]
+    options = options ++ [send_timeout: Clock.wait(clock), send_timeout_close: true]
 
     case open(tls, address, port, options, Clock.wait(clock)) do
       {:ok, socket} -> {:ok, socket}
@@ -43,14 +36,11 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
     end
   end
 
-  defp open(nil, address, port, options, timeout) do
-    with {:ok, socket} <- :gen_tcp.connect(address, port, options, timeout),
-         do: {:ok, {:gen_tcp, socket}}
-  end
-
   defp open(tls, address, port, options, timeout) do
-    with {:ok, socket} <- :ssl.connect(address, port, options ++ tls, timeout),
-         do: {:ok, {:ssl, socket}}
+    transport = if tls, do: :ssl, else: :gen_tcp
+
+    with {:ok, socket} <- transport.connect(address, port, options ++ (tls || []), timeout),
+         do: {:ok, {transport, socket}}
   end
 
   defp tls("http", _host, _own), do: {:ok, nil}
@@ -72,12 +62,9 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
   end
 
   defp trust(own) do
-    if Keyword.has_key?(own, :cacerts) or Keyword.has_key?(own, :cacertfile) or
-         own[:verify] == :verify_none do
-      {:ok, []}
-    else
-      {:ok, [cacerts: :public_key.cacerts_get()]}
-    end
+    named? = Keyword.has_key?(own, :cacerts) or Keyword.has_key?(own, :cacertfile)
+    trusted? = named? or own[:verify] == :verify_none
+    {:ok, if(trusted?, do: [], else: [cacerts: :public_key.cacerts_get()])}
   rescue
     _ -> {:error, {:connection, :no_cacerts}}
   end
@@ -85,11 +72,9 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
   @doc "Sends everything, for at most as long as the clock says."
   def send(socket, data, clock) do
     _ = setopts(socket, send_timeout: Clock.wait(clock))
-    with {:error, reason} <- send_all(socket, data), do: {:error, to_error(reason, clock)}
+    {transport, raw} = socket
+    with {:error, reason} <- transport.send(raw, data), do: {:error, to_error(reason, clock)}
   end
-
-  defp send_all({:gen_tcp, socket}, data), do: :gen_tcp.send(socket, data)
-  defp send_all({:ssl, socket}, data), do: :ssl.send(socket, data)
 
   @doc "Takes what has come, or waits for it as long as the clock says."
   def recv({transport, socket}, clock) do
