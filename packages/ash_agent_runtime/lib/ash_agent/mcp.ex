@@ -146,12 +146,9 @@ defmodule AshAgent.MCP do
     children =
       for {server, prefix} <- opts[:servers] do
         settings = Map.merge(settings, %{server: server, prefix: prefix})
+        start = {Server, :start_link, [fn -> settings end]}
         # Servers that end in time are not waited for, and the others are killed.
-        %{
-          id: server.name,
-          start: {Server, :start_link, [fn -> settings end]},
-          shutdown: 10_000
-        }
+        %{id: server.name, start: start, shutdown: 10_000}
       end
 
     Supervisor.init(children, strategy: :one_for_one)
@@ -258,15 +255,15 @@ defmodule AshAgent.MCP do
         do: {:url, [:args, :env, :cwd, :inherit_env]},
         else: {:command, [:headers]}
 
-    case Enum.filter(others, &(server[&1] not in [nil, [], %{}])) do
-      [] ->
-        server
+    keys = Enum.filter(others, &(server[&1] not in [nil, [], %{}]))
 
-      keys ->
-        AshAgent.Caller.refuse!(
-          "the MCP server #{inspect(server.name)} has a #{inspect(way)}, for which #{inspect(keys)} cannot be used; remove them"
-        )
+    unless keys == [] do
+      AshAgent.Caller.refuse!(
+        "the MCP server #{inspect(server.name)} has a #{inspect(way)}, for which #{inspect(keys)} cannot be used; remove them"
+      )
     end
+
+    server
   end
 
   # Without two underscores in a row, so that the name of a tool belongs to one server.
@@ -291,13 +288,8 @@ defmodule AshAgent.MCP do
   end
 
   defp unique!(values, key) do
-    case Enum.uniq(values -- Enum.uniq(values)) do
-      [] ->
-        :ok
-
-      repeated ->
-        AshAgent.Caller.refuse!("two MCP servers have the same #{key}: #{inspect(repeated)}")
-    end
+    with [_ | _] = repeated <- Enum.uniq(values -- Enum.uniq(values)),
+         do: AshAgent.Caller.refuse!("two MCP servers have the same #{key}: #{inspect(repeated)}")
   end
 
   defp available(servers, client) do

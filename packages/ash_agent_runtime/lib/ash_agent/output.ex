@@ -126,12 +126,13 @@ defmodule AshAgent.Output do
     do: "the schema of the output: " <> Exception.message(%Context.Error{reason: reason})
 
   # Published libraries do not have it.
+  @hint ": set config :ash_agent_context, features: [:json_schema] and run mix deps.compile ash_agent_context --force, " <>
+          "which builds it with Rust"
   defp hint(expected) do
-    if String.ends_with?(expected, "the feature json_schema of the library checks all of them"),
-      do:
-        ": set config :ash_agent_context, features: [:json_schema] and run mix deps.compile ash_agent_context --force, " <>
-          "which builds it with Rust",
-      else: ""
+    all? =
+      String.ends_with?(expected, "the feature json_schema of the library checks all of them")
+
+    if all?, do: @hint, else: ""
   end
 
   @doc """
@@ -164,7 +165,7 @@ defmodule AshAgent.Output do
 
     if String.valid?(text),
       do: output.ref |> Schema.read(text, opts[:strict]) |> settle(output),
-      else: {:error, %Error{reason: :invalid, lines: ["the answer: is not valid UTF-8"]}}
+      else: invalid(["the answer: is not valid UTF-8"], nil)
   end
 
   @doc """
@@ -186,28 +187,24 @@ defmodule AshAgent.Output do
   defp settle({:ok, {:fits, value, [], mends}}, output) do
     case output.type |> Cast.cast(unwrap(value, output)) do
       {:ok, value} -> {:ok, value, repairs(mends, output)}
-      {:error, lines} -> {:error, %Error{reason: :invalid, lines: lines, value: value}}
+      {:error, lines} -> invalid(lines, value)
     end
   end
 
-  defp settle({:ok, {:misfits, value, issues, _mends}}, _output) do
-    lines = for {_path, _words, line} <- issues, do: line
-    {:error, %Error{reason: :invalid, lines: lines, value: value}}
-  end
+  defp settle({:ok, {:misfits, value, issues, _mends}}, _output),
+    do: invalid(for({_path, _words, line} <- issues, do: line), value)
 
   defp settle({:ok, {:cut, value, _issues, _mends}}, output) do
-    lines = ["the answer: ends before it is complete"]
+    shown = with {:ok, value} <- show(value, output), do: value, else: (:none -> nil)
 
-    case show(value, output) do
-      {:ok, value} -> {:error, %Error{reason: :cut, lines: lines, value: value}}
-      :none -> {:error, %Error{reason: :cut, lines: lines}}
-    end
+    {:error,
+     %Error{reason: :cut, lines: ["the answer: ends before it is complete"], value: shown}}
   end
 
-  defp settle({:error, reason}, _output) do
-    line = "the answer: " <> Exception.message(%Context.Error{reason: reason})
-    {:error, %Error{reason: :invalid, lines: [line]}}
-  end
+  defp settle({:error, reason}, _output),
+    do: invalid(["the answer: " <> Exception.message(%Context.Error{reason: reason})], nil)
+
+  defp invalid(lines, value), do: {:error, %Error{reason: :invalid, lines: lines, value: value}}
 
   defp unwrap(%{"value" => value}, %{wrapped?: true}), do: value
   defp unwrap(value, _output), do: value
@@ -301,15 +298,10 @@ defmodule AshAgent.Output do
   def constrain(%__MODULE__{} = output, provider, model, opts) when is_provider(provider) do
     asked = {opts[:beside_tools?] == true, opts[:forced?] == true}
 
-    case Schema.constrain(output.ref, provider, model, asked) do
-      {:ok, fields} ->
-        {:ok, fields}
-
-      {:error, {:invalid, [], expected}} ->
-        {:error, "it needs #{expected}"}
-
-      {:error, {:invalid, path, expected}} ->
-        {:error, "it needs #{expected}, at #{Enum.join(path, "/")}"}
+    with {:error, {:invalid, path, expected}} <-
+           Schema.constrain(output.ref, provider, model, asked) do
+      place = if path == [], do: "", else: ", at #{Enum.join(path, "/")}"
+      {:error, "it needs #{expected}#{place}"}
     end
   end
 

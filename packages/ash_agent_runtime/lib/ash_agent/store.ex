@@ -198,8 +198,7 @@ defmodule AshAgent.Store do
   @spec fetch(t(), id() | kept()) :: loaded()
   def fetch(store, %Conversation{} = kept), do: Named.call(store, :fetch, [kept])
 
-  def fetch(store, id) when is_binary(id),
-    do: if(Options.id?(id), do: Named.call(store, :fetch, [id]), else: {:error, :not_found})
+  def fetch(store, id) when is_binary(id), do: call_known(store, :fetch, id, [])
 
   @doc """
   Writes the difference between `value` and the stored conversation, and returns `{:ok, kept}`. If the conversation has
@@ -266,8 +265,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec claim(t(), id(), keyword()) :: loaded()
   def claim(store, id, opts) when is_binary(id) do
-    opts = Options.validate!(opts, :claim)
-    if Options.id?(id), do: Named.call(store, :claim, [id, opts]), else: {:error, :not_found}
+    call_known(store, :claim, id, [Options.validate!(opts, :claim)])
   end
 
   @doc """
@@ -390,8 +388,7 @@ defmodule AshAgent.Store do
   """
   @doc since: "0.1.0"
   @spec delete(t(), id()) :: :ok | {:error, :not_found | Error.t()}
-  def delete(store, id) when is_binary(id),
-    do: if(Options.id?(id), do: Named.call(store, :delete, [id]), else: {:error, :not_found})
+  def delete(store, id) when is_binary(id), do: call_known(store, :delete, id, [])
 
   @doc """
   Deletes all conversations that a filter finds, with their forks and children, whoever owns them. Returns `{:ok, receipt}`.
@@ -474,7 +471,7 @@ defmodule AshAgent.Store do
           :ok | {:error, :exists | refusal() | Error.t()}
   def rename(store, from, to) when is_binary(from) and is_binary(to) do
     Options.check_id!(to)
-    if Options.id?(from), do: Named.call(store, :rename, [from, to]), else: {:error, :not_found}
+    call_known(store, :rename, from, [to])
   end
 
   @doc """
@@ -527,8 +524,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec dump(t(), id(), keyword()) :: {:ok, map()} | {:error, :not_found | Error.t()}
   def dump(store, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, :dump)
-    if Options.id?(id), do: Named.call(store, :dump, [id, opts]), else: {:error, :not_found}
+    call_known(store, :dump, id, [Options.validate!(opts, :dump)])
   end
 
   @doc """
@@ -552,8 +548,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec history(t(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
   def history(store, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, :history)
-    if Options.id?(id), do: Named.call(store, :history, [id, opts]), else: {:ok, []}
+    call_known(store, :history, id, [Options.validate!(opts, :history)], {:ok, []})
   end
 
   @doc """
@@ -607,8 +602,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec calls(t(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
   def calls(store, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, :calls)
-    if Options.id?(id), do: Named.call(store, :calls, [id, opts]), else: {:ok, []}
+    call_known(store, :calls, id, [Options.validate!(opts, :calls)], {:ok, []})
   end
 
   @doc """
@@ -682,8 +676,11 @@ defmodule AshAgent.Store do
   """
   @doc since: "0.1.0"
   @spec waiting(t(), id()) :: {:ok, [map()]} | {:error, Error.t()}
-  def waiting(store, id) when is_binary(id),
-    do: if(Options.id?(id), do: Named.call(store, :waiting, [id]), else: {:ok, []})
+  def waiting(store, id) when is_binary(id), do: call_known(store, :waiting, id, [], {:ok, []})
+
+  # No database has a conversation of another id.
+  defp call_known(store, function, id, more, otherwise \\ {:error, :not_found}),
+    do: if(Options.id?(id), do: Named.call(store, function, [id | more]), else: otherwise)
 
   defp id_of!(%Context{} = context), do: context[:id]
   defp id_of!(%ChatContext{id: id}), do: id

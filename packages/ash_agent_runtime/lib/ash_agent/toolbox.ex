@@ -37,17 +37,9 @@ defmodule AshAgent.Toolbox do
   @stderr_bytes 2_000
 
   @enforce_keys [:name, :command]
-  defstruct [
-    :name,
-    :command,
-    description: nil,
-    parameters: @default_parameters,
-    args: [],
-    env: %{},
-    inherit_env: [],
-    search_hints: [],
-    max_output_bytes: @max_output_bytes
-  ]
+  defstruct @enforce_keys ++
+              [:description, parameters: @default_parameters, args: [], env: %{}] ++
+              [inherit_env: [], search_hints: [], max_output_bytes: @max_output_bytes]
 
   @typedoc """
     * `name` - the tool's name for the model
@@ -122,6 +114,8 @@ defmodule AshAgent.Toolbox do
   defp schema do
     text = [type: {:custom, &text?/1}, type_doc: "a non-empty UTF-8 string without NUL"]
     texts = [type: {:custom, &texts?/1}, type_doc: "a list of UTF-8 strings without NUL"]
+    names = "a list of names of variables, or true"
+    inherited = [type: {:custom, &ProgramEnv.inherit?/1}, type_doc: names]
 
     [
       name: [required: true] ++ text,
@@ -131,10 +125,7 @@ defmodule AshAgent.Toolbox do
       args: texts,
       search_hints: [type: {:list, :string}],
       env: [type: {:custom, &env?/1}, type_doc: "a map of names to strings, or to nil"],
-      inherit_env: [
-        type: {:custom, &ProgramEnv.inherit?/1},
-        type_doc: "a list of names of variables, or true"
-      ],
+      inherit_env: inherited,
       max_output_bytes: [type: :pos_integer]
     ]
   end
@@ -190,31 +181,20 @@ defmodule AshAgent.Toolbox do
       mark = "\n" <> Base.encode16(:crypto.strong_rand_bytes(16)) <> "\n"
       length = Integer.to_string(byte_size(input))
       args = ["-c", @wrapper, "toolbox", mark, tail, Integer.to_string(@stderr_bytes)]
-      args = args ++ [head, length, program]
-
-      options = [
-        :binary,
-        :exit_status,
-        :hide,
-        :use_stdio,
-        args: args ++ toolbox.args,
-        env: env(toolbox)
-      ]
-
+      args = args ++ [head, length, program] ++ toolbox.args
+      options = [:binary, :exit_status, :hide, :use_stdio, args: args, env: env(toolbox)]
       port = Port.open({:spawn_executable, sh}, options)
 
       try do
         feed(port, input)
 
-        state = %{
-          port: port,
-          mark: mark,
+        limits = %{
           max: toolbox.max_output_bytes,
           timeout: timeout,
           deadline: Deadline.new(timeout)
         }
 
-        collect(state, [], 0)
+        collect(Map.merge(limits, %{port: port, mark: mark}), [], 0)
       after
         close(port)
       end
@@ -291,24 +271,11 @@ defmodule AshAgent.Toolbox do
   end
 
   # The end may begin in the middle of a character.
-  defp printable(<<_, rest::binary>> = text) do
-    if String.valid?(text) or byte_size(text) < @stderr_bytes - 4,
-      do: text,
-      else: printable_tail(text, rest, 3)
-  end
+  defp printable(text) when byte_size(text) < @stderr_bytes - 4, do: text
 
-  defp printable(""), do: ""
-
-  defp printable_tail(text, _rest, 0), do: text
-
-  defp printable_tail(text, rest, tries) do
-    case rest do
-      <<_, shorter::binary>> ->
-        if String.valid?(rest), do: rest, else: printable_tail(text, shorter, tries - 1)
-
-      "" ->
-        text
-    end
+  defp printable(text) do
+    tails = for skipped <- 0..3, do: binary_part(text, skipped, byte_size(text) - skipped)
+    Enum.find(tails, text, &String.valid?/1)
   end
 
   defp close(port) do

@@ -50,13 +50,9 @@ defmodule Mix.AshAgent.Sources do
     {:ok, _apps} = Application.ensure_all_started(:postgrex)
     [user | password] = String.split(uri.userinfo || "postgres", ":", parts: 2)
 
-    opts = [
-      hostname: uri.host,
-      port: uri.port || 5432,
-      username: URI.decode(user),
-      password: password |> List.first() |> then(&(&1 && URI.decode(&1))),
-      database: String.trim_leading(uri.path || "", "/")
-    ]
+    password = with [word] <- password, do: URI.decode(word), else: ([] -> nil)
+    place = [hostname: uri.host, port: uri.port || 5432, username: URI.decode(user)]
+    opts = place ++ [password: password, database: String.trim_leading(uri.path || "", "/")]
 
     {:ok, connection} = apply(Postgrex, :start_link, [opts])
     Store.Postgres.new({Postgrex, connection})

@@ -64,7 +64,7 @@ defmodule AshAgent.MCP.Anubis do
   @impl true
   def start_link(server, tell) do
     quiet()
-    start_registry()
+    {:ok, _registry} = start_registry()
 
     with {:ok, transport} <- transport(server) do
       [client, transport_name] = for part <- [:client, :transport], do: name(make_ref(), part)
@@ -105,10 +105,9 @@ defmodule AshAgent.MCP.Anubis do
   defp start_registry do
     registry = {Registry, keys: :unique, name: @registry}
 
-    case Supervisor.start_child(AshAgent.Runtime.Supervisor, registry) do
-      {:ok, _registry} -> :ok
-      {:error, {:already_started, _registry}} -> :ok
-    end
+    with {:error, {:already_started, registry}} <-
+           Supervisor.start_child(AshAgent.Runtime.Supervisor, registry),
+         do: {:ok, registry}
   end
 
   defp name(id, part), do: {:via, Registry, {@registry, {id, part}}}
@@ -134,16 +133,8 @@ defmodule AshAgent.MCP.Anubis do
     uri = URI.parse(url)
 
     if uri.scheme in ["http", "https"] and uri.host not in [nil, ""] do
-      base = URI.to_string(%{uri | path: nil})
-
-      options = [
-        base_url: base,
-        mcp_path: uri.path || "/",
-        headers: server.headers,
-        enable_sse: true
-      ]
-
-      {:ok, {:streamable_http, options}}
+      address = [base_url: URI.to_string(%{uri | path: nil}), mcp_path: uri.path || "/"]
+      {:ok, {:streamable_http, address ++ [headers: server.headers, enable_sse: true]}}
     else
       {:error, "has a :url that is not an address with http:// or https://"}
     end
@@ -177,26 +168,16 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   @doc false
-  def handle_telemetry(
-        [:finch | _],
-        _measurements,
-        %{name: Anubis.Finch, request: request},
-        _config
-      ) do
+  def handle_telemetry([:finch | _], _measured, %{name: Anubis.Finch} = metadata, _config) do
     if Registry.lookup(@registry, {:transport, self()}) != [],
-      do: put({:request, self()}, request)
+      do: put({:request, self()}, metadata.request)
   end
 
   def handle_telemetry(_event, _measurements, %{method: "tools/list_changed"}, _config),
     do: tell(self(), :changed)
 
-  def handle_telemetry(
-        [_, _, :terminate],
-        _measurements,
-        %{client_name: told, reason: reason},
-        _config
-      ),
-      do: tell(told, {:ended, describe_end(reason)})
+  def handle_telemetry([_, _, :terminate], _measured, %{client_name: told, reason: why}, _config),
+    do: tell(told, {:ended, describe_end(why)})
 
   def handle_telemetry(_event, _measurements, _metadata, _config), do: :ok
 

@@ -15,15 +15,10 @@ defmodule AshAgent.MCP.Listing do
 
   @max_tools 256
 
-  @type entry :: %{
-          name: String.t(),
-          remote: String.t(),
-          description: String.t() | nil,
-          parameters: map(),
-          repeat: :safe | :never
-        }
-
-  @doc "The tools that can be offered, and why others cannot."
+  @doc """
+  Returns the tools that can be offered, and why others cannot. A tool has its `name`, its name on the server as `remote`, `description`,
+  `parameters` and `repeat`.
+  """
   def read(listed, prefix, trust?) do
     {listed, rest} = Enum.split(listed, @max_tools)
     read = Enum.map(listed, &entry(&1, prefix, trust?))
@@ -87,8 +82,9 @@ defmodule AshAgent.MCP.Listing do
   end
 
   # These are claims of the server.
-  defp repeat(%{"readOnlyHint" => true}), do: :safe
-  defp repeat(%{"idempotentHint" => true}), do: :safe
+  defp repeat(%{} = hints),
+    do: if(true in [hints["readOnlyHint"], hints["idempotentHint"]], do: :safe, else: :never)
+
   defp repeat(_other), do: :never
 
   ## Schemas

@@ -221,21 +221,13 @@ defmodule AshAgent.MCP.Server do
     pause = min(@first_pause * Integer.pow(2, min(failures, 20)), @longest_pause)
     Process.send_after(self(), :connect, pause)
     # The words may be the server's own, with its arguments in them.
-    Logger.warning(
-      about(state, "is not available; it is started again. AshAgent.MCP.tools/2 says why")
-    )
-
+    told = "is not available; it is started again. AshAgent.MCP.tools/2 says why"
+    Logger.warning(about(state, told))
     state = disconnect(state)
     for from <- state.waiting, do: GenServer.reply(from, {:error, words})
     for job <- :queue.to_list(state.queue), do: answer(state, job, {:error, words})
-
-    %{
-      state
-      | status: {:down, words},
-        waiting: [],
-        queue: :queue.new(),
-        failures: failures + 1
-    }
+    state = %{state | status: {:down, words}, failures: failures + 1}
+    %{state | waiting: [], queue: :queue.new()}
   end
 
   defp disconnect(%{connection: nil} = state), do: state
@@ -353,18 +345,14 @@ defmodule AshAgent.MCP.Server do
   # A caller that ended: its call is not needed any more.
   defp drop_caller(state, caller) do
     case Enum.find(state.jobs, fn {_monitor, job} -> job.caller == caller end) do
-      {_monitor, job} ->
-        cancel(state, job.pid)
+      {_monitor, %{pid: pid}} ->
+        %{client: client} = state
+        run = &client.cancel(&1, pid)
+        start(state, %{kind: :cancel, cancelled: pid, from: nil, caller: nil, run: run})
 
       nil ->
         %{state | queue: :queue.filter(&(&1.caller != caller), state.queue)}
     end
-  end
-
-  defp cancel(state, pid) do
-    client = state.client
-    run = &client.cancel(&1, pid)
-    start(state, %{kind: :cancel, cancelled: pid, from: nil, caller: nil, run: run})
   end
 
   defp answer(_state, %{from: nil}, _outcome), do: :ok

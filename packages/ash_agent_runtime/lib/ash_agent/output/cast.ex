@@ -67,7 +67,7 @@ defmodule AshAgent.Output.Cast do
         {:error, [{path, words}]}
 
       {:error, lines} when is_list(lines) ->
-        {:error, for(words <- lines, do: issue(words, path))}
+        {:error, Enum.map(lines, &issue(&1, path))}
 
       _other ->
         raise ArgumentError, "the :cast of an output returns {:ok, value} or {:error, words}"
@@ -77,7 +77,7 @@ defmodule AshAgent.Output.Cast do
   defp walk(time, text, path) when time in [:date, :time, :datetime, :naive_datetime] do
     case parse(time, text) do
       {:ok, value} -> {:ok, value}
-      :error -> {:error, [{path, describe_expected(time)}]}
+      {:error, _reason} -> {:error, [{path, describe_expected(time)}]}
     end
   end
 
@@ -108,29 +108,20 @@ defmodule AshAgent.Output.Cast do
   defp shape(nil, map), do: map
   defp shape(module, map), do: struct!(module, map)
 
-  defp parse(:date, text), do: drop_reason(Date.from_iso8601(text))
+  defp parse(:date, text), do: Date.from_iso8601(text)
 
   # The offset of a time of day means nothing without a day.
   defp parse(:time, text),
-    do:
-      text |> String.replace(~r/(Z|[+-]\d\d:\d\d)\z/i, "") |> Time.from_iso8601() |> drop_reason()
+    do: text |> String.replace(~r/(Z|[+-]\d\d:\d\d)\z/i, "") |> Time.from_iso8601()
 
   # Providers that hold a model to the format write "Z". Another offset would be lost.
   defp parse(:naive_datetime, text) do
-    if text =~ ~r/[+-]\d\d:\d\d\z/,
-      do: :error,
-      else: text |> NaiveDateTime.from_iso8601() |> drop_reason()
+    if text =~ ~r/[+-]\d\d:\d\d\z/, do: {:error, :offset}, else: NaiveDateTime.from_iso8601(text)
   end
 
   defp parse(:datetime, text) do
-    case DateTime.from_iso8601(text) do
-      {:ok, time, _offset} -> {:ok, time}
-      {:error, _reason} -> :error
-    end
+    with {:ok, time, _offset} <- DateTime.from_iso8601(text), do: {:ok, time}
   end
-
-  defp drop_reason({:ok, value}), do: {:ok, value}
-  defp drop_reason({:error, _reason}), do: :error
 
   defp describe_expected(:datetime),
     do: "expected a date and time with its offset, such as 2026-01-31T09:30:00Z"

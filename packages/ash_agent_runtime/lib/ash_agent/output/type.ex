@@ -23,19 +23,12 @@ defmodule AshAgent.Output.Type do
   }
 
   # The options of a field that are keywords of JSON Schema.
-  @bounds [
-    minimum: "minimum",
-    maximum: "maximum",
-    exclusive_minimum: "exclusiveMinimum",
-    exclusive_maximum: "exclusiveMaximum",
-    multiple_of: "multipleOf",
-    min_length: "minLength",
-    max_length: "maxLength",
-    pattern: "pattern",
-    min_items: "minItems",
-    max_items: "maxItems",
-    unique_items: "uniqueItems"
-  ]
+  @bounds for name <-
+                ~w(minimum maximum exclusive_minimum exclusive_maximum multiple_of pattern)a ++
+                  ~w(min_length max_length min_items max_items unique_items)a,
+              do:
+                {name,
+                 Regex.replace(~r/_(.)/, "#{name}", fn _whole, letter -> String.upcase(letter) end)}
 
   @options [:type, :doc, :required, :default] ++ Keyword.keys(@bounds)
 
@@ -51,11 +44,11 @@ defmodule AshAgent.Output.Type do
     unless Code.ensure_loaded?(module) and function_exported?(module, :__struct__, 0),
       do: raise(ArgumentError, "the output's :into has to be a struct, got: #{inspect(module)}")
 
-    names = module.__struct__() |> Map.keys()
+    known = module.__struct__()
+    unknown = Enum.find(fields, fn {name, _type} -> not is_map_key(known, name) end)
 
-    for {name, _type} <- fields,
-        name not in names,
-        do: raise(ArgumentError, "#{inspect(module)} has no field #{inspect(name)}")
+    if unknown,
+      do: raise(ArgumentError, "#{inspect(module)} has no field #{inspect(elem(unknown, 0))}")
 
     object!(fields, module)
   end
@@ -96,19 +89,11 @@ defmodule AshAgent.Output.Type do
         {name, tag, type} = branch!(type, index)
         {schema, cast} = read!(type)
 
-        schema = %{
-          "type" => "object",
-          "properties" => %{"type" => %{"const" => name}, "value" => schema},
-          "required" => ["type", "value"],
-          "additionalProperties" => false
-        }
-
-        {name, tag, schema, cast}
+        properties = %{"type" => %{"const" => name}, "value" => schema}
+        {name, tag, object(properties, ["type", "value"]), cast}
       end
 
-    names = for {name, _tag, _schema, _cast} <- branches, do: name
-
-    if names != Enum.uniq(names),
+    if Enum.uniq_by(branches, &elem(&1, 0)) != branches,
       do: raise(ArgumentError, "two types of :one_of have the same name; give them others")
 
     {%{"anyOf" => for({_name, _tag, schema, _cast} <- branches, do: schema)},
@@ -146,12 +131,12 @@ defmodule AshAgent.Output.Type do
     # References are from the root of a schema.
     {shared, schema} = Map.split(schema, ["$defs", "definitions", :"$defs", :definitions])
 
-    Map.merge(shared, %{
-      "type" => "object",
-      "properties" => %{"value" => schema},
-      "required" => ["value"],
-      "additionalProperties" => false
-    })
+    Map.merge(shared, object(%{"value" => schema}, ["value"]))
+  end
+
+  defp object(properties, required) do
+    fields = %{"properties" => properties, "required" => required}
+    Map.merge(fields, %{"type" => "object", "additionalProperties" => false})
   end
 
   ## Objects
@@ -164,14 +149,7 @@ defmodule AshAgent.Output.Type do
     properties = Map.new(fields, &{&1.name, &1.schema})
     required = for %{required?: true, name: name} <- fields, do: name
 
-    schema = %{
-      "type" => "object",
-      "properties" => properties,
-      "required" => required,
-      "additionalProperties" => false
-    }
-
-    {schema, {:object, Map.new(fields, &{&1.name, &1}), into}}
+    {object(properties, required), {:object, Map.new(fields, &{&1.name, &1}), into}}
   end
 
   defp field!(name, options) do
@@ -209,15 +187,16 @@ defmodule AshAgent.Output.Type do
        do: {Atom.to_string(name), {:named, name}, type}
 
   defp branch!(module, _index) when is_atom(module) and not is_map_key(@plain, module),
-    do: {module |> Module.split() |> List.last() |> Macro.underscore(), :struct, module}
+    do: {short_name(module), :struct, module}
 
-  defp branch!({[_ | _], [into: module]} = type, _index),
-    do: {module |> Module.split() |> List.last() |> Macro.underscore(), :struct, type}
+  defp branch!({[_ | _], [into: module]} = type, _index), do: {short_name(module), :struct, type}
 
   defp branch!(_type, index) do
     raise ArgumentError,
           "expected the types of :one_of to be modules or {name, type}, and number #{index + 1} is not"
   end
+
+  defp short_name(module), do: module |> Module.split() |> List.last() |> Macro.underscore()
 
   # Ecto's types are read like others, and its changesets cast the whole.
   defp fields({fields, cast}) do

@@ -31,12 +31,8 @@ defmodule AshAgent.Session.Border do
   @doc "Restores what `pack/2` has made of a term, where it has arrived."
   def unpack({__MODULE__, tag, struct, snapshot}) do
     context = Context.load!(snapshot)
-
-    case {tag, struct} do
-      {nil, nil} -> context
-      {tag, nil} -> {tag, context}
-      {tag, struct} -> {tag, %{struct | context: context}}
-    end
+    loaded = if struct, do: %{struct | context: context}, else: context
+    if tag, do: {tag, loaded}, else: loaded
   end
 
   def unpack(other), do: other

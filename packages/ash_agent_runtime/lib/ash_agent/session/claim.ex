@@ -27,15 +27,9 @@ defmodule AshAgent.Session.Claim do
   def open(store, id, opts, initial) do
     with {:ok, kept} <- claim_or_create(store, id, opts, initial),
          :ok <- check_kind(store, kept) do
-      renewed_at = Renewer.note_renewal()
-      {:ok, start_renewer(store, kept, opts[:lease], renewed_at)}
+      known = %{store: store, kept: kept, lease: opts[:lease], renewed_at: Renewer.note_renewal()}
+      {:ok, restart_renewer(struct(__MODULE__, known))}
     end
-  end
-
-  defp start_renewer(store, kept, lease, renewed_at) do
-    renewer = Renewer.start(store, kept, lease, renewed_at)
-    fields = [store: store, kept: kept, lease: lease, renewer: renewer, renewed_at: renewed_at]
-    struct!(__MODULE__, fields)
   end
 
   defp claim_or_create(store, id, opts, initial) do
@@ -62,12 +56,9 @@ defmodule AshAgent.Session.Claim do
   # A session that has the claim by now has another name.
   defp distrusted?(store, id, owner) do
     with true <- Store.Named.local_clock?(store),
-         {:ok, %{owner: ^owner, lease_until: until}} <-
-           Journal.ask(fn -> Store.fetch(store, id) end) do
-      Owner.distrusted?(owner, until)
-    else
-      _another_or_error -> false
-    end
+         {:ok, %{owner: ^owner} = kept} <- Journal.ask(fn -> Store.fetch(store, id) end),
+         do: Owner.distrusted?(owner, kept.lease_until),
+         else: (_another_or_error -> false)
   end
 
   defp create(store, context, own, id) do
@@ -123,31 +114,26 @@ defmodule AshAgent.Session.Claim do
          {:ok, calls} <-
            if(calls == :started, do: fetch_started(claim, ended), else: {:ok, calls}) do
       finished = for call <- calls, do: encode_end(call, ended)
-      opts = [finished: finished, taken: claim.taken, status: status]
-
-      with {:ok, kept} <-
-             Journal.ask(fn -> Store.append(claim.store, claim.kept, context, opts) end),
-           do: {:ok, %{claim | kept: kept, taken: []}}
+      append(claim, context, finished: finished, taken: claim.taken, status: status)
     end
   end
 
-  # With the person who settled it, if there is one.
-  defp encode_end(%{settled: settled} = call, ended),
-    do: %{
-      key: call.key,
-      attempt: call.attempt,
-      state: ended,
-      call: Map.put(call.call, :settled, settled)
-    }
+  defp encode_end(call, ended) do
+    ended = call |> Map.take([:key, :attempt]) |> Map.put(:state, ended)
 
-  defp encode_end(call, ended), do: %{key: call.key, attempt: call.attempt, state: ended}
+    # With the person who settled it, if there is one.
+    with %{settled: settled} <- call,
+         do: Map.put(ended, :call, Map.put(call.call, :settled, settled)),
+         else: (_unsettled -> ended)
+  end
 
   @doc """
   Counts how many sessions in a row have gone on with the turn and ended before they could write anything: `{:ok, count}` or an error.
   """
   def count_resumes(%__MODULE__{kept: kept} = claim) do
-    with {:ok, writes} <-
-           Journal.ask(fn -> Store.history(claim.store, kept.id, after: kept.revision - 1) end) do
+    last = [after: kept.revision - 1]
+
+    with {:ok, writes} <- Journal.ask(fn -> Store.history(claim.store, kept.id, last) end) do
       case List.last(writes) do
         %{note: %{resumed: count}} when is_integer(count) -> {:ok, count}
         _progress -> {:ok, 0}
@@ -156,24 +142,24 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc "Notes in the history that one more session goes on with the turn. Returns `{:ok, claim}` or an error."
-  def note_resume(claim, count), do: note(claim, claim.kept.value, note: %{resumed: count})
+  def note_resume(claim, count), do: append(claim, claim.kept.value, note: %{resumed: count})
 
   @doc "Gives up a turn: the conversation waits until somebody resumes it. The history says why. Returns `{:ok, claim}` or an error."
   def park(nil, _context, _reason), do: {:ok, nil}
 
   def park(%__MODULE__{} = claim, context, reason) do
     with {:ok, claim} <- refresh(claim),
-         {:ok, claim} <-
-           note(claim, context, status: :parked, taken: claim.taken, note: %{parked: reason}),
-         do: {:ok, %{claim | taken: []}}
+         do: append(claim, context, status: :parked, taken: claim.taken, note: %{parked: reason})
   end
 
   @doc "Stores that the conversation waits for decisions. Returns `{:ok, claim}` or an error."
-  def pause(claim), do: note(claim, claim.kept.value, status: :paused)
+  def pause(claim), do: append(claim, claim.kept.value, status: :paused)
 
-  defp note(%__MODULE__{kept: kept} = claim, context, opts) do
+  defp append(%__MODULE__{kept: kept} = claim, context, opts) do
+    taken = if opts[:taken], do: [], else: claim.taken
+
     with {:ok, kept} <- Journal.ask(fn -> Store.append(claim.store, kept, context, opts) end),
-         do: {:ok, %{claim | kept: kept}}
+         do: {:ok, %{claim | kept: kept, taken: taken}}
   end
 
   @doc "Returns `{:ok, attempts}` with those of a pending call that were started and have not ended, or an error."
@@ -216,10 +202,10 @@ defmodule AshAgent.Session.Claim do
 
   @doc "Returns `{:ok, {steers, prompts}}` with the messages that wait, or an error."
   def fetch_waiting(%__MODULE__{} = claim) do
-    with {:ok, messages} <- Journal.ask(fn -> Store.waiting(claim.store, claim.kept.id) end),
-         do:
-           {:ok,
-            messages |> Enum.map(&Authority.unmark/1) |> Enum.split_with(&(&1.kind == :steer))}
+    with {:ok, messages} <- Journal.ask(fn -> Store.waiting(claim.store, claim.kept.id) end) do
+      messages = Enum.map(messages, &Authority.unmark/1)
+      {:ok, Enum.split_with(messages, &(&1.kind == :steer))}
+    end
   end
 
   @doc "Returns whether a message is in the store after an error: `false`, or `:unknown`."

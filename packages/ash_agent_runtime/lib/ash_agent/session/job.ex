@@ -13,14 +13,9 @@ defmodule AshAgent.Session.Job do
   defstruct [:kind, :input, :client, :id, opts: []]
 
   @doc "Returns the job of a message that waits in the store, or that came too late for its turn."
-  def from_message(
-        %{id: id, input: input, metadata: metadata} = message,
-        opts \\ [],
-        client \\ nil
-      ) do
-    opts =
-      [metadata: metadata] ++ Authority.restore(Map.get(message, :authority, []), opts) ++ opts
-
+  def from_message(%{id: id, input: input} = message, opts \\ [], client \\ nil) do
+    authority = Authority.restore(Map.get(message, :authority, []), opts)
+    opts = [metadata: message.metadata] ++ authority ++ opts
     %__MODULE__{kind: :prompt, input: input, opts: opts, id: id, client: client}
   end
 

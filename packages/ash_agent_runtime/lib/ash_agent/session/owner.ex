@@ -6,6 +6,7 @@ defmodule AshAgent.Session.Owner do
   #
   # The program is the VM's process of the operating system, see `AshAgent.Session.Program`.
 
+  alias AshAgent.Memo
   alias AshAgent.Session.Program
 
   # Two clocks may differ by so many milliseconds.
@@ -88,16 +89,11 @@ defmodule AshAgent.Session.Owner do
 
   # A node that is started again has the same name and the same pids.
   defp vm do
-    with nil <- :persistent_term.get(__MODULE__, nil),
-         do: :global.trans({__MODULE__, self()}, &put_vm/0, [node()])
-  end
+    make = fn -> 9 |> :crypto.strong_rand_bytes() |> Base.url_encode64() end
+    # Another process may have been faster.
+    put = fn -> Memo.fetch(__MODULE__, make) end
 
-  # Another process may have been faster.
-  defp put_vm do
-    with nil <- :persistent_term.get(__MODULE__, nil) do
-      made = 9 |> :crypto.strong_rand_bytes() |> Base.url_encode64()
-      :persistent_term.put(__MODULE__, made)
-      made
-    end
+    with nil <- :persistent_term.get(__MODULE__, nil),
+         do: :global.trans({__MODULE__, self()}, put, [node()])
   end
 end

@@ -6,13 +6,7 @@ defmodule AshAgent.Session.Program do
   # boot, but each counts its processes by itself. A number of a process is used again, its start time is not.
 
   @doc ~S(Returns this VM's program as text, `boot.namespace.process.start`, or "" where it is not known.)
-  def own do
-    with nil <- :persistent_term.get(__MODULE__, nil) do
-      own = read_own()
-      :persistent_term.put(__MODULE__, own)
-      own
-    end
-  end
+  def own, do: AshAgent.Memo.fetch(__MODULE__, &read_own/0)
 
   defp read_own do
     process = System.pid()

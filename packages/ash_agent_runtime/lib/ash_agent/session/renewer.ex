@@ -26,18 +26,12 @@ defmodule AshAgent.Session.Renewer do
     session = self()
     callers = [session | Process.get(:"$callers", [])]
 
+    known = [store: store, kept: kept, lease: lease, session: session, renewed_at: renewed_at]
+
     pid =
       spawn(fn ->
         Process.put(:"$callers", callers)
-
-        renew_later(%__MODULE__{
-          store: store,
-          kept: kept,
-          lease: lease,
-          session: session,
-          monitor: Process.monitor(session),
-          renewed_at: renewed_at
-        })
+        renew_later(struct!(__MODULE__, [monitor: Process.monitor(session)] ++ known))
       end)
 
     {pid, Process.monitor(pid)}

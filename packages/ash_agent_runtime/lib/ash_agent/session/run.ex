@@ -66,17 +66,20 @@ defmodule AshAgent.Session.Run do
 
   defp start(session, %{client: client, kind: kind} = job, context, authority) do
     token = make_ref()
+    before = %{before: session.context, asked_before: session.asked}
 
-    run = %__MODULE__{
-      task: start_task(session, job, context, authority, token),
-      token: token,
-      client: client,
-      first: Context.turn_start(context),
-      started: System.monotonic_time(),
-      before: session.context,
-      asked_before: session.asked,
-      stored?: kind == :resume or job.id != nil
-    }
+    run =
+      struct!(
+        __MODULE__,
+        Map.merge(before, %{
+          task: start_task(session, job, context, authority, token),
+          token: token,
+          client: client,
+          first: Context.turn_start(context),
+          started: System.monotonic_time(),
+          stored?: kind == :resume or job.id != nil
+        })
+      )
 
     asked = if kind == :prompt, do: authority, else: session.asked
     stop = session.stop_when_idle != false
@@ -177,14 +180,9 @@ defmodule AshAgent.Session.Run do
     opts = Keyword.merge(runtime, opts)
     within = within(self(), token, claim)
 
-    Task.Supervisor.async_nolink(
-      runtime[:supervisor],
-      fn ->
-        Caller.continue(caller)
-        Sealed.run(fn -> run(context, new?, opts, within, claim) end)
-      end,
-      shutdown: :brutal_kill
-    )
+    Caller.task(runtime[:supervisor], caller, fn ->
+      Sealed.run(fn -> run(context, new?, opts, within, claim) end)
+    end)
   end
 
   ## In the task
@@ -407,15 +405,10 @@ defmodule AshAgent.Session.Run do
   @doc "Ends the run of a session that drains. The turn is for the next session of the conversation."
   def drain_now(%State{run: nil} = session), do: session
 
-  def drain_now(%State{run: run} = session) do
-    session = session |> stop_task() |> State.mark_stale()
-    Client.reply(run.client, end_error(session, :drained, stored_by_killed(session.run)))
+  def drain_now(%State{} = session) do
+    session = session |> end_run(:drained) |> State.mark_stale()
     %{session | run: nil}
   end
-
-  # The task may have been writing the message.
-  defp stored_by_killed(%{stored?: true}), do: true
-  defp stored_by_killed(_run), do: :unknown
 
   defp end_error(%{claim: claim, context: context}, reason, stored),
     do: {:error, %Error{reason: reason, context: context, stored: claim && stored}}
@@ -428,12 +421,16 @@ defmodule AshAgent.Session.Run do
   def lose(%State{status: :lost} = session, _reason), do: session
 
   def lose(%State{run: run} = session, reason) do
-    session = if run, do: stop_task(session), else: session
-
-    if run,
-      do: Client.reply(run.client, end_error(session, reason, stored_by_killed(session.run)))
-
+    session = if run, do: end_run(session, reason), else: session
     answer_queue(%{session | status: :lost, run: nil}, end_error(session, reason, true))
+  end
+
+  # The run is killed, and may have stored its message by then.
+  defp end_run(%{run: run} = session, reason) do
+    session = stop_task(session)
+    stored = if session.run.stored?, do: true, else: :unknown
+    Client.reply(run.client, end_error(session, reason, stored))
+    session
   end
 
   @doc "Answers the clients of all prompts that wait. With a store these wait for the next session of the conversation."
@@ -502,12 +499,9 @@ defmodule AshAgent.Session.Run do
     do: Context.interrupt(context, words, opts)
 
   defp add_response(%{response: response, context: context}, label, words, opts) do
-    case Runtime.Run.add_broken_response(
-           context,
-           Response.interrupt(response, label),
-           words,
-           opts
-         ) do
+    response = Response.interrupt(response, label)
+
+    case Runtime.Run.add_broken_response(context, response, words, opts) do
       {:ok, context} -> context
       {:error, _error} -> Context.interrupt(context, words, opts)
     end
@@ -522,8 +516,9 @@ defmodule AshAgent.Session.Run do
   end
 
   defp tell_change(session, context) do
-    with {:error, {:on_change_error, reason}} <-
-           Events.store(session.runtime[:on_change], context),
+    on_change = session.runtime[:on_change]
+
+    with {:error, {:on_change_error, reason}} <- Events.store(on_change, context),
          do: Events.log(:error, reason, [], ":on_change")
   end
 

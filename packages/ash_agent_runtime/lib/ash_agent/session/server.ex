@@ -227,24 +227,26 @@ defmodule AshAgent.Session.Server do
   defp restore(%{claim: nil} = session), do: session
 
   defp restore(%{claim: claim} = session) do
-    case Claim.fetch_waiting(claim) do
-      {:ok, {steers, prompts}} ->
-        queue = prompts |> Enum.map(&Job.from_message/1) |> :queue.from_list()
-        session = %{session | queue: queue, steers: steers}
-
-        case claim.kept.status do
-          # The next session finds it paused, and no other one is started for its turn.
-          :running when session.status == :paused -> put_claim(session, Claim.pause(claim))
-          :running -> go_on(session)
-          :parked -> session
-          _idle when session.status == :paused -> session
-          _idle -> Run.start_next(session)
-        end
-
-      {:error, reason} ->
-        Run.lose(session, reason)
+    with {:ok, {steers, prompts}} <- Claim.fetch_waiting(claim),
+         queue = prompts |> Enum.map(&Job.from_message/1) |> :queue.from_list(),
+         {:ok, session} <- restore(%{session | queue: queue, steers: steers}, claim.kept.status) do
+      session
+    else
+      {:error, reason} -> Run.lose(session, reason)
     end
   end
+
+  # The next session finds it paused, and no other one is started for its turn.
+  defp restore(%{status: :paused} = session, :running) do
+    with {:ok, claim} <- Claim.pause(session.claim), do: {:ok, %{session | claim: claim}}
+  end
+
+  defp restore(session, :running), do: {:ok, go_on(session)}
+
+  defp restore(session, stored) when stored == :parked or session.status == :paused,
+    do: {:ok, session}
+
+  defp restore(session, _idle), do: {:ok, Run.start_next(session)}
 
   # An atom is greater than any number.
   defp go_on(%{claim: claim, max_resumes: max} = session) do
@@ -259,9 +261,6 @@ defmodule AshAgent.Session.Server do
         Run.lose(session, reason)
     end
   end
-
-  defp put_claim(session, {:ok, claim}), do: %{session | claim: claim}
-  defp put_claim(session, {:error, reason}), do: Run.lose(session, reason)
 
   ## Requests, which are answered now or when a run ends
 
@@ -434,9 +433,6 @@ defmodule AshAgent.Session.Server do
       {:ok, prompt} ->
         begin_stored(Job.from_message(prompt, opts, client), cut_short?(session), session)
 
-      :error ->
-        {:reply, {:error, :taken}, session}
-
       {:error, reason} ->
         refuse(session, reason)
     end
@@ -460,7 +456,7 @@ defmodule AshAgent.Session.Server do
       {:ok, prompt}
     else
       {:error, reason} -> {:error, reason}
-      _taken -> :error
+      _taken -> {:error, :taken}
     end
   end
 

@@ -30,19 +30,8 @@ defmodule AshAgent.Session.State do
   #   * `unsure?` - a message may have been stored that the session has not heard of
   #   * `ignored` - the number of messages that were not understood
   @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime, :max_resumes]
-  @nothing [
-    :run,
-    :asked,
-    :withdrawn,
-    :response,
-    :shown,
-    :idle_timer,
-    unsure?: false,
-    activity: [],
-    number: 0,
-    ignored: 0,
-    stop_when_idle: false
-  ]
+  @nothing ~w(run asked withdrawn response shown idle_timer)a ++
+             [unsure?: false, activity: [], number: 0, ignored: 0, stop_when_idle: false]
   @nobody [subscribers: Subscribers.new(), queue: :queue.new(), steers: []]
   defstruct @enforce_keys ++ [idle_timeout: :infinity] ++ @nothing ++ @nobody
 
@@ -115,13 +104,7 @@ defmodule AshAgent.Session.State do
   def join_job(%__MODULE__{queue: queue} = state, job, again) do
     client = Client.join(job.client, again.client)
     joined = %{job | client: client, opts: Authority.restore(job.opts, again.opts)}
-
-    join = fn
-      ^job -> [joined]
-      other -> [other]
-    end
-
-    %{state | queue: :queue.filter(join, queue)}
+    %{state | queue: :queue.filter(&[if(&1 == job, do: joined, else: &1)], queue)}
   end
 
   @doc "Adds messages that wait in the store and that the session has not heard of."
@@ -192,10 +175,8 @@ defmodule AshAgent.Session.State do
 
   defp ended_by?(_event, [:run, :stop], _metadata), do: true
 
-  defp ended_by?({:event, [:tool, :start], _, %{tool_call_id: id}}, [:tool, kind], %{
-         tool_call_id: id
-       }),
-       do: kind in [:stop, :exception]
+  defp ended_by?({:event, [:tool, :start], _, %{tool_call_id: id}}, [:tool, kind], metadata),
+    do: kind in [:stop, :exception] and metadata[:tool_call_id] == id
 
   defp ended_by?({:event, [:llm, _], _, _}, _name, _metadata), do: true
   defp ended_by?(_event, _name, _metadata), do: false

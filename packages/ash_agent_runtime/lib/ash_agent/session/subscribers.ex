@@ -96,11 +96,11 @@ defmodule AshAgent.Session.Subscribers do
 
   @doc "Returns the snapshot of a session's state in the form in which it gets to the node of `pid`."
   def pack_snapshot(%{shown: {context, response}, number: number} = state, pid) do
+    shown = {:context, context}
+
     if remote?(pid),
-      do:
-        {number, pack({:context, context}), response && Response.message(response),
-         state.activity},
-      else: {number, {:context, context}, response, state.activity}
+      do: {number, pack(shown), response && Response.message(response), state.activity},
+      else: {number, shown, response, state.activity}
   end
 
   defp pack({:context, context}), do: {:snapshot, Context.to_snapshot(context)}

@@ -23,25 +23,17 @@ defmodule AshAgent.Sessions.Node do
 
   @doc "Returns what the supervisor of a node starts, in this order. The last one stops first, and drains."
   def children(config) do
-    names =
-      case config.registry do
-        {Registry, registry} -> [{Registry, keys: :unique, name: registry}]
-        _other -> []
-      end
+    names = for {Registry, name} <- [config.registry], do: {Registry, keys: :unique, name: name}
+    sessions = [child_spec: DynamicSupervisor, name: partitions(config), partitions: @partitions]
+    patience = config.drain + 2 * @store_patience
 
-    children =
-      names ++
-        [
-          {PartitionSupervisor,
-           child_spec: DynamicSupervisor, name: partitions(config), partitions: @partitions},
-          %{
-            id: __MODULE__,
-            start: {__MODULE__, :start_link, [fn -> config end]},
-            shutdown: config.drain + 2 * @store_patience
-          }
-        ]
+    own = %{
+      id: __MODULE__,
+      start: {__MODULE__, :start_link, [fn -> config end]},
+      shutdown: patience
+    }
 
-    Supervisor.init(children, strategy: :rest_for_one)
+    Supervisor.init(names ++ [{PartitionSupervisor, sessions}, own], strategy: :rest_for_one)
   end
 
   def start_link(config), do: GenServer.start_link(__MODULE__, config.())
@@ -58,15 +50,12 @@ defmodule AshAgent.Sessions.Node do
   end
 
   def config!(name) do
-    case config(name) do
-      {:ok, config} ->
-        config
+    words =
+      "AshAgent.Sessions is not running under the name #{inspect(name)}; start it under a supervisor"
 
-      :error ->
-        AshAgent.Caller.refuse!(
-          "AshAgent.Sessions is not running under the name #{inspect(name)}; start it under a supervisor"
-        )
-    end
+    with :error <- config(name),
+         do: AshAgent.Caller.refuse!(words),
+         else: ({:ok, config} -> config)
   end
 
   def ready?(%{ready: ready}), do: :atomics.get(ready, 1) == 1
@@ -111,12 +100,8 @@ defmodule AshAgent.Sessions.Node do
   defp start(config, id, mode) do
     opts = options(config, id, mode)
 
-    spec = %{
-      id: Session,
-      start: {__MODULE__, :start_session, [fn -> {config, opts} end]},
-      # A conversation that crashes its session is not to stop the others. It is found again when its lease is over.
-      restart: :temporary
-    }
+    start = {__MODULE__, :start_session, [fn -> {config, opts} end]}
+    spec = %{id: Session, start: start, restart: :temporary}
 
     supervisor = {:via, PartitionSupervisor, {partitions(config), id}}
 
@@ -139,13 +124,12 @@ defmodule AshAgent.Sessions.Node do
   defp options(config, id, mode) do
     own = if config.options, do: config.options.(id), else: []
 
+    found = if mode == :find, do: [context: fn -> {:error, :not_found} end], else: []
+
     config.session
     |> Keyword.merge(own)
     |> Keyword.merge(id: id, store: config.store, lease: config.lease, idle: config.idle)
-    |> Keyword.put(:name, via(config, id))
-    |> then(
-      &if mode == :find, do: Keyword.put(&1, :context, fn -> {:error, :not_found} end), else: &1
-    )
+    |> Keyword.merge([name: via(config, id)] ++ found)
   end
 
   defp explain_failure({:shutdown, reason}), do: explain_failure(reason)
@@ -264,12 +248,8 @@ defmodule AshAgent.Sessions.Node do
   end
 
   defp recover(config) do
-    search = [
-      owner: Owner.reserve(),
-      lease: config.lease,
-      limit: config.batch,
-      status: Conversation.statuses()
-    ]
+    search = [owner: Owner.reserve(), status: Conversation.statuses()]
+    search = search ++ [lease: config.lease, limit: config.batch]
 
     with true <- ready?(config),
          {:ok, claims} <- Journal.ask(fn -> Store.expired(config.store, search) end) do
@@ -285,8 +265,9 @@ defmodule AshAgent.Sessions.Node do
   defp take_over(config, cursor) do
     page = [limit: config.batch, after: cursor]
 
-    with {:ok, %{conversations: found, next: next}} <-
-           Journal.ask(fn -> Store.Named.call(config.store, :list_claimed, [page]) end) do
+    list = fn -> Store.Named.call(config.store, :list_claimed, [page]) end
+
+    with {:ok, %{conversations: found, next: next}} <- Journal.ask(list) do
       for %{owner: owner} = kept when owner != nil <- found,
           ready?(config),
           Owner.locate(owner) == :gone or Owner.distrusted?(owner, kept.lease_until),

@@ -15,13 +15,8 @@ defmodule AshAgent.Store.CallKey do
       |> Map.fetch!(:started_at)
       |> DateTime.to_unix(:microsecond)
 
-    place = [
-      context[:id],
-      branch,
-      Integer.to_string(number),
-      Integer.to_string(started),
-      digest_said(context)
-    ]
+    place = [context[:id], branch, Integer.to_string(number), Integer.to_string(started)]
+    place = place ++ [digest_said(context)]
 
     fn call_id ->
       # Each with its length, so that no two lists give one text.

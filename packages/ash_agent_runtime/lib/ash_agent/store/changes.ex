@@ -22,9 +22,7 @@ defmodule AshAgent.Store.Changes do
     rows = MapSet.new(changes, & &1.row)
     gone = for line <- kept, line.row not in rows, do: line.row
 
-    cuts =
-      for %{cut: {first, last}} = line <- changes,
-          do: %{branch: line.row, first: first, last: last}
+    cuts = for %{cut: {a, b}} = line <- changes, do: %{branch: line.row, first: a, last: b}
 
     iterations =
       for line <- changes,
@@ -59,16 +57,13 @@ defmodule AshAgent.Store.Changes do
 
   ## Lines
 
-  defp lines(%Context{} = context), do: [%{number: 1, origin: nil, context: context, name: nil}]
+  @doc "Returns the contexts of a conversation, each with its number, its origin and its name."
+  def lines(%Context{} = context), do: [%{number: 1, origin: nil, context: context, name: nil}]
 
-  defp lines(%ChatContext{} = chat) do
+  def lines(%ChatContext{} = chat) do
     for branch <- ChatContext.branches(chat) do
-      %{
-        number: branch.number,
-        origin: branch.origin,
-        context: branch.context,
-        name: {branch.name, branch.extra}
-      }
+      name = {branch.name, branch.extra}
+      branch |> Map.take([:number, :origin, :context]) |> Map.put(:name, name)
     end
   end
 
@@ -130,30 +125,16 @@ defmodule AshAgent.Store.Changes do
   end
 
   defp keep_line(line) do
-    Map.merge(line, %{
-      base: line.was.base,
-      since: line.was.since,
-      head: nil,
-      updated_at: nil,
-      iterations: [],
-      cut: nil,
-      write?: false
-    })
+    nothing = %{head: nil, updated_at: nil, iterations: [], cut: nil, write?: false}
+    line |> Map.merge(nothing) |> Map.merge(Map.take(line.was, [:base, :since]))
   end
 
   defp change_line(%{was: was} = line) do
     {head, updated_at, iterations} = Changes.since(line.context, was.context)
     {iterations, since} = from(iterations, was, line.context)
-
-    Map.merge(line, %{
-      base: was.base,
-      since: since,
-      head: head,
-      updated_at: updated_at,
-      iterations: iterations,
-      cut: cut(line.context, was.context, since),
-      write?: true
-    })
+    changed = %{head: head, updated_at: updated_at, iterations: iterations, write?: true}
+    place = %{base: was.base, since: since, cut: cut(line.context, was.context, since)}
+    line |> Map.merge(changed) |> Map.merge(place)
   end
 
   # Its own rows begin with the first iteration that is not the base's.
@@ -186,16 +167,9 @@ defmodule AshAgent.Store.Changes do
   defp whole(line) do
     {head, updated_at, iterations} = Changes.since(line.context, nil)
 
-    new = %{
-      base: nil,
-      since: nil,
-      head: head,
-      updated_at: updated_at,
-      iterations: iterations,
-      write?: true
-    }
-
-    line |> Map.merge(new) |> Map.put(:cut, line.was && cut(line.context, line.was.context, nil))
+    changed = %{head: head, updated_at: updated_at, iterations: iterations, write?: true}
+    cut = line.was && cut(line.context, line.was.context, nil)
+    line |> Map.merge(changed) |> Map.merge(%{base: nil, since: nil, cut: cut})
   end
 
   defp put_head(line) do
@@ -217,14 +191,10 @@ defmodule AshAgent.Store.Changes do
   defp stands?(%{was: nil}, _lines), do: true
 
   defp stands?(%{base: base, since: since}, lines) do
-    case lines[base] do
-      nil ->
-        false
+    base = lines[base]
 
-      base ->
-        base.context.current_iteration >= since - 1 and
-          not Enum.any?(base.iterations, fn {number, _text} -> number < since end)
-    end
+    base != nil and base.context.current_iteration >= since - 1 and
+      not Enum.any?(base.iterations, fn {number, _text} -> number < since end)
   end
 
   defp first(context), do: Changes.first_iteration(context)
@@ -253,11 +223,8 @@ defmodule AshAgent.Store.Changes do
   defp head(%Context{}, _before), do: []
 
   defp head(%ChatContext{} = chat, before) do
-    if before && facts(chat) == facts(before) do
-      []
-    else
-      [document: Stored.head(chat), parent_id: chat.parent_id]
-    end
+    same? = before && facts(chat) == facts(before)
+    if same?, do: [], else: [document: Stored.head(chat), parent_id: chat.parent_id]
   end
 
   defp facts(chat),

@@ -25,24 +25,9 @@ defmodule AshAgent.Store.Conversation do
   alias AshAgent.Context.Terms
 
   @enforce_keys [:id]
-  defstruct [
-    :id,
-    :kind,
-    :parent_id,
-    :value,
-    :status,
-    :revision,
-    :epoch,
-    :owner,
-    :lease_until,
-    :created_at,
-    :updated_at,
-    metadata: %{},
-    claimed?: false,
-    lease: 30_000,
-    lines: [],
-    blobs: %{}
-  ]
+  defstruct ~w(id kind parent_id value status revision epoch owner)a ++
+              ~w(lease_until created_at updated_at)a ++
+              [metadata: %{}, claimed?: false, lease: 30_000, lines: [], blobs: %{}]
 
   @type status :: :idle | :running | :paused | :waiting | :parked
 

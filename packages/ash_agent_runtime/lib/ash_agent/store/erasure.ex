@@ -5,7 +5,9 @@ defmodule AshAgent.Store.Erasure do
 
   alias AshAgent.Store.{Conversation, Relational}
 
-  @nothing %{ids: [], conversations: 0, iterations: 0, calls: 0, prompts: 0, writes: 0, blobs: 0}
+  # A row has the id, and these from the second on.
+  @counts [:conversations, :iterations, :calls, :prompts, :writes, :blobs]
+  @nothing Map.new([{:ids, []} | Enum.map(@counts, &{&1, 0})])
 
   ## Erasing
 
@@ -100,17 +102,11 @@ defmodule AshAgent.Store.Erasure do
   end
 
   defp count([id | counts], receipt) do
-    [iterations, calls, prompts, writes, blobs] = Enum.map(counts, &Conversation.number/1)
+    counts = Enum.map([1 | counts], &Conversation.number/1)
+    row = @counts |> Enum.zip(counts) |> Map.new()
 
-    %{
-      ids: [id | receipt.ids],
-      conversations: receipt.conversations + 1,
-      iterations: receipt.iterations + iterations,
-      calls: receipt.calls + calls,
-      prompts: receipt.prompts + prompts,
-      writes: receipt.writes + writes,
-      blobs: receipt.blobs + blobs
-    }
+    Map.merge(receipt, row, fn _name, sum, count -> sum + count end)
+    |> Map.update!(:ids, &[id | &1])
   end
 
   defp finish({:ok, receipt}), do: {:ok, flat(receipt)}

@@ -43,40 +43,32 @@ defmodule AshAgent.Store.Error do
   @impl true
   def message(%{reason: reason}), do: describe(reason)
 
-  defp describe({:unavailable, detail}) do
-    "the store cannot be reached (#{show(detail)}). Whether the last write was stored is unknown: fetch the conversation " <>
-      "when the database answers again, and continue from there"
+  # What is wrong, and what to do about it.
+  @words %{
+    unavailable:
+      {"the store cannot be reached",
+       "Whether the last write was stored is unknown: fetch the conversation when the database answers again, and continue from there"},
+    locked:
+      {"another program keeps the store's file locked",
+       "Close it, or raise the option :busy_timeout"},
+    disk_full:
+      {"the store's disk is full", "Nothing was written: free some space, then try again"},
+    read_only: {"the store cannot be written to", "Check the permissions of its file and folder"},
+    cannot_open:
+      {"the store's file cannot be opened", "Check that its folder exists and may be written to"},
+    io: {"the disk of the store reports an error", "Check the disk"},
+    too_large:
+      {"the value is too large for the database",
+       "Keep files outside of the conversation and use their URLs"},
+    corrupt:
+      {"the store is damaged, or is not a store", "Restore a backup, or name another file"},
+    refused: {"the database refused the statement", "Check the database's log"}
+  }
+
+  defp describe({kind, detail}) when is_map_key(@words, kind) do
+    {wrong, help} = @words[kind]
+    "#{wrong} (#{if is_binary(detail), do: detail, else: inspect(detail)}). #{help}"
   end
-
-  defp describe({:locked, detail}) do
-    "another program keeps the store's file locked (#{show(detail)}). Close it, or raise the option :busy_timeout"
-  end
-
-  defp describe({:disk_full, detail}),
-    do:
-      "the store's disk is full (#{show(detail)}). Nothing was written: free some space, then try again"
-
-  defp describe({:read_only, detail}),
-    do:
-      "the store cannot be written to (#{show(detail)}). Check the permissions of its file and folder"
-
-  defp describe({:cannot_open, detail}),
-    do:
-      "the store's file cannot be opened (#{show(detail)}). Check that its folder exists and may be written to"
-
-  defp describe({:io, detail}),
-    do: "the disk of the store reports an error (#{show(detail)}). Check the disk"
-
-  defp describe({:too_large, detail}) do
-    "the value is too large for the database (#{show(detail)}). Keep files outside of the conversation and use their URLs"
-  end
-
-  defp describe({:corrupt, detail}) do
-    "the store is damaged, or is not a store (#{show(detail)}). Restore a backup, or name another file"
-  end
-
-  defp describe({:refused, detail}),
-    do: "the database refused the statement (#{show(detail)}). Check the database's log"
 
   defp describe({:schema, 0, wanted}) do
     "the tables of AshAgent.Store are missing. Run the migrations up to version #{wanted}, see AshAgent.Store.Postgres.Migrations"
@@ -98,7 +90,4 @@ defmodule AshAgent.Store.Error do
   defp describe({:feature_missing, feature}),
     do:
       "the feature #{feature} is not built in; add it to config :ash_agent_runtime, features: [...]"
-
-  defp show(detail) when is_binary(detail), do: detail
-  defp show(detail), do: inspect(detail)
 end

@@ -27,10 +27,9 @@ defmodule AshAgent.Store.Named do
 
   @doc "Returns true if the leases of a store are by the clock of this machine, as those of a file are."
   def local_clock?(store) do
-    case find(store) do
-      %module{} -> function_exported?(module, :local_clock?, 0) and module.local_clock?()
-      nil -> false
-    end
+    with %module{} <- find(store),
+         do: function_exported?(module, :local_clock?, 0) and module.local_clock?(),
+         else: (nil -> false)
   end
 
   @doc """
@@ -38,10 +37,9 @@ defmodule AshAgent.Store.Named do
   transaction of its own.
   """
   def shared?(store) do
-    case find(store) do
-      %module{} = store -> function_exported?(module, :renew_all, 2) and not sandbox?(store)
-      nil -> false
-    end
+    with %module{} = store <- find(store),
+         do: function_exported?(module, :renew_all, 2) and not sandbox?(store),
+         else: (nil -> false)
   end
 
   defp sandbox?(%{database: repo}) when is_atom(repo),

@@ -150,22 +150,16 @@ defmodule AshAgent.Store.Options do
              {:metadata, :map, [default: %{}], "kept with it."}
            ])
 
-  @schemas [
-    create: @create,
-    append: @append,
-    claim: @claim,
-    release: @release,
-    expired: @expired,
-    list: @list,
-    erase: @erase,
-    prune: @prune,
-    search: @search,
-    dump: @dump,
-    history: @history,
-    calls: @calls,
-    enqueue: @enqueue,
-    call_key: [branch: [type: :string, default: "main"]]
-  ]
+  @call_key [branch: [type: :string, default: "main"]]
+  @schemas [create: @create, append: @append, claim: @claim, release: @release] ++
+             [expired: @expired, list: @list, erase: @erase, prune: @prune, search: @search] ++
+             [
+               dump: @dump,
+               history: @history,
+               calls: @calls,
+               enqueue: @enqueue,
+               call_key: @call_key
+             ]
 
   @doc "Checks the options of a function, and completes them."
   def validate!(opts, name), do: Options.validate!(opts, @schemas[name])
@@ -183,15 +177,11 @@ defmodule AshAgent.Store.Options do
 
   @doc "Returns `:ok` for an id that any database accepts, and raises `ArgumentError` for others."
   def check_id!(id) do
-    unless id?(id),
-      do:
-        raise(
-          ArgumentError,
-          "expected the conversation's id to be valid UTF-8 of at most #{@longest_id} bytes without NUL, got #{byte_size(id)} bytes; " <>
-            "store a fork/2 of it with another id"
-        )
+    words =
+      "expected the conversation's id to be valid UTF-8 of at most #{@longest_id} bytes without NUL, got #{byte_size(id)} bytes; " <>
+        "store a fork/2 of it with another id"
 
-    :ok
+    if id?(id), do: :ok, else: raise(ArgumentError, words)
   end
 
   @doc false
@@ -199,15 +189,12 @@ defmodule AshAgent.Store.Options do
 
   @doc false
   def plain?(map) do
-    is_map(map) and not is_struct(map) and
-      Enum.all?(map, fn {key, value} ->
-        (is_atom(key) or text?(key)) and
-          (is_atom(value) or text?(value) or
-             (is_integer(value) and abs(value) < 0x7FFFFFFFFFFFFFFF))
-      end)
-  end
+    plain? = &(is_atom(&1) or (is_binary(&1) and String.valid?(&1)))
+    number? = &(is_integer(&1) and abs(&1) < 0x7FFFFFFFFFFFFFFF)
 
-  defp text?(text), do: is_binary(text) and String.valid?(text)
+    is_map(map) and not is_struct(map) and
+      Enum.all?(map, fn {key, value} -> plain?.(key) and (plain?.(value) or number?.(value)) end)
+  end
 
   @doc false
   def place?({%DateTime{}, id, branch, number}),

@@ -26,7 +26,7 @@ defmodule AshAgent.Store.Postgres do
 
   use AshAgent.Store.Relational
 
-  alias AshAgent.Options
+  alias AshAgent.{Memo, Options}
   alias AshAgent.Store.{Blobs, Error, SQL}
 
   @enforce_keys [:database, :prefix, :timeout]
@@ -77,12 +77,8 @@ defmodule AshAgent.Store.Postgres do
       )
     end
 
-    %__MODULE__{
-      database: database,
-      prefix: quote_prefix(opts[:prefix]),
-      timeout: opts[:timeout],
-      blobs: opts[:blobs]
-    }
+    opts = Keyword.update(opts, :prefix, "", &quote_prefix/1)
+    struct!(__MODULE__, [database: database] ++ opts)
   end
 
   defp database?(module) when is_atom(module), do: module not in [nil, true, false]
@@ -109,16 +105,8 @@ defmodule AshAgent.Store.Postgres do
 
   # There are as many as the package has functions and ways to call them.
   defp cache(store, key, make, params) do
-    key = {__MODULE__, SQL.version(), store.prefix, key}
-
-    statement =
-      with nil <- :persistent_term.get(key, nil) do
-        made = SQL.name_tables(make.(), store.prefix)
-        :persistent_term.put(key, made)
-        made
-      end
-
-    query(store, statement, params)
+    name = fn -> SQL.name_tables(make.(), store.prefix) end
+    query(store, Memo.fetch({__MODULE__, SQL.version(), store.prefix, key}, name), params)
   end
 
   @doc false
@@ -135,8 +123,7 @@ defmodule AshAgent.Store.Postgres do
           {:error, error(reason)}
 
         _other ->
-          {:error,
-           %Error{reason: {:unavailable, "an answer that is neither {:ok, _} nor {:error, _}"}}}
+          unavailable("an answer that is neither {:ok, _} nor {:error, _}")
       end
     end)
   end
@@ -146,7 +133,6 @@ defmodule AshAgent.Store.Postgres do
     guard(fn ->
       case transact(store, function) do
         {:ok, value} -> {:ok, value}
-        {:error, %Error{} = error} -> {:error, error}
         {:error, reason} -> {:error, error(reason)}
       end
     end)
@@ -159,9 +145,11 @@ defmodule AshAgent.Store.Postgres do
     exception -> {:error, error(exception)}
   catch
     :throw, {__MODULE__, %Error{} = error} -> {:error, error}
-    :throw, _value -> {:error, %Error{reason: {:unavailable, "throw"}}}
-    :exit, _reason -> {:error, %Error{reason: {:unavailable, "exit"}}}
+    :throw, _value -> unavailable("throw")
+    :exit, _reason -> unavailable("exit")
   end
+
+  defp unavailable(words), do: {:error, %Error{reason: {:unavailable, words}}}
 
   defp ask(%{database: {Postgrex, connection}, timeout: timeout}, statement, params),
     do: apply(Postgrex, :query, [connection, statement, params, [timeout: timeout]])
@@ -180,6 +168,7 @@ defmodule AshAgent.Store.Postgres do
   ## Errors
 
   # Postgrex and Ecto give names, the code is what other drivers have.
+  defp error(%Error{} = error), do: error
   defp error(%{postgres: %{pg_code: code}}), do: from_code(code)
   defp error(code) when is_binary(code) and byte_size(code) == 5, do: from_code(code)
   defp error(%module{}) when is_atom(module), do: %Error{reason: {:unavailable, inspect(module)}}
@@ -192,16 +181,11 @@ defmodule AshAgent.Store.Postgres do
       else: %Error{reason: {:unavailable, "an error of the driver"}}
   end
 
+  @classes %{"54" => :too_large, "58" => :io}
   defp kind("53100"), do: :disk_full
   defp kind("25006"), do: :read_only
-  defp kind("54" <> _), do: :too_large
-  defp kind("58" <> _), do: :io
-  defp kind("XX001"), do: :corrupt
-  defp kind("XX002"), do: :corrupt
+  defp kind(code) when code in ["XX001", "XX002"], do: :corrupt
   # Connections, resources, an operator's intervention, transactions to be tried again.
-  defp kind("08" <> _), do: :unavailable
-  defp kind("53" <> _), do: :unavailable
-  defp kind("57" <> _), do: :unavailable
-  defp kind("40" <> _), do: :unavailable
-  defp kind(_code), do: :refused
+  defp kind(<<class::binary-size(2), _::binary>>) when class in ~w(08 53 57 40), do: :unavailable
+  defp kind(<<class::binary-size(2), _::binary>>), do: Map.get(@classes, class, :refused)
 end

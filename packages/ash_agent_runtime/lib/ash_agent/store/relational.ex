@@ -111,14 +111,8 @@ defmodule AshAgent.Store.Relational do
         if(opts[:taken] == [], do: [], else: [taken: opts[:taken]]) ++ changes
 
     with {:ok, media} <- Media.put(store, blobs) do
-      answer(write(store, :append, fields ++ media), fn
-        [] ->
-          refuse(store, kept)
-
-        [row] ->
-          next = keep(row, value, lines, claim(kept), kept.lease)
-          {:ok, %{next | blobs: known}}
-      end)
+      next = %{kept | value: value, lines: lines, blobs: known}
+      answer_fenced(write(store, :append, fields ++ media), store, kept, next)
     end
   end
 
@@ -130,9 +124,7 @@ defmodule AshAgent.Store.Relational do
         refuse(store, kept)
 
       [row | _] = rows ->
-        keys = for row <- rows, key = List.last(row), do: key
-        next = keep(row, kept.value, kept.lines, claim(kept), kept.lease)
-        {:ok, %{next | blobs: kept.blobs}, keys}
+        {:ok, put_row(kept, row), for(row <- rows, key = List.last(row), do: key)}
     end)
   end
 
@@ -165,10 +157,10 @@ defmodule AshAgent.Store.Relational do
 
   # The row may be there for another claim of the list.
   defp answer_renewal(store, kept, row) do
-    next = row && keep(row, kept.value, kept.lines, kept.owner, kept.lease)
+    next = row && put_row(kept, row)
 
     if next && {next.epoch, next.owner} == {kept.epoch, kept.owner},
-      do: {:ok, %{next | blobs: kept.blobs}},
+      do: {:ok, next},
       else: refuse(store, kept)
   end
 
@@ -177,14 +169,20 @@ defmodule AshAgent.Store.Relational do
          do: {:ok, %{kept | claimed?: false}}
   end
 
-  defp run_fenced(store, name, operation, kept, fields) do
-    answer(run(store, name, operation, fence(kept) ++ fields), fn
-      [] ->
-        refuse(store, kept)
+  defp run_fenced(store, name, operation, kept, fields),
+    do: answer_fenced(run(store, name, operation, fence(kept) ++ fields), store, kept, kept)
 
-      [row] ->
-        {:ok, %{keep(row, kept.value, kept.lines, kept.owner, kept.lease) | blobs: kept.blobs}}
+  defp answer_fenced(rows, store, kept, next) do
+    answer(rows, fn
+      [] -> refuse(store, kept)
+      [row] -> {:ok, put_row(next, row)}
     end)
+  end
+
+  # A claim stays one, and what was loaded stays loaded.
+  defp put_row(kept, row) do
+    next = keep(row, kept.value, kept.lines, claim(kept), kept.lease)
+    %{next | blobs: kept.blobs}
   end
 
   def expired(store, opts) do
@@ -228,11 +226,7 @@ defmodule AshAgent.Store.Relational do
     names = Keyword.keys(given)
     query = Dialect.write_query(store.__struct__.dialect(), words)
 
-    fields =
-      given ++
-        Enum.drop(after_it || [], 1) ++
-        [query: query, limit: opts[:limit]]
-
+    fields = given ++ Enum.drop(after_it || [], 1) ++ [query: query, limit: opts[:limit]]
     read(store, {:search, names}, &SQL.search(&1, names), fields)
   end
 
@@ -258,12 +252,8 @@ defmodule AshAgent.Store.Relational do
 
   def enqueue(store, id_or_claim, %Context{} = message, opts) do
     place = if is_binary(id_or_claim), do: [id: id_or_claim], else: fence(id_or_claim)
-
-    fields = [
-      prompt: opts[:id],
-      kind: opts[:kind],
-      document: JSON.raw(Context.to_snapshot(message))
-    ]
+    document = JSON.raw(Context.to_snapshot(message))
+    fields = [prompt: opts[:id], kind: opts[:kind], document: document]
 
     answer(run(store, :enqueue, &SQL.enqueue/1, place ++ fields), fn
       [] when is_binary(id_or_claim) -> {:error, :not_found}
@@ -311,12 +301,8 @@ defmodule AshAgent.Store.Relational do
 
   # Calls that started or ended together have the same times, which take longer to read than everything else.
   defp read_call({[key, attempt, epoch, state, started, ended, _document], call}, times) do
-    times =
-      Enum.reduce(
-        [started, ended],
-        times,
-        &Map.put_new_lazy(&2, &1, fn -> Conversation.time(&1) end)
-      )
+    read = fn text, times -> Map.put_new_lazy(times, text, fn -> Conversation.time(text) end) end
+    times = Enum.reduce([started, ended], times, read)
 
     call = %{
       key: key,
@@ -484,8 +470,7 @@ defmodule AshAgent.Store.Relational do
     end)
   end
 
-  defp reason(%{owner: owner}, own) when owner != nil and owner != own, do: {:owned, owner}
-  # Claimed again under the same name.
-  defp reason(%{owner: owner}, nil) when owner != nil, do: {:owned, owner}
+  defp reason(%{owner: owner}, own) when owner not in [nil, own], do: {:owned, owner}
+  # It may be claimed again under the same name.
   defp reason(_row, _own), do: :stale
 end

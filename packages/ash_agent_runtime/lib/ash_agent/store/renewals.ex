@@ -44,13 +44,9 @@ defmodule AshAgent.Store.Renewals do
   defp renew_all(store, asked) do
     {callers, claims} = Enum.unzip(asked)
 
-    answers =
-      case ask(store, claims) do
-        {:ok, answers} -> answers
-        error -> List.duplicate(error, length(callers))
-      end
-
-    for {caller, answer} <- Enum.zip(callers, answers), do: GenServer.reply(caller, answer)
+    with {:error, _error} = error <- ask(store, claims),
+         do: for(caller <- callers, do: GenServer.reply(caller, error)),
+         else: ({:ok, answers} -> Enum.zip_with(callers, answers, &GenServer.reply/2))
   end
 
   # Stores of applications may raise anything, which is not shown.

@@ -4,8 +4,7 @@ defmodule AshAgent.Store.Rows do
   # Makes a conversation of the rows of `AshAgent.Store.SQL.fetch/1`: the core joins them to a snapshot, which is then loaded.
 
   alias AshAgent.{ChatContext, Context}
-  alias AshAgent.Context.Changes
-  alias AshAgent.Store.Conversation
+  alias AshAgent.Store.{Changes, Conversation}
 
   # The column where those of a branch begin, in what `AshAgent.Store.SQL.fetch/1` returns.
   @branch 11
@@ -15,16 +14,8 @@ defmodule AshAgent.Store.Rows do
     {text, [branch]} = snapshot(:context, rows)
 
     with {:ok, context} <- Context.load(text) do
-      line = %{
-        number: 1,
-        row: branch.row,
-        origin: nil,
-        base: nil,
-        since: nil,
-        context: context,
-        name: nil
-      }
-
+      [line] = Changes.lines(context)
+      line = Map.merge(line, %{row: branch.row, base: nil, since: nil})
       {:ok, %{kept | value: context, lines: [line]}}
     end
   end
@@ -33,19 +24,8 @@ defmodule AshAgent.Store.Rows do
     {text, branches} = snapshot(:chat, rows)
 
     with {:ok, chat} <- ChatContext.from_snapshot(text) do
-      lines =
-        for {stored, branch} <- Enum.zip(branches, ChatContext.branches(chat)) do
-          facts = %{
-            number: branch.number,
-            origin: branch.origin,
-            context: branch.context,
-            name: {branch.name, branch.extra}
-          }
-
-          Map.merge(stored, facts)
-        end
-
-      {:ok, %{kept | value: chat, lines: lines}}
+      {:ok,
+       %{kept | value: chat, lines: Enum.zip_with(branches, Changes.lines(chat), &Map.merge/2)}}
     end
   end
 
@@ -54,16 +34,15 @@ defmodule AshAgent.Store.Rows do
   def snapshot(:chat, [row | _] = rows), do: join(Enum.at(row, @branch), rows)
 
   defp join(chat, rows) do
-    branches =
-      for row <- rows do
-        [_document, _active, row, base, since | texts] = Enum.drop(row, @branch)
-        List.to_tuple(Enum.map([row, base, since], &Conversation.number/1) ++ texts)
-      end
+    {branches, stored} =
+      Enum.unzip(
+        for row <- rows do
+          [_document, _active, row, base, since | texts] = Enum.drop(row, @branch)
+          [row, base, since] = place = Enum.map([row, base, since], &Conversation.number/1)
+          {List.to_tuple(place ++ texts), %{row: row, base: base, since: since}}
+        end
+      )
 
-    stored =
-      for branch <- branches,
-          do: %{row: elem(branch, 0), base: elem(branch, 1), since: elem(branch, 2)}
-
-    {Changes.join(chat, branches), stored}
+    {Context.Changes.join(chat, branches), stored}
   end
 end

@@ -29,19 +29,14 @@ defmodule AshAgent.Store.Search do
 
       cond do
         left == 0 and (rest != [] or length(rows) == opts[:limit]) ->
-          {:ok, page(found, cursor(List.last(results)))}
+          {:ok, page(found, row_cursor(List.last(results).row))}
 
         length(rows) < opts[:limit] ->
           {:ok, page(found, nil)}
 
         true ->
-          search(
-            store,
-            query,
-            Keyword.put(opts, :after, row_cursor(List.last(rows))),
-            left,
-            found
-          )
+          opts = Keyword.put(opts, :after, row_cursor(List.last(rows)))
+          search(store, query, opts, left, found)
       end
     end
   rescue
@@ -57,8 +52,6 @@ defmodule AshAgent.Store.Search do
         piece <- word |> String.codepoints() |> Enum.chunk_every(@longest_pattern),
         do: piece |> Enum.join() |> Regex.escape() |> Regex.compile!("iu")
   end
-
-  defp cursor(result), do: row_cursor(result.row)
 
   defp row_cursor([id, branch, number, at | _]),
     do: {Conversation.time(at), id, Conversation.number(branch), Conversation.number(number)}
@@ -85,15 +78,10 @@ defmodule AshAgent.Store.Search do
 
     document = Context.Changes.put_media_back(document, "AA==")
 
-    %{
-      version: 1,
-      id: "-",
-      created_at: time,
-      updated_at: time,
-      metadata: %{},
-      view: %{covers: [], masks: masks},
-      iterations: [JSON.raw(document)]
-    }
+    head = %{version: 1, id: "-", created_at: time, updated_at: time, metadata: %{}}
+
+    head
+    |> Map.merge(%{view: %{covers: [], masks: masks}, iterations: [JSON.raw(document)]})
     |> JSON.encode()
     |> Context.load!()
     |> Context.to_messages()

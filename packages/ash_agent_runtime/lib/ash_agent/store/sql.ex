@@ -218,10 +218,8 @@ defmodule AshAgent.Store.SQL do
   end
 
   def release(d) do
-    guard_claim(
-      d,
-      "owner = null, lease_until = null, status = coalesce(#{field("status")}, c.status), updated_at = #{now(d)}"
-    )
+    status = "status = coalesce(#{field("status")}, c.status)"
+    guard_claim(d, "owner = null, lease_until = null, #{status}, updated_at = #{now(d)}")
   end
 
   defp guard_claim(d, change) do
@@ -266,14 +264,10 @@ defmodule AshAgent.Store.SQL do
     operation(guard, [effect])
   end
 
-  def delete(d),
-    do:
-      erase_rows(
-        d,
-        @key,
-        "id = #{@key} and exists (select 1 from guard)",
-        "c.id = #{@key} #{lock_rows(d, "c", "")}"
-      )
+  def delete(d) do
+    which = "id = #{@key} and exists (select 1 from guard)"
+    erase_rows(d, @key, which, "c.id = #{@key} #{lock_rows(d, "c", "")}")
+  end
 
   @guarded "id in (select guard.id from guard)"
 

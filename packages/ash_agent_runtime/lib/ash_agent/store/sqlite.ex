@@ -19,7 +19,7 @@ defmodule AshAgent.Store.SQLite do
 
   use AshAgent.Store.Relational
 
-  alias AshAgent.Options
+  alias AshAgent.{Memo, Options}
   alias AshAgent.Store.{Blobs, Error, Schema, SQL}
   alias AshAgent.Store.SQLite.Native
 
@@ -65,34 +65,22 @@ defmodule AshAgent.Store.SQLite do
   def open(path, opts \\ []) when is_binary(path) do
     opts = Options.validate!(opts, @schema)
 
-    settings = %{
-      in_memory: path == ":memory:",
-      full: opts[:synchronous] == :full,
-      busy_timeout: opts[:busy_timeout],
-      # The most that the format allows.
-      max_pages:
-        if(opts[:max_bytes], do: max(1, div(opts[:max_bytes], @page)), else: 4_294_967_294)
-    }
+    # Without a limit, the most that the format allows.
+    most = if opts[:max_bytes], do: max(1, div(opts[:max_bytes], @page)), else: 4_294_967_294
+    settings = %{in_memory: path == ":memory:", full: opts[:synchronous] == :full}
+    settings = Map.merge(settings, %{busy_timeout: opts[:busy_timeout], max_pages: most})
 
     with {:ok, ref} <- native_open(path, settings),
          do: migrate(%__MODULE__{ref: ref, blobs: opts[:blobs]})
   end
 
   # Without a name each connection has a file of its own.
-  defp native_open("", _settings), do: {:error, %Error{reason: {:cannot_open, "an empty path"}}}
-
-  # SQLite would read a URI's parameters, and `mode=memory` keeps nothing.
-  defp native_open("file:" <> _uri, _settings),
-    do: {:error, %Error{reason: {:cannot_open, "a URI instead of the path of a file"}}}
-
   defp native_open(path, settings) do
-    if String.valid?(path) and not String.contains?(path, <<0>>),
-      do: open_file(path, settings),
-      else: {:error, %Error{reason: {:cannot_open, "a path that is not UTF-8, or has NUL"}}}
-  end
-
-  defp open_file(path, settings) do
-    with {:error, reason} <- Native.open(path, settings), do: {:error, error(reason)}
+    with :ok <- check_path(path), {:ok, ref} <- Native.open(path, settings) do
+      {:ok, ref}
+    else
+      {:error, reason} -> {:error, error(reason)}
+    end
   rescue
     error in ErlangError ->
       if error.original == :nif_not_loaded,
@@ -100,36 +88,41 @@ defmodule AshAgent.Store.SQLite do
         else: reraise(error, __STACKTRACE__)
   end
 
+  defp check_path(""), do: {:error, {:cannot_open, "an empty path"}}
+
+  # SQLite would read a URI's parameters, and `mode=memory` keeps nothing.
+  defp check_path("file:" <> _),
+    do: {:error, {:cannot_open, "a URI instead of the path of a file"}}
+
+  defp check_path(path) do
+    if String.valid?(path) and not String.contains?(path, <<0>>),
+      do: :ok,
+      else: {:error, {:cannot_open, "a path that is not UTF-8, or has NUL"}}
+  end
+
   defp migrate(store) do
     latest = Schema.latest(:sqlite)
 
     with {:ok, [[[version]]]} <- execute(store, :read, ["pragma user_version"], []) do
       cond do
-        version == latest ->
-          {:ok, store}
-
-        version > latest ->
-          {:error, %Error{reason: {:schema, version, latest}}}
-
-        true ->
-          steps =
-            for to <- (version + 1)..latest,
-                statement <- Schema.up(:sqlite, to),
-                do: SQL.name_tables(statement, "")
-
-          script =
-            Enum.join(
-              ["begin immediate" | steps] ++ ["pragma user_version = #{latest}", "commit"],
-              ";\n"
-            )
-
-          with {:error, _error} <- execute(store, :script, [script], []),
-               do: check_migrated(store, latest)
+        version == latest -> {:ok, store}
+        version > latest -> {:error, %Error{reason: {:schema, version, latest}}}
+        true -> migrate(store, version, latest)
       end
-      |> case do
-        {:ok, []} -> {:ok, store}
-        answer -> answer
-      end
+    end
+  end
+
+  defp migrate(store, version, latest) do
+    steps =
+      for to <- (version + 1)..latest,
+          step <- Schema.up(:sqlite, to),
+          do: SQL.name_tables(step, "")
+
+    steps = ["begin immediate" | steps] ++ ["pragma user_version = #{latest}", "commit"]
+
+    case execute(store, :script, [Enum.join(steps, ";\n")], []) do
+      {:ok, _done} -> {:ok, store}
+      {:error, _error} -> check_migrated(store, latest)
     end
   end
 
@@ -179,15 +172,7 @@ defmodule AshAgent.Store.SQLite do
   end
 
   # There are as many as the package has functions and ways to call them.
-  defp cache(key, make) do
-    key = {__MODULE__, SQL.version(), key}
-
-    with nil <- :persistent_term.get(key, nil) do
-      made = make.()
-      :persistent_term.put(key, made)
-      made
-    end
-  end
+  defp cache(key, make), do: Memo.fetch({__MODULE__, SQL.version(), key}, make)
 
   defp execute(%{ref: ref}, mode, statements, params) do
     reference = make_ref()
@@ -229,11 +214,8 @@ defmodule AshAgent.Store.SQLite do
     def init(opts) do
       {own, opts} = Keyword.split(opts, [:name, :path])
 
-      own =
-        Options.validate!(own,
-          name: [type: :atom, required: true],
-          path: [type: :string, required: true]
-        )
+      named = [name: [type: :atom, required: true], path: [type: :string, required: true]]
+      own = Options.validate!(own, named)
 
       case AshAgent.Store.SQLite.open(own[:path], opts) do
         {:ok, store} ->

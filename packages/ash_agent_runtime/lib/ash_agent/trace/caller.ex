@@ -41,9 +41,7 @@ defmodule AshAgent.Trace.Caller do
   end
 
   @doc "A task that belongs to this process's trace, ends with its supervisor, and whose crash is told by a message."
-  def task(supervisor, fun) do
-    context = current()
-
+  def task(supervisor, context \\ current(), fun) do
     work = fn ->
       continue(context)
       fun.()

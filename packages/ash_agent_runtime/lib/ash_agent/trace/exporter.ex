@@ -95,6 +95,8 @@ defmodule AshAgent.Trace.Exporter do
 
   @type exporter :: GenServer.server()
 
+  @run_stop [:ash_agent, :runtime, :run, :stop]
+
   @doc """
   Starts an exporter.
 
@@ -150,10 +152,7 @@ defmodule AshAgent.Trace.Exporter do
   """
   @doc since: "0.1.0"
   @spec on_event(exporter()) :: ([atom()], map(), map() -> :ok)
-  def on_event(exporter),
-    do: fn event, measurements, metadata ->
-      handle_event(exporter, event, measurements, metadata)
-    end
+  def on_event(exporter), do: &handle_event(exporter, &1, &2, &3)
 
   @doc """
   Takes an event of a run, for functions that do more with events than `on_event/1`.
@@ -175,12 +174,8 @@ defmodule AshAgent.Trace.Exporter do
   @spec handle_event(exporter(), [atom()], map(), map()) :: :ok
   def handle_event(exporter, event, measurements, metadata)
 
-  def handle_event(
-        exporter,
-        [:ash_agent, :runtime, :run, :stop],
-        _measurements,
-        %{context: context, depth: 0, status: status} = metadata
-      ) do
+  def handle_event(exporter, @run_stop, _measured, %{context: context, depth: 0} = metadata) do
+    %{status: status} = metadata
     turns = metadata.first_iteration..context.current_iteration
     error = if status == :error, do: metadata |> name_error() |> inspect() |> String.trim(":")
     how = [error: error, open?: status == :paused, caller: Caller.ids()]
@@ -332,12 +327,8 @@ defmodule AshAgent.Trace.Exporter do
     turns = :queue.to_list(batch)
     opts = [warned?: state.failing?] ++ state.opts
 
-    task =
-      Task.Supervisor.async_nolink(
-        state.supervisor,
-        fn -> Sealed.run(fn -> Delivery.deliver(turns, opts) end) end,
-        shutdown: :brutal_kill
-      )
+    work = fn -> Sealed.run(fn -> Delivery.deliver(turns, opts) end) end
+    task = Task.Supervisor.async_nolink(state.supervisor, work, shutdown: :brutal_kill)
 
     count = length(turns)
     %{state | queue: queue, size: size - count, sending: {task, count}, timer: nil}

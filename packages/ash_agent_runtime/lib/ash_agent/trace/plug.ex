@@ -84,11 +84,8 @@ defmodule AshAgent.Trace.Plug do
       {"x-content-type-options", "nosniff"}
     ]
 
-    headers
-    |> Enum.reduce(conn, fn {name, value}, conn ->
-      Plug.Conn.put_resp_header(conn, name, value)
-    end)
-    |> Plug.Conn.send_resp(status, html)
+    put = fn {name, value}, conn -> Plug.Conn.put_resp_header(conn, name, value) end
+    headers |> Enum.reduce(conn, put) |> Plug.Conn.send_resp(status, html)
   end
 
   defp answer(%{method: method}, _opts) when method not in ["GET", "HEAD"],
@@ -125,28 +122,24 @@ defmodule AshAgent.Trace.Plug do
       {:ok, stored} ->
         ids = for row <- running, do: row.id
         rows = running ++ Enum.reject(stored, &(&1.id in ids))
-
-        page(
-          200,
-          "Conversations",
-          table(Enum.sort_by(rows, & &1.updated_at, {:desc, DateTime}), opts)
-        )
+        rows = Enum.sort_by(rows, & &1.updated_at, {:desc, DateTime})
+        page(200, "Conversations", table(rows, opts))
 
       {:error, error} ->
-        page(503, "The store did not answer", ["<p>", escape(Exception.message(error)), "</p>"])
+        show_failure(error)
     end
   end
+
+  defp show_failure(error),
+    do: page(503, "The store did not answer", ["<p>", escape(Exception.message(error)), "</p>"])
 
   defp show_stored(id, opts) do
     with true <- String.valid?(id) and opts[:store] != nil,
          {:ok, html} <- Stored.to_html(store(opts), id, prices: opts[:prices]) do
       {200, html, frame_policy()}
     else
-      {:error, %Store.Error{} = error} ->
-        page(503, "The store did not answer", ["<p>", escape(Exception.message(error)), "</p>"])
-
-      _nothing ->
-        page(404, "There is no such conversation", [])
+      {:error, %Store.Error{} = error} -> show_failure(error)
+      _nothing -> page(404, "There is no such conversation", [])
     end
   end
 
@@ -155,12 +148,7 @@ defmodule AshAgent.Trace.Plug do
 
   ## What there is
 
-  defp store(opts) do
-    case opts[:store] do
-      fun when is_function(fun, 0) -> fun.()
-      store -> store
-    end
-  end
+  defp store(opts), do: if(is_function(opts[:store], 0), do: opts[:store].(), else: opts[:store])
 
   defp list_stored(opts) do
     if opts[:store],
@@ -176,16 +164,11 @@ defmodule AshAgent.Trace.Plug do
         name -> Sessions.list_sessions(name)
       end
 
-    sessions
-    |> Task.async_stream(&look(&1, opts[:prices]),
-      ordered: false,
-      timeout: @patience,
-      on_timeout: :kill_task
-    )
-    |> Enum.flat_map(fn
-      {:ok, rows} -> rows
-      {:exit, _reason} -> []
-    end)
+    limits = [ordered: false, timeout: @patience, on_timeout: :kill_task]
+
+    for {:ok, rows} <- Task.async_stream(sessions, &look(&1, opts[:prices]), limits),
+        row <- rows,
+        do: row
   end
 
   # One that ends meanwhile is not shown.
@@ -201,14 +184,10 @@ defmodule AshAgent.Trace.Plug do
   ## HTML
 
   defp page(status, title, body) do
-    html = [
-      "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>#{title}</title><style>#{@style}</style></head>",
-      "<body><h1>#{title}</h1>",
-      body,
-      "</body></html>"
-    ]
+    head =
+      "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>#{title}</title><style>#{@style}</style></head>"
 
-    {status, html, @policy}
+    {status, [head, "<body><h1>#{title}</h1>", body, "</body></html>"], @policy}
   end
 
   defp table(rows, opts) do
@@ -216,13 +195,8 @@ defmodule AshAgent.Trace.Plug do
     heads = if opts[:prices] != [], do: heads ++ ["Cost"], else: heads
     heads = for head <- heads, do: ["<th scope=\"col\">", head, "</th>"]
 
-    [
-      "<table><thead><tr>",
-      heads,
-      "</tr></thead><tbody>",
-      Enum.map(rows, &row(&1, opts)),
-      "</tbody></table>"
-    ]
+    rows = Enum.map(rows, &row(&1, opts))
+    ["<table><thead><tr>", heads, "</tr></thead><tbody>", rows, "</tbody></table>"]
   end
 
   defp row(row, opts) do

@@ -40,19 +40,9 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
   @requirements ["app.config"]
 
-  @options [
-    store: :string,
-    id: :string,
-    html: :string,
-    open: :boolean,
-    children: :boolean,
-    prices: :string,
-    request: :string,
-    from: :string,
-    limit: :integer,
-    full: :boolean,
-    unmasked: :boolean
-  ]
+  @options for(name <- ~w(store id html prices request from)a, do: {name, :string}) ++
+             for(name <- ~w(open children full unmasked)a, do: {name, :boolean}) ++
+             [limit: :integer]
 
   @usage "usage: mix ash_agent.trace FILE or --store STORE [--id ID], with [--html PATH] [--open] [--children] [--prices FILE] " <>
            "[--request PROVIDER] [--from PROVIDER] [--limit NUMBER] [--full] [--unmasked]"
@@ -86,24 +76,14 @@ defmodule Mix.Tasks.AshAgent.Trace do
         store |> Stored.print(id, print_options(opts)) |> Sources.ok!(id)
 
       page ->
-        children = [children: opts[:children] == true]
-
-        store
-        |> Stored.to_html(id, children ++ html(opts))
-        |> Sources.ok!(id)
-        |> write(page, opts)
+        shown = Stored.to_html(store, id, [children: opts[:children] == true] ++ html(opts))
+        shown |> Sources.ok!(id) |> write(page, opts)
     end
   end
 
   defp show_stored(%{store: store} = opts) do
-    limit = opts[:limit] || 20
-
-    rows =
-      store
-      |> Sources.open_store("--store ")
-      |> Stored.list([limit: limit] ++ prices(opts))
-      |> Sources.ok!()
-
+    how = [limit: opts[:limit] || 20] ++ prices(opts)
+    rows = store |> Sources.open_store("--store ") |> Stored.list(how) |> Sources.ok!()
     for row <- rows, do: Mix.shell().info(line(row))
   end
 
@@ -126,12 +106,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
     do:
       [request: Sources.provider(opts[:request]), masked: opts[:unmasked] != true] ++ prices(opts)
 
-  defp prices(%{prices: file}) do
-    case Prices.read(file) do
-      {:ok, prices} -> [prices: prices]
-      {:error, error} -> Mix.raise(Exception.message(error))
-    end
-  end
+  defp prices(%{prices: file}), do: [prices: Sources.ok!(Prices.read(file))]
 
   defp prices(_opts), do: []
 

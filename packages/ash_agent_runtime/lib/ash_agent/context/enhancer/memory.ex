@@ -12,21 +12,17 @@ defmodule AshAgent.Context.Enhancer.Memory do
   @least_bytes 100
 
   @loader [type: {:or, [{:fun, 1}, {:fun, 2}, nil]}, type_doc: "a function of arity 1 or 2"]
+  @loaders for block <- @blocks,
+               do: {block, @loader, "the loader of this block. Defaults to no loader."}
+  @bytes "an integer of at least #{@least_bytes}, or a keyword list of blocks and such integers"
   @schema Options.schema(
-            for(
-              block <- @blocks,
-              do: {block, @loader, "the loader of this block. Defaults to no loader."}
-            ) ++
+            @loaders ++
               [
                 {:headings, {:custom, &__MODULE__.headings?/1},
                  [type_doc: "a keyword list of blocks and strings", default: []],
                  "lines to show above blocks instead of `## Recalled`, `## Pending tasks`, `## User profile`, " <>
                    "`## Summaries` and `## Outcomes`."},
-                {:max_bytes, {:custom, &__MODULE__.max_bytes?/1},
-                 [
-                   type_doc:
-                     "an integer of at least #{@least_bytes}, or a keyword list of blocks and such integers"
-                 ],
+                {:max_bytes, {:custom, &__MODULE__.max_bytes?/1}, [type_doc: @bytes],
                  "how long a block may be, not counting its heading. Only the beginning of a longer one is shown, with a note " <>
                    "of how much was left out. Defaults to no limit."},
                 {:name, {:custom, &__MODULE__.name?/1},
@@ -126,15 +122,14 @@ defmodule AshAgent.Context.Enhancer.Memory do
   end
 
   defp load(load, context, need) do
-    case Enhancer.attempt(fn -> call(load, context, need) end) do
+    given = if is_function(load, 1), do: [context], else: [context, need]
+
+    case Enhancer.attempt(fn -> apply(load, given) end) do
       {:error, reason} -> {:error, reason}
       {:ok, loaded} -> text(loaded)
       loaded -> text(loaded)
     end
   end
-
-  defp call(load, context, _need) when is_function(load, 1), do: load.(context)
-  defp call(load, context, need), do: load.(context, need)
 
   defp text(nil), do: {:ok, ""}
 
@@ -177,13 +172,9 @@ defmodule AshAgent.Context.Enhancer.Memory do
   end
 
   defp put(context, name, text) do
-    there =
-      for {known, text} <- Context.View.view(context).blocks, known == to_string(name), do: text
-
+    there = List.keyfind(Context.View.view(context).blocks, to_string(name), 0, {name, nil})
     text = if text == "", do: nil, else: text
-
-    if List.first(there) == text,
-      do: context,
-      else: Context.View.put_prompt_block(context, name, text)
+    same? = elem(there, 1) == text
+    if same?, do: context, else: Context.View.put_prompt_block(context, name, text)
   end
 end

@@ -115,10 +115,7 @@ defmodule AshAgent.Context.Enhancer.Redact do
   def enhance(%Context{} = context, _needs, opts) do
     there = Context.View.view(context).masks
 
-    masks =
-      Enum.reduce(opts[:masks], there, fn {pattern, _} = mask, masks ->
-        List.keystore(masks, pattern, 0, mask)
-      end)
+    masks = Enum.reduce(opts[:masks], there, &List.keystore(&2, elem(&1, 0), 0, &1))
 
     {:ok, if(masks == there, do: context, else: Context.View.put_masks(context, masks))}
   end

@@ -60,9 +60,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @doc since: "0.1.0"
   @spec up(keyword()) :: :ok
   def up(opts \\ []) do
-    {version, opts} = options(opts, latest())
-    installed = check_installed!(opts[:prefix])
-    installed |> statements(max(installed, version), opts) |> execute()
+    migrate_to(opts, latest(), &max/2)
   end
 
   @doc """
@@ -73,21 +71,25 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @doc since: "0.1.0"
   @spec down(keyword()) :: :ok
   def down(opts \\ []) do
-    {version, opts} = options(opts, 1)
-    installed = check_installed!(opts[:prefix])
-    installed |> statements(min(installed, version - 1), opts) |> execute()
+    migrate_to(opts, 1, &min(&1, &2 - 1))
   end
 
-  defp options(opts, version) do
+  defp migrate_to(opts, version, reach) do
     opts = Options.validate!(opts, @schema)
-    {check_known!(opts[:version] || version), quote_prefix(opts)}
+    version = check_known!(opts[:version] || version)
+    opts = quote_prefix(opts)
+    installed = check_installed!(opts[:prefix])
+
+    for statement <- statements(installed, reach.(installed, version), opts),
+        do: apply(Ecto.Migration, :execute, [statement])
+
+    :ok
   end
 
   defp quote_prefix(opts),
     do: [prefix: Postgres.quote_prefix(opts[:prefix]), partitions: opts[:partitions] || 0]
 
   # Ecto's modules may be missing when this is compiled.
-  defp execute(statements), do: Enum.each(statements, &apply(Ecto.Migration, :execute, [&1]))
 
   # Statements of the migration have not run yet, so this is the version before it.
   defp check_installed!(prefix) do
@@ -151,16 +153,13 @@ defmodule AshAgent.Store.Postgres.Migrations do
     version = check_known!(opts[:version] || latest())
 
     Postgres.transaction(store, fn ->
-      [_row] =
-        check_done!(
-          Postgres.query(store, "select cast(pg_advisory_xact_lock(#{@lock}) as text)", [])
-        )
-
+      lock = "select cast(pg_advisory_xact_lock(#{@lock}) as text)"
+      [_row] = check_done!(Postgres.query(store, lock, []))
       from = check_done!(version(store))
       reached = max(from, version)
+      opts = [prefix: store.prefix, partitions: opts[:partitions] || 0]
 
-      for statement <-
-            statements(from, reached, prefix: store.prefix, partitions: opts[:partitions] || 0),
+      for statement <- statements(from, reached, opts),
           do: check_done!(Postgres.query(store, statement, []))
 
       reached
@@ -193,12 +192,9 @@ defmodule AshAgent.Store.Postgres.Migrations do
   defp version(store) do
     table = String.replace("#{store.prefix}ash_agent_conversations", "'", "''")
 
-    with {:ok, [[comment]]} <-
-           Postgres.query(
-             store,
-             "select obj_description(to_regclass('#{table}'), 'pg_class')",
-             []
-           ) do
+    query = "select obj_description(to_regclass('#{table}'), 'pg_class')"
+
+    with {:ok, [[comment]]} <- Postgres.query(store, query, []) do
       case Integer.parse(comment || "0") do
         {version, ""} -> {:ok, version}
         _other -> {:ok, 0}
