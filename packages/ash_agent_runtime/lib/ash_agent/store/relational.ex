@@ -449,14 +449,15 @@ defmodule AshAgent.Store.Relational do
   ## Rows of the statements
 
   # Any fault in a damaged table is an error, and shows nothing of it.
-  defp answer({:ok, rows}, read) do
+  @doc "Reads rows. What no store writes is an error, as the failure of a query is."
+  def answer({:ok, rows}, read) do
     read.(rows)
   rescue
     _error in [ArgumentError, Context.Error, FunctionClauseError, MatchError] ->
       {:error, %Error{reason: {:corrupt, "what the tables hold is not a store's"}}}
   end
 
-  defp answer({:error, error}, _read), do: {:error, error}
+  def answer({:error, error}, _read), do: {:error, error}
 
   defp keep(row, value, lines, owner, lease) do
     kept = Conversation.from_row(row)

@@ -6,7 +6,7 @@ defmodule AshAgent.Store.Search do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Store.{Conversation, Error, Relational, Words}
+  alias AshAgent.Store.{Conversation, Relational, Words}
 
   @leading 60
   @trailing 140
@@ -21,7 +21,7 @@ defmodule AshAgent.Store.Search do
 
   # Rows whose words are hidden are not results, so there may be more rows than results to read.
   defp search(store, {words, patterns} = query, opts, left, found) do
-    with {:ok, rows} <- Relational.search(store, words, opts) do
+    Relational.answer(Relational.search(store, words, opts), fn rows ->
       results = for row <- rows, result = result(row, patterns), do: result
       {results, rest} = Enum.split(results, left)
       found = found ++ results
@@ -38,10 +38,7 @@ defmodule AshAgent.Store.Search do
           opts = Keyword.put(opts, :after, row_cursor(List.last(rows)))
           search(store, query, opts, left, found)
       end
-    end
-  rescue
-    _error in [ArgumentError, Context.Error, FunctionClauseError, MatchError] ->
-      {:error, %Error{reason: {:corrupt, "what the tables hold is not a store's"}}}
+    end)
   end
 
   defp page(found, next), do: %{results: Enum.map(found, &Map.delete(&1, :row)), next: next}

@@ -71,11 +71,9 @@ defmodule AshAgent.Test.EvalReport do
   def compare(rows, before) do
     earlier = Map.new(before, &{&1.case, &1.passed == &1.attempts})
 
-    %{
-      worse: for(row <- rows, earlier[row.case] == true, row.passed < row.attempts, do: row.case),
-      better:
-        for(row <- rows, earlier[row.case] == false, row.passed == row.attempts, do: row.case)
-    }
+    turned = Enum.filter(rows, &(earlier[&1.case] == &1.passed < &1.attempts))
+    {worse, better} = Enum.split_with(turned, &earlier[&1.case])
+    %{worse: Enum.map(worse, & &1.case), better: Enum.map(better, & &1.case)}
   end
 
   ## The table
@@ -84,9 +82,8 @@ defmodule AshAgent.Test.EvalReport do
   def table({rows, total}, before) do
     k = rows |> Enum.map(& &1.attempts) |> Enum.max(fn -> 1 end)
 
-    names =
-      ["case", "passed", "pass^1"] ++
-        if(k > 1, do: ["pass^#{k}"], else: []) ++ ["tokens", "cost", "time", ""]
+    names = ["case", "passed", "pass^1"] ++ for(k <- [k], k > 1, do: "pass^#{k}")
+    names = names ++ ["tokens", "cost", "time", ""]
 
     turned = if before, do: compare(rows, before), else: %{worse: [], better: []}
     lines = [names | Enum.map(rows ++ List.wrap(total), &cells(&1, k, turned))]
@@ -102,14 +99,12 @@ defmodule AshAgent.Test.EvalReport do
   end
 
   defp cells(row, k, turned) do
-    [row.case, "#{row.passed}/#{row.attempts}", rate(List.first(row.pass))] ++
-      if(k > 1, do: [rate(Enum.at(row.pass, k - 1))], else: []) ++
-      [
-        to_string(row.tokens),
-        money(row.cost),
-        "#{Float.round(row.ms / 1_000, 1)} s",
-        note(row.case, turned)
-      ]
+    rates = [
+      rate(List.first(row.pass)) | for(k <- [k], k > 1, do: rate(Enum.at(row.pass, k - 1)))
+    ]
+
+    spent = [to_string(row.tokens), money(row.cost), "#{Float.round(row.ms / 1_000, 1)} s"]
+    [row.case, "#{row.passed}/#{row.attempts}"] ++ rates ++ spent ++ [note(row.case, turned)]
   end
 
   defp note(id, %{worse: worse, better: better}) do
@@ -135,13 +130,8 @@ defmodule AshAgent.Test.EvalReport do
 
   @doc "Returns the results as JSON text."
   def encode(name, {rows, total}, attempts) do
-    JSON.encode(%{
-      "version" => @version,
-      "name" => name,
-      "cases" => rows,
-      "all" => total,
-      "attempts" => attempts
-    }) <> "\n"
+    results = %{"cases" => rows, "all" => total, "attempts" => attempts}
+    JSON.encode(Map.merge(results, %{"version" => @version, "name" => name})) <> "\n"
   end
 
   @doc "Returns `{:ok, rows}` of results as `encode/3` writes them, or `{:error, words}`."

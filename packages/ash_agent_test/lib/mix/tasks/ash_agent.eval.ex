@@ -41,18 +41,9 @@ defmodule Mix.Tasks.AshAgent.Eval do
 
   @requirements ["app.config"]
 
-  @options [
-    repetitions: :integer,
-    concurrency: :integer,
-    only: :keep,
-    out: :string,
-    against: :string,
-    fail_under: :float,
-    conversations: :string,
-    store: :string,
-    json: :boolean,
-    fresh: :boolean
-  ]
+  @options [repetitions: :integer, concurrency: :integer, only: :keep, fail_under: :float] ++
+             for(name <- ~w(out against conversations store)a, do: {name, :string}) ++
+             [json: :boolean, fresh: :boolean]
 
   @usage "usage: mix ash_agent.eval FILE.exs, with [--repetitions NUMBER] [--concurrency NUMBER] [--only ID] [--out FILE] " <>
            "[--against FILE] [--fail-under RATE] [--conversations FOLDER] [--store STORE] [--json] [--fresh]"
@@ -73,7 +64,8 @@ defmodule Mix.Tasks.AshAgent.Eval do
     Mix.Task.run("app.start")
 
     {evaluation, _binding} = Code.eval_file(file)
-    evaluation = evaluation |> Enum.to_list() |> override(opts) |> load_cases(file)
+    given = Keyword.take(opts, [:repetitions, :concurrency])
+    evaluation = evaluation |> Enum.to_list() |> Keyword.merge(given) |> load_cases(file)
     hashes = Map.new(Eval.number(evaluation[:cases]), fn {id, one} -> {id, hash(one)} end)
     evaluation = select(evaluation, Keyword.get_values(opts, :only))
 
@@ -101,18 +93,11 @@ defmodule Mix.Tasks.AshAgent.Eval do
     exit_status(report, before, opts)
   end
 
-  defp override(evaluation, opts),
-    do: Keyword.merge(evaluation, Keyword.take(opts, [:repetitions, :concurrency]))
-
   defp load_cases(evaluation, file) do
-    case evaluation[:cases] do
-      name when is_binary(name) ->
-        path = Path.expand(name, Path.dirname(file))
-        Keyword.put(evaluation, :cases, path |> read!() |> decode_cases(path))
-
-      _cases ->
-        evaluation
-    end
+    with name when is_binary(name) <- evaluation[:cases],
+         path = Path.expand(name, Path.dirname(file)),
+         do: Keyword.put(evaluation, :cases, path |> read!() |> decode_cases(path)),
+         else: (_cases -> evaluation)
   end
 
   defp decode_cases(text, path) do
@@ -168,9 +153,9 @@ defmodule Mix.Tasks.AshAgent.Eval do
     end
   end
 
-  defp keep_conversation(_attempt, _context, nil), do: :ok
-  defp keep_conversation(%{passed: true}, _context, _folder), do: :ok
-  defp keep_conversation(_attempt, nil, _folder), do: :ok
+  defp keep_conversation(%{passed: passed?}, context, folder)
+       when passed? or context == nil or folder == nil,
+       do: :ok
 
   defp keep_conversation(attempt, context, folder) do
     File.mkdir_p!(folder)
@@ -195,11 +180,10 @@ defmodule Mix.Tasks.AshAgent.Eval do
 
   defp place(file, text) do
     new_file? = not Sources.store?(text) and not File.exists?(text)
-    store = if new_file?, do: Sources.ok!(Store.SQLite.open(text)), else: open(text)
+    open = fn -> Sources.open_store(text, "--store ") end
+    store = if new_file?, do: Sources.ok!(Store.SQLite.open(text)), else: open.()
     {:store, store, Path.basename(file)}
   end
-
-  defp open(text), do: Sources.open_store(text, "--store ")
 
   defp exit_status({rows, total}, before, opts) do
     worse = if before, do: EvalReport.compare(rows, before).worse, else: []
@@ -207,10 +191,8 @@ defmodule Mix.Tasks.AshAgent.Eval do
     rate = if total, do: hd(total.pass), else: 0.0
 
     low? = opts[:fail_under] != nil and rate < opts[:fail_under]
-
-    if low?,
-      do: Mix.shell().error("pass^1 is #{Float.round(rate, 3)}, less than #{opts[:fail_under]}")
-
+    words = "pass^1 is #{Float.round(rate, 3)}, less than #{opts[:fail_under]}"
+    if low?, do: Mix.shell().error(words)
     if worse != [] or low?, do: exit({:shutdown, 1})
   end
 end

@@ -40,13 +40,8 @@ defmodule Mix.Tasks.AshAgent.Replay do
 
     # compared, unknown, broken: conversations that were, that keep nothing, and that cannot be loaded. requests: those
     # compared. causes: the number of conversations with each. shown: lines that were printed.
-    defstruct compared: 0,
-              unknown: 0,
-              broken: 0,
-              different: 0,
-              requests: 0,
-              causes: %{},
-              shown: 0
+    defstruct [compared: 0, unknown: 0, broken: 0, different: 0] ++
+                [requests: 0, causes: %{}, shown: 0]
   end
 
   alias AshAgent.{ChatContext, Context, Store}
@@ -57,15 +52,8 @@ defmodule Mix.Tasks.AshAgent.Replay do
 
   @requirements ["app.config"]
 
-  @options [
-    id: :keep,
-    status: :string,
-    limit: :integer,
-    with: :string,
-    against: :string,
-    show: :integer,
-    json: :boolean
-  ]
+  @options [id: :keep, status: :string, limit: :integer, with: :string] ++
+             [against: :string, show: :integer, json: :boolean]
 
   @usage "usage: mix ash_agent.replay STORE|FILE..., with [--id ID] [--status STATUS] [--limit NUMBER] [--with FUNCTION] " <>
            "[--against PROVIDER] [--show NUMBER] [--json]"
@@ -94,7 +82,6 @@ defmodule Mix.Tasks.AshAgent.Replay do
         count(state, id, outcome, opts)
       end)
 
-    unless opts[:json], do: clear_bar()
     unless opts[:json], do: summarize(state, opts)
 
     cond do
@@ -117,13 +104,10 @@ defmodule Mix.Tasks.AshAgent.Replay do
       not Sources.store?(source) ->
         Mix.raise("--id needs a store, and #{source} is none")
 
-      ids != [] ->
-        store = Sources.open_store(source, "")
-        {length(ids), for(id <- ids, do: {id, fn -> Store.fetch(store, id) end})}
-
       true ->
         store = Sources.open_store(source, "")
-        ids = list_ids(store, filter(opts), opts[:limit] || :infinity, [])
+        list = fn -> list_ids(store, filter(opts), opts[:limit] || :infinity, []) end
+        ids = if ids == [], do: list.(), else: ids
         {length(ids), for(id <- ids, do: {id, fn -> Store.fetch(store, id) end})}
     end
   end
@@ -141,18 +125,14 @@ defmodule Mix.Tasks.AshAgent.Replay do
       else: list_ids(store, Keyword.put(filter, :after, listed.next), left, found)
   end
 
-  @statuses [:idle, :running, :paused, :waiting, :parked]
+  @statuses Store.Conversation.statuses()
 
   defp filter(opts) do
     if opts[:limit] && opts[:limit] < 1, do: Mix.raise("--limit takes a positive number")
 
-    case opts[:status] do
-      nil ->
-        []
-
-      name ->
-        status = Enum.find(@statuses, &(Atom.to_string(&1) == name))
-        [status: status || Mix.raise("a status is one of #{Enum.join(@statuses, ", ")}")]
+    for name <- List.wrap(opts[:status]) do
+      status = Enum.find(@statuses, &(Atom.to_string(&1) == name))
+      {:status, status || Mix.raise("a status is one of #{Enum.join(@statuses, ", ")}")}
     end
   end
 
@@ -181,13 +161,10 @@ defmodule Mix.Tasks.AshAgent.Replay do
   # Parts that another provider would not take as they are.
   defp compare_with(context, provider) do
     changes =
-      for change <- Context.request_report(context, provider, pending: :interrupt),
-          do: %{
-            iteration: change.iteration,
-            differences: [
-              %Difference{cause: :message, where: describe_change(change, provider)}
-            ]
-          }
+      for change <- Context.request_report(context, provider, pending: :interrupt) do
+        difference = %Difference{cause: :message, where: describe_change(change, provider)}
+        %{iteration: change.iteration, differences: [difference]}
+      end
 
     count = Context.count_iterations(context)
     %Replay{requests: count, compared: count, different: changes}
@@ -232,36 +209,24 @@ defmodule Mix.Tasks.AshAgent.Replay do
   defp count(state, _id, %{compared: 0, different: []}, _opts),
     do: %{state | unknown: state.unknown + 1}
 
-  defp count(state, _id, %{different: []} = found, _opts),
-    do: %{state | compared: state.compared + 1, requests: state.requests + found.compared}
+  defp count(state, _id, %{different: []} = found, _opts), do: add_compared(state, found)
 
-  defp count(
-         state,
-         id,
-         %{different: [%{iteration: number, differences: [first | _]} | _]} = found,
-         opts
-       ) do
-    all = for %{differences: differences} <- found.different, one <- differences, do: one
-    causes = all |> Enum.map(& &1.cause) |> Enum.uniq()
-
-    %{
-      state
-      | compared: state.compared + 1,
-        requests: state.requests + found.compared,
-        different: state.different + 1,
-        causes:
-          Enum.reduce(causes, state.causes, &Map.update(&2, &1, 1, fn count -> count + 1 end))
-    }
-    |> tell(opts, "#{id}, request of iteration #{number}: #{first}", %{
-      id: id,
-      differences:
-        for(
-          %{iteration: number, differences: differences} <- found.different,
+  defp count(state, id, %{different: different} = found, opts) do
+    all =
+      for %{iteration: number, differences: differences} <- different,
           one <- differences,
-          do: %{iteration: number, cause: one.cause, where: one.where, was: one.was, is: one.is}
-        )
-    })
+          do: one |> Map.take([:cause, :where, :was, :is]) |> Map.put(:iteration, number)
+
+    causes = all |> Enum.map(& &1.cause) |> Enum.uniq() |> Map.new(&{&1, 1})
+    causes = Map.merge(state.causes, causes, fn _cause, count, one -> count + one end)
+    [%{iteration: number, differences: [first | _]} | _] = different
+    line = "#{id}, request of iteration #{number}: #{first}"
+    state = %{add_compared(state, found) | different: state.different + 1, causes: causes}
+    tell(state, opts, line, %{id: id, differences: all})
   end
+
+  defp add_compared(state, found),
+    do: %{state | compared: state.compared + 1, requests: state.requests + found.compared}
 
   defp tell(state, opts, line, json) do
     cond do
@@ -280,6 +245,7 @@ defmodule Mix.Tasks.AshAgent.Replay do
   end
 
   defp summarize(state, opts) do
+    clear_bar()
     hidden = state.shown - (opts[:show] || 20)
     if hidden > 0, do: Mix.shell().info("and #{hidden} more conversations")
 
@@ -293,17 +259,15 @@ defmodule Mix.Tasks.AshAgent.Replay do
     )
   end
 
-  defp describe_cause(cause) do
-    case cause do
-      :message -> "messages"
-      :field -> "model and options"
-      :tools -> "tools"
-      :system -> "system prompt"
-      :view -> "views"
-      :version -> "version of the package"
-      :address -> "address"
-    end
-  end
+  @causes %{
+    message: "messages",
+    field: "model and options",
+    system: "system prompt",
+    view: "views"
+  }
+
+  defp describe_cause(:version), do: "version of the package"
+  defp describe_cause(cause), do: Map.get(@causes, cause, to_string(cause))
 
   ## The bar
 
