@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use rusqlite::types::{ToSql, ToSqlOutput, Value as Cell, ValueRef};
+use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
 use rustler::{
-    Atom, Binary, Encoder, Env, ListIterator, LocalPid, NewBinary, NifMap, NifResult, NifUnitEnum,
+    Atom, Binary, Encoder, Env, Error, LocalPid, NewBinary, NifMap, NifResult, NifUnitEnum,
     OwnedEnv, Reference, Resource, ResourceArc, Term,
 };
 
@@ -77,24 +77,8 @@ struct Job {
     mode: Mode,
     statements: Vec<String>,
     /// The values of `$1`, `$2`, ... in all statements.
-    params: Vec<Param>,
+    params: Vec<String>,
     reply: Reply,
-}
-
-enum Param {
-    Null,
-    Int(i64),
-    Text(Vec<u8>),
-}
-
-impl ToSql for Param {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(match self {
-            Self::Null => ToSqlOutput::Owned(Cell::Null),
-            Self::Int(number) => ToSqlOutput::Owned(Cell::Integer(*number)),
-            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text)),
-        })
-    }
 }
 
 type Rows = Vec<Vec<Cell>>;
@@ -294,27 +278,21 @@ fn hand_over(
 }
 
 /// None where there is more than the limits.
-fn copy(terms: Term<'_>, limits: Limits) -> NifResult<Option<Vec<Param>>> {
+fn copy(terms: Term<'_>, limits: Limits) -> NifResult<Option<Vec<String>>> {
     if terms.list_length()? > limits.params {
         return Ok(None);
     }
-    let (mut params, mut bytes) = (Vec::new(), 0_usize);
-    for term in terms.decode::<ListIterator<'_>>()? {
-        let param = if term == atoms::nil().to_term(term.get_env()) {
-            Param::Null
-        } else if let Ok(number) = term.decode::<i64>() {
-            Param::Int(number)
-        } else {
-            let text: Binary<'_> = term.decode()?;
-            bytes = bytes.saturating_add(text.len());
-            if bytes > limits.bytes {
-                return Ok(None);
-            }
-            Param::Text(text.to_vec())
-        };
-        params.push(param);
+    let texts: Vec<Binary<'_>> = terms.decode()?;
+    let bytes = texts.iter().map(|text| text.len());
+    if bytes.fold(0, usize::saturating_add) > limits.bytes {
+        return Ok(None);
     }
-    Ok(Some(params))
+    let own = |text: Binary<'_>| String::from_utf8(text.to_vec()).map_err(|_| Error::BadArg);
+    texts
+        .into_iter()
+        .map(own)
+        .collect::<NifResult<_>>()
+        .map(Some)
 }
 
 /// Lives as long as somebody may send jobs.
@@ -409,7 +387,7 @@ fn run(connection: &Connection, job: &Job) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-fn query(statement: &mut Statement<'_>, params: &[Param]) -> Result<Rows, Failure> {
+fn query(statement: &mut Statement<'_>, params: &[String]) -> Result<Rows, Failure> {
     for (position, param) in params.iter().enumerate() {
         let name = format!("${}", position.saturating_add(1));
         if let Some(index) = statement.parameter_index(&name)? {
