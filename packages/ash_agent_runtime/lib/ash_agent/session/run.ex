@@ -66,20 +66,17 @@ defmodule AshAgent.Session.Run do
 
   defp start(session, %{client: client, kind: kind} = job, context, authority) do
     token = make_ref()
-    before = %{before: session.context, asked_before: session.asked}
 
-    run =
-      struct!(
-        __MODULE__,
-        Map.merge(before, %{
-          task: start_task(session, job, context, authority, token),
-          token: token,
-          client: client,
-          first: Context.turn_start(context),
-          started: System.monotonic_time(),
-          stored?: kind == :resume or job.id != nil
-        })
-      )
+    run = %__MODULE__{
+      task: start_task(session, job, context, authority, token),
+      token: token,
+      client: client,
+      first: Context.turn_start(context),
+      started: System.monotonic_time(),
+      before: session.context,
+      asked_before: session.asked,
+      stored?: kind == :resume or job.id != nil
+    }
 
     asked = if kind == :prompt, do: authority, else: session.asked
     stop = session.stop_when_idle != false

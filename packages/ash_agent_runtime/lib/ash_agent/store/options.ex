@@ -17,10 +17,9 @@ defmodule AshAgent.Store.Options do
       is_binary(id) and byte_size(id) in 1..@longest_id and String.valid?(id) and
         :binary.match(id, <<0>>) == :nomatch
 
-  @owner [
-    type: {:custom, &__MODULE__.id?/1},
-    type_doc: "a non-empty string of at most #{@longest_id} bytes"
-  ]
+  @id [type: {:custom, &__MODULE__.id?/1}, type_doc: "an id"]
+  @owner Keyword.put(@id, :type_doc, "a non-empty string of at most #{@longest_id} bytes")
+  @ids [type: {:list, {:custom, &__MODULE__.id?/1}}, type_doc: "a list of ids"]
   @owns {:owner, [required: true] ++ @owner,
          "the owner who claims it, such as the name of a node."}
   @status {:status, {:in, Conversation.statuses()}, "the status of the conversation."}
@@ -48,8 +47,7 @@ defmodule AshAgent.Store.Options do
             {:finished, {:list, {:custom, &__MODULE__.finished?/1}},
              [default: [], type_doc: "a list of attempts with a `:state`"],
              "calls that have ended: attempts as in `start/3`, with a `:state`, see `t:call_state/0`. The first state recorded for an attempt is final."},
-            {:taken, {:list, {:custom, &__MODULE__.id?/1}},
-             [default: [], type_doc: "a list of ids"],
+            {:taken, @ids ++ [default: []],
              "the ids of the waiting messages that this write adds to the conversation."},
             @note
           ])
@@ -78,7 +76,7 @@ defmodule AshAgent.Store.Options do
           {:metadata, {:custom, &__MODULE__.plain?/1},
            [type_doc: "a map with strings, atoms, integers, booleans or `nil` as values"],
            "entries that the metadata must contain. Defaults to no entries."},
-          {:parent_id, {:custom, &__MODULE__.id?/1}, [type_doc: "an id"],
+          {:parent_id, @id,
            "lists only children or forks of this conversation. Defaults to all."},
           {:by, {:in, [:updated_at, :created_at]}, [default: :updated_at],
            "the time to order by, which `:since` and `:until` refer to."},
@@ -98,7 +96,7 @@ defmodule AshAgent.Store.Options do
          ])
 
   @erase Options.schema([
-           {:ids, {:list, {:custom, &__MODULE__.id?/1}}, [type_doc: "a list of ids"],
+           {:ids, @ids,
             "these conversations. Their forks and children go even if they themselves are gone."}
          ]) ++
            Keyword.take(@list, [:metadata, :status, :parent_id]) ++
@@ -114,8 +112,7 @@ defmodule AshAgent.Store.Options do
          ]) ++ Keyword.take(@list, [:metadata, :parent_id]) ++ @batch
 
   @search Options.schema([
-            {:id, {:custom, &__MODULE__.id?/1}, [type_doc: "an id"],
-             "only this conversation. Defaults to all."}
+            {:id, @id, "only this conversation. Defaults to all."}
           ]) ++
             Keyword.take(@list, [:metadata, :status, :parent_id]) ++
             Options.schema([
@@ -143,7 +140,7 @@ defmodule AshAgent.Store.Options do
          ])
 
   @enqueue Options.schema([
-             {:id, {:custom, &__MODULE__.id?/1}, [type_doc: "an id"],
+             {:id, @id,
               "the id of the message: enqueued again with the same id, it is stored once. Defaults to a new id."},
              {:kind, {:in, [:prompt, :steer]}, [default: :prompt],
               "whether it starts a turn of its own, or is for the running one."},

@@ -11,7 +11,7 @@ defmodule AshAgent.Store.Relational do
   @type rows :: [[term()]]
 
   @doc "The rows of an operation: those of its guard, each beside those of the effect that answers."
-  @callback run(store(), key :: term(), (... -> SQL.operation()), params :: [binary()]) ::
+  @callback run(store(), key :: term(), (... -> map()), params :: [binary()]) ::
               {:ok, rows()} | {:error, AshAgent.Store.Error.t()}
 
   @doc "The rows of a query."

@@ -21,14 +21,8 @@ defmodule AshAgent.Store.SQL do
   @key Dialect.key()
   @old_key Dialect.old_key()
 
-  @type operation :: %{
-          required(:guard) => String.t(),
-          required(:effects) => [String.t()],
-          # The effect whose rows are joined to the guard's.
-          required(:answer) => non_neg_integer() | nil,
-          # The guard's conversations, for SQLite. Without it, the one of the input's id.
-          optional(:over) => String.t()
-        }
+  # An operation is a map with its `guard`, its `effects`, `answer`, the effect whose rows are joined to the guard's, and for SQLite
+  # `over`, the guard's conversations, without which it is the one of the input's id.
 
   @doc "Differs where the statements may differ: those of a release before an upgrade take other parameters."
   def version, do: Dialect.module_info(:md5) <> __MODULE__.module_info(:md5)

@@ -82,8 +82,8 @@ defmodule AshAgent.Test.EvalReport do
   def table({rows, total}, before) do
     k = rows |> Enum.map(& &1.attempts) |> Enum.max(fn -> 1 end)
 
-    names = ["case", "passed", "pass^1"] ++ for(k <- [k], k > 1, do: "pass^#{k}")
-    names = names ++ ["tokens", "cost", "time", ""]
+    repeated = if k > 1, do: ["pass^#{k}"], else: []
+    names = ["case", "passed", "pass^1"] ++ repeated ++ ["tokens", "cost", "time", ""]
 
     turned = if before, do: compare(rows, before), else: %{worse: [], better: []}
     lines = [names | Enum.map(rows ++ List.wrap(total), &cells(&1, k, turned))]
@@ -99,10 +99,8 @@ defmodule AshAgent.Test.EvalReport do
   end
 
   defp cells(row, k, turned) do
-    rates = [
-      rate(List.first(row.pass)) | for(k <- [k], k > 1, do: rate(Enum.at(row.pass, k - 1)))
-    ]
-
+    repeated = if k > 1, do: [rate(Enum.at(row.pass, k - 1))], else: []
+    rates = [rate(List.first(row.pass)) | repeated]
     spent = [to_string(row.tokens), money(row.cost), "#{Float.round(row.ms / 1_000, 1)} s"]
     [row.case, "#{row.passed}/#{row.attempts}"] ++ rates ++ spent ++ [note(row.case, turned)]
   end
