@@ -13,20 +13,16 @@ defmodule AshAgent.Conversation.Upkeep do
 
   @page 1_000
 
-  @sweep [
-    tenant: [type: :any, doc: "the tenant whose store is swept. Defaults to `nil`."],
-    older_than: [
-      type: :non_neg_integer,
-      default: 3_600,
-      doc:
-        "seconds. Younger conversations stay, since their record may be in a transaction that is not over."
-    ]
-  ]
+  @sweep Options.schema([
+           {:tenant, :any, "the tenant whose store is swept. Defaults to `nil`."},
+           {:older_than, :non_neg_integer, [default: 3_600],
+            "seconds. Younger conversations stay, since their record may be in a transaction that is not over."}
+         ])
 
-  @resume [
-    tenant: [type: :any, doc: "the tenant whose conversations go on. Defaults to `nil`."],
-    limit: [type: :pos_integer, default: 100, doc: "how many to begin at most."]
-  ]
+  @resume Options.schema([
+            {:tenant, :any, "the tenant whose conversations go on. Defaults to `nil`."},
+            {:limit, :pos_integer, [default: 100], "how many to begin at most."}
+          ])
 
   @doc """
   Continues the turns of a resource that were cut short, and returns `{:ok, count}` as soon as they have started, or `{:error, error}`.
