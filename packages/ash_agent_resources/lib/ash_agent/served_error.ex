@@ -7,7 +7,6 @@ defmodule AshAgent.ServedError do
   alias AshAgent.Conversation
 
   @doc "The code of an error, from a closed set: atoms of the two modules, and one for all that a run can say."
-  @spec code(struct()) :: String.t()
   def code(%{reason: reason}) when is_atom(reason), do: Atom.to_string(reason)
   def code(%{reason: {:invalid_output, _words}}), do: "invalid_output"
   def code(%{reason: {:hook, _reason}}), do: "hook"
@@ -15,11 +14,9 @@ defmodule AshAgent.ServedError do
   def code(_error), do: "failed"
 
   @doc "Its words, without the actions that newer versions of Ash name before them."
-  @spec words(struct()) :: String.t()
   def words(error), do: Conversation.Error.describe(error)
 
   @doc "The fields that an error belongs to."
-  @spec fields(struct()) :: [atom()]
   def fields(%Conversation.Error{} = error),
     do: List.delete([Conversation.Error.field(error)], :_form)
 

@@ -23,13 +23,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
   use Mix.Task
 
-  @options [
-    domain: :string,
-    repo: :string,
-    iterations: :string,
-    table: :string,
-    tenant: :string
-  ]
+  @options for name <- ~w(domain repo iterations table tenant)a, do: {name, :string}
   # Written without parentheses, as in applications, which have Ash in their `.formatter.exs`.
   @words for name <-
                ~w(attribute conversation forbid_if iterations llm policy repo strategy system_prompt table uuid_primary_key)a,
@@ -44,6 +38,9 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
       {_opts, _modules, []} -> Mix.raise("expected one module; #{@usage}")
     end
   end
+
+  @doc false
+  def options, do: @options
 
   @doc false
   # All options end up in code, so names that are anything else are refused.
@@ -89,16 +86,14 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
         File.exists?(path),
         do: Mix.raise("#{path} exists already; remove it or choose other names")
 
-    for {path, text} <- resources, do: create(path, text)
+    for {path, text} <- resources do
+      File.mkdir_p!(Path.dirname(path))
+      File.write!(path, text)
+      Mix.shell().info("* creating #{path}")
+    end
   end
 
   defp path(module), do: Path.join("lib", Macro.underscore(module) <> ".ex")
-
-  defp create(path, text) do
-    File.mkdir_p!(Path.dirname(path))
-    File.write!(path, text)
-    Mix.shell().info("* creating #{path}")
-  end
 
   defp resource(facts) do
     """
