@@ -39,7 +39,7 @@ defmodule AshAgent.ChatContext do
 
   alias AshAgent.ChatContext.{Branch, Branches, Config, Stored}
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, JSON, Options, Trust}
+  alias AshAgent.Context.{Error, JSON, Options, Reply, Trust}
   alias AshAgent.Options, as: Check
 
   @enforce_keys [:id, :config, :branches, :active_branch_name, :made]
@@ -139,15 +139,12 @@ defmodule AshAgent.ChatContext do
   def branch(%__MODULE__{} = chat, name, opts \\ []) when is_binary(name) and is_list(opts) do
     opts = Options.validate!(opts, :branch)
     Branches.refuse_known!(chat, Branches.check_name!(name))
-    origin = Branches.find!(chat, opts[:from])
+    %{context: context} = origin = Branches.find!(chat, opts[:from])
+    context = if to = opts[:iteration], do: Context.rewind(context, to: to), else: context
     made = chat.made + 1
-    branch = Branch.fork(origin, name, made, context_at(origin.context, opts[:iteration]))
+    branch = Branch.fork(origin, name, made, context)
     Branches.put(%{chat | made: made}, Branch.put_prompts(branch, opts, []))
   end
-
-  defp context_at(context, nil), do: context
-
-  defp context_at(context, number), do: Context.rewind(context, to: number)
 
   @doc """
   Makes another branch the active one, and returns the new chat.
@@ -262,9 +259,13 @@ defmodule AshAgent.ChatContext do
   @spec put_system_prompt(t(), Context.content(), keyword()) :: t()
   def put_system_prompt(%__MODULE__{} = chat, prompt, opts \\ [])
       when (is_binary(prompt) or is_list(prompt) or is_nil(prompt)) and is_list(opts) do
+    put_prompt(chat, opts, &Branch.put_system_prompt(&1, prompt, &2))
+  end
+
+  defp put_prompt(chat, opts, fun) do
     opts = Options.validate!(opts, :put_prompt)
     branch = Branches.find!(chat, opts[:branch])
-    Branches.put(chat, Branch.put_system_prompt(branch, prompt, Keyword.take(opts, [:at])))
+    Branches.put(chat, fun.(branch, Keyword.take(opts, [:at])))
   end
 
   @doc """
@@ -284,9 +285,7 @@ defmodule AshAgent.ChatContext do
   @spec put_user_prompt(t(), String.t() | nil, keyword()) :: t()
   def put_user_prompt(%__MODULE__{} = chat, prompt, opts \\ [])
       when (is_binary(prompt) or is_nil(prompt)) and is_list(opts) do
-    opts = Options.validate!(opts, :put_prompt)
-    branch = Branches.find!(chat, opts[:branch])
-    Branches.put(chat, Branch.put_user_prompt(branch, prompt, Keyword.take(opts, [:at])))
+    put_prompt(chat, opts, &Branch.put_user_prompt(&1, prompt, &2))
   end
 
   @doc """
@@ -427,15 +426,13 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec complete_child(t(), t(), String.t() | [Context.part()], keyword()) :: t()
-  def complete_child(parent, child, summary, opts \\ [])
-
-  def complete_child(
-        %__MODULE__{id: id} = parent,
-        %__MODULE__{parent_id: id} = child,
-        summary,
-        opts
-      )
+  def complete_child(%__MODULE__{} = parent, %__MODULE__{} = child, summary, opts \\ [])
       when (is_binary(summary) or is_list(summary)) and is_list(opts) do
+    if child.parent_id != parent.id do
+      active(parent)
+      raise Error, reason: {:not_a_child, child.id, parent.id}
+    end
+
     opts = Options.validate!(opts, :complete_child)
     usage = Context.Tokens.get_cumulative_tokens(active(child).context)
     stamp = [metadata: %{child: %{id: child.id, usage: usage}}] ++ Keyword.take(opts, [:at])
@@ -445,12 +442,6 @@ defmodule AshAgent.ChatContext do
       &Context.add_user_message(&1, summary, stamp),
       Keyword.take(opts, [:branch])
     )
-  end
-
-  def complete_child(%__MODULE__{} = parent, %__MODULE__{} = child, summary, opts)
-      when (is_binary(summary) or is_list(summary)) and is_list(opts) do
-    active(parent)
-    raise Error, reason: {:not_a_child, child.id, parent.id}
   end
 
   @doc """
@@ -521,7 +512,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec load!(term(), keyword()) :: t()
-  def load!(document, opts \\ []), do: document |> load(opts) |> bang!()
+  def load!(document, opts \\ []), do: document |> load(opts) |> Reply.bang!()
 
   @doc """
   Returns the chat as JSON text, equal to the encoded `dump/1`.
@@ -566,7 +557,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec from_snapshot!(binary(), keyword()) :: t()
-  def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> bang!()
+  def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> Reply.bang!()
 
   @doc """
   Returns whether two chats have equal contents: ids, settings, and branches with the same names in the same order and
@@ -591,7 +582,4 @@ defmodule AshAgent.ChatContext do
     branches = for branch <- branches(chat), do: {branch.name, branch.extra}
     {chat.id, chat.parent_id, chat.config, chat.active_branch_name, chat.extra, branches}
   end
-
-  defp bang!({:ok, chat}), do: chat
-  defp bang!({:error, error}), do: raise(error)
 end

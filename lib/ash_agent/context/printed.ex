@@ -43,10 +43,9 @@ defmodule AshAgent.Context.Printed do
       mark: opts[:mark]
     }
 
-    case Native.trace_print([describe(context, true)], opts[:masked], how) do
-      {:ok, text} -> text
-      {:error, reason} -> raise Error, reason: reason
-    end
+    with {:error, reason} <- Native.trace_print([describe(context, true)], opts[:masked], how),
+         do: raise(Error, reason: reason),
+         else: ({:ok, text} -> text)
   end
 
   @doc "A context on its own, as the core is told of it; see `AshAgent.Trace`."
