@@ -121,15 +121,12 @@ defmodule AshAgent.Context.Stored do
     with {:ok, context, _repairs} <- Context.Import.from_messages(messages), do: {:ok, context}
   end
 
-  defp read_as(Context, :messages, %{iterations: [_ | _]} = attributes, _accept),
-    do: Context.create(attributes)
-
-  defp read_as(Context, :messages, %{"iterations" => [_ | _]} = attributes, _accept),
-    do: Context.create(attributes)
-
   # An empty map would replace the stored conversation with an empty one.
-  defp read_as(Context, :messages, _attributes, _accept),
-    do: invalid("a map with at least one iteration; use nil to remove the conversation")
+  defp read_as(Context, :messages, attributes, _accept) do
+    if Enum.any?([:iterations, "iterations"], &match?([_ | _], attributes[&1])),
+      do: Context.create(attributes),
+      else: invalid("a map with at least one iteration; use nil to remove the conversation")
+  end
 
   defp read_as(Context, :dump, input, _accept), do: from_document(Context, input)
 
