@@ -9,7 +9,7 @@ defmodule AshAgent.Context.View do
   use AshAgent.Arguments
 
   alias AshAgent.{Caller, Context}
-  alias AshAgent.Context.{Error, Native, Options, Reply, Shortening, Summarizer}
+  alias AshAgent.Context.{Enhancer, Error, Native, Options, Reply, Shortening}
   alias AshAgent.Context.Options.Kinds
   alias AshAgent.Options, as: Check
 
@@ -302,7 +302,7 @@ defmodule AshAgent.Context.View do
     %{first: first, last: last} = range
     messages = ref |> Native.context_messages_between(first, last) |> Reply.ok!()
 
-    with {:ok, text} <- Summarizer.summarize(fun, messages),
+    with {:ok, text} <- make_summary(fun, messages),
          check = opts[:check] || :nothing,
          {:ok, {handle, fate, verdict}} <-
            Native.context_summarize(ref, first, last, text, check, opts[:at]) do
@@ -311,6 +311,17 @@ defmodule AshAgent.Context.View do
       {:ok, Reply.put!({:ok, handle}, context), info}
     else
       {:error, reason} -> forget(context, range, reason, opts[:at])
+    end
+  end
+
+  # Whatever the application's function returns or raises, the conversation goes on.
+  defp make_summary(fun, messages) do
+    said = with {:ok, text} <- Enhancer.attempt(fn -> fun.(messages) end), do: text
+
+    cond do
+      match?({:error, _reason}, said) -> said
+      Kinds.words?(said) -> {:ok, said}
+      true -> {:error, :no_text}
     end
   end
 
