@@ -13,9 +13,6 @@ defmodule AshAgent.ServedError do
   def code(%{reason: reason}) when is_exception(reason), do: "invalid_input"
   def code(_error), do: "failed"
 
-  @doc "Its words, without the actions that newer versions of Ash name before them."
-  def words(error), do: Conversation.Error.describe(error)
-
   @doc "The fields that an error belongs to."
   def fields(%Conversation.Error{} = error),
     do: List.delete([Conversation.Error.field(error)], :_form)
@@ -25,10 +22,10 @@ end
 
 if Code.ensure_loaded?(AshGraphql.Error) do
   defimpl AshGraphql.Error, for: [AshAgent.Conversation.Error, AshAgent.Resource.Error] do
-    alias AshAgent.ServedError
+    alias AshAgent.{Conversation, ServedError}
 
     def to_error(error) do
-      words = ServedError.words(error)
+      words = Conversation.Error.describe(error)
 
       %{
         message: words,
@@ -43,7 +40,7 @@ end
 
 if Code.ensure_loaded?(AshJsonApi.ToJsonApiError) do
   defimpl AshJsonApi.ToJsonApiError, for: [AshAgent.Conversation.Error, AshAgent.Resource.Error] do
-    alias AshAgent.ServedError
+    alias AshAgent.{Conversation, ServedError}
 
     def to_json_api_error(error) do
       code = ServedError.code(error)
@@ -53,7 +50,7 @@ if Code.ensure_loaded?(AshJsonApi.ToJsonApiError) do
         status_code: if(code in ["busy", "paused", "changed"], do: 409, else: 400),
         code: code,
         title: code,
-        detail: ServedError.words(error),
+        detail: Conversation.Error.describe(error),
         source_pointer:
           Enum.find_value(ServedError.fields(error), :undefined, &"/data/attributes/#{&1}"),
         meta: %{}

@@ -9,9 +9,6 @@ defmodule AshAgent.Resource.Output do
 
   @format "Give your final answer in the form that was asked for, and only when you are done."
 
-  @doc "The name of the tool that takes an answer where the provider has no field for it. No other tool may have it."
-  defdelegate tool_name, to: AshAgent.Output
-
   @doc "The shape of an agent's answers, `nil` if they are text, or words that say why there is none."
   def shape(resource) do
     case Info.option(resource, :output) do

@@ -97,13 +97,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
   defp resource(facts) do
     """
-    defmodule #{facts.module} do
-      use Ash.Resource,
-        domain: #{facts.domain},
-        data_layer: AshPostgres.DataLayer,
-        authorizers: [Ash.Policy.Authorizer],
-        extensions: [AshAgent.Conversation]
-
+    #{head(facts.module, facts, "AshAgent.Conversation")}
       postgres do
         table "#{facts.table}"
         repo #{facts.repo}
@@ -115,7 +109,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
         #{if facts.tenant, do: "attribute :#{facts.tenant}, :string, allow_nil?: false"}
       end
 
-      #{tenancy(facts.tenant)}
+      #{if facts.tenant, do: "multitenancy do\nstrategy :attribute\nattribute :#{facts.tenant}\nend"}
 
       conversation do
         iterations #{facts.iterations}
@@ -135,13 +129,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
   defp iterations(facts) do
     """
-    defmodule #{facts.iterations} do
-      use Ash.Resource,
-        domain: #{facts.domain},
-        data_layer: AshPostgres.DataLayer,
-        authorizers: [Ash.Policy.Authorizer],
-        extensions: [AshAgent.Conversation.Iteration]
-
+    #{head(facts.iterations, facts, "AshAgent.Conversation.Iteration")}
       iteration do
         conversation #{facts.module}
       end
@@ -149,14 +137,14 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     """
   end
 
-  defp tenancy(nil), do: ""
-
-  defp tenancy(attribute) do
+  defp head(module, facts, extension) do
     """
-    multitenancy do
-      strategy :attribute
-      attribute :#{attribute}
-    end
+    defmodule #{module} do
+      use Ash.Resource,
+        domain: #{facts.domain},
+        data_layer: AshPostgres.DataLayer,
+        authorizers: [Ash.Policy.Authorizer],
+        extensions: [#{extension}]
     """
   end
 end
