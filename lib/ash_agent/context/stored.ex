@@ -69,10 +69,13 @@ defmodule AshAgent.Context.Stored do
 
   defp read(kind, %kind{} = value, _accept) do
     case handles(value) do
-      {:ok, contexts} -> with :ok <- check_handles(contexts), do: {:ok, value}
+      # A context of another node is only a reference here.
+      {:ok, contexts} -> Enum.find_value(contexts, {:ok, value}, &refusal/1)
       :error -> invalid("a #{noun(kind)} that the package's functions made")
     end
   end
+
+  defp refusal(context), do: with(:ok <- Handle.check(context), do: nil)
 
   defp read(kind, input, accept) do
     form = form(kind, input)
@@ -96,13 +99,6 @@ defmodule AshAgent.Context.Stored do
   end
 
   defp handles(_value), do: :error
-
-  # A context of another node is only a reference here.
-  defp check_handles(contexts) do
-    Enum.find_value(contexts, :ok, fn context ->
-      with :ok <- Handle.check(context), do: nil
-    end)
-  end
 
   defp form(_kind, %_{}), do: nil
   defp form(_kind, text) when is_binary(text), do: :dump
