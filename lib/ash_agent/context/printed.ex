@@ -43,9 +43,10 @@ defmodule AshAgent.Context.Printed do
       mark: opts[:mark]
     }
 
-    with {:error, reason} <- Native.trace_print([describe(context, true)], opts[:masked], how),
-         do: raise(Error, reason: reason),
-         else: ({:ok, text} -> text)
+    case Native.trace_print([describe(context, true)], opts[:masked], how) do
+      {:ok, text} -> text
+      {:error, reason} -> raise Error, reason: reason
+    end
   end
 
   @doc "A context on its own, as the core is told of it; see `AshAgent.Trace`."
