@@ -75,8 +75,6 @@ defmodule AshAgent.Context.Stored do
     end
   end
 
-  defp refusal(context), do: with(:ok <- Handle.check(context), do: nil)
-
   defp read(kind, input, accept) do
     form = form(kind, input)
 
@@ -87,6 +85,8 @@ defmodule AshAgent.Context.Stored do
       true -> invalid("a #{noun(kind)}, or a map of one")
     end
   end
+
+  defp refusal(context), do: with(:ok <- Handle.check(context), do: nil)
 
   # Anybody can make a struct that lacks fields.
   defp handles(%Context{ref: _, current_iteration: number} = context) when is_integer(number),
