@@ -107,21 +107,9 @@ defmodule AshAgent.Conversation.Codegen do
     for path <- Path.wildcard(Path.join(folder, "**/*.exs")),
         opts[:dev] || not String.ends_with?(path, "_dev.exs"),
         {:ok, code} <- [path |> File.read!() |> Code.string_to_quoted()],
-        call <- calls(code),
+        {{:., _, [{:__aliases__, _, module}, :up]}, _, args} <- Macro.prewalker(code),
+        call <- done(Enum.take(module, -2), args),
         do: call
-  end
-
-  defp calls(code) do
-    {_code, calls} =
-      Macro.prewalk(code, [], fn
-        {{:., _, [{:__aliases__, _, module}, :up]}, _, args} = node, calls ->
-          {node, done(Enum.take(module, -2), args) ++ calls}
-
-        node, calls ->
-          {node, calls}
-      end)
-
-    calls
   end
 
   defp done([_, :Migrations] = module, args) do

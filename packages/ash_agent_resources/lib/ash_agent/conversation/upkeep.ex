@@ -133,16 +133,12 @@ defmodule AshAgent.Conversation.Upkeep do
   end
 
   defp ids(resource, tenant) do
-    with {:ok, records} <- records(resource, tenant),
-         do: {:ok, Enum.map(records, &Info.id/1)}
-  end
-
-  # Past all preparations: those of AshArchival would hide records that are there.
-  defp records(resource, tenant) do
+    # Past all preparations: those of AshArchival would hide records that are there.
     query = Ash.DataLayer.resource_to_query(resource, Ash.Resource.Info.domain(resource))
 
     with {:ok, query} <- in_tenant(query, resource, tenant),
-         do: Ash.DataLayer.run_query(query, resource)
+         {:ok, records} <- Ash.DataLayer.run_query(query, resource),
+         do: {:ok, Enum.map(records, &Info.id/1)}
   end
 
   defp in_tenant(query, resource, tenant) do

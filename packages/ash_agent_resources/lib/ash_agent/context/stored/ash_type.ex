@@ -56,14 +56,17 @@ defmodule AshAgent.Context.Stored.AshType do
 
       @doc "Returns the GraphQL type for AshGraphql, its type for JSON."
       @doc since: "0.1.0"
+      @spec graphql_type(keyword()) :: atom()
       def graphql_type(_constraints), do: Stored.AshType.graphql_type()
 
       @doc "Returns the GraphQL type of inputs for AshGraphql, its type for JSON."
       @doc since: "0.1.0"
+      @spec graphql_input_type(keyword()) :: atom()
       def graphql_input_type(_constraints), do: Stored.AshType.graphql_type()
 
       @doc "Returns the JSON schema of a dump, for AshJsonApi."
       @doc since: "0.1.0"
+      @spec json_schema(keyword()) :: map()
       def json_schema(constraints), do: Stored.AshType.json_schema(@kind, constraints)
 
       # Comp compares handles unless a module of this name is loaded.
