@@ -29,33 +29,22 @@ defmodule AshAgent.Arguments do
   end
 
   defmacro def(call, body) do
-    {head, guards} = split(call)
+    {name, meta, args} = with {:when, _, [head, _guards]} <- call, do: head
 
-    case head do
-      {name, meta, [_ | _] = args} when is_atom(name) ->
-        if Enum.any?(args, &match?({:\\, _, _}, &1)) do
-          quote do
-            Kernel.def(unquote({name, meta, head_args(args)}))
-
-            Kernel.def(
-              unquote(join({name, meta, Enum.map(args, &bare/1)}, guards)),
-              unquote(body)
-            )
-          end
-        else
-          quote(do: Kernel.def(unquote(call), unquote(body)))
-        end
-
-      _head ->
-        quote(do: Kernel.def(unquote(call), unquote(body)))
+    if is_atom(name) and Enum.any?(List.wrap(args), &match?({:\\, _, _}, &1)) do
+      quote do
+        Kernel.def(unquote({name, meta, head_args(args)}))
+        Kernel.def(unquote(without_defaults(call)), unquote(body))
+      end
+    else
+      quote(do: Kernel.def(unquote(call), unquote(body)))
     end
   end
 
-  defp split({:when, meta, [head, guards]}), do: {head, {meta, guards}}
-  defp split(head), do: {head, nil}
+  defp without_defaults({:when, meta, [head, guards]}),
+    do: {:when, meta, [without_defaults(head), guards]}
 
-  defp join(head, nil), do: head
-  defp join(head, {meta, guards}), do: {:when, meta, [head, guards]}
+  defp without_defaults({name, meta, args}), do: {name, meta, Enum.map(args, &bare/1)}
 
   defp bare({:\\, _meta, [arg, _default]}), do: arg
   defp bare(arg), do: arg

@@ -37,9 +37,10 @@ defmodule AshAgent.ChatContext do
 
   use AshAgent.Arguments
 
-  alias AshAgent.ChatContext.{Branch, Branches, Config, Stored}
+  alias AshAgent.ChatContext.{Branch, Config, Stored}
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, JSON, Options, Trust}
+  alias AshAgent.Context.{Error, Handle, JSON, Options, Reply, Trust}
+  alias AshAgent.Context.Options.Kinds
   alias AshAgent.Options, as: Check
 
   @enforce_keys [:id, :config, :branches, :active_branch_name, :made]
@@ -94,7 +95,7 @@ defmodule AshAgent.ChatContext do
   end
 
   defp begin(context, opts) do
-    name = Branches.check_name!(opts[:branch])
+    name = check_name!(opts[:branch])
 
     branch =
       name
@@ -138,16 +139,13 @@ defmodule AshAgent.ChatContext do
   @spec branch(t(), String.t(), keyword()) :: t()
   def branch(%__MODULE__{} = chat, name, opts \\ []) when is_binary(name) and is_list(opts) do
     opts = Options.validate!(opts, :branch)
-    Branches.refuse_known!(chat, Branches.check_name!(name))
-    origin = Branches.find!(chat, opts[:from])
+    refuse_known!(chat, check_name!(name))
+    %{context: context} = origin = find!(chat, opts[:from])
+    context = if to = opts[:iteration], do: Context.rewind(context, to: to), else: context
     made = chat.made + 1
-    branch = Branch.fork(origin, name, made, context_at(origin.context, opts[:iteration]))
-    Branches.put(%{chat | made: made}, Branch.put_prompts(branch, opts, []))
+    branch = Branch.fork(origin, name, made, context)
+    put(%{chat | made: made}, Branch.put_prompts(branch, opts, []))
   end
-
-  defp context_at(context, nil), do: context
-
-  defp context_at(context, number), do: Context.rewind(context, to: number)
 
   @doc """
   Makes another branch the active one, and returns the new chat.
@@ -163,7 +161,7 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec switch(t(), String.t()) :: t()
   def switch(%__MODULE__{} = chat, name) when is_binary(name),
-    do: %{chat | active_branch_name: Branches.find!(chat, name).name}
+    do: %{chat | active_branch_name: find!(chat, name).name}
 
   @doc """
   Returns the active branch.
@@ -175,7 +173,41 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec active(t()) :: Branch.t()
-  def active(%__MODULE__{} = chat), do: Branches.active(chat)
+  def active(%__MODULE__{branches: branches, active_branch_name: name} = _chat) do
+    branch = Map.fetch!(branches, name)
+    Handle.check!(branch.context)
+    branch
+  end
+
+  # A handle of another node reaches no function of AshAgent.Context here, so it is looked for.
+  defp all(chat) do
+    active(chat)
+    chat.branches
+  end
+
+  # Without a name, the active branch.
+  defp find!(chat, nil), do: active(chat)
+
+  defp find!(chat, name) do
+    with :error <- Map.fetch(all(chat), name),
+         do: raise(Error, reason: {:unknown_branch, name, Enum.map(branches(chat), & &1.name)}),
+         else: ({:ok, branch} -> branch)
+  end
+
+  defp put(chat, %Branch{name: name} = branch),
+    do: %{chat | branches: Map.put(chat.branches, name, branch)}
+
+  defp refuse_known!(chat, name),
+    do: if(is_map_key(all(chat), name), do: raise(Error, reason: {:branch_exists, name}))
+
+  defp check_name!(name) do
+    if Kinds.name?(name) do
+      name
+    else
+      words = "expected a branch's name to be a non-empty UTF-8 string, got: #{Check.kind(name)}"
+      AshAgent.Caller.refuse!(words)
+    end
+  end
 
   @doc """
   Returns `{:ok, branch}` for the branch with this name, or `:error`.
@@ -192,7 +224,7 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec fetch_branch(t(), String.t()) :: {:ok, Branch.t()} | :error
   def fetch_branch(%__MODULE__{} = chat, name) when is_binary(name),
-    do: Map.fetch(Branches.all(chat), name)
+    do: Map.fetch(all(chat), name)
 
   @doc """
   Returns all branches in the order in which they were made.
@@ -205,7 +237,8 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec branches(t()) :: [Branch.t()]
-  def branches(%__MODULE__{} = chat), do: Branches.list(chat)
+  def branches(%__MODULE__{} = chat),
+    do: chat |> all() |> Map.values() |> Enum.sort_by(& &1.number)
 
   @doc """
   Replaces a branch's context with the one that `fun` returns for it, and returns the new chat.
@@ -230,11 +263,11 @@ defmodule AshAgent.ChatContext do
   def update_context(%__MODULE__{} = chat, fun, opts \\ [])
       when is_function(fun, 1) and is_list(opts) do
     opts = Options.validate!(opts, :update_context)
-    branch = Branches.find!(chat, opts[:branch])
+    branch = find!(chat, opts[:branch])
 
     case fun.(branch.context) do
       %Context{} = context ->
-        Branches.put(chat, Branch.put_context(branch, context))
+        put(chat, Branch.put_context(branch, context))
 
       other ->
         AshAgent.Caller.refuse!(
@@ -262,9 +295,13 @@ defmodule AshAgent.ChatContext do
   @spec put_system_prompt(t(), Context.content(), keyword()) :: t()
   def put_system_prompt(%__MODULE__{} = chat, prompt, opts \\ [])
       when (is_binary(prompt) or is_list(prompt) or is_nil(prompt)) and is_list(opts) do
+    put_prompt(chat, opts, &Branch.put_system_prompt(&1, prompt, &2))
+  end
+
+  defp put_prompt(chat, opts, fun) do
     opts = Options.validate!(opts, :put_prompt)
-    branch = Branches.find!(chat, opts[:branch])
-    Branches.put(chat, Branch.put_system_prompt(branch, prompt, Keyword.take(opts, [:at])))
+    branch = find!(chat, opts[:branch])
+    put(chat, fun.(branch, Keyword.take(opts, [:at])))
   end
 
   @doc """
@@ -284,9 +321,7 @@ defmodule AshAgent.ChatContext do
   @spec put_user_prompt(t(), String.t() | nil, keyword()) :: t()
   def put_user_prompt(%__MODULE__{} = chat, prompt, opts \\ [])
       when (is_binary(prompt) or is_nil(prompt)) and is_list(opts) do
-    opts = Options.validate!(opts, :put_prompt)
-    branch = Branches.find!(chat, opts[:branch])
-    Branches.put(chat, Branch.put_user_prompt(branch, prompt, Keyword.take(opts, [:at])))
+    put_prompt(chat, opts, &Branch.put_user_prompt(&1, prompt, &2))
   end
 
   @doc """
@@ -304,12 +339,12 @@ defmodule AshAgent.ChatContext do
   @spec rename_branch(t(), String.t(), String.t()) :: t()
   def rename_branch(%__MODULE__{} = chat, name, new_name)
       when is_binary(name) and is_binary(new_name) do
-    branch = Branches.find!(chat, name)
-    if new_name != name, do: Branches.refuse_known!(chat, Branches.check_name!(new_name))
+    branch = find!(chat, name)
+    if new_name != name, do: refuse_known!(chat, check_name!(new_name))
     active = if chat.active_branch_name == name, do: new_name, else: chat.active_branch_name
     branches = Map.delete(chat.branches, name)
     chat = %{chat | branches: branches, active_branch_name: active}
-    Branches.put(chat, %{branch | name: new_name})
+    put(chat, %{branch | name: new_name})
   end
 
   @doc """
@@ -329,7 +364,7 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec delete_branch(t(), String.t()) :: t()
   def delete_branch(%__MODULE__{} = chat, name) when is_binary(name) do
-    branch = Branches.find!(chat, name)
+    branch = find!(chat, name)
     if name == chat.active_branch_name, do: raise(Error, reason: {:active_branch, name})
     %{chat | branches: Map.delete(chat.branches, branch.name)}
   end
@@ -378,7 +413,7 @@ defmodule AshAgent.ChatContext do
   @spec spawn_child(t(), keyword()) :: t()
   def spawn_child(%__MODULE__{} = parent, opts \\ []) when is_list(opts) do
     opts = Options.validate!(opts, :spawn_child)
-    from = Branches.find!(parent, opts[:from])
+    from = find!(parent, opts[:from])
 
     if opts[:id] == parent.id do
       AshAgent.Caller.refuse!(
@@ -427,15 +462,13 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec complete_child(t(), t(), String.t() | [Context.part()], keyword()) :: t()
-  def complete_child(parent, child, summary, opts \\ [])
-
-  def complete_child(
-        %__MODULE__{id: id} = parent,
-        %__MODULE__{parent_id: id} = child,
-        summary,
-        opts
-      )
+  def complete_child(%__MODULE__{} = parent, %__MODULE__{} = child, summary, opts \\ [])
       when (is_binary(summary) or is_list(summary)) and is_list(opts) do
+    if child.parent_id != parent.id do
+      active(parent)
+      raise Error, reason: {:not_a_child, child.id, parent.id}
+    end
+
     opts = Options.validate!(opts, :complete_child)
     usage = Context.Tokens.get_cumulative_tokens(active(child).context)
     stamp = [metadata: %{child: %{id: child.id, usage: usage}}] ++ Keyword.take(opts, [:at])
@@ -445,12 +478,6 @@ defmodule AshAgent.ChatContext do
       &Context.add_user_message(&1, summary, stamp),
       Keyword.take(opts, [:branch])
     )
-  end
-
-  def complete_child(%__MODULE__{} = parent, %__MODULE__{} = child, summary, opts)
-      when (is_binary(summary) or is_list(summary)) and is_list(opts) do
-    active(parent)
-    raise Error, reason: {:not_a_child, child.id, parent.id}
   end
 
   @doc """
@@ -505,10 +532,8 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec load(term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
-  def load(document, opts \\ []) when is_list(opts) do
-    Trust.check!(opts)
-    with {:ok, fields} <- Stored.load(document, opts), do: {:ok, struct!(__MODULE__, fields)}
-  end
+  def load(document, opts \\ []) when is_list(opts),
+    do: with({:ok, fields} <- Stored.load(document, opts), do: {:ok, struct!(__MODULE__, fields)})
 
   @doc """
   Like `load/2`, but returns the chat or raises `AshAgent.Context.Error`.
@@ -521,7 +546,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec load!(term(), keyword()) :: t()
-  def load!(document, opts \\ []), do: document |> load(opts) |> bang!()
+  def load!(document, opts \\ []), do: document |> load(opts) |> Reply.bang!()
 
   @doc """
   Returns the chat as JSON text, equal to the encoded `dump/1`.
@@ -566,7 +591,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec from_snapshot!(binary(), keyword()) :: t()
-  def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> bang!()
+  def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> Reply.bang!()
 
   @doc """
   Returns whether two chats have equal contents: ids, settings, and branches with the same names in the same order and
@@ -591,7 +616,4 @@ defmodule AshAgent.ChatContext do
     branches = for branch <- branches(chat), do: {branch.name, branch.extra}
     {chat.id, chat.parent_id, chat.config, chat.active_branch_name, chat.extra, branches}
   end
-
-  defp bang!({:ok, chat}), do: chat
-  defp bang!({:error, error}), do: raise(error)
 end

@@ -386,7 +386,7 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Build"
   @spec add_response!(t(), Response.t(), keyword()) :: t()
   def add_response!(context, response, opts \\ []),
-    do: context |> add_response(response, opts) |> bang!()
+    do: context |> add_response(response, opts) |> Reply.bang!()
 
   @doc """
   Answers every pending tool call with an error that has this reason, and returns the new context.
@@ -512,7 +512,7 @@ defmodule AshAgent.Context do
   @doc "Like `create/1`, but returns the context or raises `AshAgent.Context.Error`."
   @doc since: "0.1.0", group: "Build"
   @spec create!(map() | keyword()) :: t()
-  def create!(attributes), do: attributes |> create() |> bang!()
+  def create!(attributes), do: attributes |> create() |> Reply.bang!()
 
   @doc """
   Replaces attributes of a context and returns `{:ok, context}` or `{:error, error}`.
@@ -535,7 +535,8 @@ defmodule AshAgent.Context do
   @doc "Like `update/2`, but returns the context or raises `AshAgent.Context.Error`."
   @doc since: "0.1.0", group: "Build"
   @spec update!(t(), map() | keyword()) :: t()
-  def update!(%__MODULE__{} = context, attributes), do: context |> update(attributes) |> bang!()
+  def update!(%__MODULE__{} = context, attributes),
+    do: context |> update(attributes) |> Reply.bang!()
 
   @doc """
   Returns the messages of the view, oldest first, beginning with the system prompt.
@@ -1050,7 +1051,8 @@ defmodule AshAgent.Context do
   @doc "Like `request/3`, but returns the request or raises `AshAgent.Context.Error`."
   @doc since: "0.1.0", group: "Requests"
   @spec request!(t(), provider(), keyword()) :: map()
-  def request!(context, provider, opts \\ []), do: context |> request(provider, opts) |> bang!()
+  def request!(context, provider, opts \\ []),
+    do: context |> request(provider, opts) |> Reply.bang!()
 
   @doc """
   Returns `{:ok, iodata}` with a complete JSON request body, or `{:error, error}`.
@@ -1098,7 +1100,7 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Requests"
   @spec encode_request!(t(), provider(), keyword()) :: iodata()
   def encode_request!(context, provider, opts \\ []),
-    do: context |> encode_request(provider, opts) |> bang!()
+    do: context |> encode_request(provider, opts) |> Reply.bang!()
 
   @doc """
   Returns the changes that `request/3` with the same options makes so that the provider accepts the request.
@@ -1322,7 +1324,7 @@ defmodule AshAgent.Context do
   @spec load!(document :: term(), keyword()) :: t()
   @spec load!(t(), delta :: term(), keyword()) :: t()
   def load!(document_or_context, delta_or_opts \\ [], opts \\ []),
-    do: document_or_context |> load(delta_or_opts, opts) |> bang!()
+    do: document_or_context |> load(delta_or_opts, opts) |> Reply.bang!()
 
   @doc """
   Returns the conversation as JSON text, equal to the encoded `dump/2` but made without the map. Costs O(n).
@@ -1368,7 +1370,4 @@ defmodule AshAgent.Context do
     do: attributes |> Native.context_create(nil) |> Reply.put()
 
   def restore(%{}), do: {:error, %Error{reason: {:invalid, [], "a context, or a map of one"}}}
-
-  defp bang!({:ok, term}), do: term
-  defp bang!({:error, error}), do: raise(error)
 end

@@ -169,19 +169,16 @@ defmodule AshAgent.Options do
   defp words(type, quote \\ "")
   defp words(:any, _quote), do: "any term"
   defp words(nil, quote), do: quote <> "nil" <> quote
-  defp words(:atom, _quote), do: "an atom"
-  defp words(:boolean, _quote), do: "a boolean"
-  defp words(:string, _quote), do: "a string"
-  defp words(:integer, _quote), do: "an integer"
+  defp words(type, _quote) when type in [:atom, :integer], do: "an #{type}"
+
+  defp words(type, _quote) when type in [:boolean, :string, :list, :map, :tuple, :pid],
+    do: "a #{type}"
+
   defp words(:non_neg_integer, _quote), do: "a non-negative integer"
   defp words(:pos_integer, _quote), do: "a positive integer"
   defp words(:timeout, quote), do: "milliseconds or #{quote}:infinity#{quote}"
   defp words(:milliseconds, _quote), do: "milliseconds or `:infinity`"
-  defp words(:list, _quote), do: "a list"
-  defp words(:map, _quote), do: "a map"
   defp words(:keyword_list, _quote), do: "a keyword list"
-  defp words(:tuple, _quote), do: "a tuple"
-  defp words(:pid, _quote), do: "a pid"
   defp words(:server, _quote), do: "a pid or the name of a process"
 
   defp words({:in, values}, quote),

@@ -77,9 +77,7 @@ defmodule AshAgent.Prices do
           optional(atom()) => amount()
         }
 
-  @read_options [
-    provider: [type: :string, doc: "whose prices count."]
-  ]
+  @read_options [provider: [type: :string, doc: "whose prices count."]]
 
   @doc """
   Reads prices in the format of [genai-prices](https://github.com/pydantic/genai-prices) (`prices/data.json` there), of which
@@ -115,8 +113,8 @@ defmodule AshAgent.Prices do
     with {:ok, text} <- File.read(file),
          {:ok, {ref, sha256, models, skipped, rounded}} <-
            Native.prices_file(text, opts[:provider]) do
-      {:ok,
-       %__MODULE__{ref: ref, sha256: sha256, models: models, skipped: skipped, rounded: rounded}}
+      prices = %__MODULE__{ref: ref, sha256: sha256, models: models}
+      {:ok, %{prices | skipped: skipped, rounded: rounded}}
     else
       {:error, reason} when is_atom(reason) ->
         {:error, %File.Error{reason: reason, action: "read prices from", path: file}}
@@ -143,11 +141,12 @@ defmodule AshAgent.Prices do
   @doc false
   # The handle, for the core.
   def terms(%__MODULE__{ref: ref}), do: ref
+  def terms(list), do: list |> compile() |> elem(1)
 
-  def terms(list) do
-    {:ok, ref} = compile(list)
-    ref
-  end
+  @doc false
+  # For functions that go on without prices.
+  def terms_or_nil([]), do: nil
+  def terms_or_nil(prices), do: terms(prices)
 
   @doc false
   # Returns the price of the answers from an iteration on. `asked` is the model that was asked for, where an answer names none
@@ -174,18 +173,10 @@ defmodule AshAgent.Prices do
   defp put_time(price), do: price
 
   defimpl Inspect do
-    import Inspect.Algebra
-
     def inspect(prices, _opts) do
-      skipped = length(prices.skipped)
       sha256 = String.slice(prices.sha256 || "", 0, 8)
-
-      concat([
-        "#AshAgent.Prices<",
-        "#{prices.models} models, #{skipped} skipped, sha256 ",
-        sha256,
-        ">"
-      ])
+      counts = "#{prices.models} models, #{length(prices.skipped)} skipped"
+      "#AshAgent.Prices<#{counts}, sha256 #{sha256}>"
     end
   end
 end

@@ -4,6 +4,8 @@ defmodule AshAgent.ToolDefinition do
   # Tools as models see them: the forms in which an application may give them, and the names of calls. The runtime runs them,
   # see `AshAgent.Runtime.Tool`.
 
+  alias AshAgent.Caller
+
   @default_parameters %{"type" => "object"}
 
   @doc """
@@ -23,40 +25,34 @@ defmodule AshAgent.ToolDefinition do
   def read(definitions) when is_list(definitions) do
     definitions
     |> Enum.map(fn
-      {name, definition} when is_atom(name) or is_binary(name) ->
-        tool(name, definition)
+      {name, tool} when is_atom(name) or is_binary(name) ->
+        tool(name, tool)
 
-      %{name: name} = definition when is_atom(name) or is_binary(name) ->
-        tool(name, definition)
+      %{name: name} = tool when is_atom(name) or is_binary(name) ->
+        tool(name, tool)
 
       _other ->
-        AshAgent.Caller.refuse!(
-          "expected each tool of a list to be {name, definition} or to have a :name"
-        )
+        Caller.refuse!("expected each tool of a list to be {name, definition} or to have a :name")
     end)
     |> unique()
   end
 
   def read(_other),
-    do: AshAgent.Caller.refuse!("expected tools to be a map of names to definitions, or a list")
+    do: Caller.refuse!("expected tools to be a map of names to definitions, or a list")
 
   defp unique(tools) do
     names = for {tool, _definition} <- tools, do: tool.name
 
-    case names -- Enum.uniq(names) do
-      [] ->
-        tools
+    with [name | _] <- names -- Enum.uniq(names),
+         do: Caller.refuse!("two tools have the name #{inspect(name)}; rename one of them")
 
-      [name | _] ->
-        AshAgent.Caller.refuse!("two tools have the name #{inspect(name)}; rename one of them")
-    end
+    tools
   end
 
-  defp tool(name, _definition) when name in [nil, ""] or not (is_atom(name) or is_binary(name)),
-    do:
-      AshAgent.Caller.refuse!(
-        "expected the name of a tool to be an atom or a non-empty string, got: #{AshAgent.Options.kind(name)}"
-      )
+  defp tool(name, _definition) when name in [nil, ""] or not (is_atom(name) or is_binary(name)) do
+    got = AshAgent.Options.kind(name)
+    Caller.refuse!("expected the name of a tool to be an atom or a non-empty string, got: #{got}")
+  end
 
   defp tool(name, definition) do
     name = to_string(name)
@@ -65,16 +61,12 @@ defmodule AshAgent.ToolDefinition do
     parameters = Map.get(given, :parameters) || @default_parameters
 
     unless description == nil or is_binary(description),
-      do:
-        AshAgent.Caller.refuse!(
-          "expected the description of the tool #{inspect(name)} to be a string"
-        )
+      do: Caller.refuse!("expected the description of the tool #{inspect(name)} to be a string")
 
-    unless is_map(parameters) and not is_struct(parameters),
-      do:
-        AshAgent.Caller.refuse!(
-          "expected the parameters of the tool #{inspect(name)} to be a JSON schema as a map"
-        )
+    unless is_map(parameters) and not is_struct(parameters) do
+      words = "the parameters of the tool #{inspect(name)} to be a JSON schema as a map"
+      Caller.refuse!("expected #{words}")
+    end
 
     {%{name: name, description: description, parameters: parameters}, definition}
   end
@@ -86,7 +78,7 @@ defmodule AshAgent.ToolDefinition do
 
   @doc "Raises for a tool that nothing can run."
   def refuse!(name) do
-    AshAgent.Caller.refuse!(
+    Caller.refuse!(
       "the tool #{inspect(to_string(name))} must be a function of arity 1 or 2, {module, function}, " <>
         "a map or struct with such a :function, or a toolbox"
     )

@@ -33,7 +33,7 @@ defmodule AshAgent.Trace do
   use AshAgent.Arguments
 
   alias AshAgent.{ChatContext, Context, Prices}
-  alias AshAgent.Context.{Error, Native, Printed, Requests}
+  alias AshAgent.Context.{Native, Printed, Reply, Requests}
   alias AshAgent.Trace.Otlp
 
   @children AshAgent.Options.schema([
@@ -95,7 +95,7 @@ defmodule AshAgent.Trace do
       fragment: opts[:fragment]
     }
 
-    shown |> all_told(opts[:children]) |> Native.trace_html(opts[:masked], given) |> ok!()
+    shown |> all_told(opts[:children]) |> Native.trace_html(opts[:masked], given) |> Reply.ok!()
   end
 
   @doc """
@@ -147,13 +147,10 @@ defmodule AshAgent.Trace do
 
   ## For the core: {name, id, parent | nil, position of the branch it was made of | nil, active?, handle}
 
-  defp all_told(shown, children),
-    do:
-      Enum.reduce(
-        children,
-        list_conversations(shown, 0, true),
-        &(&2 ++ list_conversations(&1, length(&2), false))
-      )
+  defp all_told(shown, children) do
+    shown = list_conversations(shown, 0, true)
+    Enum.reduce(children, shown, &(&2 ++ list_conversations(&1, length(&2), false)))
+  end
 
   defp list_conversations(%Context{} = context, _first, active?),
     do: [Printed.describe(context, active?)]
@@ -181,7 +178,4 @@ defmodule AshAgent.Trace do
   def request?(nil), do: true
   def request?({provider, opts}), do: provider in Requests.providers() and Keyword.keyword?(opts)
   def request?(provider), do: provider in Requests.providers()
-
-  defp ok!({:ok, reply}), do: reply
-  defp ok!({:error, reason}), do: raise(Error, reason: reason)
 end

@@ -90,26 +90,19 @@ defmodule AshAgent.Arguments.Kinds do
   defp expand({:__MODULE__, _, _}, env), do: env.module
   defp expand(module, _env), do: module
 
+  # Other basic types have the names of their kinds.
+  @named ~w(atom boolean integer non_neg_integer pos_integer timeout list map tuple pid)a
   @basic %{
-    atom: :atom,
     module: :atom,
-    boolean: :boolean,
     binary: :string,
     iodata: {:or, [:string, :list]},
-    integer: :integer,
-    non_neg_integer: :non_neg_integer,
-    pos_integer: :pos_integer,
-    timeout: :timeout,
-    list: :list,
     nonempty_list: :list,
     keyword: :keyword_list,
-    map: :map,
     struct: :map,
-    tuple: :tuple,
-    mfa: :tuple,
-    pid: :pid
+    mfa: :tuple
   }
 
+  defp basic(name) when name in @named, do: name
   defp basic(name), do: Map.get(@basic, name, :any)
 
   defp remote(String, :t), do: :string

@@ -71,10 +71,7 @@ defmodule AshAgent.ChatContext.Branch do
   end
 
   defp user_prompt(context) do
-    case List.keyfind(Context.View.view(context).blocks, @block, 0) do
-      {@block, text} -> text
-      nil -> nil
-    end
+    with {@block, text} <- List.keyfind(Context.View.view(context).blocks, @block, 0), do: text
   end
 
   @doc false
@@ -94,18 +91,12 @@ defmodule AshAgent.ChatContext.Branch do
     do: put_context(branch, Context.put_system_prompt(branch.context, prompt, opts))
 
   @doc false
-  def put_user_prompt(%__MODULE__{} = branch, prompt, opts),
-    do:
-      put_context(
-        branch,
-        Context.View.put_prompt_block(branch.context, @block, reject_blank(prompt), opts)
-      )
-
   # A blank text would leave blank lines after the system prompt.
-  defp reject_blank(nil), do: nil
-
-  defp reject_blank(prompt),
-    do: if(String.valid?(prompt) and String.trim(prompt) == "", do: nil, else: prompt)
+  def put_user_prompt(%__MODULE__{} = branch, prompt, opts) do
+    blank? = prompt != nil and String.valid?(prompt) and String.trim(prompt) == ""
+    prompt = if blank?, do: nil, else: prompt
+    put_context(branch, Context.View.put_prompt_block(branch.context, @block, prompt, opts))
+  end
 
   defimpl Inspect do
     # Counts only: this ends up in logs.

@@ -4,26 +4,35 @@ defmodule AshAgent.ChatContext.MCPServers do
   # The MCP servers of a configuration: maps with the keys below, and further keys as they were given. A server is a program
   # with a :command, or is reached at a :url.
 
+  alias AshAgent.Options
+
   @program %{args: [], env: %{}}
   @remote %{headers: %{}}
   @optional [:args, :env, :headers, :cwd, :inherit_env, :prefix, :trust_annotations]
   @keys [:name, :command, :url | @optional]
 
+  @texts {:list, :string}
+  @pairs [type: {:custom, &__MODULE__.pairs?/1}, type_doc: "a map of strings"]
+  @text [type: {:custom, &__MODULE__.text?/1}, type_doc: "a non-empty string"]
+  @kinds %{
+    args: [type: @texts, type_doc: "a list of strings"],
+    inherit_env: [type: {:or, [@texts, {:in, [true]}]}, type_doc: "a list of strings or true"],
+    trust_annotations: [type: :boolean],
+    env: @pairs,
+    headers: @pairs
+  }
+
   @doc "The servers with all keys, from maps or keyword lists with these keys as atoms or strings."
   def check(servers) do
     if is_list(servers) and not List.improper?(servers) do
-      servers |> Enum.with_index() |> check([])
+      checked = Enum.map(servers, &server/1)
+
+      with at when at != nil <- Enum.find_index(checked, &match?({:error, _, _}, &1)),
+           {:error, path, expected} = Enum.at(checked, at),
+           do: {:error, [at | path], expected},
+           else: (nil -> {:ok, Enum.map(checked, &elem(&1, 1))})
     else
       {:error, [], "a list of maps with :name and :command or :url"}
-    end
-  end
-
-  defp check([], checked), do: {:ok, Enum.reverse(checked)}
-
-  defp check([{server, index} | rest], checked) do
-    case server(server) do
-      {:ok, server} -> check(rest, [server | checked])
-      {:error, path, expected} -> {:error, [index | path], expected}
     end
   end
 
@@ -36,11 +45,12 @@ defmodule AshAgent.ChatContext.MCPServers do
     {needed, defaults} = if remote?(server), do: {:url, @remote}, else: {:command, @program}
     server = Map.merge(defaults, server)
 
-    wrong =
-      Enum.find([:name, needed], &(not valid?(&1, server[&1]))) ||
-        Enum.find(@keys, &(is_map_key(server, &1) and not valid?(&1, server[&1])))
-
-    if wrong, do: {:error, [Atom.to_string(wrong)], describe(wrong)}, else: {:ok, server}
+    Enum.find_value([:name, needed] ++ @keys, {:ok, server}, fn key ->
+      with true <- key in [:name, needed] or is_map_key(server, key),
+           {:error, expected} <- Options.check(server[key], Map.get(@kinds, key, @text)),
+           do: {:error, [Atom.to_string(key)], expected},
+           else: (_fine -> nil)
+    end)
   end
 
   defp server(_other), do: {:error, [], "a map with :name and :command or :url"}
@@ -52,23 +62,10 @@ defmodule AshAgent.ChatContext.MCPServers do
 
   defp to_known(pair), do: pair
 
-  defp valid?(:args, args), do: texts?(args)
-  defp valid?(:inherit_env, names), do: names == true or texts?(names)
-  defp valid?(:trust_annotations, trust), do: is_boolean(trust)
+  def pairs?(map), do: is_map(map) and not is_struct(map) and Enum.all?(map, &texts?/1)
+  def text?(text), do: is_binary(text) and text != ""
 
-  defp valid?(key, map) when key in [:env, :headers],
-    do: is_map(map) and not is_struct(map) and texts?(Map.keys(map) ++ Map.values(map))
-
-  defp valid?(_key, text), do: is_binary(text) and text != ""
-
-  defp texts?(list),
-    do: is_list(list) and not List.improper?(list) and Enum.all?(list, &is_binary/1)
-
-  defp describe(:args), do: "a list of strings"
-  defp describe(:inherit_env), do: "a list of strings or true"
-  defp describe(:trust_annotations), do: "a boolean"
-  defp describe(key) when key in [:env, :headers], do: "a map of strings"
-  defp describe(_key), do: "a non-empty string"
+  defp texts?({key, value}), do: is_binary(key) and is_binary(value)
 
   @doc "A server to be stored: nothing empty, and of the further keys those that `lasting?` lets pass."
   def to_terms(server, lasting?) do

@@ -5,23 +5,13 @@ defmodule AshAgent.ChatContext.Stored do
 
   alias AshAgent.Context
   alias AshAgent.ChatContext.{Branch, Config}
-  alias AshAgent.Context.{Error, Native, Trust}
+  alias AshAgent.Context.{Error, Native, Reply, Trust}
 
   @doc "The document of a chat, whose branches come in their order."
-  def dump(chat, branches) do
-    chat
-    |> fields()
-    |> Native.chat_dump(chat.extra, chat.config.extra, Enum.map(branches, &branch_terms/1))
-    |> ok!()
-  end
+  def dump(chat, branches), do: write(chat, branches, &Native.chat_dump/4)
 
   @doc "The text of the document."
-  def to_snapshot(chat, branches) do
-    chat
-    |> fields()
-    |> Native.chat_encode(chat.extra, chat.config.extra, Enum.map(branches, &branch_terms/1))
-    |> ok!()
-  end
+  def to_snapshot(chat, branches), do: write(chat, branches, &Native.chat_encode/4)
 
   @doc "The document without its branches."
   def head(chat), do: chat |> dump([]) |> Map.delete("branches")
@@ -30,21 +20,21 @@ defmodule AshAgent.ChatContext.Stored do
   def branch_head(name, extra, at) do
     empty = Context.new("", id: "-", at: at)
     terms = {name, 1, nil, extra, empty.ref}
-    %{"branches" => [head]} = ok!(Native.chat_dump(%{}, %{}, %{}, [terms]))
+    %{"branches" => [head]} = Reply.ok!(Native.chat_dump(%{}, %{}, %{}, [terms]))
     Map.delete(head, "context")
   end
 
-  defp fields(chat) do
-    %{
+  defp write(chat, branches, native) do
+    fields = %{
       "id" => chat.id,
       "parent_id" => chat.parent_id,
       "config" => Config.to_terms(chat.config),
       "active_branch" => chat.active_branch_name
     }
-  end
 
-  defp branch_terms(branch),
-    do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
+    terms = for of <- branches, do: {of.name, of.number, of.origin, of.extra, of.context.ref}
+    fields |> native.(chat.extra, chat.config.extra, terms) |> Reply.ok!()
+  end
 
   @doc "The fields of a chat. `opts` are those of `AshAgent.Context.load/2`."
   def load(document, opts) do
@@ -83,11 +73,7 @@ defmodule AshAgent.ChatContext.Stored do
 
   @doc "A context of these iterations of another one, numbered from 1; `nil` for a new id, and for now."
   def seed(%Context{ref: ref}, first..last//1 = _range, id, at),
-    do: ref |> Native.chat_seed(first, last, id, at) |> ok!() |> context()
+    do: ref |> Native.chat_seed(first, last, id, at) |> Reply.ok!() |> context()
 
-  defp context({ref, current_iteration}),
-    do: %Context{ref: ref, current_iteration: current_iteration}
-
-  defp ok!({:ok, term}), do: term
-  defp ok!({:error, reason}), do: raise(Error, reason: reason)
+  defp context(handle), do: Reply.put!({:ok, handle})
 end

@@ -350,7 +350,7 @@ defmodule AshAgent.Context.Audit do
   def forecast(%Context{ref: ref}, provider, opts \\ []) when is_provider(provider) do
     opts = Options.validate!(opts, :forecast)
     {own, request} = Keyword.split(opts, [:prices, :at])
-    prices = if own[:prices] != [], do: Prices.terms(own[:prices])
+    prices = Prices.terms_or_nil(own[:prices])
     options = Requests.request_options(provider, request)
     ref |> Native.context_forecast(options, prices, own[:at]) |> Reply.to_result()
   end
@@ -380,7 +380,7 @@ defmodule AshAgent.Context.Audit do
   @spec account(Context.t(), keyword()) :: account()
   def account(%Context{ref: ref}, opts \\ []) do
     opts = Options.validate!(opts, :account)
-    prices = if opts[:prices] != [], do: Prices.terms(opts[:prices])
+    prices = Prices.terms_or_nil(opts[:prices])
     requests = ref |> Native.context_account(prices, opts[:model], opts[:since]) |> Reply.ok!()
 
     %{

@@ -5,7 +5,7 @@ defmodule AshAgent.Context.Changes do
   # media beside it, and how the rows become a document again. The form is that of `AshAgent.Context.dump/2`.
 
   alias AshAgent.Context
-  alias AshAgent.Context.Native
+  alias AshAgent.Context.{Native, Reply}
 
   @doc "Returns true if two contexts are the same version, behind the same handle."
   def same?(%Context{ref: a}, %Context{ref: b}), do: a == b
@@ -17,29 +17,25 @@ defmodule AshAgent.Context.Changes do
   The changes since `before`, or all of the context when that is `nil`: the document without its iterations, or `nil`
   where that is the same, the time of the change, and the iterations that are new or changed.
   """
-  def since(%Context{ref: ref}, nil), do: ok!(Native.snapshot_changes(ref, nil))
-
-  def since(%Context{ref: ref}, %Context{ref: before}),
-    do: ok!(Native.snapshot_changes(ref, before))
+  def since(%Context{ref: ref}, before),
+    do: ref |> Native.snapshot_changes(before && before.ref) |> Reply.ok!()
 
   @doc "The iterations from the first one that differs from those of `other`."
   def beyond(%Context{ref: ref}, %Context{ref: other}),
-    do: ok!(Native.snapshot_changes_from(ref, other))
+    do: ref |> Native.snapshot_changes_from(other) |> Reply.ok!()
 
   @doc """
   The document of rows: of each branch its number, that of its base, the first iteration of its own, the time of its change, its
   label, its head and its iterations, with commas between. `chat` is what a chat is beside its branches, `nil` for a context.
   """
-  def join(chat, rows), do: ok!(Native.snapshot_join(chat, rows))
+  def join(chat, rows), do: chat |> Native.snapshot_join(rows) |> Reply.ok!()
 
   @doc """
   A text with references in place of its images and files, and those of them that are not known: the digest of their base64, their
   id and the base64. What is known are ids by such digests.
   """
-  def take_media(text, known), do: ok!(Native.media_take(text, known))
+  def take_media(text, known), do: text |> Native.media_take(known) |> Reply.ok!()
 
   @doc "The reverse, with the base64 of each id, or one for all."
-  def put_media_back(text, data), do: ok!(Native.media_put_back(text, data))
-
-  defp ok!({:ok, changes}), do: changes
+  def put_media_back(text, data), do: text |> Native.media_put_back(data) |> Reply.ok!()
 end

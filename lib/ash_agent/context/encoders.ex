@@ -1,8 +1,8 @@
-# A context as JSON, for libraries that encode structs.
+# A context and a chat as JSON, for libraries that encode structs.
 
 if Code.ensure_loaded?(Jason.Encoder) do
-  defimpl Jason.Encoder, for: AshAgent.Context do
-    def encode(context, opts), do: context |> AshAgent.Context.dump() |> Jason.Encode.map(opts)
+  defimpl Jason.Encoder, for: [AshAgent.Context, AshAgent.ChatContext] do
+    def encode(%kind{} = value, opts), do: value |> kind.dump() |> Jason.Encode.map(opts)
   end
 
   defimpl Jason.Encoder, for: AshAgent.Context.JSON.Fragment do
@@ -11,8 +11,8 @@ if Code.ensure_loaded?(Jason.Encoder) do
 end
 
 if Code.ensure_loaded?(JSON.Encoder) do
-  defimpl JSON.Encoder, for: AshAgent.Context do
-    def encode(context, encoder), do: context |> AshAgent.Context.dump() |> encoder.(encoder)
+  defimpl JSON.Encoder, for: [AshAgent.Context, AshAgent.ChatContext] do
+    def encode(%kind{} = value, encoder), do: value |> kind.dump() |> encoder.(encoder)
   end
 
   defimpl JSON.Encoder, for: AshAgent.Context.JSON.Fragment do

@@ -137,13 +137,9 @@ defmodule AshAgent.Context.Enhancer do
       {:error, reason} ->
         error = %Error{reason: {:enhancer_failed, name, reason}}
 
-        case decide(on_error, name, error) do
-          :skip ->
-            each(rest, context, needs, on_error, [%{enhancer: name, error: error} | skipped])
-
-          :stop ->
-            {:error, error}
-        end
+        if decide(on_error, name, error) == :skip,
+          do: each(rest, context, needs, on_error, [%{enhancer: name, error: error} | skipped]),
+          else: {:error, error}
     end
   end
 
@@ -175,15 +171,11 @@ defmodule AshAgent.Context.Enhancer do
   defp decide(on_error, _name, _error) when is_atom(on_error), do: on_error
 
   defp decide(on_error, name, error) do
-    case on_error.(name, error) do
-      decision when decision in [:skip, :stop] ->
-        decision
+    decision = on_error.(name, error)
 
-      other ->
-        AshAgent.Caller.refuse!(
-          "expected :on_error to return :skip or :stop, got: #{Check.kind(other)}"
-        )
-    end
+    if decision in [:skip, :stop],
+      do: decision,
+      else: refuse("expected :on_error to return :skip or :stop, got: ", Check.kind(decision))
   end
 
   @doc """
@@ -222,12 +214,11 @@ defmodule AshAgent.Context.Enhancer do
 
   defp prepare!(other), do: refuse(Check.kind(other))
 
+  @expected "expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: "
+
   # Options are not shown: they may hold keys.
-  defp refuse(got) do
-    AshAgent.Caller.refuse!(
-      "expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: #{got}"
-    )
-  end
+  defp refuse(got), do: refuse(@expected, got)
+  defp refuse(expected, got), do: AshAgent.Caller.refuse!(expected <> got)
 
   defp needs(needs) do
     for need <- needs,

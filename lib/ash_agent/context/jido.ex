@@ -13,18 +13,8 @@ defmodule AshAgent.Context.Jido do
   alias AshAgent.Context.{Import, Peer}
   alias AshAgent.Context.ReqLLM, as: Parts
 
-  @roles [:user, :assistant, :tool, :system]
-  @defaults %{
-    role: nil,
-    content: nil,
-    thinking: nil,
-    reasoning_details: nil,
-    tool_calls: nil,
-    tool_call_id: nil,
-    name: nil,
-    timestamp: nil,
-    refs: nil
-  }
+  @defaults ~w(role content thinking reasoning_details tool_calls tool_call_id name timestamp refs)a
+            |> Map.from_keys(nil)
 
   @doc """
   Makes a context from a `Jido.AI.Context`, or from a map with the same fields. Returns what `AshAgent.Context.Import.from_messages/2` returns.
@@ -89,26 +79,18 @@ defmodule AshAgent.Context.Jido do
   end
 
   @impl true
-  def key, do: "jido"
-
-  @impl true
-  def structs,
-    do: [Jido.AI.Context, Jido.AI.Context.Entry]
-
-  @impl true
-  def defaults, do: @defaults
-
-  @impl true
-  def plain(%{} = entry) do
-    with {:ok, fields} <- Peer.message(entry, @defaults, @roles) do
-      {:ok,
-       fields
-       |> Peer.each(:content, &Parts.plain_part/1)
-       |> Peer.each(:tool_calls, &Parts.plain_call/1)}
-    end
+  def form do
+    %{
+      key: "jido",
+      structs: [Jido.AI.Context.Entry, Jido.AI.Context],
+      defaults: @defaults,
+      roles: [:user, :assistant, :tool, :system],
+      lists: [
+        {:content, &Parts.plain_part/1, &Parts.build_part/1},
+        {:tool_calls, &Parts.plain_call/1, &Parts.build_call/1}
+      ]
+    }
   end
-
-  def plain(_other), do: :error
 
   @impl true
   def read(%{role: :tool} = foreign) do
@@ -130,13 +112,8 @@ defmodule AshAgent.Context.Jido do
 
   @impl true
   def write(%{content: [%{type: :tool_result} | _] = results}, names) do
-    for %{tool_use_id: id} = result <- results do
-      Peer.compact(%{
-        role: :tool,
-        tool_call_id: id,
-        name: names[id],
-        content: content(result.content)
-      })
+    for %{tool_use_id: id, content: content} <- results do
+      Peer.compact(%{role: :tool, tool_call_id: id, name: names[id], content: content(content)})
     end
   end
 
@@ -167,14 +144,4 @@ defmodule AshAgent.Context.Jido do
 
   defp content(parts) when is_list(parts), do: Parts.write_content(parts)
   defp content(text), do: text
-
-  @impl true
-  def build(fields) do
-    fields =
-      fields
-      |> Peer.each(:content, &Parts.build_part/1)
-      |> Peer.each(:tool_calls, &Parts.build_call/1)
-
-    Peer.build(Jido.AI.Context.Entry, fields)
-  end
 end

@@ -8,7 +8,7 @@ defmodule AshAgent.Context.JSON do
 
   use AshAgent.Arguments
 
-  alias AshAgent.Context.{Error, Native}
+  alias AshAgent.Context.{Error, Native, Reply}
 
   defmodule Fragment do
     @moduledoc """
@@ -49,9 +49,7 @@ defmodule AshAgent.Context.JSON do
   """
   @doc since: "0.1.0"
   @spec decode(binary()) :: {:ok, term()} | {:error, Error.t()}
-  def decode(text) when is_binary(text) do
-    with {:error, reason} <- Native.json_decode(text), do: {:error, %Error{reason: reason}}
-  end
+  def decode(text) when is_binary(text), do: text |> Native.json_decode() |> Reply.to_result()
 
   @doc """
   Like `decode/1`, but returns the term or raises `AshAgent.Context.Error`.
@@ -63,12 +61,7 @@ defmodule AshAgent.Context.JSON do
   """
   @doc since: "0.1.0"
   @spec decode!(binary()) :: term()
-  def decode!(text) do
-    case decode(text) do
-      {:ok, term} -> term
-      {:error, error} -> raise error
-    end
-  end
+  def decode!(text), do: text |> decode() |> Reply.bang!()
 
   @doc """
   Writes a term as JSON text, with the rules for tool results, and returns the text.
@@ -83,12 +76,7 @@ defmodule AshAgent.Context.JSON do
   """
   @doc since: "0.1.0"
   @spec encode(term()) :: binary()
-  def encode(term) do
-    case Native.json_encode(term) do
-      {:ok, text} -> text
-      {:error, reason} -> raise Error, reason: reason
-    end
-  end
+  def encode(term), do: term |> Native.json_encode() |> Reply.ok!()
 
   @doc """
   Writes a term as `encode/1` does, and returns a fragment: JSON text that goes into larger documents as it is.

@@ -12,43 +12,19 @@ defmodule AshAgent.Context.LangChain do
   alias AshAgent.Context
   alias AshAgent.Context.{Import, Peer}
 
-  @roles [:system, :user, :assistant, :tool]
-  @defaults %{
-    role: nil,
-    content: nil,
-    processed_content: nil,
-    index: nil,
-    status: :complete,
-    name: nil,
-    tool_calls: nil,
-    tool_results: nil,
-    metadata: nil
-  }
+  # The fields of its structs with their defaults.
+  @defaults ~w(role content processed_content index name tool_calls tool_results metadata)a
+            |> Map.from_keys(nil)
+            |> Map.put(:status, :complete)
 
   @part %{type: :text, content: nil, options: [], citations: []}
   @types [:text, :image_url, :image, :file, :file_url, :thinking, :unsupported]
-  @call %{
-    status: :incomplete,
-    type: :function,
-    call_id: nil,
-    name: nil,
-    arguments: nil,
-    index: nil,
-    display_text: nil,
-    metadata: nil
-  }
-  @result %{
-    type: :function,
-    tool_call_id: nil,
-    name: nil,
-    content: nil,
-    processed_content: nil,
-    display_text: nil,
-    is_error: false,
-    is_interrupt: false,
-    interrupt_data: nil,
-    options: nil
-  }
+  @call ~w(call_id name arguments index display_text metadata)a
+        |> Map.from_keys(nil)
+        |> Map.merge(%{status: :incomplete, type: :function})
+  @result ~w(tool_call_id name content processed_content display_text interrupt_data options)a
+          |> Map.from_keys(nil)
+          |> Map.merge(%{type: :function, is_error: false, is_interrupt: false})
 
   # LangChain's names for media, beside a media type itself.
   @media %{
@@ -95,33 +71,22 @@ defmodule AshAgent.Context.LangChain do
   def to_langchain(%Context{} = context),
     do: Peer.export(__MODULE__, context, Context.to_messages(context))
 
-  @impl true
-  def key, do: "langchain"
+  @message LangChain.Message
 
   @impl true
-  def structs,
-    do: [
-      LangChain.Message,
-      LangChain.Message.ContentPart,
-      LangChain.Message.ToolCall,
-      LangChain.Message.ToolResult
-    ]
-
-  @impl true
-  def defaults, do: @defaults
-
-  @impl true
-  def plain(%{} = message) do
-    with {:ok, fields} <- Peer.message(message, @defaults, @roles) do
-      {:ok,
-       fields
-       |> Peer.each(:content, &plain_part/1)
-       |> Peer.each(:tool_calls, &plain_call/1)
-       |> Peer.each(:tool_results, &plain_result/1)}
-    end
+  def form do
+    %{
+      key: "langchain",
+      structs: [@message, @message.ContentPart, @message.ToolCall, @message.ToolResult],
+      defaults: @defaults,
+      roles: [:system, :user, :assistant, :tool],
+      lists: [
+        {:content, &plain_part/1, &build_part/1},
+        {:tool_calls, &plain_call/1, &Peer.build(@message.ToolCall, Map.merge(@call, &1))},
+        {:tool_results, &plain_result/1, &build_result/1}
+      ]
+    }
   end
-
-  def plain(_other), do: :error
 
   defp plain_part(part), do: Peer.part(part, @part, @types)
 
@@ -182,14 +147,10 @@ defmodule AshAgent.Context.LangChain do
 
   defp read_part(_other), do: []
 
-  defp file(data, media, filename),
-    do:
-      Peer.compact(%{
-        type: :file,
-        media_type: media || "application/pdf",
-        data: data,
-        filename: filename
-      })
+  defp file(data, media, filename) do
+    media = media || "application/pdf"
+    Peer.compact(%{type: :file, media_type: media, data: data, filename: filename})
+  end
 
   ## Writing
 
@@ -197,13 +158,8 @@ defmodule AshAgent.Context.LangChain do
   def write(%{content: [%{type: :tool_result} | _] = results}, names) do
     written =
       for %{tool_use_id: id} = result <- results do
-        fields =
-          Peer.compact(%{
-            tool_call_id: id,
-            name: names[id],
-            content: write_content(result.content)
-          })
-
+        content = write_content(result.content)
+        fields = Peer.compact(%{tool_call_id: id, name: names[id], content: content})
         if result.is_error, do: Map.put(fields, :is_error, true), else: fields
       end
 
@@ -213,9 +169,8 @@ defmodule AshAgent.Context.LangChain do
   def write(%{role: role} = message, _names) do
     calls = for call <- message[:tool_calls] || [], do: write_call(call)
 
-    fields =
-      Peer.compact(%{role: role, content: write_content(message.content), tool_calls: calls})
-
+    content = write_content(message.content)
+    fields = Peer.compact(%{role: role, content: content, tool_calls: calls})
     if metadata = message[:metadata], do: [Map.put(fields, :metadata, metadata)], else: [fields]
   end
 
@@ -234,14 +189,10 @@ defmodule AshAgent.Context.LangChain do
   defp write_part(%{type: type, url: url}) when type in [:image, :file],
     do: [%{type: if(type == :image, do: :image_url, else: :file_url), content: url}]
 
-  defp write_part(%{type: type, data: data} = part) when type in [:image, :file],
-    do: [
-      %{
-        type: type,
-        content: data,
-        options: Keyword.new(Peer.compact(%{media: part[:media_type], filename: part[:filename]}))
-      }
-    ]
+  defp write_part(%{type: type, data: data} = part) when type in [:image, :file] do
+    options = Peer.compact(%{media: part[:media_type], filename: part[:filename]})
+    [%{type: type, content: data, options: Keyword.new(options)}]
+  end
 
   # LangChain has no part for this.
   defp write_part(_other), do: []
@@ -260,21 +211,10 @@ defmodule AshAgent.Context.LangChain do
 
   ## Structs
 
-  @impl true
-  def build(fields) do
-    fields =
-      fields
-      |> Peer.each(:content, &build_struct(LangChain.Message.ContentPart, @part, &1))
-      |> Peer.each(:tool_calls, &build_struct(LangChain.Message.ToolCall, @call, &1))
-      |> Peer.each(:tool_results, &build_result/1)
-
-    Peer.build(LangChain.Message, fields)
-  end
+  defp build_part(part), do: Peer.build(@message.ContentPart, Map.merge(@part, part))
 
   defp build_result(result) do
-    result = Peer.each(result, :content, &build_struct(LangChain.Message.ContentPart, @part, &1))
-    build_struct(LangChain.Message.ToolResult, @result, result)
+    result = Peer.each(result, :content, &build_part/1)
+    Peer.build(@message.ToolResult, Map.merge(@result, result))
   end
-
-  defp build_struct(module, defaults, fields), do: Peer.build(module, Map.merge(defaults, fields))
 end

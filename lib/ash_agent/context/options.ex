@@ -182,6 +182,12 @@ defmodule AshAgent.Context.Options do
 
   def attributes!(attributes), do: attributes
 
+  @doc "The options of a clearing of results, as the core takes them."
+  def rent(opts, share) do
+    prices = AshAgent.Prices.terms_or_nil(opts[:prices])
+    Map.merge(Map.new([:keep, :model, :window], &{&1, opts[&1]}), %{share: share, prices: prices})
+  end
+
   @doc "The options as a Markdown list."
   def docs(name), do: name |> schema() |> Options.docs()
 

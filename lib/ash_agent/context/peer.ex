@@ -11,31 +11,22 @@ defmodule AshAgent.Context.Peer do
   alias AshAgent.Context
   alias AshAgent.Context.{Error, Import, JSON}
 
-  @typedoc "A message of the library as a map: the fields that differ from their defaults."
-  @type foreign :: %{atom() => term()}
-  @type message :: map()
-  @type names :: %{String.t() => String.t()}
+  @doc """
+  What is known of the library's messages, as a map.
 
-  @doc "The key of differences in metadata."
-  @callback key() :: String.t()
+    * `key` - the key of differences in metadata
+    * `structs` - those that are made where the library is loaded, first that of a message
+    * `defaults` - a message's fields with their defaults, and `roles` - the roles that it may have
+    * `lists` - the fields that are lists of maps: `{field, plain, build}`, with a function that takes the known fields out of such a map,
+      and one that makes the library's struct of them
+  """
+  @callback form() :: map()
 
-  @doc "The structs that are made where the library is loaded."
-  @callback structs() :: [module()]
+  @doc "Reads a message, of which it has the fields that differ from their defaults."
+  @callback read(map()) :: map()
 
-  @doc "A message's fields with their defaults."
-  @callback defaults() :: foreign()
-
-  @doc "A message as a map, or `:error` for anything else."
-  @callback plain(term()) :: {:ok, foreign()} | :error
-
-  @doc "Reads a message."
-  @callback read(foreign()) :: message()
-
-  @doc "Writes a message. Results of tools may become several, and have the names of their calls."
-  @callback write(message(), names()) :: [foreign()]
-
-  @doc "Makes the library's struct, or a map with the same fields where the library is not loaded."
-  @callback build(foreign()) :: struct() | map()
+  @doc "Writes a message as such maps. Results of tools may become several, and have the names of their calls."
+  @callback write(map(), names :: map()) :: [map()]
 
   @doc "The context of a list of messages, as `AshAgent.Context.Import.from_messages/2` returns it."
   def import(peer, messages, opts) do
@@ -80,17 +71,25 @@ defmodule AshAgent.Context.Peer do
   @doc "The messages of a context for a library. `messages` are those of `AshAgent.Context.to_messages/1`, or some of them."
   def export(peer, context, messages) do
     # Once: if there is no such module, all folders of the code path are searched for it, which takes a millisecond.
-    Enum.each(peer.structs(), &Code.ensure_loaded/1)
+    %{structs: [struct | _] = structs, lists: lists, defaults: defaults} = peer.form()
+    Enum.each(structs, &Code.ensure_loaded/1)
 
     {messages, _names} =
       messages
-      |> with_prompt(Map.take(Context.metadata(context), [peer.key()]))
+      |> with_prompt(Map.take(Context.metadata(context), [peer.form().key]))
       |> Enum.map_reduce(%{}, fn message, names ->
         names = Map.merge(names, names(message))
         {write_message(peer, message, names), names}
       end)
 
-    messages |> Enum.concat() |> Enum.map(&peer.build(Map.merge(peer.defaults(), &1)))
+    for message <- Enum.concat(messages) do
+      fields = Map.merge(defaults, message)
+
+      build(
+        struct,
+        Enum.reduce(lists, fields, fn {key, _, build}, all -> each(all, key, build) end)
+      )
+    end
   end
 
   defp with_prompt([%{role: :system} = prompt | rest], note)
@@ -100,15 +99,26 @@ defmodule AshAgent.Context.Peer do
   defp with_prompt(messages, _note), do: messages
 
   defp plain!(peer, message, index) do
-    case peer.plain(message) do
-      {:ok, foreign} ->
-        foreign
-
-      :error ->
-        reason = {:invalid, [index], "a message of #{peer.key()} with a known role"}
-        throw({__MODULE__, %Error{reason: reason}})
+    with :error <- plain(peer.form(), message) do
+      reason = {:invalid, [index], "a message of #{peer.form().key} with a known role"}
+      throw({__MODULE__, %Error{reason: reason}})
     end
   end
+
+  defp plain(%{defaults: defaults, roles: roles, lists: lists}, %{} = message) do
+    fields = fields(message, defaults)
+
+    case word(fields[:role], roles) do
+      nil ->
+        :error
+
+      role ->
+        fields = Map.put(fields, :role, role)
+        Enum.reduce(lists, fields, fn {key, plain, _build}, all -> each(all, key, plain) end)
+    end
+  end
+
+  defp plain(_form, _other), do: :error
 
   # Arguments as a context shows them: they are written anew, perhaps with other spaces.
   defp decode_arguments(%{tool_calls: calls} = message),
@@ -160,7 +170,7 @@ defmodule AshAgent.Context.Peer do
   defp text_of(%{type: :text} = part), do: part[:text] || part[:content]
   defp text_of(_other), do: nil
 
-  defp full(peer, foreign), do: Map.merge(peer.defaults(), foreign)
+  defp full(peer, foreign), do: Map.merge(peer.form().defaults, foreign)
 
   defp put_note(message, _peer, difference) when difference == %{}, do: message
 
@@ -171,9 +181,9 @@ defmodule AshAgent.Context.Peer do
 
   # Results of several messages share the metadata of one.
   defp place(peer, %{content: [%{type: :tool_result, tool_use_id: id} | _]}) when is_binary(id),
-    do: "#{peer.key()}:#{id}"
+    do: "#{peer.form().key}:#{id}"
 
-  defp place(peer, _message), do: peer.key()
+  defp place(peer, _message), do: peer.form().key
 
   defp count(message), do: if(results?(message), do: length(message.content), else: 0)
 
@@ -187,12 +197,12 @@ defmodule AshAgent.Context.Peer do
 
     if results?(message),
       do: message.content |> chunks(peer, notes) |> Enum.flat_map(&chunk(peer, &1, names)),
-      else: restore_message(peer, message, notes[peer.key()], names)
+      else: restore_message(peer, message, notes[peer.form().key], names)
   end
 
   # The differences, and the message that was read.
   defp notes(peer, message) do
-    key = peer.key()
+    key = peer.form().key
 
     {notes, metadata} =
       message
@@ -211,14 +221,16 @@ defmodule AshAgent.Context.Peer do
   defp chunks([], _peer, _notes), do: []
 
   defp chunks([result | rest] = results, peer, notes) do
-    case notes["#{peer.key()}:#{result.tool_use_id}"] do
+    key = peer.form().key
+
+    case notes["#{key}:#{result.tool_use_id}"] do
       %{"results" => count} = note when is_integer(count) and count > 0 ->
         {these, rest} = Enum.split(results, count)
         [{these, note} | chunks(rest, peer, notes)]
 
       _none ->
         {more, rest} =
-          Enum.split_while(rest, &(not is_map_key(notes, "#{peer.key()}:#{&1.tool_use_id}")))
+          Enum.split_while(rest, &(not is_map_key(notes, "#{key}:#{&1.tool_use_id}")))
 
         [{[result | more], nil} | chunks(rest, peer, notes)]
     end
@@ -234,7 +246,7 @@ defmodule AshAgent.Context.Peer do
         _several -> %{}
       end
 
-    fields = Map.take(fields, Map.keys(peer.defaults()))
+    fields = Map.take(fields, Map.keys(peer.form().defaults))
     restored = Map.merge(base, fields, fn _key, written, change -> restore(written, change) end)
     if same?(peer, restored, message), do: [restored], else: peer.write(message, names)
   end
@@ -258,10 +270,9 @@ defmodule AshAgent.Context.Peer do
   defp restore_element(written, _other), do: written
 
   defp same?(peer, foreign, message) do
-    case peer.plain(foreign) do
-      {:ok, plain} -> comparable(peer.read(plain)) == comparable(message)
-      :error -> false
-    end
+    with %{} = plain <- plain(peer.form(), foreign),
+         do: comparable(peer.read(plain)) == comparable(message),
+         else: (:error -> false)
   end
 
   ## Messages in one form, to be compared
@@ -314,16 +325,6 @@ defmodule AshAgent.Context.Peer do
         value != default,
         into: %{},
         do: {key, value}
-  end
-
-  @doc "The fields of a message with its role, one of `roles`, or `:error`."
-  def message(message, defaults, roles) do
-    fields = fields(message, defaults)
-
-    case word(fields[:role], roles) do
-      nil -> :error
-      role -> {:ok, Map.put(fields, :role, role)}
-    end
   end
 
   @doc "The fields of a part with its type, which need not be one of `types`."

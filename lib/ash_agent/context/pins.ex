@@ -60,13 +60,8 @@ defmodule AshAgent.Context.Pins do
   @doc since: "0.1.0"
   @spec pin(Context.t(), pin(), keyword()) :: Context.t()
   def pin(%Context{ref: ref} = context, pin, opts \\ []) do
-    case find!(ref, pin) do
-      nil ->
-        raise Error, reason: {:unknown_pin, "call #{elem(pin, 1)}"}
-
-      found ->
-        ref |> Native.context_pin(found, Options.time!(opts)) |> Reply.put!(context)
-    end
+    found = find!(ref, pin) || raise Error, reason: {:unknown_pin, "call #{elem(pin, 1)}"}
+    ref |> Native.context_pin(found, Options.time!(opts)) |> Reply.put!(context)
   end
 
   @doc """

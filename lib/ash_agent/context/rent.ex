@@ -41,7 +41,7 @@ defmodule AshAgent.Context.Rent do
 
   use AshAgent.Arguments
 
-  alias AshAgent.{Context, Prices}
+  alias AshAgent.Context
   alias AshAgent.Context.{Native, Options, Reply}
 
   @typedoc """
@@ -77,14 +77,7 @@ defmodule AshAgent.Context.Rent do
   @spec clear_when_due(Context.t(), keyword()) :: {Context.t(), due() | nil}
   def clear_when_due(%Context{ref: ref} = context, opts \\ []) do
     opts = Options.validate!(opts, :clear_when_due)
-
-    rent = %{
-      keep: opts[:keep],
-      share: opts[:share] && round(opts[:share] * 1_000),
-      prices: if(opts[:prices] != [], do: Prices.terms(opts[:prices])),
-      model: opts[:model],
-      window: opts[:window]
-    }
+    rent = Options.rent(opts, opts[:share] && round(opts[:share] * 1_000))
 
     case Native.context_clear_when_due(ref, rent, opts[:at]) do
       {:ok, {nil, nil}} -> {context, nil}

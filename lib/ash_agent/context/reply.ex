@@ -35,6 +35,10 @@ defmodule AshAgent.Context.Reply do
   def ok!({:ok, term}), do: term
   def ok!({:error, reason}), do: Caller.raise!(%Error{reason: reason})
 
+  @doc "The term of a result. Raises the error."
+  def bang!({:ok, term}), do: term
+  def bang!({:error, error}), do: Caller.raise!(error)
+
   @doc "The reply with its reason as an error."
   def to_result({:ok, term}), do: {:ok, term}
   def to_result({:error, reason}), do: {:error, %Error{reason: reason}}

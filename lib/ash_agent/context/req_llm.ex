@@ -12,38 +12,19 @@ defmodule AshAgent.Context.ReqLLM do
   alias AshAgent.Context
   alias AshAgent.Context.{Import, JSON, Peer, Requests}
 
-  @roles [:user, :assistant, :system, :tool]
-  @defaults %{
-    role: nil,
-    content: [],
-    name: nil,
-    tool_call_id: nil,
-    tool_calls: nil,
-    metadata: %{},
-    reasoning_details: nil
-  }
+  # The fields of its structs with their defaults.
+  @defaults ~w(role name tool_call_id tool_calls reasoning_details)a
+            |> Map.from_keys(nil)
+            |> Map.merge(%{content: [], metadata: %{}})
 
-  @part %{
-    type: :text,
-    text: nil,
-    url: nil,
-    data: nil,
-    file_id: nil,
-    media_type: nil,
-    filename: nil,
-    metadata: %{}
-  }
+  @part ~w(text url data file_id media_type filename)a
+        |> Map.from_keys(nil)
+        |> Map.merge(%{type: :text, metadata: %{}})
   @types [:text, :image_url, :video_url, :image, :file, :thinking, :provider_block]
   @call %{id: nil, type: "function", function: %{}}
-  @details %{
-    text: nil,
-    signature: nil,
-    encrypted?: false,
-    provider: nil,
-    format: nil,
-    index: 0,
-    provider_data: %{}
-  }
+  @details ~w(text signature provider format)a
+           |> Map.from_keys(nil)
+           |> Map.merge(%{encrypted?: false, index: 0, provider_data: %{}})
 
   @doc """
   Makes a context from a conversation of ReqLLM: a `ReqLLM.Context`, or a list of its messages, as structs or as maps with the same
@@ -92,34 +73,24 @@ defmodule AshAgent.Context.ReqLLM do
     Peer.build(ReqLLM.Context, %{messages: messages, tools: []})
   end
 
-  @impl true
-  def key, do: "req_llm"
+  @message ReqLLM.Message
 
   @impl true
-  def structs,
-    do: [
-      ReqLLM.Context,
-      ReqLLM.Message,
-      ReqLLM.Message.ContentPart,
-      ReqLLM.Message.ReasoningDetails,
-      ReqLLM.ToolCall
-    ]
-
-  @impl true
-  def defaults, do: @defaults
-
-  @impl true
-  def plain(%{} = message) do
-    with {:ok, fields} <- Peer.message(message, @defaults, @roles) do
-      {:ok,
-       fields
-       |> Peer.each(:content, &plain_part/1)
-       |> Peer.each(:tool_calls, &plain_call/1)
-       |> Peer.each(:reasoning_details, &Peer.fields(&1, @details))}
-    end
+  def form do
+    %{
+      key: "req_llm",
+      structs:
+        [@message, @message.ContentPart, @message.ReasoningDetails] ++
+          [ReqLLM.ToolCall, ReqLLM.Context],
+      defaults: @defaults,
+      roles: [:user, :assistant, :system, :tool],
+      lists: [
+        {:content, &plain_part/1, &build_part/1},
+        {:tool_calls, &plain_call/1, &build_call/1},
+        {:reasoning_details, &Peer.fields(&1, @details), &build_detail/1}
+      ]
+    }
   end
-
-  def plain(_other), do: :error
 
   @doc false
   # Parts and calls of a message of ReqLLM, or of a library that uses its parts.
@@ -217,25 +188,12 @@ defmodule AshAgent.Context.ReqLLM do
     do: [%{type: :image, media_type: part[:media_type] || "image/png", data: Base.encode64(data)}]
 
   defp read_part(%{type: :file, data: data} = part) when is_binary(data) do
-    [
-      Peer.compact(%{
-        type: :file,
-        media_type: part[:media_type] || "application/octet-stream",
-        data: Base.encode64(data),
-        filename: part[:filename]
-      })
-    ]
+    media = part[:media_type] || "application/octet-stream"
+    file(part, %{data: Base.encode64(data), media_type: media})
   end
 
   defp read_part(%{type: :file, url: url} = part) when is_binary(url),
-    do: [
-      Peer.compact(%{
-        type: :file,
-        url: url,
-        media_type: part[:media_type],
-        filename: part[:filename]
-      })
-    ]
+    do: file(part, %{url: url, media_type: part[:media_type]})
 
   # A file in a provider's own store, if the provider is named.
   defp read_part(%{type: :file, file_id: id} = part) when is_binary(id),
@@ -245,6 +203,9 @@ defmodule AshAgent.Context.ReqLLM do
     do: of_provider(part, %{type: :provider_block, data: data})
 
   defp read_part(_other), do: []
+
+  defp file(part, fields),
+    do: [Peer.compact(Map.merge(fields, %{type: :file, filename: part[:filename]}))]
 
   defp of_provider(part, fields) do
     case part |> Peer.get(:metadata) |> Peer.get(:provider) |> provider() do
@@ -383,20 +344,9 @@ defmodule AshAgent.Context.ReqLLM do
 
   ## Structs
 
-  @impl true
-  def build(fields) do
-    fields =
-      fields
-      |> Peer.each(:content, &build_part/1)
-      |> Peer.each(:tool_calls, &build_call/1)
-      |> Peer.each(:reasoning_details, &build_detail/1)
-
-    Peer.build(ReqLLM.Message, fields)
-  end
-
   @doc false
   # Parts, calls and details as ReqLLM has them.
-  def build_part(part), do: Peer.build(ReqLLM.Message.ContentPart, Map.merge(@part, part))
+  def build_part(part), do: Peer.build(@message.ContentPart, Map.merge(@part, part))
 
   @doc false
   def build_call(%{function: _function} = call),
@@ -406,5 +356,5 @@ defmodule AshAgent.Context.ReqLLM do
 
   @doc false
   def build_detail(detail),
-    do: Peer.build(ReqLLM.Message.ReasoningDetails, Map.merge(@details, detail))
+    do: Peer.build(@message.ReasoningDetails, Map.merge(@details, detail))
 end

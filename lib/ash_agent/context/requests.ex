@@ -16,9 +16,25 @@ defmodule AshAgent.Context.Requests do
   def checked_options(provider, opts),
     do: request_options(provider, Options.validate!(opts, :request))
 
+  # The options that one provider has. The API of OpenAI Responses keeps a part of the conversation itself.
+  @owners [
+    previous_response_id: :openai_responses,
+    conversation: :openai_responses,
+    dialect: :openai_chat
+  ]
+
   def request_options(provider, opts) do
-    {response, conversation} =
-      check_known(provider, opts[:previous_response_id], opts[:conversation])
+    both? = opts[:previous_response_id] != nil and opts[:conversation] != nil
+
+    if both? and provider == :openai_responses do
+      words = "options :previous_response_id and :conversation exclude each other"
+      Caller.refuse!(words <> ": give one of them")
+    end
+
+    for {name, owner} <- @owners, opts[name] != nil, provider != owner do
+      words = "is for #{inspect(owner)}; leave it out for #{inspect(provider)}"
+      Caller.refuse!("option #{inspect(name)} #{words}")
+    end
 
     %{
       provider: provider,
@@ -28,36 +44,10 @@ defmodule AshAgent.Context.Requests do
       cache: opts[:cache] == :auto,
       since: opts[:since],
       max_result_bytes: opts[:max_result_bytes],
-      dialect: dialect(provider, opts[:dialect]),
-      previous_response_id: response,
-      conversation: conversation,
+      dialect: opts[:dialect] && Atom.to_string(opts[:dialect]),
+      previous_response_id: opts[:previous_response_id],
+      conversation: opts[:conversation],
       interrupt: opts[:pending] == :interrupt
     }
-  end
-
-  defp dialect(_provider, nil), do: nil
-  defp dialect(:openai_chat, dialect), do: Atom.to_string(dialect)
-  defp dialect(provider, _dialect), do: not_for!(":dialect", :openai_chat, provider)
-
-  # The part of the conversation that the provider keeps itself.
-  defp check_known(_provider, nil, nil), do: {nil, nil}
-  defp check_known(:openai_responses, response, nil), do: {response, nil}
-  defp check_known(:openai_responses, nil, conversation), do: {nil, conversation}
-
-  defp check_known(:openai_responses, _response, _conversation) do
-    Caller.refuse!(
-      "options :previous_response_id and :conversation exclude each other: give one of them"
-    )
-  end
-
-  defp check_known(provider, response, _conversation) do
-    name = if response, do: ":previous_response_id", else: ":conversation"
-    not_for!(name, :openai_responses, provider)
-  end
-
-  defp not_for!(option, owner, provider) do
-    Caller.refuse!(
-      "option #{option} is for #{inspect(owner)}; leave it out for #{inspect(provider)}"
-    )
   end
 end

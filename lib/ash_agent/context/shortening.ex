@@ -35,7 +35,7 @@ defmodule AshAgent.Context.Shortening do
 
   use AshAgent.Arguments
 
-  alias AshAgent.{Context, Prices}
+  alias AshAgent.Context
   alias AshAgent.Context.{Native, Options, Reply, Tokens, View}
 
   @typedoc "The reason why the view was shortened: the provider refused a request, or the next one would not fit into the model's window."
@@ -73,11 +73,8 @@ defmodule AshAgent.Context.Shortening do
   def shorten(%Context{ref: ref} = context, cause, given \\ [])
       when cause in [:context_overflow, :window] do
     opts = Options.validate!(given, :shorten)
-    prices = if opts[:prices] != [], do: Prices.terms(opts[:prices])
-    rent = %{keep: opts[:keep], share: 0, prices: prices, model: opts[:model]}
-    rent = Map.put(rent, :window, opts[:window])
 
-    case Native.context_shorten(ref, cause, rent, opts[:at]) do
+    case Native.context_shorten(ref, cause, Options.rent(opts, 0), opts[:at]) do
       {:ok, nil} -> {context, nil}
       {:ok, :exhausted} -> summarize(context, cause, opts[:summarize], Keyword.take(given, [:at]))
       {:ok, {next, step}} -> {Reply.put!({:ok, next}, context), step}

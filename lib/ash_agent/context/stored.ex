@@ -69,7 +69,8 @@ defmodule AshAgent.Context.Stored do
 
   defp read(kind, %kind{} = value, _accept) do
     case handles(value) do
-      {:ok, contexts} -> with :ok <- check_handles(contexts), do: {:ok, value}
+      # A context of another node is only a reference here.
+      {:ok, contexts} -> Enum.find_value(contexts, {:ok, value}, &refusal/1)
       :error -> invalid("a #{noun(kind)} that the package's functions made")
     end
   end
@@ -85,6 +86,8 @@ defmodule AshAgent.Context.Stored do
     end
   end
 
+  defp refusal(context), do: with(:ok <- Handle.check(context), do: nil)
+
   # Anybody can make a struct that lacks fields.
   defp handles(%Context{ref: _, current_iteration: number} = context) when is_integer(number),
     do: {:ok, [context]}
@@ -96,13 +99,6 @@ defmodule AshAgent.Context.Stored do
   end
 
   defp handles(_value), do: :error
-
-  # A context of another node is only a reference here.
-  defp check_handles(contexts) do
-    Enum.find_value(contexts, :ok, fn context ->
-      with :ok <- Handle.check(context), do: nil
-    end)
-  end
 
   defp form(_kind, %_{}), do: nil
   defp form(_kind, text) when is_binary(text), do: :dump
@@ -121,15 +117,12 @@ defmodule AshAgent.Context.Stored do
     with {:ok, context, _repairs} <- Context.Import.from_messages(messages), do: {:ok, context}
   end
 
-  defp read_as(Context, :messages, %{iterations: [_ | _]} = attributes, _accept),
-    do: Context.create(attributes)
-
-  defp read_as(Context, :messages, %{"iterations" => [_ | _]} = attributes, _accept),
-    do: Context.create(attributes)
-
   # An empty map would replace the stored conversation with an empty one.
-  defp read_as(Context, :messages, _attributes, _accept),
-    do: invalid("a map with at least one iteration; use nil to remove the conversation")
+  defp read_as(Context, :messages, attributes, _accept) do
+    if Enum.any?([:iterations, "iterations"], &match?([_ | _], attributes[&1])),
+      do: Context.create(attributes),
+      else: invalid("a map with at least one iteration; use nil to remove the conversation")
+  end
 
   defp read_as(Context, :dump, input, _accept), do: from_document(Context, input)
 

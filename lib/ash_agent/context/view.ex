@@ -9,7 +9,7 @@ defmodule AshAgent.Context.View do
   use AshAgent.Arguments
 
   alias AshAgent.{Caller, Context}
-  alias AshAgent.Context.{Error, Native, Options, Reply, Summarizer}
+  alias AshAgent.Context.{Enhancer, Error, Native, Options, Reply, Shortening}
   alias AshAgent.Context.Options.Kinds
   alias AshAgent.Options, as: Check
 
@@ -150,11 +150,8 @@ defmodule AshAgent.Context.View do
       3
   """
   @doc since: "0.1.0"
-  @spec expand(
-          Context.t(),
-          Range.t() | pos_integer() | :all | AshAgent.Context.Shortening.step(),
-          keyword()
-        ) :: Context.t()
+  @spec expand(Context.t(), Range.t() | pos_integer() | :all | Shortening.step(), keyword()) ::
+          Context.t()
   def expand(context, part, opts \\ [])
 
   def expand(%Context{ref: ref} = context, :all, opts) do
@@ -176,8 +173,8 @@ defmodule AshAgent.Context.View do
 
   def expand(%Context{}, part, _opts)
       when is_integer(part) or is_struct(part, Range) or is_map_key(part, :kind) do
-    Caller.refuse!(
-      "expected :all, the number of an iteration, a range of them, or a step that shortenings/1 returns"
+    refuse!(
+      ":all, the number of an iteration, a range of them, or a step that shortenings/1 returns"
     )
   end
 
@@ -214,16 +211,9 @@ defmodule AshAgent.Context.View do
       when is_integer(budget) and budget >= 0 do
     opts = Options.validate!(opts, :fit)
 
-    given = %{
-      budget: budget,
-      reserve: opts[:reserve],
-      keep_first: opts[:keep_first],
-      keep_last: opts[:keep_last],
-      step: opts[:step],
-      method: opts[:method]
-    }
+    {at, given} = Keyword.pop(opts, :at)
 
-    case Native.context_fit(ref, given, opts[:at]) do
+    case Native.context_fit(ref, Map.new([budget: budget] ++ given), at) do
       {:ok, {handle, hidden}} -> {:ok, Reply.put!({:ok, handle}, context), hidden}
       {:error, _reason} = error -> Reply.put_at(error, context)
     end
@@ -282,16 +272,10 @@ defmodule AshAgent.Context.View do
     opts = Options.validate!(opts, :compact)
     strategy = strategy!(strategy)
     asked = if range = opts[:range], do: {range.first, range.last}
-
+    {first, last} = {opts[:keep_first], opts[:keep_last]}
     name = elem(strategy, 0)
 
-    case Native.context_compactable(
-           ref,
-           asked,
-           opts[:keep_first],
-           opts[:keep_last],
-           name == :summarize
-         ) do
+    case Native.context_compactable(ref, asked, first, last, name == :summarize) do
       {:ok, nil} ->
         {:ok, context, %{range: nil, strategy: name, reason: nil, verdict: nil}}
 
@@ -306,11 +290,8 @@ defmodule AshAgent.Context.View do
   defp strategy!(:drop), do: {:drop, nil}
   defp strategy!({:summarize, fun}) when is_function(fun, 1), do: {:summarize, fun}
 
-  defp strategy!(other) do
-    Caller.refuse!(
-      "expected :drop or {:summarize, fun} with a function of arity 1, got: #{Check.kind(other)}"
-    )
-  end
+  defp strategy!(other),
+    do: refuse!(":drop or {:summarize, fun} with a function of arity 1", other)
 
   defp compact(%Context{ref: ref} = context, {:drop, nil}, range, opts) do
     reply = Native.context_drop_range(ref, range.first, range.last, opts[:at])
@@ -321,7 +302,7 @@ defmodule AshAgent.Context.View do
     %{first: first, last: last} = range
     messages = ref |> Native.context_messages_between(first, last) |> Reply.ok!()
 
-    with {:ok, text} <- Summarizer.summarize(fun, messages),
+    with {:ok, text} <- make_summary(fun, messages),
          check = opts[:check] || :nothing,
          {:ok, {handle, fate, verdict}} <-
            Native.context_summarize(ref, first, last, text, check, opts[:at]) do
@@ -330,6 +311,17 @@ defmodule AshAgent.Context.View do
       {:ok, Reply.put!({:ok, handle}, context), info}
     else
       {:error, reason} -> forget(context, range, reason, opts[:at])
+    end
+  end
+
+  # Whatever the application's function returns or raises, the conversation goes on.
+  defp make_summary(fun, messages) do
+    said = with {:ok, text} <- Enhancer.attempt(fn -> fun.(messages) end), do: text
+
+    cond do
+      match?({:error, _reason}, said) -> said
+      Kinds.words?(said) -> {:ok, said}
+      true -> {:error, :no_text}
     end
   end
 
@@ -366,15 +358,11 @@ defmodule AshAgent.Context.View do
       when is_positive(range) and is_binary(summary),
       do: mark_as_summarized(context, range..range, summary, opts)
 
-  def mark_as_summarized(
-        %Context{ref: ref} = context,
-        %Range{first: first, last: last},
-        summary,
-        opts
-      )
-      when is_positive(first) and last >= first and is_binary(summary) do
-    unless Kinds.words?(summary),
-      do: Caller.refuse!("expected the summary to be UTF-8 text that is not blank")
+  def mark_as_summarized(%Context{ref: ref} = context, %Range{} = range, summary, opts)
+      when is_positive(range.first) and range.last >= range.first and is_binary(summary) do
+    %{first: first, last: last} = range
+
+    unless Kinds.words?(summary), do: refuse!("the summary to be UTF-8 text that is not blank")
 
     case Native.context_summarize(ref, first, last, summary, :nothing, Options.time!(opts)) do
       {:error, {:not_compactable, _range, allowed}} ->
@@ -467,11 +455,8 @@ defmodule AshAgent.Context.View do
   @doc since: "0.1.0"
   @spec put_max_result_bytes(Context.t(), pos_integer() | nil, keyword()) :: Context.t()
   def put_max_result_bytes(%Context{ref: ref} = context, bytes, opts \\ []) do
-    unless Kinds.result_bytes?(bytes) do
-      Caller.refuse!(
-        "expected an integer of at least #{@least_result_bytes}, or nil, got: #{Check.kind(bytes)}"
-      )
-    end
+    unless Kinds.result_bytes?(bytes),
+      do: refuse!("an integer of at least #{@least_result_bytes}, or nil", bytes)
 
     ref |> Native.context_max_result_bytes(bytes, Options.time!(opts)) |> Reply.put!(context)
   end
@@ -495,7 +480,7 @@ defmodule AshAgent.Context.View do
   def put_prompt_block(%Context{ref: ref} = context, name, text, opts \\ [])
       when (is_atom(name) or is_binary(name)) and (is_binary(text) or is_nil(text)) do
     for given <- [to_string(name), text], is_binary(given), not String.valid?(given) do
-      Caller.refuse!("expected a UTF-8 string, got: #{Check.kind(given)} that is not valid UTF-8")
+      refuse!("a UTF-8 string, got: #{Check.kind(given)} that is not valid UTF-8")
     end
 
     ref
@@ -532,30 +517,27 @@ defmodule AshAgent.Context.View do
   @doc since: "0.1.0"
   @spec put_masks(Context.t(), [{Regex.t() | String.t(), String.t()}], keyword()) :: Context.t()
   def put_masks(%Context{ref: ref} = context, masks, opts \\ []) when is_list(masks) do
-    if List.improper?(masks), do: Caller.refuse!("expected masks to be a proper list")
+    if List.improper?(masks), do: refuse!("masks to be a proper list")
     masks = Enum.map(masks, &mask!/1)
     ref |> Native.context_masks(masks, Options.time!(opts)) |> Reply.put!(context)
   end
 
   defp mask!({%Regex{} = regex, replacement}) when is_binary(replacement) do
-    if Regex.opts(regex) in ["", []] do
-      mask!({Regex.source(regex), replacement})
-    else
-      Caller.refuse!(
-        "expected a regex without options; write them into the pattern itself, as in (?i)"
-      )
-    end
+    unless Regex.opts(regex) in ["", []],
+      do: refuse!("a regex without options; write them into the pattern itself, as in (?i)")
+
+    mask!({Regex.source(regex), replacement})
   end
 
   defp mask!({pattern, replacement} = mask) when is_binary(pattern) and is_binary(replacement) do
     if String.valid?(pattern) and String.valid?(replacement),
       do: mask,
-      else: Caller.refuse!("expected a mask's pattern and replacement to be valid UTF-8")
+      else: refuse!("a mask's pattern and replacement to be valid UTF-8")
   end
 
-  defp mask!(other) do
-    Caller.refuse!(
-      "expected a mask to be {pattern, replacement} with a regex or string and a string, got: #{Check.kind(other)}"
-    )
-  end
+  defp mask!(other),
+    do: refuse!("a mask to be {pattern, replacement} with a regex or string and a string", other)
+
+  defp refuse!(expected), do: Caller.refuse!("expected " <> expected)
+  defp refuse!(expected, got), do: refuse!("#{expected}, got: #{Check.kind(got)}")
 end

@@ -72,13 +72,8 @@ defmodule AshAgent.Response.Error do
 
   @doc false
   def new({reason, kind, message, retryable?, retry_after}) do
-    %__MODULE__{
-      reason: reason,
-      kind: kind,
-      retryable?: retryable?,
-      provider_message: message,
-      retry_after: retry_after
-    }
+    error = %__MODULE__{reason: reason, kind: kind, retryable?: retryable?}
+    %{error | provider_message: message, retry_after: retry_after}
   end
 
   @doc false
@@ -86,40 +81,38 @@ defmodule AshAgent.Response.Error do
   def read_refusal(status, name, body),
     do: status |> Native.response_read_refusal(name, body) |> elem(1) |> new()
 
+  @words %{
+    incomplete:
+      "the body ended before the response was complete. Ask again, or keep the part that came with AshAgent.Response.interrupt/2",
+    open:
+      "the response is not complete yet. Feed the rest and call AshAgent.Response.finish/1, or end it with " <>
+        "AshAgent.Response.interrupt/2",
+    queued:
+      "the provider is still working on the response. Ask the provider for it later, by its AshAgent.Response.id/1",
+    interrupted:
+      "the response was interrupted and takes no more bytes. Start another one with AshAgent.Response.new/2"
+  }
+
   @impl true
-  def message(%{reason: {:provider, code}, provider_message: words} = error) do
-    told = Enum.filter([code, words], & &1)
-    words = if told == [], do: "it does not say why", else: Enum.join(told, ": ")
-    "the provider refused or failed: #{words}. #{again(error)}"
+  def message(%{reason: reason} = error) when is_tuple(reason) do
+    case reason do
+      {:provider, code} ->
+        told = Enum.filter([code, error.provider_message], & &1)
+        words = if told == [], do: "it does not say why", else: Enum.join(told, ": ")
+        "the provider refused or failed: #{words}. #{again(error)}"
+
+      {:invalid_response, text} ->
+        "the response cannot be read (#{text}). Check that the provider and the URL belong together, or ask again"
+
+      {:response_too_large, limit} ->
+        "the response has more than #{limit} bytes. Raise :max_bytes, or ask for less"
+
+      {:too_deep, limit} ->
+        "the response is nested deeper than #{limit} levels. Ask again, or ask for a simpler answer"
+    end
   end
 
-  def message(%{reason: {:invalid_response, text}}),
-    do:
-      "the response cannot be read (#{text}). Check that the provider and the URL belong together, or ask again"
-
-  def message(%{reason: :incomplete}),
-    do:
-      "the body ended before the response was complete. Ask again, or keep the part that came with AshAgent.Response.interrupt/2"
-
-  def message(%{reason: {:response_too_large, limit}}),
-    do: "the response has more than #{limit} bytes. Raise :max_bytes, or ask for less"
-
-  def message(%{reason: {:too_deep, limit}}),
-    do:
-      "the response is nested deeper than #{limit} levels. Ask again, or ask for a simpler answer"
-
-  def message(%{reason: :open}),
-    do:
-      "the response is not complete yet. Feed the rest and call AshAgent.Response.finish/1, or end it with " <>
-        "AshAgent.Response.interrupt/2"
-
-  def message(%{reason: :queued}),
-    do:
-      "the provider is still working on the response. Ask the provider for it later, by its AshAgent.Response.id/1"
-
-  def message(%{reason: :interrupted}),
-    do:
-      "the response was interrupted and takes no more bytes. Start another one with AshAgent.Response.new/2"
+  def message(%{reason: reason}), do: Map.fetch!(@words, reason)
 
   defp again(%{retryable?: false}), do: "Asking again will not help"
   defp again(%{retry_after: nil}), do: "Asking again may help"

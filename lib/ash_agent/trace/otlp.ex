@@ -4,8 +4,7 @@ defmodule AshAgent.Trace.Otlp do
   # Conversations as OTLP: the options, and the way into the core.
 
   alias AshAgent.{ChatContext, Context, Prices, ToolDefinition}
-  alias AshAgent.Context.{Error, Native}
-  alias AshAgent.Context.Printed
+  alias AshAgent.Context.{Native, Printed, Reply}
 
   @attributes [
     type: {:custom, &__MODULE__.attributes?/1},
@@ -58,10 +57,11 @@ defmodule AshAgent.Trace.Otlp do
   ids of the trace and the span of who asked (`:caller`).
   """
   def encode(shown, opts, how \\ []) do
-    told = [
-      read_conversation(shown, true) | Enum.map(opts[:children], &read_conversation(&1, false))
-    ]
+    children = Enum.map(opts[:children], &read_conversation(&1, false))
+    write([read_conversation(shown, true) | children], opts, how)
+  end
 
+  defp write(told, opts, how) do
     given = %{
       agent: opts[:agent],
       version: opts[:version],
@@ -78,21 +78,12 @@ defmodule AshAgent.Trace.Otlp do
       attributes: stringify_keys(opts[:attributes])
     }
 
-    case Native.trace_otlp(told, opts[:masked], given) do
-      {:ok, bytes} -> bytes
-      {:error, reason} -> raise Error, reason: reason
-    end
+    told |> Native.trace_otlp(opts[:masked], given) |> Reply.ok!()
   end
 
   @doc "Raises if the library was built without the feature."
   def available! do
-    words = %{agent: "", version: nil, error: nil, json: false, next: false, messages: false}
-    given = Map.merge(words, %{turns: nil, tools: nil, resource: %{}, attributes: %{}})
-    given = Map.merge(given, %{open: false, caller: nil, prices: Prices.terms([])})
-
-    with {:error, reason} <- Native.trace_otlp([], true, given),
-         do: raise(Error, reason: reason)
-
+    write([], AshAgent.Options.validate!([], options()) ++ [masked: true], [])
     :ok
   end
 

@@ -133,21 +133,16 @@ defmodule Mix.Tasks.AshAgent.Rename do
           more = for {line, words} <- more, do: {at + line, words}
 
           if length(new) == length(piece) do
-            new =
-              for {{prefix, line}, n} <- prefixes |> Enum.zip(new) |> Enum.with_index(at),
-                  into: %{},
-                  do: {n, prefix <> line}
-
-            {Map.merge(changed, new), env, notes ++ more}
+            new = prefixes |> Enum.zip_with(new, &(&1 <> &2)) |> Enum.with_index(&{&2 + at, &1})
+            {Map.merge(changed, Map.new(new)), env, notes ++ more}
           else
             {changed, env,
              notes ++ [{at + 1, "an example in which lines would be joined or split"}]}
           end
       end
 
-    {lines
-     |> Enum.with_index()
-     |> Enum.map_join("\n", fn {line, n} -> Map.get(changed, n, line) end), notes}
+    lines = for {line, n} <- Enum.with_index(lines), do: Map.get(changed, n, line)
+    {Enum.join(lines, "\n"), notes}
   end
 
   # Lines with a prompt that follow each other.
@@ -243,11 +238,9 @@ defmodule Mix.Tasks.AshAgent.Rename do
         {imports, calls} = Enum.split_with(edits, &(elem(&1, 0) == :import))
 
         inner =
-          for {_, from, to, _} = edit <- calls,
-              not Enum.any?(calls, fn {_, a, b, _} = other ->
-                other != edit and a >= from and b <= to
-              end),
-              do: edit
+          Enum.reject(calls, fn {_, from, to, _} = edit ->
+            Enum.any?(calls -- [edit], fn {_, a, b, _} -> a >= from and b <= to end)
+          end)
 
         case if(inner == [], do: imports, else: inner) do
           [] ->
@@ -268,24 +261,20 @@ defmodule Mix.Tasks.AshAgent.Rename do
 
   defp slice(text, from, to), do: binary_part(text, from, to - from)
 
-  defp starts(text),
-    do:
+  # Of each line, where it begins and its text.
+  defp starts(text) do
+    {lines, _end} =
       text
       |> String.split("\n")
-      |> Enum.scan({0, 0, ""}, fn line, {_, next, _} ->
-        {next, next + byte_size(line) + 1, line}
-      end)
-      |> List.to_tuple()
+      |> Enum.map_reduce(0, fn line, start -> {{start, line}, start + byte_size(line) + 1} end)
+
+    List.to_tuple(lines)
+  end
 
   defp offset(meta, %{text: {_text, starts}}) do
-    {start, _, line} = elem(starts, meta[:line] - 1)
-
-    start +
-      (line
-       |> String.to_charlist()
-       |> Enum.take(meta[:column] - 1)
-       |> List.to_string()
-       |> byte_size())
+    {start, line} = elem(starts, meta[:line] - 1)
+    before = line |> String.to_charlist() |> Enum.take(meta[:column] - 1)
+    start + byte_size(List.to_string(before))
   end
 
   ## The edits of a piece of syntax, and the aliases and imports after it
@@ -460,16 +449,12 @@ defmodule Mix.Tasks.AshAgent.Rename do
   end
 
   defp first(arg, env) do
-    {_, metas} =
-      Macro.prewalk(arg, [], fn
-        {_, meta, _} = node, all when is_list(meta) ->
-          {node, if(meta[:column], do: [offset(meta, env) | all], else: all)}
+    places =
+      for {_, meta, _} when is_list(meta) <- Macro.prewalker(arg),
+          meta[:column],
+          do: offset(meta, env)
 
-        node, all ->
-          {node, all}
-      end)
-
-    Enum.min(metas)
+    Enum.min(places)
   end
 
   # The new arguments: those that need an absent one are left out, and so is the one that comes by a pipe.
@@ -488,14 +473,7 @@ defmodule Mix.Tasks.AshAgent.Rename do
     end)
   end
 
-  defp variables(ast),
-    do:
-      ast
-      |> Macro.prewalk([], fn
-        {name, _, nil} = node, all -> {node, [name | all]}
-        node, all -> {node, all}
-      end)
-      |> elem(1)
+  defp variables(ast), do: for({name, _, nil} <- Macro.prewalker(ast), do: name)
 
   # An argument that a range may take apart.
   defp inner(text, {_tag, {:.., _, _}}),

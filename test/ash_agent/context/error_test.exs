@@ -46,6 +46,6 @@ defmodule AshAgent.Context.ErrorTest do
     assert names -- typed(Response.Error) == []
 
     words = File.read!("lib/ash_agent/response/error.ex")
-    for name <- names, do: assert(words =~ ~r/reason: \{?:#{name}\b/, name)
+    for name <- names, do: assert(words =~ ~r/^ +(\{:#{name}\b.* ->|#{name}:)$/m, name)
   end
 end

@@ -2,8 +2,6 @@ defmodule AshAgent.Collect do
   @moduledoc false
 
   @doc "Maps with a function that returns `{:ok, value}`, and returns `{:ok, values}`, or the first that is something else."
-  @spec map(Enumerable.t(), (term() -> {:ok, term()} | other)) :: {:ok, list()} | other
-        when other: term()
   def map(enumerable, fun) do
     enumerable
     |> Enum.reduce_while([], fn element, values ->

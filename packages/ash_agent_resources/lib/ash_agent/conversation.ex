@@ -13,96 +13,44 @@ defmodule AshAgent.Conversation do
       end
       """
     ],
-    schema: [
-      llm: [
-        type: {:or, [{:fun, 0}, {:fun, 1}, {:fun, 2}, :any]},
-        required: true,
-        doc: "The model, see `t:AshAgent.LLM.t/0`, or a function of arity 0 that returns it."
-      ],
-      tools: [
-        type: {:or, [{:fun, 0}, {:fun, 1}, {:list, :any}, :map, :atom]},
-        default: [],
-        doc:
-          "The tools, see `AshAgent.Runtime.Tool`, or a function that returns them. With arity 1 it gets the record. A domain, here " <>
-            "or in a list, stands for the tools that it declares, and `{domain, names}` for some of them, see `AshAgent.Domain`."
-      ],
-      system_prompt: [
-        type: {:or, [{:fun, 0}, {:fun, 1}, :string]},
-        doc:
-          "The system prompt of new conversations, or a function that returns it. With arity 1 it gets the record."
-      ],
-      approval: [
-        type: {:or, [{:fun, 2}, {:one_of, [:auto]}]},
-        default: :auto,
-        doc:
-          "Decides which calls may run, as the option of `AshAgent.Runtime.run/2`: a function of the call and the tool context."
-      ],
-      permission_rules: [
-        type: {:list, :any},
-        default: [],
-        doc: "See `AshAgent.Runtime.Permissions`."
-      ],
-      allowed_tools: [
-        type: {:list, {:or, [:atom, :string]}},
-        doc: "The names of the tools that may run. Defaults to all."
-      ],
-      max_iterations: [
-        type: :pos_integer,
-        default: 10,
-        doc: "How many iterations a turn may have."
-      ],
-      max_total_tokens: [
-        type: :pos_integer,
-        doc:
-          "How many tokens the models of one turn may report. Defaults to that of `AshAgent.Runtime.run/2`."
-      ],
-      options: [
-        type: :keyword_list,
-        default: [],
-        doc: "Other options of `AshAgent.Runtime.run/2`, such as `llm_timeout: 60_000`."
-      ],
-      iterations: [
-        type: {:spark, Ash.Resource},
-        doc:
-          "A resource with `AshAgent.Conversation.Iteration`, to read the stored iterations with Ash. Needs AshPostgres."
-      ],
-      store: [
-        type: {:or, [{:fun, 1}, :any]},
-        doc:
-          "The store of the messages, or a function that gets the tenant and returns it. Required unless the data " <>
-            "layer is AshPostgres; then it defaults to `AshAgent.Store.Postgres` in the resource's repository, in the tenant's schema if there is one."
-      ],
-      name: [
-        type: :string,
-        doc:
-          "What the store knows the resource by: its part of a conversation's key, see `AshAgent.Conversation.Info.key/1`. Without colons. " <>
-            "Defaults to the table in PostgreSQL, or else to the name of the module."
-      ],
-      authority: [
-        type: {:one_of, [:asker, :resumer]},
-        default: :asker,
-        doc:
-          "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes. A turn that goes on by itself " <>
-            "runs as who asked."
-      ],
-      actor_persister: [
-        type: :atom,
-        doc:
-          "A module with `store/1` and `lookup/1`, as an `AshOban.ActorPersister`: what is stored of an actor with each message, and how it " <>
-            "is found again. Records of Ash resources need none."
-      ],
-      without_conversation: [
-        type: {:list, :atom},
-        default: [],
-        doc:
-          "Create actions that make records without a conversation on purpose, as an import may. Others are a warning of the compiler."
-      ],
-      deltas: [
-        type: :boolean,
-        default: true,
-        doc: "Whether the resource's notifiers get the pieces of an answer while it comes."
-      ]
-    ]
+    schema:
+      AshAgent.Options.schema([
+        {:llm, {:or, [{:fun, 0}, {:fun, 1}, {:fun, 2}, :any]}, [required: true],
+         "The model, see `t:AshAgent.LLM.t/0`, or a function of arity 0 that returns it."},
+        {:tools, {:or, [{:fun, 0}, {:fun, 1}, {:list, :any}, :map, :atom]}, [default: []],
+         "The tools, see `AshAgent.Runtime.Tool`, or a function that returns them. With arity 1 it gets the record. A domain, here " <>
+           "or in a list, stands for the tools that it declares, and `{domain, names}` for some of them, see `AshAgent.Domain`."},
+        {:system_prompt, {:or, [{:fun, 0}, {:fun, 1}, :string]},
+         "The system prompt of new conversations, or a function that returns it. With arity 1 it gets the record."},
+        {:approval, {:or, [{:fun, 2}, {:one_of, [:auto]}]}, [default: :auto],
+         "Decides which calls may run, as the option of `AshAgent.Runtime.run/2`: a function of the call and the tool context."},
+        {:permission_rules, {:list, :any}, [default: []], "See `AshAgent.Runtime.Permissions`."},
+        {:allowed_tools, {:list, {:or, [:atom, :string]}},
+         "The names of the tools that may run. Defaults to all."},
+        {:max_iterations, :pos_integer, [default: 10], "How many iterations a turn may have."},
+        {:max_total_tokens, :pos_integer,
+         "How many tokens the models of one turn may report. Defaults to that of `AshAgent.Runtime.run/2`."},
+        {:options, :keyword_list, [default: []],
+         "Other options of `AshAgent.Runtime.run/2`, such as `llm_timeout: 60_000`."},
+        {:iterations, {:spark, Ash.Resource},
+         "A resource with `AshAgent.Conversation.Iteration`, to read the stored iterations with Ash. Needs AshPostgres."},
+        {:store, {:or, [{:fun, 1}, :any]},
+         "The store of the messages, or a function that gets the tenant and returns it. Required unless the data " <>
+           "layer is AshPostgres; then it defaults to `AshAgent.Store.Postgres` in the resource's repository, in the tenant's schema if there is one."},
+        {:name, :string,
+         "What the store knows the resource by: its part of a conversation's key, see `AshAgent.Conversation.Info.key/1`. Without colons. " <>
+           "Defaults to the table in PostgreSQL, or else to the name of the module."},
+        {:authority, {:one_of, [:asker, :resumer]}, [default: :asker],
+         "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes. A turn that goes on by itself " <>
+           "runs as who asked."},
+        {:actor_persister, :atom,
+         "A module with `store/1` and `lookup/1`, as an `AshOban.ActorPersister`: what is stored of an actor with each message, and how it " <>
+           "is found again. Records of Ash resources need none."},
+        {:without_conversation, {:list, :atom}, [default: []],
+         "Create actions that make records without a conversation on purpose, as an import may. Others are a warning of the compiler."},
+        {:deltas, :boolean, [default: true],
+         "Whether the resource's notifiers get the pieces of an answer while it comes."}
+      ])
   }
 
   @moduledoc """

@@ -22,19 +22,13 @@ defmodule AshAgent.Domain do
     # No need to compile it first.
     no_depend_modules: [:resource],
     schema:
-      [
-        name: [
-          type: :atom,
-          required: true,
-          doc: "The tool's name, for models and for lists of tools."
-        ],
-        resource: [type: :atom, required: true, doc: "The Ash resource."],
-        action: [type: :atom, required: true, doc: "The name of its action."],
-        description: [
-          type: :string,
-          doc: "Tells the model when to use the tool. Defaults to the action's description."
-        ]
-      ] ++ Tools.section_options()
+      AshAgent.Options.schema([
+        {:name, :atom, [required: true], "The tool's name, for models and for lists of tools."},
+        {:resource, :atom, [required: true], "The Ash resource."},
+        {:action, :atom, [required: true], "The name of its action."},
+        {:description, :string,
+         "Tells the model when to use the tool. Defaults to the action's description."}
+      ]) ++ Tools.section_options()
   }
 
   @tools %Spark.Dsl.Section{

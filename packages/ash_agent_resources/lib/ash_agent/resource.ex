@@ -35,46 +35,25 @@ defmodule AshAgent.Resource do
     imports: [AshAgent.Resource.Client, AshAgent.Sigils],
     no_depend_modules: [:client, :output, :hooks],
     sections: [@input],
-    schema: [
-      client: [
-        type: :any,
-        required: true,
-        doc:
-          "`\"provider:model\"`, with options of the client and `:temperature` and `:max_tokens`; or a model, see " <>
-            "`t:AshAgent.LLM.t/0`, or a function of arity 0 that returns it. Without `:api_key` and `:base_url`, the key is that of the " <>
-            "environment, such as `ANTHROPIC_API_KEY`, read for each request."
-      ],
-      output: [
-        type: :any,
-        default: :string,
-        doc:
-          "The type of answers: `:string`, an `Ash.TypedStruct`, or another Ash type of objects."
-      ],
-      prompt: [
-        type: {:or, [:string, {:fun, 1}]},
-        doc:
-          "The system prompt, with `{{ name }}` for the argument of that name, or a function of the arguments. In a call without " <>
-            "arguments, it is the message."
-      ],
-      hooks: [type: :atom, doc: "A module with callbacks of `AshAgent.Runtime.Hooks`."],
-      token_budget: [
-        type: :pos_integer,
-        doc: "How many tokens the models of one call may report."
-      ],
-      budget_strategy: [
-        type: {:one_of, [:halt, :warn]},
-        default: :warn,
-        doc:
-          "With `:halt`, a call that used up its budget ends with an error. With `:warn`, the telemetry event " <>
-            "`[:ash_agent, :token_limit_warning]` tells that 80% are used."
-      ],
-      options: [
-        type: :keyword_list,
-        default: [],
-        doc:
-          "Other options of `AshAgent.Runtime.run/2`, such as `approval: &MyApp.approval/2` or `after_tool: &MyApp.shorten/3`."
-      ]
-    ]
+    schema:
+      AshAgent.Options.schema([
+        {:client, :any, [required: true],
+         "`\"provider:model\"`, with options of the client and `:temperature` and `:max_tokens`; or a model, see " <>
+           "`t:AshAgent.LLM.t/0`, or a function of arity 0 that returns it. Without `:api_key` and `:base_url`, the key is that of the " <>
+           "environment, such as `ANTHROPIC_API_KEY`, read for each request."},
+        {:output, :any, [default: :string],
+         "The type of answers: `:string`, an `Ash.TypedStruct`, or another Ash type of objects."},
+        {:prompt, {:or, [:string, {:fun, 1}]},
+         "The system prompt, with `{{ name }}` for the argument of that name, or a function of the arguments. In a call without " <>
+           "arguments, it is the message."},
+        {:hooks, :atom, "A module with callbacks of `AshAgent.Runtime.Hooks`."},
+        {:token_budget, :pos_integer, "How many tokens the models of one call may report."},
+        {:budget_strategy, {:one_of, [:halt, :warn]}, [default: :warn],
+         "With `:halt`, a call that used up its budget ends with an error. With `:warn`, the telemetry event " <>
+           "`[:ash_agent, :token_limit_warning]` tells that 80% are used."},
+        {:options, :keyword_list, [default: []],
+         "Other options of `AshAgent.Runtime.run/2`, such as `approval: &MyApp.approval/2` or `after_tool: &MyApp.shorten/3`."}
+      ])
   }
 
   @tool %Spark.Dsl.Entity{
@@ -101,45 +80,35 @@ defmodule AshAgent.Resource do
     # No need to compile those first.
     no_depend_modules: [:action, :function],
     transform: {AshAgent.Resource.Tool, :check, []},
-    schema: [
-      name: [type: :atom, required: true, doc: "The tool's name."],
-      description: [
-        type: :string,
-        required: true,
-        doc: "Tells the model when to use the tool."
-      ],
-      action: [
-        type: {:or, [{:tuple, [:atom, :atom]}, {:tuple, [:atom, :atom, :keyword_list]}]},
-        doc:
-          "`{resource, action}`, or `{resource, action, options}` with options of `AshAgent.Tools.actions/3`, such as `filter: [:id]`."
-      ],
-      function: [
-        type: {:or, [{:tuple, [:atom, :atom, {:list, :any}]}, {:fun, 1}, {:fun, 2}]},
-        doc:
-          "`{module, function, extra}`, called with the arguments, those in `extra`, and the tool context; or a function of the " <>
-            "arguments, or of the arguments and the tool context."
-      ],
-      parameters: [
-        type: :keyword_list,
-        default: [],
-        keys: [
-          *: [
-            type: :keyword_list,
-            keys: [
-              type: [
-                type: :any,
-                default: :string,
-                doc: "An Ash type. Values are cast to it."
-              ],
-              required: [type: :boolean, default: false],
-              description: [type: :string],
-              constraints: [type: :keyword_list, default: []]
-            ]
-          ]
-        ],
-        doc: "The arguments of a function, by name."
-      ]
-    ]
+    schema:
+      AshAgent.Options.schema([
+        {:name, :atom, [required: true], "The tool's name."},
+        {:description, :string, [required: true], "Tells the model when to use the tool."},
+        {:action, {:or, [{:tuple, [:atom, :atom]}, {:tuple, [:atom, :atom, :keyword_list]}]},
+         "`{resource, action}`, or `{resource, action, options}` with options of `AshAgent.Tools.actions/3`, such as `filter: [:id]`."},
+        {:function, {:or, [{:tuple, [:atom, :atom, {:list, :any}]}, {:fun, 1}, {:fun, 2}]},
+         "`{module, function, extra}`, called with the arguments, those in `extra`, and the tool context; or a function of the " <>
+           "arguments, or of the arguments and the tool context."},
+        {:parameters, :keyword_list,
+         [
+           default: [],
+           keys: [
+             *: [
+               type: :keyword_list,
+               keys: [
+                 type: [
+                   type: :any,
+                   default: :string,
+                   doc: "An Ash type. Values are cast to it."
+                 ],
+                 required: [type: :boolean, default: false],
+                 description: [type: :string],
+                 constraints: [type: :keyword_list, default: []]
+               ]
+             ]
+           ]
+         ], "The arguments of a function, by name."}
+      ])
   }
 
   @tools %Spark.Dsl.Section{
@@ -159,30 +128,15 @@ defmodule AshAgent.Resource do
     ],
     entities: [@tool],
     no_depend_modules: [:domains],
-    schema: [
-      domains: [
-        type: {:list, :any},
-        default: [],
-        doc:
-          "Domains whose tools the agent has as well, see `AshAgent.Domain`: `[MyApp.Billing, {MyApp.Support, [:read_tickets]}]`."
-      ],
-      max_iterations: [
-        type: :pos_integer,
-        default: 10,
-        doc: "How many iterations a call may have."
-      ],
-      timeout: [
-        type: :pos_integer,
-        default: 30_000,
-        doc: "How many milliseconds a tool may take."
-      ],
-      on_error: [
-        type: {:one_of, [:continue, :halt]},
-        default: :continue,
-        doc:
-          "With `:continue`, the model reads that a tool failed. With `:halt`, the call ends with an error."
-      ]
-    ]
+    schema:
+      AshAgent.Options.schema([
+        {:domains, {:list, :any}, [default: []],
+         "Domains whose tools the agent has as well, see `AshAgent.Domain`: `[MyApp.Billing, {MyApp.Support, [:read_tickets]}]`."},
+        {:max_iterations, :pos_integer, [default: 10], "How many iterations a call may have."},
+        {:timeout, :pos_integer, [default: 30_000], "How many milliseconds a tool may take."},
+        {:on_error, {:one_of, [:continue, :halt]}, [default: :continue],
+         "With `:continue`, the model reads that a tool failed. With `:halt`, the call ends with an error."}
+      ])
   }
 
   @moduledoc """

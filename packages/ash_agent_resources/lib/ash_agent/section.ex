@@ -14,8 +14,6 @@ defmodule AshAgent.Section do
   Verifies a resource: `checks` are functions of it, each with the place that it is about, which return words for what cannot
   work, or a place of their own with words. The first of them is the error.
   """
-  @spec verify(map(), [{[atom()], (map() -> String.t() | {[atom()], String.t()} | nil)}]) ::
-          :ok | {:error, Exception.t()}
   def verify(dsl, checks) do
     Enum.find_value(checks, :ok, fn {path, check} ->
       case check.(dsl) do
@@ -27,7 +25,6 @@ defmodule AshAgent.Section do
   end
 
   @doc "The words with which a function refuses its arguments, or `nil`."
-  @spec refusal((() -> term())) :: String.t() | nil
   def refusal(fun) do
     fun.()
     nil
@@ -41,7 +38,6 @@ defmodule AshAgent.Section do
   end
 
   @doc "Returns true if a value can be a model. Functions and modules are checked when they are called, since they may not be compiled yet."
-  @spec model?(term()) :: boolean()
   def model?(llm) when is_function(llm), do: true
   def model?({module, opts}), do: is_atom(module) and is_list(opts)
   def model?(module), do: is_atom(module) and module not in [nil, true, false]
@@ -50,8 +46,6 @@ defmodule AshAgent.Section do
   Returns what is wrong with options of a run that a section has: those with a place of their own and those that are decided
   elsewhere are refused. `given` are the section's own, which are checked with them.
   """
-  @spec refuse_options(atom(), keyword(), own: [atom()], decided: [atom()], given: keyword()) ::
-          String.t() | nil
   def refuse_options(section, options, about) do
     names = Keyword.keys(options)
     named = Enum.filter(names, &(&1 in about[:own]))
@@ -66,7 +60,6 @@ defmodule AshAgent.Section do
   end
 
   @doc "Calls the application's function for the events of a run, of whichever arity."
-  @spec tell((... -> term()) | nil, [atom()], map(), map()) :: term()
   def tell(nil, _event, _measurements, _metadata), do: :ok
 
   def tell(function, event, measurements, metadata) when is_function(function, 3),

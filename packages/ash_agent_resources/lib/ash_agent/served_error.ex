@@ -7,19 +7,13 @@ defmodule AshAgent.ServedError do
   alias AshAgent.Conversation
 
   @doc "The code of an error, from a closed set: atoms of the two modules, and one for all that a run can say."
-  @spec code(struct()) :: String.t()
   def code(%{reason: reason}) when is_atom(reason), do: Atom.to_string(reason)
   def code(%{reason: {:invalid_output, _words}}), do: "invalid_output"
   def code(%{reason: {:hook, _reason}}), do: "hook"
   def code(%{reason: reason}) when is_exception(reason), do: "invalid_input"
   def code(_error), do: "failed"
 
-  @doc "Its words, without the actions that newer versions of Ash name before them."
-  @spec words(struct()) :: String.t()
-  def words(error), do: Conversation.Error.describe(error)
-
   @doc "The fields that an error belongs to."
-  @spec fields(struct()) :: [atom()]
   def fields(%Conversation.Error{} = error),
     do: List.delete([Conversation.Error.field(error)], :_form)
 
@@ -28,10 +22,10 @@ end
 
 if Code.ensure_loaded?(AshGraphql.Error) do
   defimpl AshGraphql.Error, for: [AshAgent.Conversation.Error, AshAgent.Resource.Error] do
-    alias AshAgent.ServedError
+    alias AshAgent.{Conversation, ServedError}
 
     def to_error(error) do
-      words = ServedError.words(error)
+      words = Conversation.Error.describe(error)
 
       %{
         message: words,
@@ -46,7 +40,7 @@ end
 
 if Code.ensure_loaded?(AshJsonApi.ToJsonApiError) do
   defimpl AshJsonApi.ToJsonApiError, for: [AshAgent.Conversation.Error, AshAgent.Resource.Error] do
-    alias AshAgent.ServedError
+    alias AshAgent.{Conversation, ServedError}
 
     def to_json_api_error(error) do
       code = ServedError.code(error)
@@ -56,7 +50,7 @@ if Code.ensure_loaded?(AshJsonApi.ToJsonApiError) do
         status_code: if(code in ["busy", "paused", "changed"], do: 409, else: 400),
         code: code,
         title: code,
-        detail: ServedError.words(error),
+        detail: Conversation.Error.describe(error),
         source_pointer:
           Enum.find_value(ServedError.fields(error), :undefined, &"/data/attributes/#{&1}"),
         meta: %{}

@@ -6,7 +6,6 @@ defmodule AshAgent.SparkModule do
   alias AshAgent.{Caller, Options}
 
   @doc "Returns the module if Spark made it and the function, if there is one, returns `true` for it; or raises an `ArgumentError` that names what is expected."
-  @spec check!(term(), String.t(), (module() -> boolean())) :: module() | map()
   def check!(value, expected, right? \\ fn _module -> true end)
 
   def check!(%{persist: _} = dsl, _expected, _right?) when not is_struct(dsl), do: dsl

@@ -1,60 +1,31 @@
 defmodule AshAgent.Tools do
-  @name [
-    type: :string,
-    doc:
-      "the tool's name. Defaults to the resource's short name and the action's name: `\"ticket_open\"`."
-  ]
+  @own AshAgent.Options.schema([
+         {:name, :string,
+          "the tool's name. Defaults to the resource's short name and the action's name: `\"ticket_open\"`."},
+         {:description, :string,
+          "tells the model when to use the tool. Defaults to the action's description."}
+       ])
 
-  @description [
-    type: :string,
-    doc: "tells the model when to use the tool. Defaults to the action's description."
-  ]
+  @common AshAgent.Options.schema([
+            {:load, :list, [type_doc: "a list of names, nested for relationships", default: []],
+             "public relationships, calculations and aggregates to return with each record: `[:age, comments: [:author]]`."},
+            {:fields, {:or, [{:list, :atom}, nil]}, [type_doc: "a list of atoms"],
+             "the public attributes to return. Defaults to all that are not `sensitive?`."},
+            {:filter, {:list, :atom}, [default: []],
+             "the public fields that the model may filter a read by."},
+            {:sort, {:list, :atom}, [default: []],
+             "the public fields that the model may sort a read by."},
+            {:limit, :pos_integer, [default: 25],
+             "how many records a read, and each loaded relationship, returns at most."},
+            {:bulk, :pos_integer, [default: 1],
+             "how many records one call may create, update or destroy. With more than 1, the tool takes a list of records, and " <>
+               "each has a result of its own."},
+            {:repeat, :any, [type_doc: "`:safe`, `:never` or `{:ask, function}`"],
+             "whether a call whose outcome is unknown may run again, see `AshAgent.Runtime.Tool`. Defaults to `:safe` for reads and to " <>
+               "`:never` for everything else."}
+          ])
 
-  @common [
-    load: [
-      type: :list,
-      type_doc: "a list of names, nested for relationships",
-      default: [],
-      doc:
-        "public relationships, calculations and aggregates to return with each record: `[:age, comments: [:author]]`."
-    ],
-    fields: [
-      type: {:or, [{:list, :atom}, nil]},
-      type_doc: "a list of atoms",
-      doc: "the public attributes to return. Defaults to all that are not `sensitive?`."
-    ],
-    filter: [
-      type: {:list, :atom},
-      default: [],
-      doc: "the public fields that the model may filter a read by."
-    ],
-    sort: [
-      type: {:list, :atom},
-      default: [],
-      doc: "the public fields that the model may sort a read by."
-    ],
-    limit: [
-      type: :pos_integer,
-      default: 25,
-      doc: "how many records a read, and each loaded relationship, returns at most."
-    ],
-    bulk: [
-      type: :pos_integer,
-      default: 1,
-      doc:
-        "how many records one call may create, update or destroy. With more than 1, the tool takes a list of records, and " <>
-          "each has a result of its own."
-    ],
-    repeat: [
-      type: :any,
-      type_doc: "`:safe`, `:never` or `{:ask, function}`",
-      doc:
-        "whether a call whose outcome is unknown may run again, see `AshAgent.Runtime.Tool`. Defaults to `:safe` for reads and to " <>
-          "`:never` for everything else."
-    ]
-  ]
-
-  @action [name: @name, description: @description] ++ @common
+  @action @own ++ @common
 
   @moduledoc """
   Ash actions as tools.
@@ -183,7 +154,7 @@ defmodule AshAgent.Tools do
 
   Each action takes the same options, and two more:
 
-  #{Options.docs(name: @name, description: @description)}
+  #{Options.docs(@own)}
 
   Raises `ArgumentError` for unknown actions, fields that are not public, and options that the action cannot use.
   """

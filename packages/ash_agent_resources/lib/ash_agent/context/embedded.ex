@@ -112,20 +112,16 @@ defmodule AshAgent.Context.Embedded do
 
   # Stored in the form of `from_context/1` only, so that a conversation has one id.
   @doc false
-  def put_conversation(%{action_type: :create} = changeset, _context) do
-    changeset |> take_given() |> Stored.cast_attributes(nil) |> put(changeset)
-  end
-
-  def put_conversation(changeset, _context) do
+  def put_conversation(%{action_type: type} = changeset, _context) do
     given = take_given(changeset)
 
-    if given == %{},
-      do: changeset,
-      else: changeset.data |> to_context() |> replace(given) |> put(changeset)
+    if type != :create and given == %{} do
+      changeset
+    else
+      old = if type == :create, do: {:ok, nil}, else: to_context(changeset.data)
+      put(with({:ok, old} <- old, do: Stored.cast_attributes(given, old)), changeset)
+    end
   end
-
-  defp replace({:ok, old}, given), do: Stored.cast_attributes(given, old)
-  defp replace({:error, error}, _given), do: {:error, error}
 
   # Only attributes that somebody set: the number of the current iteration follows from the iterations.
   defp take_given(changeset) do

@@ -90,9 +90,12 @@ defmodule AshAgent.Conversation.Asker do
   def identity(nil), do: nil
 
   def identity(%resource{} = actor) do
-    if Ash.Resource.Info.resource?(resource),
-      do: "#{Ash.Resource.Info.short_name(resource)}:#{Enum.join(key(actor), ",")}",
-      else: to_name(actor) || digest(actor)
+    if Ash.Resource.Info.resource?(resource) do
+      values = actor |> key() |> Keyword.values()
+      "#{Ash.Resource.Info.short_name(resource)}:#{Enum.join(values, ",")}"
+    else
+      to_name(actor) || digest(actor)
+    end
   end
 
   def identity(actor), do: to_name(actor) || digest(actor)
@@ -107,7 +110,7 @@ defmodule AshAgent.Conversation.Asker do
         (:sha256 |> :crypto.hash(:erlang.term_to_binary(actor)) |> Base.encode16(case: :lower))
 
   defp key(%resource{} = actor),
-    do: for(name <- Ash.Resource.Info.primary_key(resource), do: Map.fetch!(actor, name))
+    do: for(name <- Ash.Resource.Info.primary_key(resource), do: {name, Map.fetch!(actor, name)})
 
   defp persist(resource, actor) do
     persister = Info.option(resource, :actor_persister)
@@ -120,10 +123,8 @@ defmodule AshAgent.Conversation.Asker do
     end
   end
 
-  defp record(%resource{} = actor) do
-    key = for name <- Ash.Resource.Info.primary_key(resource), do: {name, Map.fetch!(actor, name)}
-    %{"resource" => inspect(resource), "key" => Map.new(key)}
-  end
+  defp record(%resource{} = actor),
+    do: %{"resource" => inspect(resource), "key" => Map.new(key(actor))}
 
   defp find(%{"resource" => name, "key" => %{} = key}, tenant) do
     resource = Module.safe_concat([name])

@@ -155,7 +155,7 @@ defmodule AshAgent.Conversation.Change do
     |> Changeset.after_action(fn changeset, record ->
       iteration = Changeset.get_argument(changeset, :iteration)
 
-      fork(fn ->
+      Runner.attempt(fn ->
         source = changeset.context.ash_agent_source.value
         source = if iteration, do: Context.rewind(source, to: iteration), else: source
         Context.fork(source, id: Info.key(record))
@@ -310,12 +310,8 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp source(changeset, context) do
-    opts = [
-      actor: context.actor,
-      tenant: context.tenant,
-      authorize?: context.authorize? != false
-    ]
-
+    authorize? = context.authorize? != false
+    opts = [actor: context.actor, tenant: context.tenant, authorize?: authorize?]
     id = Changeset.get_argument(changeset, :source_id)
     revision = Changeset.get_argument(changeset, :revision)
 
@@ -327,12 +323,6 @@ defmodule AshAgent.Conversation.Change do
       {:error, :not_found} -> fail(:not_found)
       {:error, error} -> {:error, error}
     end
-  end
-
-  defp fork(fun) do
-    {:ok, fun.()}
-  rescue
-    error in Context.Error -> {:error, error}
   end
 
   defp call_id(changeset), do: Changeset.get_argument(changeset, :call_id)

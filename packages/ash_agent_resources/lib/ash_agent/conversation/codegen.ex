@@ -8,20 +8,10 @@ defmodule AshAgent.Conversation.Codegen do
   alias AshAgent.Conversation.{Info, Migrations}
   alias AshAgent.Store
 
-  @switches [
-    domains: :string,
-    migration_path: :string,
-    tenant_migration_path: :string,
-    name: :string,
-    dry_run: :boolean,
-    check: :boolean,
-    dev: :boolean,
-    quiet: :boolean,
-    snapshots_only: :boolean
-  ]
+  @switches Enum.map(~w(domains migration_path tenant_migration_path name)a, &{&1, :string}) ++
+              Enum.map(~w(dry_run check dev quiet snapshots_only)a, &{&1, :boolean})
 
   @doc "Does what `mix ash.codegen` asks of extensions."
-  @spec run([String.t() | nil]) :: :ok
   def run(argv) do
     {opts, _rest, _others} = argv |> drop_unnamed() |> OptionParser.parse(switches: @switches)
 
@@ -71,20 +61,15 @@ defmodule AshAgent.Conversation.Codegen do
   end
 
   defp domains(opts) do
-    case opts[:domains] do
-      none when none in [nil, ""] ->
-        for app <- apps(), domain <- Application.get_env(app, :ash_domains, []), do: domain
-
-      domains ->
-        for name <- String.split(domains, ",", trim: true), do: Module.concat([name])
-    end
+    if opts[:domains] in [nil, ""],
+      do: Enum.flat_map(apps(), &Application.get_env(&1, :ash_domains, [])),
+      else: for(name <- String.split(opts[:domains], ",", trim: true), do: Module.concat([name]))
   end
 
   defp apps do
-    case Mix.Project.apps_paths() do
-      nil -> [Mix.Project.config()[:app]]
-      paths -> paths |> Map.keys() |> Enum.sort()
-    end
+    if paths = Mix.Project.apps_paths(),
+      do: paths |> Map.keys() |> Enum.sort(),
+      else: [Mix.Project.config()[:app]]
   end
 
   defp conversations(domain) do
@@ -122,29 +107,17 @@ defmodule AshAgent.Conversation.Codegen do
     for path <- Path.wildcard(Path.join(folder, "**/*.exs")),
         opts[:dev] || not String.ends_with?(path, "_dev.exs"),
         {:ok, code} <- [path |> File.read!() |> Code.string_to_quoted()],
-        call <- calls(code),
+        {{:., _, [{:__aliases__, _, module}, :up]}, _, args} <- Macro.prewalker(code),
+        call <- done(Enum.take(module, -2), args),
         do: call
   end
 
-  defp calls(code) do
-    {_code, calls} =
-      Macro.prewalk(code, [], fn
-        {{:., _, [{:__aliases__, _, module}, :up]}, _, args} = node, calls ->
-          {node, call(Enum.take(module, -2), args) ++ calls}
-
-        node, calls ->
-          {node, calls}
-      end)
-
-    calls
-  end
-
-  defp call([_, :Migrations] = module, args) do
+  defp done([_, :Migrations] = module, args) do
     opts = List.first(args) || []
     if Keyword.keyword?(opts), do: [{module, opts}], else: []
   end
 
-  defp call(_module, _args), do: []
+  defp done(_module, _args), do: []
 
   defp steps(resources, tenants?, done) do
     prefixes = resources |> Enum.map(&prefix(&1, tenants?)) |> Enum.uniq()
@@ -259,39 +232,31 @@ defmodule AshAgent.Conversation.Codegen do
       use Ecto.Migration
 
       def up do
-        #{Enum.map_join(steps, "\n", &up/1)}
+        #{Enum.map_join(steps, "\n", &call(&1, :up))}
       end
 
       def down do
-        #{steps |> Enum.reverse() |> Enum.map_join("\n", &down/1)}
+        #{steps |> Enum.reverse() |> Enum.map_join("\n", &call(&1, :down))}
       end
     end
     """
 
-    [formatted |> Code.format_string!() |> IO.iodata_to_binary(), ?\n] |> IO.iodata_to_binary()
+    IO.iodata_to_binary([Code.format_string!(formatted), ?\n])
   end
 
   @store "AshAgent.Store.Postgres.Migrations"
   @conversation "AshAgent.Conversation.Migrations"
 
-  defp up({:store, prefix, _installed}),
-    do: "#{@store}.up(#{options([version: Store.Postgres.Migrations.latest()], prefix)})"
+  defp call({:tie, prefix, tie}, name), do: "#{@conversation}.#{name}(#{options(tie, prefix)})"
 
-  defp up({:tie, prefix, tie}), do: "#{@conversation}.up(#{options(tie, prefix)})"
-
-  defp down({:store, prefix, installed}),
-    do: "#{@store}.down(#{options([version: installed + 1], prefix)})"
-
-  defp down({:tie, prefix, tie}), do: "#{@conversation}.down(#{options(tie, prefix)})"
+  defp call({:store, prefix, installed}, name) do
+    version = if name == :up, do: Store.Postgres.Migrations.latest(), else: installed + 1
+    "#{@store}.#{name}(#{options([version: version], prefix)})"
+  end
 
   defp options(opts, prefix) do
-    given =
-      case prefix do
-        nil -> []
-        :tenant -> ["prefix: prefix()"]
-        prefix -> ["prefix: #{inspect(prefix)}"]
-      end
-
-    Enum.join(for({name, value} <- opts, do: "#{name}: #{inspect(value)}") ++ given, ", ")
+    given = if prefix in [nil, :tenant], do: opts, else: opts ++ [prefix: prefix]
+    words = for {name, value} <- given, do: "#{name}: #{inspect(value)}"
+    Enum.join(words ++ if(prefix == :tenant, do: ["prefix: prefix()"], else: []), ", ")
   end
 end

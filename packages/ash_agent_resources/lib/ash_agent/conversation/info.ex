@@ -130,13 +130,7 @@ defmodule AshAgent.Conversation.Info do
   # Returns the options of the section that runs of a record need.
   def run_options(resource, record) do
     given =
-      for name <- [
-            :permission_rules,
-            :allowed_tools,
-            :max_iterations,
-            :max_total_tokens,
-            :approval
-          ],
+      for name <- ~w(permission_rules allowed_tools max_iterations max_total_tokens approval)a,
           value = option(resource, name),
           value != [],
           do: {name, value}

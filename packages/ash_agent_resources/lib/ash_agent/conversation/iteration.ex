@@ -3,13 +3,11 @@ defmodule AshAgent.Conversation.Iteration do
     name: :iteration,
     describe: "Whose iterations they are.",
     examples: ["iteration do\n  conversation MyApp.Chat.Conversation\nend"],
-    schema: [
-      conversation: [
-        type: {:spark, Ash.Resource},
-        required: true,
-        doc: "The resource with `AshAgent.Conversation` that names this one as its `iterations`."
-      ]
-    ]
+    schema:
+      AshAgent.Options.schema([
+        {:conversation, {:spark, Ash.Resource}, [required: true],
+         "The resource with `AshAgent.Conversation` that names this one as its `iterations`."}
+      ])
   }
 
   @moduledoc """

@@ -19,17 +19,14 @@ defmodule AshAgent.Conversation.Migrations do
 
   @latest 1
 
-  @schema [
-    version: [type: :pos_integer, required: true, doc: "the version to reach."],
-    table: [type: :string, required: true, doc: "the resource's table."],
-    key: [type: :string, default: "id", doc: "the column of the primary key."],
-    name: [
-      type: :string,
-      required: true,
-      doc: "the name of the resource, see `AshAgent.Conversation.Info.name/1`."
-    ],
-    prefix: [type: :string, doc: "the schema of the tables. Defaults to the `search_path`."]
-  ]
+  @schema Options.schema([
+            {:version, :pos_integer, [required: true], "the version to reach."},
+            {:table, :string, [required: true], "the resource's table."},
+            {:key, :string, [default: "id"], "the column of the primary key."},
+            {:name, :string, [required: true],
+             "the name of the resource, see `AshAgent.Conversation.Info.name/1`."},
+            {:prefix, :string, "the schema of the tables. Defaults to the `search_path`."}
+          ])
 
   @doc """
   Returns the latest version.

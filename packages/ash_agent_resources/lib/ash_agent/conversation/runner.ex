@@ -10,17 +10,7 @@ defmodule AshAgent.Conversation.Runner do
 
   # Options have keys, and the runtime context has the actor.
   @derive {Inspect, only: [:resource, :id]}
-  @enforce_keys [
-    :resource,
-    :domain,
-    :record,
-    :id,
-    :tenant,
-    :store,
-    :runtime_context,
-    :options,
-    :by
-  ]
+  @enforce_keys ~w(resource domain record id tenant store runtime_context options by)a
   defstruct @enforce_keys ++ [empty?: false]
 
   @sessions AshAgent.Conversation.Sessions
@@ -200,17 +190,11 @@ defmodule AshAgent.Conversation.Runner do
 
     answer = with {:ok, ref} <- answer, do: await(ref, monitor)
     Process.demonitor(monitor, [:flush])
-    settle(session)
-    answer
-  end
 
-  # A session gives its conversation back after its reply. The next action finds it free, also in a transaction on the only
-  # connection of a test. A session with more to do returns at once.
-  defp settle(session) do
-    _status = Session.status(session)
-    :ok
-  catch
-    :exit, _reason -> :ok
+    # A session gives its conversation back after its reply. The next action finds it free, also in a transaction on the only
+    # connection of a test. A session with more to do returns at once.
+    unless_gone(fn -> Session.status(session) end)
+    answer
   end
 
   defp await(ref, monitor) do
@@ -228,22 +212,13 @@ defmodule AshAgent.Conversation.Runner do
   defp in_session(turn, fun, tries) do
     case session(turn) do
       {:ok, session} ->
-        try do
-          {:asked, fun.(session)}
-        catch
-          :exit, {_reason, {Session, _function, _arguments}} -> :gone
-        end
-        |> case do
-          {:asked, answer} ->
-            answer
-
-          :gone ->
-            await_down(session)
-            in_session(turn, fun, tries - 1)
+        with :gone <- unless_gone(fn -> fun.(session) end) do
+          await_down(session)
+          in_session(turn, fun, tries - 1)
         end
 
       {:error, {:store_error, {:owned, _owner}}} ->
-        pause()
+        Process.sleep(@pause)
         in_session(turn, fun, tries - 1)
 
       {:error, {:store_error, reason}} ->
@@ -252,6 +227,13 @@ defmodule AshAgent.Conversation.Runner do
       {:error, reason} ->
         {:error, reason}
     end
+  end
+
+  # A session may end while it is called.
+  defp unless_gone(fun) do
+    fun.()
+  catch
+    :exit, {_reason, {Session, _function, _arguments}} -> :gone
   end
 
   defp session(turn) do
@@ -330,16 +312,13 @@ defmodule AshAgent.Conversation.Runner do
 
   @doc "Cancels the turn that runs, and returns whether there was one."
   def cancel(resource, tenant, id) do
-    case session_status({resource, tenant, id}) do
-      {:running, session} ->
-        Session.cancel(session)
-        true
+    cancelled =
+      unless_gone(fn ->
+        with {:running, session} <- session_status({resource, tenant, id}),
+             do: {:cancelled, Session.cancel(session)}
+      end)
 
-      _idle ->
-        false
-    end
-  catch
-    :exit, {_reason, {Session, _function, _arguments}} -> false
+    match?({:cancelled, _reply}, cancelled)
   end
 
   defp session_status({resource, tenant, id}) do
@@ -356,7 +335,7 @@ defmodule AshAgent.Conversation.Runner do
   def edit(store, {_resource, _tenant, id} = place, revision, opts, fun, tries) do
     with {:ok, stored} <- Store.fetch(store, id),
          true <- revision in [nil, stored.revision] || {:error, :changed},
-         {:ok, context} <- change(stored.value, fun),
+         {:ok, context} <- attempt(fn -> fun.(stored.value) end),
          {:ok, _stored} <- Store.append(store, stored, context, opts) do
       :ok
     else
@@ -384,31 +363,30 @@ defmodule AshAgent.Conversation.Runner do
          {:ok, _stored} <- Store.release(store, claim) do
       :ok
     else
-      _owned -> pause()
+      _owned -> Process.sleep(@pause)
     end
   end
 
-  defp change(context, fun) do
-    {:ok, fun.(context)}
+  @doc "The context that a function returns, or the error that it raises."
+  def attempt(fun) do
+    {:ok, fun.()}
   rescue
     error in Context.Error -> {:error, error}
   end
 
   # A session that is just ending still has the claim.
   defp running?(place) do
-    case session_status(place) do
+    case unless_gone(fn -> session_status(place) end) do
       {:running, _session} ->
         true
-
-      nil ->
-        false
 
       {_status, session} ->
         await_down(session)
         false
+
+      _none ->
+        false
     end
-  catch
-    :exit, {_reason, {Session, _function, _arguments}} -> false
   end
 
   defp await_down(session) do
@@ -418,13 +396,6 @@ defmodule AshAgent.Conversation.Runner do
       {:DOWN, ^monitor, :process, _pid, _reason} -> :ok
     after
       @pause * @tries -> Process.demonitor(monitor, [:flush])
-    end
-  end
-
-  defp pause do
-    receive do
-    after
-      @pause -> :ok
     end
   end
 end

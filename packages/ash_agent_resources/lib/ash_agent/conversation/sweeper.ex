@@ -23,26 +23,16 @@ defmodule AshAgent.Conversation.Sweeper do
   alias AshAgent.Conversation.{Info, Upkeep}
   alias AshAgent.Options
 
-  @schema [
-    resources: [
-      type: {:list, :atom},
-      required: true,
-      type_doc: "a list of modules",
-      doc: "the resources with `AshAgent.Conversation`."
-    ],
-    tenants: [
-      type: {:or, [{:list, :any}, {:fun, 0}]},
-      default: [nil],
-      type_doc: "a list or a function of arity 0",
-      doc: "the tenants, or a function that returns them. Defaults to none, as `[nil]`."
-    ],
-    every: [
-      type: :pos_integer,
-      default: 30_000,
-      doc: "milliseconds between two looks, on average."
-    ],
-    name: [type: :any, type_doc: "a name as in `GenServer`", doc: "Defaults to no name."]
-  ]
+  @schema Options.schema([
+            {:resources, {:list, :atom}, [required: true, type_doc: "a list of modules"],
+             "the resources with `AshAgent.Conversation`."},
+            {:tenants, {:or, [{:list, :any}, {:fun, 0}]},
+             [default: [nil], type_doc: "a list or a function of arity 0"],
+             "the tenants, or a function that returns them. Defaults to none, as `[nil]`."},
+            {:every, :pos_integer, [default: 30_000],
+             "milliseconds between two looks, on average."},
+            {:name, :any, [type_doc: "a name as in `GenServer`"], "Defaults to no name."}
+          ])
 
   @doc """
   Starts it, usually as a child of a supervisor.

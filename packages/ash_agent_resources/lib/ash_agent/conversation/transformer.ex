@@ -79,21 +79,14 @@ defmodule AshAgent.Conversation.Transformer do
   defp attributes({:ok, dsl} = state) do
     keyed? = Enum.any?(Transformer.get_entities(dsl, [:attributes]), & &1.primary_key?)
 
-    state = if keyed?, do: state, else: Builder.add_attribute(state, :id, :uuid, id())
+    id = [primary_key?: true, allow_nil?: false, writable?: false, public?: true]
+    id = id ++ [default: &Ash.UUID.generate/0]
+    state = if keyed?, do: state, else: Builder.add_attribute(state, :id, :uuid, id)
 
     state
     |> Builder.add_new_create_timestamp(:inserted_at)
     |> Builder.add_new_update_timestamp(:updated_at)
   end
-
-  defp id,
-    do: [
-      primary_key?: true,
-      allow_nil?: false,
-      writable?: false,
-      public?: true,
-      default: &Ash.UUID.generate/0
-    ]
 
   defp actions(state, own) do
     state
@@ -102,11 +95,7 @@ defmodule AshAgent.Conversation.Transformer do
     |> add(:create, :start, accept: own, arguments: message() ++ wait(), changes: does(:start))
     |> add(:create, :fork,
       accept: own,
-      arguments: [
-        source(state),
-        argument(:iteration, :integer),
-        revision()
-      ],
+      arguments: [source(state), argument(:iteration, :integer), revision()],
       changes: does(:fork)
     )
     |> update(:say, message() ++ wait())
@@ -149,14 +138,8 @@ defmodule AshAgent.Conversation.Transformer do
   end
 
   defp pagination do
-    {:ok, pagination} =
-      Builder.build_pagination(
-        keyset?: true,
-        offset?: true,
-        required?: false,
-        countable: true
-      )
-
+    opts = [keyset?: true, offset?: true, required?: false, countable: true]
+    {:ok, pagination} = Builder.build_pagination(opts)
     pagination
   end
 
@@ -173,13 +156,14 @@ defmodule AshAgent.Conversation.Transformer do
 
   # An id as the resource has it.
   defp source({:ok, dsl}) do
-    %{type: type, constraints: constraints} =
-      dsl |> Transformer.get_entities([:attributes]) |> Enum.find(& &1.primary_key?)
-
+    %{type: type, constraints: constraints} = key(dsl)
     argument(:source_id, type, allow_nil?: false, constraints: constraints)
   end
 
   defp source(_error), do: nil
+
+  defp key(dsl),
+    do: dsl |> Transformer.get_entities([:attributes]) |> Enum.find(& &1.primary_key?)
 
   defp call, do: argument(:call_id, :string, allow_nil?: false)
   defp revision, do: argument(:revision, :integer)
@@ -211,24 +195,14 @@ defmodule AshAgent.Conversation.Transformer do
   defp iterations(dsl, nil), do: {:ok, dsl}
 
   defp iterations(dsl, resource) do
-    [key] =
-      for %{primary_key?: true, name: name} <- Transformer.get_entities(dsl, [:attributes]),
-          do: name
+    key = expr(parent(^ref(key(dsl).name)))
+    match = Iteration.Transformer.match_key(key, expr(conversation_id), Info.prefix(dsl))
 
     Builder.add_new_relationship(dsl, :has_many, :iterations, resource,
       no_attributes?: true,
       # The attribute of the iterations has another type.
       validate_destination_attribute?: false,
-      filters: [
-        Iteration.Transformer.filter(
-          :has_many,
-          Iteration.Transformer.match_key(
-            expr(parent(^ref(key))),
-            expr(conversation_id),
-            Info.prefix(dsl)
-          )
-        )
-      ],
+      filters: [Iteration.Transformer.filter(:has_many, match)],
       sort: [number: :asc],
       public?: true
     )
@@ -240,24 +214,17 @@ defmodule AshAgent.Conversation.Transformer do
     rows = if Info.tables?(dsl), do: Row.list_shown(), else: []
     resource = Transformer.get_persisted(dsl, :module)
 
-    state =
-      Builder.add_new_calculation(
-        state,
-        :stored,
-        :term,
-        {Calculation, show: :stored},
-        forbid_sorting()
-      )
+    stored = {Calculation, show: :stored}
+    state = Builder.add_new_calculation(state, :stored, :term, stored, forbid_sorting())
 
     Enum.reduce(@calculations, state, fn {name, type, opts}, state ->
-      if name in rows do
-        implementation = {Row, show: name, conversation: resource}
-        opts = Keyword.put_new(opts, :public?, true)
-        Builder.add_new_calculation(state, name, type, implementation, opts)
-      else
-        opts = Keyword.merge([public?: true] ++ forbid_sorting(), opts)
-        Builder.add_new_calculation(state, name, type, {Calculation, show: name}, opts)
-      end
+      {calculation, more} =
+        if name in rows,
+          do: {{Row, show: name, conversation: resource}, []},
+          else: {{Calculation, show: name}, forbid_sorting()}
+
+      opts = Keyword.merge([public?: true] ++ more, opts)
+      Builder.add_new_calculation(state, name, type, calculation, opts)
     end)
   end
 

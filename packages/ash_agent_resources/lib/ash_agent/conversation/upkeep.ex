@@ -13,20 +13,16 @@ defmodule AshAgent.Conversation.Upkeep do
 
   @page 1_000
 
-  @sweep [
-    tenant: [type: :any, doc: "the tenant whose store is swept. Defaults to `nil`."],
-    older_than: [
-      type: :non_neg_integer,
-      default: 3_600,
-      doc:
-        "seconds. Younger conversations stay, since their record may be in a transaction that is not over."
-    ]
-  ]
+  @sweep Options.schema([
+           {:tenant, :any, "the tenant whose store is swept. Defaults to `nil`."},
+           {:older_than, :non_neg_integer, [default: 3_600],
+            "seconds. Younger conversations stay, since their record may be in a transaction that is not over."}
+         ])
 
-  @resume [
-    tenant: [type: :any, doc: "the tenant whose conversations go on. Defaults to `nil`."],
-    limit: [type: :pos_integer, default: 100, doc: "how many to begin at most."]
-  ]
+  @resume Options.schema([
+            {:tenant, :any, "the tenant whose conversations go on. Defaults to `nil`."},
+            {:limit, :pos_integer, [default: 100], "how many to begin at most."}
+          ])
 
   @doc """
   Continues the turns of a resource that were cut short, and returns `{:ok, count}` as soon as they have started, or `{:error, error}`.
@@ -137,16 +133,12 @@ defmodule AshAgent.Conversation.Upkeep do
   end
 
   defp ids(resource, tenant) do
-    with {:ok, records} <- records(resource, tenant),
-         do: {:ok, Enum.map(records, &Info.id/1)}
-  end
-
-  # Past all preparations: those of AshArchival would hide records that are there.
-  defp records(resource, tenant) do
+    # Past all preparations: those of AshArchival would hide records that are there.
     query = Ash.DataLayer.resource_to_query(resource, Ash.Resource.Info.domain(resource))
 
     with {:ok, query} <- in_tenant(query, resource, tenant),
-         do: Ash.DataLayer.run_query(query, resource)
+         {:ok, records} <- Ash.DataLayer.run_query(query, resource),
+         do: {:ok, Enum.map(records, &Info.id/1)}
   end
 
   defp in_tenant(query, resource, tenant) do

@@ -27,17 +27,12 @@ defmodule AshAgent.Conversation.Verifier do
 
   # Ash calls a change only when it runs.
   defp changes(dsl) do
-    Enum.find_value(Verifier.get_entities(dsl, [:actions]), fn action ->
-      Enum.find_value(Map.get(action, :changes, []), fn
-        %{change: {Conversation.Change, opts}} ->
-          with {:ok, _opts} <- Conversation.Change.init(opts),
-               do: nil,
-               else: ({:error, words} -> words)
+    changes =
+      for action <- Verifier.get_entities(dsl, [:actions]),
+          %{change: {Conversation.Change, opts}} <- Map.get(action, :changes, []),
+          do: Conversation.Change.init(opts)
 
-        _other ->
-          nil
-      end)
-    end)
+    with {:error, words} <- List.keyfind(changes, :error, 0), do: words
   end
 
   # A record without a conversation answers nothing.

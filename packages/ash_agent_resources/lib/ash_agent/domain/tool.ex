@@ -6,24 +6,11 @@ defmodule AshAgent.Domain.Tool do
   alias AshAgent.{Caller, Info, Options}
   alias AshAgent.Tools.Query
 
-  defstruct [
-    :name,
-    :resource,
-    :action,
-    :description,
-    :load,
-    :fields,
-    :filter,
-    :sort,
-    :limit,
-    :bulk,
-    :repeat,
-    :__identifier__,
-    :__spark_metadata__
-  ]
+  @options ~w(description load fields filter sort limit bulk repeat)a
+
+  defstruct [:name, :resource, :action, :__identifier__, :__spark_metadata__] ++ @options
 
   @doc "The tools that a domain declares, all or those of these names."
-  @spec declared!(module(), [atom()] | :all) :: [struct()]
   def declared!(domain, names) do
     Spark.Dsl.is?(domain, Ash.Domain) ||
       Caller.refuse!("expected an Ash domain, got: #{Options.kind(domain)}")
@@ -42,12 +29,10 @@ defmodule AshAgent.Domain.Tool do
   end
 
   @doc "The resource of a declared tool, with its action as `AshAgent.Tools.actions/3` takes it."
-  @spec entry!(struct()) :: {module(), {atom(), keyword()}}
   def entry!(%{name: name, resource: resource, action: action} = tool),
     do: {resource, {action, [name: to_string(name)] ++ options(tool)}}
 
-  defp options(%__MODULE__{} = tool),
-    do: present(tool, [:description, :load, :fields, :filter, :sort, :limit, :bulk, :repeat])
+  defp options(%__MODULE__{} = tool), do: present(tool, @options)
 
   # A tool of ash_ai offers filters and sorts, unless it lists its own. Sensitive attributes are not among them.
   defp options(tool) do

@@ -5,29 +5,15 @@ defmodule AshAgent.Resource.Client do
 
   alias AshAgent.LLM
 
-  # The client, the variable with its key, and the fields of its requests for `temperature` and `max_tokens`.
+  # The client, the variable with its key, and where its requests have `temperature`, and `max_tokens` under which name. The
+  # client of Anthropic has an option for that.
   @providers %{
-    "anthropic" => {LLM.Anthropic, "ANTHROPIC_API_KEY", %{temperature: [:temperature]}},
-    "openai" =>
-      {LLM.OpenAICompatible, "OPENAI_API_KEY",
-       %{temperature: [:temperature], max_tokens: [:max_completion_tokens]}},
-    "mistral" =>
-      {LLM.Mistral, "MISTRAL_API_KEY", %{temperature: [:temperature], max_tokens: [:max_tokens]}},
-    "google" =>
-      {LLM.Gemini, "GOOGLE_API_KEY",
-       %{
-         temperature: [:generationConfig, :temperature],
-         max_tokens: [:generationConfig, :maxOutputTokens]
-       }},
-    "ollama" =>
-      {LLM.Ollama, nil,
-       %{temperature: [:options, :temperature], max_tokens: [:options, :num_predict]}},
-    "amazon_bedrock" =>
-      {LLM.Bedrock, nil,
-       %{
-         temperature: [:inferenceConfig, :temperature],
-         max_tokens: [:inferenceConfig, :maxTokens]
-       }}
+    "anthropic" => {LLM.Anthropic, "ANTHROPIC_API_KEY", [], nil},
+    "openai" => {LLM.OpenAICompatible, "OPENAI_API_KEY", [], :max_completion_tokens},
+    "mistral" => {LLM.Mistral, "MISTRAL_API_KEY", [], :max_tokens},
+    "google" => {LLM.Gemini, "GOOGLE_API_KEY", [:generationConfig], :maxOutputTokens},
+    "ollama" => {LLM.Ollama, nil, [:options], :num_predict},
+    "amazon_bedrock" => {LLM.Bedrock, nil, [:inferenceConfig], :maxTokens}
   }
 
   @doc "`client model, options`, as `client {model, options}`."
@@ -41,8 +27,11 @@ defmodule AshAgent.Resource.Client do
   # Returns the model, as `t:AshAgent.LLM.t/0`, or words that explain why there is none.
   def model({name, opts}) when is_binary(name) and is_list(opts) do
     with [prefix, model] when model != "" <- String.split(name, ":", parts: 2),
-         {client, variable, paths} <- @providers[prefix] do
-      paths = paths(paths, opts)
+         {client, variable, within, most} <- @providers[prefix] do
+      paths = %{temperature: within ++ [:temperature]}
+      # Other servers that speak OpenAI's language may know the older name only.
+      most = if most == :max_completion_tokens and opts[:base_url], do: :max_tokens, else: most
+      paths = if most, do: Map.put(paths, :max_tokens, within ++ [most]), else: paths
       {:ok, {client, [model: model] ++ options(opts, variable, paths)}}
     else
       _other -> {:error, describe_expected()}
@@ -59,12 +48,6 @@ defmodule AshAgent.Resource.Client do
     "expected \"provider:model\" with one of the providers #{Enum.map_join(@providers, ", ", &elem(&1, 0))}, " <>
       "a model as AshAgent.LLM.t() has it, or a function of arity 0 that returns it"
   end
-
-  # Other servers that speak OpenAI's language may know the older name only.
-  defp paths(%{max_tokens: [:max_completion_tokens]} = paths, opts),
-    do: if(opts[:base_url], do: %{paths | max_tokens: [:max_tokens]}, else: paths)
-
-  defp paths(paths, _opts), do: paths
 
   defp options(opts, variable, paths) do
     {placed, own} = Keyword.split(opts, Map.keys(paths))

@@ -9,11 +9,7 @@ defmodule AshAgent.Resource.Output do
 
   @format "Give your final answer in the form that was asked for, and only when you are done."
 
-  @doc "The name of the tool that takes an answer where the provider has no field for it. No other tool may have it."
-  defdelegate tool_name, to: AshAgent.Output
-
   @doc "The shape of an agent's answers, `nil` if they are text, or words that say why there is none."
-  @spec shape(module() | map()) :: {:ok, Shape.t() | nil} | {:error, String.t()}
   def shape(resource) do
     case Info.option(resource, :output) do
       text when text in [:string, Ash.Type.String] -> {:ok, nil}
@@ -22,7 +18,6 @@ defmodule AshAgent.Resource.Output do
   end
 
   @doc "The type of an answer that is of an Ash type, or words that say why there is none."
-  @spec new(term(), keyword()) :: {:ok, Output.t()} | {:error, String.t()}
   def new(type, constraints) do
     with {:ok, shape} <- Shape.new_of_any(type, constraints), do: {:ok, type(shape)}
   end
@@ -40,7 +35,6 @@ defmodule AshAgent.Resource.Output do
   end
 
   @doc "Returns true if an answer is of the agent's type: a tool may end a run with anything."
-  @spec typed?(module(), term()) :: boolean()
   def typed?(resource, output) do
     case shape(resource) do
       {:ok, nil} -> output == nil or is_binary(output)
@@ -49,17 +43,14 @@ defmodule AshAgent.Resource.Output do
   end
 
   @doc "Returns the description of the type for the prompt."
-  @spec format(Shape.t() | nil) :: String.t()
   def format(nil), do: ""
   def format(_shape), do: @format
 
   @doc "The options of a run that has it."
-  @spec options(Shape.t() | nil) :: keyword()
   def options(nil), do: []
   def options(shape), do: [output: type(shape)]
 
   @doc "The result with its output as a value of the type, also where a tool has halted the run with one."
-  @spec read(Result.t(), Shape.t() | nil) :: Result.t()
   def read(%Result{status: :halted} = result, shape) when shape != nil do
     # A tool may halt the run with anything.
     case Shape.cast(shape, result.output) do

@@ -8,7 +8,6 @@ defmodule AshAgent.Resource.Prompt do
   @name ~r/\{\{\s*([a-z_][a-zA-Z0-9_]*[?!]?)\s*\}\}/
 
   @doc "Checks a template, and returns the names in it."
-  @spec names(String.t()) :: {:ok, [String.t()]} | {:error, String.t()}
   def names(template) do
     rest = Regex.replace(@name, template, "")
 
@@ -21,7 +20,6 @@ defmodule AshAgent.Resource.Prompt do
   end
 
   @doc "The text for these arguments, or `nil` without a prompt."
-  @spec render(String.t() | (map() -> String.t()) | nil, map(), String.t()) :: String.t() | nil
   def render(nil, _arguments, ""), do: nil
   def render(nil, _arguments, output_format), do: output_format
 

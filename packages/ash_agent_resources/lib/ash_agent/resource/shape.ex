@@ -9,12 +9,9 @@ defmodule AshAgent.Resource.Shape do
   @enforce_keys [:type, :constraints, :schema]
   defstruct @enforce_keys
 
-  @type t :: %__MODULE__{type: Ash.Type.t(), constraints: keyword(), schema: map()}
-
   @invalid "the arguments are invalid"
 
   @doc "The shape of an object of a type, or words that say why no model can write it."
-  @spec new(term(), keyword()) :: {:ok, t()} | {:error, String.t()}
   def new(type, constraints) do
     case new_of_any(type, constraints) do
       {:ok, %{schema: %{"type" => "object"}}} = object -> object
@@ -24,7 +21,6 @@ defmodule AshAgent.Resource.Shape do
   end
 
   @doc "The shape of a type, whose values need not be objects."
-  @spec new_of_any(term(), keyword()) :: {:ok, t()} | {:error, String.t()}
   def new_of_any(type, constraints) do
     type = Ash.Type.get_type(type)
 
@@ -41,7 +37,6 @@ defmodule AshAgent.Resource.Shape do
   end
 
   @doc "The value of JSON data, or what is wrong with it, in words for the model."
-  @spec cast(t(), term()) :: {:ok, term()} | {:error, String.t()}
   def cast(%__MODULE__{schema: %{"type" => "object"}}, other) when not is_map(other),
     do: {:error, "expected an object"}
 
@@ -59,7 +54,6 @@ defmodule AshAgent.Resource.Shape do
   end
 
   @doc "As much of the value as came: a map with the fields by their names where it will be a struct."
-  @spec cast_partial(t(), term()) :: term()
   def cast_partial(%__MODULE__{type: type, constraints: constraints, schema: schema}, data),
     do: cast_part({type, constraints}, schema, data)
 

@@ -9,7 +9,6 @@ defmodule AshAgent.Resource.Stream do
   alias AshAgent.Trace.Caller
 
   @doc "The stream; the run begins when it is read."
-  @spec new(struct()) :: Enumerable.t()
   def new(%Turn{} = turn), do: Stream.resource(fn -> start(turn) end, &next/1, &stop/1)
 
   defp start(turn) do

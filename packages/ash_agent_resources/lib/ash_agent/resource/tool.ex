@@ -33,7 +33,6 @@ defmodule AshAgent.Resource.Tool do
   def check(tool), do: {:ok, tool}
 
   @doc "The definition for a run, or words that say why there is none."
-  @spec definition(struct()) :: {:ok, map()} | {:error, String.t()}
   def definition(%{function: nil, action: {resource, name}} = tool),
     do: definition(%{tool | action: {resource, name, []}})
 

@@ -117,24 +117,10 @@ defmodule AshAgent.Resource.Turn do
     arguments = Map.reject(call.input, fn {_name, value} -> value == nil end)
     message = message(arguments)
 
-    case {arguments == %{}, call.rendered_prompt, context} do
-      {true, nil, _context} ->
-        {:error, error(:no_message, context)}
-
-      {true, prompt, nil} ->
-        {:ok, Context.new(prompt)}
-
-      {true, prompt, context} ->
-        {:ok, Context.add_user_message(context, prompt)}
-
-      {false, prompt, nil} ->
-        {:ok, Context.new(message, prompt_opts(prompt))}
-
-      {false, nil, context} ->
-        {:ok, Context.add_user_message(context, message)}
-
-      {false, prompt, context} ->
-        {:ok, context |> Context.put_system_prompt(prompt) |> Context.add_user_message(message)}
+    case {arguments == %{}, call.rendered_prompt} do
+      {true, nil} -> {:error, error(:no_message, context)}
+      {true, prompt} -> {:ok, add(context, prompt, nil)}
+      {false, prompt} -> {:ok, add(context, message, prompt)}
     end
   rescue
     error in Context.Error -> {:error, error(error, context)}
@@ -144,8 +130,11 @@ defmodule AshAgent.Resource.Turn do
   defp message(%{message: message}) when is_binary(message) or is_list(message), do: message
   defp message(arguments), do: arguments
 
-  defp prompt_opts(nil), do: []
-  defp prompt_opts(prompt), do: [system_prompt: prompt]
+  defp add(nil, message, prompt), do: Context.new(message, system_prompt: prompt)
+  defp add(context, message, nil), do: Context.add_user_message(context, message)
+
+  defp add(context, message, prompt),
+    do: context |> Context.put_system_prompt(prompt) |> add(message, nil)
 
   ## Reports of a run while it goes on
 
@@ -214,14 +203,8 @@ defmodule AshAgent.Resource.Turn do
 
     if sum * 100 >= budget * @threshold do
       measured = %{cumulative_tokens: sum}
-
-      told = %{
-        agent: resource,
-        limit: budget,
-        threshold_percent: @threshold,
-        cumulative_tokens: sum
-      }
-
+      told = %{agent: resource, limit: budget, threshold_percent: @threshold}
+      told = Map.merge(told, measured)
       # Ash has it; this package does not depend on it.
       apply(:telemetry, :execute, [[:ash_agent, :token_limit_warning], measured, told])
     end
@@ -232,25 +215,18 @@ defmodule AshAgent.Resource.Turn do
   ## The end
 
   defp read(turn, result) do
-    run_answer_hooks(turn, Output.read(result, turn.shape))
+    turn = put_in(turn.call.response, Output.read(result, turn.shape))
+    with {:ok, %{call: %{response: response}}} <- hook(turn, :after_call), do: {:ok, response}
   end
 
-  defp run_answer_hooks(turn, result) do
-    with {:ok, %{call: %{response: response}}} <-
-           hook(put_in(turn.call.response, result), :after_call),
-         do: {:ok, response}
+  defp to_error(%Runtime.Error{reason: reason, context: context}) do
+    case reason do
+      {:on_change_error, {__MODULE__, :tool_error, tool}} -> {:tool_error, tool}
+      {:invalid_output, error} -> {:invalid_output, Enum.join(error.lines, "; ")}
+      reason -> reason
+    end
+    |> error(context)
   end
-
-  defp to_error(%Runtime.Error{
-         reason: {:on_change_error, {__MODULE__, :tool_error, tool}},
-         context: context
-       }),
-       do: error({:tool_error, tool}, context)
-
-  defp to_error(%Runtime.Error{reason: {:invalid_output, error}, context: context}),
-    do: error({:invalid_output, Enum.join(error.lines, "; ")}, context)
-
-  defp to_error(%Runtime.Error{reason: reason, context: context}), do: error(reason, context)
 
   defp error(reason, context), do: Error.exception(reason: reason, context: context)
 

@@ -111,7 +111,7 @@ defmodule AshAgent.Resource.Verifier do
   end
 
   defp name(%{name: name}) do
-    if to_string(name) == Output.tool_name(),
+    if to_string(name) == AshAgent.Output.tool_name(),
       do: {:error, "the name belongs to the tool that takes the answer; choose another one"},
       else: :ok
   end

@@ -9,7 +9,6 @@ defmodule AshAgent.Tools.Action do
   alias AshAgent.Tools.{Failure, Inputs, Query, Schema, Shown}
 
   @doc "The definition of the tool, as `AshAgent.Runtime.Tool.new/1` takes it."
-  @spec tool(module(), module() | nil, map(), map()) :: map()
   def tool(resource, domain, action, opts) do
     keyed? = action.type in [:update, :destroy]
     inputs = inputs!(resource, action)
@@ -43,11 +42,8 @@ defmodule AshAgent.Tools.Action do
   ## The tool
 
   defp name(resource, action) do
-    String.replace(
-      "#{Ash.Resource.Info.short_name(resource)}_#{action.name}",
-      ~r/[^a-zA-Z0-9_-]/,
-      ""
-    )
+    name = "#{Ash.Resource.Info.short_name(resource)}_#{action.name}"
+    String.replace(name, ~r/[^a-zA-Z0-9_-]/, "")
   end
 
   defp description(resource, action) do
@@ -78,22 +74,16 @@ defmodule AshAgent.Tools.Action do
               "give it a default, or make it public? true"
     end
 
-    Enum.flat_map(public, fn input ->
-      case Schema.of(input.type, input.constraints) do
-        {:ok, schema} ->
-          required? = Inputs.required?(action, input)
+    Enum.flat_map(public, fn %{name: name, type: type} = input ->
+      required? = Inputs.required?(action, input)
 
-          [
-            %{
-              name: input.name,
-              type: input.type,
-              schema: Schema.put_description(schema, input),
-              required?: required?
-            }
-          ]
+      case Schema.of(type, input.constraints) do
+        {:ok, schema} ->
+          schema = Schema.put_description(schema, input)
+          [%{name: name, type: type, schema: schema, required?: required?}]
 
         {:error, :unwritable} ->
-          if Inputs.required?(action, input), do: unwritable!(resource, action, input), else: []
+          if required?, do: unwritable!(resource, action, input), else: []
 
         {:error, :makes_atoms} ->
           raise ArgumentError,
@@ -123,16 +113,9 @@ defmodule AshAgent.Tools.Action do
                 "that finds its record; rename the argument, or do not accept the attribute"
       end
 
-      attribute = Ash.Resource.Info.attribute(resource, name)
-      {:ok, schema} = Schema.of(attribute.type, attribute.constraints)
-
-      %{
-        name: name,
-        type: attribute.type,
-        constraints: attribute.constraints,
-        schema: schema,
-        required?: true
-      }
+      %{type: type, constraints: constraints} = Ash.Resource.Info.attribute(resource, name)
+      {:ok, schema} = Schema.of(type, constraints)
+      %{name: name, type: type, constraints: constraints, schema: schema, required?: true}
     end
   end
 
@@ -141,19 +124,15 @@ defmodule AshAgent.Tools.Action do
   defp shape!(resource, _action, opts, limit),
     do: Shown.shape!(resource, opts[:fields], opts.load, limit)
 
-  defp parameters(tool, inputs) do
+  defp parameters(%{bulk: most} = tool, inputs) do
     properties = Enum.map(inputs, &{&1.name, &1.schema, &1.required?})
-
-    schema =
-      Schema.object(properties ++ if(tool.query, do: Query.properties(tool.query), else: []))
-
-    if tool.bulk > 1, do: many(schema, tool.bulk), else: schema
-  end
-
-  defp many(schema, most) do
+    schema = Schema.object(properties ++ choices(tool))
     records = %{"type" => "array", "items" => schema, "minItems" => 1, "maxItems" => most}
-    Schema.object([{"records", records, true}])
+    if most > 1, do: Schema.object([{"records", records, true}]), else: schema
   end
+
+  defp choices(%{query: nil}), do: []
+  defp choices(%{query: query}), do: Query.properties(query)
 
   ## A call
 
@@ -200,15 +179,12 @@ defmodule AshAgent.Tools.Action do
     arguments = Map.new(arguments, fn {key, value} -> {name_of(key), value} end)
     known = tool.names
 
-    offered =
-      Map.keys(known) ++
-        if tool.query, do: for({name, _, _} <- Query.properties(tool.query), do: name), else: []
+    offered = Map.keys(known) ++ Enum.map(choices(tool), &elem(&1, 0))
 
     with :ok <- check_known(Map.keys(arguments), offered),
          :ok <- small(arguments, known),
          {:ok, key} <- key(tool, arguments),
-         {:ok, chosen} <-
-           if(tool.query, do: Query.parse(tool.query, arguments), else: {:ok, nil}) do
+         {:ok, chosen} <- Query.parse(tool.query, arguments) do
       input =
         for {name, value} <- arguments,
             %{name: atom} <- [known[name]],
@@ -322,9 +298,7 @@ defmodule AshAgent.Tools.Action do
 
   defp perform(:create, tool, call, opts) do
     changeset = Ash.Changeset.for_create(tool.resource, tool.action.name, call.input, opts)
-
-    with {:ok, record} <- Ash.create(changeset, rest(opts)),
-         do: {:ok, show(record, tool, opts)}
+    with {:ok, record} <- Ash.create(changeset, rest(opts)), do: {:ok, show(record, tool, opts)}
   end
 
   defp perform(:update, tool, call, opts) do

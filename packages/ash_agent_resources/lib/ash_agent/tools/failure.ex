@@ -8,29 +8,17 @@ defmodule AshAgent.Tools.Failure do
   alias Ash.Error.{Changes, Forbidden, Invalid, Query}
   alias AshAgent.Runtime.Events
 
-  @type tool :: %{
-          required(:inputs) => [atom()],
-          required(:absent) => String.t(),
-          required(:label) => String.t(),
-          optional(atom()) => term()
-        }
-
   @denied "this is not allowed for the current user"
   @internal "the action failed because of an internal error"
 
   @doc "Returns the text that the model reads instead of a result."
-  @spec words(term(), tool()) :: String.t()
   def words(error, tool) do
     case Ash.Error.to_error_class(error) do
       %Forbidden{} ->
         deny(tool)
 
       %Invalid{errors: errors} ->
-        errors
-        |> Enum.map(&invalid(&1, tool))
-        |> Enum.uniq()
-        |> Enum.take(20)
-        |> Enum.join("; ")
+        errors |> Enum.map(&invalid(&1, tool)) |> Enum.uniq() |> Enum.take(20) |> Enum.join("; ")
 
       %{errors: errors} ->
         log(errors, tool)
@@ -43,7 +31,6 @@ defmodule AshAgent.Tools.Failure do
   defp deny(_tool), do: @denied
 
   @doc "Returns the text that the model reads when the action raised."
-  @spec describe_raised(atom(), term(), Exception.stacktrace(), tool()) :: String.t()
   def describe_raised(kind, reason, stacktrace, tool) do
     label = inspect(Events.label(kind, reason))
     trace = stacktrace |> Events.prune() |> Exception.format_stacktrace()
@@ -86,7 +73,7 @@ defmodule AshAgent.Tools.Failure do
   defp invalid(%Invalid.NoSuchInput{path: path}, _tool) do
     case List.wrap(path) do
       [] -> "there is an unknown argument"
-      path -> "there is an unknown field in " <> Enum.map_join(path, ".", &to_string/1)
+      path -> "there is an unknown field in " <> Enum.join(path, ".")
     end
   end
 
@@ -96,9 +83,7 @@ defmodule AshAgent.Tools.Failure do
   defp nested?(%{path: [first | _]}, tool), do: first in tool.inputs
   defp nested?(_error, _tool), do: false
 
-  defp at(%{path: path}, field) when is_list(path),
-    do: Enum.map_join(path ++ [field], ".", &to_string/1)
-
+  defp at(%{path: path}, field) when is_list(path), do: Enum.join(path ++ [field], ".")
   defp at(_error, field), do: to_string(field)
 
   # Only text that the model itself has written is put into a message.

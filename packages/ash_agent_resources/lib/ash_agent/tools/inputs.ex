@@ -4,11 +4,9 @@ defmodule AshAgent.Tools.Inputs do
   # The inputs of an action: its arguments and the attributes that it accepts.
 
   @doc "The public inputs of an action. The tenant is none of them: the application decides about it."
-  @spec public(module(), map()) :: [map()]
   def public(resource, action), do: Enum.filter(all(resource, action), & &1.public?)
 
   @doc "All inputs but that of the tenant."
-  @spec all(module(), map()) :: [map()]
   def all(resource, action) do
     tenant = Ash.Resource.Info.multitenancy_attribute(resource)
     arguments = action.arguments
@@ -24,7 +22,6 @@ defmodule AshAgent.Tools.Inputs do
   end
 
   @doc "Returns true if an action fails without an input."
-  @spec required?(map(), map()) :: boolean()
   def required?(%{type: type} = action, %Ash.Resource.Attribute{name: name} = attribute) do
     name in Map.get(action, :require_attributes, []) or
       (type == :create and not attribute.allow_nil? and is_nil(attribute.default) and

@@ -19,7 +19,6 @@ defmodule AshAgent.Tools.Query do
   @most_offset 100_000
 
   @doc "Returns the choices that a tool offers. Raises `ArgumentError` for fields that are not public."
-  @spec new!(module(), map(), map()) :: map()
   def new!(resource, %{get?: get?} = action, opts) do
     pagination = action.pagination || nil
     own = Enum.map(action.arguments, &to_string(&1.name))
@@ -89,7 +88,6 @@ defmodule AshAgent.Tools.Query do
   end
 
   @doc "The public attributes that a model could filter and sort by, where nobody has named some."
-  @spec choosable(module()) :: [atom()]
   def choosable(resource) do
     for %{sensitive?: false} = attribute <- Ash.Resource.Info.public_attributes(resource),
         attribute.filterable? != false and attribute.sortable? != false,
@@ -98,36 +96,24 @@ defmodule AshAgent.Tools.Query do
   end
 
   @doc "The properties of a tool's schema, as `AshAgent.Tools.Schema.object/1` takes them."
-  @spec properties(map()) :: list()
   def properties(query) do
     filter =
       if query.fields != [],
-        do: [{"filter", Schema.object(Enum.map(query.fields, &condition/1)), false}],
+        do: [{"filter", Schema.object(Enum.map(query.fields, &condition/1))}],
         else: []
 
-    sort =
-      if query.sorts != [] and not query.get?,
-        do: [{"sort", sort_schema(query), false}],
-        else: []
-
-    pages =
-      for {name, schema} <- page_schemas(query),
-          name not in query.own,
-          do: {name, schema, false}
-
-    filter ++ sort ++ pages
+    sort = if query.sorts != [] and not query.get?, do: [{"sort", sort_schema(query)}], else: []
+    pages = Enum.reject(page_schemas(query), fn {name, _schema} -> name in query.own end)
+    for {name, schema} <- filter ++ sort ++ pages, do: {name, schema, false}
   end
 
   # A value stands for all that are equal to it.
   defp condition(field) do
+    list = %{"type" => "array", "items" => field.schema, "maxItems" => @most_values}
+
     operators =
-      for {word, operator} <- field.operators do
-        {word,
-         if(operator == :in,
-           do: %{"type" => "array", "items" => field.schema, "maxItems" => @most_values},
-           else: field.schema
-         ), false}
-      end
+      for {word, operator} <- field.operators,
+          do: {word, if(operator == :in, do: list, else: field.schema), false}
 
     nothing = if field.allow_nil?, do: [{"is_nil", %{"type" => "boolean"}, false}], else: []
     {field.name, %{"anyOf" => [field.schema, Schema.object(operators ++ nothing)]}, false}
@@ -150,19 +136,15 @@ defmodule AshAgent.Tools.Query do
   defp page_schemas(%{get?: true}), do: []
 
   defp page_schemas(query) do
-    limit = %{
-      "type" => "integer",
-      "minimum" => 1,
-      "maximum" => query.limit,
-      "default" => query.limit
-    }
-
+    most = query.limit
+    limit = %{"type" => "integer", "minimum" => 1, "maximum" => most, "default" => most}
     offset = %{"type" => "integer", "minimum" => 0, "maximum" => @most_offset}
     [{"limit", limit}] ++ if query.pages?, do: [{"offset", offset}], else: []
   end
 
   @doc "The choices of a call, from its arguments, or words that say what is wrong."
-  @spec parse(map(), map()) :: {:ok, map()} | {:error, String.t()}
+  def parse(nil, _arguments), do: {:ok, nil}
+
   def parse(query, arguments) do
     chosen = Map.drop(arguments, query.own)
 
@@ -170,13 +152,8 @@ defmodule AshAgent.Tools.Query do
          {:ok, sort} <- sort(query, chosen["sort"]),
          {:ok, limit} <- number(chosen["limit"] || query.limit, "limit", 1),
          {:ok, offset} <- number(chosen["offset"] || 0, "offset", 0) do
-      {:ok,
-       %{
-         filter: filter,
-         sort: sort,
-         limit: min(limit, query.limit),
-         offset: min(offset, @most_offset)
-       }}
+      limit = min(limit, query.limit)
+      {:ok, %{filter: filter, sort: sort, limit: limit, offset: min(offset, @most_offset)}}
     end
   end
 
@@ -201,13 +178,14 @@ defmodule AshAgent.Tools.Query do
   defp filter(query, %{} = given) do
     known = Map.new(query.fields, &{to_string(&1.name), &1})
 
-    with {:ok, filter} <-
-           Collect.map(given, fn {name, wanted} ->
-             with %{} = field <- known[name] || unknown(known),
-                  {:ok, condition} <- condition(field, wanted),
-                  do: {:ok, {field.name, condition}}
-           end),
-         do: {:ok, Map.new(filter)}
+    conditions =
+      Collect.map(given, fn {name, wanted} ->
+        with %{} = field <- known[name] || unknown(known),
+             {:ok, condition} <- condition(field, wanted),
+             do: {:ok, {field.name, condition}}
+      end)
+
+    with {:ok, filter} <- conditions, do: {:ok, Map.new(filter)}
   end
 
   defp filter(_query, _other), do: {:error, "filter must be an object"}
@@ -230,22 +208,12 @@ defmodule AshAgent.Tools.Query do
   defp operand(_field, _word, :eq, nil), do: {:ok, {:is_nil, true}}
   defp operand(_field, _word, :not_eq, nil), do: {:ok, {:is_nil, false}}
 
-  defp operand(field, word, :in, values)
-       when is_list(values) and length(values) <= @most_values do
-    case Collect.map(values, &cast(field, &1)) do
-      {:ok, values} -> {:ok, {:in, values}}
-      :error -> wrong(field, word)
-    end
-  end
-
-  defp operand(field, word, operator, value) when operator not in [nil, :in] do
-    case cast(field, value) do
+  defp operand(field, word, operator, value) do
+    case cast(field, operator, value) do
       {:ok, value} -> {:ok, {operator, value}}
       :error -> wrong(field, word)
     end
   end
-
-  defp operand(field, word, _operator, _value), do: wrong(field, word)
 
   defp wrong(field, word) do
     if Enum.any?(field.operators, &(elem(&1, 0) == word)) or word == "is_nil" do
@@ -256,7 +224,12 @@ defmodule AshAgent.Tools.Query do
     end
   end
 
-  defp cast(field, value) do
+  defp cast(field, :in, values) when is_list(values) and length(values) <= @most_values,
+    do: Collect.map(values, &cast(field, :eq, &1))
+
+  defp cast(_field, operator, _value) when operator in [nil, :in], do: :error
+
+  defp cast(field, _operator, value) do
     with false <- is_nil(value),
          false <- Schema.huge?(value, field.type),
          {:ok, cast} when not is_nil(cast) <-
@@ -268,36 +241,31 @@ defmodule AshAgent.Tools.Query do
   end
 
   @doc "Reads with these choices."
-  @spec read(map(), Ash.Query.t(), map(), Shown.shape(), keyword()) ::
-          {:ok, term()} | {:error, term()}
-  def read(%{get?: true}, query, chosen, shape, opts) do
-    query = query |> apply_choice(chosen) |> select_shown(shape)
+  def read(query, ash, chosen, shape, opts) do
+    ash = apply_choice(ash, chosen)
+    ash = ash |> Ash.Query.select(Shown.select(shape)) |> Ash.Query.load(Shown.load(shape))
+    read_shown(query, ash, chosen, shape, opts)
+  end
 
-    with {:ok, record} when record != nil <- Ash.read_one(query, opts) do
-      {:ok, Shown.record(record, shape)}
-    else
+  defp read_shown(%{get?: true}, ash, _chosen, shape, opts) do
+    case Ash.read_one(ash, opts) do
       {:ok, nil} -> {:error, Ash.Error.Query.NotFound.exception([])}
+      {:ok, record} -> {:ok, Shown.record(record, shape)}
       {:error, error} -> {:error, error}
     end
   end
 
-  def read(%{paginated?: true} = query, ash, chosen, shape, opts) do
+  defp read_shown(%{paginated?: true} = query, ash, chosen, shape, opts) do
     page = [limit: chosen.limit] ++ if query.pages?, do: [offset: chosen.offset], else: []
 
-    with {:ok, page} <-
-           ash |> apply_choice(chosen) |> select_shown(shape) |> Ash.read([page: page] ++ opts),
+    with {:ok, page} <- Ash.read(ash, [page: page] ++ opts),
          do: {:ok, list_records(page.results, page.more?, shape)}
   end
 
-  def read(_query, ash, chosen, shape, opts) do
-    query =
-      ash
-      |> apply_choice(chosen)
-      |> select_shown(shape)
-      |> Ash.Query.limit(chosen.limit + 1)
-      |> Ash.Query.offset(chosen.offset)
+  defp read_shown(_query, ash, chosen, shape, opts) do
+    ash = ash |> Ash.Query.limit(chosen.limit + 1) |> Ash.Query.offset(chosen.offset)
 
-    with {:ok, records} <- Ash.read(query, opts) do
+    with {:ok, records} <- Ash.read(ash, opts) do
       {records, rest} = Enum.split(records, chosen.limit)
       {:ok, list_records(records, rest != [], shape)}
     end
@@ -308,9 +276,6 @@ defmodule AshAgent.Tools.Query do
     query = if filter == %{}, do: query, else: Ash.Query.filter_input(query, filter)
     if sort == [], do: query, else: Ash.Query.sort_input(query, sort)
   end
-
-  defp select_shown(query, shape),
-    do: query |> Ash.Query.select(Shown.select(shape)) |> Ash.Query.load(Shown.load(shape))
 
   defp list_records(records, more?, shape) do
     shown = %{"records" => Enum.map(records, &Shown.record(&1, shape))}

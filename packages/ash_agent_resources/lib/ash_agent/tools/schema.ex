@@ -3,6 +3,8 @@ defmodule AshAgent.Tools.Schema do
 
   # JSON schemas of Ash's types, as far as all providers understand them.
 
+  alias AshAgent.Tools.Inputs
+
   @formats %{
     Ash.Type.Date => "date",
     Ash.Type.Time => "time",
@@ -16,12 +18,7 @@ defmodule AshAgent.Tools.Schema do
     Ash.Type.UUIDv7 => "uuid"
   }
 
-  @plain %{
-    Ash.Type.Boolean => "boolean",
-    Ash.Type.Binary => "string",
-    Ash.Type.UrlEncodedBinary => "string",
-    Ash.Type.DurationName => "string"
-  }
+  @strings [Ash.Type.Binary, Ash.Type.UrlEncodedBinary, Ash.Type.DurationName]
 
   @numbers %{
     Ash.Type.Integer => "integer",
@@ -34,7 +31,6 @@ defmodule AshAgent.Tools.Schema do
   @unwritable [Ash.Type.Term, Ash.Type.Function, Ash.Type.Module, Ash.Type.File]
 
   @doc "The schema of a type, or an error if a model cannot write its values."
-  @spec of(term(), keyword()) :: {:ok, map()} | {:error, :unwritable | :makes_atoms}
   def of(type, constraints) do
     {:ok, schema(type, constraints, [])}
   catch
@@ -42,7 +38,6 @@ defmodule AshAgent.Tools.Schema do
   end
 
   @doc "An object with these properties, given as `{name, schema, required?}`."
-  @spec object([{atom() | String.t(), map(), boolean()}]) :: map()
   def object(properties) do
     %{
       "type" => "object",
@@ -53,51 +48,54 @@ defmodule AshAgent.Tools.Schema do
   end
 
   @doc "Returns whether values of a type have an order, and whether they are texts."
-  @spec ordered?(term()) :: boolean()
   def ordered?(type) do
     type = base(type)
     is_map_key(@numbers, type) or (is_map_key(@formats, type) and @formats[type] != "uuid")
   end
 
-  @spec text?(term()) :: boolean()
   def text?(type), do: base(type) in @texts
 
   @doc """
   Returns true if the text of a number must not be read: comparing a decimal writes its zeros out, and an exponent is quickly written.
   """
-  @spec huge?(term(), Ash.Type.t()) :: boolean()
   def huge?(value, type) do
     base(type) == Ash.Type.Decimal and is_binary(value) and
       (byte_size(value) > 400 or value =~ ~r/[eE][+-]?\d{4,}/)
   end
 
-  @doc "Returns the type underneath new types."
-  @spec base(term()) :: term()
-  def base(type) do
+  defp base(type), do: type |> plain([]) |> elem(0)
+
+  @doc "Returns the type and the constraints underneath new types."
+  def plain(nil, constraints), do: {nil, constraints}
+
+  def plain(type, constraints) do
     type = Ash.Type.get_type(type)
-    if new_type?(type), do: type |> Ash.Type.NewType.subtype_of() |> base(), else: type
+    constraints = constraints || []
+    if new_type?(type), do: type |> unwrap(constraints) |> plain(), else: {type, constraints}
   end
+
+  defp plain({type, constraints}), do: plain(type, constraints)
+
+  defp unwrap(type, constraints),
+    do: {Ash.Type.NewType.subtype_of(type), Ash.Type.NewType.constraints(type, constraints)}
 
   defp new_type?({:array, _type}), do: false
   defp new_type?(type), do: Ash.Type.NewType.new_type?(type)
 
   @doc "The fields of a type's values by the names that a model writes: `{key, {type, constraints}}`."
-  @spec fields(Ash.Type.t(), keyword()) :: %{String.t() => {atom(), {Ash.Type.t(), keyword()}}}
   def fields(type, constraints) do
     cond do
       match?({:array, _}, type) or custom?(type) ->
         %{}
 
       new_type?(type) ->
-        type
-        |> Ash.Type.NewType.subtype_of()
-        |> Ash.Type.get_type()
-        |> fields(Ash.Type.NewType.constraints(type, constraints))
+        {type, constraints} = unwrap(type, constraints)
+        type |> Ash.Type.get_type() |> fields(constraints)
 
       Ash.Type.embedded_type?(type) ->
         action = Ash.Resource.Info.primary_action!(type, :create)
 
-        for input <- AshAgent.Tools.Inputs.public(type, action),
+        for input <- Inputs.public(type, action),
             into: %{},
             do: field(input.name, input.type, input.constraints)
 
@@ -127,11 +125,8 @@ defmodule AshAgent.Tools.Schema do
         type.json_schema(constraints)
 
       new_type?(type) ->
-        schema(
-          Ash.Type.NewType.subtype_of(type),
-          Ash.Type.NewType.constraints(type, constraints),
-          within
-        )
+        {type, constraints} = unwrap(type, constraints)
+        schema(type, constraints, within)
 
       enum?(type) ->
         enum(type)
@@ -186,13 +181,12 @@ defmodule AshAgent.Tools.Schema do
   defp describe_known(type, constraints, within) when type in @fields do
     case constraints[:fields] do
       [_ | _] = fields ->
-        object(
-          for {name, config} <- fields do
-            schema = schema(config[:type], config[:constraints], within)
-
-            {name, put(schema, "description", config[:description]), config[:allow_nil?] == false}
-          end
-        )
+        fields
+        |> Enum.map(fn {name, config} ->
+          schema = schema(config[:type], config[:constraints], within)
+          {name, put(schema, "description", config[:description]), config[:allow_nil?] == false}
+        end)
+        |> object()
 
       _none when type == Ash.Type.Map ->
         %{"type" => "object"}
@@ -205,8 +199,10 @@ defmodule AshAgent.Tools.Schema do
   defp describe_known(type, _constraints, _within) when is_map_key(@formats, type),
     do: %{"type" => "string", "format" => @formats[type]}
 
-  defp describe_known(type, _constraints, _within) when is_map_key(@plain, type),
-    do: %{"type" => @plain[type]}
+  defp describe_known(type, _constraints, _within) when type in @strings,
+    do: %{"type" => "string"}
+
+  defp describe_known(Ash.Type.Boolean, _constraints, _within), do: %{"type" => "boolean"}
 
   # A type of the application is described by its storage type.
   defp describe_known(type, constraints, _within) do
@@ -257,19 +253,18 @@ defmodule AshAgent.Tools.Schema do
       %{"type" => "object"}
     else
       action = Ash.Resource.Info.primary_action!(resource, :create)
-      object(properties(resource, action, [resource | within]))
-    end
-  end
 
-  defp properties(resource, action, within) do
-    for input <- AshAgent.Tools.Inputs.public(resource, action) do
-      {input.name, put_description(schema(input.type, input.constraints, within), input),
-       AshAgent.Tools.Inputs.required?(action, input)}
+      resource
+      |> Inputs.public(action)
+      |> Enum.map(fn input ->
+        schema = schema(input.type, input.constraints, [resource | within])
+        {input.name, put_description(schema, input), Inputs.required?(action, input)}
+      end)
+      |> object()
     end
   end
 
   @doc "A schema with the description and the default of an input."
-  @spec put_description(map(), map()) :: map()
   def put_description(schema, input) do
     schema
     |> put("description", join_descriptions(input.description, schema["description"]))

@@ -3,14 +3,9 @@ defmodule AshAgent.Tools.Shown do
 
   # Shows a record to a model: public fields as plain JSON, and loaded ones in the same way.
 
-  @type shape :: %{
-          attributes: [struct()],
-          loaded: [{atom(), :value | shape()}],
-          limit: pos_integer()
-        }
+  alias AshAgent.Tools.Schema
 
   @doc "The shape of a resource's records. Raises `ArgumentError` for fields that are not public."
-  @spec shape!(module(), [atom()] | nil, list(), pos_integer()) :: shape()
   def shape!(resource, fields, load, limit) do
     %{
       resource: resource,
@@ -66,11 +61,9 @@ defmodule AshAgent.Tools.Shown do
   end
 
   @doc "The names of attributes that a query has to select."
-  @spec select(shape()) :: [atom()]
   def select(shape), do: Enum.map(shape.attributes, & &1.name)
 
   @doc "Returns the fields that Ash has to load."
-  @spec load(shape()) :: list()
   def load(shape) do
     for {name, loaded} <- shape.loaded do
       case loaded do
@@ -91,7 +84,6 @@ defmodule AshAgent.Tools.Shown do
   end
 
   @doc "A record as a model sees it."
-  @spec record(struct(), shape()) :: map()
   def record(record, shape) do
     attributes =
       for %{name: name, type: type, constraints: constraints} <- shape.attributes,
@@ -129,26 +121,9 @@ defmodule AshAgent.Tools.Shown do
   defp show_loaded(value, {type, constraints}), do: value(value, type, constraints)
 
   @doc "A value as JSON. Its type says what is in it."
-  @spec value(term(), term(), keyword() | nil) :: term()
   def value(value, type, constraints) do
-    {type, constraints} = plain(type, constraints || [])
+    {type, constraints} = Schema.plain(type, constraints || [])
     json(value, type, constraints)
-  end
-
-  # The type and constraints underneath new types.
-  defp plain(nil, constraints), do: {nil, constraints}
-
-  defp plain(type, constraints) do
-    type = Ash.Type.get_type(type)
-
-    if not match?({:array, _}, type) and Ash.Type.NewType.new_type?(type) do
-      plain(
-        Ash.Type.NewType.subtype_of(type),
-        Ash.Type.NewType.constraints(type, constraints) || []
-      )
-    else
-      {type, constraints}
-    end
   end
 
   defp json(value, _type, _constraints)

@@ -23,13 +23,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
   use Mix.Task
 
-  @options [
-    domain: :string,
-    repo: :string,
-    iterations: :string,
-    table: :string,
-    tenant: :string
-  ]
+  @options for name <- ~w(domain repo iterations table tenant)a, do: {name, :string}
   # Written without parentheses, as in applications, which have Ash in their `.formatter.exs`.
   @words for name <-
                ~w(attribute conversation forbid_if iterations llm policy repo strategy system_prompt table uuid_primary_key)a,
@@ -44,6 +38,9 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
       {_opts, _modules, []} -> Mix.raise("expected one module; #{@usage}")
     end
   end
+
+  @doc false
+  def options, do: @options
 
   @doc false
   # All options end up in code, so names that are anything else are refused.
@@ -89,26 +86,18 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
         File.exists?(path),
         do: Mix.raise("#{path} exists already; remove it or choose other names")
 
-    for {path, text} <- resources, do: create(path, text)
+    for {path, text} <- resources do
+      File.mkdir_p!(Path.dirname(path))
+      File.write!(path, text)
+      Mix.shell().info("* creating #{path}")
+    end
   end
 
   defp path(module), do: Path.join("lib", Macro.underscore(module) <> ".ex")
 
-  defp create(path, text) do
-    File.mkdir_p!(Path.dirname(path))
-    File.write!(path, text)
-    Mix.shell().info("* creating #{path}")
-  end
-
   defp resource(facts) do
     """
-    defmodule #{facts.module} do
-      use Ash.Resource,
-        domain: #{facts.domain},
-        data_layer: AshPostgres.DataLayer,
-        authorizers: [Ash.Policy.Authorizer],
-        extensions: [AshAgent.Conversation]
-
+    #{head(facts.module, facts, "AshAgent.Conversation")}
       postgres do
         table "#{facts.table}"
         repo #{facts.repo}
@@ -120,7 +109,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
         #{if facts.tenant, do: "attribute :#{facts.tenant}, :string, allow_nil?: false"}
       end
 
-      #{tenancy(facts.tenant)}
+      #{if facts.tenant, do: "multitenancy do\nstrategy :attribute\nattribute :#{facts.tenant}\nend"}
 
       conversation do
         iterations #{facts.iterations}
@@ -140,13 +129,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
   defp iterations(facts) do
     """
-    defmodule #{facts.iterations} do
-      use Ash.Resource,
-        domain: #{facts.domain},
-        data_layer: AshPostgres.DataLayer,
-        authorizers: [Ash.Policy.Authorizer],
-        extensions: [AshAgent.Conversation.Iteration]
-
+    #{head(facts.iterations, facts, "AshAgent.Conversation.Iteration")}
       iteration do
         conversation #{facts.module}
       end
@@ -154,14 +137,14 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     """
   end
 
-  defp tenancy(nil), do: ""
-
-  defp tenancy(attribute) do
+  defp head(module, facts, extension) do
     """
-    multitenancy do
-      strategy :attribute
-      attribute :#{attribute}
-    end
+    defmodule #{module} do
+      use Ash.Resource,
+        domain: #{facts.domain},
+        data_layer: AshPostgres.DataLayer,
+        authorizers: [Ash.Policy.Authorizer],
+        extensions: [#{extension}]
     """
   end
 end

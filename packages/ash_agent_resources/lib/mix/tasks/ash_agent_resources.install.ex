@@ -37,21 +37,17 @@ if Code.ensure_loaded?(Igniter) do
       %Igniter.Mix.Task.Info{
         group: :ash,
         example: "mix igniter.install ash_agent_resources",
-        schema: [
-          conversation: :string,
-          domain: :string,
-          repo: :string,
-          iterations: :string,
-          table: :string,
-          tenant: :string
-        ]
+        schema: [conversation: :string] ++ Conversation.options()
       }
     end
 
     @impl true
     def igniter(igniter) do
       facts = facts(igniter, Map.new(igniter.args.options))
-      [module, iterations, domain, repo] = modules(facts)
+
+      [module, iterations, domain, repo] =
+        for name <- [facts.module, facts.iterations, facts.domain, facts.repo],
+            do: Project.Module.parse(name)
 
       igniter
       |> Project.Formatter.import_dep(:ash_agent_resources)
@@ -80,11 +76,6 @@ if Code.ensure_loaded?(Igniter) do
       repo = inspect(Project.Module.module_name(igniter, "Repo"))
       domain = module |> String.split(".") |> Enum.drop(-1) |> Enum.join(".")
       Conversation.facts(module, Map.merge(%{domain: domain, repo: repo}, opts))
-    end
-
-    defp modules(facts) do
-      for name <- [facts.module, facts.iterations, facts.domain, facts.repo],
-          do: Project.Module.parse(name)
     end
 
     defp create_domain(igniter, domain) do

@@ -22,7 +22,7 @@ defmodule AshAgent.Context.Stored.AshType do
 
       @impl true
       def storage_type(constraints),
-        do: if(Stored.AshType.storage(constraints) == :text, do: :string, else: :map)
+        do: if(constraints[:storage] == :text, do: :string, else: :map)
 
       @impl true
       def matches_type?(value, _constraints), do: is_struct(value, @kind)
@@ -40,7 +40,7 @@ defmodule AshAgent.Context.Stored.AshType do
 
       @impl true
       def dump_to_native(value, constraints),
-        do: Stored.dump(@kind, value, Stored.AshType.storage(constraints))
+        do: Stored.dump(@kind, value, constraints[:storage] || :map)
 
       @impl true
       def dump_to_embedded(value, _constraints), do: Stored.dump_map(@kind, value)
@@ -75,41 +75,31 @@ defmodule AshAgent.Context.Stored.AshType do
     end
   end
 
-  @doc "The form in which the column holds a value."
-  @spec storage(keyword()) :: :map | :text
-  def storage(constraints), do: constraints[:storage] || :map
-
   @doc "An error as Ash takes it."
-  @spec explain({:ok, term()} | {:error, Context.Error.t()}) ::
-          {:ok, term()} | {:error, keyword()}
   def explain({:error, error}), do: {:error, message: Exception.message(error)}
   def explain(ok), do: ok
 
   @doc "The type in words."
-  @spec describe(Stored.kind(), keyword()) :: String.t()
   def describe(kind, constraints) do
     accepted =
-      case constraints[:accept] || [] do
-        [] -> []
-        forms -> ["takes #{Enum.map_join(forms, " and ", &inspect/1)} from parameters"]
-      end
+      with [_ | _] = forms <- constraints[:accept] || [],
+           do: ["takes #{Enum.map_join(forms, " and ", &inspect/1)} from parameters"]
 
-    limits = for {limit, unit} <- limits(), max = constraints[limit], do: "at most #{max} #{unit}"
+    limits =
+      for {limit, unit} <- [max_bytes: "bytes of JSON text", max_iterations: "iterations"],
+          max = constraints[limit],
+          do: "at most #{max} #{unit}"
 
     Enum.join(["#{article(kind)} #{inspect(kind)}" | accepted ++ limits], ", ")
   end
-
-  defp limits, do: [max_bytes: "bytes of JSON text", max_iterations: "iterations"]
 
   defp article(Context), do: "a conversation as an"
   defp article(ChatContext), do: "a chat with its branches as an"
 
   @doc "The name of AshGraphql's type for JSON."
-  @spec graphql_type() :: atom()
   def graphql_type, do: Application.get_env(:ash_graphql, :json_type, :json_string)
 
   @doc "The JSON schema of a dump. Other fields of a document are kept."
-  @spec json_schema(Stored.kind(), keyword()) :: map()
   def json_schema(kind, constraints) do
     kind
     |> schema(constraints)
@@ -117,41 +107,27 @@ defmodule AshAgent.Context.Stored.AshType do
     |> Map.put("description", describe(kind, constraints))
   end
 
+  @number %{"type" => "integer", "minimum" => 1}
+  @string %{"type" => "string"}
+
   defp schema(Context, constraints) do
-    iterations = %{
-      "type" => "array",
-      "minItems" => 1,
-      "items" => object(%{"number" => %{"type" => "integer", "minimum" => 1}}, ["messages"])
-    }
-
-    iterations =
-      if max = constraints[:max_iterations],
-        do: Map.put(iterations, "maxItems", max),
-        else: iterations
-
-    %{"version" => version(), "id" => %{"type" => "string"}, "iterations" => iterations}
-    |> object(["created_at", "updated_at"])
-  end
-
-  defp schema(ChatContext, _constraints) do
-    branches = %{
-      "type" => "array",
-      "minItems" => 1,
-      "items" => object(%{"name" => %{"type" => "string"}}, ["context"])
-    }
+    iterations = array(object(%{"number" => @number}, ["messages"]))
+    max = constraints[:max_iterations]
+    iterations = if max, do: Map.put(iterations, "maxItems", max), else: iterations
 
     object(
-      %{
-        "version" => version(),
-        "id" => %{"type" => "string"},
-        "active_branch" => %{"type" => "string"},
-        "branches" => branches
-      },
-      []
+      %{"version" => @number, "id" => @string, "iterations" => iterations},
+      ["created_at", "updated_at"]
     )
   end
 
-  defp version, do: %{"type" => "integer", "minimum" => 1}
+  defp schema(ChatContext, _constraints) do
+    branches = array(object(%{"name" => @string}, ["context"]))
+    head = %{"version" => @number, "id" => @string, "active_branch" => @string}
+    object(Map.put(head, "branches", branches), [])
+  end
+
+  defp array(items), do: %{"type" => "array", "minItems" => 1, "items" => items}
 
   defp object(properties, also_required) do
     %{
@@ -163,7 +139,6 @@ defmodule AshAgent.Context.Stored.AshType do
   end
 
   @doc "A generator of values within the constraints, for StreamData."
-  @spec generator(Stored.kind(), keyword()) :: Enumerable.t()
   def generator(kind, constraints) do
     most = min(constraints[:max_iterations] || 5, 5)
 
@@ -175,7 +150,7 @@ defmodule AshAgent.Context.Stored.AshType do
 
   defp turn do
     text = StreamData.string(:printable, min_length: 1)
-    StreamData.tuple({text, StreamData.one_of([StreamData.constant(nil), text])})
+    StreamData.tuple({text, StreamData.one_of([nil, text])})
   end
 
   # The longest beginning that is short enough.

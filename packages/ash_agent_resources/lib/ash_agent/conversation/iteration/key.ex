@@ -15,24 +15,17 @@ defmodule AshAgent.Conversation.Iteration.Key do
     ]
 
   @impl true
-  def cast_input(nil, _constraints), do: {:ok, nil}
-  def cast_input(id, _constraints) when is_binary(id), do: {:ok, id}
   def cast_input(id, _constraints) when is_integer(id), do: {:ok, Integer.to_string(id)}
-  def cast_input(_other, _constraints), do: :error
+  def cast_input(id, _constraints), do: change(id, & &1)
 
   @impl true
-  def cast_stored(nil, _constraints), do: {:ok, nil}
-
-  def cast_stored(key, constraints) when is_binary(key),
-    do: {:ok, String.replace_prefix(key, constraints[:prefix], "")}
-
-  def cast_stored(_other, _constraints), do: :error
+  def cast_stored(key, constraints),
+    do: change(key, &String.replace_prefix(&1, constraints[:prefix], ""))
 
   @impl true
-  def dump_to_native(nil, _constraints), do: {:ok, nil}
+  def dump_to_native(id, constraints), do: change(id, &(constraints[:prefix] <> &1))
 
-  def dump_to_native(id, constraints) when is_binary(id),
-    do: {:ok, constraints[:prefix] <> id}
-
-  def dump_to_native(_other, _constraints), do: :error
+  defp change(nil, _fun), do: {:ok, nil}
+  defp change(text, fun) when is_binary(text), do: {:ok, fun.(text)}
+  defp change(_other, _fun), do: :error
 end

@@ -130,16 +130,10 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
   # After the policies of the resource, so that a bypass of it is one.
   defp policy(dsl) do
     if policies?(dsl) do
-      path = [:policies, :policy]
-      entity = &Transformer.build_entity(Ash.Policy.Authorizer, &1, &2, &3)
-      {:ok, check} = entity.(path, :authorize_if, check: {Readable, []})
-
-      {:ok, policy} =
-        entity.([:policies], :policy,
-          condition: [{Ash.Policy.Check.Static, result: true}],
-          policies: [check]
-        )
-
+      entity = &Transformer.build_entity!(Ash.Policy.Authorizer, &1, &2, &3)
+      check = entity.([:policies, :policy], :authorize_if, check: {Readable, []})
+      always = [{Ash.Policy.Check.Static, result: true}]
+      policy = entity.([:policies], :policy, condition: always, policies: [check])
       Transformer.add_entity(dsl, [:policies], policy, type: :append)
     else
       dsl

@@ -11,10 +11,8 @@ defmodule AshAgent.Conversation.Iteration.Verifier do
 
   @impl true
   def verify(dsl) do
-    Section.verify(dsl, [
-      {[:actions], &writes/1},
-      {[:iteration, :conversation], &conversation/1}
-    ])
+    checks = [{[:actions], &writes/1}, {[:iteration, :conversation], &conversation/1}]
+    Section.verify(dsl, checks)
   end
 
   defp writes(dsl) do
