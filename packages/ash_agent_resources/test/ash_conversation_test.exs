@@ -97,14 +97,7 @@ for {resource, moduletags, integrations} <- [
       chat =
         Ash.load!(
           chat,
-          [
-            :last_message,
-            :message_count,
-            :current_iteration,
-            :total_tokens,
-            :context,
-            :revision
-          ],
+          ~w(last_message message_count current_iteration total_tokens context revision)a,
           opts()
         )
 

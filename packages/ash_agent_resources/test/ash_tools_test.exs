@@ -606,19 +606,7 @@ for {ticket, comment, moduletags, integrations} <- [
 
     ## Wrong arguments, as models write them
 
-    @actions [
-      :read,
-      :search,
-      :one,
-      :pages,
-      :open,
-      :change,
-      :destroy,
-      :inspect_note,
-      :estimate,
-      :crash,
-      :guess
-    ]
+    @actions ~w(read search one pages open change destroy inspect_note estimate crash guess)a
     @names ~w(id subject status priority price due tags address contact org note owner ssn extra urgent word hours filter sort
       limit offset records internal door_code hidden_comments comments __struct__)
 

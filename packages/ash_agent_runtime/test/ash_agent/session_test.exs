@@ -86,28 +86,6 @@ defmodule AshAgent.SessionTest do
              )
     end
 
-    test "gives the runtime context of the session or of the prompt to the tools" do
-      test = self()
-
-      llm = fn context ->
-        if context.current_iteration in [1, 3],
-          do: {:ok, %{tool_calls: [call("a", :who)]}},
-          else: {:ok, %{content: "."}}
-      end
-
-      session =
-        start(
-          llm: llm,
-          tools: %{who: fn _, %{actor: actor} -> send(test, {:actor, actor}) && :ok end},
-          runtime_context: %{actor: 1}
-        )
-
-      {:ok, _} = Session.prompt(session, "Who?")
-      {:ok, _} = Session.prompt(session, "Who?", runtime_context: %{actor: 2})
-      assert_received {:actor, 1}
-      assert_received {:actor, 2}
-    end
-
     test "returns an error for input that is none, and goes on" do
       session = start([])
 
@@ -201,30 +179,6 @@ defmodule AshAgent.SessionTest do
       assert_receive {Session, ^two, {:error, %Context.Error{}}}
       assert_receive {Session, ^three, {:ok, _}}
     end
-
-    test "gives its context at once, also between the results of tools" do
-      test = self()
-
-      tool = fn %{"n" => n} ->
-        send(test, {:tool, n, self()})
-        receive(do: (:go -> n))
-      end
-
-      llm =
-        Scripted.new([%{tool_calls: for(n <- 1..2, do: call("#{n}", :t, %{"n" => n}))}, "Done"])
-
-      session = start(llm: llm, tools: %{t: tool}, on_change: &send(test, {:changed, &1}))
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:tool, 1, first}
-      assert_receive {:tool, 2, second}
-      assert length(Context.pending_tool_calls(Session.context(session))) == 2
-      for _ <- 1..2, do: assert_receive({:changed, _})
-      send(second, :go)
-      assert_receive {:changed, _}
-      assert [%{id: "1"}] = Context.pending_tool_calls(Session.context(session))
-      send(first, :go)
-      assert_receive {Session, ^ref, {:ok, _}}
-    end
   end
 
   describe "cancel/1" do
@@ -262,16 +216,6 @@ defmodule AshAgent.SessionTest do
                [cancelled, {:ok, :done}, cancelled]
 
       assert {:ok, %Result{output: "Fine."}} = Session.prompt(session, "And now?")
-    end
-
-    test "while the model thinks leaves the prompt without an answer" do
-      session = start(llm: gated())
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:asked, model, _}
-      assert Session.cancel(session) == :ok
-      refute Process.alive?(model)
-      assert_receive {Session, ^ref, {:error, %Error{reason: :cancelled}}}
-      assert texts(Session.context(session)) == [user: "Hi"]
     end
 
     test "goes on with the queue, and does nothing when nothing runs" do
@@ -395,17 +339,6 @@ defmodule AshAgent.SessionTest do
       assert Session.cancel(session) == :ok
     end
 
-    test "of on_change are logged, and the session goes on" do
-      log =
-        capture_log(fn ->
-          session = start(on_change: fn _ -> raise "SECRET" end)
-          assert {:ok, %Result{}} = Session.prompt(session, "Hi")
-        end)
-
-      assert log =~ ":on_change failed"
-      refute log =~ "SECRET"
-    end
-
     test "to keep a context end the run with the store's error, and the session goes on" do
       test = self()
       kept = start_supervised!({Agent, fn -> true end})
@@ -480,32 +413,6 @@ defmodule AshAgent.SessionTest do
     end
 
     @tag :capture_log
-    test "of the session show neither prompts nor answers nor keys" do
-      Process.flag(:trap_exit, true)
-
-      log =
-        capture_log(fn ->
-          {:ok, session} =
-            Session.start_link(
-              llm: {__MODULE__.Keyed, api_key: "SECRET"},
-              context: Context.new("SECRET")
-            )
-
-          {:ok, _} = Session.prompt_async(session, "SECRET 1")
-          {:ok, _} = Session.prompt_async(session, "SECRET 2")
-          refute inspect(:sys.get_status(session), limit: :infinity) =~ "SECRET"
-          :sys.replace_state(session, &%{&1 | queue: :broken})
-          supervisors = for pid <- supervisors(session), do: Process.monitor(pid)
-          catch_exit(Session.prompt(session, "SECRET 3"))
-          assert_receive {:EXIT, ^session, _}
-          for ref <- supervisors, do: assert_receive({:DOWN, ^ref, :process, _, _})
-        end)
-
-      assert log =~ "terminating"
-      refute log =~ "SECRET"
-    end
-
-    @tag :capture_log
     test "at the start name the node that made the context" do
       Process.flag(:trap_exit, true)
       {:ok, context} = AshAgent.TestSupport.OtherVM.run(Context, :new, ["Hello!"], :there)
@@ -544,25 +451,6 @@ defmodule AshAgent.SessionTest do
             [llm: llm, colour: 1]
           ],
           do: assert_raise(ArgumentError, fn -> Session.start_link(opts) end)
-    end
-  end
-
-  defmodule Keyed do
-    @behaviour AshAgent.LLM
-    @impl true
-    def prepare(opts), do: Keyword.update!(opts, :api_key, &hide/1)
-    @impl true
-    def chat(_context, _opts), do: Process.sleep(:infinity)
-    defp hide(key) when is_binary(key), do: fn -> key end
-    defp hide(function), do: function
-  end
-
-  describe "a specification" do
-    test "has no key in it" do
-      spec = Session.child_spec(llm: {Keyed, api_key: "SECRET"}, name: :a_session)
-      refute inspect(spec) =~ "SECRET"
-      assert spec.id == :a_session
-      assert spec.restart == :transient
     end
   end
 
@@ -616,18 +504,6 @@ defmodule AshAgent.SessionTest do
       assert_received {:slow, _}
 
       assert [%{result: {:ok, :slept}}, %{result: {:ok, :quick}}] =
-               Context.get_iteration(Session.context(session), 1).tool_calls
-    end
-
-    test "tells the model that calls were interrupted, when a prompt comes instead" do
-      context = Context.new("Hi") |> Context.add_assistant_message(nil, [call("a", :t)])
-
-      session =
-        start(context: Context.to_map(context), llm: fn _ -> {:ok, %{content: "I see"}} end)
-
-      assert {:ok, %Result{output: "I see"}} = Session.prompt(session, "Still there?")
-
-      assert [%{result: {:error, "interrupted"}}] =
                Context.get_iteration(Session.context(session), 1).tool_calls
     end
 

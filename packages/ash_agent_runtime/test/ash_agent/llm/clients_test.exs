@@ -317,22 +317,6 @@ defmodule AshAgent.LLM.ClientsTest do
       [piece | random_pieces(rest)]
     end
 
-    test "says the same as a whole answer" do
-      for %{provider: provider} = stream <- Recorded.samples() do
-        {{:ok, response}, events} = collect(client(provider, serve([streaming(stream)])))
-        assert text(events) == "Grüße, Welt!"
-
-        assert Response.message(response) |> Map.take([:role, :content]) |> flat() ==
-                 "Grüße, Welt!"
-
-        assert Response.finish_reason(response) == :stop
-        assert %{input_tokens: 5, output_tokens: 3} = Response.usage(response)
-      end
-    end
-
-    defp flat(%{content: text}) when is_binary(text), do: text
-    defp flat(%{content: parts}), do: Enum.map_join(parts, & &1.text)
-
     test "is delivered in lists with the response so far, or event by event" do
       stream = Recorded.sample(:anthropic)
       llm = client(:anthropic, serve([streaming(stream)]))

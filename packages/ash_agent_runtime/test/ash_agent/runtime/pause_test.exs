@@ -45,18 +45,7 @@ defmodule AshAgent.Runtime.PauseTest do
   end
 
   # The ways in which a conversation gets from one place to another, and which of them stay with its decisions.
-  @ways [
-    :same,
-    :snapshot,
-    :dump,
-    :delta,
-    :fork,
-    :stranger,
-    :chat,
-    :branch,
-    :sqlite,
-    :other_sqlite
-  ]
+  @ways ~w(same snapshot dump delta fork stranger chat branch sqlite other_sqlite)a
 
   defp take(context, :same), do: context
 

@@ -124,16 +124,6 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert {:paused, [%{id: "b"}]} = Task.await(status)
     end
 
-    test "pauses again for what is undecided" do
-      session = start(llm: llm(~w(a b)))
-      {:paused, _} = Session.prompt(session, "Hi")
-      assert {:paused, %{calls: [_, _]}} = Session.resume(session)
-      :ok = Session.approve(session, "b")
-      assert {:paused, %{calls: [%{id: "a"}]}} = Session.resume(session)
-      assert_received :ran
-      assert statuses(session, ~w(a b)) == [:pending, :ok]
-    end
-
     test "refuses illegal decisions, and stays as it is" do
       session = start(llm: llm(~w(a b)))
       {:paused, _} = Session.prompt(session, "Hi")
@@ -255,25 +245,6 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       refute_received :ran
     end
 
-    test "is paused again after a restart with what was stored" do
-      test = self()
-      session = start(llm: llm(~w(a b)), on_change: &send(test, {:changed, &1}))
-      {:paused, %{context: context}} = Session.prompt(session, "Hi")
-      :ok = Session.approve(session, "a")
-      assert_received {:changed, stored}
-      stored = last(stored)
-      assert Context.Calls.tool_call_status(stored, "a") == :approved
-      assert Context.Calls.tool_call_status(context, "a") == :pending
-
-      session = start(llm: llm(~w(a b)), context: Context.dump(stored))
-      assert {:paused, [%{id: "b"}]} = Session.status(session)
-      assert Session.prompt(session, "Else") == {:error, :paused}
-      :ok = Session.deny(session, "b")
-      assert {:ok, %{output: "Done"}} = Session.resume(session)
-      assert_received :ran
-      refute_received :ran
-    end
-
     test "without an approval function, starts as idle and lets a prompt go on" do
       context = Context.new("Hi") |> Context.add_assistant_message(nil, [call("a")])
       session = start(llm: llm(~w(a)), context: context, approval: :auto)
@@ -309,13 +280,6 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       end
 
       refute_received {[_, _, :tool, :decision], %{by: :session}}
-    end
-
-    test "shows no text of its conversation" do
-      session = start(llm: llm(~w(a)))
-      {:paused, _} = Session.prompt(session, "Secret words")
-      assert inspect(:sys.get_status(session)) =~ "paused: true"
-      refute inspect(:sys.get_status(session)) =~ "Secret words"
     end
   end
 

@@ -492,28 +492,6 @@ defmodule AshAgent.Runtime.SubAgentTest do
       assert {:ok, "seen"} = result(run(agent(opts), after_tool: hook))
     end
 
-    test "hold for a child's child", %{opts: opts} do
-      inner = agent([name: "inner"] ++ opts)
-      outer = agent(name: "outer", llm: child_calling([call("1", "inner")]), tools: [inner])
-      reply = run(outer, permission_rules: [{:deny, "delete"}])
-      assert {:ok, "denied: the tool \"delete\" is denied by" <> _} = result(reply)
-      refute_received :deleted
-    end
-
-    test "are joined by its own", %{opts: opts} do
-      own = [permission_rules: [{:deny, "delete"}]]
-
-      assert {:ok, "denied: " <> _} =
-               result(run(agent(opts ++ own), permission_rules: [{:allow, "*"}]))
-
-      assert {:ok, "denied: no rule allows the tool \"delete\""} =
-               result(run(agent(opts), permission_rules: [{:allow, "agent"}]))
-
-      own = [permission_rules: [{:allow, "delete"}]]
-
-      assert {:ok, "gone"} = result(run(agent(opts ++ own), permission_rules: [{:allow, "*"}]))
-    end
-
     test "are never widened by its own", %{opts: opts} do
       own = [permission_rules: [{:allow, "delete"}], allowed_tools: ["delete"], inherit: []]
 
@@ -621,16 +599,6 @@ defmodule AshAgent.Runtime.SubAgentTest do
         |> Runtime.resume(llm: Scripted.new(["Done"]), tools: [agent(opts)], approval: approval)
 
       assert result({:ok, result}) == {:ok, "gone"}
-    end
-
-    test "allowed tools hold beside the child's own", %{opts: opts} do
-      assert {:ok, "gone"} = result(run(agent(opts), allowed_tools: ["agent", "delete"]))
-
-      assert {:ok, "denied: the tool \"delete\" is not among" <> _} =
-               result(run(agent(opts), allowed_tools: ["agent"]))
-
-      assert {:ok, "denied: the tool \"delete\" is not among" <> _} =
-               result(run(agent(opts ++ [allowed_tools: ["other"]])))
     end
   end
 end

@@ -224,15 +224,6 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
     end
   end
 
-  describe "the tool context" do
-    test "is the runtime context with its four keys always there" do
-      me = self()
-      tool = fn _, tool_context -> send(me, tool_context) end
-      execute_tools([call(:tool)], %{tool: tool}, %{tenant: 7, extra: 1})
-      assert_received %{agent: nil, domain: nil, actor: nil, tenant: 7, extra: 1}
-    end
-  end
-
   describe "concurrency" do
     test "is bounded" do
       running = :counters.new(2, [:atomics])
@@ -274,12 +265,6 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
           key <- [:"$ancestors", :"$callers"],
           self() in List.wrap(dictionary[key]),
           do: pid
-    end
-  end
-
-  test "refuses wrong options" do
-    for opts <- [[timeout: 0], [max_concurrency: 0], [retries: 1]] do
-      assert_raise ArgumentError, fn -> execute_tools([], %{}, %{}, opts) end
     end
   end
 end

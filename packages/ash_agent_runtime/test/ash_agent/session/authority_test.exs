@@ -188,17 +188,8 @@ defmodule AshAgent.Session.AuthorityTest do
     ref
   end
 
-  @ways [
-    :paused,
-    :paused_twice,
-    :resumed_by_another,
-    :failed,
-    :sent_again,
-    :sent_again_without,
-    :cancelled,
-    :steered_late,
-    :queued
-  ]
+  @ways ~w(paused paused_twice resumed_by_another failed sent_again sent_again_without cancelled
+    steered_late queued)a
 
   for way <- @ways, {own, asker} <- [{[], []}, {[], @guest}, {@owner, []}, {@owner, @guest}] do
     @tag way: way, own: own, asker: asker

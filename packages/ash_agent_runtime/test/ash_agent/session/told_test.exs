@@ -12,15 +12,7 @@ defmodule AshAgent.Session.ToldTest do
 
   @moduletag :capture_log
 
-  @kinds [
-    :rate_limited,
-    :overloaded,
-    :server_error,
-    :context_overflow,
-    :unauthorized,
-    :timeout,
-    :closed
-  ]
+  @kinds ~w(rate_limited overloaded server_error context_overflow unauthorized timeout closed)a
 
   # What the model does when it is asked next, from a list that the test fills.
   defp llm(script) do
