@@ -1,6 +1,8 @@
 defmodule AshAgent.RuntimeTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, prompt: 2, results: 1, say: 1]
+
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Runtime}
@@ -19,7 +21,7 @@ defmodule AshAgent.RuntimeTest do
     assert {:ok, %Result{output: "Fine."}} =
              context
              |> Context.add_user_message("Go on")
-             |> Runtime.run(llm: fn _ -> {:ok, %{content: "Fine."}} end)
+             |> Runtime.run(llm: say("Fine."))
   end
 
   describe "run/2" do
@@ -38,7 +40,7 @@ defmodule AshAgent.RuntimeTest do
 
       tools = %{add: fn %{"a" => a, "b" => b} -> {:ok, a + b} end}
 
-      {:ok, first} = Context.new("1+2+3+4?") |> Runtime.run(llm: llm, tools: tools)
+      {:ok, first} = prompt("1+2+3+4?", llm: llm, tools: tools)
       assert %Result{status: :answered, output: "Ten.", iterations: 3} = first
       assert first.context.current_iteration == 3
 
@@ -79,7 +81,7 @@ defmodule AshAgent.RuntimeTest do
         a: %{function: &{:ok, &1}, description: "A", parameters: %{"type" => "object"}}
       }
 
-      {:ok, _} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools, timeout: 30_000)
+      {:ok, _} = prompt("Hi", llm: llm, tools: tools, timeout: 30_000)
       assert_received {:opts, opts}
 
       assert opts[:tools] == [
@@ -101,7 +103,7 @@ defmodule AshAgent.RuntimeTest do
           %{content: "Done", usage: %{input_tokens: 10, cached_tokens: 5}, finish_reason: "stop"}
         ])
 
-      {:ok, result} = Runtime.run(Context.new("Hi"), llm: llm, tools: %{noop: fn _ -> :ok end})
+      {:ok, result} = prompt("Hi", llm: llm, tools: %{noop: fn _ -> :ok end})
 
       assert result.usage == %{
                input_tokens: 11,
@@ -126,7 +128,7 @@ defmodule AshAgent.RuntimeTest do
         %{type: :text, text: "."}
       ]
 
-      {:ok, result} = Runtime.run(Context.new("2+2?"), llm: fn _ -> {:ok, %{content: parts}} end)
+      {:ok, result} = prompt("2+2?", llm: say(parts))
 
       assert result.output == "Four."
       assert %{content: ^parts} = result.context |> Context.to_messages() |> List.last()
@@ -134,15 +136,14 @@ defmodule AshAgent.RuntimeTest do
 
     test "takes an answer without anything as the end" do
       for answer <- [%{}, %{content: nil, tool_calls: nil}, %{content: []}] do
-        assert {:ok, %Result{output: nil}} =
-                 Runtime.run(Context.new("Hi"), llm: fn _ -> {:ok, answer} end)
+        assert {:ok, %Result{output: nil}} = prompt("Hi", llm: fn _ -> {:ok, answer} end)
       end
     end
 
     test "gives calls without an id one, and answers them" do
       llm = Scripted.new([calls([%{name: "one"}, %{"name" => "two", "id" => ""}]), "Done"])
       tools = %{one: fn _ -> 1 end, two: fn _ -> 2 end}
-      {:ok, result} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+      {:ok, result} = prompt("Hi", llm: llm, tools: tools)
 
       assert [%{id: a, result: {:ok, 1}}, %{id: b, result: {:ok, 2}}] =
                Context.get_iteration(result.context, 1).tool_calls
@@ -167,11 +168,9 @@ defmodule AshAgent.RuntimeTest do
 
       tools = %{note: fn _ -> send(me, :noted) end}
 
-      assert {:ok, result} =
-               Runtime.run(context, llm: fn _ -> {:ok, %{content: "Done"}} end, tools: tools)
+      assert {:ok, result} = Runtime.run(context, llm: say("Done"), tools: tools)
 
-      assert [%{result: {:ok, "was there"}}, %{result: {:ok, :noted}}] =
-               Context.get_iteration(result.context, 1).tool_calls
+      assert [{:ok, "was there"}, {:ok, :noted}] = results(result.context)
 
       assert_received :noted
       refute_received :noted
@@ -182,7 +181,7 @@ defmodule AshAgent.RuntimeTest do
       llm = Scripted.new([calls([call("a", :t), call("b", :t)]), "Done"])
 
       {:ok, result} =
-        Runtime.run(Context.new("Hi"),
+        prompt("Hi",
           llm: llm,
           tools: %{t: fn _ -> :ok end},
           on_change: &send(me, {:changed, &1})
@@ -197,8 +196,8 @@ defmodule AshAgent.RuntimeTest do
       log =
         capture_log(fn ->
           assert {:ok, %Result{output: "Hi"}} =
-                   Runtime.run(Context.new("Hi"),
-                     llm: fn _ -> {:ok, %{content: "Hi"}} end,
+                   prompt("Hi",
+                     llm: say("Hi"),
                      on_change: fn _ -> raise "SECRET" end,
                      on_event: fn _ -> exit({:shutdown, "SECRET"}) end
                    )
@@ -253,13 +252,7 @@ defmodule AshAgent.RuntimeTest do
       end
     end
 
-    defp heard(tag) do
-      receive do
-        {^tag, heard} -> [heard | heard(tag)]
-      after
-        0 -> []
-      end
-    end
+    defp heard(tag), do: drain(do: ({^tag, heard} -> heard))
 
     test "ends the run before its next step, whichever that is" do
       test = self()
@@ -284,17 +277,14 @@ defmodule AshAgent.RuntimeTest do
             {6, [1, 2], ["a", "b"], [{:ok, "a"}, {:ok, "b"}]}
           ] do
         opts = Keyword.put(opts, :on_change, refusing(number))
-        assert {:error, %Error{} = error} = Runtime.run(Context.new("Hi"), opts)
+        assert {:error, %Error{} = error} = prompt("Hi", opts)
         assert error.reason == {:on_change_error, {:stale, number}}
         assert Exception.message(error) =~ ":on_change"
         assert heard(:asked) == asked
         assert heard(:ran) == ran
         assert length(heard(:changed)) == number
 
-        assert for(
-                 %{result: result} <- Context.get_iteration(error.context, 1).tool_calls,
-                 do: result
-               ) == results
+        assert results(error.context) == results
 
         # What was reached can go on.
         assert {:ok, %Result{output: "Done"}} =
@@ -303,16 +293,13 @@ defmodule AshAgent.RuntimeTest do
         for tag <- [:asked, :ran, :changed], do: heard(tag)
       end
 
-      assert {:ok, _} = Runtime.run(Context.new("Hi"), opts ++ [on_change: refusing(7)])
+      assert {:ok, _} = prompt("Hi", opts ++ [on_change: refusing(7)])
     end
 
     test "kills the tools that run, and starts no other" do
       test = self()
 
-      hang = fn _ ->
-        send(test, {:tool, self()})
-        Process.sleep(:infinity)
-      end
+      hang = hanging(:tool)
 
       quick = fn _ -> receive(do: (:go -> {:ok, 1})) end
       llm = fn _ -> {:ok, calls([call("a", "hang"), call("b", "quick"), call("c", "later")])} end
@@ -330,7 +317,7 @@ defmodule AshAgent.RuntimeTest do
       run =
         Task.async(fn ->
           {reply, messages} =
-            {Runtime.run(Context.new("Hi"),
+            {prompt("Hi",
                llm: llm,
                tools: tools,
                on_change: on_change,
@@ -361,27 +348,25 @@ defmodule AshAgent.RuntimeTest do
       approval = fn call, _ -> if call.name == "ask", do: :ask, else: :approve end
       opts = [llm: llm, tools: tools, approval: approval]
       # The answer, the approval, the question, the result, what is given up.
-      assert {:ok, %Result{status: :halted}} =
-               Runtime.run(Context.new("Hi"), opts ++ [on_change: refusing(6)])
+      assert {:ok, %Result{status: :halted}} = prompt("Hi", opts ++ [on_change: refusing(6)])
 
       for number <- 1..5 do
         assert {:error, %Error{reason: {:on_change_error, {:stale, ^number}}}} =
-                 Runtime.run(Context.new("Hi"), opts ++ [on_change: refusing(number)])
+                 prompt("Hi", opts ++ [on_change: refusing(number)])
       end
     end
 
     test "is told as an event, and other errors are no such thing" do
       test = self()
       on_event = fn name, _, metadata -> send(test, {Enum.take(name, -2), metadata[:reason]}) end
-      opts = [llm: fn _ -> {:ok, %{content: "Hi"}} end, on_event: on_event]
+      opts = [llm: say("Hi"), on_event: on_event]
 
-      {:error, _} =
-        Runtime.run(Context.new("Hi"), opts ++ [on_change: fn _ -> {:error, "SECRET"} end])
+      {:error, _} = prompt("Hi", opts ++ [on_change: fn _ -> {:error, "SECRET"} end])
 
       assert_received {[:iteration, :exception], :on_change_error}
 
       for other <- [:error, {:error, 1, 2}, nil, {:ok, {:error, 1}}, %{error: 1}] do
-        assert {:ok, _} = Runtime.run(Context.new("Hi"), opts ++ [on_change: fn _ -> other end])
+        assert {:ok, _} = prompt("Hi", opts ++ [on_change: fn _ -> other end])
       end
     end
   end
@@ -397,7 +382,7 @@ defmodule AshAgent.RuntimeTest do
         end
 
         assert {:error, %Error{reason: {:max_iterations_exceeded, ^max}} = error} =
-                 Runtime.run(Context.new("Hi"),
+                 prompt("Hi",
                    llm: again,
                    tools: %{t: fn _ -> :ok end},
                    max_iterations: max
@@ -426,13 +411,13 @@ defmodule AshAgent.RuntimeTest do
     test "counts what the turn had before this run, and a greater one goes on" do
       opts = [tools: %{t: fn _ -> :ok end}, max_iterations: 2]
       again = fn _ -> {:ok, calls([call("a", :t)])} end
-      {:error, %{context: context}} = Runtime.run(Context.new("Hi"), [llm: again] ++ opts)
+      {:error, %{context: context}} = prompt("Hi", [llm: again] ++ opts)
 
       assert {:error, %Error{reason: {:max_iterations_exceeded, 2}}} =
                Runtime.run(context, [llm: fn _ -> flunk("asked") end] ++ opts)
 
       assert {:ok, %Result{iterations: 1}} =
-               Runtime.run(context, llm: fn _ -> {:ok, %{content: "Done"}} end, max_iterations: 3)
+               Runtime.run(context, llm: say("Done"), max_iterations: 3)
     end
 
     test "counts from the last user message, which joined an iteration that was open" do
@@ -444,12 +429,11 @@ defmodule AshAgent.RuntimeTest do
 
       assert context.current_iteration == 2
 
-      assert {:ok, _} =
-               Runtime.run(context, llm: fn _ -> {:ok, %{content: "Done"}} end, max_iterations: 1)
+      assert {:ok, _} = Runtime.run(context, llm: say("Done"), max_iterations: 1)
     end
 
     test "works on a conversation without a user message" do
-      llm = fn _ -> {:ok, %{content: "Hi"}} end
+      llm = say("Hi")
       assert {:ok, %Result{output: "Hi"}} = Runtime.run(Context.create!(%{}), llm: llm)
       late = Context.create!(iterations: [%{number: 500}])
       assert {:ok, %Result{output: "Hi"}} = Runtime.run(late, llm: llm, max_iterations: 1)
@@ -474,10 +458,10 @@ defmodule AshAgent.RuntimeTest do
             {fn _ -> :nothing end, {:invalid_answer, no_message}},
             {fn _ -> {:ok, "text"} end, {:invalid_answer, no_message}},
             {fn _ -> {:ok, ~D[2026-01-01]} end, {:invalid_answer, no_message}},
-            {fn _ -> {:ok, %{content: 5}} end,
+            {say(5),
              {:invalid_answer,
               %Context.Error{reason: {:invalid, [], "content: text, nil or a list of parts"}}}},
-            {fn _ -> {:ok, %{content: %{}}} end,
+            {say(%{}),
              {:invalid_answer,
               %Context.Error{reason: {:invalid, [], "content: text, nil or a list of parts"}}}},
             {fn _ -> {:ok, %{tool_calls: %{}}} end,
@@ -490,7 +474,7 @@ defmodule AshAgent.RuntimeTest do
              {:invalid_answer, %Context.Error{reason: {:invalid_tool_call, 0, :name}}}},
             {fn _ -> {:ok, calls([:nonsense])} end,
              {:invalid_answer, %Context.Error{reason: {:invalid_tool_call, 0, :nonsense}}}},
-            {fn _ -> {:ok, %{content: [%{type: :hologram}]}} end,
+            {say([%{type: :hologram}]),
              {:invalid_answer, %Context.Error{reason: {:invalid_part, 0, :type}}}}
           ] do
         assert {:error, %Error{} = error} = Runtime.run(context, llm: llm)
@@ -517,7 +501,7 @@ defmodule AshAgent.RuntimeTest do
             calls([call("a", :t, %{"x" => [1 | 2]})])
           ] do
         assert {:error, %Error{reason: {:invalid_answer, _}} = error} =
-                 Runtime.run(Context.new("Hi"), llm: fn _ -> {:ok, answer} end)
+                 prompt("Hi", llm: fn _ -> {:ok, answer} end)
 
         assert_goes_on(error.context)
       end
@@ -527,9 +511,9 @@ defmodule AshAgent.RuntimeTest do
       llm = Scripted.new([calls([call("a", :t)]), {:error, :down}])
 
       assert {:error, %Error{reason: {:llm_error, :down}} = error} =
-               Runtime.run(Context.new("Hi"), llm: llm, tools: %{t: fn _ -> {:ok, 1} end})
+               prompt("Hi", llm: llm, tools: %{t: fn _ -> {:ok, 1} end})
 
-      assert [%{result: {:ok, 1}}] = Context.get_iteration(error.context, 1).tool_calls
+      assert [{:ok, 1}] = results(error.context)
       assert error.context.current_iteration == 2
       assert_goes_on(error.context)
     end
@@ -547,8 +531,7 @@ defmodule AshAgent.RuntimeTest do
             {[timeout: 200], {:timeout, 200}},
             {[timeout: 200, llm_timeout: 1_000], {:timeout, 200}}
           ] do
-        assert {:error, %Error{reason: ^reason} = error} =
-                 Runtime.run(Context.new("Hi"), [llm: llm] ++ opts)
+        assert {:error, %Error{reason: ^reason} = error} = prompt("Hi", [llm: llm] ++ opts)
 
         # On a busy machine the time may be up before the model has begun.
         receive do
@@ -570,12 +553,9 @@ defmodule AshAgent.RuntimeTest do
       llm = Scripted.new([calls([call("a", :other), call("b", :stop), call("c", :other)])])
 
       assert {:ok, %Result{status: :halted, output: %{answer: 42}} = result} =
-               Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+               prompt("Hi", llm: llm, tools: tools)
 
-      assert for(
-               %{result: result} <- Context.get_iteration(result.context, 1).tool_calls,
-               do: result
-             ) ==
+      assert results(result.context) ==
                [{:ok, :done}, {:ok, %{answer: 42}}, {:ok, :done}]
 
       assert_goes_on(result.context)
@@ -585,7 +565,7 @@ defmodule AshAgent.RuntimeTest do
       first = fn _ -> receive(after: (20 -> {:halt, 1})) end
       tools = %{first: first, second: fn _ -> {:halt, 2} end}
       llm = Scripted.new([calls([call("a", :first), call("b", :second)])])
-      assert {:ok, %Result{output: 1}} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+      assert {:ok, %Result{output: 1}} = prompt("Hi", llm: llm, tools: tools)
     end
 
     test "that return what a context cannot hold get an error result that says so" do
@@ -596,12 +576,12 @@ defmodule AshAgent.RuntimeTest do
         llm = Scripted.new([calls([call("a", :bad)]), "Done"])
 
         assert {:ok, %Result{output: "Done", context: context}} =
-                 Runtime.run(Context.new("Hi"),
+                 prompt("Hi",
                    llm: llm,
                    tools: %{bad: fn _ -> {status, bad} end}
                  )
 
-        assert [%{result: result}] = Context.get_iteration(context, 1).tool_calls
+        assert [result] = results(context)
 
         # As the reason of an error, a list of maps is data.
         unless status == :error and match?([%{} | _], bad),
@@ -610,12 +590,7 @@ defmodule AshAgent.RuntimeTest do
     end
 
     test "that are killed with the run's time leave interrupted calls" do
-      me = self()
-
-      slow = fn _ ->
-        send(me, {:tool, self()})
-        Process.sleep(:infinity)
-      end
+      slow = hanging(:tool)
 
       llm =
         Scripted.new([
@@ -623,7 +598,7 @@ defmodule AshAgent.RuntimeTest do
         ])
 
       assert {:error, %Error{reason: {:timeout, 1_000}} = error} =
-               Runtime.run(Context.new("Hi"),
+               prompt("Hi",
                  llm: llm,
                  tools: %{quick: fn _ -> {:ok, 1} end, slow: slow},
                  timeout: 1_000,
@@ -632,10 +607,7 @@ defmodule AshAgent.RuntimeTest do
 
       interrupted = {:error, "interrupted: the run timed out"}
 
-      assert for(
-               %{result: result} <- Context.get_iteration(error.context, 1).tool_calls,
-               do: result
-             ) ==
+      assert results(error.context) ==
                [{:ok, 1}, interrupted, interrupted, interrupted]
 
       # The last one had not begun.
@@ -654,7 +626,7 @@ defmodule AshAgent.RuntimeTest do
       runtime_context = %{agent: A, domain: D, actor: actor, tenant: "t"}
 
       {:ok, result} =
-        Runtime.run(Context.new("Hi"),
+        prompt("Hi",
           llm: llm,
           tools: %{t: tool},
           runtime_context: runtime_context
@@ -702,7 +674,7 @@ defmodule AshAgent.RuntimeTest do
         kill: note.(fn -> Process.exit(self(), :kill) end)
       }
 
-      {:error, _} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools, tool_timeout: 30)
+      {:error, _} = prompt("Hi", llm: llm, tools: tools, tool_timeout: 30)
 
       pids = for _ <- 1..7, do: assert_received({:pid, pid}) && pid
       refute Enum.any?(pids, &Process.alive?/1)
@@ -717,16 +689,11 @@ defmodule AshAgent.RuntimeTest do
     @tag :capture_log
     test "end with the caller, whatever ends it" do
       for reason <- [:kill, :shutdown] do
-        test_process = self()
-
-        hang = fn _ ->
-          send(test_process, {:tool, self()})
-          Process.sleep(:infinity)
-        end
+        hang = hanging(:tool)
 
         caller =
           spawn(fn ->
-            Runtime.run(Context.new("Hi"),
+            prompt("Hi",
               llm: fn _ -> {:ok, calls([call("a", :hang), call("b", :hang)])} end,
               tools: %{hang: hang}
             )
@@ -744,7 +711,7 @@ defmodule AshAgent.RuntimeTest do
     test "know their callers" do
       me = self()
       llm = fn _ -> {:ok, %{content: inspect(hd(Process.get(:"$callers")) == me)}} end
-      assert {:ok, %Result{output: "true"}} = Runtime.run(Context.new("Hi"), llm: llm)
+      assert {:ok, %Result{output: "true"}} = prompt("Hi", llm: llm)
     end
 
     test "may run under a supervisor of the caller's" do
@@ -756,7 +723,7 @@ defmodule AshAgent.RuntimeTest do
         {:ok, %{content: "Hi"}}
       end
 
-      {:ok, _} = Runtime.run(Context.new("Hi"), llm: llm, supervisor: supervisor)
+      {:ok, _} = prompt("Hi", llm: llm, supervisor: supervisor)
       assert_received {:children, [pid], pid}
       assert Task.Supervisor.children(supervisor) == []
     end
@@ -770,17 +737,8 @@ defmodule AshAgent.RuntimeTest do
         send(me, {:event, Enum.drop(name, 2), measurements, metadata})
       end
 
-      reply = Runtime.run(Context.new("SECRET question"), [on_event: on_event] ++ opts)
-      {reply, received([])}
-    end
-
-    defp received(events) do
-      receive do
-        {:event, name, measurements, metadata} ->
-          received([{name, measurements, metadata} | events])
-      after
-        0 -> Enum.reverse(events)
-      end
+      reply = prompt("SECRET question", [on_event: on_event] ++ opts)
+      {reply, drain(do: ({:event, name, measured, metadata} -> {name, measured, metadata}))}
     end
 
     test "tell every step in order, with durations and sizes, without text" do
@@ -909,8 +867,7 @@ defmodule AshAgent.RuntimeTest do
     test "come as one map to a function of one argument" do
       me = self()
 
-      {:ok, _} =
-        Runtime.run(Context.new("Hi"), llm: fn _ -> {:ok, %{}} end, on_event: &send(me, &1))
+      {:ok, _} = prompt("Hi", llm: fn _ -> {:ok, %{}} end, on_event: &send(me, &1))
 
       assert_received %{
         event: [:ash_agent, :runtime, :llm, :stop],

@@ -3,6 +3,8 @@ defmodule AshAgent.TestSupport.TransportCases do
 
   # What every transport has to do: `use AshAgent.TestSupport.TransportCases` in a test with `transport/0`, `{module, options}`.
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.LLM.Transport.Request
   alias AshAgent.TestSupport.WireServer
 
@@ -54,13 +56,7 @@ defmodule AshAgent.TestSupport.TransportCases do
   def ignore(_message, acc), do: {:cont, acc}
 
   @doc "All of a server's messages so far."
-  def received(messages \\ []) do
-    receive do
-      message -> received([message | messages])
-    after
-      0 -> Enum.reverse(messages)
-    end
-  end
+  def received, do: drain(do: (message -> message))
 
   @doc "Clients, each with a stream of its provider."
   def client_streams do
@@ -157,11 +153,7 @@ defmodule AshAgent.TestSupport.TransportCases do
         end
 
         test "has a head also when it has no body" do
-          server =
-            WireServer.start(fn connection ->
-              {:ok, _} = WireServer.read_request(connection)
-              WireServer.write(connection, WireServer.response(429, "", [{"retry-after", "1"}]))
-            end)
+          server = WireServer.answering(WireServer.response(429, "", [{"retry-after", "1"}]))
 
           assert {:ok, %{status: 429, headers: headers} = response} =
                    collect(transport(), request(server))
@@ -196,11 +188,7 @@ defmodule AshAgent.TestSupport.TransportCases do
                 "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nabc",
                 [WireServer.stream_head(), WireServer.chunk("abc")]
               ] do
-            server =
-              WireServer.start(fn connection ->
-                {:ok, _} = WireServer.read_request(connection)
-                WireServer.write(connection, bytes)
-              end)
+            server = WireServer.answering(bytes)
 
             assert {:error, {:connection, :closed}, %{status: 200, body: "abc"}} =
                      collect(transport(), request(server))
@@ -343,12 +331,7 @@ defmodule AshAgent.TestSupport.TransportCases do
     quote do
       describe "the connection closes" do
         setup do
-          server =
-            WireServer.start(fn connection ->
-              {:ok, _} = WireServer.read_request(connection)
-              WireServer.write(connection, [WireServer.stream_head(), WireServer.chunk("abc")])
-              WireServer.await_close(connection)
-            end)
+          server = WireServer.stalling([WireServer.stream_head(), WireServer.chunk("abc")])
 
           %{server: server}
         end
@@ -444,11 +427,7 @@ defmodule AshAgent.TestSupport.TransportCases do
     quote do
       describe "time" do
         defp stalling(bytes) do
-          WireServer.start(fn connection ->
-            {:ok, _} = WireServer.read_request(connection)
-            WireServer.write(connection, bytes)
-            WireServer.await_close(connection)
-          end)
+          WireServer.stalling(bytes)
         end
 
         test "to the first byte is limited" do

@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.ApprovalTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, prompt: 2]
+
   alias AshAgent.{Context, Runtime}
   alias AshAgent.LLM.Scripted
   alias AshAgent.Runtime.{Paused, Result}
@@ -60,8 +62,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
       end
 
       {:ok, result} =
-        Runtime.run(
-          Context.new("Hi"),
+        prompt(
+          "Hi",
           opts(llm, approval: approval, runtime_context: %{actor: "ada"})
         )
 
@@ -76,7 +78,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
     test "denies: the model reads why, and goes on" do
       llm = calling([call("a", "no"), call("b", "yes")])
-      {:ok, result} = Runtime.run(Context.new("Hi"), opts(llm))
+      {:ok, result} = prompt("Hi", opts(llm))
       assert results(result.context) == [error: "denied: no means no", ok: "yes!"]
       refute_received {:ran, "no", _}
 
@@ -91,7 +93,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
     test "is not there with :auto, which notes nothing" do
       llm = calling([call("a", "ask")])
-      {:ok, result} = Runtime.run(Context.new("Hi"), opts(llm, approval: :auto))
+      {:ok, result} = prompt("Hi", opts(llm, approval: :auto))
       assert results(result.context) == [ok: "ask!"]
       assert Context.Calls.tool_call_decision(result.context, "a") == nil
     end
@@ -108,7 +110,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
           ] do
         llm = calling([call("a", "yes")])
         approval = fn _, _ -> {:deny, reason} end
-        {:ok, result} = Runtime.run(Context.new("Hi"), opts(llm, approval: approval))
+        {:ok, result} = prompt("Hi", opts(llm, approval: approval))
         assert [error: text] = results(result.context)
         assert String.starts_with?(text, words)
       end
@@ -128,7 +130,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
       opts = opts(calling(calls), tools: tools, approval: fn _, _ -> flunk("asked") end)
 
-      {:ok, result} = Runtime.run(Context.new("Hi"), opts)
+      {:ok, result} = prompt("Hi", opts)
 
       assert [
                error: "unknown tool \"nothing\"" <> _,
@@ -142,7 +144,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
     test "comes when what needed no decision has run" do
       calls = [call("a", "ask"), call("b", "yes"), call("c", "no"), call("d", "ask", %{"n" => 1})]
 
-      assert {:paused, %Paused{} = paused} = Runtime.run(Context.new("Hi"), opts(calling(calls)))
+      assert {:paused, %Paused{} = paused} = prompt("Hi", opts(calling(calls)))
 
       assert paused.calls == [call("a", "ask"), call("d", "ask", %{"n" => 1})]
       assert paused.calls == Context.pending_tool_calls(paused.context)
@@ -161,7 +163,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       test = self()
       calls = [call("a", "ask"), call("b", "yes"), call("c", "no")]
       on_event = fn name, measured, metadata -> send(test, {name, measured, metadata}) end
-      {:paused, _} = Runtime.run(Context.new("Hi"), opts(calling(calls), on_event: on_event))
+      {:paused, _} = prompt("Hi", opts(calling(calls), on_event: on_event))
 
       for {id, decision} <- [{"a", :ask}, {"b", :approved}, {"c", :denied}] do
         assert_received {[:ash_agent, :runtime, :tool, :decision], %{duration: _},
@@ -177,8 +179,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       calls = [call("a", "yes"), call("b", "no"), call("c", "ask")]
       on_change = &send(test, {:changed, &1})
 
-      {:paused, paused} =
-        Runtime.run(Context.new("Hi"), opts(calling(calls), on_change: on_change))
+      {:paused, paused} = prompt("Hi", opts(calling(calls), on_change: on_change))
 
       statuses =
         for _ <- 1..5 do
@@ -209,8 +210,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
       approval = fn call, _ -> if call.name == "stop", do: :approve, else: :ask end
 
       assert {:ok, %Result{status: :halted, output: :over} = result} =
-               Runtime.run(
-                 Context.new("Hi"),
+               prompt(
+                 "Hi",
                  opts(calling(calls), tools: tools, approval: approval)
                )
 
@@ -224,45 +225,9 @@ defmodule AshAgent.Runtime.ApprovalTest do
   describe "resume/2" do
     setup do
       calls = [call("a", "ask", %{"n" => 1}), call("b", "yes"), call("c", "ask", %{"n" => 2})]
-      {:paused, paused} = Runtime.run(Context.new("Hi"), opts(calling(calls)))
+      {:paused, paused} = prompt("Hi", opts(calling(calls)))
       assert_received {:ran, "yes", _}
       {:ok, context: paused.context}
-    end
-
-    test "executes what was approved and tells what was denied, stored, elsewhere", %{
-      context: context
-    } do
-      opts = opts(Scripted.new(["Done"]))
-
-      {:ok, result} =
-        elsewhere(context, fn context ->
-          context
-          |> Context.Calls.approve_tool_call("a", by: "ann")
-          |> Context.Calls.deny_tool_call("c", "not twice", by: "bob")
-          |> elsewhere(&Runtime.resume(&1, opts))
-        end)
-
-      assert result.output == "Done"
-      assert results(result.context) == [ok: "ask!", ok: "yes!", error: "denied: not twice"]
-      assert_received {:ran, "ask", %{"n" => 1}}
-      refute_received {:ran, _, _}
-
-      assert %{by: "ann", decision: :approved} =
-               Context.Calls.tool_call_decision(result.context, "a")
-
-      assert Context.Calls.tool_call_status(result.context, "a") == :ok
-      assert result.context.current_iteration == 2
-    end
-
-    test "executes what is decided and pauses for the rest", %{context: context} do
-      opts = opts(&never/1)
-      context = Context.Calls.approve_tool_call(context, "c")
-      assert {:paused, %{calls: [%{id: "a"}], context: context}} = Runtime.resume(context, opts)
-      assert_received {:ran, "ask", %{"n" => 2}}
-      assert results(context) == [nil, {:ok, "yes!"}, {:ok, "ask!"}]
-
-      assert {:paused, %{calls: [%{id: "a"}]}} = Runtime.run(context, opts)
-      refute_received {:ran, _, _}
     end
 
     test "asks about the undecided again, and only about these", %{context: context} do
@@ -295,17 +260,6 @@ defmodule AshAgent.Runtime.ApprovalTest do
       assert Context.Calls.tool_call_status(result.context, "a") == :error
     end
 
-    test "can be left for another user message", %{context: context} do
-      assert_raise Context.Error, fn -> Context.add_user_message(context, "Else") end
-
-      context =
-        context
-        |> Context.interrupt("given up", status: :cancelled)
-        |> Context.add_user_message("Else")
-
-      assert {:ok, %{output: "Done"}} = Runtime.run(context, opts(Scripted.new(["Done"])))
-    end
-
     @tag :capture_log
     test "executes approved calls again when the run was killed in their middle", %{
       context: context
@@ -315,10 +269,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       context =
         context |> Context.Calls.approve_tool_call("a") |> Context.Calls.deny_tool_call("c")
 
-      hang = fn _ ->
-        send(test, {:tool, self()})
-        Process.sleep(:infinity)
-      end
+      hang = hanging(:tool)
 
       opts = opts(&never/1, tools: %{"ask" => hang}, on_change: &send(test, {:changed, &1}))
       runner = spawn(fn -> Runtime.resume(context, opts) end)
@@ -337,7 +288,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
   describe "what is approved is what runs:" do
     setup do
       opts = opts(calling([call("a", "ask", %{"path" => "x"})]), before_tool: below("/srv/"))
-      {:paused, paused} = Runtime.run(Context.new("Hi"), opts)
+      {:paused, paused} = prompt("Hi", opts)
       {:ok, paused: paused, opts: Keyword.put(opts, :llm, Scripted.new(["Done"]))}
     end
 
@@ -409,7 +360,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
     test "a stored document that was changed after the approval does not run" do
       # Streamed arguments are also kept as the text that came, which has to agree with them.
       opts = opts(calling([call("a", "ask", %{"path" => "x"})]), stream: false)
-      {:paused, %{context: context}} = Runtime.run(Context.new("Hi"), opts)
+      {:paused, %{context: context}} = prompt("Hi", opts)
       approved = Context.Calls.approve_tool_call(context, "a", by: "ann")
 
       for {from, to} <- [{~s("path":"x"), ~s("path":"/")}, {~s("name":"ask"), ~s("name":"yes")}] do
@@ -427,7 +378,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
     test "an approval of a release that kept no digest runs what the model wrote, and nothing else" do
       opts = opts(calling([call("a", "ask", %{"path" => "x"})]))
-      {:paused, %{context: context}} = Runtime.run(Context.new("Hi"), opts)
+      {:paused, %{context: context}} = prompt("Hi", opts)
       text = context |> Context.Calls.approve_tool_call("a", by: "ann") |> Context.to_snapshot()
       old = String.replace(text, ~r/,"digest":"[^"]*"/, "")
       assert old != text
@@ -464,7 +415,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
     test "what the approval function approved is kept with the decision" do
       opts = opts(calling([call("a", "yes", %{"path" => "x"})]), before_tool: below("/srv/"))
-      {:ok, result} = Runtime.run(Context.new("Hi"), opts)
+      {:ok, result} = prompt("Hi", opts)
       assert_received {:ran, "yes", %{"path" => "/srv/x"}}
 
       assert %{by: :approval, arguments: %{"path" => "/srv/x"}} =
@@ -476,7 +427,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
       for name <- ["ask", "yes"] do
         opts = opts(calling([call("a", name)]), before_tool: hook)
-        {:ok, result} = Runtime.run(Context.new("Hi"), opts)
+        {:ok, result} = prompt("Hi", opts)
 
         assert [
                  error:
@@ -488,7 +439,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
       # With nobody to ask, nothing is to be kept.
       opts = opts(calling([call("a", "yes")]), before_tool: hook, approval: :auto)
-      {:ok, _result} = Runtime.run(Context.new("Hi"), opts)
+      {:ok, _result} = prompt("Hi", opts)
       assert_received {:ran, "yes", %{"n" => [1 | 2]}}
     end
   end
@@ -501,7 +452,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       for _ <- 1..40 do
         wanted = for n <- 1..:rand.uniform(6), do: {"c#{n}", Enum.random(~w(yes no ask))}
         calls = for {id, name} <- wanted, do: call(id, name, %{"id" => id})
-        reply = Runtime.run(Context.new("Hi"), opts(calling(calls)))
+        reply = prompt("Hi", opts(calling(calls)))
         {context, approved} = decide(reply, [])
         answered = for {id, "yes"} <- wanted, do: id
         expected = Enum.sort(answered ++ approved)
@@ -536,13 +487,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       |> decide(approved)
     end
 
-    defp ran do
-      receive do
-        {:ran, _name, %{"id" => id}} -> [id | ran()]
-      after
-        0 -> []
-      end
-    end
+    defp ran, do: drain(do: ({:ran, _name, %{"id" => id}} -> id))
   end
 
   describe "usage" do
@@ -556,7 +501,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
         ])
 
       opts = opts(llm, approval: :auto, on_change: &send(test, {:changed, &1}))
-      {:ok, result} = Runtime.run(Context.new("Hi"), opts)
+      {:ok, result} = prompt("Hi", opts)
 
       assert %{input_tokens: 30, output_tokens: 5, total_tokens: 35} =
                Context.Tokens.get_cumulative_tokens(result.context)
@@ -591,7 +536,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
             ~D[2026-01-01]
           ] do
         llm = fn _ -> {:ok, %{content: "Hi", usage: usage}} end
-        assert {:ok, %Result{output: "Hi"} = result} = Runtime.run(Context.new("Hi"), llm: llm)
+        assert {:ok, %Result{output: "Hi"} = result} = prompt("Hi", llm: llm)
         assert Context.Tokens.get_cumulative_tokens(result.context).total_tokens == 0
       end
     end

@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.CostTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [prompt: 2, results: 1]
+
   alias AshAgent.{Context, LLM, Runtime, Store}
   alias AshAgent.Runtime.{Error, SubAgent}
 
@@ -33,7 +35,7 @@ defmodule AshAgent.Runtime.CostTest do
   defp opts(llm, opts),
     do: [llm: llm, tools: %{"noop" => fn _ -> {:ok, "done"} end}, prices: @prices] ++ opts
 
-  defp run(llm, opts), do: Runtime.run(Context.new("Hi"), opts(llm, opts))
+  defp run(llm, opts), do: prompt("Hi", opts(llm, opts))
 
   describe "the cost of a run" do
     test "is in its result and its events, and the same as that of its context" do
@@ -56,7 +58,7 @@ defmodule AshAgent.Runtime.CostTest do
       me = self()
       llm = LLM.Scripted.new([%{content: "Done", usage: @usage}])
       on_event = fn [_, _ | name], measured, _ -> send(me, {name, measured}) end
-      {:ok, result} = Runtime.run(Context.new("Hi"), llm: llm, on_event: on_event)
+      {:ok, result} = prompt("Hi", llm: llm, on_event: on_event)
       assert result.cost == nil
       assert_received {[:llm, :stop], measured}
       refute is_map_key(measured, :cost)
@@ -72,7 +74,7 @@ defmodule AshAgent.Runtime.CostTest do
 
       for {reported, cost} <- [{"small-2026-01-01", 110}, {"huge", 1100}, {nil, 1100}] do
         llm = named("big", answer.(reported))
-        {:ok, result} = Runtime.run(Context.new("Hi"), llm: llm, prices: prices)
+        {:ok, result} = prompt("Hi", llm: llm, prices: prices)
         assert result.cost == cost
       end
     end
@@ -99,7 +101,7 @@ defmodule AshAgent.Runtime.CostTest do
       llm = fn _ -> {:ok, huge} end
 
       assert {:error, %Error{reason: {:max_cost_exceeded, 5}}} =
-               Runtime.run(Context.new("Hi"), opts(llm, []) |> Keyword.merge(opts))
+               prompt("Hi", opts(llm, []) |> Keyword.merge(opts))
     end
   end
 
@@ -163,11 +165,10 @@ defmodule AshAgent.Runtime.CostTest do
 
       # Each of the two in the middle asks twice, and so do its two leaves once each.
       whole = (2 + 2 * 4) * @cost
-      {:ok, result} = Runtime.run(Context.new("Hi"), [llm: script.(), max_cost: whole] ++ opts)
+      {:ok, result} = prompt("Hi", [llm: script.(), max_cost: whole] ++ opts)
       assert result.cost == whole
 
-      {:error, error} =
-        Runtime.run(Context.new("Hi"), [llm: script.(), max_cost: whole - @cost] ++ opts)
+      {:error, error} = prompt("Hi", [llm: script.(), max_cost: whole - @cost] ++ opts)
 
       assert {error.reason, error.cost} == {{:max_cost_exceeded, whole - @cost}, whole - @cost}
 
@@ -177,15 +178,14 @@ defmodule AshAgent.Runtime.CostTest do
 
       # The children are refused as well when their siblings have used it up.
       {:error, error} =
-        Runtime.run(
-          Context.new("Hi"),
+        prompt(
+          "Hi",
           [llm: script.(), max_cost: 2 * @cost, max_concurrency: 1] ++ opts
         )
 
       assert error.reason == {:max_cost_exceeded, 2 * @cost}
 
-      assert [_, %{result: {:error, "the run has spent all" <> _}}] =
-               Context.get_iteration(error.context, 1).tool_calls
+      assert [_, {:error, "the run has spent all" <> _}] = results(error.context)
     end
 
     test "refuses a model without a price before it is asked, and before tools go on" do
@@ -201,7 +201,7 @@ defmodule AshAgent.Runtime.CostTest do
             {named("m", answer), [%{model: "m", input: 1, output: 1, valid_from: future}], "m"}
           ] do
         opts = [llm: llm, prices: prices, max_cost: 1_000_000]
-        assert {:error, %Error{} = error} = Runtime.run(Context.new("Hi"), opts)
+        assert {:error, %Error{} = error} = prompt("Hi", opts)
         assert error.reason == {:no_price, model}
         assert Exception.message(error) =~ "model: :any"
 
@@ -218,8 +218,7 @@ defmodule AshAgent.Runtime.CostTest do
       past = ~D[2020-01-01]
       opts = [prices: [%{model: "m", input: 1, output: 1, valid_from: past}], max_cost: 1_000_000]
 
-      assert {:ok, %{cost: 110}} =
-               Runtime.run(Context.new("Hi"), [llm: named("m", answer)] ++ opts)
+      assert {:ok, %{cost: 110}} = prompt("Hi", [llm: named("m", answer)] ++ opts)
 
       # A finished conversation needs no model.
       done = Context.new("Hi") |> Context.add_assistant_message("Hi")
@@ -243,10 +242,9 @@ defmodule AshAgent.Runtime.CostTest do
         max_cost: 1_000_000
       ]
 
-      {:ok, result} = Runtime.run(Context.new("Hi"), opts)
+      {:ok, result} = prompt("Hi", opts)
 
-      assert [%{result: {:error, "the sub-agent's model has no price" <> _}}] =
-               Context.get_iteration(result.context, 1).tool_calls
+      assert [{:error, "the sub-agent's model has no price" <> _}] = results(result.context)
     end
 
     test "ends a run whose model does not report its tokens" do
@@ -295,7 +293,7 @@ defmodule AshAgent.Runtime.CostTest do
           ~r/invalid value for option :prices: expected a list of prices, got: (a map|a list)/
 
         assert_raise ArgumentError, words, fn ->
-          run(forever(), []) && Runtime.run(Context.new("Hi"), llm: forever(), prices: wrong)
+          run(forever(), []) && prompt("Hi", llm: forever(), prices: wrong)
         end
 
         assert_raise ArgumentError, words, fn ->

@@ -2,6 +2,8 @@ defmodule AshAgent.Runtime.OutputTest do
   # Typed answers of runs: how they are asked for, read, asked for again, and what they are beside tools and pauses.
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, prompt: 2, results: 1, results: 2]
+
   alias AshAgent.{Context, LLM, Output, Response, Runtime, Session, Store}
   alias AshAgent.LLM.Scripted
   alias AshAgent.TestSupport.StreamModel
@@ -15,7 +17,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
   defp run(answers, opts) do
     llm = Scripted.new(answers)
-    reply = Runtime.run(Context.new("Where?"), Keyword.merge([llm: llm, output: @output], opts))
+    reply = prompt("Where?", Keyword.merge([llm: llm, output: @output], opts))
     {reply, Scripted.requests(llm)}
   end
 
@@ -50,7 +52,7 @@ defmodule AshAgent.Runtime.OutputTest do
       end
 
       assert {:ok, %{output: @ulm, output_mode: :text}} =
-               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+               prompt("Where?", llm: llm, output: @output)
     end
 
     test "a call of the tool counts, also where the model was not offered it" do
@@ -58,8 +60,7 @@ defmodule AshAgent.Runtime.OutputTest do
         {:ok, %{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}}
       end
 
-      assert {:ok, %{output: @ulm}} =
-               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+      assert {:ok, %{output: @ulm}} = prompt("Where?", llm: llm, output: @output)
     end
 
     test "what cannot be native is an error if it has to be" do
@@ -71,7 +72,7 @@ defmodule AshAgent.Runtime.OutputTest do
       end
 
       assert_raise ArgumentError, ~r/expected a type of an output/, fn ->
-        Runtime.run(Context.new("Hi"), llm: Scripted.new([]), output: {:nothing})
+        prompt("Hi", llm: Scripted.new([]), output: {:nothing})
       end
     end
   end
@@ -119,9 +120,9 @@ defmodule AshAgent.Runtime.OutputTest do
       good = %{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000}, "answer_2")]}
       {{:ok, result}, _requests} = run([bad, good], [])
       assert result.output == @ulm
-      assert [%{result: {:error, words}}] = Context.get_iteration(result.context, 1).tool_calls
+      assert [{:error, words}] = results(result.context)
       assert words =~ "/people: is missing"
-      assert [%{result: {:ok, "accepted"}}] = Context.get_iteration(result.context, 2).tool_calls
+      assert [{:ok, "accepted"}] = results(result.context, 2)
 
       {{:error, error}, requests} = run([bad, bad, bad, good], [])
       assert {:invalid_output, _} = error.reason
@@ -245,8 +246,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
       log =
         ExUnit.CaptureLog.capture_log(fn ->
-          assert {:ok, %{output: 2}} =
-                   Runtime.run(Context.new("Hi"), llm: llm, output: type, output_mode: :text)
+          assert {:ok, %{output: 2}} = prompt("Hi", llm: llm, output: type, output_mode: :text)
         end)
 
       assert log =~ "the cast of :output"
@@ -389,9 +389,9 @@ defmodule AshAgent.Runtime.OutputTest do
       llm = Scripted.new([call, "It is Ulm."])
 
       assert {:ok, %{output: "It is Ulm.", context: context}} =
-               Runtime.run(Context.new("Where?"), llm: llm, tools: [child])
+               prompt("Where?", llm: llm, tools: [child])
 
-      assert [%{result: {:ok, @ulm}}] = Context.get_iteration(context, 1).tool_calls
+      assert [{:ok, @ulm}] = results(context)
     end
 
     test "a tool's result is of its type before the model reads it" do
@@ -402,10 +402,9 @@ defmodule AshAgent.Runtime.OutputTest do
 
       calls = for name <- ["right", "wrong"], do: %{id: name, name: name, arguments: %{}}
       llm = Scripted.new([%{tool_calls: calls}, "Done."])
-      assert {:ok, %{context: context}} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+      assert {:ok, %{context: context}} = prompt("Hi", llm: llm, tools: tools)
 
-      assert [%{result: {:ok, %{city: "Ulm"}}}, %{result: {:error, words}}] =
-               Context.get_iteration(context, 1).tool_calls
+      assert [{:ok, %{city: "Ulm"}}, {:error, words}] = results(context)
 
       assert words =~ "/people: is missing"
       refute words =~ "secret"
@@ -424,19 +423,12 @@ defmodule AshAgent.Runtime.OutputTest do
           :ok
       end
 
-      assert {:ok, result} =
-               Runtime.run(Context.new("Where?"), [on_event: on_event, output: @output] ++ opts)
+      assert {:ok, result} = prompt("Where?", [on_event: on_event, output: @output] ++ opts)
 
-      {result, received([])}
+      {result, received()}
     end
 
-    defp received(found) do
-      receive do
-        {:partial, _changes, _value} = partial -> received([partial | found])
-      after
-        0 -> Enum.reverse(found)
-      end
-    end
+    defp received, do: drain(do: ({:partial, _changes, _value} = partial -> partial))
 
     defp put_together(changes) do
       Enum.reduce(changes, nil, fn
@@ -504,22 +496,14 @@ defmodule AshAgent.Runtime.OutputTest do
       end
 
       opts = [llm: llm, output: @output, output_mode: :text, on_event: on_event]
-      run = Task.async(fn -> Runtime.run(Context.new("Where?"), opts) end)
+      run = Task.async(fn -> prompt("Where?", opts) end)
       assert_receive {:model, model}, 60_000
       assert_receive {:value, {:ok, %{city: "New"} = value}} when map_size(value) == 1, 60_000
       assert_receive {:value, {:ok, %{city: "New Ulm"} = value}} when map_size(value) == 1, 60_000
       send(model, :go_on)
       assert {:ok, %{output: output}} = Task.await(run, 60_000)
       assert output == %{city: "New Ulm", people: 127_000}
-      assert {:value, {:ok, output}} == last_value(nil)
-    end
-
-    defp last_value(last) do
-      receive do
-        {:value, _value} = told -> last_value(told)
-      after
-        0 -> last
-      end
+      assert {:ok, output} == List.last(drain(do: ({:value, value} -> value)))
     end
 
     test "the whole value comes less often than pieces" do
@@ -533,7 +517,7 @@ defmodule AshAgent.Runtime.OutputTest do
       text = ~s({"city": "#{String.duplicate("Ulm ", 2_000)}", "people": 1})
       opts = [llm: Scripted.new([text]), output: @output, output_mode: :text, on_event: on_event]
       start = System.monotonic_time(:millisecond)
-      assert {:ok, _result} = Runtime.run(Context.new("Where?"), opts)
+      assert {:ok, _result} = prompt("Where?", opts)
       took = System.monotonic_time(:millisecond) - start
       {:messages, told} = Process.info(self(), :messages)
       assert Enum.count(told, &(&1 == :partial)) > 2_000
@@ -622,7 +606,7 @@ defmodule AshAgent.Runtime.OutputTest do
       llm = LLM.Gemini.new([body: %{generationConfig: %{temperature: 0}}] ++ opts)
 
       assert {:ok, %{output: @ulm, output_mode: :native}} =
-               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+               prompt("Where?", llm: llm, output: @output)
 
       assert [%{body: %{"generationConfig" => config}}] = Server.requests(server)
 

@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.SessionApprovalTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, results: 1]
+
   alias AshAgent.{Context, Session}
   alias AshAgent.LLM.Scripted
   alias AshAgent.Runtime.{Error, Paused, Result}
@@ -45,8 +47,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert_received :ran
       assert Session.status(session) == :idle
 
-      assert [%{result: {:ok, "ran"}}, %{result: {:error, "denied: no"}}] =
-               Context.get_iteration(context, 1).tool_calls
+      assert [{:ok, "ran"}, {:error, "denied: no"}] = results(context)
 
       assert %{by: "ann"} = Context.Calls.tool_call_decision(context, "a")
       assert %{by: "bob"} = Context.Calls.tool_call_decision(context, "b")
@@ -79,8 +80,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert_received {:ran, %{"path" => "/srv/x"}}
       refute_received {:ran, _}
 
-      assert [%{result: {:ok, "ran"}}, %{result: {:error, "denied: not there"}}] =
-               Context.get_iteration(context, 1).tool_calls
+      assert [{:ok, "ran"}, {:error, "denied: not there"}] = results(context)
     end
 
     test "waits for a slow store, and does not decide what is not kept" do
@@ -179,8 +179,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert Session.cancel(session) == :ok
       assert Session.status(session) == :idle
       assert statuses(session, ~w(a)) == [:cancelled]
-      assert_received {:changed, context}
-      context = last(context)
+      context = List.last(drain(do: ({:changed, context} -> context)))
       assert Context.Calls.tool_call_status(context, "a") == :cancelled
       assert {:ok, %{output: "plain"}} = Session.prompt(session, "plain")
       refute_received :ran
@@ -205,44 +204,6 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       send(model, :go)
       assert_receive {Session, ^two, {:ok, %Result{output: "plain 2"}}}
       assert statuses(session, ~w(a)) == [:cancelled]
-    end
-
-    test "stays paused wherever it is opened from a store" do
-      {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
-      own = [id: "c", store: store, llm: llm(~w(a b))]
-      session = start(own)
-      assert {:paused, _} = Session.prompt(session, "Hi")
-      GenServer.stop(session)
-
-      # Nobody is there to ask.
-      session = start(own ++ [approval: nil])
-      assert {:paused, [%{id: "a"}, %{id: "b"}]} = Session.status(session)
-      assert {:error, :paused} = Session.prompt(session, "More")
-
-      assert {:error, %Error{reason: {:missing_option, :approval}} = error} =
-               Session.resume(session)
-
-      assert Exception.message(error) =~ "Pass :approval"
-      assert {:error, %Error{}} = Session.resume_async(session)
-      GenServer.stop(session)
-
-      {:ok, kept} = AshAgent.Store.fetch(store, "c")
-      opts = [llm: llm(~w(a b)), tools: %{"ask" => fn _ -> {:ok, 1} end}]
-
-      assert {:error, %{reason: {:missing_option, :approval}}} =
-               AshAgent.Runtime.run(kept.value, [store: store, kept: kept] ++ opts)
-
-      refute_received :ran
-
-      # Decided calls need nobody.
-      session = start(own ++ [approval: nil])
-      :ok = Session.approve(session, "a")
-      assert {:error, %Error{reason: {:missing_option, :approval}}} = Session.resume(session)
-      refute_received :ran
-      :ok = Session.deny(session, "b", "no")
-      assert {:ok, %{output: "Done"}} = Session.resume(session)
-      assert_received :ran
-      refute_received :ran
     end
 
     test "without an approval function, starts as idle and lets a prompt go on" do
@@ -285,12 +246,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
   describe "cancel/1" do
     test "of a run marks its calls as cancelled, and keeps what was approved and denied" do
-      test = self()
-
-      hang = fn _ ->
-        send(test, {:tool, self()})
-        Process.sleep(:infinity)
-      end
+      hang = hanging(:tool)
 
       approval = fn call, _ -> if call.id == "b", do: {:deny, "no"}, else: :approve end
       session = start(llm: llm(~w(a b)), tools: %{"ask" => hang}, approval: approval)
@@ -384,14 +340,5 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     session = start(llm: llm, permission_rules: [{:deny, "ask"}])
     assert {:ok, %{context: context}} = Session.prompt(session, "Hi")
     assert Context.Calls.tool_call_status(context, "a") == :denied
-  end
-
-  # The newest of the contexts that were told.
-  defp last(context) do
-    receive do
-      {:changed, context} -> last(context)
-    after
-      0 -> context
-    end
   end
 end

@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.StoreTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, results: 1]
+
   alias AshAgent.{Context, Runtime, Store}
   alias AshAgent.Runtime.{Error, Paused}
   alias AshAgent.Store.SQLite
@@ -59,21 +61,9 @@ defmodule AshAgent.Runtime.StoreTest do
         |> Keyword.merge(Keyword.delete(opts, :context))
       )
 
-  defp effects do
-    receive do
-      {:effect, id, key} -> [{id, key} | effects()]
-    after
-      0 -> []
-    end
-  end
+  defp effects, do: drain(do: ({:effect, id, key} -> {id, key}))
 
-  defp told do
-    receive do
-      {:told, what} -> [what | told()]
-    after
-      0 -> []
-    end
-  end
+  defp told, do: drain(do: ({:told, what} -> what))
 
   defp statuses(context, ids \\ ~w(a b)),
     do: for(id <- ids, do: Context.Calls.tool_call_status(context, id))
@@ -322,8 +312,7 @@ defmodule AshAgent.Runtime.StoreTest do
       assert effects() == []
       assert statuses(result.context) == [:unknown, :unknown]
 
-      assert [%{result: {:error, "the outcome is unknown" <> _}}, _] =
-               Context.get_iteration(result.context, 1).tool_calls
+      assert [{:error, "the outcome is unknown" <> _}, _] = results(result.context)
 
       {:ok, calls} = Store.calls(store, "c")
       assert Enum.map(calls, & &1.state) == [:unknown, :unknown]
@@ -415,7 +404,7 @@ defmodule AshAgent.Runtime.StoreTest do
       assert {:ok, %{output: "Done", context: context}} = AshAgent.Session.resume(session)
       assert effects() == []
       assert statuses(context, ["a"]) == [:unknown]
-      assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
+      assert [{:error, words}] = results(context)
       assert words =~ "may have been carried out"
       assert words =~ "it was paid by hand"
 
@@ -440,7 +429,7 @@ defmodule AshAgent.Runtime.StoreTest do
       assert {:ok, [%{state: :unknown}]} = Store.calls(store, "c")
       assert {:ok, %{status: :idle, value: context}} = Store.fetch(store, "c")
       assert statuses(context, ["a"]) == [:unknown]
-      assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
+      assert [{:error, words}] = results(context)
       assert words =~ "may have been carried out"
       assert words =~ "the user cancelled the turn"
     end

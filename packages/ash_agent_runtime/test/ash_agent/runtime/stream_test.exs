@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.StreamTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, prompt: 2, say: 1]
+
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, LLM, Response, Runtime}
@@ -10,7 +12,7 @@ defmodule AshAgent.Runtime.StreamTest do
 
   @pieces ["Once ", "upon ", "a ", "time"]
 
-  defp run(llm, opts \\ []), do: Runtime.run(Context.new("Hi"), [llm: llm] ++ opts)
+  defp run(llm, opts \\ []), do: prompt("Hi", [llm: llm] ++ opts)
 
   # What a run told, in order, and the run's reply.
   defp heard(llm, opts \\ []) do
@@ -24,13 +26,7 @@ defmodule AshAgent.Runtime.StreamTest do
     {reply, events()}
   end
 
-  defp events do
-    receive do
-      {:event, name, measured, metadata} -> [{name, measured, metadata} | events()]
-    after
-      0 -> []
-    end
-  end
+  defp events, do: drain(do: ({:event, name, measured, metadata} -> {name, measured, metadata}))
 
   defp texts(events) do
     for {[:llm, :delta], _, %{events: events}} <- events, {:text, 0, text} <- events, do: text
@@ -52,8 +48,7 @@ defmodule AshAgent.Runtime.StreamTest do
       assert findings == [], "#{provider}: #{RequestChecker.format(findings)}"
     end
 
-    assert {:ok, %Result{output: "Fine."}} =
-             Runtime.run(next, llm: fn _ -> {:ok, %{content: "Fine."}} end)
+    assert {:ok, %Result{output: "Fine."}} = Runtime.run(next, llm: say("Fine."))
   end
 
   defp plain(request), do: request |> Context.JSON.encode() |> Context.JSON.decode!()
@@ -76,7 +71,7 @@ defmodule AshAgent.Runtime.StreamTest do
     test "does not stream when it is told not to, or when the model cannot" do
       for {llm, opts} <- [
             {Scripted.new(["Once upon a time"]), [stream: false]},
-            {fn _ -> {:ok, %{content: "Once upon a time"}} end, []}
+            {say("Once upon a time"), []}
           ] do
         {{:ok, %Result{output: "Once upon a time"}}, events} = heard(llm, opts)
         assert List.keyfind(events, [:llm, :delta], 0) == nil
@@ -213,7 +208,7 @@ defmodule AshAgent.Runtime.StreamTest do
 
         # Run again, the model is asked again.
         assert {:ok, %Result{output: "Fine.", iterations: 1}} =
-                 Runtime.run(error.context, llm: fn _ -> {:ok, %{content: "Fine."}} end)
+                 Runtime.run(error.context, llm: say("Fine."))
       end
     end
 
@@ -401,13 +396,7 @@ defmodule AshAgent.Runtime.StreamTest do
       {reply, kept_contexts()}
     end
 
-    defp kept_contexts do
-      receive do
-        {:kept, context} -> [context | kept_contexts()]
-      after
-        0 -> []
-      end
-    end
+    defp kept_contexts, do: drain(do: ({:kept, context} -> context))
 
     test "gets what there would be if it died now, when so much text came" do
       pieces = for n <- 1..100, do: String.pad_leading("#{n} ", 100)

@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.SubAgentTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, prompt: 2, results: 1, say: 1]
+
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Runtime}
@@ -17,19 +19,19 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
   defp agent(opts),
     do:
-      [name: "agent", llm: fn _ -> {:ok, %{content: "Child"}} end]
+      [name: "agent", llm: say("Child")]
       |> Keyword.merge(opts)
       |> SubAgent.tool()
 
   defp run(agents, opts \\ []) do
     agents = List.wrap(agents)
     calls = for %{name: name} <- agents, do: call("call_" <> name, name)
-    Runtime.run(Context.new("Hi"), [llm: calling(calls), tools: agents] ++ opts)
+    prompt("Hi", [llm: calling(calls), tools: agents] ++ opts)
   end
 
   defp result(reply) do
     {_, %{context: context}} = reply
-    [%{result: result} | _] = Context.get_iteration(context, 1).tool_calls
+    [result | _] = results(context)
     result
   end
 
@@ -128,13 +130,12 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "of several at once are all noted" do
-      agents =
-        for n <- 1..4, do: agent(name: "agent_#{n}", llm: fn _ -> {:ok, %{content: "#{n}"}} end)
+      agents = for n <- 1..4, do: agent(name: "agent_#{n}", llm: say("#{n}"))
 
       plain = Tool.new(%{plain: fn _ -> :ok end})
       reply = {:ok, %{context: context}} = run(agents ++ plain)
 
-      assert for(%{result: result} <- Context.get_iteration(context, 1).tool_calls, do: result) ==
+      assert results(context) ==
                [ok: "1", ok: "2", ok: "3", ok: "4", ok: :ok]
 
       assert reply |> noted() |> Map.keys() |> Enum.sort() ==
@@ -153,7 +154,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
       for arguments <- [%{"task" => "T"}, %{task: "T"}] do
         llm = calling([call("1", "agent", arguments)])
         echo = fn child -> {:ok, %{content: hd(Context.to_messages(child)).content}} end
-        reply = Runtime.run(Context.new("Hi"), llm: llm, tools: [agent(llm: echo)])
+        reply = prompt("Hi", llm: llm, tools: [agent(llm: echo)])
         assert result(reply) == {:ok, "T"}
       end
 
@@ -161,15 +162,14 @@ defmodule AshAgent.Runtime.SubAgentTest do
       input = fn %{"a" => a, "b" => b} -> "#{a} and #{b}" end
       agent = agent(llm: echo, input: input, parameters: %{"type" => "object"})
       llm = calling([call("1", "agent", %{"a" => 1, "b" => 2})])
-      assert result(Runtime.run(Context.new("Hi"), llm: llm, tools: [agent])) == {:ok, "1 and 2"}
+      assert result(prompt("Hi", llm: llm, tools: [agent])) == {:ok, "1 and 2"}
     end
 
     test "with arguments that are no task is an error" do
       for arguments <- [%{"task" => ""}, %{"task" => 5}, %{"task" => nil}, %{"other" => "x"}] do
         llm = calling([call("1", "agent", arguments)])
 
-        reply =
-          Runtime.run(Context.new("Hi"), llm: llm, tools: [agent(llm: fn _ -> flunk("ran") end)])
+        reply = prompt("Hi", llm: llm, tools: [agent(llm: fn _ -> flunk("ran") end)])
 
         assert {:error, words} = result(reply)
         assert words =~ "task"
@@ -271,12 +271,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
     @tag :capture_log
     test "the end of the parent's time is that of the child" do
-      test = self()
-
-      llm = fn _ ->
-        send(test, {:child, self()})
-        Process.sleep(:infinity)
-      end
+      llm = hanging(:child)
 
       reply = run(agent(llm: llm, timeout: :infinity), timeout: 400)
       assert {:error, %Error{reason: {:timeout, 400}}} = reply
@@ -287,12 +282,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
     @tag :capture_log
     test "a child and its tools, at every depth, end with the parent's run" do
-      test = self()
-
-      hang = fn _ ->
-        send(test, {:deepest, self()})
-        Process.sleep(:infinity)
-      end
+      hang = hanging(:deepest)
 
       inner =
         agent(name: "inner", llm: child_calling([call("1", "hang", %{})]), tools: %{hang: hang})
@@ -302,7 +292,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
       runner =
         spawn(fn ->
-          Runtime.run(Context.new("Hi"),
+          prompt("Hi",
             llm: fn _ -> {:ok, %{tool_calls: calls}} end,
             tools: [outer]
           )
@@ -335,13 +325,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
       agent(llm: counted, tools: fn -> [endless(test, depth)] end, max_depth: depth)
     end
 
-    defp asked do
-      receive do
-        :asked -> [:asked | asked()]
-      after
-        0 -> []
-      end
-    end
+    defp asked, do: drain(do: (:asked -> :asked))
   end
 
   describe "the bounds of a run" do
@@ -364,7 +348,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
         {:ok, %{tool_calls: for(id <- ["1", "2"], do: call(id, "agent"))}}
       end
 
-      reply = Runtime.run(Context.new("Hi"), [llm: llm, tools: [greedy(test)]] ++ opts)
+      reply = prompt("Hi", [llm: llm, tools: [greedy(test)]] ++ opts)
       {reply, length(asked())}
     end
 
@@ -394,17 +378,16 @@ defmodule AshAgent.Runtime.SubAgentTest do
     test "tell the parent's model what its sub-agent ran into" do
       llm = calling([call("1", "agent")])
       agent = agent(llm: child_calling([call("1", "t", %{})]), tools: %{t: fn _ -> :ok end})
-      {:error, error} = Runtime.run(Context.new("Hi"), llm: llm, tools: [agent], max_calls: 2)
+      {:error, error} = prompt("Hi", llm: llm, tools: [agent], max_calls: 2)
       assert error.reason == {:max_calls_exceeded, 2}
 
-      assert [%{result: {:error, "the run has made all of its 2 model calls" <> _}}] =
-               Context.get_iteration(error.context, 1).tool_calls
+      assert [{:error, "the run has made all of its 2 model calls" <> _}] = results(error.context)
     end
 
     test "are one turn's iterations at least, when more of these are wanted" do
       forever = fn _ -> {:ok, %{tool_calls: [%{name: "t"}]}} end
       opts = [llm: forever, tools: %{t: fn _ -> 1 end}, max_iterations: 230]
-      assert {:error, error} = Runtime.run(Context.new("Hi"), opts)
+      assert {:error, error} = prompt("Hi", opts)
       assert error.reason == {:max_iterations_exceeded, 230}
     end
 
@@ -421,13 +404,11 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
       opts = [llm: huge, tools: %{t: fn _ -> 1 end}]
 
-      assert {:error, %Error{reason: {:max_total_tokens_exceeded, _}}} =
-               Runtime.run(Context.new("Hi"), opts)
+      assert {:error, %Error{reason: {:max_total_tokens_exceeded, _}}} = prompt("Hi", opts)
 
       opts = opts ++ [max_total_tokens: :infinity, max_iterations: 3]
 
-      assert {:error, %Error{reason: {:max_iterations_exceeded, 3}}} =
-               Runtime.run(Context.new("Hi"), opts)
+      assert {:error, %Error{reason: {:max_iterations_exceeded, 3}}} = prompt("Hi", opts)
     end
 
     test "refuse a sub-agent too many, in words for the model" do
@@ -435,10 +416,9 @@ defmodule AshAgent.Runtime.SubAgentTest do
       agent = agent(llm: fn _ -> send(test, :asked) && {:ok, %{content: "Child"}} end)
       llm = calling(for n <- 1..5, do: call("#{n}", "agent"))
 
-      {:ok, %{context: context}} =
-        Runtime.run(Context.new("Hi"), llm: llm, tools: [agent], max_sub_agents: 3)
+      {:ok, %{context: context}} = prompt("Hi", llm: llm, tools: [agent], max_sub_agents: 3)
 
-      results = for %{result: result} <- Context.get_iteration(context, 1).tool_calls, do: result
+      results = results(context)
       assert Enum.count(results, &(&1 == {:ok, "Child"})) == 3
 
       assert Enum.count(

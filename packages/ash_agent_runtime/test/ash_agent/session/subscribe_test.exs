@@ -4,7 +4,6 @@ defmodule AshAgent.Session.SubscribeTest do
   import AshAgent.TestSupport.Generators, only: [between: 2, chance: 1, check_all: 3, one_of: 1]
 
   alias AshAgent.{Context, Response, Session}
-  alias AshAgent.LLM.Scripted
   alias AshAgent.TestSupport.{Away, Nodes, RequestChecker, StreamModel, Viewer, Wait}
 
   @pieces ["Once ", "upon ", "a ", "time"]
@@ -66,19 +65,6 @@ defmodule AshAgent.Session.SubscribeTest do
 
       GenServer.stop(session)
       assert_receive {:DOWN, ^ref, :process, ^session, _}
-    end
-
-    test "tells of decisions, cancellations and results of tools, too" do
-      llm = Scripted.new([%{tool_calls: [%{id: "a", name: "t"}, %{id: "b", name: "t"}]}])
-      session = start(llm: llm, tools: %{t: fn _ -> 1 end}, approval: fn _, _ -> :ask end)
-      viewer = Viewer.new(session)
-      {:paused, _} = Session.prompt(session, "Hi")
-      :ok = Session.approve(session, "a")
-      :ok = Session.cancel(session)
-      %{number: number, context: context} = Session.snapshot(session)
-      viewer = Viewer.until(viewer, number)
-      assert viewer.messages == Context.to_messages(context)
-      assert_valid(context)
     end
 
     test "in the middle of an answer begins with what came of it" do
@@ -242,20 +228,6 @@ defmodule AshAgent.Session.SubscribeTest do
     end
 
     @tag :capture_log
-    test "because the model fails is over for who watches" do
-      session = start(llm: gated())
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
-      viewer = Viewer.new(session)
-      send(model, {:piece, "Once "})
-      send(model, {:fail, fn -> raise "boom" end})
-      assert_receive {Session, ^ref, {:error, %{context: context}}}
-      viewer = Viewer.until(viewer, 3)
-      assert {viewer.messages, viewer.text} == {Context.to_messages(context), ""}
-      assert last(context).state == :interrupted
-    end
-
-    @tag :capture_log
     test "because the session is killed was stored before, and it goes on from there" do
       test = self()
       keep = fn context -> send(test, {:kept, Context.to_snapshot(context)}) && :ok end
@@ -370,24 +342,6 @@ defmodule AshAgent.Session.SubscribeTest do
           :quiet -> watch(viewer)
         end
     end
-  end
-
-  test "two hundred sessions stream at once, each to its subscribers" do
-    pieces = for n <- 1..50, do: "#{n} "
-    all = Enum.join(pieces)
-
-    1..200
-    |> Enum.map(fn _ ->
-      Task.async(fn ->
-        {:ok, session} = Session.start_link(llm: StreamModel.saying(pieces))
-        viewers = for _ <- 1..2, do: Viewer.new(session)
-        {:ok, %{output: ^all}} = Session.prompt(session, "Hi")
-        viewers = for viewer <- viewers, do: Viewer.until(viewer, 53)
-        for viewer <- viewers, do: {_, ^all} = viewer.log[51]
-        GenServer.stop(session)
-      end)
-    end)
-    |> Task.await_many(60_000)
   end
 
   test "subscribers on other nodes get snapshots in the place of contexts" do

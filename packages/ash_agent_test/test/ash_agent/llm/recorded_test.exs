@@ -2,6 +2,8 @@ defmodule AshAgent.LLM.RecordedTest do
   # Recorded through the real clients against the server of the test support, and played with nobody listening.
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, prompt: 2, say: 1]
+
   alias AshAgent.{Context, LLM, Response, Runtime}
   alias AshAgent.LLM.{Error, Recorded}
   alias AshAgent.LLM.Recorded.MissingError
@@ -49,13 +51,7 @@ defmodule AshAgent.LLM.RecordedTest do
          do: {Response.message(response), Response.usage(response), received()}
   end
 
-  defp received do
-    receive do
-      {:events, events} -> [events | received()]
-    after
-      0 -> []
-    end
-  end
+  defp received, do: drain(do: ({:events, events} -> events))
 
   defp cut_again(recording, seed) do
     bytes = for {_at, piece} <- recording.pieces, into: "", do: piece
@@ -125,7 +121,7 @@ defmodule AshAgent.LLM.RecordedTest do
        %{cassette: cassette} do
     script = [%{tool_calls: [%{id: "call_1", name: "add", arguments: %{"a" => 1}}]}, "It is 2."]
     opts = [tools: %{add: fn %{"a" => a} -> {:ok, a + 1} end}]
-    run = fn llm -> Runtime.run(Context.new("1 + 1?"), [llm: llm] ++ opts) end
+    run = fn llm -> prompt("1 + 1?", [llm: llm] ++ opts) end
 
     assert {:ok, %{output: "It is 2."}} =
              run.(record(:anthropic, serve(script: script), cassette))
@@ -139,8 +135,7 @@ defmodule AshAgent.LLM.RecordedTest do
     server = serve(cassette: cassette)
     assert {:ok, %{output: "It is 2."}} = run.(client(:anthropic, Server.base_url(server)))
 
-    assert {:error, error} =
-             Runtime.run(Context.new("2 + 2?"), llm: client(:anthropic, Server.base_url(server)))
+    assert {:error, error} = prompt("2 + 2?", llm: client(:anthropic, Server.base_url(server)))
 
     assert {:llm_error, %Error{status: 400, provider_message: words}} = error.reason
     assert words =~ "message 1 (user)"
@@ -150,7 +145,7 @@ defmodule AshAgent.LLM.RecordedTest do
     setup %{cassette: cassette} do
       script = [%{tool_calls: [%{id: "call_3", name: "look", arguments: %{}}]}, "Rain."]
       llm = record(:anthropic, serve(script: script), cassette)
-      {:ok, _} = Runtime.run(Context.new("Weather?"), llm: llm, tools: tools(%{}, "12 degrees"))
+      {:ok, _} = prompt("Weather?", llm: llm, tools: tools(%{}, "12 degrees"))
       :ok
     end
 
@@ -183,7 +178,7 @@ defmodule AshAgent.LLM.RecordedTest do
              "the field temperature: is \"0\", was not there"}
           ] do
         llm = replay(:anthropic, cassette, opts)
-        assert {:error, error} = Runtime.run(Context.new(question), llm: llm, tools: tools)
+        assert {:error, error} = prompt(question, llm: llm, tools: tools)
         assert {:llm_exception, :error, %MissingError{nearest: ^nearest} = missing} = error.reason
         assert Exception.message(missing) =~ "the nearest is request #{nearest}, but #{words}"
         assert Exception.message(missing) =~ cassette
@@ -347,7 +342,7 @@ defmodule AshAgent.LLM.RecordedTest do
   test "only clients can be recorded, and a file that is not a cassette is refused", %{
     cassette: cassette
   } do
-    for llm <- [fn _context -> {:ok, %{content: "Hi"}} end, LLM.Scripted.new([])],
+    for llm <- [say("Hi"), LLM.Scripted.new([])],
         do:
           assert_raise(ArgumentError, ~r/only the clients/, fn ->
             Recorded.new(llm, cassette: cassette)

@@ -1,6 +1,8 @@
 defmodule AshAgent.Test.ReplayTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, prompt: 2]
+
   import AshAgent.Test, only: [replay: 2]
 
   alias AshAgent.{Context, LLM, Runtime}
@@ -87,8 +89,7 @@ defmodule AshAgent.Test.ReplayTest do
     server = start_supervised!({Server, script: ["Hi", "Ho"]}, id: :cached)
     marked = [request: [cache: :auto]]
 
-    {:ok, %{context: context}} =
-      Runtime.run(Context.new("Hello"), llm: client(Server.base_url(server), marked))
+    {:ok, %{context: context}} = prompt("Hello", llm: client(Server.base_url(server), marked))
 
     context = context |> Context.to_snapshot() |> Context.load!()
     assert replay(context, llm: llm(marked)) == {:same, 1}
@@ -103,7 +104,7 @@ defmodule AshAgent.Test.ReplayTest do
 
     for tools <- [tools(%{}), []] do
       opts = [llm: client(Server.base_url(server), own), tools: tools, request_notes: :hashes]
-      {:ok, %{context: context}} = Runtime.run(Context.new("Hello"), opts)
+      {:ok, %{context: context}} = prompt("Hello", opts)
       context = context |> Context.to_snapshot() |> Context.load!()
       assert replay(context, llm: llm(own), tools: tools) == {:same, 1}
       city = tools(%{"city" => %{"type" => "string"}})
@@ -121,7 +122,7 @@ defmodule AshAgent.Test.ReplayTest do
     opts = [tools: tools(%{}), allowed_tools: [], output: [city: :string]]
 
     {:ok, %{context: context}} =
-      Runtime.run(Context.new("Where?"), [llm: client(Server.base_url(server), [])] ++ opts)
+      prompt("Where?", [llm: client(Server.base_url(server), [])] ++ opts)
 
     assert {:same, 1} = replay(context, [llm: llm()] ++ opts)
 
@@ -152,7 +153,7 @@ defmodule AshAgent.Test.ReplayTest do
     end
 
     opts = [llm: client(Server.base_url(server), []), tools: looking, view: [clear.(2)]]
-    {:ok, %{context: context}} = Runtime.run(Context.new("Weather?"), opts)
+    {:ok, %{context: context}} = prompt("Weather?", opts)
     context = context |> Context.to_snapshot() |> Context.load!()
     today = [llm: llm(), tools: tools(%{})]
 
@@ -207,13 +208,7 @@ defmodule AshAgent.Test.ReplayTest do
     {answer, traced()}
   end
 
-  defp traced do
-    receive do
-      {:trace, _pid, :call, called} -> [called | traced()]
-    after
-      0 -> []
-    end
-  end
+  defp traced, do: drain(do: ({:trace, _pid, :call, called} -> called))
 
   test "a conversation without notes of its requests is not comparable" do
     context = Context.new("Hi") |> Context.add_assistant_message("Hello!")

@@ -34,10 +34,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
 
   describe "a response of which Mint makes less" do
     defp answering(bytes) do
-      WireServer.start(fn connection ->
-        {:ok, _} = WireServer.read_request(connection)
-        WireServer.write(connection, bytes)
-      end)
+      WireServer.answering(bytes)
     end
 
     test "follows interim ones" do
@@ -139,11 +136,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
       assert {:ok, %{body: "2"}} = collect({HTTP1, keep_alive: 60_000}, request(server))
       assert Wait.until(fn -> Pool.count(key) == 1 end)
 
-      server =
-        WireServer.start(fn connection ->
-          {:ok, _} = WireServer.read_request(connection)
-          WireServer.write(connection, WireServer.response(200, "x"))
-        end)
+      server = WireServer.answering(WireServer.response(200, "x"))
 
       assert {:ok, %{body: "x"}} = collect(transport(), request(server))
       assert Wait.until(fn -> Pool.count(Pool.key(request(server))) == 0 end)
@@ -328,12 +321,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
             "<html>",
             <<0, 255>>
           ] do
-        server =
-          WireServer.start(fn connection ->
-            {:ok, _} = WireServer.read_request(connection)
-            WireServer.write(connection, bytes)
-            WireServer.await_close(connection)
-          end)
+        server = WireServer.stalling(bytes)
 
         assert {:error, {:invalid_response, _}, acc} = collect(transport(), request(server))
         assert Map.get(acc, :body, "") in ["", "x"]
@@ -346,12 +334,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
             "content-length: 1001\r\n\r\n",
             "transfer-encoding: chunked\r\n\r\nfffffffffff\r\n"
           ] do
-        server =
-          WireServer.start(fn connection ->
-            {:ok, _} = WireServer.read_request(connection)
-            WireServer.write(connection, ["HTTP/1.1 200 OK\r\n", head])
-            WireServer.await_close(connection)
-          end)
+        server = WireServer.stalling(["HTTP/1.1 200 OK\r\n", head])
 
         assert {:error, {:response_too_large, 1_000}, %{status: 200}} =
                  collect(transport(), request(server, max_bytes: 1_000))
