@@ -32,6 +32,19 @@ defmodule AshAgent.Integration.AgentTest do
         do: {call.id, call[:result]}
   end
 
+  # The results of these calls, after which the model has done.
+  defp called(list, opts \\ []) do
+    {:ok, %{output: "Done", context: context}} =
+      Helper.run("Hi", plays([calls(list), "Done"], opts))
+
+    results(context)
+  end
+
+  # The call that gives a typed answer.
+  defp submit(answer, id \\ "1"), do: calls([{id, "submit_answer", answer}])
+
+  defp last(stream), do: last(stream)
+
   defp error({:error, %{errors: [error]}}), do: error
   defp reason(answer), do: error(answer).reason
 
@@ -131,12 +144,12 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "without a message, sends all arguments as JSON, and without any, the prompt" do
-      typed = plays([calls([{"1", "submit_answer", %{"content" => "x"}}])])
+      typed = plays([submit(%{"content" => "x"})])
       {:ok, result} = Typist.run(nil, %{data: %{"a" => 1}}, typed)
       assert [_system, %{role: :user, content: text} | _] = Context.to_messages(result.context)
       assert text == ~s({"data":{"a":1}})
 
-      typed = plays([calls([{"1", "submit_answer", %{"content" => "x"}}])])
+      typed = plays([submit(%{"content" => "x"})])
       {:ok, result} = Typist.run(nil, typed)
 
       assert [%{role: :user, content: "Say something.\nGive your final" <> _} | _] =
@@ -255,20 +268,13 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "are functions of the arguments, cast, and the tool context" do
-      {:ok, result} =
-        Helper.run(
-          "Hi",
-          plays([
-            calls([
-              {"1", "greet", %{"name" => "Alice"}},
-              {"2", "double", %{"number" => "21"}},
-              {"3", "double", %{number: 4}}
-            ]),
-            "Done"
-          ])
-        )
+      made = [
+        {"1", "greet", %{"name" => "Alice"}},
+        {"2", "double", %{"number" => "21"}},
+        {"3", "double", %{number: 4}}
+      ]
 
-      assert results(result.context) == [
+      assert called(made) == [
                {"1", {:ok, %{greeting: "Hello, Alice!"}}},
                {"2", {:ok, %{result: 42}}},
                {"3", {:ok, %{result: 8}}}
@@ -278,25 +284,18 @@ defmodule AshAgent.Integration.AgentTest do
     test "say in words what is wrong with a call, and make no atoms of it" do
       strange = "surely_no_atom_#{System.unique_integer([:positive])}"
 
-      {:ok, result} =
-        Helper.run(
-          "Hi",
-          plays([
-            calls([
-              {"1", "nonexistent", %{}},
-              {"2", "greet", %{}},
-              {"3", "double", %{"number" => "many"}},
-              {"4", "double", %{"number" => 1, "numbre" => 2}},
-              {"5", "broken", %{"how" => strange}},
-              {"6", "double", "no object"},
-              {"7", "double", %{"number" => [1]}}
-            ]),
-            "Done"
-          ])
-        )
+      made = [
+        {"1", "nonexistent", %{}},
+        {"2", "greet", %{}},
+        {"3", "double", %{"number" => "many"}},
+        {"4", "double", %{"number" => 1, "numbre" => 2}},
+        {"5", "broken", %{"how" => strange}},
+        {"6", "double", "no object"},
+        {"7", "double", %{"number" => [1]}}
+      ]
 
       assert [unknown, missing, wrong, other, atom, text, list] =
-               for({_id, {:error, words}} <- results(result.context), do: words)
+               for({_id, {:error, words}} <- called(made), do: words)
 
       assert unknown =~ ~s(unknown tool "nonexistent")
       assert missing =~ ~s(the required argument "name" is missing)
@@ -311,40 +310,26 @@ defmodule AshAgent.Integration.AgentTest do
     test "that crash are results, and the call goes on" do
       ways = ~w(raise exit throw error kill)
       broken = for how <- ways, do: {how, "broken", %{"how" => how}}
-      {:ok, result} = Helper.run("Hi", plays([calls(broken), "Done"]))
-      assert result.output == "Done"
-
-      for {how, {:error, words}} <- results(result.context) do
-        assert is_binary(words), how
-      end
-
-      assert {"error", {:error, "it did not work"}} in results(result.context)
-
-      assert [{"raise", {:error, "the tool raised RuntimeError"}} | _] = results(result.context)
+      results = called(broken)
+      for {how, {:error, words}} <- results, do: assert(is_binary(words), how)
+      assert {"error", {:error, "it did not work"}} in results
+      assert [{"raise", {:error, "the tool raised RuntimeError"}} | _] = results
     end
 
     test "run at the same time, and their results are in the order of the calls" do
       test = self()
       waits = for n <- 1..4, do: {"#{n}", "wait", %{"number" => n}}
 
-      task = Task.async(fn -> Helper.run("Hi", plays([calls(waits), "Done"], actor: test)) end)
+      task = Task.async(fn -> called(waits, actor: test) end)
 
-      waiting =
-        for n <- 1..4,
-            do:
-              (receive do
-                 {:waits, pid, ^n} -> pid
-               end)
+      waiting = for n <- 1..4, do: receive(do: ({:waits, pid, ^n} -> pid))
 
       for pid <- Enum.reverse(waiting), do: send(pid, :go_on)
-      assert {:ok, result} = Task.await(task, :infinity)
-      assert results(result.context) == for(n <- 1..4, do: {"#{n}", {:ok, n}})
+      assert Task.await(task, :infinity) == for(n <- 1..4, do: {"#{n}", {:ok, n}})
     end
 
     test "get the actor, the tenant and whether to authorize" do
-      opts = plays([calls([{"1", "whoami"}]), "Done"], actor: @ann, tenant: "acme")
-      {:ok, result} = Helper.run("Hi", opts)
-      assert [{"1", {:ok, caller}}] = results(result.context)
+      assert [{"1", {:ok, caller}}] = called([{"1", "whoami"}], actor: @ann, tenant: "acme")
 
       assert caller == %{
                actor: @ann,
@@ -354,9 +339,8 @@ defmodule AshAgent.Integration.AgentTest do
                authorize?: true
              }
 
-      opts = plays([calls([{"1", "whoami"}]), "Done"], authorize?: false)
-      {:ok, result} = Helper.run("Hi", opts)
-      assert [{"1", {:ok, %{actor: nil, authorize?: false}}}] = results(result.context)
+      assert [{"1", {:ok, %{actor: nil, authorize?: false}}}] =
+               called([{"1", "whoami"}], authorize?: false)
     end
 
     test "that are actions run with the caller's rights, whatever the caller's authorize?" do
@@ -381,17 +365,14 @@ defmodule AshAgent.Integration.AgentTest do
         assert [{"2", {:ok, %{"records" => []}}}] = results(result.context)
       end
 
-      opts = [tenant: "agents", authorize?: false]
-      {:ok, result} = Helper.run("Hi", plays([calls([open]), "Done"], opts))
-      assert [{"1", {:error, words}}] = results(result.context)
+      assert [{"1", {:error, words}}] = called([open], tenant: "agents", authorize?: false)
       assert words =~ "not allowed"
       assert [_one] = Ash.read!(MemoryTicket, tenant: "agents", authorize?: false)
     end
 
     test "may call another agent" do
       for {inner, answer} <- [
-            {calls([{"1", "submit_answer", %{"content" => "six"}}]),
-             {:ok, %Reply{content: "six"}}},
+            {submit(%{"content" => "six"}), {:ok, %Reply{content: "six"}}},
             {"I do not know", :error}
           ] do
         actor = %{inner: plays(List.duplicate(inner, 3))[:context]}
@@ -455,7 +436,7 @@ defmodule AshAgent.Integration.AgentTest do
       {:ok, result} =
         Typist.run(
           "Hi",
-          plays([calls([{"1", "roll"}]), calls([{"2", "submit_answer", answer}])])
+          plays([calls([{"1", "roll"}]), submit(answer, "2")])
         )
 
       assert result.output == %Reply{content: "six", score: 7, mood: :glad, tags: ["a"]}
@@ -471,7 +452,7 @@ defmodule AshAgent.Integration.AgentTest do
       # What is stored is what the model wrote.
       stored = result.context |> Context.dump() |> Context.load!(structs: :drop)
       assert Context.equal?(stored, result.context)
-      again = plays([calls([{"3", "submit_answer", %{"content" => "again"}}])])
+      again = plays([submit(%{"content" => "again"}, "3")])
 
       assert {:ok, %{output: %Reply{content: "again"}}} =
                Typist.run("?", %{context: stored}, again)
@@ -490,7 +471,7 @@ defmodule AshAgent.Integration.AgentTest do
         for {arguments, n} <- Enum.with_index(wrong),
             do: calls([{"#{n}", "submit_answer", arguments}])
 
-      right = calls([{"right", "submit_answer", %{"content" => "a"}}])
+      right = submit(%{"content" => "a"}, "right")
       {:ok, result} = Typist.run("Hi", plays(submitted ++ [right], run: [max_retries: 5]))
       assert result.output == %Reply{content: "a"}
       assert {wrong, [{"right", {:ok, _}}]} = Enum.split(results(result.context), length(wrong))
@@ -549,7 +530,7 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "needs neither permission nor approval" do
-      answer = calls([{"1", "submit_answer", %{"content" => "a"}}])
+      answer = submit(%{"content" => "a"})
 
       for run <- [
             [approval: fn _call, _context -> :ask end],
@@ -623,7 +604,7 @@ defmodule AshAgent.Integration.AgentTest do
       assert error.reason == {:max_total_tokens_exceeded, 1_000}
       assert Context.Tokens.get_cumulative_tokens(error.context).total_tokens == 1_200
 
-      answer = used(300, calls([{"2", "submit_answer", %{"content" => "a"}}]))
+      answer = used(300, submit(%{"content" => "a"}, "2"))
       assert {:ok, _result} = Typist.run("Hi", plays([roll, answer]))
     end
 
@@ -776,7 +757,7 @@ defmodule AshAgent.Integration.AgentTest do
   describe "a stream" do
     test "has a typed answer as far as it came, with what the type makes of its fields" do
       answer = %{"content" => "six of them", "score" => "7", "mood" => "glad", "tags" => ~w(a b)}
-      {:ok, stream} = Typist.stream("Hi", plays([calls([{"1", "submit_answer", answer}])]))
+      {:ok, stream} = Typist.stream("Hi", plays([submit(answer)]))
       elements = Enum.to_list(stream)
       assert {:done, %{output: %Reply{} = reply}} = List.last(elements)
       assert [_ | _] = partials = for({:partial, value} <- elements, do: value)
@@ -817,7 +798,7 @@ defmodule AshAgent.Integration.AgentTest do
       assert [{:content, "Four"}, {:done, %{output: "Four"}}] = Enum.to_list(stream)
 
       {:ok, stream} = Helper.stream("More", %{context: result.context}, plays(llm.()))
-      assert {:done, %{context: context}} = stream |> Enum.to_list() |> List.last()
+      assert {:done, %{context: context}} = last(stream)
       assert Context.count_messages(context) == 5
     end
 
@@ -829,10 +810,9 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "ends with the typed answer, an error or a pause" do
-      {:ok, stream} =
-        Typist.stream("Hi", plays([calls([{"1", "submit_answer", %{"content" => "a"}}])]))
+      {:ok, stream} = Typist.stream("Hi", plays([submit(%{"content" => "a"})]))
 
-      assert {:done, %{output: %Reply{content: "a"}}} = stream |> Enum.to_list() |> List.last()
+      assert {:done, %{output: %Reply{content: "a"}}} = last(stream)
 
       {:ok, stream} = Typist.stream("Hi", plays(["text"], run: [max_retries: 0]))
 
@@ -841,16 +821,15 @@ defmodule AshAgent.Integration.AgentTest do
 
       delete = calls([{"1", "delete", %{"path" => "/tmp/x"}}])
       {:ok, stream} = Guarded.stream("Hi", plays([delete], actor: @ann))
-      assert {:paused, %Paused{}} = stream |> Enum.to_list() |> List.last()
+      assert {:paused, %Paused{}} = last(stream)
 
       {:ok, stream} = Guarded.stream("Hi", plays(["Hello"], actor: @ann))
-      assert {:done, %{output: "HELLO"}} = stream |> Enum.to_list() |> List.last()
+      assert {:done, %{output: "HELLO"}} = last(stream)
       assert_received {:after_call, "Hello"}
 
       {:ok, stream} = Helper.stream("Hi", plays([{:cut, "half an"}]))
 
-      assert {:error, %Error{context: %Context{} = context}} =
-               stream |> Enum.to_list() |> List.last()
+      assert {:error, %Error{context: %Context{} = context}} = last(stream)
 
       assert %{state: :interrupted} = context |> Context.to_messages() |> List.last()
     end

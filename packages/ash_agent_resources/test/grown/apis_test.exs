@@ -34,15 +34,10 @@ if Code.ensure_loaded?(MyApp.DataCase) and graphql? and Code.ensure_loaded?(AshJ
 
   defmodule MyApp.Served.Conversation do
     @moduledoc false
-    use Ash.Resource,
-      domain: MyApp.Served,
-      data_layer: AshPostgres.DataLayer,
-      extensions: [AshAgent.Conversation, AshGraphql.Resource, AshJsonApi.Resource]
-
-    postgres do
-      table("cases")
-      repo(MyApp.Chat.Repo)
-    end
+    use MyApp.Table,
+        {"cases",
+         domain: MyApp.Served,
+         extensions: [AshAgent.Conversation, AshGraphql.Resource, AshJsonApi.Resource]}
 
     attributes do
       integer_primary_key(:id)

@@ -1,6 +1,7 @@
 defmodule AshAgent.SessionsTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0, stored: 2, texts: 1]
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Sessions, Store}
@@ -9,10 +10,7 @@ defmodule AshAgent.SessionsTest do
 
   doctest AshAgent.Sessions
 
-  setup do
-    {:ok, store} = Store.SQLite.open(":memory:")
-    {:ok, store: store}
-  end
+  setup do: {:ok, store: sqlite()}
 
   # Asks the test, and says what it is told.
   defp llm do
@@ -39,14 +37,6 @@ defmodule AshAgent.SessionsTest do
     opts = Keyword.merge([name: name, store: store, llm: echo()], opts)
     start_supervised!({Sessions, opts})
     name
-  end
-
-  defp texts(context),
-    do: for(m <- Context.to_messages(context), is_binary(m.content), do: m.content)
-
-  defp stored(store, id) do
-    {:ok, kept} = Store.fetch(store, id)
-    kept
   end
 
   test "starts a session with the first prompt, and uses it for the next", %{store: store} do

@@ -3,6 +3,7 @@ defmodule AshAgent.Runtime.PauseTest do
   # somebody to ask.
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0]
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{ChatContext, Context, Runtime, Session, Sessions, Store}
@@ -91,11 +92,6 @@ defmodule AshAgent.Runtime.PauseTest do
     {:ok, kept} = Store.create(store, Context.rewind(context, to: 1))
     {:ok, _} = Store.append(store, kept, context)
     fetch({store, kept})
-  end
-
-  defp sqlite do
-    {:ok, store} = Store.SQLite.open(":memory:")
-    store
   end
 
   defp keep(context, store) do

@@ -1,19 +1,14 @@
 defmodule AshAgent.Runtime.StoreTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0]
   import AshAgent.TestSupport.Runs, only: [drain: 1, results: 1]
 
   alias AshAgent.{Context, Runtime, Store}
   alias AshAgent.Runtime.{Error, Paused}
-  alias AshAgent.Store.SQLite
   alias AshAgent.TestSupport.{PgSQL, WatchedStore}
 
   @down %Store.Error{reason: {:unavailable, :test}}
-
-  defp sqlite do
-    {:ok, store} = SQLite.open(":memory:")
-    store
-  end
 
   defp postgres do
     store = Store.Postgres.new(PgSQL.pool!())

@@ -3,12 +3,12 @@ defmodule AshAgent.Session.AuthorityTest do
 
   # The tools of a turn run as whoever asked for it, whoever approves and resumes, or not at all.
 
+  import AshAgent.TestSupport.StoredSessions
   import AshAgent.TestSupport.Wait, only: [until: 1]
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Session, Sessions, Store}
   alias AshAgent.Runtime.{Error, Result}
-  alias AshAgent.Store.SQLite
   alias AshAgent.TestSupport.WatchedStore
 
   @moduletag :capture_log
@@ -35,10 +35,7 @@ defmodule AshAgent.Session.AuthorityTest do
     Keyword.merge([llm: llm, tools: %{who: who}], opts)
   end
 
-  defp start(opts) do
-    spec = Supervisor.child_spec({Session, options(opts)}, restart: :temporary)
-    start_supervised!(spec, id: make_ref())
-  end
+  defp start(opts), do: opts |> options() |> start_session()
 
   defp asked do
     assert_receive {:asked, model, _context}, 5_000
@@ -87,27 +84,11 @@ defmodule AshAgent.Session.AuthorityTest do
     assert {:error, %Error{reason: {:llm_error, :overloaded}}} = await(ref)
   end
 
-  defp stop(session, how) do
-    monitor = Process.monitor(session)
-    if how == :kill, do: Process.exit(session, :kill), else: GenServer.stop(session)
-    assert_receive {:DOWN, ^monitor, _, _, _}
-  end
-
   # What is noted of the runtime contexts that were given.
   defp notes(context) do
     for iteration <- context[:iterations],
         %{} = note <- iteration.metadata["runtime_context"] || [],
         do: note
-  end
-
-  defp store do
-    {:ok, store} = SQLite.open(":memory:")
-    store
-  end
-
-  defp kept(store) do
-    {:ok, kept} = Store.fetch(store, "c")
-    kept
   end
 
   # From a prompt to its tool, in one session.
@@ -198,7 +179,7 @@ defmodule AshAgent.Session.AuthorityTest do
       paused? = way in [:paused, :paused_twice, :resumed_by_another]
       approval = if paused?, do: fn _call, _context -> :ask end, else: :auto
 
-      for kept <- [[], [store: store(), id: "c"]] do
+      for kept <- [[], [store: sqlite(), id: "c"]] do
         session = start([approval: approval] ++ own ++ kept)
         ref = reach(way, session, asker)
         assert ran_as() == (asker[:runtime_context] || own[:runtime_context] || %{})[:actor]
@@ -269,7 +250,7 @@ defmodule AshAgent.Session.AuthorityTest do
       @tag left: left, asker: asker, how: how
       test "#{left}, #{how}: a turn that #{asker[:runtime_context][:actor] || "the session itself"} asked for",
            %{left: left, asker: asker, how: how} do
-        opts = [store: store(), id: "c"] ++ @owner
+        opts = [store: sqlite(), id: "c"] ++ @owner
         opts = if left == :paused, do: [approval: fn _, _ -> :ask end] ++ opts, else: opts
 
         opts =
@@ -321,13 +302,13 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "an answer that is there is returned to whoever asks" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ref = ask(session, @guest)
       say(@done)
       assert {:ok, _result} = await(ref)
       stop(session, :stop)
-      before = kept(opts[:store]).value
+      before = stored(opts[:store]).value
 
       session = start(opts)
       assert {:ok, %Result{output: "Done."}} = Session.resume(session)
@@ -336,7 +317,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "the next prompt is nobody else's" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       fail(session, @guest)
       # It joins the message that has no answer.
@@ -350,7 +331,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a message that is sent again brings its own" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       fail(session, [key: "one"] ++ @guest)
       stop(session, :stop)
@@ -363,7 +344,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a message that waits goes on when it is sent again" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ask(session, "Wait", [])
       asked()
@@ -386,7 +367,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a message that waits is not run with the session's own because it was sent again without one" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ask(session, "Wait", [])
       asked()
@@ -404,7 +385,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a message that waits in the store does not go on with a turn of somebody else" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ask(session, @guest)
       asked()
@@ -423,7 +404,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a turn that cannot go on is parked, with its reason and no word of it" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ask(session, "SECRET?", @guest)
       asked()
@@ -456,7 +437,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a conversation of an earlier release goes on as it did" do
-      store = store()
+      store = sqlite()
       {:ok, _kept} = Store.create(store, Context.new("Who?", id: "c"), status: :running)
       start([store: store, id: "c"] ++ @owner)
       say(@call)
@@ -496,7 +477,7 @@ defmodule AshAgent.Session.AuthorityTest do
           else: :ok
       end
 
-      session = start([store: WatchedStore.new(store(), watch), id: "c"] ++ @owner)
+      session = start([store: WatchedStore.new(sqlite(), watch), id: "c"] ++ @owner)
       fail(session, @guest)
       :counters.put(down?, 1, 1)
       assert {:error, %Error{reason: {:store_error, _}}} = Session.prompt(session, "Me!", @boss)
@@ -562,7 +543,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "keep it while the session lives" do
-      sessions = start_sessions(Module.concat(__MODULE__, Node), store())
+      sessions = start_sessions(Module.concat(__MODULE__, Node), sqlite())
       pause_in(sessions)
       task = Task.async(fn -> Sessions.resume(sessions, "c") end)
       assert ran_as() == :guest
@@ -570,7 +551,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "say that it is gone with a session that left memory" do
-      sessions = start_sessions(Module.concat(__MODULE__, Idle), store())
+      sessions = start_sessions(Module.concat(__MODULE__, Idle), sqlite())
       pause_in(sessions)
       {:ok, session} = Sessions.fetch_session(sessions, "c")
       stop(session, :stop)

@@ -5,25 +5,20 @@ defmodule AshAgent.Session.KeyTest do
 
   # The same key twice is one message, whatever happened in between.
 
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0, start_session: 1, stop: 2]
   import AshAgent.TestSupport.Leash
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
   alias AshAgent.Runtime.{Error, Result}
-  alias AshAgent.Store.SQLite
   alias AshAgent.TestSupport.WatchedStore
 
   @down %Store.Error{reason: {:unavailable, :test}}
 
-  setup do
-    {:ok, store} = SQLite.open(":memory:")
-    {:ok, store: store}
-  end
+  setup do: {:ok, store: sqlite()}
 
-  defp start(store, opts \\ []) do
-    opts = Keyword.merge([store: store, id: "c", llm: llm()], opts)
-    start_supervised!(Supervisor.child_spec({Session, opts}, restart: :temporary), id: make_ref())
-  end
+  defp start(store, opts \\ []),
+    do: start_session(Keyword.merge([store: store, id: "c", llm: llm()], opts))
 
   # Fails once, before or after it was asked for this.
   defp failing(store, name, moment, error \\ @down) do
@@ -109,9 +104,7 @@ defmodule AshAgent.Session.KeyTest do
     ask(session, "Hi", "k1")
     assert_receive {:asked, _model, ["Hi"]}, 5_000
     {:ok, _ref} = Session.prompt_async(session, "Later", key: "k2")
-    monitor = Process.monitor(session)
-    Process.exit(session, :kill)
-    assert_receive {:DOWN, ^monitor, _, _, _}
+    stop(session, :kill)
 
     session = start(store)
     again = ask(session, "Hi", "k1")

@@ -1,46 +1,21 @@
 defmodule AshAgent.Session.StoreTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.StoredSessions
   import ExUnit.CaptureLog
   import AshAgent.TestSupport.Leash
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
   alias AshAgent.Runtime.{Error, Result}
-  alias AshAgent.Store.SQLite
   alias AshAgent.TestSupport.WatchedStore
 
   @down %Store.Error{reason: {:unavailable, :test}}
 
-  setup do
-    {:ok, store} = SQLite.open(":memory:")
-    {:ok, store: store}
-  end
+  setup do: {:ok, store: sqlite()}
 
-  defp start(store, opts \\ []) do
-    opts = Keyword.merge([store: store, id: "c", llm: llm()], opts)
-    start_supervised!(Supervisor.child_spec({Session, opts}, restart: :temporary), id: make_ref())
-  end
-
-  defp stored(store) do
-    {:ok, kept} = Store.fetch(store, "c")
-    kept
-  end
-
-  defp texts(context),
-    do: for(m <- Context.to_messages(context), is_binary(m.content), do: m.content)
-
-  defp stop(session) do
-    monitor = Process.monitor(session)
-    GenServer.stop(session)
-    assert_receive {:DOWN, ^monitor, _, _, _}
-  end
-
-  defp kill(session) do
-    monitor = Process.monitor(session)
-    Process.exit(session, :kill)
-    assert_receive {:DOWN, ^monitor, _, _, _}
-  end
+  defp start(store, opts \\ []),
+    do: start_session(Keyword.merge([store: store, id: "c", llm: llm()], opts))
 
   test "claims and creates, writes each turn, and releases", %{store: store} do
     session = start(store, system_prompt: "Be brief.")
@@ -121,7 +96,7 @@ defmodule AshAgent.Session.StoreTest do
     {:ok, _} = Session.prompt_async(session, "one")
     assert_receive {:asked, _, ["one"]}
     {:ok, _} = Session.prompt_async(session, "two")
-    kill(session)
+    stop(session, :kill)
 
     session = start(store, go_on: false)
     assert Session.status(session) == :idle
@@ -236,7 +211,7 @@ defmodule AshAgent.Session.StoreTest do
 
     assert Enum.map(waiting, & &1.input) -- ["now!", "two", "three"] == []
 
-    kill(session)
+    stop(session, :kill)
     assert stored(store).status == :running
     # The owner was this VM's and is gone, so that there is nothing to wait for.
     session = start(store)
@@ -439,7 +414,7 @@ defmodule AshAgent.Session.StoreTest do
         assert_receive {:asked, _, _}
         {:ok, _} = Session.prompt_async(session, "secret")
         refute inspect(:sys.get_status(session), limit: :infinity) =~ "secret"
-        kill(session)
+        stop(session, :kill)
       end)
 
     refute log =~ "secret"

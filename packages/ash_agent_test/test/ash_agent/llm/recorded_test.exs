@@ -4,7 +4,7 @@ defmodule AshAgent.LLM.RecordedTest do
 
   import AshAgent.TestSupport.Runs, only: [drain: 1, prompt: 2, say: 1]
 
-  alias AshAgent.{Context, LLM, Response, Runtime}
+  alias AshAgent.{Context, LLM, Response}
   alias AshAgent.LLM.{Error, Recorded}
   alias AshAgent.LLM.Recorded.MissingError
   alias AshAgent.Test.Server

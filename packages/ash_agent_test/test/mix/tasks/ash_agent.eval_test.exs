@@ -6,15 +6,14 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
   alias AshAgent.Context.JSON
   alias AshAgent.Store
   alias AshAgent.Test.EvalAttempts
+  alias AshAgent.TestSupport.MixTask
   alias Mix.Tasks.AshAgent.Eval
 
   @moduletag :tmp_dir
 
-  setup %{tmp_dir: folder} do
-    shell = Mix.shell()
-    Mix.shell(Mix.Shell.Process)
-    on_exit(fn -> Mix.shell(shell) end)
+  setup do: MixTask.hear()
 
+  setup %{tmp_dir: folder} do
     # The agent does what a file says, so that it can change between two runs.
     File.write!(Path.join(folder, "cases.jsonl"), """
     {"id": "sum", "input": "2 + 2", "expected": "4"}
@@ -53,25 +52,7 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
   defp answer(folder, answers),
     do: File.write!(Path.join(folder, "answers.json"), JSON.encode(answers))
 
-  defp run(args) do
-    status =
-      try do
-        Eval.run(args)
-        0
-      catch
-        :exit, {:shutdown, status} -> status
-      end
-
-    {status, shown(:info), shown(:error)}
-  end
-
-  defp shown(kind) do
-    receive do
-      {:mix_shell, ^kind, [words]} -> words <> "\n" <> shown(kind)
-    after
-      0 -> ""
-    end
-  end
+  defp run(args), do: MixTask.run(Eval, args)
 
   defp asked(folder), do: folder |> Path.join("asked") |> File.read!() |> String.split()
 
