@@ -25,6 +25,10 @@ defmodule AshAgent.MCPTest do
     result
   end
 
+  # The tools of one server, whose calls are answered by a function.
+  defp tools_of(names, call),
+    do: [server("s", %{list: listing(names), call: call})] |> start!() |> MCP.tools()
+
   defp names(tools), do: Enum.map(tools, & &1.name)
 
   # Without the warnings that are expected.
@@ -412,59 +416,38 @@ defmodule AshAgent.MCPTest do
     test "become text or parts" do
       part = fn type, keys -> Map.put(keys, "type", type) end
       text = &part.("text", %{"text" => &1})
+      media = &part.(&1, %{"data" => &2, "mimeType" => &3})
+      resource = &part.("resource", %{"resource" => Map.put(&1, "uri", "a://b")})
+      link = %{"uri" => "a://b", "name" => "B", "mimeType" => "text/plain"}
+      unreadable = {:ok, "(the server sent an image that cannot be read)"}
+      file = %{type: :file, media_type: "application/octet-stream", data: @png}
+      unknown = "(the server sent content of an unknown kind)"
 
-      for {result, expected} <- [
-            {%{"content" => [text.("a")]}, {:ok, "a"}},
-            {%{"content" => [text.("a"), text.("b")]}, {:ok, "a\nb"}},
-            {%{"content" => []}, {:ok, ""}},
-            {%{}, {:ok, ""}},
-            {%{"content" => [text.("a" <> <<255>>)]}, {:ok, "a\uFFFD"}},
-            {%{"content" => [part.("image", %{"data" => @png, "mimeType" => "image/png"})]},
+      for {content, expected} <- [
+            {[text.("a")], {:ok, "a"}},
+            {[text.("a"), text.("b")], {:ok, "a\nb"}},
+            {[], {:ok, ""}},
+            {[text.("a" <> <<255>>)], {:ok, "a\uFFFD"}},
+            {[media.("image", @png, "image/png")],
              {:ok, [%{type: :image, media_type: "image/png", data: @png}]}},
-            {%{
-               "content" => [
-                 part.("audio", %{"data" => @png, "mimeType" => "audio/wav; x=y"}),
-                 text.("b")
-               ]
-             },
+            {[media.("audio", @png, "audio/wav; x=y"), text.("b")],
              {:ok,
               [%{type: :audio, media_type: "audio/wav", data: @png}, %{type: :text, text: "b"}]}},
-            {%{
-               "content" => [
-                 part.("image", %{"data" => "not base64!", "mimeType" => "image/png"})
-               ]
-             }, {:ok, "(the server sent an image that cannot be read)"}},
-            {%{"content" => [part.("image", %{"data" => @png, "mimeType" => "text/html"})]},
-             {:ok, "(the server sent an image that cannot be read)"}},
-            {%{
-               "content" => [
-                 part.("resource", %{"resource" => %{"uri" => "a://b", "text" => "c"}})
-               ]
-             }, {:ok, "Resource a://b:\nc"}},
-            {%{
-               "content" => [
-                 part.("resource", %{"resource" => %{"uri" => "a://b", "blob" => @png}})
-               ]
-             },
-             {:ok,
-              [
-                %{type: :text, text: "Resource a://b:"},
-                %{type: :file, media_type: "application/octet-stream", data: @png}
-              ]}},
-            {%{
-               "content" => [
-                 part.("resource_link", %{
-                   "uri" => "a://b",
-                   "name" => "B",
-                   "mimeType" => "text/plain"
-                 })
-               ]
-             }, {:ok, "Resource a://b (B, text/plain)"}},
-            {%{"content" => [part.("hologram", %{}), 1]},
-             {:ok,
-              "(the server sent content of an unknown kind)\n(the server sent content of an unknown kind)"}},
-            {%{"content" => [text.("a") | :improper]}, {:ok, ""}},
-            {%{"content" => "text"}, {:ok, ""}},
+            {[media.("image", "not base64!", "image/png")], unreadable},
+            {[media.("image", @png, "text/html")], unreadable},
+            {[resource.(%{"text" => "c"})], {:ok, "Resource a://b:\nc"}},
+            {[resource.(%{"blob" => @png})],
+             {:ok, [%{type: :text, text: "Resource a://b:"}, file]}},
+            {[part.("resource_link", link)], {:ok, "Resource a://b (B, text/plain)"}},
+            {[part.("hologram", %{}), 1], {:ok, "#{unknown}\n#{unknown}"}},
+            {[text.("a") | :improper], {:ok, ""}},
+            {"text", {:ok, ""}}
+          ] do
+        assert Content.result(%{"content" => content}, 10_000) == expected
+      end
+
+      for {result, expected} <- [
+            {%{}, {:ok, ""}},
             {%{"structuredContent" => %{"a" => 1}}, {:ok, ~s({"a":1})}},
             {%{"structuredContent" => %{"a" => 1}, "content" => [text.(~s({ "a": 1 }))]},
              {:ok, ~s({ "a": 1 })}},
@@ -486,27 +469,23 @@ defmodule AshAgent.MCPTest do
     end
 
     test "of any form leave a conversation that every provider accepts" do
+      part = fn type, keys -> Map.put(keys, "type", type) end
+      media = &part.(&1, %{"data" => &2, "mimeType" => &3})
+      blob = %{"uri" => 1, "blob" => @png, "mimeType" => "application/gzip"}
+
       contents = [
-        [%{"type" => "image", "data" => @png, "mimeType" => "image/x-" <> <<255>>}],
-        [%{"type" => "image", "data" => "", "mimeType" => "image/png"}],
-        [%{"type" => "image", "data" => "AA", "mimeType" => "image/png"}],
-        [
-          %{"type" => "audio", "data" => @png, "mimeType" => "audio/x"},
-          %{"type" => "image", "data" => @png, "mimeType" => "image/svg+xml"}
-        ],
-        [
-          %{
-            "type" => "resource",
-            "resource" => %{"uri" => 1, "blob" => @png, "mimeType" => "application/gzip"}
-          }
-        ],
-        [%{"type" => "resource", "resource" => %{"uri" => <<255>>, "text" => <<255>>}}],
-        [%{"type" => "resource_link", "uri" => nil, "description" => %{}}],
-        [%{"type" => "text", "text" => <<0, 255, 1>>}]
+        [media.("image", @png, "image/x-" <> <<255>>)],
+        [media.("image", "", "image/png")],
+        [media.("image", "AA", "image/png")],
+        [media.("audio", @png, "audio/x"), media.("image", @png, "image/svg+xml")],
+        [part.("resource", %{"resource" => blob})],
+        [part.("resource", %{"resource" => %{"uri" => <<255>>, "text" => <<255>>}})],
+        [part.("resource_link", %{"uri" => nil, "description" => %{}})],
+        [part.("text", %{"text" => <<0, 255, 1>>})]
       ]
 
       call = fn _name, %{"n" => n}, _progress -> {:ok, %{"content" => Enum.at(contents, n)}} end
-      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["x"], call)
 
       calls =
         for n <- 0..(length(contents) - 1),
@@ -534,8 +513,7 @@ defmodule AshAgent.MCPTest do
         "odd", _arguments, _progress -> :odd
       end
 
-      list = listing(["echo", "refuse", "crash", "odd"])
-      tools = [server("s", %{list: list, call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["echo", "refuse", "crash", "odd"], call)
 
       assert call(tools, "s__echo", %{a: :b, c: [1.5, nil]}) ==
                {:ok, ~s(%{"a" => "b", "c" => [1.5, nil]})}
@@ -556,8 +534,7 @@ defmodule AshAgent.MCPTest do
         send(me, {:called, name, arguments}) && text("done")
       end
 
-      tools =
-        [server("s", %{list: listing(["read", "write"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["read", "write"], call)
 
       calls = [
         %{id: "r", name: "s__read", arguments: %{"a" => 1}},
@@ -608,7 +585,7 @@ defmodule AshAgent.MCPTest do
         text("done")
       end
 
-      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["x"], call)
       me = self()
 
       on_event = fn name, measurements, metadata ->
@@ -639,8 +616,7 @@ defmodule AshAgent.MCPTest do
         "echo", _arguments, _progress -> text("here")
       end
 
-      tools =
-        [server("s", %{list: listing(["wait", "echo"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["wait", "echo"], call)
 
       assert call(tools, "s__wait", %{}, timeout: 2_000) == {:error, "timed out after 2000 ms"}
       assert_receive {:waits, pid}
@@ -784,7 +760,7 @@ defmodule AshAgent.MCPTest do
     test "that run at the same time know nothing of each other" do
       me = self()
       call = fn _, _, _ -> send(me, {:waits, self()}) && Process.sleep(:infinity) end
-      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["x"], call)
       for _ <- 1..12, do: Task.async(fn -> call(tools, "s__x") end)
 
       [first | others] =
@@ -799,7 +775,7 @@ defmodule AshAgent.MCPTest do
 
     test "are not disturbed by messages that nobody expects" do
       call = fn _, _, _ -> text("once") end
-      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["x"], call)
       assert_receive {:started, _client, owner, _}
 
       for message <- [

@@ -37,7 +37,7 @@ defmodule AshAgent.TestSupport.TransportCases do
   end
 
   @doc "Sends a request and collects the response."
-  def collect({module, opts}, request) do
+  def collect(transport, request) do
     collect = fn
       {:head, status, headers}, acc ->
         {:cont, Map.merge(acc, %{status: status, headers: headers})}
@@ -46,11 +46,11 @@ defmodule AshAgent.TestSupport.TransportCases do
         {:cont, Map.update(acc, :body, data, &(&1 <> data))}
     end
 
-    case module.stream(request, %{}, collect, opts) do
-      {:ok, acc} -> {:ok, acc}
-      {:error, reason, acc} -> {:error, reason, acc}
-    end
+    stream(transport, request, %{}, collect)
   end
+
+  @doc "Sends a request, with `fun` for what comes."
+  def stream({module, opts}, request, acc \\ nil, fun), do: module.stream(request, acc, fun, opts)
 
   @doc "Does nothing with what comes."
   def ignore(_message, acc), do: {:cont, acc}
@@ -253,8 +253,6 @@ defmodule AshAgent.TestSupport.TransportCases do
               WireServer.await_close(connection)
             end)
 
-          {module, opts} = transport()
-
           # The server sends the next piece when the last one has been consumed: nothing is held back.
           consume = fn
             {:head, 200, _}, pieces ->
@@ -267,7 +265,7 @@ defmodule AshAgent.TestSupport.TransportCases do
               {:cont, [piece | pieces]}
           end
 
-          assert {:ok, pieces} = module.stream(request(server), [], consume, opts)
+          assert {:ok, pieces} = stream(transport(), request(server), [], consume)
           assert Enum.reverse(pieces) == for(n <- 1..5, do: "piece #{n}")
         end
 
@@ -293,7 +291,6 @@ defmodule AshAgent.TestSupport.TransportCases do
             )
 
           test = self()
-          {module, opts} = transport()
 
           consumer =
             Task.async(fn ->
@@ -310,7 +307,7 @@ defmodule AshAgent.TestSupport.TransportCases do
                   {:cont, size + byte_size(data)}
               end
 
-              module.stream(request(server, timeout: :infinity), 0, slow, opts)
+              stream(transport(), request(server, timeout: :infinity), 0, slow)
             end)
 
           assert_receive {:blocked, pid}
@@ -337,7 +334,6 @@ defmodule AshAgent.TestSupport.TransportCases do
         end
 
         test "with the process that asked, however that ends", %{server: server} do
-          {module, opts} = transport()
           test = self()
 
           for {reason, n} <- Enum.with_index([:kill, :shutdown, :normal], 1) do
@@ -353,7 +349,7 @@ defmodule AshAgent.TestSupport.TransportCases do
                     {:cont, acc}
                 end
 
-                module.stream(request(server), nil, block, opts)
+                stream(transport(), request(server), block)
               end)
 
             assert_receive :streaming
@@ -362,37 +358,31 @@ defmodule AshAgent.TestSupport.TransportCases do
           end
 
           # Also while it waits for more.
-          pid = spawn(fn -> module.stream(request(server), nil, &ignore/2, opts) end)
+          pid = spawn(fn -> stream(transport(), request(server), &ignore/2) end)
           refute_receive {:closed, 4}, 100
           Process.exit(pid, :kill)
           assert_receive {:closed, 4}
         end
 
         test "when the consumer halts", %{server: server} do
-          {module, opts} = transport()
-
           halt = fn
             {:data, data}, _ -> {:halt, data}
             _head, acc -> {:cont, acc}
           end
 
-          assert {:ok, "abc"} = module.stream(request(server), nil, halt, opts)
+          assert {:ok, "abc"} = stream(transport(), request(server), halt)
           assert_receive {:closed, 1}
 
           assert {:ok, 200} =
-                   module.stream(
-                     request(server),
-                     nil,
-                     fn {:head, status, _}, _ -> {:halt, status} end,
-                     opts
-                   )
+                   stream(transport(), request(server), fn {:head, status, _}, _ ->
+                     {:halt, status}
+                   end)
 
           assert_receive {:closed, 2}
         end
 
         test "when the consumer raises, exits or throws", %{server: server} do
-          {module, opts} = transport()
-          fail = fn fail -> module.stream(request(server), nil, fn _, _ -> fail.() end, opts) end
+          fail = fn fail -> stream(transport(), request(server), fn _, _ -> fail.() end) end
           assert_raise RuntimeError, "mine", fn -> fail.(fn -> raise "mine" end) end
           assert catch_exit(fail.(fn -> exit(:mine) end)) == :mine
           assert catch_throw(fail.(fn -> throw(:mine) end)) == :mine
@@ -401,15 +391,11 @@ defmodule AshAgent.TestSupport.TransportCases do
 
         test "without a trace in the caller's mailbox", %{server: server} do
           Process.flag(:trap_exit, true)
-          {module, opts} = transport()
 
           assert {:ok, 200} =
-                   module.stream(
-                     request(server),
-                     nil,
-                     fn {:head, status, _}, _ -> {:halt, status} end,
-                     opts
-                   )
+                   stream(transport(), request(server), fn {:head, status, _}, _ ->
+                     {:halt, status}
+                   end)
 
           assert_receive {:closed, 1}
 
@@ -457,9 +443,8 @@ defmodule AshAgent.TestSupport.TransportCases do
               {:cont, acc}
           end
 
-          {module, opts} = transport()
           Process.send_after(self(), :early, 20)
-          assert {:error, {:timeout, :idle}, "abc"} = module.stream(request, nil, slow, opts)
+          assert {:error, {:timeout, :idle}, "abc"} = stream(transport(), request, slow)
           assert_received :early
           assert_receive {:closed, 1}
         end

@@ -100,21 +100,14 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
 
       ask = fn ->
         Task.async(fn ->
-          {module, opts} = transport()
+          stream(transport(), request(server), fn
+            {:head, _, _}, acc ->
+              {:cont, acc}
 
-          module.stream(
-            request(server),
-            nil,
-            fn
-              {:head, _, _}, acc ->
-                {:cont, acc}
-
-              {:data, n}, _ ->
-                send(test, {:asking, self()})
-                receive do: (:go_on -> {:cont, n})
-            end,
-            opts
-          )
+            {:data, n}, _ ->
+              send(test, {:asking, self()})
+              receive do: (:go_on -> {:cont, n})
+          end)
         end)
       end
 
@@ -431,8 +424,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
               {:cont, acc}
           end
 
-          {module, opts} = transport()
-          module.stream(request(server, ssl: trusted), nil, block, opts)
+          stream(transport(), request(server, ssl: trusted), block)
         end)
 
       assert_receive :blocked
