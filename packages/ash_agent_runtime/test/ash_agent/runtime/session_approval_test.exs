@@ -27,6 +27,21 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     end
   end
 
+  # Answers when the test lets it.
+  defp gated do
+    test = self()
+
+    fn context ->
+      send(test, {:asked, self()})
+      receive(do: (:go -> llm(~w(a)).(context)))
+    end
+  end
+
+  defp go do
+    assert_receive {:asked, model}
+    send(model, :go)
+  end
+
   defp statuses(session, ids),
     do: for(id <- ids, do: session |> Session.context() |> Context.Calls.tool_call_status(id))
 
@@ -88,16 +103,9 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       {:ok, slow?} = Agent.start_link(fn -> :ok end)
 
       on_change = fn _ ->
-        case Agent.get(slow?, & &1) do
-          :ok ->
-            :ok
-
-          :slow ->
-            send(test, {:storing, self()})
-            receive(do: (:stored -> :ok))
-
-          error ->
-            error
+        with :slow <- Agent.get(slow?, & &1) do
+          send(test, {:storing, self()})
+          receive(do: (:stored -> :ok))
         end
       end
 
@@ -142,14 +150,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     end
 
     test "refuses new prompts, and lets those that waited wait on" do
-      test = self()
-
-      gated = fn context ->
-        send(test, {:asked, self()})
-        receive(do: (:go -> llm(~w(a)).(context)))
-      end
-
-      session = start(llm: gated)
+      session = start(llm: gated())
       {:ok, one} = Session.prompt_async(session, "Hi")
       {:ok, two} = Session.prompt_async(session, "plain 2")
       assert_receive {:asked, model}
@@ -164,11 +165,9 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
       :ok = Session.approve(session, "a")
       {:ok, three} = Session.resume_async(session)
-      assert_receive {:asked, model}
-      send(model, :go)
+      go()
       assert_receive {Session, ^three, {:ok, %Result{output: "Done"}}}
-      assert_receive {:asked, model}
-      send(model, :go)
+      go()
       assert_receive {Session, ^two, {:ok, %Result{output: "plain 2"}}}
     end
 
@@ -186,28 +185,19 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     end
 
     test "that was cancelled starts the prompt that waited" do
-      test = self()
-
-      gated = fn context ->
-        send(test, {:asked, self()})
-        receive(do: (:go -> llm(~w(a)).(context)))
-      end
-
-      session = start(llm: gated)
+      session = start(llm: gated())
       {:ok, one} = Session.prompt_async(session, "Hi")
       {:ok, two} = Session.prompt_async(session, "plain 2")
-      assert_receive {:asked, model}
-      send(model, :go)
+      go()
       assert_receive {Session, ^one, {:paused, _}}
       :ok = Session.cancel(session)
-      assert_receive {:asked, model}
-      send(model, :go)
+      go()
       assert_receive {Session, ^two, {:ok, %Result{output: "plain 2"}}}
       assert statuses(session, ~w(a)) == [:cancelled]
     end
 
     test "without an approval function, starts as idle and lets a prompt go on" do
-      context = Context.new("Hi") |> Context.add_assistant_message(nil, [call("a")])
+      context = Context.add_assistant_message(Context.new("Hi"), nil, [call("a")])
       session = start(llm: llm(~w(a)), context: context, approval: :auto)
       assert Session.status(session) == :idle
       assert {:ok, %{output: "plain"}} = Session.prompt(session, "plain")
@@ -216,13 +206,8 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
     test "tells of its decisions with events" do
       test = self()
-
-      session =
-        start(
-          llm: llm(~w(a b)),
-          on_event: fn name, _, metadata -> send(test, {name, metadata}) end
-        )
-
+      tell = fn name, _, metadata -> send(test, {name, metadata}) end
+      session = start(llm: llm(~w(a b)), on_event: tell)
       {:paused, %{context: context}} = Session.prompt(session, "Hi")
       :ok = Session.approve(session, "a")
       :ok = Session.deny(session, "b")
@@ -230,14 +215,8 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       id = context[:id]
 
       for {call, decision} <- [{"a", :approved}, {"b", :denied}] do
-        assert_received {[:ash_agent, :runtime, :tool, :decision],
-                         %{
-                           by: :session,
-                           tool: "ask",
-                           tool_call_id: ^call,
-                           decision: ^decision,
-                           context_id: ^id
-                         }}
+        assert_received {[:ash_agent, :runtime, :tool, :decision], %{by: :session} = told}
+        assert %{tool: "ask", tool_call_id: ^call, decision: ^decision, context_id: ^id} = told
       end
 
       refute_received {[_, _, :tool, :decision], %{by: :session}}
@@ -262,14 +241,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     end
 
     test "that comes while a run is about to pause ends the turn all the same" do
-      test = self()
-
-      gated = fn context ->
-        send(test, {:asked, self()})
-        receive(do: (:go -> llm(~w(a)).(context)))
-      end
-
-      session = start(llm: gated)
+      session = start(llm: gated())
       {:ok, ref} = Session.prompt_async(session, "Hi")
       assert_receive {:asked, model}
       run = Process.info(model, :dictionary) |> elem(1) |> Keyword.fetch!(:"$callers") |> hd()
@@ -295,22 +267,11 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
     @tag :capture_log
     test "ends an approval function and a sub-agent that hang" do
-      test = self()
-
-      hang = fn ->
-        send(test, {:hangs, self()})
-        Process.sleep(:infinity)
-      end
-
-      agent =
-        AshAgent.Runtime.SubAgent.tool(
-          name: "ask",
-          llm: fn _ -> hang.() end,
-          input: fn _ -> "x" end
-        )
+      hang = hanging(:hangs)
+      agent = AshAgent.Runtime.SubAgent.tool(name: "ask", llm: hang, input: fn _ -> "x" end)
 
       for opts <- [
-            [approval: fn _, _ -> hang.() end],
+            [approval: fn _, _ -> hang.([]) end],
             [approval: :auto, tools: [%{agent | parameters: %{}}]]
           ] do
         session = start([llm: llm(~w(a))] ++ opts)
