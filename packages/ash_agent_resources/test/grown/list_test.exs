@@ -32,30 +32,19 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       three = Conversation.start!(%{title: "three", input: "Write"}, [context: context] ++ opts)
       Conversation.start!(%{title: "bob's", input: "Hi"}, bob)
 
-      assert Conversation |> Ash.Query.filter(status == :paused) |> titles(opts) == ["three"]
+      for {query, found} <- [
+            {Ash.Query.filter(Conversation, status == :paused), ~w(three)},
+            {Ash.Query.filter(Conversation, message_count > 2 and status == :idle), ~w(one)},
+            {Ash.Query.sort(Conversation, message_count: :desc, title: :asc), ~w(one three two)},
+            {Ash.Query.sort(Conversation, last_activity_at: :desc), ~w(three two one)},
+            # From outside.
+            {Ash.Query.filter_input(Conversation, %{status: "paused"}), ~w(three)},
+            {Ash.Query.sort_input(Conversation, "-last_activity_at"), ~w(three two one)}
+          ],
+          do: assert(titles(query, opts) == found)
 
-      assert Conversation
-             |> Ash.Query.filter(message_count > 2 and status == :idle)
-             |> titles(opts) == ["one"]
-
-      assert Conversation |> Ash.Query.sort(message_count: :desc, title: :asc) |> titles(opts) ==
-               ~w(one three two)
-
-      assert Conversation |> Ash.Query.sort(last_activity_at: :desc) |> titles(opts) ==
-               ~w(three two one)
-
-      assert Conversation
-             |> Ash.Query.sort(revision: :desc, title: :asc)
-             |> titles(opts)
-             |> List.last() == "two"
-
-      # From outside.
-      assert Conversation |> Ash.Query.filter_input(%{status: "paused"}) |> titles(opts) == [
-               "three"
-             ]
-
-      assert Conversation |> Ash.Query.sort_input("-last_activity_at") |> titles(opts) ==
-               ~w(three two one)
+      by_revision = Ash.Query.sort(Conversation, revision: :desc, title: :asc)
+      assert by_revision |> titles(opts) |> List.last() == "two"
 
       assert {:error, %Ash.Error.Invalid{}} =
                Conversation |> Ash.Query.filter_input(%{total_tokens: 1}) |> Ash.read(opts)
@@ -94,11 +83,8 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       query = Ash.Query.sort(Conversation, iteration_count: :desc)
       assert titles(query, opts) == ["one", "two"]
 
-      assert query |> Ash.Query.load([:iteration_count, :tokens]) |> titles(opts) == [
-               "one",
-               "two"
-             ]
-
+      loaded = Ash.Query.load(query, [:iteration_count, :tokens])
+      assert titles(loaded, opts) == ["one", "two"]
       assert titles(query, other) == ["other"]
     end
 

@@ -67,10 +67,9 @@ defmodule AshAgent.Runtime.CostTest do
     test "is that of the model that answers, else of the one that was asked for" do
       answer = fn named -> fn _ -> {:ok, %{content: "Hi", model: named, usage: @usage}} end end
 
-      prices = [
-        %{model: "big", input: 10, output: 10},
-        %{model: "small", input: 1, output: 1}
-      ]
+      prices =
+        for {model, price} <- [{"big", 10}, {"small", 1}],
+            do: %{model: model, input: price, output: price}
 
       for {reported, cost} <- [{"small-2026-01-01", 110}, {"huge", 1100}, {nil, 1100}] do
         llm = named("big", answer.(reported))
@@ -82,26 +81,16 @@ defmodule AshAgent.Runtime.CostTest do
     test "is exact where floats are not, and never too large for a counter" do
       usage = %{input_tokens: 9_007_199_254_740_993}
 
-      context =
-        Context.new("Hi")
-        |> Context.add_assistant_message("Hi")
-        |> Context.Tokens.add_token_usage(usage)
-
+      context = Context.new("Hi") |> Context.add_assistant_message("Hi")
+      context = Context.Tokens.add_token_usage(context, usage)
       price = %{model: :any, input: 1, output: 0}
       assert Context.Audit.fetch_cost(context, prices: [price]) == {:ok, 9_007_199_254_740_993}
 
       huge = %{calls(["noop"]) | usage: %{input_tokens: 0x7FFFFFFFFFFFFFFF}}
 
-      opts = [
-        prices: [%{price | input: 1_000_000_000_000}],
-        max_cost: 5,
-        max_total_tokens: :infinity
-      ]
-
-      llm = fn _ -> {:ok, huge} end
-
-      assert {:error, %Error{reason: {:max_cost_exceeded, 5}}} =
-               prompt("Hi", opts(llm, []) |> Keyword.merge(opts))
+      opts = [prices: [%{price | input: 1_000_000_000_000}], max_total_tokens: :infinity]
+      opts = fn _ -> {:ok, huge} end |> opts(max_cost: 5) |> Keyword.merge(opts)
+      assert {:error, %Error{reason: {:max_cost_exceeded, 5}}} = prompt("Hi", opts)
     end
   end
 
@@ -126,9 +115,8 @@ defmodule AshAgent.Runtime.CostTest do
       for max <- [2 * @cost, 3 * @cost, :infinity] do
         left = if max == :infinity, do: 3, else: div(max, @cost) - 2
 
-        {:error, resumed} =
-          Runtime.run(error.context, opts(forever(), max_cost: max, max_iterations: 5))
-
+        opts = opts(forever(), max_cost: max, max_iterations: 5)
+        {:error, resumed} = Runtime.run(error.context, opts)
         assert resumed.cost == left * @cost
       end
 
@@ -177,12 +165,8 @@ defmodule AshAgent.Runtime.CostTest do
       assert {again.reason, again.cost} == {{:max_cost_exceeded, whole - @cost}, 0}
 
       # The children are refused as well when their siblings have used it up.
-      {:error, error} =
-        prompt(
-          "Hi",
-          [llm: script.(), max_cost: 2 * @cost, max_concurrency: 1] ++ opts
-        )
-
+      one = [llm: script.(), max_cost: 2 * @cost, max_concurrency: 1]
+      {:error, error} = prompt("Hi", one ++ opts)
       assert error.reason == {:max_cost_exceeded, 2 * @cost}
 
       assert [_, {:error, "the run has spent all" <> _}] = results(error.context)
@@ -229,21 +213,9 @@ defmodule AshAgent.Runtime.CostTest do
       child = SubAgent.tool(name: "child", llm: named("other", fn _ -> raise "asked" end))
       answers = LLM.Scripted.new([calls(["child"]), %{content: "Done", usage: @usage}])
 
-      llm =
-        named("m", fn context ->
-          {:ok, response} = LLM.chat(answers, context)
-          {:ok, response}
-        end)
-
-      opts = [
-        llm: llm,
-        tools: [child],
-        prices: [%{model: "m", input: 1, output: 1}],
-        max_cost: 1_000_000
-      ]
-
-      {:ok, result} = prompt("Hi", opts)
-
+      llm = named("m", &LLM.chat(answers, &1))
+      prices = [%{model: "m", input: 1, output: 1}]
+      {:ok, result} = prompt("Hi", llm: llm, tools: [child], prices: prices, max_cost: 1_000_000)
       assert [{:error, "the sub-agent's model has no price" <> _}] = results(result.context)
     end
 

@@ -28,6 +28,13 @@ defmodule AshAgent.Session.SubscribeTest do
     end
   end
 
+  # A prompt, and the process of its model.
+  defp ask(session) do
+    {:ok, ref} = Session.prompt_async(session, "Hi")
+    assert_receive {:model, model}
+    {ref, model}
+  end
+
   defp last(context), do: context |> Context.to_messages() |> List.last()
 
   defp assert_valid(context) do
@@ -69,8 +76,7 @@ defmodule AshAgent.Session.SubscribeTest do
 
     test "in the middle of an answer begins with what came of it" do
       session = start(llm: gated())
-      {:ok, _} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {_ref, model} = ask(session)
       early = Viewer.new(session)
       for piece <- ["Once ", "upon "], do: send(model, {:piece, piece})
       early = Viewer.until(early, 3)
@@ -105,8 +111,7 @@ defmodule AshAgent.Session.SubscribeTest do
             do: spawn(fn -> send(test, Session.subscribe(session)) && receive(do: (:x -> :x)) end)
 
       for _ <- 1..3, do: assert_receive({:ok, _, _})
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {ref, model} = ask(session)
       send(model, {:piece, "Once "})
       for pid <- pids, do: Process.exit(pid, :kill)
       assert Wait.until(fn -> shown(session).subscribers == 0 end)
@@ -168,8 +173,7 @@ defmodule AshAgent.Session.SubscribeTest do
       pieces = for n <- 1..200, do: "#{n} "
       session = start(llm: gated())
       viewer = Viewer.new(session, limit: 5)
-      {:ok, _} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {_ref, model} = ask(session)
 
       viewer =
         for {piece, number} <- Enum.with_index(pieces, 2), reduce: viewer do
@@ -186,8 +190,7 @@ defmodule AshAgent.Session.SubscribeTest do
       keep = fn context -> send(test, {:kept, context}) && :ok end
       session = start(llm: gated(), on_change: keep)
       viewer = Viewer.new(session)
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {ref, model} = ask(session)
       for piece <- ["Once ", "upon "], do: send(model, {:piece, piece})
       viewer = Viewer.until(viewer, 3)
       assert viewer.text == "Once upon "
@@ -202,8 +205,7 @@ defmodule AshAgent.Session.SubscribeTest do
       assert Viewer.until(viewer, 4).messages == Context.to_messages(context)
       assert_valid(context)
 
-      {:ok, ref} = Session.prompt_async(session, "Go on")
-      assert_receive {:model, model}
+      {ref, model} = ask(session)
       send(model, :end)
       assert_receive {Session, ^ref, {:ok, %{context: context}}}
       assert_valid(context)
@@ -233,8 +235,7 @@ defmodule AshAgent.Session.SubscribeTest do
       keep = fn context -> send(test, {:kept, Context.to_snapshot(context)}) && :ok end
       opts = [llm: gated(), on_change: keep, on_change_interval: 20]
       session = start(opts)
-      {:ok, _} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {_ref, model} = ask(session)
       send(model, {:piece, "Once "})
       assert_receive {:kept, _asked}
       assert_receive {:kept, stored}
