@@ -10,6 +10,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
   @output [city: :string, people: [type: :integer, minimum: 1]]
   @ulm %{city: "Ulm", people: 127_000}
+  @json %{"city" => "Ulm", "people" => 127_000}
   @text ~s({"city": "Ulm", "people": 127000})
 
   defp submit(arguments, id \\ "answer_1"),
@@ -23,9 +24,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
   describe "modes" do
     test "a model with tools is offered one for the answer, and may answer in text all the same" do
-      {{:ok, result}, [%{opts: opts}]} =
-        run([%{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}], [])
-
+      {{:ok, result}, [%{opts: opts}]} = run([%{tool_calls: [submit(@json)]}], [])
       assert {result.output, result.status, result.output_mode} == {@ulm, :answered, :tool}
       assert [%{name: "submit_answer", parameters: schema}] = opts[:tools]
       assert schema == Output.new(@output).schema
@@ -56,10 +55,7 @@ defmodule AshAgent.Runtime.OutputTest do
     end
 
     test "a call of the tool counts, also where the model was not offered it" do
-      llm = fn _context ->
-        {:ok, %{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}}
-      end
-
+      llm = fn _context -> {:ok, %{tool_calls: [submit(@json)]}} end
       assert {:ok, %{output: @ulm}} = prompt("Where?", llm: llm, output: @output)
     end
 
@@ -87,11 +83,8 @@ defmodule AshAgent.Runtime.OutputTest do
         @text
       end
 
-      bad = %{
-        content: ~s({"city": "Ulm", "people": 0}),
-        usage: %{input_tokens: 10, output_tokens: 5}
-      }
-
+      usage = %{input_tokens: 10, output_tokens: 5}
+      bad = %{content: ~s({"city": "Ulm", "people": 0}), usage: usage}
       {{:ok, result}, requests} = run([bad, again], output_mode: :text)
       assert {result.output, result.iterations, length(requests)} == {@ulm, 2, 2}
       assert %{input_tokens: 10, output_tokens: 5} = result.usage
@@ -117,7 +110,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
     test "by a tool, the result of the call says what is wrong" do
       bad = %{tool_calls: [submit(%{"city" => "Ulm"})]}
-      good = %{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000}, "answer_2")]}
+      good = %{tool_calls: [submit(@json, "answer_2")]}
       {{:ok, result}, _requests} = run([bad, good], [])
       assert result.output == @ulm
       assert [{:error, words}] = results(result.context)
@@ -219,13 +212,8 @@ defmodule AshAgent.Runtime.OutputTest do
     test "a turn with attempts that is resumed hides those before, too" do
       first = %{tool_calls: [%{id: "a", name: "lookup", arguments: %{}}]}
 
-      opts = [
-        tools: %{lookup: &lookup/1},
-        approval: fn _, _ -> :ask end,
-        output_mode: :text,
-        hide_retries: true
-      ]
-
+      opts = [tools: %{lookup: &lookup/1}, approval: fn _, _ -> :ask end]
+      opts = [output_mode: :text, hide_retries: true] ++ opts
       {{:paused, paused}, _} = run([~s({"city": "Ulm"}), first], opts)
       context = Context.Calls.approve_tool_call(paused.context, "a")
       llm = Scripted.new([@text])
@@ -260,31 +248,18 @@ defmodule AshAgent.Runtime.OutputTest do
       me = self()
       tools = %{note: fn _ -> send(me, :noted) && {:ok, "noted"} end}
 
-      calls = [
-        submit(%{"city" => "Ulm", "people" => 127_000}),
-        %{id: "b", name: "note", arguments: %{}}
-      ]
-
+      calls = [submit(@json), %{id: "b", name: "note", arguments: %{}}]
       {{:ok, result}, [_]} = run([%{tool_calls: calls}], tools: tools)
       assert result.output == @ulm
       assert_received :noted
 
-      assert [{:ok, "accepted"}, {:ok, "noted"}] =
-               for(call <- Context.get_iteration(result.context, 1).tool_calls, do: call.result)
+      assert [{:ok, "accepted"}, {:ok, "noted"}] = results(result.context)
     end
 
     test "permissions and approval decide about the others, not about the answer" do
-      calls = [
-        submit(%{"city" => "Ulm", "people" => 127_000}),
-        %{id: "b", name: "lookup", arguments: %{}}
-      ]
-
-      opts = [
-        tools: %{lookup: &lookup/1},
-        approval: fn %{name: "lookup"}, _ -> :ask end,
-        allowed_tools: ["lookup"]
-      ]
-
+      calls = [submit(@json), %{id: "b", name: "lookup", arguments: %{}}]
+      opts = [tools: %{lookup: &lookup/1}, allowed_tools: ["lookup"]]
+      opts = [approval: fn %{name: "lookup"}, _ -> :ask end] ++ opts
       {{:paused, paused}, _requests} = run([%{tool_calls: calls}], opts)
       assert [%{id: "b"}] = paused.calls
       context = Context.Calls.deny_tool_call(paused.context, "b", "no")
@@ -366,8 +341,7 @@ defmodule AshAgent.Runtime.OutputTest do
       do: match?(%{metadata: %{output_retry: 1}}, List.last(Context.to_messages(context)))
 
     test "a run that ends with the answer has it again when it is run again, and another message is another turn" do
-      {{:ok, result}, _} =
-        run([%{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}], [])
+      {{:ok, result}, _} = run([%{tool_calls: [submit(@json)]}], [])
 
       assert {:ok, %{output: @ulm, iterations: 0}} =
                Runtime.run(result.context, llm: Scripted.new([]), output: @output)
