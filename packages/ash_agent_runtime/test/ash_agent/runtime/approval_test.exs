@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.ApprovalTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, prompt: 2]
+  import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, prompt: 2, results: 1]
 
   alias AshAgent.{Context, Runtime}
   alias AshAgent.LLM.Scripted
@@ -34,9 +34,6 @@ defmodule AshAgent.Runtime.ApprovalTest do
   defp opts(llm, more \\ []),
     do: Keyword.merge([llm: llm, tools: tools(), approval: &by_name/2], more)
 
-  defp results(context, iteration \\ 1),
-    do: for(%{result: result} <- Context.get_iteration(context, iteration).tool_calls, do: result)
-
   defp never(_context), do: flunk("the model was asked")
 
   # Stores the context as text and gives it to another process, as if on another day.
@@ -61,12 +58,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
         :approve
       end
 
-      {:ok, result} =
-        prompt(
-          "Hi",
-          opts(llm, approval: approval, runtime_context: %{actor: "ada"})
-        )
-
+      opts = opts(llm, approval: approval, runtime_context: %{actor: "ada"})
+      {:ok, result} = prompt("Hi", opts)
       assert_received {:asked, %{id: "a", name: "yes", arguments: %{"x" => 1}}, tool_context}
       assert %{actor: "ada", agent: nil, domain: nil, tenant: nil} = tool_context
       assert results(result.context) == [ok: "yes!"]
@@ -117,11 +110,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
     end
 
     test "does not hear of calls that no tool can take" do
-      calls = [
-        call("a", "nothing"),
-        call("b", "yes", "{bad"),
-        call("c", "needs")
-      ]
+      calls = [call("a", "nothing"), call("b", "yes", "{bad"), call("c", "needs")]
 
       tools = %{
         yes: fn _ -> flunk("ran") end,
@@ -132,11 +121,10 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
       {:ok, result} = prompt("Hi", opts)
 
-      assert [
-               error: "unknown tool \"nothing\"" <> _,
-               error: "the arguments are not a JSON object",
-               error: "the required argument \"x\" is missing"
-             ] = results(result.context)
+      assert [error: unknown, error: no_object, error: missing] = results(result.context)
+      assert unknown =~ ~s(unknown tool "nothing")
+      assert no_object == "the arguments are not a JSON object"
+      assert missing == ~s(the required argument "x" is missing)
     end
   end
 
@@ -156,7 +144,6 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
       assert_received {:ran, "yes", _}
       refute_received {:ran, _, _}
-      assert {:paused, %{context: %Context{}, calls: [_, _]}} = {:paused, paused}
     end
 
     test "is told with its events" do
@@ -184,12 +171,9 @@ defmodule AshAgent.Runtime.ApprovalTest do
       statuses =
         for _ <- 1..5 do
           assert_received {:changed, context}
-          asked = for call <- Context.Calls.asked_tool_calls(context), do: {call.id, :asked}
-
-          for(
-            id <- ~w(a b c),
-            do: Map.new(asked)[id] || Context.Calls.tool_call_status(context, id)
-          )
+          asked = for call <- Context.Calls.asked_tool_calls(context), do: call.id
+          status = &Context.Calls.tool_call_status(context, &1)
+          for id <- ~w(a b c), do: if(id in asked, do: :asked, else: status.(id))
         end
 
       assert statuses == [
@@ -209,11 +193,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
       tools = Map.put(tools(), "stop", fn _ -> {:halt, :over} end)
       approval = fn call, _ -> if call.name == "stop", do: :approve, else: :ask end
 
-      assert {:ok, %Result{status: :halted, output: :over} = result} =
-               prompt(
-                 "Hi",
-                 opts(calling(calls), tools: tools, approval: approval)
-               )
+      opts = opts(calling(calls), tools: tools, approval: approval)
+      assert {:ok, %Result{status: :halted, output: :over} = result} = prompt("Hi", opts)
 
       assert [{:error, "interrupted: another tool ended the run"}, {:ok, :over}] =
                results(result.context)
@@ -331,11 +312,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
       assert %{decision: :approved, by: "ann"} =
                Context.Calls.tool_call_decision(result.context, "a")
 
-      assert_received {:event,
-                       %{
-                         event: [_, _, :tool, :decision],
-                         metadata: %{decision: :denied, by: :approval}
-                       }}
+      assert_received {:event, %{event: [_, _, :tool, :decision], metadata: told}}
+      assert %{decision: :denied, by: :approval} = told
     end
 
     test "nor does it with no approval function, or when the hook has gone", %{
@@ -429,11 +407,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
         opts = opts(calling([call("a", name)]), before_tool: hook)
         {:ok, result} = prompt("Hi", opts)
 
-        assert [
-                 error:
-                   "denied: a hook (:before_tool) returned arguments that cannot be stored" <> _
-               ] = results(result.context)
-
+        assert [error: words] = results(result.context)
+        assert words =~ "denied: a hook (:before_tool) returned arguments that cannot be stored"
         assert %{by: :before_tool} = Context.Calls.tool_call_decision(result.context, "a")
       end
 
@@ -517,24 +492,11 @@ defmodule AshAgent.Runtime.ApprovalTest do
     end
 
     test "that the context does not take is left out, and the answer stays" do
-      improper = %{input_tokens: [1 | 2]}
-      deep = %{input_tokens: Enum.reduce(1..300, 1, fn _, inner -> [inner] end)}
+      deep = Enum.reduce(1..300, 1, fn _, inner -> [inner] end)
+      counts = for count <- [-1, 1.5, "many", [1 | 2], deep], do: %{input_tokens: count}
+      maps = [%{}, %{note: "x"}, %{1 => 2}, %{<<255>> => 1}]
 
-      for usage <- [
-            %{},
-            %{note: "x"},
-            %{input_tokens: -1},
-            %{input_tokens: 1.5},
-            %{input_tokens: "many"},
-            improper,
-            deep,
-            %{1 => 2},
-            %{<<255>> => 1},
-            nil,
-            [],
-            5,
-            ~D[2026-01-01]
-          ] do
+      for usage <- counts ++ maps ++ [nil, [], 5, ~D[2026-01-01]] do
         llm = fn _ -> {:ok, %{content: "Hi", usage: usage}} end
         assert {:ok, %Result{output: "Hi"} = result} = prompt("Hi", llm: llm)
         assert Context.Tokens.get_cumulative_tokens(result.context).total_tokens == 0

@@ -17,11 +17,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
   defp calling(calls), do: Scripted.new([%{tool_calls: calls}, "Done"])
 
-  defp agent(opts),
-    do:
-      [name: "agent", llm: say("Child")]
-      |> Keyword.merge(opts)
-      |> SubAgent.tool()
+  defp agent(opts), do: SubAgent.tool(Keyword.merge([name: "agent", llm: say("Child")], opts))
 
   defp run(agents, opts \\ []) do
     agents = List.wrap(agents)
@@ -106,21 +102,10 @@ defmodule AshAgent.Runtime.SubAgentTest do
       assert Context.Tokens.get_cumulative_tokens(child).total_tokens == 8
       assert Context.Tokens.get_cumulative_tokens(parent).total_tokens == 0
 
-      assert noted(reply) == %{
-               "call_agent" => %{
-                 id: child[:id],
-                 status: :answered,
-                 iterations: 1,
-                 usage: %{
-                   input_tokens: 7,
-                   output_tokens: 1,
-                   total_tokens: 8,
-                   cached_tokens: 0,
-                   cache_write_tokens: 0,
-                   reasoning_tokens: 0
-                 }
-               }
-             }
+      none = %{cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0}
+      usage = Map.merge(none, %{input_tokens: 7, output_tokens: 1, total_tokens: 8})
+      note = %{id: child[:id], status: :answered, iterations: 1, usage: usage}
+      assert noted(reply) == %{"call_agent" => note}
 
       # What is noted is no part of what models are sent.
       refute parent |> Context.encode_request!(:anthropic) |> IO.iodata_to_binary() =~ child[:id]
@@ -151,14 +136,13 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "takes its input from the arguments" do
+      echo = fn child -> {:ok, %{content: hd(Context.to_messages(child)).content}} end
+
       for arguments <- [%{"task" => "T"}, %{task: "T"}] do
         llm = calling([call("1", "agent", arguments)])
-        echo = fn child -> {:ok, %{content: hd(Context.to_messages(child)).content}} end
-        reply = prompt("Hi", llm: llm, tools: [agent(llm: echo)])
-        assert result(reply) == {:ok, "T"}
+        assert result(prompt("Hi", llm: llm, tools: [agent(llm: echo)])) == {:ok, "T"}
       end
 
-      echo = fn child -> {:ok, %{content: hd(Context.to_messages(child)).content}} end
       input = fn %{"a" => a, "b" => b} -> "#{a} and #{b}" end
       agent = agent(llm: echo, input: input, parameters: %{"type" => "object"})
       llm = calling([call("1", "agent", %{"a" => 1, "b" => 2})])
@@ -177,12 +161,8 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "that halts gives what it halted with" do
-      agent =
-        agent(
-          llm: child_calling([call("1", "stop", %{})]),
-          tools: %{stop: fn _ -> {:halt, 42} end}
-        )
-
+      stop = %{stop: fn _ -> {:halt, 42} end}
+      agent = agent(llm: child_calling([call("1", "stop", %{})]), tools: stop)
       reply = run(agent)
       assert result(reply) == {:ok, 42}
       assert %{"call_agent" => %{status: :halted}} = noted(reply)
@@ -223,12 +203,8 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "to give what can be kept is noted all the same" do
-      agent =
-        agent(
-          llm: child_calling([call("1", "stop", %{})]),
-          tools: %{stop: fn _ -> {:halt, [1 | 2]} end}
-        )
-
+      stop = %{stop: fn _ -> {:halt, [1 | 2]} end}
+      agent = agent(llm: child_calling([call("1", "stop", %{})]), tools: stop)
       reply = run(agent)
       assert {:error, words} = result(reply)
       assert words =~ "cannot be stored"
@@ -236,15 +212,15 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "in :input, :tools or :on_child stays with the call" do
-      assert {:error, "the tool raised RuntimeError" <> _} =
-               result(run(agent(input: fn _ -> raise "x" end)))
-
-      assert {:error, "the tool raised " <> _} = result(run(agent(tools: fn -> raise "x" end)))
-
-      assert {:error, "the tool raised ArgumentError" <> _} =
-               result(run(agent(tools: fn -> 5 end)))
-
-      assert {:error, "the tool raised " <> _} = result(run(agent(input: fn _ -> 5 end)))
+      for {opts, raised} <- [
+            {[input: fn _ -> raise "x" end], "RuntimeError"},
+            {[tools: fn -> raise "x" end], ""},
+            {[tools: fn -> 5 end], "ArgumentError"},
+            {[input: fn _ -> 5 end], ""}
+          ] do
+        assert {:error, words} = result(run(agent(opts)))
+        assert words =~ "the tool raised " <> raised
+      end
 
       assert capture_log(fn ->
                assert result(run(agent(on_child: fn _ -> raise "x" end))) == {:ok, "Child"}
@@ -290,14 +266,8 @@ defmodule AshAgent.Runtime.SubAgentTest do
       outer = agent(name: "outer", llm: child_calling([call("1", "inner")]), tools: [inner])
       calls = [call("1", "outer")]
 
-      runner =
-        spawn(fn ->
-          prompt("Hi",
-            llm: fn _ -> {:ok, %{tool_calls: calls}} end,
-            tools: [outer]
-          )
-        end)
-
+      opts = [llm: fn _ -> {:ok, %{tool_calls: calls}} end, tools: [outer]]
+      runner = spawn(fn -> prompt("Hi", opts) end)
       assert_receive {:deepest, pid}
       Linked.kill(runner)
       refute Process.alive?(pid)
