@@ -25,15 +25,8 @@ defmodule AshAgent.TestSupport.TransportCases do
 
   @doc "A request to a server."
   def request(server, opts \\ []) do
-    struct!(
-      %Request{
-        method: "POST",
-        uri: URI.parse(server.url <> "/x?y=%20"),
-        body: ["{", "}"],
-        timeout: 20_000
-      },
-      opts
-    )
+    own = [method: "POST", uri: URI.parse(server.url <> "/x?y=%20"), body: ["{", "}"]]
+    struct!(Request, own ++ [timeout: 20_000] ++ opts)
   end
 
   @doc "Sends a request and collects the response."
@@ -76,12 +69,8 @@ defmodule AshAgent.TestSupport.TransportCases do
       last = binary_part(stream.body, byte_size(stream.body), -rem(byte_size(stream.body), 7))
       rest = if last == "", do: "", else: WireServer.chunk(last)
 
-      WireServer.write(connection, [
-        WireServer.stream_head(stream.type),
-        pieces,
-        rest,
-        "0\r\n\r\n"
-      ])
+      head = WireServer.stream_head(stream.type)
+      WireServer.write(connection, [head, pieces, rest, "0\r\n\r\n"])
     end)
   end
 
@@ -89,23 +78,12 @@ defmodule AshAgent.TestSupport.TransportCases do
     quote do
       test "carries the streams of a client" do
         for {module, stream} <- client_streams() do
-          llm =
-            module.new(
-              model: "m",
-              base_url: serve_in_pieces(stream).url,
-              transport: transport(),
-              timeout: 30_000
-            )
-
+          url = serve_in_pieces(stream).url
+          llm = module.new(model: "m", base_url: url, transport: transport(), timeout: 30_000)
           test = self()
-
-          show = fn event ->
-            if match?({:text, _, _}, event), do: send(test, {:text, elem(event, 2)})
-          end
-
-          assert {:ok, %{state: :complete}} =
-                   AshAgent.LLM.stream(llm, AshAgent.Context.new("Hi"), show)
-
+          show = fn event -> with({:text, _, text} <- event, do: send(test, {:text, text})) end
+          reply = AshAgent.LLM.stream(llm, AshAgent.Context.new("Hi"), show)
+          assert {:ok, %{state: :complete}} = reply
           assert Enum.join(for {:text, text} <- received(), do: text) == "Grüße, Welt!"
         end
       end
@@ -118,15 +96,12 @@ defmodule AshAgent.TestSupport.TransportCases do
         test "is head and data, however its length is told" do
           hello = ["data: ", "Grüße", "\n\n"]
 
+          chunked = [WireServer.stream_head(), Enum.map(hello, &WireServer.chunk/1)]
+
           for {bytes, keep?} <- [
                 {WireServer.response(200, hello, [{"X-One", "1"}, {"x-two", "2"}]), true},
-                {[WireServer.stream_head(), Enum.map(hello, &WireServer.chunk/1), "0\r\n\r\n"],
-                 true},
-                {[
-                   WireServer.stream_head(),
-                   Enum.map(hello, &WireServer.chunk/1),
-                   "0\r\nx-t: 1\r\n\r\n"
-                 ], true},
+                {[chunked, "0\r\n\r\n"], true},
+                {[chunked, "0\r\nx-t: 1\r\n\r\n"], true},
                 {["HTTP/1.0 200 OK\r\n\r\n", hello], false}
               ] do
             server =
@@ -144,9 +119,8 @@ defmodule AshAgent.TestSupport.TransportCases do
 
             assert Enum.all?(headers, fn {name, _} -> name == String.downcase(name) end)
 
-            assert_received {:request,
-                             %{method: "POST", path: "/v1/x?y=%20", body: "{}", headers: sent}}
-
+            assert_received {:request, %{method: "POST", body: "{}", headers: sent} = asked}
+            assert asked.path == "/v1/x?y=%20"
             assert %{"x-key" => "k", "content-length" => "2"} = sent
             assert sent["host"] == "127.0.0.1:#{server.port}"
           end
@@ -203,10 +177,8 @@ defmodule AshAgent.TestSupport.TransportCases do
             end)
 
           for n <- 1..20 do
-            assert {:ok, %{body: body}} =
-                     collect(transport(), request(server, body: Integer.to_string(n)))
-
-            assert body == Integer.to_string(n)
+            text = Integer.to_string(n)
+            assert {:ok, %{body: ^text}} = collect(transport(), request(server, body: text))
           end
 
           assert for({:connected, n} <- received(), do: n) == [1]
@@ -216,15 +188,10 @@ defmodule AshAgent.TestSupport.TransportCases do
       defp serve_all(connection) do
         case WireServer.read_request(connection) do
           {:ok, %{body: body}} ->
-            if rem(byte_size(body), 2) == 0,
-              do: WireServer.write(connection, WireServer.response(200, body)),
-              else:
-                WireServer.write(connection, [
-                  WireServer.stream_head(),
-                  WireServer.chunk(body),
-                  "0\r\n\r\n"
-                ])
-
+            chunked = [WireServer.stream_head(), WireServer.chunk(body), "0\r\n\r\n"]
+            whole? = rem(byte_size(body), 2) == 0
+            answer = if whole?, do: WireServer.response(200, body), else: chunked
+            WireServer.write(connection, answer)
             serve_all(connection)
 
           :closed ->
@@ -328,10 +295,10 @@ defmodule AshAgent.TestSupport.TransportCases do
     quote do
       describe "the connection closes" do
         setup do
-          server = WireServer.stalling([WireServer.stream_head(), WireServer.chunk("abc")])
-
-          %{server: server}
+          %{server: WireServer.stalling([WireServer.stream_head(), WireServer.chunk("abc")])}
         end
+
+        defp halted({:head, status, _}, _acc), do: {:halt, status}
 
         test "with the process that asked, however that ends", %{server: server} do
           test = self()
@@ -373,11 +340,7 @@ defmodule AshAgent.TestSupport.TransportCases do
           assert {:ok, "abc"} = stream(transport(), request(server), halt)
           assert_receive {:closed, 1}
 
-          assert {:ok, 200} =
-                   stream(transport(), request(server), fn {:head, status, _}, _ ->
-                     {:halt, status}
-                   end)
-
+          assert {:ok, 200} = stream(transport(), request(server), &halted/2)
           assert_receive {:closed, 2}
         end
 
@@ -392,16 +355,10 @@ defmodule AshAgent.TestSupport.TransportCases do
         test "without a trace in the caller's mailbox", %{server: server} do
           Process.flag(:trap_exit, true)
 
-          assert {:ok, 200} =
-                   stream(transport(), request(server), fn {:head, status, _}, _ ->
-                     {:halt, status}
-                   end)
-
+          assert {:ok, 200} = stream(transport(), request(server), &halted/2)
           assert_receive {:closed, 1}
-
-          assert {:error, {:timeout, :idle}, _} =
-                   collect(transport(), request(server, idle_timeout: 50))
-
+          request = request(server, idle_timeout: 50)
+          assert {:error, {:timeout, :idle}, _} = collect(transport(), request)
           assert_receive {:closed, 2}
           refute_receive _, 50
         end
@@ -412,13 +369,11 @@ defmodule AshAgent.TestSupport.TransportCases do
   defp time do
     quote do
       describe "time" do
-        defp stalling(bytes) do
-          WireServer.stalling(bytes)
-        end
-
         test "to the first byte is limited" do
           for bytes <- ["", "HTTP/1.1 200", WireServer.stream_head()] do
-            request = request(stalling(bytes), first_byte_timeout: 60, connect_timeout: 40)
+            request =
+              request(WireServer.stalling(bytes), first_byte_timeout: 60, connect_timeout: 40)
+
             Process.send_after(self(), :early, 5)
             assert {:error, {:timeout, :first_byte}, _} = collect(transport(), request)
             assert_received :early
@@ -427,20 +382,12 @@ defmodule AshAgent.TestSupport.TransportCases do
         end
 
         test "between bytes is limited, the consumer's own time aside" do
-          request =
-            request(stalling([WireServer.stream_head(), WireServer.chunk("abc")]),
-              idle_timeout: 60
-            )
+          server = WireServer.stalling([WireServer.stream_head(), WireServer.chunk("abc")])
+          request = request(server, idle_timeout: 60)
 
           slow = fn
-            {:data, data}, _ ->
-              receive do
-              after
-                200 -> {:cont, data}
-              end
-
-            _head, acc ->
-              {:cont, acc}
+            {:data, data}, _ -> receive(do: (:never -> :ok), after: (200 -> {:cont, data}))
+            _head, acc -> {:cont, acc}
           end
 
           Process.send_after(self(), :early, 20)
