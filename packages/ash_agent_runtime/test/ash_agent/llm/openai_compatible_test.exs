@@ -13,11 +13,10 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
   doctest AshAgent.LLM.Scripted
   doctest AshAgent.LLM.OpenAICompatible
 
-  defp model(server, opts \\ []),
-    do:
-      [base_url: server.url, model: "m1", timeout: 30_000]
-      |> Keyword.merge(opts)
-      |> OpenAICompatible.new()
+  defp model(server, opts \\ []) do
+    own = [base_url: server.url, model: "m1", timeout: 30_000]
+    OpenAICompatible.new(Keyword.merge(own, opts))
+  end
 
   defp ask(server, opts \\ []),
     do: ChatServer.chat(model(server, opts), Context.new("Hi", system_prompt: "Be brief."))
@@ -38,16 +37,10 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
   describe "reasoning" do
     defp reasoned(more) do
-      call = %{
-        "id" => "call_1",
-        "type" => "function",
-        "function" => %{"name" => "get", "arguments" => "{}"}
-      }
-
-      message =
-        Map.merge(%{"role" => "assistant", "content" => nil, "tool_calls" => [call]}, more)
-
-      {:json, 200, answer(message)}
+      function = %{"name" => "get", "arguments" => "{}"}
+      call = %{"id" => "call_1", "type" => "function", "function" => function}
+      message = %{"role" => "assistant", "content" => nil, "tool_calls" => [call]}
+      {:json, 200, answer(Map.merge(message, more))}
     end
 
     test "is kept, and goes back in the tool loop of a server that wants it" do
@@ -120,36 +113,21 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
   describe "an error" do
     test "comes from what is no answer" do
-      for body <- [
-            "nonsense",
-            "[1]",
-            "{}",
-            "{\"choices\": [{\"message\": {\"content\": 5}}]}",
-            "{\"choices\": [{\"message\": {\"content\": [5]}}]}",
-            "{\"choices\": [{\"message\": {\"tool_calls\": 5}}]}",
-            "{\"choices\": [{\"message\": {\"tool_calls\": [5]}}]}",
-            "{\"choices\": [{\"message\": {\"tool_calls\": [{\"function\": {\"name\": null}}]}}]}",
-            <<255, 254>>
-          ] do
-        assert %Error{reason: {:invalid_response, _}, retryable?: false} =
-                 failing([{:raw, ["HTTP/1.1 200 OK\r\n\r\n", body]}])
-      end
+      said = &failing([{:raw, ["HTTP/1.1 200 OK\r\n\r\n", &1]}])
+      calls = [~s("content": [5]), ~s("tool_calls": 5), ~s("tool_calls": [5])]
+      calls = [~s("tool_calls": [{"function": {"name": null}}]), ~s("content": 5) | calls]
+      messages = for message <- calls, do: ~s({"choices": [{"message": {#{message}}}]})
 
-      for body <- [
-            "",
-            "{\"choices\":",
-            "{\"choices\": []}",
-            "{\"choices\": [5]}",
-            String.duplicate("[", 100_000)
-          ] do
-        assert %Error{reason: :incomplete, retryable?: true} =
-                 failing([{:raw, ["HTTP/1.1 200 OK\r\n\r\n", body]}])
-      end
+      for body <- ["nonsense", "[1]", "{}", <<255, 254>> | messages],
+          do: assert(%Error{reason: {:invalid_response, _}, retryable?: false} = said.(body))
+
+      cut = ["", ~s({"choices":), ~s({"choices": []}), ~s({"choices": [5]})]
+
+      for body <- [String.duplicate("[", 100_000) | cut],
+          do: assert(%Error{reason: :incomplete, retryable?: true} = said.(body))
 
       assert %Error{reason: {:provider, _}, status: 200, provider_message: "overloaded"} =
-               failing([
-                 {:raw, "HTTP/1.1 200 OK\r\n\r\n{\"error\": {\"message\": \"overloaded\"}}"}
-               ])
+               said.(~s({"error": {"message": "overloaded"}}))
     end
 
     test "comes from answers that are too long" do
@@ -166,19 +144,12 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
   describe "repetition" do
     test "does not happen after other refusals, garbage and timeouts" do
-      for behaviour <- [
-            {:json, 400, %{}},
-            {:json, 401, %{}},
-            {:json, 404, %{}},
-            {:raw, "nonsense"},
-            {:json, 200, %{}},
-            :stall
-          ] do
+      refusals = for status <- [400, 401, 404, 200], do: {:json, status, %{}}
+
+      for behaviour <- [{:raw, "nonsense"}, :stall | refusals] do
         server = ChatServer.start([behaviour, hello()])
-
-        assert {:error, %Error{}} =
-                 ask(server, timeout: if(behaviour == :stall, do: 300, else: 30_000))
-
+        timeout = if behaviour == :stall, do: 300, else: 30_000
+        assert {:error, %Error{}} = ask(server, timeout: timeout)
         assert requests() == 1
       end
     end
@@ -195,16 +166,10 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
     # More than linear work, or waiting, takes longer than this.
     @tag timeout: 20_000
     test "does not happen when the time does not suffice, which is told at once" do
-      server =
-        ChatServer.start([
-          {:json, 429, %{"error" => "slow down"}, [{"retry-after", "60"}]},
-          hello()
-        ])
-
-      assert {:error,
-              %Error{reason: {:status, 429}, retry_after: 60_000, provider_message: "slow down"}} =
-               ask(server, timeout: 30_000)
-
+      busy = {:json, 429, %{"error" => "slow down"}, [{"retry-after", "60"}]}
+      server = ChatServer.start([busy, hello()])
+      assert {:error, %Error{reason: {:status, 429}} = error} = ask(server, timeout: 30_000)
+      assert {error.retry_after, error.provider_message} == {60_000, "slow down"}
       assert requests() == 1
     end
 
@@ -216,19 +181,10 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
       assert read.("Thu, 01 Jan 2026 10:00:30 GMT") == 30_000
       assert read.("Thu, 01 Jan 2026 09:00:00 GMT") == 0
 
-      for odd <- [
-            "",
-            "-1",
-            "soon",
-            "Thu, 41 Xxx 2026 10:00:30 GMT",
-            "Thu, 41 Jan 2026 10:00:30 GMT",
-            <<255>>
-          ],
-          do: assert(read.(odd) == nil)
-
-      assert AshAgent.LLM.Refusal.retry_after([{"retry-after", "9"}, {"retry-after-ms", "20"}]) ==
-               20
-
+      dates = for date <- ["41 Xxx", "41 Jan"], do: "Thu, #{date} 2026 10:00:30 GMT"
+      for odd <- ["", "-1", "soon", <<255>> | dates], do: assert(read.(odd) == nil)
+      both = [{"retry-after", "9"}, {"retry-after-ms", "20"}]
+      assert AshAgent.LLM.Refusal.retry_after(both) == 20
       assert AshAgent.LLM.Refusal.retry_after([]) == nil
     end
   end
@@ -237,9 +193,8 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
     test "is cut off by the run's timeout" do
       server = ChatServer.start([:stall])
 
-      assert {:error, %Runtime.Error{}} =
-               Runtime.run(Context.new("Hi"), llm: model(server), llm_timeout: 50)
-
+      opts = [llm: model(server), llm_timeout: 50]
+      assert {:error, %Runtime.Error{}} = Runtime.run(Context.new("Hi"), opts)
       assert_receive {:closed, 1}, 20_000
     end
   end
@@ -287,9 +242,8 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
       refute log =~ "SECRET"
 
-      assert Exception.message(
-               failing([{:json, 401, %{"error" => "bad key #{@key}"}}], api_key: @key)
-             ) =~ "bad key [key]"
+      error = failing([{:json, 401, %{"error" => "bad key #{@key}"}}], api_key: @key)
+      assert Exception.message(error) =~ "bad key [key]"
     end
 
     test "is not in the message of a refusal of options" do
