@@ -20,6 +20,8 @@ defmodule AshAgent.Integration.AgentSetupTest do
     do: compile("client \"anthropic:m\"", "tool :a do\n#{tool}\nend\n#{more}")
 
   test "an agent that cannot work is refused with words" do
+    client = "client \"anthropic:m\"\n"
+
     for {section, words} <- [
           {"prompt \"Hi\"", ~r/required :client option/},
           {"client 7", ~r/expected "provider:model"/},
@@ -27,27 +29,24 @@ defmodule AshAgent.Integration.AgentSetupTest do
           {"client \"claude\"", ~r/expected "provider:model"/},
           {"client \"anthropic:\"", ~r/expected "provider:model"/},
           {"client \"acme:claude\"", ~r/one of the providers amazon_bedrock, anthropic/},
-          {"client \"anthropic:m\"\nfly true", ~r/fly/},
-          {"client \"anthropic:m\"\nprompt ~p\"{{ name }}\"",
+          {"#{client}fly true", ~r/fly/},
+          {"#{client}prompt ~p\"{{ name }}\"",
            ~r/{{ name }}, which is not an argument; there are: output_format/},
-          {"client \"anthropic:m\"\nprompt \"{% if a %}\"", ~r/nothing else of Liquid/},
-          {"client \"anthropic:m\"\nprompt ~p\"{{ a | upcase }}\"", ~r/nothing else of Liquid/},
-          {"client \"anthropic:m\"\nprompt 7", ~r/prompt/},
-          {"client \"anthropic:m\"\noutput :integer", ~r/its values are not objects/},
-          {"client \"anthropic:m\"\noutput Nothing.There", ~r/Nothing.There is not an Ash type/},
-          {"client \"anthropic:m\"\noutput :term", ~r/no model can write/},
-          {"client \"anthropic:m\"\ntoken_budget 0", ~r/token_budget/},
-          {"client \"anthropic:m\"\nbudget_strategy :stop", ~r/budget_strategy/},
-          {"client \"anthropic:m\"\nbudget_strategy :halt", ~r/add token_budget/},
-          {"client \"anthropic:m\"\noptions tools: []", ~r/have a place of their own/},
-          {"client \"anthropic:m\"\noptions runtime_context: %{}",
-           ~r/are set by the agent itself/},
-          {"client \"anthropic:m\"\noptions llm_timeout: 0",
-           ~r/invalid value for option :llm_timeout/},
-          {"client \"anthropic:m\"\ninput do\nargument :context, :map\nend",
-           ~r/the conversation to go on with/},
-          {"client \"anthropic:m\"\ninput do\nargument :a, :nothing\nend", ~r/nothing/},
-          {"client \"anthropic:m\"\nhooks AshAgent.Integration.AgentSetupTest.OldHooks",
+          {"#{client}prompt \"{% if a %}\"", ~r/nothing else of Liquid/},
+          {"#{client}prompt ~p\"{{ a | upcase }}\"", ~r/nothing else of Liquid/},
+          {"#{client}prompt 7", ~r/prompt/},
+          {"#{client}output :integer", ~r/its values are not objects/},
+          {"#{client}output Nothing.There", ~r/Nothing.There is not an Ash type/},
+          {"#{client}output :term", ~r/no model can write/},
+          {"#{client}token_budget 0", ~r/token_budget/},
+          {"#{client}budget_strategy :stop", ~r/budget_strategy/},
+          {"#{client}budget_strategy :halt", ~r/add token_budget/},
+          {"#{client}options tools: []", ~r/have a place of their own/},
+          {"#{client}options runtime_context: %{}", ~r/are set by the agent itself/},
+          {"#{client}options llm_timeout: 0", ~r/invalid value for option :llm_timeout/},
+          {"#{client}input do\nargument :context, :map\nend", ~r/the conversation to go on with/},
+          {"#{client}input do\nargument :a, :nothing\nend", ~r/nothing/},
+          {"#{client}hooks AshAgent.Integration.AgentSetupTest.OldHooks",
            ~r/OldHooks.prepare_context\/1 would not be called; use the argument `context`/}
         ] do
       assert compile(section) =~ words, section
@@ -61,36 +60,32 @@ defmodule AshAgent.Integration.AgentSetupTest do
   end
 
   test "so is a tool" do
+    one = "description \"b\"\nfunction fn a -> a end"
+    action = "description \"b\"\naction {AshAgent.Integration.MemoryTicket, "
+
     for {tool, words} <- [
           {"function fn a -> a end", ~r/required :description option/},
           {"description \"b\"", ~r/the tool :a needs an action or a function/},
-          {"description \"b\"\nfunction fn a -> a end\naction {B, :c}",
-           ~r/has an action and a function/},
+          {"#{one}\naction {B, :c}", ~r/has an action and a function/},
           {"description \"b\"\nfunction fn -> 1 end", ~r/function/},
           {"description \"b\"\nfunction {String, :nothing, []}",
            ~r/there is no String.nothing\/2/},
           {"description \"b\"\nfunction {__MODULE__, :nothing, [1]}", ~r/Compiled\d+.nothing\/3/},
           {"description \"b\"\naction {String, :read}", ~r/expected an Ash resource/},
-          {"description \"b\"\naction {AshAgent.Integration.MemoryTicket, :fly}",
-           ~r/has no action :fly; there are: /},
-          {"description \"b\"\naction {AshAgent.Integration.MemoryTicket, :read, filter: [:note]}",
-           ~r/:note/},
-          {"description \"b\"\naction {AshAgent.Integration.MemoryTicket, :keep}",
-           ~r/no model can write :state/},
-          {"description \"b\"\naction {AshAgent.Integration.MemoryTicket, :read}\nparameters id: [type: :uuid]",
+          {"#{action}:fly}", ~r/has no action :fly; there are: /},
+          {"#{action}:read, filter: [:note]}", ~r/:note/},
+          {"#{action}:keep}", ~r/no model can write :state/},
+          {"#{action}:read}\nparameters id: [type: :uuid]",
            ~r/are those of its action; remove `parameters`/},
-          {"description \"b\"\nfunction fn a -> a end\nparameters c: [type: :nothing]",
-           ~r/nothing/},
-          {"description \"b\"\nfunction fn a -> a end\nparameters c: [kind: :string]", ~r/kind/},
-          {"description \"b\"\nfunction fn a -> a end\nparameters c: [type: :function]",
-           ~r/no model can write/},
-          {"description \"b\"\nfunction fn a -> a end\nparameters c: [type: :atom, constraints: [unsafe_to_atom?: true]]",
+          {"#{one}\nparameters c: [type: :nothing]", ~r/nothing/},
+          {"#{one}\nparameters c: [kind: :string]", ~r/kind/},
+          {"#{one}\nparameters c: [type: :function]", ~r/no model can write/},
+          {"#{one}\nparameters c: [type: :atom, constraints: [unsafe_to_atom?: true]]",
            ~r/would make atoms/}
         ] do
       assert with_tool(tool) =~ words, tool
     end
 
-    one = "description \"b\"\nfunction fn a -> a end"
     assert with_tool(one, "tool :a do\n#{one}\nend") =~ ~r/duplicate/i
 
     assert with_tool(one, "tool :submit_answer do\n#{one}\nend") =~

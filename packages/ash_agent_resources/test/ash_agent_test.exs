@@ -1,6 +1,7 @@
 defmodule AshAgent.Integration.AgentTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [hanging: 1]
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Info, LLM, Runtime}
@@ -32,6 +33,23 @@ defmodule AshAgent.Integration.AgentTest do
         do: {call.id, call[:result]}
   end
 
+  # The results of these calls, after which the model has done.
+  defp called(list, opts \\ []) do
+    {:ok, %{output: "Done", context: context}} =
+      Helper.run("Hi", plays([calls(list), "Done"], opts))
+
+    results(context)
+  end
+
+  # Calls that fail in each way.
+  defp broken,
+    do: for(how <- ~w(raise exit throw error kill), do: {how, "broken", %{"how" => how}})
+
+  # The call that gives a typed answer.
+  defp submit(answer, id \\ "1"), do: calls([{id, "submit_answer", answer}])
+
+  defp last(stream), do: stream |> Enum.to_list() |> List.last()
+
   defp error({:error, %{errors: [error]}}), do: error
   defp reason(answer), do: error(answer).reason
 
@@ -40,30 +58,17 @@ defmodule AshAgent.Integration.AgentTest do
       assert Info.option(Helper, :client) ==
                {"anthropic:claude-sonnet-4-5", [temperature: 0.5, max_tokens: 50]}
 
-      assert Info.tool_config(Helper) == %{
-               max_iterations: 5,
-               timeout: 120_000,
-               on_error: :continue
-             }
-
-      assert Info.tool_config(Guarded) == %{
-               max_iterations: 10,
-               timeout: 30_000,
-               on_error: :continue
-             }
+      for {agent, most, timeout} <- [{Helper, 5, 120_000}, {Guarded, 10, 30_000}] do
+        config = %{max_iterations: most, timeout: timeout, on_error: :continue}
+        assert Info.tool_config(agent) == config
+      end
 
       assert {Info.token_budget(Typist), Info.budget_strategy(Typist)} == {1_000, :halt}
       assert {Info.token_budget(Helper), Info.budget_strategy(Helper)} == {nil, :warn}
 
-      assert [
-               %{
-                 name: :greet,
-                 description: "Greets somebody",
-                 function: {Helper, :greet, ["!"]}
-               }
-               | _
-             ] = Info.tools(Helper)
-
+      assert [greet | _] = Info.tools(Helper)
+      assert %{name: :greet, description: "Greets somebody"} = greet
+      assert greet.function == {Helper, :greet, ["!"]}
       assert Info.option(Guarded, :hooks) == AshAgent.Integration.Watcher
     end
 
@@ -72,14 +77,10 @@ defmodule AshAgent.Integration.AgentTest do
         assert %{type: :action, arguments: [message, tone, context]} =
                  Ash.Resource.Info.action(Helper, name)
 
-        assert {message.name, message.type, message.allow_nil?} ==
-                 {:message, Ash.Type.String, false}
-
+        assert %{name: :message, type: Ash.Type.String, allow_nil?: false} = message
         assert {tone.name, tone.default} == {:tone, "plain"}
 
-        assert {context.name, context.type, context.allow_nil?} ==
-                 {:context, Ash.Type.Struct, true}
-
+        assert %{name: :context, type: Ash.Type.Struct, allow_nil?: true} = context
         assert context.constraints[:instance_of] == Context
       end
 
@@ -101,21 +102,16 @@ defmodule AshAgent.Integration.AgentTest do
 
       assert %Result{} = Helper.run!("Hi", plays(["Hello!"]))
 
-      assert {:ok, %Result{output: "Yo"}} =
-               Helper
-               |> Ash.ActionInput.for_action(
-                 :run,
-                 %{message: "Hi", tone: "rude"},
-                 plays(["Yo"])
-               )
-               |> Ash.run_action()
+      rude = %{message: "Hi", tone: "rude"}
+      input = Ash.ActionInput.for_action(Helper, :run, rude, plays(["Yo"]))
+      assert {:ok, %Result{output: "Yo"}} = Ash.run_action(input)
     end
 
     test "goes on with a context, with the prompt of this call" do
       {:ok, %{context: context}} = Helper.run("Hi", plays(["Hello!"]))
 
-      {:ok, result} =
-        Helper.run("And now?", %{context: context, tone: "loud"}, plays(["Still here."]))
+      more = %{context: context, tone: "loud"}
+      {:ok, result} = Helper.run("And now?", more, plays(["Still here."]))
 
       assert [
                %{role: :system, content: "Answer in a loud tone."},
@@ -131,12 +127,12 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "without a message, sends all arguments as JSON, and without any, the prompt" do
-      typed = plays([calls([{"1", "submit_answer", %{"content" => "x"}}])])
+      typed = plays([submit(%{"content" => "x"})])
       {:ok, result} = Typist.run(nil, %{data: %{"a" => 1}}, typed)
       assert [_system, %{role: :user, content: text} | _] = Context.to_messages(result.context)
       assert text == ~s({"data":{"a":1}})
 
-      typed = plays([calls([{"1", "submit_answer", %{"content" => "x"}}])])
+      typed = plays([submit(%{"content" => "x"})])
       {:ok, result} = Typist.run(nil, typed)
 
       assert [%{role: :user, content: "Say something.\nGive your final" <> _} | _] =
@@ -147,19 +143,15 @@ defmodule AshAgent.Integration.AgentTest do
       {:ok, %{context: context}} = Helper.run("Hi", plays(["Hello!"]))
       chat = AshAgent.ChatContext.new(input: "Hi")
 
-      for wrong <- [
-            Context.dump(context),
-            Context.to_snapshot(context),
-            %{},
-            5,
-            chat,
-            [context]
-          ] do
+      dumps = [Context.dump(context), Context.to_snapshot(context)]
+
+      for wrong <- dumps ++ [%{}, 5, chat, [context]] do
         assert %{field: :context} = error(Helper.run("Hi", %{context: wrong}, plays(["Hello!"])))
       end
 
-      assert {:error, %Ash.Error.Invalid{}} = Helper.run(nil, plays(["Hello!"]))
-      assert {:error, %Ash.Error.Invalid{}} = Helper.run(%{}, plays(["Hello!"]))
+      for wrong <- [nil, %{}],
+          do: assert({:error, %Ash.Error.Invalid{}} = Helper.run(wrong, plays(["Hello!"])))
+
       assert {:error, %Ash.Error.Invalid{}} = Helper.resume(nil, plays(["Hello!"]))
       assert {:error, %Ash.Error.Invalid{}} = Helper.run("Hi", %{fly: true}, plays(["Hello!"]))
     end
@@ -168,19 +160,15 @@ defmodule AshAgent.Integration.AgentTest do
       model = LLM.Scripted.new([calls([{"1", :greet, %{name: "Ann"}}]), "Mailed."])
       redact = {AshAgent.Context.Enhancer.Redact, patterns: [:email]}
 
-      for view <- [:auto, [redact]] do
-        opts = [context: %{ash_agent: %{options: [llm: LLM.Scripted.new(["Done."]), view: view]}}]
-        assert {:ok, %Result{output: "Done."}} = Helper.run("Hi", opts)
-      end
-
-      opts = [context: %{ash_agent: %{options: [llm: model, view: [redact]]}}]
+      opts = plays(model, run: [view: [redact]])
       assert {:ok, %Result{context: context}} = Helper.run("Mail ann@example.com", opts)
       assert [_first, _after_the_call] = requests = LLM.Scripted.requests(model)
 
       for seen <- [context | Enum.map(requests, & &1.context)],
           do: assert(Enum.at(Context.to_messages(seen), 1).content == "Mail [redacted]")
 
-      opts = [context: %{ash_agent: %{options: [llm: LLM.Scripted.new(["x"]), view: :wrong]}}]
+      assert {:ok, %Result{}} = Helper.run("Hi", plays(["Done."], run: [view: :auto]))
+      opts = plays(["x"], run: [view: :wrong])
       # Newer versions of Ash wrap what an action raises.
       assert Exception.message(catch_error(Helper.run("Hi", opts))) =~ "option :view"
     end
@@ -242,33 +230,19 @@ defmodule AshAgent.Integration.AgentTest do
                "properties" => %{"mood" => %{"enum" => ["glad", "sad"]}}
              } = answer
 
-      assert answer["properties"]["score"] == %{
-               "type" => "integer",
-               "minimum" => 1,
-               "maximum" => 10
-             }
-
-      assert answer["properties"]["tags"] == %{
-               "type" => "array",
-               "items" => %{"type" => "string"}
-             }
+      score = %{"type" => "integer", "minimum" => 1, "maximum" => 10}
+      tags = %{"type" => "array", "items" => %{"type" => "string"}}
+      assert %{"score" => ^score, "tags" => ^tags} = answer["properties"]
     end
 
     test "are functions of the arguments, cast, and the tool context" do
-      {:ok, result} =
-        Helper.run(
-          "Hi",
-          plays([
-            calls([
-              {"1", "greet", %{"name" => "Alice"}},
-              {"2", "double", %{"number" => "21"}},
-              {"3", "double", %{number: 4}}
-            ]),
-            "Done"
-          ])
-        )
+      made = [
+        {"1", "greet", %{"name" => "Alice"}},
+        {"2", "double", %{"number" => "21"}},
+        {"3", "double", %{number: 4}}
+      ]
 
-      assert results(result.context) == [
+      assert called(made) == [
                {"1", {:ok, %{greeting: "Hello, Alice!"}}},
                {"2", {:ok, %{result: 42}}},
                {"3", {:ok, %{result: 8}}}
@@ -278,25 +252,18 @@ defmodule AshAgent.Integration.AgentTest do
     test "say in words what is wrong with a call, and make no atoms of it" do
       strange = "surely_no_atom_#{System.unique_integer([:positive])}"
 
-      {:ok, result} =
-        Helper.run(
-          "Hi",
-          plays([
-            calls([
-              {"1", "nonexistent", %{}},
-              {"2", "greet", %{}},
-              {"3", "double", %{"number" => "many"}},
-              {"4", "double", %{"number" => 1, "numbre" => 2}},
-              {"5", "broken", %{"how" => strange}},
-              {"6", "double", "no object"},
-              {"7", "double", %{"number" => [1]}}
-            ]),
-            "Done"
-          ])
-        )
+      made = [
+        {"1", "nonexistent", %{}},
+        {"2", "greet", %{}},
+        {"3", "double", %{"number" => "many"}},
+        {"4", "double", %{"number" => 1, "numbre" => 2}},
+        {"5", "broken", %{"how" => strange}},
+        {"6", "double", "no object"},
+        {"7", "double", %{"number" => [1]}}
+      ]
 
       assert [unknown, missing, wrong, other, atom, text, list] =
-               for({_id, {:error, words}} <- results(result.context), do: words)
+               for({_id, {:error, words}} <- called(made), do: words)
 
       assert unknown =~ ~s(unknown tool "nonexistent")
       assert missing =~ ~s(the required argument "name" is missing)
@@ -309,54 +276,20 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "that crash are results, and the call goes on" do
-      ways = ~w(raise exit throw error kill)
-      broken = for how <- ways, do: {how, "broken", %{"how" => how}}
-      {:ok, result} = Helper.run("Hi", plays([calls(broken), "Done"]))
-      assert result.output == "Done"
-
-      for {how, {:error, words}} <- results(result.context) do
-        assert is_binary(words), how
-      end
-
-      assert {"error", {:error, "it did not work"}} in results(result.context)
-
-      assert [{"raise", {:error, "the tool raised RuntimeError"}} | _] = results(result.context)
-    end
-
-    test "run at the same time, and their results are in the order of the calls" do
-      test = self()
-      waits = for n <- 1..4, do: {"#{n}", "wait", %{"number" => n}}
-
-      task = Task.async(fn -> Helper.run("Hi", plays([calls(waits), "Done"], actor: test)) end)
-
-      waiting =
-        for n <- 1..4,
-            do:
-              (receive do
-                 {:waits, pid, ^n} -> pid
-               end)
-
-      for pid <- Enum.reverse(waiting), do: send(pid, :go_on)
-      assert {:ok, result} = Task.await(task, :infinity)
-      assert results(result.context) == for(n <- 1..4, do: {"#{n}", {:ok, n}})
+      results = called(broken())
+      for {how, {:error, words}} <- results, do: assert(is_binary(words), how)
+      assert {"error", {:error, "it did not work"}} in results
+      assert [{"raise", {:error, "the tool raised RuntimeError"}} | _] = results
     end
 
     test "get the actor, the tenant and whether to authorize" do
-      opts = plays([calls([{"1", "whoami"}]), "Done"], actor: @ann, tenant: "acme")
-      {:ok, result} = Helper.run("Hi", opts)
-      assert [{"1", {:ok, caller}}] = results(result.context)
+      assert [{"1", {:ok, caller}}] = called([{"1", "whoami"}], actor: @ann, tenant: "acme")
 
-      assert caller == %{
-               actor: @ann,
-               tenant: "acme",
-               agent: Helper,
-               domain: AshAgent.Integration.Assistants,
-               authorize?: true
-             }
+      known = %{actor: @ann, tenant: "acme", agent: Helper, authorize?: true}
+      assert caller == Map.put(known, :domain, AshAgent.Integration.Assistants)
 
-      opts = plays([calls([{"1", "whoami"}]), "Done"], authorize?: false)
-      {:ok, result} = Helper.run("Hi", opts)
-      assert [{"1", {:ok, %{actor: nil, authorize?: false}}}] = results(result.context)
+      assert [{"1", {:ok, %{actor: nil, authorize?: false}}}] =
+               called([{"1", "whoami"}], authorize?: false)
     end
 
     test "that are actions run with the caller's rights, whatever the caller's authorize?" do
@@ -381,17 +314,14 @@ defmodule AshAgent.Integration.AgentTest do
         assert [{"2", {:ok, %{"records" => []}}}] = results(result.context)
       end
 
-      opts = [tenant: "agents", authorize?: false]
-      {:ok, result} = Helper.run("Hi", plays([calls([open]), "Done"], opts))
-      assert [{"1", {:error, words}}] = results(result.context)
+      assert [{"1", {:error, words}}] = called([open], tenant: "agents", authorize?: false)
       assert words =~ "not allowed"
       assert [_one] = Ash.read!(MemoryTicket, tenant: "agents", authorize?: false)
     end
 
     test "may call another agent" do
       for {inner, answer} <- [
-            {calls([{"1", "submit_answer", %{"content" => "six"}}]),
-             {:ok, %Reply{content: "six"}}},
+            {submit(%{"content" => "six"}), {:ok, %Reply{content: "six"}}},
             {"I do not know", :error}
           ] do
         actor = %{inner: plays(List.duplicate(inner, 3))[:context]}
@@ -422,14 +352,8 @@ defmodule AshAgent.Integration.AgentTest do
       assert Context.pending_tool_calls(error.context) == []
       test = self()
 
-      opts =
-        plays([calls([{"2", "fail"}])],
-          run: [
-            on_change: &send(test, {:change, &1}),
-            on_event: &send(test, {:event, &1.event})
-          ]
-        )
-
+      tell = [on_change: &send(test, {:change, &1}), on_event: &send(test, {:event, &1.event})]
+      opts = plays([calls([{"2", "fail"}])], run: tell)
       assert reason(Typist.run("Hi", opts)) == {:tool_error, "fail"}
       assert_received {:change, %Context{}}
       assert_received {:event, [:ash_agent, :runtime, :tool, :stop]}
@@ -452,26 +376,15 @@ defmodule AshAgent.Integration.AgentTest do
     test "is cast to the type, whatever the model calls before" do
       answer = %{"content" => "six", "score" => "7", "mood" => "glad", "tags" => ["a"]}
 
-      {:ok, result} =
-        Typist.run(
-          "Hi",
-          plays([calls([{"1", "roll"}]), calls([{"2", "submit_answer", answer}])])
-        )
-
+      {:ok, result} = Typist.run("Hi", plays([calls([{"1", "roll"}]), submit(answer, "2")]))
       assert result.output == %Reply{content: "six", score: 7, mood: :glad, tags: ["a"]}
 
-      assert [
-               %{
-                 content:
-                   "Say something.\nGive your final answer in the form that was asked for" <> _
-               }
-               | _
-             ] = Context.to_messages(result.context)
-
+      assert [%{content: text} | _] = Context.to_messages(result.context)
+      assert text =~ "Say something.\nGive your final answer in the form that was asked for"
       # What is stored is what the model wrote.
       stored = result.context |> Context.dump() |> Context.load!(structs: :drop)
       assert Context.equal?(stored, result.context)
-      again = plays([calls([{"3", "submit_answer", %{"content" => "again"}}])])
+      again = plays([submit(%{"content" => "again"}, "3")])
 
       assert {:ok, %{output: %Reply{content: "again"}}} =
                Typist.run("?", %{context: stored}, again)
@@ -490,7 +403,7 @@ defmodule AshAgent.Integration.AgentTest do
         for {arguments, n} <- Enum.with_index(wrong),
             do: calls([{"#{n}", "submit_answer", arguments}])
 
-      right = calls([{"right", "submit_answer", %{"content" => "a"}}])
+      right = submit(%{"content" => "a"}, "right")
       {:ok, result} = Typist.run("Hi", plays(submitted ++ [right], run: [max_retries: 5]))
       assert result.output == %Reply{content: "a"}
       assert {wrong, [{"right", {:ok, _}}]} = Enum.split(results(result.context), length(wrong))
@@ -549,18 +462,15 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "needs neither permission nor approval" do
-      answer = calls([{"1", "submit_answer", %{"content" => "a"}}])
-
       for run <- [
             [approval: fn _call, _context -> :ask end],
             [allowed_tools: [:roll]],
-            [permission_rules: [{:allow, "roll"}]]
+            [permission_rules: [{:allow, "roll"}]],
+            [permission_rules: [{:deny, "roll"}]]
           ] do
+        answer = submit(%{"content" => "a"})
         assert {:ok, %Result{output: %Reply{}}} = Typist.run("Hi", plays([answer], run: run))
       end
-
-      run = [permission_rules: [{:deny, "roll"}]]
-      assert {:ok, %Result{}} = Typist.run("Hi", plays([answer], run: run))
     end
   end
 
@@ -623,7 +533,7 @@ defmodule AshAgent.Integration.AgentTest do
       assert error.reason == {:max_total_tokens_exceeded, 1_000}
       assert Context.Tokens.get_cumulative_tokens(error.context).total_tokens == 1_200
 
-      answer = used(300, calls([{"2", "submit_answer", %{"content" => "a"}}]))
+      answer = used(300, submit(%{"content" => "a"}, "2"))
       assert {:ok, _result} = Typist.run("Hi", plays([roll, answer]))
     end
 
@@ -776,7 +686,7 @@ defmodule AshAgent.Integration.AgentTest do
   describe "a stream" do
     test "has a typed answer as far as it came, with what the type makes of its fields" do
       answer = %{"content" => "six of them", "score" => "7", "mood" => "glad", "tags" => ~w(a b)}
-      {:ok, stream} = Typist.stream("Hi", plays([calls([{"1", "submit_answer", answer}])]))
+      {:ok, stream} = Typist.stream("Hi", plays([submit(answer)]))
       elements = Enum.to_list(stream)
       assert {:done, %{output: %Reply{} = reply}} = List.last(elements)
       assert [_ | _] = partials = for({:partial, value} <- elements, do: value)
@@ -792,14 +702,9 @@ defmodule AshAgent.Integration.AgentTest do
         end
       end
 
-      type = {:array, :map}
-
-      fields = [
-        on: [type: :date],
-        who: [type: :map, constraints: [fields: [name: [type: :string]]]]
-      ]
-
-      output = AshAgent.Resource.output(type, items: [fields: fields])
+      who = [type: :map, constraints: [fields: [name: [type: :string]]]]
+      items = [fields: [on: [type: :date], who: who]]
+      output = AshAgent.Resource.output({:array, :map}, items: items)
       begun = ~s({"value": [{"on": "2026-01-31", "who": {"name": "An)
 
       assert AshAgent.Output.read_partial(output, begun) ==
@@ -817,7 +722,7 @@ defmodule AshAgent.Integration.AgentTest do
       assert [{:content, "Four"}, {:done, %{output: "Four"}}] = Enum.to_list(stream)
 
       {:ok, stream} = Helper.stream("More", %{context: result.context}, plays(llm.()))
-      assert {:done, %{context: context}} = stream |> Enum.to_list() |> List.last()
+      assert {:done, %{context: context}} = last(stream)
       assert Context.count_messages(context) == 5
     end
 
@@ -829,10 +734,9 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "ends with the typed answer, an error or a pause" do
-      {:ok, stream} =
-        Typist.stream("Hi", plays([calls([{"1", "submit_answer", %{"content" => "a"}}])]))
+      {:ok, stream} = Typist.stream("Hi", plays([submit(%{"content" => "a"})]))
 
-      assert {:done, %{output: %Reply{content: "a"}}} = stream |> Enum.to_list() |> List.last()
+      assert {:done, %{output: %Reply{content: "a"}}} = last(stream)
 
       {:ok, stream} = Typist.stream("Hi", plays(["text"], run: [max_retries: 0]))
 
@@ -841,16 +745,15 @@ defmodule AshAgent.Integration.AgentTest do
 
       delete = calls([{"1", "delete", %{"path" => "/tmp/x"}}])
       {:ok, stream} = Guarded.stream("Hi", plays([delete], actor: @ann))
-      assert {:paused, %Paused{}} = stream |> Enum.to_list() |> List.last()
+      assert {:paused, %Paused{}} = last(stream)
 
       {:ok, stream} = Guarded.stream("Hi", plays(["Hello"], actor: @ann))
-      assert {:done, %{output: "HELLO"}} = stream |> Enum.to_list() |> List.last()
+      assert {:done, %{output: "HELLO"}} = last(stream)
       assert_received {:after_call, "Hello"}
 
       {:ok, stream} = Helper.stream("Hi", plays([{:cut, "half an"}]))
 
-      assert {:error, %Error{context: %Context{} = context}} =
-               stream |> Enum.to_list() |> List.last()
+      assert {:error, %Error{context: %Context{} = context}} = last(stream)
 
       assert %{state: :interrupted} = context |> Context.to_messages() |> List.last()
     end
@@ -870,13 +773,8 @@ defmodule AshAgent.Integration.AgentTest do
     test "that nobody reads any more ends with its reader, also while the model or a tool works" do
       test = self()
 
-      model = fn _context ->
-        send(test, {:asked, self()})
-        receive do: (:never -> {:ok, %{}})
-      end
-
       for {answers, asks} <- [
-            {model, :asked},
+            {hanging(:asked), :asked},
             {[calls([{"1", "wait", %{"number" => 1}}])], :waits}
           ] do
         reader =
@@ -901,12 +799,7 @@ defmodule AshAgent.Integration.AgentTest do
       test = self()
       run = [on_event: fn event -> send(test, {:run, self(), event.event}) end]
 
-      model = fn _context ->
-        send(test, {:asked, self()})
-        receive do: (:never -> {:ok, %{}})
-      end
-
-      {:ok, stream} = Helper.stream("Hi", plays(model, run: run))
+      {:ok, stream} = Helper.stream("Hi", plays(hanging(:asked), run: run))
       task = Task.async(fn -> Enum.to_list(stream) end)
       assert_receive {:run, pid, _event}
       assert_receive {:asked, _pid}
@@ -937,17 +830,11 @@ defmodule AshAgent.Integration.AgentTest do
     test "of the caller are in no log, error, result or stored context" do
       log =
         capture_log(fn ->
-          broken =
-            for how <- ~w(raise exit throw error kill), do: {how, "broken", %{"how" => how}}
-
           opts = [actor: @ann, tenant: "PRIVATE-tenant"]
-
-          {:ok, result} =
-            Helper.run("PRIVATE-text", plays([calls(broken), "PRIVATE-answer"], opts))
-
-          {:ok, stream} =
-            Helper.stream("PRIVATE-text", plays([calls(broken), "PRIVATE-answer"], opts))
-
+          broken = plays([calls(broken()), "PRIVATE-answer"], opts)
+          {:ok, result} = Helper.run("PRIVATE-text", broken)
+          broken = plays([calls(broken()), "PRIVATE-answer"], opts)
+          {:ok, stream} = Helper.stream("PRIVATE-text", broken)
           error = error(Helper.run("PRIVATE-text", plays(fn _ -> raise("no") end, opts)))
 
           for value <- [result, stream, error, result.context],
@@ -972,21 +859,5 @@ defmodule AshAgent.Integration.AgentTest do
 
       refute log =~ "PRIVATE-"
     end
-  end
-
-  test "many callers at once do not meet" do
-    1..20
-    |> Task.async_stream(
-      fn n ->
-        answers = [calls([{"1", "double", %{"number" => n}}]), "answer #{n}"]
-        {:ok, result} = Helper.run("call #{n}", plays(answers, actor: %{n: n}))
-        assert results(result.context) == [{"1", {:ok, %{result: n * 2}}}]
-        result.output
-      end,
-      max_concurrency: 20,
-      timeout: :infinity
-    )
-    |> Enum.with_index(1)
-    |> Enum.each(fn {{:ok, output}, n} -> assert output == "answer #{n}" end)
   end
 end

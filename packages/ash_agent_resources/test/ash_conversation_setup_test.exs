@@ -24,20 +24,19 @@ defmodule AshAgent.Integration.ConversationSetupTest do
   end
 
   test "a resource that cannot work is refused with words" do
+    whole = "llm AshAgent.LLM.Ollama\nstore :s\n"
+
     for {section, words} <- [
           {"store :s", ~r/required :llm option/},
           {"llm AshAgent.LLM.Ollama", ~r/a conversation without AshPostgres needs a store/},
           {"llm 7\nstore :s", ~r/expected a model/},
-          {"llm AshAgent.LLM.Ollama\nstore :s\nmax_iterations 0", ~r/max_iterations/},
-          {"llm AshAgent.LLM.Ollama\nstore :s\nfly true", ~r/fly/},
-          {"llm AshAgent.LLM.Ollama\nstore :s\noptions [tools: []]",
-           ~r/have a place of their own/},
-          {"llm AshAgent.LLM.Ollama\nstore :s\noptions [kept: nil]",
-           ~r/are set by the conversation itself/},
-          {"llm AshAgent.LLM.Ollama\nstore :s\noptions [llm_timeout: 0]",
-           ~r/invalid value for option :llm_timeout/},
-          {"llm AshAgent.LLM.Ollama\nstore :s\npermission_rules [7]", ~r/permission_rules/},
-          {"llm AshAgent.LLM.Ollama\nstore :s\niterations AshAgent.Integration.Memo",
+          {"#{whole}max_iterations 0", ~r/max_iterations/},
+          {"#{whole}fly true", ~r/fly/},
+          {"#{whole}options [tools: []]", ~r/have a place of their own/},
+          {"#{whole}options [kept: nil]", ~r/are set by the conversation itself/},
+          {"#{whole}options [llm_timeout: 0]", ~r/invalid value for option :llm_timeout/},
+          {"#{whole}permission_rules [7]", ~r/permission_rules/},
+          {"#{whole}iterations AshAgent.Integration.Memo",
            ~r/iterations are read with AshPostgres/}
         ] do
       assert compile(section) =~ words
@@ -46,7 +45,7 @@ defmodule AshAgent.Integration.ConversationSetupTest do
     keys =
       "attributes do\nuuid_primary_key :a\nattribute :b, :string, primary_key?: true, allow_nil?: false, public?: true\nend"
 
-    assert compile("llm AshAgent.LLM.Ollama\nstore :s", body: keys) =~
+    assert compile(whole, body: keys) =~
              "a primary key of one attribute"
   end
 
@@ -98,11 +97,9 @@ defmodule AshAgent.Integration.ConversationSetupTest do
       @describetag :tmp_dir
       @describetag integrations: ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]
 
-      setup %{tmp_dir: dir} do
-        shell = Mix.shell()
-        Mix.shell(Mix.Shell.Process)
-        on_exit(fn -> Mix.shell(shell) end)
+      setup do: AshAgent.TestSupport.MixTask.hear()
 
+      setup %{tmp_dir: dir} do
         %{
           run: fn args ->
             File.cd!(dir, fn -> Mix.Tasks.AshAgent.Gen.Conversation.run(args) end)

@@ -94,20 +94,8 @@ for {resource, moduletags, integrations} <- [
       assert texts(chat) == ["You talk about anything.", "Hi", "You said: Hi"]
       assert %Result{output: "You said: Hi"} = chat.__metadata__.run
 
-      chat =
-        Ash.load!(
-          chat,
-          [
-            :last_message,
-            :message_count,
-            :current_iteration,
-            :total_tokens,
-            :context,
-            :revision
-          ],
-          opts()
-        )
-
+      fields = ~w(last_message message_count current_iteration total_tokens context revision)a
+      chat = Ash.load!(chat, fields, opts())
       assert %{role: :assistant, content: "You said: Hi"} = chat.last_message
       assert {chat.message_count, chat.current_iteration, chat.total_tokens} == {3, 1, 0}
       assert chat.context[:id] == key(chat)
@@ -120,13 +108,9 @@ for {resource, moduletags, integrations} <- [
       chat = @resource.say!(chat, "Two", opts())
       llm(fn _context -> {:ok, %{content: "A picture."}} end)
 
-      parts = [
-        %{"type" => "text", "text" => "Look"},
-        %{"type" => "image", "url" => "https://a.b/c.png"}
-      ]
-
+      image = %{"type" => "image", "url" => "https://a.b/c.png"}
+      parts = [%{"type" => "text", "text" => "Look"}, image]
       chat = @resource.say!(chat, nil, %{parts: parts}, opts())
-
       assert [_, "One", _, "Two", "You said: Two", "A picture."] = texts(chat)
       assert {:ok, history} = Store.history(store(), key(chat))
       assert length(history) >= 3
@@ -136,26 +120,18 @@ for {resource, moduletags, integrations} <- [
       if @resource in [TableChat, SchemaChat] do
         prefix = if @resource == SchemaChat, do: "acme.", else: ""
 
-        assert %{rows: [[^iterations]]} =
-                 Repo.query!(
-                   "SELECT count(*) FROM #{prefix}ash_agent_iterations WHERE conversation_id = $1",
-                   [key(chat)]
-                 )
+        count = "SELECT count(*) FROM #{prefix}ash_agent_iterations WHERE conversation_id = $1"
+        assert %{rows: [[^iterations]]} = Repo.query!(count, [key(chat)])
       end
     end
 
     test "a message is wanted, once, and one that can be kept" do
       echo()
       chat = start()
-      assert reason(@resource.say(chat, nil, opts())) == :no_message
-
-      assert reason(
-               @resource.say(chat, "a", %{parts: [%{"type" => "text", "text" => "b"}]}, opts())
-             ) == :no_message
-
-      assert %Context.Error{} =
-               reason(@resource.say(chat, nil, %{parts: [%{"type" => "dance"}]}, opts()))
-
+      said = fn input, more -> reason(@resource.say(chat, input, more, opts())) end
+      assert said.(nil, %{}) == :no_message
+      assert said.("a", %{parts: [%{"type" => "text", "text" => "b"}]}) == :no_message
+      assert %Context.Error{} = said.(nil, %{parts: [%{"type" => "dance"}]})
       assert show(chat, :message_count) == 1
     end
 
@@ -174,10 +150,8 @@ for {resource, moduletags, integrations} <- [
       for n <- 1..12, do: assert(Enum.count(said, &(&1 == "n#{n}")) == 1)
 
       # Each was answered before the next one came.
-      assert said
-             |> tl()
-             |> Enum.chunk_every(2)
-             |> Enum.all?(fn [said, answer] -> answer == "You said: " <> said end)
+      for [said, answer] <- Enum.chunk_every(tl(said), 2),
+          do: assert(answer == "You said: " <> said)
 
       assert Store.waiting(store(), key(chat)) == {:ok, []}
     end
@@ -208,11 +182,8 @@ for {resource, moduletags, integrations} <- [
       for {task, name} <- [{ann, "ann"}, {mia, "mia"}] do
         output = Task.await(task, :infinity).__metadata__.run.output
 
-        assert Context.JSON.decode!(output) == %{
-                 "name" => name,
-                 "org" => "acme",
-                 "id" => chat.id
-               }
+        known = %{"name" => name, "org" => "acme", "id" => chat.id}
+        assert Context.JSON.decode!(output) == known
       end
     end
 
@@ -461,19 +432,11 @@ for {resource, moduletags, integrations} <- [
       assert {:error, %Ash.Error.Invalid{}} = Ash.update(changeset)
     end
 
-    test "options of one call" do
-      echo()
-      chat = start()
-      context = %{ash_agent: %{options: [llm: LLM.Scripted.new(["Mine."])]}}
-
-      assert @resource.say!(chat, "Hi", opts(context: context)).__metadata__.run.output ==
-               "Mine."
-    end
-
     test "the view of one call is applied before each request and stored, for the turns after it" do
       model = LLM.Scripted.new(["Done.", "Again."])
       view = [{AshAgent.Context.Enhancer.Redact, patterns: [:email]}]
       llm(model)
+      # So are all other options of one call.
       context = %{ash_agent: %{options: [view: view]}}
       chat = @resource.say!(start(), "Mail ann@example.com", opts(context: context))
       stored = @resource |> Ash.get!(chat.id, opts()) |> show(:context)
@@ -486,34 +449,6 @@ for {resource, moduletags, integrations} <- [
       seen = for %{context: seen} <- LLM.Scripted.requests(model), do: last_text(seen)
       assert seen == ["Mail [redacted]", "And [redacted]"]
       refute Enum.any?(texts(chat), &(&1 =~ "@"))
-    end
-
-    if resource in [TableChat, SchemaChat] do
-      test "is written in the action's transaction, and turns begin after it" do
-        echo()
-        count = length(Ash.read!(@resource, opts()))
-
-        test = self()
-
-        assert {:error, _} =
-                 Ash.transaction(@resource, fn ->
-                   chat = start()
-                   assert texts(chat) == ["You talk about anything."]
-
-                   for input <- [%{input: "One"}, %{input: "One", wait: false}] do
-                     said = start(input)
-                     assert texts(said) == ["You talk about anything.", "One"]
-                     refute Map.has_key?(said.__metadata__, :run)
-                   end
-
-                   send(test, {:rolled_back, key(chat)})
-                   Repo.rollback(:over)
-                 end)
-
-        assert_receive {:rolled_back, key}
-        assert Store.fetch(store(), key) == {:error, :not_found}
-        assert length(Ash.read!(@resource, opts())) == count
-      end
     end
   end
 end

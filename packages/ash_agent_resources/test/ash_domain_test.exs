@@ -32,21 +32,8 @@ defmodule AshAgent.Integration.DomainToolsTest do
     @moduledoc false
     defmodule Tool do
       @moduledoc false
-      defstruct [
-        :name,
-        :resource,
-        :action,
-        :load,
-        :select,
-        :async,
-        :domain,
-        :identity,
-        :get_by,
-        :description,
-        :action_parameters,
-        :arguments,
-        :__spark_metadata__
-      ]
+      defstruct ~w(name resource action load select async domain identity get_by description
+        action_parameters arguments __spark_metadata__)a
     end
 
     @tool %Spark.Dsl.Entity{

@@ -93,77 +93,32 @@ for {ticket, comment, moduletags, integrations} <- [
 
     describe "schemas" do
       test "have inputs with types, constraints, defaults and descriptions" do
-        assert parameters([:open]) == %{
-                 "type" => "object",
-                 "additionalProperties" => false,
-                 "required" => ["subject"],
-                 "properties" => %{
-                   "subject" => %{
-                     "type" => "string",
-                     "description" => "what it is about",
-                     "minLength" => 1,
-                     "maxLength" => 100
-                   },
-                   "severity" => %{
-                     "type" => "string",
-                     "enum" => ["low", "high"],
-                     "description" => "low: can wait; high: today"
-                   },
-                   "priority" => %{"type" => "integer", "minimum" => 1, "maximum" => 5},
-                   "due" => %{"type" => "string", "format" => "date"},
-                   "tags" => %{
-                     "type" => "array",
-                     "items" => %{"type" => "string"},
-                     "maxItems" => 3
-                   },
-                   "address" => %{
-                     "type" => "object",
-                     "additionalProperties" => false,
-                     "required" => ["city"],
-                     "properties" => %{
-                       "city" => %{"type" => "string"},
-                       "zip" => %{"type" => "string", "maxLength" => 10}
-                     }
-                   },
-                   "contact" => %{
-                     "anyOf" => [
-                       %{
-                         "type" => "object",
-                         "additionalProperties" => false,
-                         "required" => ["kind", "at"],
-                         "properties" => %{
-                           "kind" => %{"type" => "string", "enum" => ["mail"]},
-                           "at" => %{"type" => "string"}
-                         }
-                       },
-                       %{"type" => "string", "maxLength" => 20}
-                     ]
-                   },
-                   "ssn" => %{"type" => "string"},
-                   "urgent" => %{
-                     "type" => "boolean",
-                     "default" => false,
-                     "description" => "raises the priority"
-                   }
-                 }
-               }
+        assert parameters([:open]) ==
+                 Context.JSON.decode!(~S"""
+                 {"type": "object", "additionalProperties": false, "required": ["subject"], "properties": {
+                  "subject": {"type": "string", "description": "what it is about", "minLength": 1, "maxLength": 100},
+                  "severity": {"type": "string", "enum": ["low", "high"], "description": "low: can wait; high: today"},
+                  "priority": {"type": "integer", "minimum": 1, "maximum": 5},
+                  "due": {"type": "string", "format": "date"},
+                  "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
+                  "address": {"type": "object", "additionalProperties": false, "required": ["city"],
+                              "properties": {"city": {"type": "string"}, "zip": {"type": "string", "maxLength": 10}}},
+                  "contact": {"anyOf": [
+                    {"type": "object", "additionalProperties": false, "required": ["kind", "at"],
+                     "properties": {"kind": {"type": "string", "enum": ["mail"]}, "at": {"type": "string"}}},
+                    {"type": "string", "maxLength": 20}]},
+                  "ssn": {"type": "string"},
+                  "urgent": {"type": "boolean", "default": false, "description": "raises the priority"}}}
+                 """)
       end
 
       test "of reads have what the developer allows" do
-        assert parameters([:read]) == %{
-                 "type" => "object",
-                 "additionalProperties" => false,
-                 "required" => [],
-                 "properties" => %{
-                   "limit" => %{
-                     "type" => "integer",
-                     "minimum" => 1,
-                     "maximum" => 25,
-                     "default" => 25
-                   },
-                   "offset" => %{"type" => "integer", "minimum" => 0, "maximum" => 100_000}
-                 }
-               }
+        assert parameters([:read]) ==
+                 Context.JSON.decode!(~S"""
+                 {"type": "object", "additionalProperties": false, "required": [], "properties": {
+                  "limit": {"type": "integer", "minimum": 1, "maximum": 25, "default": 25},
+                  "offset": {"type": "integer", "minimum": 0, "maximum": 100000}}}
+                 """)
 
         %{"properties" => properties} =
           parameters(read: [filter: [:priority, :urgent?], sort: [:due], limit: 3])
@@ -196,10 +151,8 @@ for {ticket, comment, moduletags, integrations} <- [
 
       test "neither the tenant nor private attributes are inputs" do
         for action <- [:open, :inspect_note] do
-          properties = parameters([action])["properties"]
-          refute Map.has_key?(properties, "org")
-          refute Map.has_key?(properties, "note")
-          refute Map.has_key?(properties, "extra")
+          names = Map.keys(parameters([action])["properties"])
+          for private <- ~w(org note extra), do: refute(private in names)
         end
       end
 
@@ -265,27 +218,15 @@ for {ticket, comment, moduletags, integrations} <- [
         ticket(%{owner: "bob"})
         tools = tools([:read])
 
-        assert call(tools, "ticket_read", %{}) ==
-                 {:ok,
-                  %{
-                    "records" => [
-                      %{
-                        "id" => ticket.id,
-                        "subject" => "Printer",
-                        "status" => "open",
-                        "severity" => nil,
-                        "priority" => 3,
-                        "price" => "12.50",
-                        "due" => nil,
-                        "tags" => nil,
-                        "address" => %{"city" => "Kiel", "zip" => "24103"},
-                        "contact" => "555",
-                        "owner" => "ann",
-                        "extra" => nil,
-                        "org" => "acme"
-                      }
-                    ]
-                  }}
+        record =
+          Context.JSON.decode!(~S"""
+          {"subject": "Printer", "status": "open", "severity": null, "priority": 3, "price": "12.50", "due": null,
+           "tags": null, "address": {"city": "Kiel", "zip": "24103"}, "contact": "555", "owner": "ann", "extra": null,
+           "org": "acme"}
+          """)
+
+        records = [Map.put(record, "id", ticket.id)]
+        assert call(tools, "ticket_read", %{}) == {:ok, %{"records" => records}}
 
         assert call(tools, "ticket_read", %{}, %{actor: nil}) ==
                  {:error, "this is not allowed for the current user"}
@@ -315,17 +256,9 @@ for {ticket, comment, moduletags, integrations} <- [
       test "filter, sort and page" do
         for n <- 1..5, do: ticket(%{subject: "n#{n}", priority: n})
 
-        tools =
-          tools(
-            [
-              read: [
-                filter: [:priority, :subject, :status, :due, :urgent?],
-                sort: [:priority, :subject],
-                fields: [:subject]
-              ]
-            ],
-            limit: 2
-          )
+        filter = [:priority, :subject, :status, :due, :urgent?]
+        read = [filter: filter, sort: [:priority, :subject], fields: [:subject]]
+        tools = tools([read: read], limit: 2)
 
         read = fn arguments ->
           case call(tools, "ticket_read", arguments) do
@@ -341,36 +274,27 @@ for {ticket, comment, moduletags, integrations} <- [
         assert read.(%{"sort" => ["priority"], "offset" => 4}) == {["n5"], false}
         assert read.(%{"sort" => "priority", "limit" => 1}) == {["n1"], true}
         assert read.(%{"limit" => 1_000, "sort" => ["priority"]}) == {["n1", "n2"], true}
-        assert read.(%{"filter" => %{"priority" => 3}}) == {["n3"], false}
-        assert read.(%{"filter" => %{"priority" => %{"greater_than" => 4}}}) == {["n5"], false}
 
-        assert read.(%{"filter" => %{"priority" => %{"in" => [1, 2]}}, "sort" => ["priority"]}) ==
-                 {["n1", "n2"], false}
+        for {filter, found} <- [
+              {%{"priority" => 3}, ["n3"]},
+              {%{"priority" => %{"greater_than" => 4}}, ["n5"]},
+              {%{"priority" => %{"in" => [1, 2]}}, ["n1", "n2"]},
+              {%{"subject" => %{"contains" => "4"}, "priority" => %{"not_eq" => 5}}, ["n4"]},
+              {%{"status" => "closed"}, []},
+              {%{"due" => %{"is_nil" => false}}, []},
+              {%{"due" => nil, "urgent?" => true}, ["n4", "n5"]}
+            ],
+            do: assert(read.(%{"filter" => filter, "sort" => ["priority"]}) == {found, false})
 
-        assert read.(%{
-                 "filter" => %{
-                   "subject" => %{"contains" => "4"},
-                   "priority" => %{"not_eq" => 5}
-                 }
-               }) ==
-                 {["n4"], false}
+        for {filter, words} <- [
+              {%{"owner" => "bob"},
+               "filter has an unknown field; known are: due, priority, status, subject, urgent?"},
+              {%{"priority" => %{"like" => 1}}, "unknown operator; known are: eq, not_eq, in"},
+              {%{"priority" => "many"}, "filter.priority.eq has a value that is invalid"},
+              {[], "filter must be an object"}
+            ],
+            do: assert(read.(%{"filter" => filter}) =~ words)
 
-        assert read.(%{"filter" => %{"status" => "closed"}}) == {[], false}
-        assert read.(%{"filter" => %{"due" => %{"is_nil" => false}}}) == {[], false}
-
-        assert read.(%{"filter" => %{"due" => nil, "urgent?" => true}, "sort" => ["priority"]}) ==
-                 {["n4", "n5"], false}
-
-        assert read.(%{"filter" => %{"owner" => "bob"}}) ==
-                 "filter has an unknown field; known are: due, priority, status, subject, urgent?"
-
-        assert read.(%{"filter" => %{"priority" => %{"like" => 1}}}) =~
-                 "unknown operator; known are: eq, not_eq, in"
-
-        assert read.(%{"filter" => %{"priority" => "many"}}) ==
-                 "filter.priority.eq has a value that is invalid"
-
-        assert read.(%{"filter" => []}) == "filter must be an object"
         assert read.(%{"sort" => ["owner"]}) =~ "sort must be a list of: -priority"
         assert read.(%{"limit" => 0}) == "limit must be an integer of at least 1"
       end
@@ -437,22 +361,11 @@ for {ticket, comment, moduletags, integrations} <- [
       test "create, update and destroy with the actor and the tenant of the run" do
         tools = tools([:open, :change, :destroy])
 
-        assert {:ok,
-                %{
-                  "id" => id,
-                  "owner" => "ann",
-                  "org" => "acme",
-                  "priority" => 5,
-                  "contact" => contact
-                }} =
-                 call(tools, "ticket_open", %{
-                   "subject" => "Fire",
-                   "urgent" => true,
-                   "address" => %{"city" => "Bonn"},
-                   "contact" => %{"kind" => "mail", "at" => "a@b.c"}
-                 })
-
-        assert contact == %{"kind" => "mail", "at" => "a@b.c"}
+        mail = %{"kind" => "mail", "at" => "a@b.c"}
+        fire = %{"subject" => "Fire", "urgent" => true, "address" => %{"city" => "Bonn"}}
+        assert {:ok, opened} = call(tools, "ticket_open", Map.put(fire, "contact", mail))
+        assert %{"id" => id, "owner" => "ann", "org" => "acme", "contact" => ^mail} = opened
+        assert opened["priority"] == 5
 
         assert {:ok, %{"status" => "closed"}} =
                  call(tools, "ticket_change", %{"id" => id, "status" => "closed"})
@@ -536,21 +449,11 @@ for {ticket, comment, moduletags, integrations} <- [
         other = ticket(%{owner: "bob"})
         tools = tools(change: [bulk: 2, fields: [:priority]], open: [bulk: 2])
 
-        assert call(tools, "ticket_change", %{
-                 "records" => [
-                   %{"id" => mine.id, "priority" => 1},
-                   %{"id" => other.id, "priority" => 1}
-                 ]
-               }) ==
-                 {:ok,
-                  %{
-                    "results" => [
-                      %{"ok" => %{"priority" => 1}},
-                      %{
-                        "error" => "there is no ticket with this key for which change is possible"
-                      }
-                    ]
-                  }}
+        records = for ticket <- [mine, other], do: %{"id" => ticket.id, "priority" => 1}
+        words = "there is no ticket with this key for which change is possible"
+
+        assert call(tools, "ticket_change", %{"records" => records}) ==
+                 {:ok, %{"results" => [%{"ok" => %{"priority" => 1}}, %{"error" => words}]}}
 
         assert stored(other).priority == 3
         three = List.duplicate(%{"subject" => "a"}, 3)
@@ -573,12 +476,8 @@ for {ticket, comment, moduletags, integrations} <- [
         {:ok, store} = Store.SQLite.open(":memory:")
         {:ok, kept} = Store.create(store, Context.new("Estimate"), owner: "a")
 
-        llm =
-          LLM.Scripted.new([
-            %{tool_calls: [%{id: "1", name: "ticket_estimate", arguments: %{"hours" => 3}}]},
-            "Six."
-          ])
-
+        call = %{id: "1", name: "ticket_estimate", arguments: %{"hours" => 3}}
+        llm = LLM.Scripted.new([%{tool_calls: [call]}, "Six."])
         opts = [store: store, kept: kept, runtime_context: %{actor: @ann, tenant: "acme"}]
         {:ok, result} = Runtime.run(kept.value, [llm: llm, tools: tools([:estimate])] ++ opts)
 
@@ -606,19 +505,7 @@ for {ticket, comment, moduletags, integrations} <- [
 
     ## Wrong arguments, as models write them
 
-    @actions [
-      :read,
-      :search,
-      :one,
-      :pages,
-      :open,
-      :change,
-      :destroy,
-      :inspect_note,
-      :estimate,
-      :crash,
-      :guess
-    ]
+    @actions ~w(read search one pages open change destroy inspect_note estimate crash guess)a
     @names ~w(id subject status priority price due tags address contact org note owner ssn extra urgent word hours filter sort
       limit offset records internal door_code hidden_comments comments __struct__)
 

@@ -107,13 +107,6 @@ defmodule AshAgent.Integration.EmbeddedTest do
     assert Context.equal?(read, context)
   end
 
-  test "inspect shows the count and no text" do
-    embedded = Embedded.from_context(context())
-    shown = inspect(embedded, limit: :infinity)
-    assert shown =~ "current_iteration: 1"
-    refute shown =~ ~r/Weather|brief|NYC/
-  end
-
   test "equal conversations are equal" do
     context = context()
     one = Embedded.from_context(context)

@@ -65,38 +65,27 @@ if Code.ensure_loaded?(MyApp.DataCase) do
     end
 
     test "a call that a tool ends with something else is an error" do
-      ended = %{tool_calls: [%{id: "1", name: "stop", arguments: %{}}]}
+      tools = %{act: fn _arguments -> {:halt, 7} end}
+      assert %{reason: {:invalid_output, _}, context: %AshAgent.Context{}} = failed(tools: tools)
+    end
 
-      options = [
-        llm: AshAgent.LLM.Scripted.new([ended]),
-        tools: %{stop: fn _arguments -> {:halt, 7} end}
-      ]
+    # What a call of the adviser ends with whose model wants to act.
+    defp failed(options) do
+      call = %{tool_calls: [%{id: "1", name: "act", arguments: %{}}]}
+      options = [llm: AshAgent.LLM.Scripted.new([call])] ++ options
+      context = %{ash_agent: %{options: options}}
 
-      input =
-        Ash.ActionInput.for_action(MyApp.Chat.Adviser, :call, %{message: "Stop"},
-          context: %{ash_agent: %{options: options}}
-        )
+      assert {:error, %{errors: [error]}} =
+               MyApp.Chat.Adviser
+               |> Ash.ActionInput.for_action(:call, %{message: "Act"}, context: context)
+               |> Ash.run_action()
 
-      assert {:error, %{errors: [%{reason: {:invalid_output, _}, context: %AshAgent.Context{}}]}} =
-               Ash.run_action(input)
+      error
     end
 
     test "an answer that waits for a decision is an error to go on from" do
-      call = %{tool_calls: [%{id: "1", name: "pay", arguments: %{}}]}
-
-      options = [
-        llm: AshAgent.LLM.Scripted.new([call]),
-        tools: %{pay: fn _arguments -> {:ok, 1} end},
-        approval: fn _call, _context -> :ask end
-      ]
-
-      context = %{ash_agent: %{options: options}}
-
-      input =
-        Ash.ActionInput.for_action(MyApp.Chat.Adviser, :call, %{message: "Pay"}, context: context)
-
-      assert {:error, %{errors: [%{reason: :paused, context: %AshAgent.Context{}}]}} =
-               Ash.run_action(input)
+      options = [tools: %{act: fn _ -> {:ok, 1} end}, approval: fn _call, _context -> :ask end]
+      assert %{reason: :paused, context: %AshAgent.Context{}} = failed(options)
     end
 
     test "a change that does nothing known is refused" do

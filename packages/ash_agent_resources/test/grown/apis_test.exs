@@ -34,15 +34,10 @@ if Code.ensure_loaded?(MyApp.DataCase) and graphql? and Code.ensure_loaded?(AshJ
 
   defmodule MyApp.Served.Conversation do
     @moduledoc false
-    use Ash.Resource,
-      domain: MyApp.Served,
-      data_layer: AshPostgres.DataLayer,
-      extensions: [AshAgent.Conversation, AshGraphql.Resource, AshJsonApi.Resource]
-
-    postgres do
-      table("cases")
-      repo(MyApp.Chat.Repo)
-    end
+    use MyApp.Table,
+        {"cases",
+         domain: MyApp.Served,
+         extensions: [AshAgent.Conversation, AshGraphql.Resource, AshJsonApi.Resource]}
 
     attributes do
       integer_primary_key(:id)
@@ -170,19 +165,9 @@ if Code.ensure_loaded?(MyApp.DataCase) and graphql? and Code.ensure_loaded?(AshJ
 
       assert listed == %{"results" => [%{"id" => id}]}
 
-      assert %{
-               data: %{
-                 "say" => %{
-                   "errors" => [
-                     %{"message" => words, "code" => "no_message", "fields" => ["input"]}
-                   ]
-                 }
-               }
-             } =
-               query(
-                 ~s|mutation { say(id: "#{id}", input: {}) { errors { message code fields } } }|
-               )
-
+      say = ~s|mutation { say(id: "#{id}", input: {}) { errors { message code fields } } }|
+      assert %{data: %{"say" => %{"errors" => [error]}}} = query(say)
+      assert %{"message" => words, "code" => "no_message", "fields" => ["input"]} = error
       assert words =~ "expected either input or parts"
     end
 
@@ -192,15 +177,12 @@ if Code.ensure_loaded?(MyApp.DataCase) and graphql? and Code.ensure_loaded?(AshJ
     end
 
     test "JSON:API starts a conversation, says something and lists it" do
-      assert {201, %{"data" => %{"id" => id}}} =
-               request(:post, "/conversations", %{
-                 data: %{type: "conversation", attributes: %{input: "Hi"}}
-               })
+      data = %{type: "conversation", attributes: %{input: "Hi"}}
+      assert {201, %{"data" => %{"id" => id}}} = request(:post, "/conversations", %{data: data})
 
       say = fn attributes ->
-        request(:patch, "/conversations/#{id}/say", %{
-          data: %{type: "conversation", id: id, attributes: attributes}
-        })
+        data = %{type: "conversation", id: id, attributes: attributes}
+        request(:patch, "/conversations/#{id}/say", %{data: data})
       end
 
       assert {200, _} = say.(%{input: "More"})
@@ -211,13 +193,8 @@ if Code.ensure_loaded?(MyApp.DataCase) and graphql? and Code.ensure_loaded?(AshJ
                  "/conversations?filter[message_count]=4&sort=-last_activity_at&fields[conversation]=message_count"
                )
 
-      assert {400,
-              %{
-                "errors" => [
-                  %{"code" => "no_message", "detail" => "expected either" <> _} = error
-                ]
-              }} = say.(%{})
-
+      assert {400, %{"errors" => [error]}} = say.(%{})
+      assert %{"code" => "no_message", "detail" => "expected either" <> _} = error
       assert error["source"]["pointer"] == "/data/attributes/input"
     end
 

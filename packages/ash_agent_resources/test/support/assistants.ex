@@ -309,32 +309,19 @@ defmodule AshAgent.Integration.Toolless do
   end
 end
 
-defmodule AshAgent.Integration.Unguarded do
-  @moduledoc false
-  # Hooks that do not exist.
-  use AshAgent.Integration.Assistant
+# Hooks that do not exist, and hooks that do not return what they have to.
+for {name, module} <- [Unguarded: :Missing, Careless: :Forgetful] do
+  defmodule Module.concat(AshAgent.Integration, name) do
+    @moduledoc false
+    use AshAgent.Integration.Assistant
 
-  agent do
-    client(AshAgent.LLM.Ollama)
-    hooks(AshAgent.Integration.Missing)
+    agent do
+      client(AshAgent.LLM.Ollama)
+      hooks(Module.concat(AshAgent.Integration, module))
 
-    input do
-      argument(:message, :string)
-    end
-  end
-end
-
-defmodule AshAgent.Integration.Careless do
-  @moduledoc false
-  # Hooks that do not return what they have to.
-  use AshAgent.Integration.Assistant
-
-  agent do
-    client(AshAgent.LLM.Ollama)
-    hooks(AshAgent.Integration.Forgetful)
-
-    input do
-      argument(:message, :string)
+      input do
+        argument(:message, :string)
+      end
     end
   end
 end

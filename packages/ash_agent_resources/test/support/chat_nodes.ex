@@ -6,7 +6,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
     alias AshAgent.{Context, Conversation}
     alias AshAgent.Integration.{Repo, TableChat}
-    alias AshAgent.TestSupport.Wait
+    alias AshAgent.TestSupport.{Nodes, Wait}
 
     @ann %{id: "a1", name: "ann", role: :agent}
     @wait 120_000
@@ -18,16 +18,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
       Logger.configure(level: :none)
       Application.put_env(:ash_agent_resources, :llm, &model/1)
-      caller = self()
-
-      # It lives longer than the process of the call.
-      spawn(fn ->
-        {:ok, _} = Repo.start_link(log: false, pool_size: 5)
-        send(caller, :started)
-        Process.sleep(:infinity)
-      end)
-
-      receive do: (:started -> node())
+      Nodes.outlive(fn -> Repo.start_link(log: false, pool_size: 5) end)
     end
 
     def os_pid, do: System.pid()

@@ -75,8 +75,26 @@ defmodule AshAgent.Integration.Chats do
       "inserted_at timestamp NOT NULL, updated_at timestamp NOT NULL)"
   end
 
-  defmacro __using__(_opts) do
+  defmacro __using__(opts) do
+    # Spark reads the list, not what it comes to.
+    opts =
+      [
+        domain: AshAgent.Integration.Talk,
+        authorizers: [Ash.Policy.Authorizer],
+        notifiers: [AshAgent.Integration.Heard],
+        extensions: [AshAgent.Conversation]
+      ] ++ opts
+
     quote do
+      use Ash.Resource, unquote(opts)
+
+      conversation do
+        llm(&AshAgent.Integration.Chats.llm/0)
+        tools(&AshAgent.Integration.Chats.tools/1)
+        system_prompt(&AshAgent.Integration.Chats.system_prompt/1)
+        approval(&AshAgent.Integration.Chats.approval/2)
+      end
+
       attributes do
         uuid_primary_key(:id)
         attribute(:title, :string, public?: true)
@@ -108,14 +126,7 @@ end
 
 defmodule AshAgent.Integration.MemoryChat do
   @moduledoc false
-  use Ash.Resource,
-    domain: AshAgent.Integration.Talk,
-    data_layer: Ash.DataLayer.Ets,
-    authorizers: [Ash.Policy.Authorizer],
-    notifiers: [AshAgent.Integration.Heard],
-    extensions: [AshAgent.Conversation]
-
-  use AshAgent.Integration.Chats
+  use AshAgent.Integration.Chats, data_layer: Ash.DataLayer.Ets
 
   multitenancy do
     strategy(:attribute)
@@ -123,10 +134,6 @@ defmodule AshAgent.Integration.MemoryChat do
   end
 
   conversation do
-    llm(&AshAgent.Integration.Chats.llm/0)
-    tools(&AshAgent.Integration.Chats.tools/1)
-    system_prompt(&AshAgent.Integration.Chats.system_prompt/1)
-    approval(&AshAgent.Integration.Chats.approval/2)
     store(&AshAgent.Integration.Chats.store/1)
   end
 end
@@ -134,14 +141,7 @@ end
 if Code.ensure_loaded?(AshPostgres.DataLayer) do
   defmodule AshAgent.Integration.TableChat do
     @moduledoc false
-    use Ash.Resource,
-      domain: AshAgent.Integration.Talk,
-      data_layer: AshPostgres.DataLayer,
-      authorizers: [Ash.Policy.Authorizer],
-      notifiers: [AshAgent.Integration.Heard],
-      extensions: [AshAgent.Conversation]
-
-    use AshAgent.Integration.Chats
+    use AshAgent.Integration.Chats, data_layer: AshPostgres.DataLayer
 
     postgres do
       table("chats")
@@ -159,23 +159,12 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
     conversation do
       iterations(AshAgent.Integration.TableIteration)
-      llm(&AshAgent.Integration.Chats.llm/0)
-      tools(&AshAgent.Integration.Chats.tools/1)
-      system_prompt(&AshAgent.Integration.Chats.system_prompt/1)
-      approval(&AshAgent.Integration.Chats.approval/2)
     end
   end
 
   defmodule AshAgent.Integration.SchemaChat do
     @moduledoc false
-    use Ash.Resource,
-      domain: AshAgent.Integration.Talk,
-      data_layer: AshPostgres.DataLayer,
-      authorizers: [Ash.Policy.Authorizer],
-      notifiers: [AshAgent.Integration.Heard],
-      extensions: [AshAgent.Conversation]
-
-    use AshAgent.Integration.Chats
+    use AshAgent.Integration.Chats, data_layer: AshPostgres.DataLayer
 
     postgres do
       table("chats")
@@ -192,10 +181,6 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
     conversation do
       iterations(AshAgent.Integration.SchemaIteration)
-      llm(&AshAgent.Integration.Chats.llm/0)
-      tools(&AshAgent.Integration.Chats.tools/1)
-      system_prompt(&AshAgent.Integration.Chats.system_prompt/1)
-      approval(&AshAgent.Integration.Chats.approval/2)
     end
   end
 
@@ -204,6 +189,12 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
     defmacro __using__(of: chat) do
       quote do
+        use Ash.Resource,
+          domain: AshAgent.Integration.Talk,
+          data_layer: AshPostgres.DataLayer,
+          authorizers: [Ash.Policy.Authorizer],
+          extensions: [AshAgent.Conversation.Iteration]
+
         iteration do
           conversation(unquote(chat))
         end
@@ -224,23 +215,11 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
   defmodule AshAgent.Integration.TableIteration do
     @moduledoc false
-    use Ash.Resource,
-      domain: AshAgent.Integration.Talk,
-      data_layer: AshPostgres.DataLayer,
-      authorizers: [Ash.Policy.Authorizer],
-      extensions: [AshAgent.Conversation.Iteration]
-
     use AshAgent.Integration.Iterations, of: AshAgent.Integration.TableChat
   end
 
   defmodule AshAgent.Integration.SchemaIteration do
     @moduledoc false
-    use Ash.Resource,
-      domain: AshAgent.Integration.Talk,
-      data_layer: AshPostgres.DataLayer,
-      authorizers: [Ash.Policy.Authorizer],
-      extensions: [AshAgent.Conversation.Iteration]
-
     use AshAgent.Integration.Iterations, of: AshAgent.Integration.SchemaChat
   end
 end

@@ -125,18 +125,7 @@ defmodule AshAgent.Integration.Tickets do
         end
 
         create :open do
-          accept([
-            :subject,
-            :severity,
-            :priority,
-            :due,
-            :tags,
-            :address,
-            :contact,
-            :org,
-            :ssn,
-            :extra
-          ])
+          accept(~w(subject severity priority due tags address contact org ssn extra)a)
 
           argument(:urgent, :boolean, default: false, description: "raises the priority")
           change(set_attribute(:owner, expr(^actor(:name))))

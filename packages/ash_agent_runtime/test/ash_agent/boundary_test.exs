@@ -70,15 +70,6 @@ defmodule AshAgent.BoundaryTest do
     assert hidden_calls(outside) == []
   end
 
-  test "they call some, and a hidden one would be found" do
-    calls = Enum.flat_map(Enum.filter(modules(), &outside?/1), &calls/1)
-
-    assert {AshAgent.Context, :add_tool_results, 2} in calls or
-             {AshAgent.Context, :add_tool_results, 3} in calls
-
-    assert [_ | _] = hidden_calls([AshAgent.ChatContext.Branch, AshAgent.ChatContext.Stored])
-  end
-
   test "they never look into a context" do
     files =
       Path.wildcard("lib/ash_agent/{toolbox,runtime,session,llm}.ex") ++

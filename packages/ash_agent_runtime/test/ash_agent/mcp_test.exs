@@ -4,6 +4,7 @@ defmodule AshAgent.MCPTest do
   import AshAgent.TestSupport.McpClient,
     only: [listing: 1, page: 1, page: 2, server: 2, server: 3, text: 1, tool: 1, tool: 2]
 
+  import AshAgent.TestSupport.Runs, only: [prompt: 2, results: 1, say: 1]
   import ExUnit.CaptureLog
 
   alias AshAgent.{ChatContext, Context, LLM, MCP, Runtime, Session}
@@ -25,7 +26,22 @@ defmodule AshAgent.MCPTest do
     result
   end
 
+  # The tools of one server, whose calls are answered by a function.
+  defp tools_of(names, call),
+    do: [server("s", %{list: listing(names), call: call})] |> start!() |> MCP.tools()
+
   defp names(tools), do: Enum.map(tools, & &1.name)
+
+  @unknown "ended during the call, and whether the call did its work is not known"
+
+  # A server whose calls wait.
+  defp waiting(fake \\ %{}) do
+    me = self()
+    call = fn _, _, _ -> send(me, :waits) && Process.sleep(:infinity) end
+    mcp = start!([server("s", Map.merge(%{list: listing(["wait"]), call: call}, fake))])
+    assert_receive {:started, client, owner, _}
+    {mcp, MCP.tools(mcp), client, owner}
+  end
 
   # Without the warnings that are expected.
   defp quietly(fun) do
@@ -79,12 +95,8 @@ defmodule AshAgent.MCPTest do
     end
 
     test "does not start what its client cannot reach" do
-      assert {:error, %MCP.Error{reason: {:no_client, "Add it."}} = error} =
-               MCP.start_link(
-                 servers: [server("a", %{unavailable: "Add it."})],
-                 client: McpClient
-               )
-
+      opts = [servers: [server("a", %{unavailable: "Add it."})], client: McpClient]
+      assert {:error, %MCP.Error{reason: {:no_client, "Add it."}} = error} = MCP.start_link(opts)
       assert Exception.message(error) == "Add it."
     end
 
@@ -125,22 +137,16 @@ defmodule AshAgent.MCPTest do
     end
 
     test "follows cursors to the end, and stops when they lead nowhere" do
-      pages = %{
-        nil => page([tool("a")], "1"),
-        "1" => page([tool("b")], "2"),
-        "2" => page([tool("c")])
-      }
+      next = %{nil => {"a", "1"}, "1" => {"b", "2"}, "2" => {"c", nil}}
+
+      good = fn cursor ->
+        with({name, next} <- next[cursor], do: {:ok, page([tool(name)], next)})
+      end
 
       again = fn _cursor -> {:ok, page([tool("x")], "again")} end
       endless = fn cursor -> {:ok, page([tool("x#{cursor}")], "#{cursor}i")} end
-
-      mcp =
-        start!([
-          server("good", %{list: &{:ok, pages[&1]}}),
-          server("same", %{list: again}),
-          server("endless", %{list: endless})
-        ])
-
+      lists = [{"good", good}, {"same", again}, {"endless", endless}]
+      mcp = start!(for {name, list} <- lists, do: server(name, %{list: list}))
       assert mcp |> MCP.tools(only: ["good"]) |> names() == ["good__a", "good__b", "good__c"]
       assert mcp |> MCP.tools(only: ["same"]) |> names() == ["same__x"]
       assert mcp |> MCP.tools(only: ["endless"]) |> length() == 50
@@ -177,11 +183,8 @@ defmodule AshAgent.MCPTest do
 
         error = assert_raise MCP.Error, fn -> MCP.tools(mcp) end
 
-        words = %{
-          "wrong" => "did not list its tools as MCP says",
-          "broken" => "failed (RuntimeError)"
-        }
-
+        wrong = "did not list its tools as MCP says"
+        words = %{"wrong" => wrong, "broken" => "failed (RuntimeError)"}
         assert error.reason == {:unavailable, words}
         assert Exception.message(error) =~ "missing: :skip"
         assert mcp |> MCP.tools(missing: :skip) |> names() == ["good__a"]
@@ -224,10 +227,7 @@ defmodule AshAgent.MCPTest do
 
       mcp = start!([server("s", %{list: list})])
 
-      session =
-        start_supervised!(
-          {Session, llm: fn _ -> {:ok, %{content: "Hi."}} end, tools: fn -> MCP.tools(mcp) end}
-        )
+      session = start_supervised!({Session, llm: say("Hi."), tools: fn -> MCP.tools(mcp) end})
 
       assert {:error, %Runtime.Error{reason: reason}} = Session.prompt(session, "Hi")
       assert reason == {:exit, {:failed, MCP.Error}}
@@ -258,11 +258,8 @@ defmodule AshAgent.MCPTest do
     end
 
     test "keeps the old list when the new one cannot be had" do
-      {:ok, answers} =
-        Agent.start_link(fn ->
-          [{:ok, page([tool("a")])}, {:error, "fails"}, {:ok, page([tool("b")])}]
-        end)
-
+      answers = [{:ok, page([tool("a")])}, {:error, "fails"}, {:ok, page([tool("b")])}]
+      {:ok, answers} = Agent.start_link(fn -> answers end)
       list = fn _ -> Agent.get_and_update(answers, fn [first | rest] -> {first, rest} end) end
       mcp = start!([server("s", %{list: list})])
       assert mcp |> MCP.tools() |> names() == ["s__a"]
@@ -281,15 +278,7 @@ defmodule AshAgent.MCPTest do
       bytes = fn n -> for _ <- 1..n, into: "", do: <<:rand.uniform(128) - 1>> end
       random = for n <- 1..200, do: bytes.(n)
 
-      for remote <- [
-            "read_file",
-            "a.b",
-            "a/b",
-            "ü",
-            "__x",
-            "-",
-            String.duplicate("x", 500) | random
-          ] do
+      for remote <- ~w(read_file a.b a/b ü __x -) ++ [String.duplicate("x", 500) | random] do
         name = Listing.name("p", remote)
         assert name =~ ~r/\Ap__[a-zA-Z0-9_-]{1,61}\z/
         if remote == "read_file", do: assert(name == "p__read_file")
@@ -368,15 +357,8 @@ defmodule AshAgent.MCPTest do
 
       log =
         capture_log(fn ->
-          mcp =
-            start!([
-              server("s", %{
-                list: fn _ ->
-                  {:ok, page([%{"name" => "hunter2", "inputSchema" => 1} | tools])}
-                end
-              })
-            ])
-
+          page = page([%{"name" => "hunter2", "inputSchema" => 1} | tools])
+          mcp = start!([server("s", %{list: fn _ -> {:ok, page} end})])
           assert length(MCP.tools(mcp)) == 255
         end)
 
@@ -412,59 +394,38 @@ defmodule AshAgent.MCPTest do
     test "become text or parts" do
       part = fn type, keys -> Map.put(keys, "type", type) end
       text = &part.("text", %{"text" => &1})
+      media = &part.(&1, %{"data" => &2, "mimeType" => &3})
+      resource = &part.("resource", %{"resource" => Map.put(&1, "uri", "a://b")})
+      link = %{"uri" => "a://b", "name" => "B", "mimeType" => "text/plain"}
+      unreadable = {:ok, "(the server sent an image that cannot be read)"}
+      file = %{type: :file, media_type: "application/octet-stream", data: @png}
+      unknown = "(the server sent content of an unknown kind)"
 
-      for {result, expected} <- [
-            {%{"content" => [text.("a")]}, {:ok, "a"}},
-            {%{"content" => [text.("a"), text.("b")]}, {:ok, "a\nb"}},
-            {%{"content" => []}, {:ok, ""}},
-            {%{}, {:ok, ""}},
-            {%{"content" => [text.("a" <> <<255>>)]}, {:ok, "a\uFFFD"}},
-            {%{"content" => [part.("image", %{"data" => @png, "mimeType" => "image/png"})]},
+      for {content, expected} <- [
+            {[text.("a")], {:ok, "a"}},
+            {[text.("a"), text.("b")], {:ok, "a\nb"}},
+            {[], {:ok, ""}},
+            {[text.("a" <> <<255>>)], {:ok, "a\uFFFD"}},
+            {[media.("image", @png, "image/png")],
              {:ok, [%{type: :image, media_type: "image/png", data: @png}]}},
-            {%{
-               "content" => [
-                 part.("audio", %{"data" => @png, "mimeType" => "audio/wav; x=y"}),
-                 text.("b")
-               ]
-             },
+            {[media.("audio", @png, "audio/wav; x=y"), text.("b")],
              {:ok,
               [%{type: :audio, media_type: "audio/wav", data: @png}, %{type: :text, text: "b"}]}},
-            {%{
-               "content" => [
-                 part.("image", %{"data" => "not base64!", "mimeType" => "image/png"})
-               ]
-             }, {:ok, "(the server sent an image that cannot be read)"}},
-            {%{"content" => [part.("image", %{"data" => @png, "mimeType" => "text/html"})]},
-             {:ok, "(the server sent an image that cannot be read)"}},
-            {%{
-               "content" => [
-                 part.("resource", %{"resource" => %{"uri" => "a://b", "text" => "c"}})
-               ]
-             }, {:ok, "Resource a://b:\nc"}},
-            {%{
-               "content" => [
-                 part.("resource", %{"resource" => %{"uri" => "a://b", "blob" => @png}})
-               ]
-             },
-             {:ok,
-              [
-                %{type: :text, text: "Resource a://b:"},
-                %{type: :file, media_type: "application/octet-stream", data: @png}
-              ]}},
-            {%{
-               "content" => [
-                 part.("resource_link", %{
-                   "uri" => "a://b",
-                   "name" => "B",
-                   "mimeType" => "text/plain"
-                 })
-               ]
-             }, {:ok, "Resource a://b (B, text/plain)"}},
-            {%{"content" => [part.("hologram", %{}), 1]},
-             {:ok,
-              "(the server sent content of an unknown kind)\n(the server sent content of an unknown kind)"}},
-            {%{"content" => [text.("a") | :improper]}, {:ok, ""}},
-            {%{"content" => "text"}, {:ok, ""}},
+            {[media.("image", "not base64!", "image/png")], unreadable},
+            {[media.("image", @png, "text/html")], unreadable},
+            {[resource.(%{"text" => "c"})], {:ok, "Resource a://b:\nc"}},
+            {[resource.(%{"blob" => @png})],
+             {:ok, [%{type: :text, text: "Resource a://b:"}, file]}},
+            {[part.("resource_link", link)], {:ok, "Resource a://b (B, text/plain)"}},
+            {[part.("hologram", %{}), 1], {:ok, "#{unknown}\n#{unknown}"}},
+            {[text.("a") | :improper], {:ok, ""}},
+            {"text", {:ok, ""}}
+          ] do
+        assert Content.result(%{"content" => content}, 10_000) == expected
+      end
+
+      for {result, expected} <- [
+            {%{}, {:ok, ""}},
             {%{"structuredContent" => %{"a" => 1}}, {:ok, ~s({"a":1})}},
             {%{"structuredContent" => %{"a" => 1}, "content" => [text.(~s({ "a": 1 }))]},
              {:ok, ~s({ "a": 1 })}},
@@ -486,39 +447,30 @@ defmodule AshAgent.MCPTest do
     end
 
     test "of any form leave a conversation that every provider accepts" do
+      part = fn type, keys -> Map.put(keys, "type", type) end
+      media = &part.(&1, %{"data" => &2, "mimeType" => &3})
+      blob = %{"uri" => 1, "blob" => @png, "mimeType" => "application/gzip"}
+
       contents = [
-        [%{"type" => "image", "data" => @png, "mimeType" => "image/x-" <> <<255>>}],
-        [%{"type" => "image", "data" => "", "mimeType" => "image/png"}],
-        [%{"type" => "image", "data" => "AA", "mimeType" => "image/png"}],
-        [
-          %{"type" => "audio", "data" => @png, "mimeType" => "audio/x"},
-          %{"type" => "image", "data" => @png, "mimeType" => "image/svg+xml"}
-        ],
-        [
-          %{
-            "type" => "resource",
-            "resource" => %{"uri" => 1, "blob" => @png, "mimeType" => "application/gzip"}
-          }
-        ],
-        [%{"type" => "resource", "resource" => %{"uri" => <<255>>, "text" => <<255>>}}],
-        [%{"type" => "resource_link", "uri" => nil, "description" => %{}}],
-        [%{"type" => "text", "text" => <<0, 255, 1>>}]
+        [media.("image", @png, "image/x-" <> <<255>>)],
+        [media.("image", "", "image/png")],
+        [media.("image", "AA", "image/png")],
+        [media.("audio", @png, "audio/x"), media.("image", @png, "image/svg+xml")],
+        [part.("resource", %{"resource" => blob})],
+        [part.("resource", %{"resource" => %{"uri" => <<255>>, "text" => <<255>>}})],
+        [part.("resource_link", %{"uri" => nil, "description" => %{}})],
+        [part.("text", %{"text" => <<0, 255, 1>>})]
       ]
 
       call = fn _name, %{"n" => n}, _progress -> {:ok, %{"content" => Enum.at(contents, n)}} end
-      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["x"], call)
 
-      calls =
-        for n <- 0..(length(contents) - 1),
-            do: %{id: "c#{n}", name: "s__x", arguments: %{"n" => n}}
-
+      ids = 0..(length(contents) - 1)
+      calls = for n <- ids, do: %{id: "c#{n}", name: "s__x", arguments: %{"n" => n}}
       llm = LLM.Scripted.new([%{tool_calls: calls}, "Done."])
       {:ok, result} = Runtime.run(Context.new("Go"), llm: llm, tools: tools)
 
-      assert Enum.all?(
-               Context.get_iteration(result.context, 1).tool_calls,
-               &match?({:ok, _}, &1.result)
-             )
+      assert Enum.all?(results(result.context), &match?({:ok, _}, &1))
 
       for provider <- RequestChecker.providers(),
           do: assert({:ok, _} = Context.request(result.context, provider))
@@ -534,18 +486,20 @@ defmodule AshAgent.MCPTest do
         "odd", _arguments, _progress -> :odd
       end
 
-      list = listing(["echo", "refuse", "crash", "odd"])
-      tools = [server("s", %{list: list, call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["echo", "refuse", "crash", "odd"], call)
 
-      assert call(tools, "s__echo", %{a: :b, c: [1.5, nil]}) ==
-               {:ok, ~s(%{"a" => "b", "c" => [1.5, nil]})}
+      for {given, plain} <- [
+            {%{a: :b, c: [1.5, nil]}, ~s(%{"a" => "b", "c" => [1.5, nil]})},
+            {%{a: <<255>>}, ~s(%{"a" => "\uFFFD"})}
+          ],
+          do: assert(call(tools, "s__echo", given) == {:ok, plain})
 
-      assert call(tools, "s__echo", %{a: <<255>>}) == {:ok, ~s(%{"a" => "\uFFFD"})}
+      for {name, words} <- [
+            {"refuse", "answered with an error: no"},
+            {"crash", "failed (RuntimeError)"}
+          ],
+          do: assert(call(tools, "s__" <> name) == {:error, ~s(the MCP server "s" ) <> words})
 
-      assert call(tools, "s__refuse") ==
-               {:error, ~s(the MCP server "s" answered with an error: no)}
-
-      assert call(tools, "s__crash") == {:error, ~s(the MCP server "s" failed \(RuntimeError\))}
       assert {:error, ~s(the MCP server "s" ended) <> _} = call(tools, "s__odd")
     end
 
@@ -556,8 +510,7 @@ defmodule AshAgent.MCPTest do
         send(me, {:called, name, arguments}) && text("done")
       end
 
-      tools =
-        [server("s", %{list: listing(["read", "write"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["read", "write"], call)
 
       calls = [
         %{id: "r", name: "s__read", arguments: %{"a" => 1}},
@@ -566,35 +519,16 @@ defmodule AshAgent.MCPTest do
 
       llm = fn _ -> {:ok, %{tool_calls: calls}} end
 
-      {:paused, paused} =
-        Runtime.run(Context.new("Go"),
-          llm: llm,
-          tools: tools,
-          permission_rules: [{:deny, "s__w*"}],
-          before_tool: fn call, _ -> {:ok, put_in(call.arguments["b"], 2)} end,
-          approval: fn _call, _ -> :ask end
-        )
-
+      before = fn call, _ -> {:ok, put_in(call.arguments["b"], 2)} end
+      opts = [tools: tools, before_tool: before, approval: fn _call, _ -> :ask end]
+      {:paused, paused} = prompt("Go", [llm: llm, permission_rules: [{:deny, "s__w*"}]] ++ opts)
       assert [%{name: "s__read", arguments: %{"a" => 1, "b" => 2}}] = paused.calls
       assert Context.Calls.tool_call_status(paused.context, "w") == :denied
       refute_received {:called, _, _}
 
-      context =
-        Context.Calls.approve_tool_call(paused.context, "r",
-          by: "ann",
-          arguments: %{"a" => 1, "b" => 2}
-        )
-
-      llm = LLM.Scripted.new(["Done."])
-
-      {:ok, _} =
-        Runtime.resume(context,
-          llm: llm,
-          tools: tools,
-          before_tool: fn call, _ -> {:ok, put_in(call.arguments["b"], 2)} end,
-          approval: fn _, _ -> :ask end
-        )
-
+      approved = [by: "ann", arguments: %{"a" => 1, "b" => 2}]
+      context = Context.Calls.approve_tool_call(paused.context, "r", approved)
+      {:ok, _} = Runtime.resume(context, [llm: LLM.Scripted.new(["Done."])] ++ opts)
       assert_receive {:called, "read", %{"a" => 1, "b" => 2}}
     end
 
@@ -608,7 +542,7 @@ defmodule AshAgent.MCPTest do
         text("done")
       end
 
-      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["x"], call)
       me = self()
 
       on_event = fn name, measurements, metadata ->
@@ -639,18 +573,14 @@ defmodule AshAgent.MCPTest do
         "echo", _arguments, _progress -> text("here")
       end
 
-      tools =
-        [server("s", %{list: listing(["wait", "echo"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["wait", "echo"], call)
 
       assert call(tools, "s__wait", %{}, timeout: 2_000) == {:error, "timed out after 2000 ms"}
       assert_receive {:waits, pid}
       assert_receive {:cancel, ^pid}
 
-      llm =
-        LLM.Scripted.new([
-          %{tool_calls: [%{id: "1", name: "s__wait"}, %{id: "2", name: "s__echo"}]}
-        ])
-
+      calls = [%{id: "1", name: "s__wait"}, %{id: "2", name: "s__echo"}]
+      llm = LLM.Scripted.new([%{tool_calls: calls}])
       session = start_supervised!({Session, llm: llm, tools: tools})
       prompt = Task.async(fn -> Session.prompt(session, "Go") end)
       assert_receive {:waits, pid}
@@ -662,23 +592,14 @@ defmodule AshAgent.MCPTest do
     end
 
     test "end with an error when the client dies, and the run goes on; the client is started again" do
-      me = self()
-      call = fn "wait", _, _ -> send(me, :waits) && Process.sleep(:infinity) end
-
       quietly(fn ->
-        mcp = start!([server("s", %{list: listing(["wait"]), call: call})])
-        tools = MCP.tools(mcp)
-        assert_receive {:started, client, _owner, _}
+        {mcp, tools, client, _owner} = waiting()
         llm = LLM.Scripted.new([%{tool_calls: [%{id: "1", name: "s__wait"}]}, "Sorry."])
-        run = Task.async(fn -> Runtime.run(Context.new("Go"), llm: llm, tools: tools) end)
+        run = Task.async(fn -> prompt("Go", llm: llm, tools: tools) end)
         assert_receive :waits
         Process.exit(client, :kill)
         assert {:ok, %{output: "Sorry.", context: context}} = Task.await(run)
-        assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
-
-        assert words ==
-                 ~s(the MCP server "s" ended during the call, and whether the call did its work is not known)
-
+        assert results(context) == [{:error, ~s(the MCP server "s" ) <> @unknown}]
         assert_receive {:started, again, _owner, _}
         assert again != client
         assert mcp |> MCP.tools() |> names() == ["s__wait"]
@@ -686,22 +607,14 @@ defmodule AshAgent.MCPTest do
     end
 
     test "survive the death of the process that keeps the server" do
-      me = self()
-      call = fn "wait", _, _ -> send(me, :waits) && Process.sleep(:infinity) end
-
       quietly(fn ->
-        mcp = start!([server("s", %{list: listing(["wait"]), call: call})])
-        tools = MCP.tools(mcp)
-        assert_receive {:started, client, owner, _}
+        {mcp, tools, client, owner} = waiting()
         call = Task.async(fn -> call(tools, "s__wait") end)
         assert_receive :waits
         ref = Process.monitor(client)
         Process.exit(owner, :kill)
 
-        assert Task.await(call) ==
-                 {:error,
-                  "the MCP server ended during the call, and whether the call did its work is not known"}
-
+        assert Task.await(call) == {:error, "the MCP server " <> @unknown}
         # Its client is linked.
         assert_receive {:DOWN, ^ref, :process, _, _}
         assert call(tools, "s__wait") == {:error, "the MCP server was stopped"}
@@ -719,15 +632,14 @@ defmodule AshAgent.MCPTest do
       end
 
       call = fn _, _, _ -> {:lost, "answered with HTTP status 500"} end
+      failed = ~s(the MCP server "s" answered with HTTP status 500)
 
       quietly(fn ->
         mcp = start!([server("s", %{list: list, call: call})])
         tools = MCP.tools(mcp)
         Agent.update(down?, fn _ -> true end)
 
-        assert call(tools, "s__x") ==
-                 {:error, ~s(the MCP server "s" answered with HTTP status 500)}
-
+        assert call(tools, "s__x") == {:error, failed}
         assert_receive {:stopped, _}
 
         words = ~s(the MCP server "s" cannot be reached; try again later)
@@ -736,8 +648,7 @@ defmodule AshAgent.MCPTest do
         assert mcp |> MCP.tools() |> names() == ["s__x"]
         Agent.update(down?, fn _ -> false end)
 
-        words = ~s(the MCP server "s" answered with HTTP status 500)
-        assert Wait.until(fn -> call(tools, "s__x") == {:error, words} end, 60_000)
+        assert Wait.until(fn -> call(tools, "s__x") == {:error, failed} end, 60_000)
       end)
     end
 
@@ -784,7 +695,7 @@ defmodule AshAgent.MCPTest do
     test "that run at the same time know nothing of each other" do
       me = self()
       call = fn _, _, _ -> send(me, {:waits, self()}) && Process.sleep(:infinity) end
-      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["x"], call)
       for _ <- 1..12, do: Task.async(fn -> call(tools, "s__x") end)
 
       [first | others] =
@@ -799,17 +710,12 @@ defmodule AshAgent.MCPTest do
 
     test "are not disturbed by messages that nobody expects" do
       call = fn _, _, _ -> text("once") end
-      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      tools = tools_of(["x"], call)
       assert_receive {:started, _client, owner, _}
 
-      for message <- [
-            :odd,
-            {:late, make_ref()},
-            {:list, make_ref()},
-            {:changed, 1},
-            :connect,
-            {make_ref(), {:ok, %{}}}
-          ],
+      odd = [:odd, :connect, {:changed, 1}, {make_ref(), {:ok, %{}}}]
+
+      for message <- odd ++ for(tag <- [:late, :list], do: {tag, make_ref()}),
           do: send(owner, message)
 
       assert call(tools, "s__x") == {:ok, "once"}
@@ -818,13 +724,8 @@ defmodule AshAgent.MCPTest do
     end
 
     test "whose cancellation the client does not take end with the connection" do
-      me = self()
-      call = fn _, _, _ -> send(me, :waits) && Process.sleep(:infinity) end
-      fake = %{list: listing(["wait"]), call: call, cancel: fn _ -> {:lost, "has ended"} end}
-
       quietly(fn ->
-        tools = [server("s", fake)] |> start!() |> MCP.tools()
-        assert_receive {:started, client, _, _}
+        {_mcp, tools, client, _owner} = waiting(%{cancel: fn _ -> {:lost, "has ended"} end})
         call = Task.async(fn -> call(tools, "s__wait") end)
         assert_receive :waits
         Task.shutdown(call, :brutal_kill)

@@ -84,11 +84,8 @@ defmodule AshAgent.OutputTest do
         else: {:error, [{["n"], "expected an even number"}]}
     end
 
-    output =
-      Output.new(
-        {%{type: "object", properties: %{n: %{type: "integer"}}, required: ["n"]}, cast: cast}
-      )
-
+    schema = %{type: "object", properties: %{n: %{type: "integer"}}, required: ["n"]}
+    output = Output.new({schema, cast: cast})
     assert {:ok, 2, []} = Output.read(output, ~s({"n": 4}))
 
     assert {:error, %Output.Error{reason: :invalid, lines: ["/n: expected an even number"]}} =
@@ -99,10 +96,8 @@ defmodule AshAgent.OutputTest do
     output = Output.new(at: :datetime)
     assert {:error, error} = Output.read(output, ~s({"at": "2026-01-31T09:30:00"}))
 
-    assert error.lines == [
-             "/at: expected a date and time with its offset, such as 2026-01-31T09:30:00Z"
-           ]
-
+    words = "expected a date and time with its offset, such as 2026-01-31T09:30:00Z"
+    assert error.lines == ["/at: " <> words]
     refute inspect(error) =~ "2026"
   end
 

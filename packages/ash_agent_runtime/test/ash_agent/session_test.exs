@@ -1,6 +1,8 @@
 defmodule AshAgent.SessionTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [hanging: 1, results: 1, results: 2, say: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1, until: 2]
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Session}
@@ -12,8 +14,7 @@ defmodule AshAgent.SessionTest do
   defp call(id, name, arguments \\ %{}), do: %{id: id, name: name, arguments: arguments}
 
   defp start(opts) do
-    opts = Keyword.put_new(opts, :llm, fn _ -> {:ok, %{content: "Hi"}} end)
-    start_supervised!({Session, opts}, id: make_ref())
+    start_supervised!({Session, Keyword.put_new(opts, :llm, say("Hi"))}, id: make_ref())
   end
 
   # A model that tells the test that it was asked, and answers when it is told to.
@@ -26,44 +27,26 @@ defmodule AshAgent.SessionTest do
     end
   end
 
-  defp hanging(test) do
-    fn _ ->
-      send(test, {:tool, self()})
-      Process.sleep(:infinity)
-    end
-  end
-
-  defp texts(context),
-    do:
-      for(
-        %{role: role, content: text} when is_binary(text) <- Context.to_messages(context),
+  defp texts(context) do
+    for %{role: role, content: text} when is_binary(text) <- Context.to_messages(context),
         do: {role, text}
-      )
+  end
 
   # The supervisor of a session's tasks, which logs its end when the session crashes.
   defp supervisors(session) do
     {:links, links} = Process.info(session, :links)
     {:dictionary, dictionary} = Process.info(session, :dictionary)
 
-    links --
-      [self() | Enum.map(dictionary[:"$ancestors"], &((is_pid(&1) && &1) || Process.whereis(&1)))]
+    ancestors = dictionary[:"$ancestors"]
+    links -- [self() | Enum.map(ancestors, &((is_pid(&1) && &1) || Process.whereis(&1)))]
   end
 
   describe "prompt/3" do
     test "keeps one conversation over several prompts" do
-      llm =
-        Scripted.new([
-          "One.",
-          %{tool_calls: [call("a", :add, %{"a" => 1, "b" => 1})]},
-          "Two."
-        ])
-
-      session =
-        start(
-          llm: llm,
-          system_prompt: "Count.",
-          tools: %{add: fn %{"a" => a, "b" => b} -> a + b end}
-        )
+      add = call("a", :add, %{"a" => 1, "b" => 1})
+      llm = Scripted.new(["One.", %{tool_calls: [add]}, "Two."])
+      tools = %{add: fn %{"a" => a, "b" => b} -> a + b end}
+      session = start(llm: llm, system_prompt: "Count.", tools: tools)
 
       assert {:ok, %Result{output: "One."}} = Session.prompt(session, "First?")
 
@@ -72,40 +55,10 @@ defmodule AshAgent.SessionTest do
 
       context = Session.context(session)
 
-      assert texts(context) == [
-               system: "Count.",
-               user: "First?",
-               assistant: "One.",
-               user: "Second?",
-               assistant: "Two."
-             ]
-
-      assert Enum.any?(
-               Context.to_messages(context),
-               &match?(%{content: "Second?", metadata: %{from: 7}}, &1)
-             )
-    end
-
-    test "gives the runtime context of the session or of the prompt to the tools" do
-      test = self()
-
-      llm = fn context ->
-        if context.current_iteration in [1, 3],
-          do: {:ok, %{tool_calls: [call("a", :who)]}},
-          else: {:ok, %{content: "."}}
-      end
-
-      session =
-        start(
-          llm: llm,
-          tools: %{who: fn _, %{actor: actor} -> send(test, {:actor, actor}) && :ok end},
-          runtime_context: %{actor: 1}
-        )
-
-      {:ok, _} = Session.prompt(session, "Who?")
-      {:ok, _} = Session.prompt(session, "Who?", runtime_context: %{actor: 2})
-      assert_received {:actor, 1}
-      assert_received {:actor, 2}
+      asked = [system: "Count.", user: "First?", assistant: "One.", user: "Second?"]
+      assert texts(context) == asked ++ [assistant: "Two."]
+      noted = &match?(%{content: "Second?", metadata: %{from: 7}}, &1)
+      assert Enum.any?(Context.to_messages(context), noted)
     end
 
     test "returns an error for input that is none, and goes on" do
@@ -201,50 +154,15 @@ defmodule AshAgent.SessionTest do
       assert_receive {Session, ^two, {:error, %Context.Error{}}}
       assert_receive {Session, ^three, {:ok, _}}
     end
-
-    test "gives its context at once, also between the results of tools" do
-      test = self()
-
-      tool = fn %{"n" => n} ->
-        send(test, {:tool, n, self()})
-        receive(do: (:go -> n))
-      end
-
-      llm =
-        Scripted.new([%{tool_calls: for(n <- 1..2, do: call("#{n}", :t, %{"n" => n}))}, "Done"])
-
-      session = start(llm: llm, tools: %{t: tool}, on_change: &send(test, {:changed, &1}))
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:tool, 1, first}
-      assert_receive {:tool, 2, second}
-      assert length(Context.pending_tool_calls(Session.context(session))) == 2
-      for _ <- 1..2, do: assert_receive({:changed, _})
-      send(second, :go)
-      assert_receive {:changed, _}
-      assert [%{id: "1"}] = Context.pending_tool_calls(Session.context(session))
-      send(first, :go)
-      assert_receive {Session, ^ref, {:ok, _}}
-    end
   end
 
   describe "cancel/1" do
     test "in the middle of three parallel tools kills them, keeps what is there, and the conversation goes on" do
       test = self()
-      quick = fn _ -> :done end
-
-      llm =
-        Scripted.new([
-          %{tool_calls: [call("1", :hang), call("2", :quick), call("3", :hang)]},
-          "Fine."
-        ])
-
-      session =
-        start(
-          llm: llm,
-          tools: %{hang: hanging(test), quick: quick},
-          on_change: &send(test, {:changed, &1})
-        )
-
+      calls = [call("1", :hang), call("2", :quick), call("3", :hang)]
+      llm = Scripted.new([%{tool_calls: calls}, "Fine."])
+      tools = %{hang: hanging(:tool), quick: fn _ -> :done end}
+      session = start(llm: llm, tools: tools, on_change: &send(test, {:changed, &1}))
       {:ok, ref} = Session.prompt_async(session, "Hi")
       tools = for _ <- 1..2, do: assert_receive({:tool, pid}) && pid
       # The prompt, the calls, the one result.
@@ -258,20 +176,8 @@ defmodule AshAgent.SessionTest do
       assert Context.equal?(Session.context(session), context)
       cancelled = {:error, "cancelled by the user"}
 
-      assert for(%{result: result} <- Context.get_iteration(context, 1).tool_calls, do: result) ==
-               [cancelled, {:ok, :done}, cancelled]
-
+      assert results(context) == [cancelled, {:ok, :done}, cancelled]
       assert {:ok, %Result{output: "Fine."}} = Session.prompt(session, "And now?")
-    end
-
-    test "while the model thinks leaves the prompt without an answer" do
-      session = start(llm: gated())
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:asked, model, _}
-      assert Session.cancel(session) == :ok
-      refute Process.alive?(model)
-      assert_receive {Session, ^ref, {:error, %Error{reason: :cancelled}}}
-      assert texts(Session.context(session)) == [user: "Hi"]
     end
 
     test "goes on with the queue, and does nothing when nothing runs" do
@@ -327,7 +233,7 @@ defmodule AshAgent.SessionTest do
       for {opts, asleep?} <- [{[hibernate_after: 20], true}, {[], false}] do
         session = start(opts)
         {:ok, _} = Session.prompt(session, "Hi")
-        assert AshAgent.TestSupport.Wait.until(fn -> asleep?(session) end, 500) == asleep?
+        assert until(fn -> asleep?(session) end, 500) == asleep?
         assert {:ok, %Result{output: "Hi"}} = Session.prompt(session, "Hi again")
       end
 
@@ -378,32 +284,16 @@ defmodule AshAgent.SessionTest do
       test = self()
       llm = fn _ -> {:ok, %{tool_calls: [call("a", :hang)]}} end
 
-      session =
-        start(
-          llm: llm,
-          tools: %{hang: hanging(test)},
-          on_event: fn _ -> send(test, {:run, self()}) end
-        )
-
+      tell = fn _ -> send(test, {:run, self()}) end
+      session = start(llm: llm, tools: %{hang: hanging(:tool)}, on_event: tell)
       {:ok, ref} = Session.prompt_async(session, "Hi")
       assert_receive {:run, run}
       assert_receive {:tool, tool}
       Process.exit(run, :kill)
       assert_receive {Session, ^ref, {:error, %Error{reason: {:exit, :killed}, context: context}}}
       refute Process.alive?(tool)
-      assert [%{result: {:error, "interrupted"}}] = Context.get_iteration(context, 1).tool_calls
+      assert results(context) == [{:error, "interrupted"}]
       assert Session.cancel(session) == :ok
-    end
-
-    test "of on_change are logged, and the session goes on" do
-      log =
-        capture_log(fn ->
-          session = start(on_change: fn _ -> raise "SECRET" end)
-          assert {:ok, %Result{}} = Session.prompt(session, "Hi")
-        end)
-
-      assert log =~ ":on_change failed"
-      refute log =~ "SECRET"
     end
 
     test "to keep a context end the run with the store's error, and the session goes on" do
@@ -441,16 +331,9 @@ defmodule AshAgent.SessionTest do
     test "of a cancellation to be kept are logged without their reason" do
       log =
         capture_log(fn ->
-          test = self()
           pid = start_supervised!({Agent, fn -> :ok end})
-
-          session =
-            start(
-              llm: gated(),
-              on_change: fn _ -> Agent.get(pid, & &1) end,
-              tools: %{t: hanging(test)}
-            )
-
+          keep = fn _ -> Agent.get(pid, & &1) end
+          session = start(llm: gated(), on_change: keep, tools: %{t: hanging(:tool)})
           {:ok, ref} = Session.prompt_async(session, "Hi")
           assert_receive {:asked, model, _}
           send(model, {:answer, %{tool_calls: [call("a", :t)]}})
@@ -474,35 +357,9 @@ defmodule AshAgent.SessionTest do
       assert_receive {:asked, model, _}
       Process.exit(session, :kill)
       assert_receive {:DOWN, ^monitor, :process, ^session, :killed}
-      assert AshAgent.TestSupport.Wait.until(fn -> not Process.alive?(model) end)
+      assert until(fn -> not Process.alive?(model) end)
       refute_received {Session, ^ref, {_, %{context: _}}}
       refute_received {Session, ^queued, _}
-    end
-
-    @tag :capture_log
-    test "of the session show neither prompts nor answers nor keys" do
-      Process.flag(:trap_exit, true)
-
-      log =
-        capture_log(fn ->
-          {:ok, session} =
-            Session.start_link(
-              llm: {__MODULE__.Keyed, api_key: "SECRET"},
-              context: Context.new("SECRET")
-            )
-
-          {:ok, _} = Session.prompt_async(session, "SECRET 1")
-          {:ok, _} = Session.prompt_async(session, "SECRET 2")
-          refute inspect(:sys.get_status(session), limit: :infinity) =~ "SECRET"
-          :sys.replace_state(session, &%{&1 | queue: :broken})
-          supervisors = for pid <- supervisors(session), do: Process.monitor(pid)
-          catch_exit(Session.prompt(session, "SECRET 3"))
-          assert_receive {:EXIT, ^session, _}
-          for ref <- supervisors, do: assert_receive({:DOWN, ^ref, :process, _, _})
-        end)
-
-      assert log =~ "terminating"
-      refute log =~ "SECRET"
     end
 
     @tag :capture_log
@@ -527,42 +384,18 @@ defmodule AshAgent.SessionTest do
       Process.flag(:trap_exit, true)
       llm = fn _ -> {:ok, %{}} end
       assert {:error, %Context.Error{}} = Session.start_link(llm: llm, context: %{iterations: 5})
-      assert {:error, :no_context} = Session.start_link(llm: llm, context: fn -> :error end)
 
-      assert {:error, :not_found} =
-               Session.start_link(llm: llm, context: fn -> {:error, :not_found} end)
-
-      assert {:error, :no_context} = Session.start_link(llm: llm, context: 5)
-
-      for opts <- [
-            [],
-            [llm: nil],
-            [llm: llm, max_queue: -1],
-            [llm: llm, tools: 5],
-            [llm: llm, system_prompt: 5],
-            [llm: llm, on_change: 5],
-            [llm: llm, colour: 1]
+      for {context, reason} <- [
+            {fn -> :error end, :no_context},
+            {fn -> {:error, :not_found} end, :not_found},
+            {5, :no_context}
           ],
+          do: assert({:error, reason} == Session.start_link(llm: llm, context: context))
+
+      wrong = [llm: nil, max_queue: -1, tools: 5, system_prompt: 5, on_change: 5, colour: 1]
+
+      for opts <- [[] | for(option <- wrong, do: Keyword.merge([llm: llm], [option]))],
           do: assert_raise(ArgumentError, fn -> Session.start_link(opts) end)
-    end
-  end
-
-  defmodule Keyed do
-    @behaviour AshAgent.LLM
-    @impl true
-    def prepare(opts), do: Keyword.update!(opts, :api_key, &hide/1)
-    @impl true
-    def chat(_context, _opts), do: Process.sleep(:infinity)
-    defp hide(key) when is_binary(key), do: fn -> key end
-    defp hide(function), do: function
-  end
-
-  describe "a specification" do
-    test "has no key in it" do
-      spec = Session.child_spec(llm: {Keyed, api_key: "SECRET"}, name: :a_session)
-      refute inspect(spec) =~ "SECRET"
-      assert spec.id == :a_session
-      assert spec.restart == :transient
     end
   end
 
@@ -605,38 +438,21 @@ defmodule AshAgent.SessionTest do
         for ref <- monitors, do: assert_receive({:DOWN, ^ref, :process, _, _})
       end)
 
-      assert AshAgent.TestSupport.Wait.until(fn ->
-               Process.whereis(__MODULE__.Killed) not in [nil, session]
-             end)
-
+      assert until(fn -> Process.whereis(__MODULE__.Killed) not in [nil, session] end)
       session = Process.whereis(__MODULE__.Killed)
       assert [%{id: "a"}] = Context.pending_tool_calls(Session.context(session))
 
       assert {:ok, %Result{output: "Done."}} = Session.resume(session)
       assert_received {:slow, _}
 
-      assert [%{result: {:ok, :slept}}, %{result: {:ok, :quick}}] =
-               Context.get_iteration(Session.context(session), 1).tool_calls
-    end
-
-    test "tells the model that calls were interrupted, when a prompt comes instead" do
-      context = Context.new("Hi") |> Context.add_assistant_message(nil, [call("a", :t)])
-
-      session =
-        start(context: Context.to_map(context), llm: fn _ -> {:ok, %{content: "I see"}} end)
-
-      assert {:ok, %Result{output: "I see"}} = Session.prompt(session, "Still there?")
-
-      assert [%{result: {:error, "interrupted"}}] =
-               Context.get_iteration(Session.context(session), 1).tool_calls
+      assert results(Session.context(session)) == [{:ok, :slept}, {:ok, :quick}]
     end
 
     @tag :capture_log
     test "takes its model and tools with it" do
       Process.flag(:trap_exit, true)
-      test = self()
       llm = fn _ -> {:ok, %{tool_calls: [call("a", :hang), call("b", :hang)]}} end
-      {:ok, session} = Session.start_link(llm: llm, tools: %{hang: hanging(test)})
+      {:ok, session} = Session.start_link(llm: llm, tools: %{hang: hanging(:tool)})
       {:ok, _} = Session.prompt_async(session, "Hi")
       tools = for _ <- 1..2, do: assert_receive({:tool, pid}) && pid
       refs = for pid <- tools ++ supervisors(session), do: Process.monitor(pid)
@@ -652,14 +468,9 @@ defmodule AshAgent.SessionTest do
     sessions =
       for n <- 1..200 do
         llm = fn context ->
-          case rem(context.current_iteration, 3) do
-            0 ->
-              {:ok, %{content: "#{n}"}}
-
-            _ ->
-              {:ok,
-               %{tool_calls: for(id <- ["a", "b"], do: call(id, "add", %{"a" => n, "b" => 1}))}}
-          end
+          calls = for id <- ["a", "b"], do: call(id, "add", %{"a" => n, "b" => 1})
+          over? = rem(context.current_iteration, 3) == 0
+          {:ok, if(over?, do: %{content: "#{n}"}, else: %{tool_calls: calls})}
         end
 
         {:ok, session} = Session.start_link(llm: llm, tools: tools)
@@ -667,9 +478,8 @@ defmodule AshAgent.SessionTest do
       end
 
     for round <- 1..3 do
-      refs =
-        for session <- sessions,
-            do: elem({:ok, _} = Session.prompt_async(session, "Round #{round}"), 1)
+      prompt = &elem({:ok, _} = Session.prompt_async(&1, "Round #{round}"), 1)
+      refs = Enum.map(sessions, prompt)
 
       for {ref, n} <- Enum.with_index(refs, 1) do
         text = "#{n}"
@@ -681,15 +491,10 @@ defmodule AshAgent.SessionTest do
       context = Session.context(session)
       assert context.current_iteration == 9
 
-      results =
-        for %{tool_calls: calls} <- Context.iterations(context),
-            %{result: result} <- calls,
-            do: result
-
-      assert results == List.duplicate({:ok, n + 1}, 12)
+      assert Enum.flat_map(1..9, &results(context, &1)) == List.duplicate({:ok, n + 1}, 12)
       GenServer.stop(session)
     end
 
-    assert AshAgent.TestSupport.Wait.until(fn -> length(Process.list()) < before + 50 end)
+    assert until(fn -> length(Process.list()) < before + 50 end)
   end
 end

@@ -1,6 +1,7 @@
 defmodule AshAgent.SessionsTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0, stored: 2, texts: 1]
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Sessions, Store}
@@ -9,10 +10,7 @@ defmodule AshAgent.SessionsTest do
 
   doctest AshAgent.Sessions
 
-  setup do
-    {:ok, store} = Store.SQLite.open(":memory:")
-    {:ok, store: store}
-  end
+  setup do: {:ok, store: sqlite()}
 
   # Asks the test, and says what it is told.
   defp llm do
@@ -29,24 +27,15 @@ defmodule AshAgent.SessionsTest do
     send(model, {:say, answer})
   end
 
-  defp echo,
-    do: fn context ->
-      {:ok, %{content: "re: " <> List.last(Context.to_messages(context)).content}}
-    end
+  defp echo do
+    fn context -> {:ok, %{content: "re: " <> List.last(Context.to_messages(context)).content}} end
+  end
 
   defp start(store, opts \\ []) do
     name = :"sessions#{System.unique_integer([:positive])}"
     opts = Keyword.merge([name: name, store: store, llm: echo()], opts)
     start_supervised!({Sessions, opts})
     name
-  end
-
-  defp texts(context),
-    do: for(m <- Context.to_messages(context), is_binary(m.content), do: m.content)
-
-  defp stored(store, id) do
-    {:ok, kept} = Store.fetch(store, id)
-    kept
   end
 
   test "starts a session with the first prompt, and uses it for the next", %{store: store} do
@@ -90,16 +79,14 @@ defmodule AshAgent.SessionsTest do
     assert {:ok, %{conversations: []}} = Store.list(store)
     {:ok, _} = Store.create(store, AshAgent.ChatContext.new(id: "chat", input: "Hi"))
 
-    assert {:error, %{reason: {:start_error, :no_context}} = error} =
-             Sessions.context(sessions, "chat")
-
+    assert {:error, error} = Sessions.context(sessions, "chat")
+    assert error.reason == {:start_error, :no_context}
     assert Exception.message(error) =~ "chat with branches"
     assert %{owner: nil} = stored(store, "chat")
   end
 
   test "many at once on one conversation get one session, and all are answered", %{store: store} do
     sessions = start(store)
-    test = self()
 
     1..20
     |> Enum.map(&Task.async(fn -> {&1, Sessions.prompt(sessions, "c", "#{&1}")} end))
@@ -109,7 +96,6 @@ defmodule AshAgent.SessionsTest do
       assert text == "#{number}"
     end)
 
-    assert test == self()
     assert %{epoch: 1} = kept = stored(store, "c")
     assert length(texts(kept.value)) == 40
   end
@@ -142,20 +128,12 @@ defmodule AshAgent.SessionsTest do
 
   test "another node's interrupted turn and waiting prompts are found", %{store: store} do
     # As a node leaves them that dies: claimed, and the lease over.
-    create = fn id, status, opts ->
-      {:ok, _} =
-        Store.create(
-          store,
-          Context.new("one", id: id),
-          [owner: "x", lease: 1, status: status] ++ opts
-        )
+    for {id, status} <- [running: :running, idle: :idle, waiting: :idle, paused: :paused] do
+      opts = [owner: "x", lease: 1, status: status]
+      {:ok, _} = Store.create(store, Context.new("one", id: "#{id}"), opts)
     end
 
-    create.("running", :running, [])
-    create.("idle", :idle, [])
-    create.("waiting", :idle, [])
     {:ok, _} = Store.enqueue(store, "waiting", "two")
-    create.("paused", :paused, [])
     {:ok, _} = Store.create(store, Context.new("one", id: "owned"), owner: "x", status: :running)
     sessions = start(store, recover: 10, batch: 1)
     assert until(fn -> texts(stored(store, "running").value) == ["one", "re: one"] end)
@@ -179,9 +157,8 @@ defmodule AshAgent.SessionsTest do
     until(fn -> match?({:ok, [_, _]}, Store.waiting(store, "c")) end)
     Process.exit(session, :kill)
 
-    assert {:error, %Sessions.Error{reason: {:lost, _}, stored: :unknown} = error} =
-             Task.await(lost)
-
+    assert {:error, %Sessions.Error{stored: :unknown} = error} = Task.await(lost)
+    assert {:lost, _} = error.reason
     assert Exception.message(error) =~ ":key"
     {:ok, _} = Sessions.prompt_async(sessions, "c", "one more", key: "k")
     say("one", %{content: "1"})
@@ -201,9 +178,8 @@ defmodule AshAgent.SessionsTest do
       end
 
       opts = [llm: llm(), tools: %{"pay" => tool}, recover: 20, drain: 0]
-
-      {:ok,
-       opts: opts, call: %{tool_calls: [%{id: "a", name: "pay"}]}, sessions: start(store, opts)}
+      call = %{tool_calls: [%{id: "a", name: "pay"}]}
+      {:ok, opts: opts, call: call, sessions: start(store, opts)}
     end
 
     test "lets a step end, stores it, and another node goes on", context do
@@ -321,16 +297,10 @@ defmodule AshAgent.SessionsTest do
   test "a store that fails is an error, and nothing is left over", %{store: store} do
     down = %Store.Error{reason: {:unavailable, :test}}
 
-    watched =
-      WatchedStore.new(store, fn now, name ->
-        if now == :before and name == :claim, do: {:error, down}, else: :ok
-      end)
-
-    sessions = start(watched)
-
-    assert {:error, %Sessions.Error{reason: {:store_error, ^down}}} =
-             Sessions.prompt(sessions, "c", "one")
-
+    fails = &if({&1, &2} == {:before, :claim}, do: {:error, down}, else: :ok)
+    sessions = start(WatchedStore.new(store, fails))
+    assert {:error, %Sessions.Error{reason: reason}} = Sessions.prompt(sessions, "c", "one")
+    assert reason == {:store_error, down}
     assert {:ok, %{conversations: []}} = Store.list(store)
   end
 
@@ -349,9 +319,7 @@ defmodule AshAgent.SessionsTest do
     for {_id, pid, _type, _modules} <- Supervisor.which_children(sessions),
         do: refute(inspect(:sys.get_status(pid), limit: :infinity) =~ "secret")
 
-    refute inspect(
-             Sessions.child_spec(name: Foo, store: store, llm: echo(), system_prompt: "secret"),
-             limit: :infinity
-           ) =~ "secret"
+    opts = [name: Foo, store: store, llm: echo(), system_prompt: "secret"]
+    refute inspect(Sessions.child_spec(opts), limit: :infinity) =~ "secret"
   end
 end

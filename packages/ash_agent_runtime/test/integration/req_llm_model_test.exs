@@ -60,60 +60,32 @@ defmodule AshAgent.Integration.ReqLLMModelTest do
   defp whole(status \\ 200, body, headers \\ []),
     do: WireServer.response(status, JSON.encode(body), headers)
 
+  defp message(content, stop) do
+    usage = %{input_tokens: 5, output_tokens: 3}
+    own = %{id: "msg_1", type: "message", role: "assistant", model: "claude-sonnet-4-5"}
+    whole(Map.merge(own, %{content: content, stop_reason: stop, usage: usage}))
+  end
+
   defp sse(events) do
     chunks = for event <- events, do: WireServer.chunk(["data: ", JSON.encode(event), "\n\n"])
     [WireServer.stream_head(), chunks]
   end
 
-  @anthropic [
-    %{
-      "type" => "message_start",
-      "message" => %{"usage" => %{"input_tokens" => 12, "output_tokens" => 1}}
-    },
-    %{
-      "type" => "content_block_start",
-      "index" => 0,
-      "content_block" => %{"type" => "text", "text" => ""}
-    },
-    %{
-      "type" => "content_block_delta",
-      "index" => 0,
-      "delta" => %{"type" => "text_delta", "text" => "Let me "}
-    },
-    %{
-      "type" => "content_block_delta",
-      "index" => 0,
-      "delta" => %{"type" => "text_delta", "text" => "look."}
-    },
-    %{"type" => "content_block_stop", "index" => 0},
-    %{
-      "type" => "content_block_start",
-      "index" => 1,
-      "content_block" => %{
-        "type" => "tool_use",
-        "id" => "toolu_1",
-        "name" => "look",
-        "input" => %{}
-      }
-    },
-    %{
-      "type" => "content_block_delta",
-      "index" => 1,
-      "delta" => %{"type" => "input_json_delta", "partial_json" => "{\"at\":"}
-    },
-    %{
-      "type" => "content_block_delta",
-      "index" => 1,
-      "delta" => %{"type" => "input_json_delta", "partial_json" => "\"it\"}"}
-    },
-    %{"type" => "content_block_stop", "index" => 1},
-    %{
-      "type" => "message_delta",
-      "delta" => %{"stop_reason" => "tool_use"},
-      "usage" => %{"output_tokens" => 9}
-    },
-    %{"type" => "message_stop"}
-  ]
+  @anthropic ~S"""
+             {"type":"message_start","message":{"usage":{"input_tokens":12,"output_tokens":1}}}
+             {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+             {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Let me "}}
+             {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"look."}}
+             {"type":"content_block_stop","index":0}
+             {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_1","name":"look","input":{}}}
+             {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"at\":"}}
+             {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"\"it\"}"}}
+             {"type":"content_block_stop","index":1}
+             {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}
+             {"type":"message_stop"}
+             """
+             |> String.split("\n", trim: true)
+             |> Enum.map(&JSON.decode!/1)
 
   defp collect(llm, context \\ Context.new("Hi", system_prompt: "Be brief."), opts \\ []) do
     {:ok, seen} = Agent.start_link(fn -> [] end)
@@ -197,26 +169,11 @@ defmodule AshAgent.Integration.ReqLLMModelTest do
   test "keeps reasoning for the next request" do
     thinking = %{"type" => "thinking", "thinking" => "Hm", "signature" => "c2lnbmVk"}
 
-    answer = %{
-      "id" => "msg_1",
-      "type" => "message",
-      "role" => "assistant",
-      "model" => "claude-sonnet-4-5",
-      "content" => [
-        thinking,
-        %{"type" => "tool_use", "id" => "toolu_1", "name" => "look", "input" => %{}}
-      ],
-      "stop_reason" => "tool_use",
-      "usage" => %{"input_tokens" => 5, "output_tokens" => 3}
-    }
+    call = %{type: "tool_use", id: "toolu_1", name: "look", input: %{}}
+    said = %{type: "text", text: "A cat."}
 
-    last = %{
-      answer
-      | "content" => [%{"type" => "text", "text" => "A cat."}],
-        "stop_reason" => "end_turn"
-    }
+    server = serve([message([thinking, call], "tool_use"), message([said], "end_turn")])
 
-    server = serve([whole(answer), whole(last)])
     tools = %{"look" => fn _arguments -> {:ok, "a cat"} end}
 
     assert {:ok, %{output: "A cat."} = result} =
@@ -290,20 +247,13 @@ defmodule AshAgent.Integration.ReqLLMModelTest do
 
   test "a refusal that may pass is retried, after the time that the provider asks for" do
     busy = whole(429, %{"error" => %{"message" => "slow down"}}, [{"retry-after", "0"}])
-    said = [%{"type" => "text", "text" => "Let me look."}]
+    said = %{type: "text", text: "Let me look."}
 
     # ReqLLM may have lost the refusal, and is then asked without a stream.
     answer = fn _connection, body ->
       if body["stream"],
         do: [sse(@anthropic), "0\r\n\r\n"],
-        else:
-          whole(%{
-            "id" => "m",
-            "role" => "assistant",
-            "model" => "x",
-            "content" => said,
-            "stop_reason" => "end_turn"
-          })
+        else: message([said], "end_turn")
     end
 
     server = serve([busy, answer])

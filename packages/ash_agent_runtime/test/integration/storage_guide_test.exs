@@ -3,6 +3,8 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
     # The modules and tables of the guide, as they stand there.
     use ExUnit.Case, async: false
 
+    import AshAgent.TestSupport.Runs, only: [drain: 1]
+
     alias AshAgent.{Context, Session}
     alias MyApp.{Conversations, Repo, Snapshots}
 
@@ -235,7 +237,10 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
       Process.sleep(:rand.uniform(12) - 1)
       Process.exit(pid, :kill)
       assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
-      [last, one_before | _] = received(Enum.reverse([before.context | seen]))
+
+      # The contexts that the writer tried to save, newest first.
+      all = [before.context | seen] ++ drain(do: ({:saving, context} -> context))
+      [last, one_before | _] = Enum.reverse(all)
 
       wait_for_the_server(id)
       assert {:ok, fetched} = Conversations.fetch(id)
@@ -247,15 +252,6 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
     # The transaction of a client that died goes on until the server hears of it; the row's lock waits for that.
     defp wait_for_the_server(id),
       do: Repo.query!("SELECT id FROM conversations WHERE id = $1 FOR UPDATE", [id])
-
-    # The contexts that the writer tried to save, newest first.
-    defp received(contexts) do
-      receive do
-        {:saving, context} -> received([context | contexts])
-      after
-        0 -> contexts
-      end
-    end
 
     defp write(saved, test) do
       context = change(saved.context)

@@ -63,11 +63,7 @@ defmodule AshAgent.Integration.FinchTransportTest do
   end
 
   test "says that it is no HTTP" do
-    server =
-      WireServer.start(fn connection ->
-        {:ok, _} = WireServer.read_request(connection)
-        WireServer.write(connection, "garbage\r\n\r\n")
-      end)
+    server = WireServer.answering("garbage\r\n\r\n")
 
     assert {:error, {:invalid_response, _}, %{}} = collect(transport(), request(server))
   end
@@ -132,11 +128,8 @@ defmodule AshAgent.Integration.ReqTransportTest do
       })
 
     server =
-      WireServer.start(
-        fn connection ->
-          {:ok, _} = WireServer.read_request(connection)
-          WireServer.write(connection, WireServer.response(200, "x"))
-        end,
+      WireServer.answering(
+        WireServer.response(200, "x"),
         tls: tls ++ [log_level: :none],
         host: "localhost"
       )

@@ -3,6 +3,8 @@ defmodule AshAgent.TestSupport.Agents do
 
   # Sessions on one of several nodes, and what is asked of them there. Each function runs where the test calls it.
 
+  import AshAgent.TestSupport.StoredSessions, only: [texts: 1]
+
   alias AshAgent.{Context, Sessions, Store}
 
   @name __MODULE__
@@ -11,29 +13,21 @@ defmodule AshAgent.TestSupport.Agents do
   def start(path, opts \\ []) do
     {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
     Logger.configure(level: :none)
-    caller = self()
 
-    # It lives longer than the process of the call.
-    spawn(fn ->
+    AshAgent.TestSupport.Nodes.outlive(fn ->
       {:ok, store} = Store.SQLite.open(path)
       :persistent_term.put(@name, store)
       tools = %{"pay" => &pay/2}
-
-      {:ok, _} =
-        Sessions.start_link([name: @name, store: store, llm: &model/1, tools: tools] ++ opts)
-
-      send(caller, :started)
-      Process.sleep(:infinity)
+      Sessions.start_link([name: @name, store: store, llm: &model/1, tools: tools] ++ opts)
     end)
-
-    receive do: (:started -> node())
   end
 
   # Answers with the node's name. It waits to be told to go on when it is asked to hold, and calls a tool when asked to pay.
   defp model(context) do
     case List.last(Context.to_messages(context)) do
       %{content: "hold " <> _ = text} ->
-        answer(text)
+        hold()
+        {:ok, %{content: "re: #{text} #{node()}"}}
 
       %{content: "pay" <> _} ->
         {:ok, %{tool_calls: [%{id: "call_1", name: "pay", arguments: %{}}]}}
@@ -44,17 +38,7 @@ defmodule AshAgent.TestSupport.Agents do
       %{content: text} ->
         {:ok, %{content: "re: #{text} #{node()}"}}
     end
-    |> held()
   end
-
-  defp answer(text), do: {:held, {:ok, %{content: "re: #{text} #{node()}"}}}
-
-  defp held({:held, answer}) do
-    hold()
-    answer
-  end
-
-  defp held(answer), do: answer
 
   defp pay(_arguments, _context) do
     hold()
@@ -109,9 +93,6 @@ defmodule AshAgent.TestSupport.Agents do
   defp shown({:error, %{reason: reason, context: context}}), do: {:error, reason, texts(context)}
   defp shown({:error, %{reason: reason}}), do: {:error, reason}
   defp shown(other), do: other
-
-  defp texts(context),
-    do: for(m <- Context.to_messages(context), is_binary(m.content), do: m.content)
 
   @doc "Sends a prompt and collects its messages, and then those of a subscription."
   def listen(id, input) do

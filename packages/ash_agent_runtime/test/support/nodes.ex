@@ -44,6 +44,19 @@ defmodule AshAgent.TestSupport.Nodes do
     :exit, _reason -> :ok
   end
 
+  @doc "Starts what lives longer than the process of the call, and returns the node."
+  def outlive(start) do
+    caller = self()
+
+    spawn(fn ->
+      {:ok, _} = start.()
+      send(caller, :started)
+      Process.sleep(:infinity)
+    end)
+
+    receive do: (:started -> node())
+  end
+
   @doc "Tells nodes of each other's ports, and connects them."
   def introduce(peers) do
     ports = Map.new(peers, fn {peer, node} -> {node, :peer.call(peer, __MODULE__, :port, [])} end)

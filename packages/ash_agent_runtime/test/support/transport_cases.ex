@@ -3,6 +3,8 @@ defmodule AshAgent.TestSupport.TransportCases do
 
   # What every transport has to do: `use AshAgent.TestSupport.TransportCases` in a test with `transport/0`, `{module, options}`.
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.LLM.Transport.Request
   alias AshAgent.TestSupport.WireServer
 
@@ -23,19 +25,12 @@ defmodule AshAgent.TestSupport.TransportCases do
 
   @doc "A request to a server."
   def request(server, opts \\ []) do
-    struct!(
-      %Request{
-        method: "POST",
-        uri: URI.parse(server.url <> "/x?y=%20"),
-        body: ["{", "}"],
-        timeout: 20_000
-      },
-      opts
-    )
+    own = [method: "POST", uri: URI.parse(server.url <> "/x?y=%20"), body: ["{", "}"]]
+    struct!(Request, own ++ [timeout: 20_000] ++ opts)
   end
 
   @doc "Sends a request and collects the response."
-  def collect({module, opts}, request) do
+  def collect(transport, request) do
     collect = fn
       {:head, status, headers}, acc ->
         {:cont, Map.merge(acc, %{status: status, headers: headers})}
@@ -44,23 +39,17 @@ defmodule AshAgent.TestSupport.TransportCases do
         {:cont, Map.update(acc, :body, data, &(&1 <> data))}
     end
 
-    case module.stream(request, %{}, collect, opts) do
-      {:ok, acc} -> {:ok, acc}
-      {:error, reason, acc} -> {:error, reason, acc}
-    end
+    stream(transport, request, %{}, collect)
   end
+
+  @doc "Sends a request, with `fun` for what comes."
+  def stream({module, opts}, request, acc \\ nil, fun), do: module.stream(request, acc, fun, opts)
 
   @doc "Does nothing with what comes."
   def ignore(_message, acc), do: {:cont, acc}
 
   @doc "All of a server's messages so far."
-  def received(messages \\ []) do
-    receive do
-      message -> received([message | messages])
-    after
-      0 -> Enum.reverse(messages)
-    end
-  end
+  def received, do: drain(do: (message -> message))
 
   @doc "Clients, each with a stream of its provider."
   def client_streams do
@@ -80,12 +69,8 @@ defmodule AshAgent.TestSupport.TransportCases do
       last = binary_part(stream.body, byte_size(stream.body), -rem(byte_size(stream.body), 7))
       rest = if last == "", do: "", else: WireServer.chunk(last)
 
-      WireServer.write(connection, [
-        WireServer.stream_head(stream.type),
-        pieces,
-        rest,
-        "0\r\n\r\n"
-      ])
+      head = WireServer.stream_head(stream.type)
+      WireServer.write(connection, [head, pieces, rest, "0\r\n\r\n"])
     end)
   end
 
@@ -93,23 +78,12 @@ defmodule AshAgent.TestSupport.TransportCases do
     quote do
       test "carries the streams of a client" do
         for {module, stream} <- client_streams() do
-          llm =
-            module.new(
-              model: "m",
-              base_url: serve_in_pieces(stream).url,
-              transport: transport(),
-              timeout: 30_000
-            )
-
+          url = serve_in_pieces(stream).url
+          llm = module.new(model: "m", base_url: url, transport: transport(), timeout: 30_000)
           test = self()
-
-          show = fn event ->
-            if match?({:text, _, _}, event), do: send(test, {:text, elem(event, 2)})
-          end
-
-          assert {:ok, %{state: :complete}} =
-                   AshAgent.LLM.stream(llm, AshAgent.Context.new("Hi"), show)
-
+          show = fn event -> with({:text, _, text} <- event, do: send(test, {:text, text})) end
+          reply = AshAgent.LLM.stream(llm, AshAgent.Context.new("Hi"), show)
+          assert {:ok, %{state: :complete}} = reply
           assert Enum.join(for {:text, text} <- received(), do: text) == "Grüße, Welt!"
         end
       end
@@ -122,15 +96,12 @@ defmodule AshAgent.TestSupport.TransportCases do
         test "is head and data, however its length is told" do
           hello = ["data: ", "Grüße", "\n\n"]
 
+          chunked = [WireServer.stream_head(), Enum.map(hello, &WireServer.chunk/1)]
+
           for {bytes, keep?} <- [
                 {WireServer.response(200, hello, [{"X-One", "1"}, {"x-two", "2"}]), true},
-                {[WireServer.stream_head(), Enum.map(hello, &WireServer.chunk/1), "0\r\n\r\n"],
-                 true},
-                {[
-                   WireServer.stream_head(),
-                   Enum.map(hello, &WireServer.chunk/1),
-                   "0\r\nx-t: 1\r\n\r\n"
-                 ], true},
+                {[chunked, "0\r\n\r\n"], true},
+                {[chunked, "0\r\nx-t: 1\r\n\r\n"], true},
                 {["HTTP/1.0 200 OK\r\n\r\n", hello], false}
               ] do
             server =
@@ -148,20 +119,15 @@ defmodule AshAgent.TestSupport.TransportCases do
 
             assert Enum.all?(headers, fn {name, _} -> name == String.downcase(name) end)
 
-            assert_received {:request,
-                             %{method: "POST", path: "/v1/x?y=%20", body: "{}", headers: sent}}
-
+            assert_received {:request, %{method: "POST", body: "{}", headers: sent} = asked}
+            assert asked.path == "/v1/x?y=%20"
             assert %{"x-key" => "k", "content-length" => "2"} = sent
             assert sent["host"] == "127.0.0.1:#{server.port}"
           end
         end
 
         test "has a head also when it has no body" do
-          server =
-            WireServer.start(fn connection ->
-              {:ok, _} = WireServer.read_request(connection)
-              WireServer.write(connection, WireServer.response(429, "", [{"retry-after", "1"}]))
-            end)
+          server = WireServer.answering(WireServer.response(429, "", [{"retry-after", "1"}]))
 
           assert {:ok, %{status: 429, headers: headers} = response} =
                    collect(transport(), request(server))
@@ -196,11 +162,7 @@ defmodule AshAgent.TestSupport.TransportCases do
                 "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nabc",
                 [WireServer.stream_head(), WireServer.chunk("abc")]
               ] do
-            server =
-              WireServer.start(fn connection ->
-                {:ok, _} = WireServer.read_request(connection)
-                WireServer.write(connection, bytes)
-              end)
+            server = WireServer.answering(bytes)
 
             assert {:error, {:connection, :closed}, %{status: 200, body: "abc"}} =
                      collect(transport(), request(server))
@@ -215,10 +177,8 @@ defmodule AshAgent.TestSupport.TransportCases do
             end)
 
           for n <- 1..20 do
-            assert {:ok, %{body: body}} =
-                     collect(transport(), request(server, body: Integer.to_string(n)))
-
-            assert body == Integer.to_string(n)
+            text = Integer.to_string(n)
+            assert {:ok, %{body: ^text}} = collect(transport(), request(server, body: text))
           end
 
           assert for({:connected, n} <- received(), do: n) == [1]
@@ -228,15 +188,10 @@ defmodule AshAgent.TestSupport.TransportCases do
       defp serve_all(connection) do
         case WireServer.read_request(connection) do
           {:ok, %{body: body}} ->
-            if rem(byte_size(body), 2) == 0,
-              do: WireServer.write(connection, WireServer.response(200, body)),
-              else:
-                WireServer.write(connection, [
-                  WireServer.stream_head(),
-                  WireServer.chunk(body),
-                  "0\r\n\r\n"
-                ])
-
+            chunked = [WireServer.stream_head(), WireServer.chunk(body), "0\r\n\r\n"]
+            whole? = rem(byte_size(body), 2) == 0
+            answer = if whole?, do: WireServer.response(200, body), else: chunked
+            WireServer.write(connection, answer)
             serve_all(connection)
 
           :closed ->
@@ -265,8 +220,6 @@ defmodule AshAgent.TestSupport.TransportCases do
               WireServer.await_close(connection)
             end)
 
-          {module, opts} = transport()
-
           # The server sends the next piece when the last one has been consumed: nothing is held back.
           consume = fn
             {:head, 200, _}, pieces ->
@@ -279,7 +232,7 @@ defmodule AshAgent.TestSupport.TransportCases do
               {:cont, [piece | pieces]}
           end
 
-          assert {:ok, pieces} = module.stream(request(server), [], consume, opts)
+          assert {:ok, pieces} = stream(transport(), request(server), [], consume)
           assert Enum.reverse(pieces) == for(n <- 1..5, do: "piece #{n}")
         end
 
@@ -305,7 +258,6 @@ defmodule AshAgent.TestSupport.TransportCases do
             )
 
           test = self()
-          {module, opts} = transport()
 
           consumer =
             Task.async(fn ->
@@ -322,7 +274,7 @@ defmodule AshAgent.TestSupport.TransportCases do
                   {:cont, size + byte_size(data)}
               end
 
-              module.stream(request(server, timeout: :infinity), 0, slow, opts)
+              stream(transport(), request(server, timeout: :infinity), 0, slow)
             end)
 
           assert_receive {:blocked, pid}
@@ -343,18 +295,12 @@ defmodule AshAgent.TestSupport.TransportCases do
     quote do
       describe "the connection closes" do
         setup do
-          server =
-            WireServer.start(fn connection ->
-              {:ok, _} = WireServer.read_request(connection)
-              WireServer.write(connection, [WireServer.stream_head(), WireServer.chunk("abc")])
-              WireServer.await_close(connection)
-            end)
-
-          %{server: server}
+          %{server: WireServer.stalling([WireServer.stream_head(), WireServer.chunk("abc")])}
         end
 
+        defp halted({:head, status, _}, _acc), do: {:halt, status}
+
         test "with the process that asked, however that ends", %{server: server} do
-          {module, opts} = transport()
           test = self()
 
           for {reason, n} <- Enum.with_index([:kill, :shutdown, :normal], 1) do
@@ -370,7 +316,7 @@ defmodule AshAgent.TestSupport.TransportCases do
                     {:cont, acc}
                 end
 
-                module.stream(request(server), nil, block, opts)
+                stream(transport(), request(server), block)
               end)
 
             assert_receive :streaming
@@ -379,37 +325,27 @@ defmodule AshAgent.TestSupport.TransportCases do
           end
 
           # Also while it waits for more.
-          pid = spawn(fn -> module.stream(request(server), nil, &ignore/2, opts) end)
+          pid = spawn(fn -> stream(transport(), request(server), &ignore/2) end)
           refute_receive {:closed, 4}, 100
           Process.exit(pid, :kill)
           assert_receive {:closed, 4}
         end
 
         test "when the consumer halts", %{server: server} do
-          {module, opts} = transport()
-
           halt = fn
             {:data, data}, _ -> {:halt, data}
             _head, acc -> {:cont, acc}
           end
 
-          assert {:ok, "abc"} = module.stream(request(server), nil, halt, opts)
+          assert {:ok, "abc"} = stream(transport(), request(server), halt)
           assert_receive {:closed, 1}
 
-          assert {:ok, 200} =
-                   module.stream(
-                     request(server),
-                     nil,
-                     fn {:head, status, _}, _ -> {:halt, status} end,
-                     opts
-                   )
-
+          assert {:ok, 200} = stream(transport(), request(server), &halted/2)
           assert_receive {:closed, 2}
         end
 
         test "when the consumer raises, exits or throws", %{server: server} do
-          {module, opts} = transport()
-          fail = fn fail -> module.stream(request(server), nil, fn _, _ -> fail.() end, opts) end
+          fail = fn fail -> stream(transport(), request(server), fn _, _ -> fail.() end) end
           assert_raise RuntimeError, "mine", fn -> fail.(fn -> raise "mine" end) end
           assert catch_exit(fail.(fn -> exit(:mine) end)) == :mine
           assert catch_throw(fail.(fn -> throw(:mine) end)) == :mine
@@ -418,21 +354,11 @@ defmodule AshAgent.TestSupport.TransportCases do
 
         test "without a trace in the caller's mailbox", %{server: server} do
           Process.flag(:trap_exit, true)
-          {module, opts} = transport()
 
-          assert {:ok, 200} =
-                   module.stream(
-                     request(server),
-                     nil,
-                     fn {:head, status, _}, _ -> {:halt, status} end,
-                     opts
-                   )
-
+          assert {:ok, 200} = stream(transport(), request(server), &halted/2)
           assert_receive {:closed, 1}
-
-          assert {:error, {:timeout, :idle}, _} =
-                   collect(transport(), request(server, idle_timeout: 50))
-
+          request = request(server, idle_timeout: 50)
+          assert {:error, {:timeout, :idle}, _} = collect(transport(), request)
           assert_receive {:closed, 2}
           refute_receive _, 50
         end
@@ -443,17 +369,11 @@ defmodule AshAgent.TestSupport.TransportCases do
   defp time do
     quote do
       describe "time" do
-        defp stalling(bytes) do
-          WireServer.start(fn connection ->
-            {:ok, _} = WireServer.read_request(connection)
-            WireServer.write(connection, bytes)
-            WireServer.await_close(connection)
-          end)
-        end
-
         test "to the first byte is limited" do
           for bytes <- ["", "HTTP/1.1 200", WireServer.stream_head()] do
-            request = request(stalling(bytes), first_byte_timeout: 60, connect_timeout: 40)
+            request =
+              request(WireServer.stalling(bytes), first_byte_timeout: 60, connect_timeout: 40)
+
             Process.send_after(self(), :early, 5)
             assert {:error, {:timeout, :first_byte}, _} = collect(transport(), request)
             assert_received :early
@@ -462,25 +382,16 @@ defmodule AshAgent.TestSupport.TransportCases do
         end
 
         test "between bytes is limited, the consumer's own time aside" do
-          request =
-            request(stalling([WireServer.stream_head(), WireServer.chunk("abc")]),
-              idle_timeout: 60
-            )
+          server = WireServer.stalling([WireServer.stream_head(), WireServer.chunk("abc")])
+          request = request(server, idle_timeout: 60)
 
           slow = fn
-            {:data, data}, _ ->
-              receive do
-              after
-                200 -> {:cont, data}
-              end
-
-            _head, acc ->
-              {:cont, acc}
+            {:data, data}, _ -> receive(do: (:never -> :ok), after: (200 -> {:cont, data}))
+            _head, acc -> {:cont, acc}
           end
 
-          {module, opts} = transport()
           Process.send_after(self(), :early, 20)
-          assert {:error, {:timeout, :idle}, "abc"} = module.stream(request, nil, slow, opts)
+          assert {:error, {:timeout, :idle}, "abc"} = stream(transport(), request, slow)
           assert_received :early
           assert_receive {:closed, 1}
         end

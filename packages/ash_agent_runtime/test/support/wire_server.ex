@@ -15,4 +15,21 @@ defmodule AshAgent.TestSupport.WireServer do
   defdelegate close(connection), to: Wire
   defdelegate await_close(connection), to: Wire
   defdelegate tell(connection, message), to: Wire
+
+  @doc "Answers the request of each connection with these bytes, and closes it."
+  def answering(bytes, opts \\ []), do: answer(bytes, opts, fn _connection -> :ok end)
+
+  @doc "Answers with these bytes, and then waits until the client has closed the connection."
+  def stalling(bytes, opts \\ []), do: answer(bytes, opts, &await_close/1)
+
+  defp answer(bytes, opts, more) do
+    start(
+      fn connection ->
+        {:ok, _} = read_request(connection)
+        write(connection, bytes)
+        more.(connection)
+      end,
+      opts
+    )
+  end
 end

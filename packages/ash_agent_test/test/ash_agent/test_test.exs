@@ -137,22 +137,16 @@ defmodule AshAgent.TestTest do
     end
 
     test "counts the calls that the provider answers itself" do
-      search = %{
-        "type" => "server_tool_use",
-        "id" => "s1",
-        "name" => "web_search",
-        "input" => %{"query" => "Oslo"}
-      }
-
+      search = %{"type" => "server_tool_use", "id" => "s1", "name" => "web_search"}
+      search = Map.put(search, "input", %{"query" => "Oslo"})
       found = %{"type" => "web_search_tool_result", "tool_use_id" => "s1", "content" => []}
 
       parts =
         for data <- [search, found],
             do: %{type: :provider_block, provider: :anthropic, data: data}
 
-      context =
-        Context.add_assistant_message(Context.new("Hi"), parts ++ [%{type: :text, text: "Rain."}])
-
+      parts = parts ++ [%{type: :text, text: "Rain."}]
+      context = Context.add_assistant_message(Context.new("Hi"), parts)
       assert [%{by: :provider}] = assert_calls(context, [web_search(query: "Oslo")])
       assert_raise AssertionError, fn -> refute_called(context, web_search) end
     end
@@ -195,12 +189,8 @@ defmodule AshAgent.TestTest do
       assert assert_answer(context, ^name) == name
       assert_raise AssertionError, fn -> assert_answer(context, "Hello") end
 
-      result = %Runtime.Result{
-        status: :answered,
-        context: context,
-        output: %{city: "Oslo", days: [1, 2]}
-      }
-
+      output = %{city: "Oslo", days: [1, 2]}
+      result = %Runtime.Result{status: :answered, context: context, output: output}
       assert_answer(result, %{city: ~r/oslo/i, days: [_ | _]})
       assert message(fn -> assert_answer(result, %{city: "Rome"}) end) =~ "the answer differs"
     end
@@ -214,12 +204,8 @@ defmodule AshAgent.TestTest do
 
   describe "assert_within/2" do
     setup do
-      context =
-        Context.Tokens.add_token_usage(conversation([[call("a", "f")]]), %{
-          input_tokens: 90,
-          output_tokens: 10
-        })
-
+      usage = %{input_tokens: 90, output_tokens: 10}
+      context = Context.Tokens.add_token_usage(conversation([[call("a", "f")]]), usage)
       %{context: Context.add_assistant_message(context, "Done")}
     end
 
@@ -237,14 +223,12 @@ defmodule AshAgent.TestTest do
     end
 
     test "keeps no budget that cannot be checked", %{context: context} do
-      assert message(fn -> assert_within(trip(), tokens: 100) end) =~
-               "the models reported no tokens"
-
-      assert message(fn -> assert_within(context, cost: 1) end) =~ "there are no :prices"
-
-      assert message(fn ->
-               assert_within(context, cost: 1, prices: [%{model: "x", input: 1, output: 1}])
-             end) =~ "no price"
+      for {subject, budget, words} <- [
+            {trip(), [tokens: 100], "the models reported no tokens"},
+            {context, [cost: 1], "there are no :prices"},
+            {context, [cost: 1, prices: [%{model: "x", input: 1, output: 1}]], "no price"}
+          ],
+          do: assert(message(fn -> assert_within(subject, budget) end) =~ words)
 
       assert_within(%Runtime.Result{status: :answered, context: context, cost: 5}, cost: 5)
       assert_raise ArgumentError, fn -> assert_within(context, call: 1) end

@@ -45,6 +45,69 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     end
   end
 
+  defmodule MyApp.Table do
+    @moduledoc false
+    # `use MyApp.Table, "notes"` is a resource of the chat in that table, with the options of `use Ash.Resource` that follow.
+
+    defmacro __using__({table, opts}), do: table(table, opts)
+    defmacro __using__(table), do: table(table, [])
+
+    defp table(table, opts) do
+      # Spark reads the list, not what it comes to.
+      opts = Keyword.merge([domain: MyApp.Chat, data_layer: AshPostgres.DataLayer], opts)
+
+      quote do
+        use Ash.Resource, unquote(opts)
+
+        postgres do
+          table(unquote(table))
+          repo(MyApp.Chat.Repo)
+        end
+      end
+    end
+  end
+
+  defmodule MyApp.Tenants do
+    @moduledoc false
+
+    defmacro __using__(_opts) do
+      quote do
+        multitenancy do
+          strategy(:attribute)
+          attribute(:org)
+        end
+
+        attributes do
+          attribute(:org, :string, allow_nil?: false)
+        end
+      end
+    end
+  end
+
+  defmodule MyApp.OpenIterations do
+    @moduledoc false
+
+    defmacro __using__(of: conversation) do
+      quote do
+        use Ash.Resource,
+          domain: MyApp.Chat,
+          data_layer: AshPostgres.DataLayer,
+          authorizers: [Ash.Policy.Authorizer],
+          extensions: [AshAgent.Conversation.Iteration]
+
+        iteration do
+          conversation(unquote(conversation))
+        end
+
+        policies do
+          policy always() do
+            authorize_if(always())
+          end
+        end
+      end
+    end
+  end
+
   defmodule MyApp.Accounts do
     @moduledoc false
     use Ash.Domain, validate_config_inclusion?: false
@@ -56,12 +119,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
   defmodule MyApp.Accounts.User do
     @moduledoc false
-    use Ash.Resource, domain: MyApp.Accounts, data_layer: AshPostgres.DataLayer
-
-    postgres do
-      table("users")
-      repo(MyApp.Chat.Repo)
-    end
+    use MyApp.Table, {"users", domain: MyApp.Accounts}
 
     attributes do
       uuid_primary_key(:id)
@@ -114,24 +172,14 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
   defmodule MyApp.Chat.Note do
     @moduledoc false
     # Written by a tool: it has who wrote it, and in which language.
-    use Ash.Resource, domain: MyApp.Chat, data_layer: AshPostgres.DataLayer
-
-    postgres do
-      table("notes")
-      repo(MyApp.Chat.Repo)
-    end
-
-    multitenancy do
-      strategy(:attribute)
-      attribute(:org)
-    end
+    use MyApp.Table, "notes"
+    use MyApp.Tenants
 
     attributes do
       integer_primary_key(:id)
       attribute(:text, :string, public?: true)
       attribute(:author_id, :uuid)
       attribute(:locale, :string)
-      attribute(:org, :string, allow_nil?: false)
     end
 
     actions do
@@ -155,31 +203,21 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
   defmodule MyApp.Chat.Conversation do
     @moduledoc false
     # Archived, and not destroyed, by its destroy action.
-    use Ash.Resource,
-      domain: MyApp.Chat,
-      data_layer: AshPostgres.DataLayer,
-      authorizers: [Ash.Policy.Authorizer],
-      notifiers: [MyApp.Heard],
-      extensions: [AshAgent.Conversation, AshArchival.Resource]
+    use MyApp.Table,
+        {"conversations",
+         authorizers: [Ash.Policy.Authorizer],
+         notifiers: [MyApp.Heard],
+         extensions: [AshAgent.Conversation, AshArchival.Resource]}
 
-    postgres do
-      table("conversations")
-      repo(MyApp.Chat.Repo)
-    end
+    use MyApp.Tenants
 
     archive do
       exclude_destroy_actions([:purge])
     end
 
-    multitenancy do
-      strategy(:attribute)
-      attribute(:org)
-    end
-
     attributes do
       uuid_primary_key(:id)
       attribute(:title, :string, public?: true)
-      attribute(:org, :string, allow_nil?: false)
     end
 
     relationships do
@@ -236,36 +274,14 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
   defmodule MyApp.Chat.Iteration do
     @moduledoc false
-    use Ash.Resource,
-      domain: MyApp.Chat,
-      data_layer: AshPostgres.DataLayer,
-      authorizers: [Ash.Policy.Authorizer],
-      extensions: [AshAgent.Conversation.Iteration]
-
-    iteration do
-      conversation(MyApp.Chat.Conversation)
-    end
-
-    policies do
-      policy always() do
-        authorize_if(always())
-      end
-    end
+    use MyApp.OpenIterations, of: MyApp.Chat.Conversation
   end
 
   defmodule MyApp.Chat.Phone do
     @moduledoc false
     # A support desk sees that there are conversations, and not their words.
-    use Ash.Resource,
-      domain: MyApp.Chat,
-      data_layer: AshPostgres.DataLayer,
-      authorizers: [Ash.Policy.Authorizer],
-      extensions: [AshAgent.Conversation]
-
-    postgres do
-      table("phones")
-      repo(MyApp.Chat.Repo)
-    end
+    use MyApp.Table,
+        {"phones", authorizers: [Ash.Policy.Authorizer], extensions: [AshAgent.Conversation]}
 
     conversation do
       iterations(MyApp.Chat.PhoneIteration)
@@ -292,21 +308,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
   defmodule MyApp.Chat.PhoneIteration do
     @moduledoc false
-    use Ash.Resource,
-      domain: MyApp.Chat,
-      data_layer: AshPostgres.DataLayer,
-      authorizers: [Ash.Policy.Authorizer],
-      extensions: [AshAgent.Conversation.Iteration]
-
-    iteration do
-      conversation(MyApp.Chat.Phone)
-    end
-
-    policies do
-      policy always() do
-        authorize_if(always())
-      end
-    end
+    use MyApp.OpenIterations, of: MyApp.Chat.Phone
   end
 
   defmodule MyApp.Chat.Adviser do
@@ -329,12 +331,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
   defmodule MyApp.Chat.Project do
     @moduledoc false
-    use Ash.Resource, domain: MyApp.Chat, data_layer: AshPostgres.DataLayer
-
-    postgres do
-      table("projects")
-      repo(MyApp.Chat.Repo)
-    end
+    use MyApp.Table, "projects"
 
     attributes do
       integer_primary_key(:id)
@@ -354,15 +351,9 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
   defmodule MyApp.Chat.Case do
     @moduledoc false
     # A second resource, with numbers for keys. The database deletes it with its project.
-    use Ash.Resource,
-      domain: MyApp.Chat,
-      data_layer: AshPostgres.DataLayer,
-      extensions: [AshAgent.Conversation]
+    use MyApp.Table, {"cases", extensions: [AshAgent.Conversation]}
 
     postgres do
-      table("cases")
-      repo(MyApp.Chat.Repo)
-
       references do
         reference(:project, on_delete: :delete)
       end
@@ -429,25 +420,14 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     defmodule MyApp.Chat.Errand do
       @moduledoc false
       # Oban goes on with its turns, which write a note and end.
-      use Ash.Resource,
-        domain: MyApp.Chat,
-        data_layer: AshPostgres.DataLayer,
-        authorizers: [Ash.Policy.Authorizer],
-        extensions: [AshAgent.Conversation, AshOban]
+      use MyApp.Table,
+          {"errands",
+           authorizers: [Ash.Policy.Authorizer], extensions: [AshAgent.Conversation, AshOban]}
 
-      postgres do
-        table("errands")
-        repo(MyApp.Chat.Repo)
-      end
-
-      multitenancy do
-        strategy(:attribute)
-        attribute(:org)
-      end
+      use MyApp.Tenants
 
       attributes do
         uuid_primary_key(:id)
-        attribute(:org, :string, allow_nil?: false)
         attribute(:user_id, :uuid)
       end
 
@@ -548,6 +528,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
       # The application on one of several nodes. Each function runs where the test calls it.
 
+      alias AshAgent.TestSupport.Nodes
       alias MyApp.Chat.{Errand, Repo}
 
       # The lease of a node that was killed is over soon.
@@ -558,28 +539,13 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
             do: {:ok, _} = Application.ensure_all_started(app)
 
         Logger.configure(level: :none)
-        caller = self()
-
-        # They live longer than the process of the call.
-        spawn(fn ->
-          {:ok, _} = Repo.start_link(log: false, pool: DBConnection.ConnectionPool)
-          send(caller, :started)
-          Process.sleep(:infinity)
-        end)
-
-        receive do: (:started -> node())
+        Nodes.outlive(fn -> Repo.start_link(log: false, pool: DBConnection.ConnectionPool) end)
       end
 
       def start_oban do
-        caller = self()
-
-        spawn(fn ->
-          {:ok, _} = Oban.start_link(repo: Repo, queues: [conversations: 5], log: false)
-          send(caller, :started)
-          Process.sleep(:infinity)
+        Nodes.outlive(fn ->
+          Oban.start_link(repo: Repo, queues: [conversations: 5], log: false)
         end)
-
-        receive do: (:started -> :ok)
       end
 
       def schedule, do: AshOban.schedule(Errand, :go_on) && :ok
@@ -657,15 +623,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
       _ = Ecto.Adapters.Postgres.storage_down(config)
       :ok = Ecto.Adapters.Postgres.storage_up(config)
       # It outlives the process of the first test.
-      test = self()
-
-      spawn(fn ->
-        {:ok, _} = Repo.start_link(log: false)
-        send(test, :started)
-        Process.sleep(:infinity)
-      end)
-
-      receive do: (:started -> :ok)
+      AshAgent.TestSupport.Nodes.outlive(fn -> Repo.start_link(log: false) end)
       Sandbox.mode(Repo, :auto)
       Ecto.Migrator.run(Repo, Path.join(folder, "migrations"), :up, all: true, log: false)
 
@@ -691,7 +649,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
       try do
         run(args ++ ["--domains", "MyApp.Accounts,MyApp.Chat" | paths])
-        said()
+        AshAgent.TestSupport.MixTask.said(:info)
       after
         Mix.shell(shell)
       end
@@ -711,14 +669,6 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
             do: extension.codegen(argv ++ ["--name", name])
       rescue
         error in Ash.Error.Framework.PendingCodegen -> Mix.raise(Exception.message(error))
-      end
-    end
-
-    defp said do
-      receive do
-        {:mix_shell, :info, [text]} -> text <> "\n" <> said()
-      after
-        0 -> ""
       end
     end
   end

@@ -73,13 +73,6 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
     assert tokens(run(context, budget: 1_000, threshold: 0.5, step: 1)) in 400..500
   end
 
-  test "is content with the budget where the threshold cannot be reached" do
-    context = turns(3, Context.new("Begin", system_prompt: String.duplicate("rule ", 300)))
-    fitted = run(context, budget: 400, threshold: 0.1, step: 1)
-    assert tokens(fitted) in 300..400
-    assert run(fitted, budget: 400, threshold: 0.1, step: 1) == fitted
-  end
-
   test "keeps what :keep_first and :keep_last name" do
     assert %{hidden: [3..7]} =
              Context.View.view(run(turns(10), budget: 650, step: 1, keep_first: 2, keep_last: 4))

@@ -41,28 +41,9 @@ defmodule AshAgent.Context.Enhancer.MemoryTest do
   test "has all blocks under their headings in one order" do
     loaders = for block <- Enum.reverse(@blocks), do: {block, fn _ -> "#{block}!" end}
 
-    assert memory(loaders, Enum.shuffle(@blocks)) ==
-             """
-             ## Recalled
-
-             recall!
-
-             ## Pending tasks
-
-             pending_tasks!
-
-             ## User profile
-
-             profile!
-
-             ## Summaries
-
-             summaries!
-
-             ## Outcomes
-
-             outcomes!\
-             """
+    assert memory(loaders, Enum.shuffle(@blocks)) |> String.split("\n\n") ==
+             ["## Recalled", "recall!", "## Pending tasks", "pending_tasks!", "## User profile"] ++
+               ["profile!", "## Summaries", "summaries!", "## Outcomes", "outcomes!"]
   end
 
   test "loads only what is asked for" do
@@ -115,21 +96,9 @@ defmodule AshAgent.Context.Enhancer.MemoryTest do
   end
 
   test "fails for what is no text" do
-    for other <- [
-          :atom,
-          1,
-          ~c"text",
-          <<255>>,
-          ["a", <<255>>],
-          ["a", nil],
-          ["a" | "b"],
-          [["a"]],
-          %{},
-          {:ok, 1},
-          {:ok, {:ok, "a"}},
-          <<1::3>>
-        ],
-        do: assert(failure(fn _ -> other end) == :no_text)
+    lists = [~c"text", ["a", <<255>>], ["a", nil], ["a" | "b"], [["a"]]]
+    others = [:atom, 1, <<255>>, %{}, {:ok, 1}, {:ok, {:ok, "a"}}, <<1::3>>]
+    for other <- lists ++ others, do: assert(failure(fn _ -> other end) == :no_text)
   end
 
   test "goes away when it is not asked for or empty" do
@@ -195,21 +164,16 @@ defmodule AshAgent.Context.Enhancer.MemoryTest do
   end
 
   test "refuses wrong options" do
-    for opts <- [
-          [recall: "text"],
-          [recall: fn -> 1 end],
-          [notes: fn _ -> 1 end],
-          [headings: %{recall: "a"}],
-          [headings: [notes: "a"]],
-          [headings: [recall: :a]],
-          [headings: [recall: <<255>>]],
-          [max_bytes: 99],
-          [max_bytes: [recall: nil]],
-          [max_bytes: [notes: 100]],
-          [name: nil],
-          [name: 1],
-          [name: <<255>>]
+    headings = [%{recall: "a"}, [notes: "a"], [recall: :a], [recall: <<255>>]]
+
+    for {option, values} <- [
+          recall: ["text", fn -> 1 end],
+          notes: [fn _ -> 1 end],
+          headings: headings,
+          max_bytes: [99, [recall: nil], [notes: 100]],
+          name: [nil, 1, <<255>>]
         ],
-        do: assert_caller_bug(fn -> Memory.prepare(opts) end)
+        value <- values,
+        do: assert_caller_bug(fn -> Memory.prepare([{option, value}]) end)
   end
 end

@@ -42,12 +42,8 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
 
     assert masked("ann a@b.com 7", [{:email, "E"}, {"ann", "A"}, {~r/[0-9]/, "N"}]) == "A E N"
 
-    assert "ann"
-           |> Context.new()
-           |> run(patterns: ["ann"], replacement: "*")
-           |> Context.to_messages()
-           |> hd()
-           |> Map.get(:content) == "*"
+    other = "ann" |> Context.new() |> run(patterns: ["ann"], replacement: "*")
+    assert [%{content: "*"}] = Context.to_messages(other)
 
     assert masked("a.b axb", [Regex.escape("a.b")]) == "[redacted] axb"
   end
@@ -66,23 +62,12 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
   end
 
   test "refuses what is no pattern, also when failures are skipped" do
-    for patterns <- [
-          nil,
-          :email,
-          [:phone],
-          [1],
-          [~r/a/i],
-          [{"a", 1}],
-          [{:email, nil}],
-          [<<255>>],
-          [{"a", "b", "c"}]
-        ],
-        do:
-          assert_caller_bug(fn ->
-            Context.Enhancer.run(Context.new("Hi"), [{Redact, patterns: patterns}],
-              on_error: :skip
-            )
-          end)
+    odd = [:phone, 1, ~r/a/i, {"a", 1}, {:email, nil}, <<255>>, {"a", "b", "c"}]
+
+    for patterns <- [nil, :email | Enum.map(odd, &[&1])] do
+      run = &Context.Enhancer.run(Context.new("Hi"), &1, on_error: :skip)
+      assert_caller_bug(fn -> run.([{Redact, patterns: patterns}]) end)
+    end
 
     assert_caller_bug(fn -> Redact.prepare([]) end)
     assert_caller_bug(fn -> Redact.prepare(patterns: ["a"], replacement: nil) end)
@@ -103,76 +88,33 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
       do: for(text <- texts, do: assert(masked(text, [name]) == text))
 
     test ":email" do
-      assert_masks(:email, [
-        "a@b.co",
-        "ann.lee+x@mail.example.com",
-        "a_b-c%d@x-y.io",
-        "1@163.com",
-        "A@B.ORG"
-      ])
+      assert_masks(:email, ~w(a@b.co ann.lee+x@mail.example.com a_b-c%d@x-y.io 1@163.com A@B.ORG))
 
-      refute_masks(:email, [
-        "a@b",
-        "@ann",
-        "a@",
-        "a @ b.com",
-        "react@18.2.0",
-        "a@b.c",
-        "@b.com",
-        "root@10.0.0.1",
-        "a@.com"
-      ])
+      refute_masks(:email, ["a @ b.com" | ~w(a@b @ann a@ react@18.2.0 a@b.c @b.com a@.com)])
+      refute_masks(:email, ["root@10.0.0.1"])
 
       assert masked("a@b.com,c@d.org;<e@f.net>", [:email]) == "[redacted],[redacted];<[redacted]>"
     end
 
     test ":credit_card" do
-      assert_masks(:credit_card, [
-        "4111111111111111",
-        "4111 1111 1111 1111",
-        "4111-1111-1111-1111",
-        "5555555555554444",
-        "2221000000000009",
-        "2720999999999999",
-        "378282246310005",
-        "3782 822463 10005",
-        "6011111111111117",
-        "6500000000000002"
-      ])
+      assert_masks(:credit_card, ["4111 1111 1111 1111", "3782 822463 10005"])
 
-      refute_masks(:credit_card, [
-        "1111111111111111",
-        "411111111111111",
-        "41111111111111111",
-        "2220999999999999",
-        "2721000000000000",
-        "1735689600000000",
-        "1847261938471625984",
-        "4111  1111 1111 1111",
-        "4111.1111.1111.1111",
-        "f4111111111111111",
-        "id_4111111111111111",
-        "550e8400-e29b-41d4-a716-446655440000",
-        "41112222-4111-4222-8333-444455556666",
-        "2026-01-01 10:00:00.000000",
-        "+49 170 1234567"
-      ])
+      assert_masks(:credit_card, ~w(4111111111111111 4111-1111-1111-1111 5555555555554444
+        2221000000000009 2720999999999999 378282246310005 6011111111111117 6500000000000002))
+
+      others = ["4111  1111 1111 1111", "2026-01-01 10:00:00.000000", "+49 170 1234567"]
+      refute_masks(:credit_card, others)
+
+      refute_masks(:credit_card, ~w(1111111111111111 411111111111111 41111111111111111
+        2220999999999999 2721000000000000 1735689600000000 1847261938471625984 4111.1111.1111.1111
+        f4111111111111111 id_4111111111111111 550e8400-e29b-41d4-a716-446655440000
+        41112222-4111-4222-8333-444455556666))
     end
 
     test ":ipv4" do
       assert_masks(:ipv4, ["10.0.0.1", "255.255.255.255", "0.0.0.0", "192.168.1.254"])
 
-      refute_masks(:ipv4, [
-        "256.1.1.1",
-        "1.2.3",
-        "10.0.0",
-        "1.2.3.400",
-        "01.02.03.04",
-        "10,0,0,1",
-        "1.5",
-        "v1.2.3",
-        "::1"
-      ])
+      refute_masks(:ipv4, ~w(256.1.1.1 1.2.3 10.0.0 1.2.3.400 01.02.03.04 10,0,0,1 1.5 v1.2.3 1))
 
       assert masked("http://10.0.0.1:8080/a", [:ipv4]) == "http://[redacted]:8080/a"
     end
@@ -214,23 +156,7 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
       names = [:email, :credit_card, :ipv4, :api_key]
 
       # Quadratic work on two million bytes would take hours.
-      for piece <- [
-            "a",
-            "4",
-            "4111 ",
-            "1.",
-            "a.",
-            "a@",
-            "a@b.",
-            "a@b.cc-",
-            "a@b.cc.1.",
-            "sk-",
-            "sk-ant-",
-            "-",
-            "@",
-            "ü",
-            "xoxb-1"
-          ] do
+      for piece <- ["4111 " | ~w(a 4 1. a. a@ a@b. a@b.cc- a@b.cc.1. sk- sk-ant- - @ ü xoxb-1)] do
         text = String.duplicate(piece, div(2_000_000, byte_size(piece)))
         masked(text, names)
       end

@@ -2,7 +2,7 @@ defmodule AshAgent.LLM.AnthropicTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.{Context, Runtime}
-  alias AshAgent.LLM.{Anthropic, Error}
+  alias AshAgent.LLM.Anthropic
   alias AshAgent.TestSupport.ChatServer
 
   doctest AshAgent.LLM.Anthropic
@@ -107,80 +107,6 @@ defmodule AshAgent.LLM.AnthropicTest do
     refute Enum.any?(rest, &Map.has_key?(&1, "request"))
   end
 
-  test "sends the conversation and the tools" do
-    server = ChatServer.start([{:json, 200, message([text("Hi")])}])
-    tools = [%{name: "now", description: "The time", parameters: %{"type" => "object"}}]
-
-    llm =
-      model(server,
-        body: %{thinking: %{type: "enabled", budget_tokens: 1_024}},
-        max_tokens: 2_048
-      )
-
-    assert {:ok, %{content: "Hi"}} = ChatServer.chat(llm, Context.new("Hi"), tools: tools)
-    assert_received {:request, %{path: "/v1/messages", headers: headers, body: body}}
-    assert %{"x-api-key" => "k", "anthropic-version" => "2023-06-01"} = headers
-    refute Map.has_key?(headers, "authorization")
-
-    assert %{
-             "model" => "claude",
-             "max_tokens" => 2_048,
-             "thinking" => %{"type" => "enabled"},
-             "messages" => [_]
-           } = body
-
-    assert body["tools"] == [
-             %{
-               "name" => "now",
-               "description" => "The time",
-               "input_schema" => %{"type" => "object", "properties" => %{}}
-             }
-           ]
-  end
-
-  test "reads text, tool calls, usage and the stop reason" do
-    blocks = [
-      text("I'll "),
-      text("check."),
-      %{"type" => "tool_use", "id" => "t1", "name" => "now", "input" => %{"x" => 1}}
-    ]
-
-    usage = %{
-      "input_tokens" => 5,
-      "output_tokens" => 7,
-      "cache_read_input_tokens" => 3,
-      "cache_creation_input_tokens" => nil
-    }
-
-    server =
-      ChatServer.start([
-        {:json, 200,
-         message(blocks, %{
-           "usage" => usage,
-           "stop_reason" => "tool_use",
-           "model" => "claude-2026"
-         })}
-      ])
-
-    assert ChatServer.chat(model(server), Context.new("Hi")) ==
-             {:ok,
-              %{
-                content: "I'll check.",
-                parts: [%{type: :text, text: "I'll "}, %{type: :text, text: "check."}],
-                tool_calls: [%{id: "t1", name: "now", arguments: %{"x" => 1}}],
-                usage: %{
-                  input_tokens: 8,
-                  output_tokens: 7,
-                  total_tokens: 15,
-                  cached_tokens: 3,
-                  cache_write_tokens: 0,
-                  reasoning_tokens: 0
-                },
-                finish_reason: "tool_use",
-                model: "claude-2026"
-              }}
-  end
-
   test "keeps thinking blocks, and blocks it does not know, through the loop" do
     blocks = [
       %{"type" => "thinking", "thinking" => "Hm", "signature" => "sig=="},
@@ -227,30 +153,5 @@ defmodule AshAgent.LLM.AnthropicTest do
 
     assert %{"type" => "thinking", "thinking" => "Hm", "signature" => "sig=="} = Enum.at(sent, 0)
     assert %{"type" => "redacted_thinking", "data" => "opaque"} = Enum.at(sent, 1)
-  end
-
-  test "takes an answer without content" do
-    server = ChatServer.start([{:json, 200, message([])}])
-
-    assert {:ok, %{content: nil, tool_calls: []}} =
-             ChatServer.chat(model(server), Context.new("Hi"))
-  end
-
-  test "refuses what is no message" do
-    for body <- [
-          %{},
-          %{"content" => "x"},
-          message([5]),
-          message([%{"type" => "text", "text" => 5}]),
-          message([%{"type" => "thinking"}]),
-          message([%{"type" => "tool_use", "name" => nil, "input" => %{}}]),
-          message([%{"type" => "tool_use", "name" => "x", "input" => [1]}]),
-          message([%{"no" => "type"}])
-        ] do
-      server = ChatServer.start([{:json, 200, body}])
-
-      assert {:error, %Error{reason: {:invalid_response, _}}} =
-               ChatServer.chat(model(server), Context.new("Hi"))
-    end
   end
 end

@@ -1,6 +1,8 @@
 defmodule AshAgent.LLM.OpenAICompatibleTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, LLM, Runtime}
@@ -11,11 +13,10 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
   doctest AshAgent.LLM.Scripted
   doctest AshAgent.LLM.OpenAICompatible
 
-  defp model(server, opts \\ []),
-    do:
-      [base_url: server.url, model: "m1", timeout: 30_000]
-      |> Keyword.merge(opts)
-      |> OpenAICompatible.new()
+  defp model(server, opts \\ []) do
+    own = [base_url: server.url, model: "m1", timeout: 30_000]
+    OpenAICompatible.new(Keyword.merge(own, opts))
+  end
 
   defp ask(server, opts \\ []),
     do: ChatServer.chat(model(server, opts), Context.new("Hi", system_prompt: "Be brief."))
@@ -32,26 +33,14 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
     error
   end
 
-  defp requests(number \\ 0) do
-    receive do
-      {:request, _} -> requests(number + 1)
-    after
-      0 -> number
-    end
-  end
+  defp requests, do: length(drain(do: ({:request, _} -> 1)))
 
   describe "reasoning" do
     defp reasoned(more) do
-      call = %{
-        "id" => "call_1",
-        "type" => "function",
-        "function" => %{"name" => "get", "arguments" => "{}"}
-      }
-
-      message =
-        Map.merge(%{"role" => "assistant", "content" => nil, "tool_calls" => [call]}, more)
-
-      {:json, 200, answer(message)}
+      function = %{"name" => "get", "arguments" => "{}"}
+      call = %{"id" => "call_1", "type" => "function", "function" => function}
+      message = %{"role" => "assistant", "content" => nil, "tool_calls" => [call]}
+      {:json, 200, answer(Map.merge(message, more))}
     end
 
     test "is kept, and goes back in the tool loop of a server that wants it" do
@@ -99,183 +88,9 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
         OpenAICompatible.new(model: "m", dialect: "deepseek")
       end
     end
-
-    test "calls of custom tools are calls" do
-      call = %{
-        "id" => "c",
-        "type" => "custom",
-        "custom" => %{"name" => "sql", "input" => "SELECT 1"}
-      }
-
-      message = %{"role" => "assistant", "content" => nil, "tool_calls" => [call]}
-
-      assert {:ok, %{tool_calls: [%{kind: :custom, name: "sql", arguments: "SELECT 1"}]}} =
-               ask(ChatServer.start([{:json, 200, answer(message)}]))
-    end
   end
 
   describe "a call" do
-    test "sends the conversation, the tools and the caller's own fields" do
-      server = ChatServer.start([hello()])
-      schema = %{"type" => "object", "properties" => %{"city" => %{"type" => "string"}}}
-
-      tools = [
-        %{name: "weather", description: "The weather", parameters: schema},
-        %{name: "now", description: nil, parameters: %{"type" => "object"}}
-      ]
-
-      llm = model(server, api_key: "sk-1\n", body: %{temperature: 0}, headers: [{"X-Title", "t"}])
-
-      assert {:ok, %{content: "Hello!", tool_calls: []}} =
-               ChatServer.chat(llm, Context.new("Hi"), tools: tools)
-
-      assert_received {:request, request}
-      assert %{method: "POST", path: "/v1/chat/completions"} = request
-
-      assert %{
-               "authorization" => "Bearer sk-1",
-               "x-title" => "t",
-               "content-type" => "application/json"
-             } = request.headers
-
-      assert request.headers["host"] == "127.0.0.1:#{server.port}"
-
-      assert %{
-               "model" => "m1",
-               "temperature" => 0,
-               "messages" => [%{"role" => "user", "content" => "Hi"}]
-             } = request.body
-
-      assert request.body["tools"] == [
-               %{
-                 "type" => "function",
-                 "function" => %{
-                   "name" => "weather",
-                   "description" => "The weather",
-                   "parameters" => schema
-                 }
-               },
-               %{
-                 "type" => "function",
-                 "function" => %{
-                   "name" => "now",
-                   "parameters" => %{"type" => "object", "properties" => %{}}
-                 }
-               }
-             ]
-    end
-
-    test "sends no tools and no key when there are none" do
-      server = ChatServer.start([hello()])
-      assert {:ok, _} = ask(server)
-      assert_received {:request, %{body: body, headers: headers}}
-      refute Map.has_key?(body, "tools")
-      refute Map.has_key?(headers, "authorization")
-    end
-
-    test "reads tool calls, usage and the finish reason" do
-      message = %{
-        "role" => "assistant",
-        "content" => nil,
-        "tool_calls" => [
-          %{
-            "id" => "c1",
-            "type" => "function",
-            "function" => %{"name" => "a", "arguments" => "{\"x\":1}"}
-          },
-          %{"type" => "function", "function" => %{"name" => "b", "arguments" => ""}},
-          %{"id" => "c3", "function" => %{"name" => "c", "arguments" => %{"y" => 2}}}
-        ]
-      }
-
-      usage = %{
-        "prompt_tokens" => 10,
-        "completion_tokens" => 5,
-        "total_tokens" => 15,
-        "prompt_tokens_details" => %{"cached_tokens" => 8},
-        "completion_tokens_details" => nil
-      }
-
-      server =
-        ChatServer.start([
-          {:json, 200, answer(message, %{"usage" => usage, "model" => "m1-2026"})}
-        ])
-
-      assert {:ok, answer} = ask(server)
-
-      assert answer == %{
-               content: nil,
-               parts: nil,
-               tool_calls: [
-                 %{id: "c1", name: "a", arguments: %{"x" => 1}},
-                 %{name: "b", arguments: %{}},
-                 %{id: "c3", name: "c", arguments: %{"y" => 2}}
-               ],
-               usage: %{
-                 input_tokens: 10,
-                 output_tokens: 5,
-                 total_tokens: 15,
-                 cached_tokens: 8,
-                 cache_write_tokens: 0,
-                 reasoning_tokens: 0
-               },
-               finish_reason: "stop",
-               model: "m1-2026"
-             }
-    end
-
-    test "reads the forms of content that servers have" do
-      for {message, content} <- [
-            {%{"content" => "x"}, "x"},
-            {%{"content" => ""}, nil},
-            {%{"content" => nil}, nil},
-            {%{}, nil},
-            {%{"content" => nil, "refusal" => "No."}, "No."},
-            {%{
-               "content" => [
-                 %{"type" => "text", "text" => "a"},
-                 %{"type" => "text", "text" => "b"}
-               ]
-             }, "ab"}
-          ] do
-        server = ChatServer.start([{:json, 200, answer(message)}])
-        assert {:ok, %{content: ^content}} = ask(server)
-      end
-    end
-
-    test "goes through the loop" do
-      server =
-        ChatServer.start([
-          {:json, 200,
-           answer(%{
-             "content" => nil,
-             "tool_calls" => [
-               %{
-                 "id" => "c1",
-                 "type" => "function",
-                 "function" => %{"name" => "add", "arguments" => "{\"a\":1,\"b\":2}"}
-               },
-               %{
-                 "id" => "c2",
-                 "type" => "function",
-                 "function" => %{"name" => "add", "arguments" => "{\"a\":"}
-               }
-             ]
-           })},
-          fn request ->
-            results =
-              for %{"role" => "tool"} = message <- request.body["messages"],
-                  do: message["content"]
-
-            {:json, 200, answer(%{"content" => Enum.join(results, "; ")})}
-          end
-        ])
-
-      tools = %{add: fn %{"a" => a, "b" => b} -> {:ok, a + b} end}
-      assert {:ok, result} = Runtime.run(Context.new("1 + 2?"), llm: model(server), tools: tools)
-      assert result.output == "3; Error: the arguments are not a JSON object"
-    end
-
     test "works over IPv6" do
       server = ChatServer.start([hello()], family: :inet6)
       assert {:ok, %{content: "Hello!"}} = ask(server)
@@ -297,60 +112,29 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
   end
 
   describe "an error" do
-    test "comes from no connection" do
-      for {url, reason} <- [
-            {"http://127.0.0.1:1/v1", :econnrefused},
-            {"http://no-host.invalid/v1", :nxdomain}
-          ] do
-        assert {:error, %Error{reason: {:connection, ^reason}}} = ask(%{url: url}, max_retries: 0)
-      end
-    end
-
     test "comes from what is no answer" do
-      for body <- [
-            "nonsense",
-            "[1]",
-            "{}",
-            "{\"choices\": [{\"message\": {\"content\": 5}}]}",
-            "{\"choices\": [{\"message\": {\"content\": [5]}}]}",
-            "{\"choices\": [{\"message\": {\"tool_calls\": 5}}]}",
-            "{\"choices\": [{\"message\": {\"tool_calls\": [5]}}]}",
-            "{\"choices\": [{\"message\": {\"tool_calls\": [{\"function\": {\"name\": null}}]}}]}",
-            <<255, 254>>
-          ] do
-        assert %Error{reason: {:invalid_response, _}, retryable?: false} =
-                 failing([{:raw, ["HTTP/1.1 200 OK\r\n\r\n", body]}])
-      end
+      said = &failing([{:raw, ["HTTP/1.1 200 OK\r\n\r\n", &1]}])
+      calls = [~s("content": [5]), ~s("tool_calls": 5), ~s("tool_calls": [5])]
+      calls = [~s("tool_calls": [{"function": {"name": null}}]), ~s("content": 5) | calls]
+      messages = for message <- calls, do: ~s({"choices": [{"message": {#{message}}}]})
 
-      for body <- [
-            "",
-            "{\"choices\":",
-            "{\"choices\": []}",
-            "{\"choices\": [5]}",
-            String.duplicate("[", 100_000)
-          ] do
-        assert %Error{reason: :incomplete, retryable?: true} =
-                 failing([{:raw, ["HTTP/1.1 200 OK\r\n\r\n", body]}])
-      end
+      for body <- ["nonsense", "[1]", "{}", <<255, 254>> | messages],
+          do: assert(%Error{reason: {:invalid_response, _}, retryable?: false} = said.(body))
+
+      cut = ["", ~s({"choices":), ~s({"choices": []}), ~s({"choices": [5]})]
+
+      for body <- [String.duplicate("[", 100_000) | cut],
+          do: assert(%Error{reason: :incomplete, retryable?: true} = said.(body))
 
       assert %Error{reason: {:provider, _}, status: 200, provider_message: "overloaded"} =
-               failing([
-                 {:raw, "HTTP/1.1 200 OK\r\n\r\n{\"error\": {\"message\": \"overloaded\"}}"}
-               ])
+               said.(~s({"error": {"message": "overloaded"}}))
     end
 
     test "comes from answers that are too long" do
       long = String.duplicate("x", 10_000)
 
-      for behaviour <- [
-            {:json, 200, answer(%{"content" => long})},
-            {:raw, ["HTTP/1.1 200 OK\r\n\r\n", long]},
-            {:chunked, List.duplicate("        ", 2_000)},
-            {:raw, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffff\r\nx"}
-          ] do
-        assert %Error{reason: {:response_too_large, 5_000}} =
-                 failing([behaviour], max_response_bytes: 5_000)
-      end
+      assert %Error{reason: {:response_too_large, 5_000}} =
+               failing([{:json, 200, answer(%{"content" => long})}], max_response_bytes: 5_000)
 
       # Why the provider refused cannot be read then, but that it did.
       assert %Error{reason: {:status, 400}, provider_message: nil} =
@@ -360,19 +144,12 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
   describe "repetition" do
     test "does not happen after other refusals, garbage and timeouts" do
-      for behaviour <- [
-            {:json, 400, %{}},
-            {:json, 401, %{}},
-            {:json, 404, %{}},
-            {:raw, "nonsense"},
-            {:json, 200, %{}},
-            :stall
-          ] do
+      refusals = for status <- [400, 401, 404, 200], do: {:json, status, %{}}
+
+      for behaviour <- [{:raw, "nonsense"}, :stall | refusals] do
         server = ChatServer.start([behaviour, hello()])
-
-        assert {:error, %Error{}} =
-                 ask(server, timeout: if(behaviour == :stall, do: 300, else: 30_000))
-
+        timeout = if behaviour == :stall, do: 300, else: 30_000
+        assert {:error, %Error{}} = ask(server, timeout: timeout)
         assert requests() == 1
       end
     end
@@ -389,16 +166,10 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
     # More than linear work, or waiting, takes longer than this.
     @tag timeout: 20_000
     test "does not happen when the time does not suffice, which is told at once" do
-      server =
-        ChatServer.start([
-          {:json, 429, %{"error" => "slow down"}, [{"retry-after", "60"}]},
-          hello()
-        ])
-
-      assert {:error,
-              %Error{reason: {:status, 429}, retry_after: 60_000, provider_message: "slow down"}} =
-               ask(server, timeout: 30_000)
-
+      busy = {:json, 429, %{"error" => "slow down"}, [{"retry-after", "60"}]}
+      server = ChatServer.start([busy, hello()])
+      assert {:error, %Error{reason: {:status, 429}} = error} = ask(server, timeout: 30_000)
+      assert {error.retry_after, error.provider_message} == {60_000, "slow down"}
       assert requests() == 1
     end
 
@@ -410,19 +181,10 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
       assert read.("Thu, 01 Jan 2026 10:00:30 GMT") == 30_000
       assert read.("Thu, 01 Jan 2026 09:00:00 GMT") == 0
 
-      for odd <- [
-            "",
-            "-1",
-            "soon",
-            "Thu, 41 Xxx 2026 10:00:30 GMT",
-            "Thu, 41 Jan 2026 10:00:30 GMT",
-            <<255>>
-          ],
-          do: assert(read.(odd) == nil)
-
-      assert AshAgent.LLM.Refusal.retry_after([{"retry-after", "9"}, {"retry-after-ms", "20"}]) ==
-               20
-
+      dates = for date <- ["41 Xxx", "41 Jan"], do: "Thu, #{date} 2026 10:00:30 GMT"
+      for odd <- ["", "-1", "soon", <<255>> | dates], do: assert(read.(odd) == nil)
+      both = [{"retry-after", "9"}, {"retry-after-ms", "20"}]
+      assert AshAgent.LLM.Refusal.retry_after(both) == 20
       assert AshAgent.LLM.Refusal.retry_after([]) == nil
     end
   end
@@ -431,9 +193,8 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
     test "is cut off by the run's timeout" do
       server = ChatServer.start([:stall])
 
-      assert {:error, %Runtime.Error{}} =
-               Runtime.run(Context.new("Hi"), llm: model(server), llm_timeout: 50)
-
+      opts = [llm: model(server), llm_timeout: 50]
+      assert {:error, %Runtime.Error{}} = Runtime.run(Context.new("Hi"), opts)
       assert_receive {:closed, 1}, 20_000
     end
   end
@@ -481,9 +242,8 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
       refute log =~ "SECRET"
 
-      assert Exception.message(
-               failing([{:json, 401, %{"error" => "bad key #{@key}"}}], api_key: @key)
-             ) =~ "bad key [key]"
+      error = failing([{:json, 401, %{"error" => "bad key #{@key}"}}], api_key: @key)
+      assert Exception.message(error) =~ "bad key [key]"
     end
 
     test "is not in the message of a refusal of options" do

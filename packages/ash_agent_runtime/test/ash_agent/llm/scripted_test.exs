@@ -1,6 +1,8 @@
 defmodule AshAgent.LLM.ScriptedTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.{Context, LLM, Response}
   alias AshAgent.LLM.{Error, Scripted}
 
@@ -27,13 +29,7 @@ defmodule AshAgent.LLM.ScriptedTest do
     {result, events()}
   end
 
-  defp events(events \\ []) do
-    receive do
-      {:event, event} -> events([event | events])
-    after
-      0 -> Enum.reverse(events)
-    end
-  end
+  defp events, do: drain(do: ({:event, event} -> event))
 
   defp texts(events, kind), do: for({^kind, _, text} <- events, do: text)
 

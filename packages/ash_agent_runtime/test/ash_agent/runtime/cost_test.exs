@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.CostTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [prompt: 2, results: 1]
+
   alias AshAgent.{Context, LLM, Runtime, Store}
   alias AshAgent.Runtime.{Error, SubAgent}
 
@@ -33,7 +35,7 @@ defmodule AshAgent.Runtime.CostTest do
   defp opts(llm, opts),
     do: [llm: llm, tools: %{"noop" => fn _ -> {:ok, "done"} end}, prices: @prices] ++ opts
 
-  defp run(llm, opts), do: Runtime.run(Context.new("Hi"), opts(llm, opts))
+  defp run(llm, opts), do: prompt("Hi", opts(llm, opts))
 
   describe "the cost of a run" do
     test "is in its result and its events, and the same as that of its context" do
@@ -56,7 +58,7 @@ defmodule AshAgent.Runtime.CostTest do
       me = self()
       llm = LLM.Scripted.new([%{content: "Done", usage: @usage}])
       on_event = fn [_, _ | name], measured, _ -> send(me, {name, measured}) end
-      {:ok, result} = Runtime.run(Context.new("Hi"), llm: llm, on_event: on_event)
+      {:ok, result} = prompt("Hi", llm: llm, on_event: on_event)
       assert result.cost == nil
       assert_received {[:llm, :stop], measured}
       refute is_map_key(measured, :cost)
@@ -65,14 +67,13 @@ defmodule AshAgent.Runtime.CostTest do
     test "is that of the model that answers, else of the one that was asked for" do
       answer = fn named -> fn _ -> {:ok, %{content: "Hi", model: named, usage: @usage}} end end
 
-      prices = [
-        %{model: "big", input: 10, output: 10},
-        %{model: "small", input: 1, output: 1}
-      ]
+      prices =
+        for {model, price} <- [{"big", 10}, {"small", 1}],
+            do: %{model: model, input: price, output: price}
 
       for {reported, cost} <- [{"small-2026-01-01", 110}, {"huge", 1100}, {nil, 1100}] do
         llm = named("big", answer.(reported))
-        {:ok, result} = Runtime.run(Context.new("Hi"), llm: llm, prices: prices)
+        {:ok, result} = prompt("Hi", llm: llm, prices: prices)
         assert result.cost == cost
       end
     end
@@ -80,26 +81,16 @@ defmodule AshAgent.Runtime.CostTest do
     test "is exact where floats are not, and never too large for a counter" do
       usage = %{input_tokens: 9_007_199_254_740_993}
 
-      context =
-        Context.new("Hi")
-        |> Context.add_assistant_message("Hi")
-        |> Context.Tokens.add_token_usage(usage)
-
+      context = Context.new("Hi") |> Context.add_assistant_message("Hi")
+      context = Context.Tokens.add_token_usage(context, usage)
       price = %{model: :any, input: 1, output: 0}
       assert Context.Audit.fetch_cost(context, prices: [price]) == {:ok, 9_007_199_254_740_993}
 
       huge = %{calls(["noop"]) | usage: %{input_tokens: 0x7FFFFFFFFFFFFFFF}}
 
-      opts = [
-        prices: [%{price | input: 1_000_000_000_000}],
-        max_cost: 5,
-        max_total_tokens: :infinity
-      ]
-
-      llm = fn _ -> {:ok, huge} end
-
-      assert {:error, %Error{reason: {:max_cost_exceeded, 5}}} =
-               Runtime.run(Context.new("Hi"), opts(llm, []) |> Keyword.merge(opts))
+      opts = [prices: [%{price | input: 1_000_000_000_000}], max_total_tokens: :infinity]
+      opts = fn _ -> {:ok, huge} end |> opts(max_cost: 5) |> Keyword.merge(opts)
+      assert {:error, %Error{reason: {:max_cost_exceeded, 5}}} = prompt("Hi", opts)
     end
   end
 
@@ -124,9 +115,8 @@ defmodule AshAgent.Runtime.CostTest do
       for max <- [2 * @cost, 3 * @cost, :infinity] do
         left = if max == :infinity, do: 3, else: div(max, @cost) - 2
 
-        {:error, resumed} =
-          Runtime.run(error.context, opts(forever(), max_cost: max, max_iterations: 5))
-
+        opts = opts(forever(), max_cost: max, max_iterations: 5)
+        {:error, resumed} = Runtime.run(error.context, opts)
         assert resumed.cost == left * @cost
       end
 
@@ -163,11 +153,10 @@ defmodule AshAgent.Runtime.CostTest do
 
       # Each of the two in the middle asks twice, and so do its two leaves once each.
       whole = (2 + 2 * 4) * @cost
-      {:ok, result} = Runtime.run(Context.new("Hi"), [llm: script.(), max_cost: whole] ++ opts)
+      {:ok, result} = prompt("Hi", [llm: script.(), max_cost: whole] ++ opts)
       assert result.cost == whole
 
-      {:error, error} =
-        Runtime.run(Context.new("Hi"), [llm: script.(), max_cost: whole - @cost] ++ opts)
+      {:error, error} = prompt("Hi", [llm: script.(), max_cost: whole - @cost] ++ opts)
 
       assert {error.reason, error.cost} == {{:max_cost_exceeded, whole - @cost}, whole - @cost}
 
@@ -176,16 +165,11 @@ defmodule AshAgent.Runtime.CostTest do
       assert {again.reason, again.cost} == {{:max_cost_exceeded, whole - @cost}, 0}
 
       # The children are refused as well when their siblings have used it up.
-      {:error, error} =
-        Runtime.run(
-          Context.new("Hi"),
-          [llm: script.(), max_cost: 2 * @cost, max_concurrency: 1] ++ opts
-        )
-
+      one = [llm: script.(), max_cost: 2 * @cost, max_concurrency: 1]
+      {:error, error} = prompt("Hi", one ++ opts)
       assert error.reason == {:max_cost_exceeded, 2 * @cost}
 
-      assert [_, %{result: {:error, "the run has spent all" <> _}}] =
-               Context.get_iteration(error.context, 1).tool_calls
+      assert [_, {:error, "the run has spent all" <> _}] = results(error.context)
     end
 
     test "refuses a model without a price before it is asked, and before tools go on" do
@@ -201,7 +185,7 @@ defmodule AshAgent.Runtime.CostTest do
             {named("m", answer), [%{model: "m", input: 1, output: 1, valid_from: future}], "m"}
           ] do
         opts = [llm: llm, prices: prices, max_cost: 1_000_000]
-        assert {:error, %Error{} = error} = Runtime.run(Context.new("Hi"), opts)
+        assert {:error, %Error{} = error} = prompt("Hi", opts)
         assert error.reason == {:no_price, model}
         assert Exception.message(error) =~ "model: :any"
 
@@ -218,8 +202,7 @@ defmodule AshAgent.Runtime.CostTest do
       past = ~D[2020-01-01]
       opts = [prices: [%{model: "m", input: 1, output: 1, valid_from: past}], max_cost: 1_000_000]
 
-      assert {:ok, %{cost: 110}} =
-               Runtime.run(Context.new("Hi"), [llm: named("m", answer)] ++ opts)
+      assert {:ok, %{cost: 110}} = prompt("Hi", [llm: named("m", answer)] ++ opts)
 
       # A finished conversation needs no model.
       done = Context.new("Hi") |> Context.add_assistant_message("Hi")
@@ -230,23 +213,10 @@ defmodule AshAgent.Runtime.CostTest do
       child = SubAgent.tool(name: "child", llm: named("other", fn _ -> raise "asked" end))
       answers = LLM.Scripted.new([calls(["child"]), %{content: "Done", usage: @usage}])
 
-      llm =
-        named("m", fn context ->
-          {:ok, response} = LLM.chat(answers, context)
-          {:ok, response}
-        end)
-
-      opts = [
-        llm: llm,
-        tools: [child],
-        prices: [%{model: "m", input: 1, output: 1}],
-        max_cost: 1_000_000
-      ]
-
-      {:ok, result} = Runtime.run(Context.new("Hi"), opts)
-
-      assert [%{result: {:error, "the sub-agent's model has no price" <> _}}] =
-               Context.get_iteration(result.context, 1).tool_calls
+      llm = named("m", &LLM.chat(answers, &1))
+      prices = [%{model: "m", input: 1, output: 1}]
+      {:ok, result} = prompt("Hi", llm: llm, tools: [child], prices: prices, max_cost: 1_000_000)
+      assert [{:error, "the sub-agent's model has no price" <> _}] = results(result.context)
     end
 
     test "ends a run whose model does not report its tokens" do
@@ -295,7 +265,7 @@ defmodule AshAgent.Runtime.CostTest do
           ~r/invalid value for option :prices: expected a list of prices, got: (a map|a list)/
 
         assert_raise ArgumentError, words, fn ->
-          run(forever(), []) && Runtime.run(Context.new("Hi"), llm: forever(), prices: wrong)
+          run(forever(), []) && prompt("Hi", llm: forever(), prices: wrong)
         end
 
         assert_raise ArgumentError, words, fn ->

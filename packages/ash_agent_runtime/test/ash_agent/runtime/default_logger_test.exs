@@ -25,11 +25,9 @@ defmodule AshAgent.Runtime.DefaultLoggerTest do
   end
 
   defp names do
-    for {kind, names} <- [
-          run: [:stop],
-          llm: [:stop, :exception, :retry],
-          tool: [:stop, :exception]
-        ],
+    kinds = [run: [:stop], llm: [:stop, :exception, :retry], tool: [:stop, :exception]]
+
+    for {kind, names} <- kinds,
         name <- names,
         do: [:ash_agent, :runtime, kind, name]
   end
@@ -113,9 +111,7 @@ defmodule AshAgent.Runtime.DefaultLoggerTest do
 
       quoted =
         quote do
-          def attach_many(id, names, handler, config),
-            do: tell({:attach, id, names, handler, config})
-
+          def attach_many(id, names, fun, config), do: tell({:attach, id, names, fun, config})
           def detach(id), do: tell({:detach, id})
 
           defp tell(message) do

@@ -2,6 +2,8 @@ defmodule AshAgent.Runtime.FailuresTest do
   # What went wrong is kept with the conversation, and told while it happens.
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [hanging: 1]
+
   alias AshAgent.{Context, Runtime, Session, Store}
   alias AshAgent.LLM.OpenAICompatible
   alias AshAgent.TestSupport.{StreamModel, WireServer}
@@ -74,14 +76,9 @@ defmodule AshAgent.Runtime.FailuresTest do
       context = Context.new("Hi")
       {:ok, kept} = Store.create(store, context, owner: "me", lease: 60_000)
 
-      assert {:error, error} =
-               Runtime.run(context,
-                 llm: model(answers, max_retries: 2),
-                 stream: false,
-                 store: store,
-                 kept: kept
-               )
-
+      llm = model(answers, max_retries: 2)
+      opts = [llm: llm, stream: false, store: store, kept: kept]
+      assert {:error, error} = Runtime.run(context, opts)
       {:ok, stored} = Store.fetch(store, context[:id])
       failures = Context.Audit.failures(stored.value)
       assert failures == Context.Audit.failures(error.context)
@@ -140,13 +137,8 @@ defmodule AshAgent.Runtime.FailuresTest do
     called = WireServer.response(200, calls, [{"content-type", "application/json"}])
     refused = WireServer.response(400, ~s({"error":{"message":"no"}}))
 
-    {:ok, session} =
-      Session.start_link(
-        llm: model([@busy, called, refused]),
-        stream: false,
-        tools: %{wait: wait}
-      )
-
+    llm = model([@busy, called, refused])
+    {:ok, session} = Session.start_link(llm: llm, stream: false, tools: %{wait: wait})
     {:ok, ref, _snapshot} = Session.subscribe(session)
     {:ok, _prompt} = Session.prompt_async(session, "Hi")
 
@@ -174,13 +166,11 @@ defmodule AshAgent.Runtime.FailuresTest do
   end
 
   test "a cancelled turn is told, too" do
-    test = self()
-    tools = %{wait: fn _ -> send(test, :called) && Process.sleep(:infinity) end}
     llm = AshAgent.LLM.Scripted.new([%{tool_calls: [%{id: "a", name: "wait"}]}])
-    {:ok, session} = Session.start_link(llm: llm, tools: tools)
+    {:ok, session} = Session.start_link(llm: llm, tools: %{wait: hanging(:called)})
     {:ok, ref, _snapshot} = Session.subscribe(session)
     {:ok, _prompt} = Session.prompt_async(session, "Hi")
-    assert_receive :called, 5_000
+    assert_receive {:called, _tool}, 5_000
     :ok = Session.cancel(session)
 
     assert_receive {Session, ^ref, _,

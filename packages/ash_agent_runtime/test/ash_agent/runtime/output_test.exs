@@ -2,12 +2,15 @@ defmodule AshAgent.Runtime.OutputTest do
   # Typed answers of runs: how they are asked for, read, asked for again, and what they are beside tools and pauses.
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, prompt: 2, results: 1, results: 2]
+
   alias AshAgent.{Context, LLM, Output, Response, Runtime, Session, Store}
   alias AshAgent.LLM.Scripted
   alias AshAgent.TestSupport.StreamModel
 
   @output [city: :string, people: [type: :integer, minimum: 1]]
   @ulm %{city: "Ulm", people: 127_000}
+  @json %{"city" => "Ulm", "people" => 127_000}
   @text ~s({"city": "Ulm", "people": 127000})
 
   defp submit(arguments, id \\ "answer_1"),
@@ -15,15 +18,13 @@ defmodule AshAgent.Runtime.OutputTest do
 
   defp run(answers, opts) do
     llm = Scripted.new(answers)
-    reply = Runtime.run(Context.new("Where?"), Keyword.merge([llm: llm, output: @output], opts))
+    reply = prompt("Where?", Keyword.merge([llm: llm, output: @output], opts))
     {reply, Scripted.requests(llm)}
   end
 
   describe "modes" do
     test "a model with tools is offered one for the answer, and may answer in text all the same" do
-      {{:ok, result}, [%{opts: opts}]} =
-        run([%{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}], [])
-
+      {{:ok, result}, [%{opts: opts}]} = run([%{tool_calls: [submit(@json)]}], [])
       assert {result.output, result.status, result.output_mode} == {@ulm, :answered, :tool}
       assert [%{name: "submit_answer", parameters: schema}] = opts[:tools]
       assert schema == Output.new(@output).schema
@@ -50,16 +51,12 @@ defmodule AshAgent.Runtime.OutputTest do
       end
 
       assert {:ok, %{output: @ulm, output_mode: :text}} =
-               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+               prompt("Where?", llm: llm, output: @output)
     end
 
     test "a call of the tool counts, also where the model was not offered it" do
-      llm = fn _context ->
-        {:ok, %{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}}
-      end
-
-      assert {:ok, %{output: @ulm}} =
-               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+      llm = fn _context -> {:ok, %{tool_calls: [submit(@json)]}} end
+      assert {:ok, %{output: @ulm}} = prompt("Where?", llm: llm, output: @output)
     end
 
     test "what cannot be native is an error if it has to be" do
@@ -71,7 +68,7 @@ defmodule AshAgent.Runtime.OutputTest do
       end
 
       assert_raise ArgumentError, ~r/expected a type of an output/, fn ->
-        Runtime.run(Context.new("Hi"), llm: Scripted.new([]), output: {:nothing})
+        prompt("Hi", llm: Scripted.new([]), output: {:nothing})
       end
     end
   end
@@ -86,11 +83,8 @@ defmodule AshAgent.Runtime.OutputTest do
         @text
       end
 
-      bad = %{
-        content: ~s({"city": "Ulm", "people": 0}),
-        usage: %{input_tokens: 10, output_tokens: 5}
-      }
-
+      usage = %{input_tokens: 10, output_tokens: 5}
+      bad = %{content: ~s({"city": "Ulm", "people": 0}), usage: usage}
       {{:ok, result}, requests} = run([bad, again], output_mode: :text)
       assert {result.output, result.iterations, length(requests)} == {@ulm, 2, 2}
       assert %{input_tokens: 10, output_tokens: 5} = result.usage
@@ -116,12 +110,12 @@ defmodule AshAgent.Runtime.OutputTest do
 
     test "by a tool, the result of the call says what is wrong" do
       bad = %{tool_calls: [submit(%{"city" => "Ulm"})]}
-      good = %{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000}, "answer_2")]}
+      good = %{tool_calls: [submit(@json, "answer_2")]}
       {{:ok, result}, _requests} = run([bad, good], [])
       assert result.output == @ulm
-      assert [%{result: {:error, words}}] = Context.get_iteration(result.context, 1).tool_calls
+      assert [{:error, words}] = results(result.context)
       assert words =~ "/people: is missing"
-      assert [%{result: {:ok, "accepted"}}] = Context.get_iteration(result.context, 2).tool_calls
+      assert [{:ok, "accepted"}] = results(result.context, 2)
 
       {{:error, error}, requests} = run([bad, bad, bad, good], [])
       assert {:invalid_output, _} = error.reason
@@ -218,13 +212,8 @@ defmodule AshAgent.Runtime.OutputTest do
     test "a turn with attempts that is resumed hides those before, too" do
       first = %{tool_calls: [%{id: "a", name: "lookup", arguments: %{}}]}
 
-      opts = [
-        tools: %{lookup: &lookup/1},
-        approval: fn _, _ -> :ask end,
-        output_mode: :text,
-        hide_retries: true
-      ]
-
+      opts = [tools: %{lookup: &lookup/1}, approval: fn _, _ -> :ask end]
+      opts = [output_mode: :text, hide_retries: true] ++ opts
       {{:paused, paused}, _} = run([~s({"city": "Ulm"}), first], opts)
       context = Context.Calls.approve_tool_call(paused.context, "a")
       llm = Scripted.new([@text])
@@ -245,8 +234,7 @@ defmodule AshAgent.Runtime.OutputTest do
 
       log =
         ExUnit.CaptureLog.capture_log(fn ->
-          assert {:ok, %{output: 2}} =
-                   Runtime.run(Context.new("Hi"), llm: llm, output: type, output_mode: :text)
+          assert {:ok, %{output: 2}} = prompt("Hi", llm: llm, output: type, output_mode: :text)
         end)
 
       assert log =~ "the cast of :output"
@@ -260,31 +248,18 @@ defmodule AshAgent.Runtime.OutputTest do
       me = self()
       tools = %{note: fn _ -> send(me, :noted) && {:ok, "noted"} end}
 
-      calls = [
-        submit(%{"city" => "Ulm", "people" => 127_000}),
-        %{id: "b", name: "note", arguments: %{}}
-      ]
-
+      calls = [submit(@json), %{id: "b", name: "note", arguments: %{}}]
       {{:ok, result}, [_]} = run([%{tool_calls: calls}], tools: tools)
       assert result.output == @ulm
       assert_received :noted
 
-      assert [{:ok, "accepted"}, {:ok, "noted"}] =
-               for(call <- Context.get_iteration(result.context, 1).tool_calls, do: call.result)
+      assert [{:ok, "accepted"}, {:ok, "noted"}] = results(result.context)
     end
 
     test "permissions and approval decide about the others, not about the answer" do
-      calls = [
-        submit(%{"city" => "Ulm", "people" => 127_000}),
-        %{id: "b", name: "lookup", arguments: %{}}
-      ]
-
-      opts = [
-        tools: %{lookup: &lookup/1},
-        approval: fn %{name: "lookup"}, _ -> :ask end,
-        allowed_tools: ["lookup"]
-      ]
-
+      calls = [submit(@json), %{id: "b", name: "lookup", arguments: %{}}]
+      opts = [tools: %{lookup: &lookup/1}, allowed_tools: ["lookup"]]
+      opts = [approval: fn %{name: "lookup"}, _ -> :ask end] ++ opts
       {{:paused, paused}, _requests} = run([%{tool_calls: calls}], opts)
       assert [%{id: "b"}] = paused.calls
       context = Context.Calls.deny_tool_call(paused.context, "b", "no")
@@ -366,8 +341,7 @@ defmodule AshAgent.Runtime.OutputTest do
       do: match?(%{metadata: %{output_retry: 1}}, List.last(Context.to_messages(context)))
 
     test "a run that ends with the answer has it again when it is run again, and another message is another turn" do
-      {{:ok, result}, _} =
-        run([%{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}], [])
+      {{:ok, result}, _} = run([%{tool_calls: [submit(@json)]}], [])
 
       assert {:ok, %{output: @ulm, iterations: 0}} =
                Runtime.run(result.context, llm: Scripted.new([]), output: @output)
@@ -389,9 +363,9 @@ defmodule AshAgent.Runtime.OutputTest do
       llm = Scripted.new([call, "It is Ulm."])
 
       assert {:ok, %{output: "It is Ulm.", context: context}} =
-               Runtime.run(Context.new("Where?"), llm: llm, tools: [child])
+               prompt("Where?", llm: llm, tools: [child])
 
-      assert [%{result: {:ok, @ulm}}] = Context.get_iteration(context, 1).tool_calls
+      assert [{:ok, @ulm}] = results(context)
     end
 
     test "a tool's result is of its type before the model reads it" do
@@ -402,10 +376,9 @@ defmodule AshAgent.Runtime.OutputTest do
 
       calls = for name <- ["right", "wrong"], do: %{id: name, name: name, arguments: %{}}
       llm = Scripted.new([%{tool_calls: calls}, "Done."])
-      assert {:ok, %{context: context}} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+      assert {:ok, %{context: context}} = prompt("Hi", llm: llm, tools: tools)
 
-      assert [%{result: {:ok, %{city: "Ulm"}}}, %{result: {:error, words}}] =
-               Context.get_iteration(context, 1).tool_calls
+      assert [{:ok, %{city: "Ulm"}}, {:error, words}] = results(context)
 
       assert words =~ "/people: is missing"
       refute words =~ "secret"
@@ -424,19 +397,12 @@ defmodule AshAgent.Runtime.OutputTest do
           :ok
       end
 
-      assert {:ok, result} =
-               Runtime.run(Context.new("Where?"), [on_event: on_event, output: @output] ++ opts)
+      assert {:ok, result} = prompt("Where?", [on_event: on_event, output: @output] ++ opts)
 
-      {result, received([])}
+      {result, received()}
     end
 
-    defp received(found) do
-      receive do
-        {:partial, _changes, _value} = partial -> received([partial | found])
-      after
-        0 -> Enum.reverse(found)
-      end
-    end
+    defp received, do: drain(do: ({:partial, _changes, _value} = partial -> partial))
 
     defp put_together(changes) do
       Enum.reduce(changes, nil, fn
@@ -504,22 +470,14 @@ defmodule AshAgent.Runtime.OutputTest do
       end
 
       opts = [llm: llm, output: @output, output_mode: :text, on_event: on_event]
-      run = Task.async(fn -> Runtime.run(Context.new("Where?"), opts) end)
+      run = Task.async(fn -> prompt("Where?", opts) end)
       assert_receive {:model, model}, 60_000
       assert_receive {:value, {:ok, %{city: "New"} = value}} when map_size(value) == 1, 60_000
       assert_receive {:value, {:ok, %{city: "New Ulm"} = value}} when map_size(value) == 1, 60_000
       send(model, :go_on)
       assert {:ok, %{output: output}} = Task.await(run, 60_000)
       assert output == %{city: "New Ulm", people: 127_000}
-      assert {:value, {:ok, output}} == last_value(nil)
-    end
-
-    defp last_value(last) do
-      receive do
-        {:value, _value} = told -> last_value(told)
-      after
-        0 -> last
-      end
+      assert {:ok, output} == List.last(drain(do: ({:value, value} -> value)))
     end
 
     test "the whole value comes less often than pieces" do
@@ -533,7 +491,7 @@ defmodule AshAgent.Runtime.OutputTest do
       text = ~s({"city": "#{String.duplicate("Ulm ", 2_000)}", "people": 1})
       opts = [llm: Scripted.new([text]), output: @output, output_mode: :text, on_event: on_event]
       start = System.monotonic_time(:millisecond)
-      assert {:ok, _result} = Runtime.run(Context.new("Where?"), opts)
+      assert {:ok, _result} = prompt("Where?", opts)
       took = System.monotonic_time(:millisecond) - start
       {:messages, told} = Process.info(self(), :messages)
       assert Enum.count(told, &(&1 == :partial)) > 2_000
@@ -622,7 +580,7 @@ defmodule AshAgent.Runtime.OutputTest do
       llm = LLM.Gemini.new([body: %{generationConfig: %{temperature: 0}}] ++ opts)
 
       assert {:ok, %{output: @ulm, output_mode: :native}} =
-               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+               prompt("Where?", llm: llm, output: @output)
 
       assert [%{body: %{"generationConfig" => config}}] = Server.requests(server)
 

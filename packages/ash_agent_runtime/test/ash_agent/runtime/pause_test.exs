@@ -3,6 +3,8 @@ defmodule AshAgent.Runtime.PauseTest do
   # somebody to ask.
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [results: 2]
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0]
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{ChatContext, Context, Runtime, Session, Sessions, Store}
@@ -45,18 +47,7 @@ defmodule AshAgent.Runtime.PauseTest do
   end
 
   # The ways in which a conversation gets from one place to another, and which of them stay with its decisions.
-  @ways [
-    :same,
-    :snapshot,
-    :dump,
-    :delta,
-    :fork,
-    :stranger,
-    :chat,
-    :branch,
-    :sqlite,
-    :other_sqlite
-  ]
+  @ways ~w(same snapshot dump delta fork stranger chat branch sqlite other_sqlite)a
 
   defp take(context, :same), do: context
 
@@ -79,13 +70,8 @@ defmodule AshAgent.Runtime.PauseTest do
   end
 
   defp take(context, :chat) do
-    chat = ChatContext.new(context: context)
-
-    chat
-    |> ChatContext.to_snapshot()
-    |> ChatContext.from_snapshot!()
-    |> ChatContext.active()
-    |> Map.fetch!(:context)
+    text = ChatContext.to_snapshot(ChatContext.new(context: context))
+    ChatContext.active(ChatContext.from_snapshot!(text)).context
   end
 
   defp take(context, :branch) do
@@ -104,13 +90,14 @@ defmodule AshAgent.Runtime.PauseTest do
     fetch({store, kept})
   end
 
-  defp sqlite do
-    {:ok, store} = Store.SQLite.open(":memory:")
-    store
-  end
-
   defp keep(context, store) do
     {:ok, kept} = Store.create(store, context, owner: "a")
+    {store, kept}
+  end
+
+  defp released(context) do
+    {store, kept} = keep(context, sqlite())
+    {:ok, _} = Store.release(store, kept)
     {store, kept}
   end
 
@@ -140,16 +127,14 @@ defmodule AshAgent.Runtime.PauseTest do
         Session.resume(session)
       end,
       session_with_store: fn context ->
-        {store, kept} = keep(context, sqlite())
-        {:ok, _} = Store.release(store, kept)
+        {store, kept} = released(context)
         own = opts(store: store, id: kept.id)
         session = start_supervised!({Session, own}, id: make_ref())
         assert {:paused, [%{id: "a"}]} = Session.status(session)
         Session.resume(session)
       end,
       sessions: fn context ->
-        {store, kept} = keep(context, sqlite())
-        {:ok, _} = Store.release(store, kept)
+        {store, kept} = released(context)
         name = :"sessions#{System.unique_integer([:positive])}"
         start_supervised!({Sessions, opts(name: name, store: store)}, id: name)
         assert Sessions.prompt(name, kept.id, "More") == {:error, :paused}
@@ -194,11 +179,7 @@ defmodule AshAgent.Runtime.PauseTest do
         assert asked(decided) == []
         assert {:ok, result} = Runtime.resume(decided, opts(llm: Scripted.new(["Done"])))
 
-        assert for(
-                 %{result: result} <- Context.get_iteration(result.context, 2).tool_calls,
-                 do: result
-               ) == results
-
+        assert results(result.context, 2) == results
         for disk <- ran, do: assert_received({:ran, ^disk})
         refute_received {:ran, _}
       end
@@ -215,9 +196,8 @@ defmodule AshAgent.Runtime.PauseTest do
       refute_received {:changed, _}
       approve = fn _call, _tool_context -> :approve end
 
-      assert {:ok, _} =
-               Runtime.resume(context, opts(llm: Scripted.new(["Done"]), approval: approve))
-
+      opts = opts(llm: Scripted.new(["Done"]), approval: approve)
+      assert {:ok, _} = Runtime.resume(context, opts)
       assert_received {:ran, "a"}
     end
   end
@@ -315,12 +295,9 @@ defmodule AshAgent.Runtime.PauseTest do
   test "is one in a branch of a test" do
     context = paused([call("a"), call("b")]) |> Context.Calls.approve_tool_call("a")
 
-    assert {:ok, ran} =
-             Runtime.resume(
-               context,
-               opts(approval: fn _, _ -> {:deny, "no"} end, llm: Scripted.new(["Done"]))
-             )
-
+    deny = fn _, _ -> {:deny, "no"} end
+    opts = opts(approval: deny, llm: Scripted.new(["Done"]))
+    assert {:ok, ran} = Runtime.resume(context, opts)
     assert_received {:ran, "a"}
 
     {:paused, %{context: context}} = Runtime.resume(context, opts(approval: asking()))
@@ -330,12 +307,8 @@ defmodule AshAgent.Runtime.PauseTest do
     assert asked(branch.context) == ["b"]
 
     # Where it was decided, there is no pause any more.
-    branch =
-      AshAgent.Test.branch(ran.context, 2,
-        tool_result: {"a", {:ok, 1}},
-        run: opts(llm: Scripted.new(["Done"]))
-      )
-
+    opts = [tool_result: {"a", {:ok, 1}}, run: opts(llm: Scripted.new(["Done"]))]
+    branch = AshAgent.Test.branch(ran.context, 2, opts)
     assert {:ok, _} = branch.result
     refute_received {:ran, _}
   end
@@ -343,24 +316,10 @@ defmodule AshAgent.Runtime.PauseTest do
   test "is not of a sub-agent, which cannot wait, and its parent is not paused" do
     llm = Scripted.new([%{tool_calls: [call("inner")]}, "Denied"])
 
-    child =
-      SubAgent.tool(
-        name: "child",
-        llm: llm,
-        tools: tools(),
-        approval: asking(),
-        on_child: &send(self(), {:child, &1})
-      )
-
-    outer =
-      Scripted.new([
-        %{tool_calls: [%{id: "o", name: "child", arguments: %{"task" => "x"}}]},
-        "Done"
-      ])
-
-    assert {:ok, %{context: context, sub_agents: [inner]}} =
-             Runtime.run(Context.new("Hi"), llm: outer, tools: [child])
-
+    child = SubAgent.tool(name: "child", llm: llm, tools: tools(), approval: asking())
+    calls = [%{id: "o", name: "child", arguments: %{"task" => "x"}}]
+    opts = [llm: Scripted.new([%{tool_calls: calls}, "Done"]), tools: [child]]
+    assert {:ok, %{context: context, sub_agents: [inner]}} = Runtime.run(Context.new("Hi"), opts)
     assert asked(context) == [] and asked(inner) == []
     refute_received {:ran, _}
   end

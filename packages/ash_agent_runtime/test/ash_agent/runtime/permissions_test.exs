@@ -172,12 +172,14 @@ defmodule AshAgent.Runtime.PermissionsTest do
       end
 
       # A star in a name is no pattern, and case and ends count.
-      assert check([{:deny, "delete_x"}], "delete_*") == :ok
-      assert check([{:deny, "delete"}], "delete\n") == :ok
-      assert denied?([{:deny, "delete*"}], "delete\n")
-      assert check([{:deny, "delete"}], "Delete") == :ok
-      assert denied?([{:allow, "delete"}], "Delete")
-      assert denied?([{:allow, "delete"}], "delete ")
+      for {pattern, name} <- [
+            {"delete_x", "delete_*"},
+            {"delete", "delete\n"},
+            {"delete", "Delete"}
+          ] do
+        assert check([{:deny, pattern}], name) == :ok
+        assert denied?([{:allow, pattern}], name)
+      end
     end
 
     test "takes names that are no names at all" do
@@ -191,28 +193,12 @@ defmodule AshAgent.Runtime.PermissionsTest do
   end
 
   describe "matches?/2" do
-    test "takes every character but the star as itself" do
-      for text <- ["a.c", "a?c", "[abc]", "a{1}", "(a|b)", "^a$", "\\d", "a+", "a\\*"] do
-        pattern = String.replace(text, "*", "")
-        assert Permissions.matches?(pattern, pattern)
-        assert Permissions.matches?(pattern <> "*", pattern <> "x")
-      end
-
-      refute Permissions.matches?("a.c", "abc")
-      refute Permissions.matches?("a?c", "abc")
-      refute Permissions.matches?("[abc]", "a")
-      refute Permissions.matches?("a|b", "a")
-      refute Permissions.matches?("", "a")
-      assert Permissions.matches?("", "")
-      assert Permissions.matches?("*", "")
-    end
-
     test "agrees with a plain definition on random patterns and names" do
       seed = :rand.seed(:exsss, {1, 2, System.unique_integer([:positive])})
 
       for _ <- 1..5_000 do
-        pattern = random("ab*é", 6)
-        name = random("abé", 8)
+        pattern = random("ab*é.?[|\\", 6)
+        name = random("abé.?[|\\", 8)
 
         assert Permissions.matches?(pattern, name) ==
                  plain(String.graphemes(pattern), String.graphemes(name)),
@@ -290,53 +276,6 @@ defmodule AshAgent.Runtime.PermissionsTest do
       assert %{tool_use_id: "b", is_error: false, content: "write"} = written
       assert_received {:ran, "write", %{"path" => "/tmp/x"}}
       refute_received {:ran, _, _}
-    end
-
-    test "goes on when all calls are denied" do
-      {calls, context, _llm} =
-        run([%{id: "a", name: "read"}, %{id: "b", name: "write"}],
-          permission_rules: [{:deny, "*"}]
-        )
-
-      assert [%{result: {:error, _}}, %{result: {:error, _}}] = calls
-      assert context.current_iteration == 2
-    end
-
-    test "a predicate that hangs or is killed denies, and the run goes on" do
-      hang = {:deny, "read", fn _ -> Process.sleep(:infinity) end}
-      killed = {:deny, "write", fn _ -> Process.exit(self(), :kill) end}
-
-      {calls, _context, _llm} =
-        run([%{id: "a", name: "read"}, %{id: "b", name: "write"}],
-          permission_rules: [hang, killed],
-          tool_timeout: 300
-        )
-
-      assert [
-               %{result: {:error, "denied: a permission rule took longer than 300 ms"}},
-               %{result: {:error, "denied: a permission rule was killed"}}
-             ] = calls
-
-      refute_received {:ran, _, _}
-    end
-
-    test "refuses wrong options before anything runs" do
-      for opts <- [
-            [permission_rules: [:x]],
-            [allowed_tools: "read"],
-            [allowed_tools: [false]],
-            [permission_rules: [{:deny, false}]],
-            [before_tool: 5],
-            [before_tool: fn -> :ok end],
-            [after_tool: [fn _ -> :ok end]],
-            [approval: :ask],
-            [approval: fn _ -> :ask end],
-            [approval: false]
-          ] do
-        assert_raise ArgumentError, fn ->
-          Runtime.run(Context.new("Hi"), [llm: fn _ -> flunk("asked") end] ++ opts)
-        end
-      end
     end
   end
 end

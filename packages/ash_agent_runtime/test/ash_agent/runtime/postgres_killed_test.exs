@@ -2,6 +2,8 @@ defmodule AshAgent.Runtime.PostgresKilledTest do
   # It kills the server that other tests use.
   use ExUnit.Case, async: false
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.{Context, Runtime, Store}
   alias AshAgent.Store.Postgres.Migrations
   alias AshAgent.TestSupport.{PgServer, PgSQL, WatchedStore}
@@ -37,13 +39,7 @@ defmodule AshAgent.Runtime.PostgresKilledTest do
         do: {id, %{function: effect, repeat: String.to_existing_atom(id)}}
   end
 
-  defp effects do
-    receive do
-      {:effect, id, key} -> [{id, key} | effects()]
-    after
-      0 -> []
-    end
-  end
+  defp effects, do: drain(do: ({:effect, id, key} -> {id, key}))
 
   defp run(store, kept, context),
     do: Runtime.run(context, llm: &llm/1, tools: tools(self()), store: store, kept: kept)

@@ -45,12 +45,8 @@ defmodule AshAgent.Runtime.RecallTest do
   end
 
   defp run(context, steps, opts \\ []) do
-    {:ok, result} =
-      Runtime.run(
-        context,
-        Keyword.merge([llm: model(steps), tools: [read_tool(), Recall.tool()]], opts)
-      )
-
+    opts = Keyword.merge([llm: model(steps), tools: [read_tool(), Recall.tool()]], opts)
+    {:ok, result} = Runtime.run(context, opts)
     result.context
   end
 
@@ -99,10 +95,11 @@ defmodule AshAgent.Runtime.RecallTest do
     [handle] = handles(context)
     same = [recall: %{"handle" => handle, "lines" => 1}]
     context = run(context, [same, same, [recall: %{"handle" => handle, "lines" => 2}], "Done."])
-    assert [first, second, third] = for({"recall", {:ok, text}} <- results(context), do: text)
-    assert first =~ "line 1"
-    assert second =~ "the same as in the answer before"
-    assert third =~ "line 2"
+    said = for {"recall", {:ok, text}} <- results(context), do: text
+
+    for {text, words} <-
+          Enum.zip(said, ["line 1", "the same as in the answer before", "line 2"]),
+        do: assert(text =~ words)
   end
 
   test "needs no permission and no approval, unlike other tools" do
@@ -129,11 +126,8 @@ defmodule AshAgent.Runtime.RecallTest do
     assert Enum.any?(opts[:tools], &(&1.name == "recall"))
     assert [_] = handles(result.context)
 
-    {:ok, result} =
-      result.context
-      |> Context.add_user_message("Go on")
-      |> Runtime.run(llm: Scripted.new(["Yes."]))
-
+    more = Context.add_user_message(result.context, "Go on")
+    {:ok, result} = Runtime.run(more, llm: Scripted.new(["Yes."]))
     refute Context.Recall.recall?(result.context)
     assert [] = handles(result.context)
 
@@ -143,30 +137,15 @@ defmodule AshAgent.Runtime.RecallTest do
   end
 
   test "reads the conversation of a sub-agent in the sub-agent" do
+    test = self()
+
     child =
       SubAgent.tool(
         name: "child",
         llm: model([[recall: %{"query" => "secret"}], "Nothing."]),
         tools: [Recall.tool()],
-        on_child: fn child -> send(self(), {:child, child}) end
+        on_child: fn child -> send(test, {:child, child}) end
       )
-
-    parent = self()
-
-    child = %{
-      child
-      | run: fn arguments, tool_context, scope ->
-          outcome = child.run.(arguments, tool_context, scope)
-
-          receive do
-            {:child, context} -> send(parent, {:child, context})
-          after
-            0 -> :ok
-          end
-
-          outcome
-        end
-    }
 
     context =
       Context.new("The secret is 4711.")
@@ -186,13 +165,8 @@ defmodule AshAgent.Runtime.RecallTest do
   end
 
   test "works only in a run" do
-    assert [%{result: {:error, words}}] =
-             ToolExecutor.execute_tools(
-               [%{id: "1", name: "recall", arguments: %{"query" => "a"}}],
-               [Recall.tool()],
-               %{}
-             )
-
+    call = %{id: "1", name: "recall", arguments: %{"query" => "a"}}
+    assert [%{result: {:error, words}}] = ToolExecutor.execute_tools([call], [Recall.tool()], %{})
     assert words =~ "only in a run"
   end
 
@@ -255,12 +229,8 @@ defmodule AshAgent.Runtime.RecallTest do
             do: assert(failure.kind == :context_overflow)
 
         assert Context.Recall.receipt(result.context).counts.gone == 0
-
-        assert [_ | _] =
-                 Context.Recall.search(
-                   Context.View.clear_tool_results(result.context, keep: 0),
-                   "A1B1"
-                 )
+        cleared = Context.View.clear_tool_results(result.context, keep: 0)
+        assert [_ | _] = Context.Recall.search(cleared, "A1B1")
       end
     end
 

@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.SessionApprovalTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, results: 1]
+
   alias AshAgent.{Context, Session}
   alias AshAgent.LLM.Scripted
   alias AshAgent.Runtime.{Error, Paused, Result}
@@ -25,6 +27,21 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     end
   end
 
+  # Answers when the test lets it.
+  defp gated do
+    test = self()
+
+    fn context ->
+      send(test, {:asked, self()})
+      receive(do: (:go -> llm(~w(a)).(context)))
+    end
+  end
+
+  defp go do
+    assert_receive {:asked, model}
+    send(model, :go)
+  end
+
   defp statuses(session, ids),
     do: for(id <- ids, do: session |> Session.context() |> Context.Calls.tool_call_status(id))
 
@@ -45,8 +62,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert_received :ran
       assert Session.status(session) == :idle
 
-      assert [%{result: {:ok, "ran"}}, %{result: {:error, "denied: no"}}] =
-               Context.get_iteration(context, 1).tool_calls
+      assert [{:ok, "ran"}, {:error, "denied: no"}] = results(context)
 
       assert %{by: "ann"} = Context.Calls.tool_call_decision(context, "a")
       assert %{by: "bob"} = Context.Calls.tool_call_decision(context, "b")
@@ -79,8 +95,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert_received {:ran, %{"path" => "/srv/x"}}
       refute_received {:ran, _}
 
-      assert [%{result: {:ok, "ran"}}, %{result: {:error, "denied: not there"}}] =
-               Context.get_iteration(context, 1).tool_calls
+      assert [{:ok, "ran"}, {:error, "denied: not there"}] = results(context)
     end
 
     test "waits for a slow store, and does not decide what is not kept" do
@@ -88,16 +103,9 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       {:ok, slow?} = Agent.start_link(fn -> :ok end)
 
       on_change = fn _ ->
-        case Agent.get(slow?, & &1) do
-          :ok ->
-            :ok
-
-          :slow ->
-            send(test, {:storing, self()})
-            receive(do: (:stored -> :ok))
-
-          error ->
-            error
+        with :slow <- Agent.get(slow?, & &1) do
+          send(test, {:storing, self()})
+          receive(do: (:stored -> :ok))
         end
       end
 
@@ -124,16 +132,6 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert {:paused, [%{id: "b"}]} = Task.await(status)
     end
 
-    test "pauses again for what is undecided" do
-      session = start(llm: llm(~w(a b)))
-      {:paused, _} = Session.prompt(session, "Hi")
-      assert {:paused, %{calls: [_, _]}} = Session.resume(session)
-      :ok = Session.approve(session, "b")
-      assert {:paused, %{calls: [%{id: "a"}]}} = Session.resume(session)
-      assert_received :ran
-      assert statuses(session, ~w(a b)) == [:pending, :ok]
-    end
-
     test "refuses illegal decisions, and stays as it is" do
       session = start(llm: llm(~w(a b)))
       {:paused, _} = Session.prompt(session, "Hi")
@@ -152,14 +150,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     end
 
     test "refuses new prompts, and lets those that waited wait on" do
-      test = self()
-
-      gated = fn context ->
-        send(test, {:asked, self()})
-        receive(do: (:go -> llm(~w(a)).(context)))
-      end
-
-      session = start(llm: gated)
+      session = start(llm: gated())
       {:ok, one} = Session.prompt_async(session, "Hi")
       {:ok, two} = Session.prompt_async(session, "plain 2")
       assert_receive {:asked, model}
@@ -174,11 +165,9 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
       :ok = Session.approve(session, "a")
       {:ok, three} = Session.resume_async(session)
-      assert_receive {:asked, model}
-      send(model, :go)
+      go()
       assert_receive {Session, ^three, {:ok, %Result{output: "Done"}}}
-      assert_receive {:asked, model}
-      send(model, :go)
+      go()
       assert_receive {Session, ^two, {:ok, %Result{output: "plain 2"}}}
     end
 
@@ -189,93 +178,26 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert Session.cancel(session) == :ok
       assert Session.status(session) == :idle
       assert statuses(session, ~w(a)) == [:cancelled]
-      assert_received {:changed, context}
-      context = last(context)
+      context = List.last(drain(do: ({:changed, context} -> context)))
       assert Context.Calls.tool_call_status(context, "a") == :cancelled
       assert {:ok, %{output: "plain"}} = Session.prompt(session, "plain")
       refute_received :ran
     end
 
     test "that was cancelled starts the prompt that waited" do
-      test = self()
-
-      gated = fn context ->
-        send(test, {:asked, self()})
-        receive(do: (:go -> llm(~w(a)).(context)))
-      end
-
-      session = start(llm: gated)
+      session = start(llm: gated())
       {:ok, one} = Session.prompt_async(session, "Hi")
       {:ok, two} = Session.prompt_async(session, "plain 2")
-      assert_receive {:asked, model}
-      send(model, :go)
+      go()
       assert_receive {Session, ^one, {:paused, _}}
       :ok = Session.cancel(session)
-      assert_receive {:asked, model}
-      send(model, :go)
+      go()
       assert_receive {Session, ^two, {:ok, %Result{output: "plain 2"}}}
       assert statuses(session, ~w(a)) == [:cancelled]
     end
 
-    test "stays paused wherever it is opened from a store" do
-      {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
-      own = [id: "c", store: store, llm: llm(~w(a b))]
-      session = start(own)
-      assert {:paused, _} = Session.prompt(session, "Hi")
-      GenServer.stop(session)
-
-      # Nobody is there to ask.
-      session = start(own ++ [approval: nil])
-      assert {:paused, [%{id: "a"}, %{id: "b"}]} = Session.status(session)
-      assert {:error, :paused} = Session.prompt(session, "More")
-
-      assert {:error, %Error{reason: {:missing_option, :approval}} = error} =
-               Session.resume(session)
-
-      assert Exception.message(error) =~ "Pass :approval"
-      assert {:error, %Error{}} = Session.resume_async(session)
-      GenServer.stop(session)
-
-      {:ok, kept} = AshAgent.Store.fetch(store, "c")
-      opts = [llm: llm(~w(a b)), tools: %{"ask" => fn _ -> {:ok, 1} end}]
-
-      assert {:error, %{reason: {:missing_option, :approval}}} =
-               AshAgent.Runtime.run(kept.value, [store: store, kept: kept] ++ opts)
-
-      refute_received :ran
-
-      # Decided calls need nobody.
-      session = start(own ++ [approval: nil])
-      :ok = Session.approve(session, "a")
-      assert {:error, %Error{reason: {:missing_option, :approval}}} = Session.resume(session)
-      refute_received :ran
-      :ok = Session.deny(session, "b", "no")
-      assert {:ok, %{output: "Done"}} = Session.resume(session)
-      assert_received :ran
-      refute_received :ran
-    end
-
-    test "is paused again after a restart with what was stored" do
-      test = self()
-      session = start(llm: llm(~w(a b)), on_change: &send(test, {:changed, &1}))
-      {:paused, %{context: context}} = Session.prompt(session, "Hi")
-      :ok = Session.approve(session, "a")
-      assert_received {:changed, stored}
-      stored = last(stored)
-      assert Context.Calls.tool_call_status(stored, "a") == :approved
-      assert Context.Calls.tool_call_status(context, "a") == :pending
-
-      session = start(llm: llm(~w(a b)), context: Context.dump(stored))
-      assert {:paused, [%{id: "b"}]} = Session.status(session)
-      assert Session.prompt(session, "Else") == {:error, :paused}
-      :ok = Session.deny(session, "b")
-      assert {:ok, %{output: "Done"}} = Session.resume(session)
-      assert_received :ran
-      refute_received :ran
-    end
-
     test "without an approval function, starts as idle and lets a prompt go on" do
-      context = Context.new("Hi") |> Context.add_assistant_message(nil, [call("a")])
+      context = Context.add_assistant_message(Context.new("Hi"), nil, [call("a")])
       session = start(llm: llm(~w(a)), context: context, approval: :auto)
       assert Session.status(session) == :idle
       assert {:ok, %{output: "plain"}} = Session.prompt(session, "plain")
@@ -284,13 +206,8 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
     test "tells of its decisions with events" do
       test = self()
-
-      session =
-        start(
-          llm: llm(~w(a b)),
-          on_event: fn name, _, metadata -> send(test, {name, metadata}) end
-        )
-
+      tell = fn name, _, metadata -> send(test, {name, metadata}) end
+      session = start(llm: llm(~w(a b)), on_event: tell)
       {:paused, %{context: context}} = Session.prompt(session, "Hi")
       :ok = Session.approve(session, "a")
       :ok = Session.deny(session, "b")
@@ -298,35 +215,17 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       id = context[:id]
 
       for {call, decision} <- [{"a", :approved}, {"b", :denied}] do
-        assert_received {[:ash_agent, :runtime, :tool, :decision],
-                         %{
-                           by: :session,
-                           tool: "ask",
-                           tool_call_id: ^call,
-                           decision: ^decision,
-                           context_id: ^id
-                         }}
+        assert_received {[:ash_agent, :runtime, :tool, :decision], %{by: :session} = told}
+        assert %{tool: "ask", tool_call_id: ^call, decision: ^decision, context_id: ^id} = told
       end
 
       refute_received {[_, _, :tool, :decision], %{by: :session}}
-    end
-
-    test "shows no text of its conversation" do
-      session = start(llm: llm(~w(a)))
-      {:paused, _} = Session.prompt(session, "Secret words")
-      assert inspect(:sys.get_status(session)) =~ "paused: true"
-      refute inspect(:sys.get_status(session)) =~ "Secret words"
     end
   end
 
   describe "cancel/1" do
     test "of a run marks its calls as cancelled, and keeps what was approved and denied" do
-      test = self()
-
-      hang = fn _ ->
-        send(test, {:tool, self()})
-        Process.sleep(:infinity)
-      end
+      hang = hanging(:tool)
 
       approval = fn call, _ -> if call.id == "b", do: {:deny, "no"}, else: :approve end
       session = start(llm: llm(~w(a b)), tools: %{"ask" => hang}, approval: approval)
@@ -342,14 +241,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     end
 
     test "that comes while a run is about to pause ends the turn all the same" do
-      test = self()
-
-      gated = fn context ->
-        send(test, {:asked, self()})
-        receive(do: (:go -> llm(~w(a)).(context)))
-      end
-
-      session = start(llm: gated)
+      session = start(llm: gated())
       {:ok, ref} = Session.prompt_async(session, "Hi")
       assert_receive {:asked, model}
       run = Process.info(model, :dictionary) |> elem(1) |> Keyword.fetch!(:"$callers") |> hd()
@@ -375,22 +267,11 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
     @tag :capture_log
     test "ends an approval function and a sub-agent that hang" do
-      test = self()
-
-      hang = fn ->
-        send(test, {:hangs, self()})
-        Process.sleep(:infinity)
-      end
-
-      agent =
-        AshAgent.Runtime.SubAgent.tool(
-          name: "ask",
-          llm: fn _ -> hang.() end,
-          input: fn _ -> "x" end
-        )
+      hang = hanging(:hangs)
+      agent = AshAgent.Runtime.SubAgent.tool(name: "ask", llm: hang, input: fn _ -> "x" end)
 
       for opts <- [
-            [approval: fn _, _ -> hang.() end],
+            [approval: fn _, _ -> hang.([]) end],
             [approval: :auto, tools: [%{agent | parameters: %{}}]]
           ] do
         session = start([llm: llm(~w(a))] ++ opts)
@@ -420,14 +301,5 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
     session = start(llm: llm, permission_rules: [{:deny, "ask"}])
     assert {:ok, %{context: context}} = Session.prompt(session, "Hi")
     assert Context.Calls.tool_call_status(context, "a") == :denied
-  end
-
-  # The newest of the contexts that were told.
-  defp last(context) do
-    receive do
-      {:changed, context} -> last(context)
-    after
-      0 -> context
-    end
   end
 end

@@ -1,17 +1,14 @@
 defmodule AshAgent.Runtime.StoreTest do
   use ExUnit.Case, async: true
 
-  alias AshAgent.{Context, Runtime, Store}
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0]
+  import AshAgent.TestSupport.Runs, only: [drain: 1, results: 1]
+
+  alias AshAgent.{Context, Runtime, Session, Store}
   alias AshAgent.Runtime.{Error, Paused}
-  alias AshAgent.Store.SQLite
   alias AshAgent.TestSupport.{PgSQL, WatchedStore}
 
   @down %Store.Error{reason: {:unavailable, :test}}
-
-  defp sqlite do
-    {:ok, store} = SQLite.open(":memory:")
-    store
-  end
 
   defp postgres do
     store = Store.Postgres.new(PgSQL.pool!())
@@ -31,11 +28,9 @@ defmodule AshAgent.Runtime.StoreTest do
   # Calls `ids` in each of so many iterations, and then answers.
   defp llm(iterations, ids) do
     fn context ->
-      if context.current_iteration > iterations,
-        do: {:ok, %{content: "Done"}},
-        else:
-          {:ok,
-           %{tool_calls: for(id <- ids, do: %{id: id, name: "do", arguments: %{"id" => id}})}}
+      calls = for id <- ids, do: %{id: id, name: "do", arguments: %{"id" => id}}
+      over? = context.current_iteration > iterations
+      {:ok, if(over?, do: %{content: "Done"}, else: %{tool_calls: calls})}
     end
   end
 
@@ -51,29 +46,22 @@ defmodule AshAgent.Runtime.StoreTest do
     %{"do" => %{function: run, repeat: repeat}}
   end
 
-  defp run(store, kept, opts \\ []),
-    do:
-      Runtime.run(
-        opts[:context] || kept.value,
-        [llm: llm(1, ~w(a b)), tools: tools(), store: store, kept: kept]
-        |> Keyword.merge(Keyword.delete(opts, :context))
-      )
-
-  defp effects do
-    receive do
-      {:effect, id, key} -> [{id, key} | effects()]
-    after
-      0 -> []
-    end
+  defp run(store, kept, opts \\ []) do
+    {context, opts} = Keyword.pop(opts, :context, kept && kept.value)
+    own = [llm: llm(1, ~w(a b)), tools: tools(), store: store, kept: kept]
+    Runtime.run(context, Keyword.merge(own, opts))
   end
 
-  defp told do
-    receive do
-      {:told, what} -> [what | told()]
-    after
-      0 -> []
-    end
+  # Tells the test of each operation.
+  defp told_of(store) do
+    test = self()
+    tell = fn now, name -> with(:before <- now, do: send(test, {:told, name})) && :ok end
+    WatchedStore.new(store, tell)
   end
+
+  defp effects, do: drain(do: ({:effect, id, key} -> {id, key}))
+
+  defp told, do: drain(do: ({:told, what} -> what))
 
   defp statuses(context, ids \\ ~w(a b)),
     do: for(id <- ids, do: Context.Calls.tool_call_status(context, id))
@@ -97,13 +85,7 @@ defmodule AshAgent.Runtime.StoreTest do
   describe "a run with a store" do
     test "writes the answer, then what starts, then the results: three round trips an iteration" do
       test = self()
-
-      tell = fn
-        :before, name -> send(test, {:told, name}) && :ok
-        :after, _ -> :ok
-      end
-
-      store = WatchedStore.new(sqlite(), tell)
+      store = told_of(sqlite())
       kept = create(store)
       told()
       tool = fn _ -> send(test, {:told, :tool}) && {:ok, 1} end
@@ -125,14 +107,8 @@ defmodule AshAgent.Runtime.StoreTest do
 
     test "writes results while other calls hang, those together that come together" do
       test = self()
-
-      tell = fn
-        :before, name -> send(test, {:told, name}) && :ok
-        :after, _ -> :ok
-      end
-
       inner = sqlite()
-      store = WatchedStore.new(inner, tell)
+      store = told_of(inner)
       kept = create(store)
 
       tool = fn
@@ -143,16 +119,12 @@ defmodule AshAgent.Runtime.StoreTest do
       calls = for n <- 1..4, do: %{id: "call#{n}", name: "do", arguments: %{"n" => n}}
       model = fn _context -> {:ok, %{tool_calls: calls}} end
 
-      {:ok, runner} =
-        Task.start(fn ->
-          run(store, kept, llm: model, tools: %{"do" => tool}, max_concurrency: 4)
-        end)
-
+      opts = [llm: model, tools: %{"do" => tool}, max_concurrency: 4]
+      {:ok, runner} = Task.start(fn -> run(store, kept, opts) end)
       assert_receive {:hanging, _tool}, 5_000
 
-      AshAgent.TestSupport.Wait.until(fn ->
-        match?({:ok, [_, _, _]}, Store.calls(inner, "c", state: :ok))
-      end)
+      three? = fn -> match?({:ok, [_, _, _]}, Store.calls(inner, "c", state: :ok)) end
+      AshAgent.TestSupport.Wait.until(three?)
 
       # The prompt, the answer, what starts, and the three results: at most two writes, if one came late.
       assert [:create, :append, :append, :start | writes] = told()
@@ -170,9 +142,8 @@ defmodule AshAgent.Runtime.StoreTest do
       {:ok, history} = Store.history(store, "c")
       notes = Enum.map(history, & &1.note)
 
-      assert [%{}, %{step: :begin}, %{step: :answer} = answer, %{calls: calls}, %{step: :answer}] =
-               notes
-
+      assert [%{}, %{step: :begin}, answer, %{calls: calls}, %{step: :answer}] = notes
+      assert %{step: :answer} = answer
       assert answer.started_at <= answer.ended_at
       assert [%{name: "do", microseconds: took}, _] = calls
       assert took >= 0
@@ -265,13 +236,10 @@ defmodule AshAgent.Runtime.StoreTest do
       store = sqlite()
       kept = create(store)
 
-      for opts <- [
-            [kept: nil],
-            [kept: %{kept | value: nil}],
-            [store: nil],
-            [context: Context.new("Go")]
-          ],
-          do: assert_raise(ArgumentError, ~r/:kept/, fn -> run(store, kept, opts) end)
+      wrong = [kept: nil, kept: %{kept | value: nil}, store: nil, context: Context.new("Go")]
+
+      for option <- wrong,
+          do: assert_raise(ArgumentError, ~r/:kept/, fn -> run(store, kept, [option]) end)
     end
   end
 
@@ -288,12 +256,8 @@ defmodule AshAgent.Runtime.StoreTest do
 
       {:ok, calls} = Store.calls(store, "c")
 
-      assert Enum.sort(for c <- calls, do: {c.attempt, c.state}) == [
-               {1, :unknown},
-               {1, :unknown},
-               {2, :ok},
-               {2, :ok}
-             ]
+      attempts = Enum.sort(for c <- calls, do: {c.attempt, c.state})
+      assert attempts == [{1, :unknown}, {1, :unknown}, {2, :ok}, {2, :ok}]
     end
 
     test "a call that takes its machine with it is not repeated without end" do
@@ -322,17 +286,13 @@ defmodule AshAgent.Runtime.StoreTest do
       assert effects() == []
       assert statuses(result.context) == [:unknown, :unknown]
 
-      assert [%{result: {:error, "the outcome is unknown" <> _}}, _] =
-               Context.get_iteration(result.context, 1).tool_calls
+      assert [{:error, "the outcome is unknown" <> _}, _] = results(result.context)
 
       {:ok, calls} = Store.calls(store, "c")
       assert Enum.map(calls, & &1.state) == [:unknown, :unknown]
       {:ok, stored} = Store.fetch(store, "c")
-
-      assert statuses(Context.load!(Context.to_snapshot(stored.value))) == [
-               :unknown,
-               :unknown
-             ]
+      loaded = Context.load!(Context.to_snapshot(stored.value))
+      assert statuses(loaded) == [:unknown, :unknown]
     end
 
     @tag :capture_log
@@ -401,46 +361,40 @@ defmodule AshAgent.Runtime.StoreTest do
 
     defp ask_opts, do: [llm: llm(1, ["a"]), approval: fn _, _ -> :ask end]
 
-    test "is of unknown outcome in the log, for the model and in the journal" do
-      store = sqlite()
+    defp session_of(store) do
       paused = paused_unknown(store, ask_opts())
       {:ok, _} = Store.release(store, paused.kept)
+      {:ok, session} = Session.start_link([id: "c", store: store, tools: tools()] ++ ask_opts())
+      session
+    end
 
-      {:ok, session} =
-        AshAgent.Session.start_link([id: "c", store: store, tools: tools()] ++ ask_opts())
-
-      :ok = AshAgent.Session.deny(session, "a", "it was paid by hand", by: "ann")
+    test "is of unknown outcome in the log, for the model and in the journal" do
+      store = sqlite()
+      session = session_of(store)
+      :ok = Session.deny(session, "a", "it was paid by hand", by: "ann")
       assert {:ok, [%{state: :unknown, call: noted}]} = Store.calls(store, "c")
       assert %{id: "a", settled: %{by: "ann", reason: "it was paid by hand"}} = noted
-      assert {:ok, %{output: "Done", context: context}} = AshAgent.Session.resume(session)
+      assert {:ok, %{output: "Done", context: context}} = Session.resume(session)
       assert effects() == []
       assert statuses(context, ["a"]) == [:unknown]
-      assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
+      assert [{:error, words}] = results(context)
       assert words =~ "may have been carried out"
       assert words =~ "it was paid by hand"
 
-      assert %{metadata: %{settled: %{"a" => %{by: "ann"}}}} =
-               Enum.find(
-                 Context.get_iteration(context, 1).messages,
-                 &match?([%{type: :tool_result} | _], &1.content)
-               )
-
+      messages = Context.get_iteration(context, 1).messages
+      result = Enum.find(messages, &match?([%{type: :tool_result} | _], &1.content))
+      assert %{metadata: %{settled: %{"a" => %{by: "ann"}}}} = result
       assert {:ok, %{status: :idle}} = Store.fetch(store, "c")
     end
 
     test "is of unknown outcome as well when the turn is cancelled" do
       store = sqlite()
-      paused = paused_unknown(store, ask_opts())
-      {:ok, _} = Store.release(store, paused.kept)
-
-      {:ok, session} =
-        AshAgent.Session.start_link([id: "c", store: store, tools: tools()] ++ ask_opts())
-
-      assert AshAgent.Session.cancel(session) == :ok
+      session = session_of(store)
+      assert Session.cancel(session) == :ok
       assert {:ok, [%{state: :unknown}]} = Store.calls(store, "c")
       assert {:ok, %{status: :idle, value: context}} = Store.fetch(store, "c")
       assert statuses(context, ["a"]) == [:unknown]
-      assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
+      assert [{:error, words}] = results(context)
       assert words =~ "may have been carried out"
       assert words =~ "the user cancelled the turn"
     end
@@ -471,12 +425,8 @@ defmodule AshAgent.Runtime.StoreTest do
         {:ok, kept} = Store.append(store, paused.kept, approved)
         tools = tools()
 
-        replies =
-          for _ <- 1..2 do
-            Task.async(fn -> run(store, kept, [tools: tools] ++ opts) end)
-          end
-          |> Task.await_many()
-
+        run = fn -> run(store, kept, [tools: tools] ++ opts) end
+        replies = Task.await_many(for _ <- 1..2, do: Task.async(run))
         assert [{"a", _}] = effects()
         assert Enum.count(replies, &match?({:ok, _}, &1)) == 1
         assert [%{reason: {:store_error, reason}}] = for({:error, error} <- replies, do: error)
@@ -521,12 +471,8 @@ defmodule AshAgent.Runtime.StoreTest do
       approved = Context.Calls.approve_tool_call(paused.context, "a", arguments: shown)
       other = fn call, _ -> {:ok, %{call | arguments: %{"id" => "other"}}} end
 
-      {:ok, _} =
-        Runtime.run(
-          approved,
-          [tools: tools(), before_tool: other] ++ Keyword.delete(opts, :before_tool)
-        )
-
+      changed = Keyword.put(opts, :before_tool, other)
+      {:ok, _} = Runtime.run(approved, [tools: tools()] ++ changed)
       assert effects() == []
       assert {:ok, _} = run(store, paused.kept, [context: approved] ++ opts)
       assert [{"changed", _}] = effects()
@@ -537,21 +483,14 @@ defmodule AshAgent.Runtime.StoreTest do
   test "a tool that is killed with its run is interrupted in the journal as well" do
     store = sqlite()
 
-    slow = %{
-      "do" => fn %{"id" => id} -> if(id == "a", do: {:ok, 1}, else: Process.sleep(:infinity)) end
-    }
-
-    assert {:error, %{reason: {:timeout, 2_000}} = error} =
-             run(store, create(store), tools: slow, timeout: 2_000)
-
+    slow = fn %{"id" => id} -> if(id == "a", do: {:ok, 1}, else: Process.sleep(:infinity)) end
+    opts = [tools: %{"do" => slow}, timeout: 2_000]
+    assert {:error, %{reason: {:timeout, 2_000}} = error} = run(store, create(store), opts)
     assert statuses(error.context) == [:ok, :interrupted]
     {:ok, calls} = Store.calls(store, "c")
 
-    assert Enum.sort(for c <- calls, do: {c.call.id, c.state}) == [
-             {"a", :ok},
-             {"b", :interrupted}
-           ]
-
+    states = Enum.sort(for c <- calls, do: {c.call.id, c.state})
+    assert states == [{"a", :ok}, {"b", :interrupted}]
     assert {:ok, %{status: :idle} = stored} = Store.fetch(store, "c")
     assert Context.equal?(stored.value, error.context)
   end

@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.SubAgentTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, prompt: 2, results: 1, say: 1]
+
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Runtime}
@@ -15,21 +17,17 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
   defp calling(calls), do: Scripted.new([%{tool_calls: calls}, "Done"])
 
-  defp agent(opts),
-    do:
-      [name: "agent", llm: fn _ -> {:ok, %{content: "Child"}} end]
-      |> Keyword.merge(opts)
-      |> SubAgent.tool()
+  defp agent(opts), do: SubAgent.tool(Keyword.merge([name: "agent", llm: say("Child")], opts))
 
   defp run(agents, opts \\ []) do
     agents = List.wrap(agents)
     calls = for %{name: name} <- agents, do: call("call_" <> name, name)
-    Runtime.run(Context.new("Hi"), [llm: calling(calls), tools: agents] ++ opts)
+    prompt("Hi", [llm: calling(calls), tools: agents] ++ opts)
   end
 
   defp result(reply) do
     {_, %{context: context}} = reply
-    [%{result: result} | _] = Context.get_iteration(context, 1).tool_calls
+    [result | _] = results(context)
     result
   end
 
@@ -104,21 +102,10 @@ defmodule AshAgent.Runtime.SubAgentTest do
       assert Context.Tokens.get_cumulative_tokens(child).total_tokens == 8
       assert Context.Tokens.get_cumulative_tokens(parent).total_tokens == 0
 
-      assert noted(reply) == %{
-               "call_agent" => %{
-                 id: child[:id],
-                 status: :answered,
-                 iterations: 1,
-                 usage: %{
-                   input_tokens: 7,
-                   output_tokens: 1,
-                   total_tokens: 8,
-                   cached_tokens: 0,
-                   cache_write_tokens: 0,
-                   reasoning_tokens: 0
-                 }
-               }
-             }
+      none = %{cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0}
+      usage = Map.merge(none, %{input_tokens: 7, output_tokens: 1, total_tokens: 8})
+      note = %{id: child[:id], status: :answered, iterations: 1, usage: usage}
+      assert noted(reply) == %{"call_agent" => note}
 
       # What is noted is no part of what models are sent.
       refute parent |> Context.encode_request!(:anthropic) |> IO.iodata_to_binary() =~ child[:id]
@@ -128,13 +115,12 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "of several at once are all noted" do
-      agents =
-        for n <- 1..4, do: agent(name: "agent_#{n}", llm: fn _ -> {:ok, %{content: "#{n}"}} end)
+      agents = for n <- 1..4, do: agent(name: "agent_#{n}", llm: say("#{n}"))
 
       plain = Tool.new(%{plain: fn _ -> :ok end})
       reply = {:ok, %{context: context}} = run(agents ++ plain)
 
-      assert for(%{result: result} <- Context.get_iteration(context, 1).tool_calls, do: result) ==
+      assert results(context) ==
                [ok: "1", ok: "2", ok: "3", ok: "4", ok: :ok]
 
       assert reply |> noted() |> Map.keys() |> Enum.sort() ==
@@ -150,26 +136,24 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "takes its input from the arguments" do
+      echo = fn child -> {:ok, %{content: hd(Context.to_messages(child)).content}} end
+
       for arguments <- [%{"task" => "T"}, %{task: "T"}] do
         llm = calling([call("1", "agent", arguments)])
-        echo = fn child -> {:ok, %{content: hd(Context.to_messages(child)).content}} end
-        reply = Runtime.run(Context.new("Hi"), llm: llm, tools: [agent(llm: echo)])
-        assert result(reply) == {:ok, "T"}
+        assert result(prompt("Hi", llm: llm, tools: [agent(llm: echo)])) == {:ok, "T"}
       end
 
-      echo = fn child -> {:ok, %{content: hd(Context.to_messages(child)).content}} end
       input = fn %{"a" => a, "b" => b} -> "#{a} and #{b}" end
       agent = agent(llm: echo, input: input, parameters: %{"type" => "object"})
       llm = calling([call("1", "agent", %{"a" => 1, "b" => 2})])
-      assert result(Runtime.run(Context.new("Hi"), llm: llm, tools: [agent])) == {:ok, "1 and 2"}
+      assert result(prompt("Hi", llm: llm, tools: [agent])) == {:ok, "1 and 2"}
     end
 
     test "with arguments that are no task is an error" do
       for arguments <- [%{"task" => ""}, %{"task" => 5}, %{"task" => nil}, %{"other" => "x"}] do
         llm = calling([call("1", "agent", arguments)])
 
-        reply =
-          Runtime.run(Context.new("Hi"), llm: llm, tools: [agent(llm: fn _ -> flunk("ran") end)])
+        reply = prompt("Hi", llm: llm, tools: [agent(llm: fn _ -> flunk("ran") end)])
 
         assert {:error, words} = result(reply)
         assert words =~ "task"
@@ -177,12 +161,8 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "that halts gives what it halted with" do
-      agent =
-        agent(
-          llm: child_calling([call("1", "stop", %{})]),
-          tools: %{stop: fn _ -> {:halt, 42} end}
-        )
-
+      stop = %{stop: fn _ -> {:halt, 42} end}
+      agent = agent(llm: child_calling([call("1", "stop", %{})]), tools: stop)
       reply = run(agent)
       assert result(reply) == {:ok, 42}
       assert %{"call_agent" => %{status: :halted}} = noted(reply)
@@ -223,12 +203,8 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "to give what can be kept is noted all the same" do
-      agent =
-        agent(
-          llm: child_calling([call("1", "stop", %{})]),
-          tools: %{stop: fn _ -> {:halt, [1 | 2]} end}
-        )
-
+      stop = %{stop: fn _ -> {:halt, [1 | 2]} end}
+      agent = agent(llm: child_calling([call("1", "stop", %{})]), tools: stop)
       reply = run(agent)
       assert {:error, words} = result(reply)
       assert words =~ "cannot be stored"
@@ -236,15 +212,15 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
 
     test "in :input, :tools or :on_child stays with the call" do
-      assert {:error, "the tool raised RuntimeError" <> _} =
-               result(run(agent(input: fn _ -> raise "x" end)))
-
-      assert {:error, "the tool raised " <> _} = result(run(agent(tools: fn -> raise "x" end)))
-
-      assert {:error, "the tool raised ArgumentError" <> _} =
-               result(run(agent(tools: fn -> 5 end)))
-
-      assert {:error, "the tool raised " <> _} = result(run(agent(input: fn _ -> 5 end)))
+      for {opts, raised} <- [
+            {[input: fn _ -> raise "x" end], "RuntimeError"},
+            {[tools: fn -> raise "x" end], ""},
+            {[tools: fn -> 5 end], "ArgumentError"},
+            {[input: fn _ -> 5 end], ""}
+          ] do
+        assert {:error, words} = result(run(agent(opts)))
+        assert words =~ "the tool raised " <> raised
+      end
 
       assert capture_log(fn ->
                assert result(run(agent(on_child: fn _ -> raise "x" end))) == {:ok, "Child"}
@@ -271,12 +247,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
     @tag :capture_log
     test "the end of the parent's time is that of the child" do
-      test = self()
-
-      llm = fn _ ->
-        send(test, {:child, self()})
-        Process.sleep(:infinity)
-      end
+      llm = hanging(:child)
 
       reply = run(agent(llm: llm, timeout: :infinity), timeout: 400)
       assert {:error, %Error{reason: {:timeout, 400}}} = reply
@@ -287,12 +258,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
     @tag :capture_log
     test "a child and its tools, at every depth, end with the parent's run" do
-      test = self()
-
-      hang = fn _ ->
-        send(test, {:deepest, self()})
-        Process.sleep(:infinity)
-      end
+      hang = hanging(:deepest)
 
       inner =
         agent(name: "inner", llm: child_calling([call("1", "hang", %{})]), tools: %{hang: hang})
@@ -300,14 +266,8 @@ defmodule AshAgent.Runtime.SubAgentTest do
       outer = agent(name: "outer", llm: child_calling([call("1", "inner")]), tools: [inner])
       calls = [call("1", "outer")]
 
-      runner =
-        spawn(fn ->
-          Runtime.run(Context.new("Hi"),
-            llm: fn _ -> {:ok, %{tool_calls: calls}} end,
-            tools: [outer]
-          )
-        end)
-
+      opts = [llm: fn _ -> {:ok, %{tool_calls: calls}} end, tools: [outer]]
+      runner = spawn(fn -> prompt("Hi", opts) end)
       assert_receive {:deepest, pid}
       Linked.kill(runner)
       refute Process.alive?(pid)
@@ -335,13 +295,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
       agent(llm: counted, tools: fn -> [endless(test, depth)] end, max_depth: depth)
     end
 
-    defp asked do
-      receive do
-        :asked -> [:asked | asked()]
-      after
-        0 -> []
-      end
-    end
+    defp asked, do: drain(do: (:asked -> :asked))
   end
 
   describe "the bounds of a run" do
@@ -364,7 +318,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
         {:ok, %{tool_calls: for(id <- ["1", "2"], do: call(id, "agent"))}}
       end
 
-      reply = Runtime.run(Context.new("Hi"), [llm: llm, tools: [greedy(test)]] ++ opts)
+      reply = prompt("Hi", [llm: llm, tools: [greedy(test)]] ++ opts)
       {reply, length(asked())}
     end
 
@@ -394,17 +348,16 @@ defmodule AshAgent.Runtime.SubAgentTest do
     test "tell the parent's model what its sub-agent ran into" do
       llm = calling([call("1", "agent")])
       agent = agent(llm: child_calling([call("1", "t", %{})]), tools: %{t: fn _ -> :ok end})
-      {:error, error} = Runtime.run(Context.new("Hi"), llm: llm, tools: [agent], max_calls: 2)
+      {:error, error} = prompt("Hi", llm: llm, tools: [agent], max_calls: 2)
       assert error.reason == {:max_calls_exceeded, 2}
 
-      assert [%{result: {:error, "the run has made all of its 2 model calls" <> _}}] =
-               Context.get_iteration(error.context, 1).tool_calls
+      assert [{:error, "the run has made all of its 2 model calls" <> _}] = results(error.context)
     end
 
     test "are one turn's iterations at least, when more of these are wanted" do
       forever = fn _ -> {:ok, %{tool_calls: [%{name: "t"}]}} end
       opts = [llm: forever, tools: %{t: fn _ -> 1 end}, max_iterations: 230]
-      assert {:error, error} = Runtime.run(Context.new("Hi"), opts)
+      assert {:error, error} = prompt("Hi", opts)
       assert error.reason == {:max_iterations_exceeded, 230}
     end
 
@@ -421,13 +374,11 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
       opts = [llm: huge, tools: %{t: fn _ -> 1 end}]
 
-      assert {:error, %Error{reason: {:max_total_tokens_exceeded, _}}} =
-               Runtime.run(Context.new("Hi"), opts)
+      assert {:error, %Error{reason: {:max_total_tokens_exceeded, _}}} = prompt("Hi", opts)
 
       opts = opts ++ [max_total_tokens: :infinity, max_iterations: 3]
 
-      assert {:error, %Error{reason: {:max_iterations_exceeded, 3}}} =
-               Runtime.run(Context.new("Hi"), opts)
+      assert {:error, %Error{reason: {:max_iterations_exceeded, 3}}} = prompt("Hi", opts)
     end
 
     test "refuse a sub-agent too many, in words for the model" do
@@ -435,10 +386,9 @@ defmodule AshAgent.Runtime.SubAgentTest do
       agent = agent(llm: fn _ -> send(test, :asked) && {:ok, %{content: "Child"}} end)
       llm = calling(for n <- 1..5, do: call("#{n}", "agent"))
 
-      {:ok, %{context: context}} =
-        Runtime.run(Context.new("Hi"), llm: llm, tools: [agent], max_sub_agents: 3)
+      {:ok, %{context: context}} = prompt("Hi", llm: llm, tools: [agent], max_sub_agents: 3)
 
-      results = for %{result: result} <- Context.get_iteration(context, 1).tool_calls, do: result
+      results = results(context)
       assert Enum.count(results, &(&1 == {:ok, "Child"})) == 3
 
       assert Enum.count(
@@ -490,28 +440,6 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
       hook = fn call, _, _ -> if call.name == "delete", do: {:ok, {:ok, "seen"}}, else: :ok end
       assert {:ok, "seen"} = result(run(agent(opts), after_tool: hook))
-    end
-
-    test "hold for a child's child", %{opts: opts} do
-      inner = agent([name: "inner"] ++ opts)
-      outer = agent(name: "outer", llm: child_calling([call("1", "inner")]), tools: [inner])
-      reply = run(outer, permission_rules: [{:deny, "delete"}])
-      assert {:ok, "denied: the tool \"delete\" is denied by" <> _} = result(reply)
-      refute_received :deleted
-    end
-
-    test "are joined by its own", %{opts: opts} do
-      own = [permission_rules: [{:deny, "delete"}]]
-
-      assert {:ok, "denied: " <> _} =
-               result(run(agent(opts ++ own), permission_rules: [{:allow, "*"}]))
-
-      assert {:ok, "denied: no rule allows the tool \"delete\""} =
-               result(run(agent(opts), permission_rules: [{:allow, "agent"}]))
-
-      own = [permission_rules: [{:allow, "delete"}]]
-
-      assert {:ok, "gone"} = result(run(agent(opts ++ own), permission_rules: [{:allow, "*"}]))
     end
 
     test "are never widened by its own", %{opts: opts} do
@@ -621,16 +549,6 @@ defmodule AshAgent.Runtime.SubAgentTest do
         |> Runtime.resume(llm: Scripted.new(["Done"]), tools: [agent(opts)], approval: approval)
 
       assert result({:ok, result}) == {:ok, "gone"}
-    end
-
-    test "allowed tools hold beside the child's own", %{opts: opts} do
-      assert {:ok, "gone"} = result(run(agent(opts), allowed_tools: ["agent", "delete"]))
-
-      assert {:ok, "denied: the tool \"delete\" is not among" <> _} =
-               result(run(agent(opts), allowed_tools: ["agent"]))
-
-      assert {:ok, "denied: the tool \"delete\" is not among" <> _} =
-               result(run(agent(opts ++ [allowed_tools: ["other"]])))
     end
   end
 end

@@ -63,8 +63,8 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
     end
 
     test "may be a single toolbox" do
-      assert [%{result: {:ok, "{}"}}] =
-               execute_tools([call("cat")], Toolbox.new(name: "cat", command: "cat"), %{})
+      cat = Toolbox.new(name: "cat", command: "cat")
+      assert [%{result: {:ok, "{}"}}] = execute_tools([call("cat")], cat, %{})
     end
 
     test "are found by the text of the name, without making atoms" do
@@ -90,27 +90,24 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
 
       calls = for n <- 1..5, do: %{id: "#{n}", name: "t", arguments: %{n: n}}
       task = Task.async(fn -> execute_tools(calls, %{t: tool}, %{}) end)
-      _ = me
       pids = for n <- 1..5, do: assert_receive({:began, ^n, pid}) && pid
       for pid <- Enum.reverse(pids), do: send(pid, :go)
       results = Task.await(task)
       assert results == for(n <- 1..5, do: %{id: "#{n}", result: {:ok, n}})
 
-      context =
-        Context.new("Hi")
-        |> Context.add_assistant_message(nil, calls)
-        |> Context.add_tool_results(results)
-
-      assert context.current_iteration == 2
+      context = Context.add_assistant_message(Context.new("Hi"), nil, calls)
+      assert Context.add_tool_results(context, results).current_iteration == 2
     end
 
     test "are what the tool returned, as result or as value" do
-      assert result(fn _ -> {:ok, 1} end) == {:ok, 1}
-      assert result(fn _ -> {:error, :no} end) == {:error, :no}
-      assert result(fn _ -> {:halt, 1} end) == {:ok, 1}
-      assert result(fn _ -> "text" end) == {:ok, "text"}
-      assert result(fn _ -> nil end) == {:ok, nil}
-      assert result(fn _ -> :error end) == {:error, "the tool failed"}
+      for {returned, result} <- [
+            {{:error, :no}, {:error, :no}},
+            {{:halt, 1}, {:ok, 1}},
+            {"text", {:ok, "text"}},
+            {nil, {:ok, nil}},
+            {:error, {:error, "the tool failed"}}
+          ],
+          do: assert(result(fn _ -> returned end) == result)
     end
 
     test "have no words of an exception, which the application's function gets whole" do
@@ -125,43 +122,31 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
     end
 
     test "of tools that fail are words for the model" do
-      assert result(fn _ -> raise "no coffee" end) ==
-               {:error, "the tool raised RuntimeError"}
-
       opened = [exception_messages: true]
+      linked = fn _ -> spawn_link(fn -> exit(:linked) end) && Process.sleep(:infinity) end
 
-      assert result(fn _ -> raise "no coffee" end, %{}, opened) ==
-               {:error, "the tool raised RuntimeError: no coffee"}
-
-      assert result(fn _ -> throw(:secret) end) ==
-               {:error, "the tool threw a value that nobody caught"}
-
-      assert result(fn _ -> exit(:boom) end) == {:error, "the tool's process exited (:boom)"}
-
-      assert result(fn _ -> exit({:secret, "token"}) end) ==
-               {:error, "the tool's process exited (:secret)"}
-
-      assert result(fn _ -> exit("token") end) == {:error, "the tool's process exited (:other)"}
-
-      assert result(fn _ -> Process.exit(self(), :kill) end) ==
-               {:error, "the tool's process exited (:killed)"}
-
-      assert result(fn _ -> spawn_link(fn -> exit(:linked) end) && Process.sleep(:infinity) end) ==
-               {:error, "the tool's process exited (:linked)"}
-
-      assert result(fn _ -> GenServer.call(:nobody_here, {:secret, "token"}) end) ==
-               {:error, "the tool's process exited (:noproc)"}
-
-      assert {:error, "the tool raised UndefinedFunctionError"} =
-               result(fn _ -> apply(NoSuchModule, :f, []) end)
+      for {tool, opts, words} <- [
+            {fn _ -> raise "no coffee" end, [], "the tool raised RuntimeError"},
+            {fn _ -> raise "no coffee" end, opened, "the tool raised RuntimeError: no coffee"},
+            {fn _ -> throw(:secret) end, [], "the tool threw a value that nobody caught"},
+            {fn _ -> exit(:boom) end, [], "the tool's process exited (:boom)"},
+            {fn _ -> exit({:secret, "token"}) end, [], "the tool's process exited (:secret)"},
+            {fn _ -> exit("token") end, [], "the tool's process exited (:other)"},
+            {fn _ -> Process.exit(self(), :kill) end, [], "the tool's process exited (:killed)"},
+            {linked, [], "the tool's process exited (:linked)"},
+            {fn _ -> GenServer.call(:nobody_here, {:secret, "token"}) end, [],
+             "the tool's process exited (:noproc)"},
+            {fn _ -> apply(NoSuchModule, :f, []) end, [],
+             "the tool raised UndefinedFunctionError"}
+          ],
+          do: assert(result(tool, %{}, opts) == {:error, words})
 
       assert {:error, "the tool raised FunctionClauseError: no function" <> _} =
                result(fn %{never: _} -> 1 end, %{}, opened)
 
-      assert {:error, long} =
-               result(fn _ -> raise String.duplicate("x", 100_000) end, %{}, opened)
-
-      assert byte_size(long) < 3_000
+      long = fn _ -> raise String.duplicate("x", 100_000) end
+      assert {:error, words} = result(long, %{}, opened)
+      assert byte_size(words) < 3_000
     end
 
     test "of tools that are too slow say so, and the tools are killed" do
@@ -201,19 +186,15 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
     end
 
     test "that lack what the schema requires are refused by name, whatever the kind of keys" do
-      for schema <- [
-            %{"required" => ["city", "day"]},
-            %{required: [:city, :day]},
-            %{required: ["city", :day]}
-          ] do
+      texts = %{"required" => ["city", "day"]}
+
+      for schema <- [texts, %{required: [:city, :day]}, %{required: ["city", :day]}] do
         tool = %{function: &{:ok, &1}, parameters: schema}
         assert result(tool, %{}) == {:error, ~s(the required arguments "city", "day" are missing)}
 
-        assert result(tool, %{"city" => "NYC"}) ==
-                 {:error, ~s(the required argument "day" is missing)}
-
-        assert result(tool, %{city: "NYC"}) ==
-                 {:error, ~s(the required argument "day" is missing)}
+        for given <- [%{"city" => "NYC"}, %{city: "NYC"}],
+            do:
+              assert(result(tool, given) == {:error, ~s(the required argument "day" is missing)})
 
         assert {:ok, _} = result(tool, %{:city => "NYC", "day" => nil})
       end
@@ -221,15 +202,6 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
       for odd <- [%{"required" => "city"}, %{"required" => [1, %{}]}, %{required: nil}] do
         assert {:ok, _} = result(%{function: &{:ok, &1}, parameters: odd}, %{})
       end
-    end
-  end
-
-  describe "the tool context" do
-    test "is the runtime context with its four keys always there" do
-      me = self()
-      tool = fn _, tool_context -> send(me, tool_context) end
-      execute_tools([call(:tool)], %{tool: tool}, %{tenant: 7, extra: 1})
-      assert_received %{agent: nil, domain: nil, actor: nil, tenant: 7, extra: 1}
     end
   end
 
@@ -260,9 +232,8 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
     test "of a thousand calls leaves nothing behind" do
       calls = for n <- 1..1_000, do: %{id: "#{n}", name: :t, arguments: %{}}
 
-      assert length(execute_tools(calls, %{t: fn _ -> raise "x" end}, %{}, max_concurrency: 100)) ==
-               1_000
-
+      results = execute_tools(calls, %{t: fn _ -> raise "x" end}, %{}, max_concurrency: 100)
+      assert length(results) == 1_000
       assert left_behind() == []
       assert Process.info(self(), :messages) == {:messages, []}
     end
@@ -274,12 +245,6 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
           key <- [:"$ancestors", :"$callers"],
           self() in List.wrap(dictionary[key]),
           do: pid
-    end
-  end
-
-  test "refuses wrong options" do
-    for opts <- [[timeout: 0], [max_concurrency: 0], [retries: 1]] do
-      assert_raise ArgumentError, fn -> execute_tools([], %{}, %{}, opts) end
     end
   end
 end

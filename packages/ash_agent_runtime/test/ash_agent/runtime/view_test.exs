@@ -4,6 +4,11 @@ defmodule AshAgent.Runtime.ViewTest do
   alias AshAgent.{Context, LLM, Runtime, Session, Store}
   alias AshAgent.Context.Enhancer.{Budget, Redact}
 
+  import AshAgent.TestSupport.Runs, only: [prompt: 2]
+
+  def ok(_arguments), do: {:ok, "ok"}
+  @auto [tools: %{look: {__MODULE__, :ok}}, view: :auto]
+
   @long String.duplicate("All is well. ", 1_000)
 
   defp look(number), do: %{tool_calls: [%{id: "call_#{number}", name: "look"}]}
@@ -16,6 +21,9 @@ defmodule AshAgent.Runtime.ViewTest do
       |> Context.add_tool_results([{"call_#{n}", {:ok, @long}}])
     end)
   end
+
+  defp turn(n, context),
+    do: context |> Context.add_assistant_message(@long) |> Context.add_user_message("#{n}")
 
   defp results(context) do
     for %{content: [%{type: :tool_result, content: text}]} <- Context.to_messages(context),
@@ -30,7 +38,7 @@ defmodule AshAgent.Runtime.ViewTest do
     end
 
     opts = [llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: [count]]
-    {:ok, result} = Runtime.run(Context.new("Look"), opts)
+    {:ok, result} = prompt("Look", opts)
 
     seen =
       for %{context: context} <- LLM.Scripted.requests(llm),
@@ -39,11 +47,8 @@ defmodule AshAgent.Runtime.ViewTest do
     assert seen == ["1", "2", "3"]
     assert %{blocks: [{"n", "3"}]} = Context.View.view(result.context)
 
-    assert result.context
-           |> Context.to_snapshot()
-           |> Context.load!()
-           |> Context.View.view()
-           |> Map.get(:blocks) == [{"n", "3"}]
+    loaded = result.context |> Context.to_snapshot() |> Context.load!()
+    assert %{blocks: [{"n", "3"}]} = Context.View.view(loaded)
   end
 
   test "an enhancer that fails ends the run before the model is asked, unless it may be skipped" do
@@ -52,23 +57,20 @@ defmodule AshAgent.Runtime.ViewTest do
     broken = fn _context, _needs -> {:error, :down} end
 
     assert {:error, %{reason: {:view_error, error}} = failed} =
-             Runtime.run(Context.new("Hi"), llm: llm, view: [broken])
+             prompt("Hi", llm: llm, view: [broken])
 
     assert {:enhancer_failed, ^broken, :down} = error.reason
     assert Exception.message(failed) =~ "the model was not asked"
     refute_received :asked
 
-    assert {:ok, _result} =
-             Runtime.run(Context.new("Hi"), llm: llm, view: {[broken], on_error: :skip})
-
+    assert {:ok, _result} = prompt("Hi", llm: llm, view: {[broken], on_error: :skip})
     assert_received :asked
   end
 
   test "wrong views are refused before anything happens" do
     for view <- [[:nothing], [{Budget, []}], {[], on_error: :hope}, :often, [Budget | Budget]] do
-      assert_raise ArgumentError, fn ->
-        Runtime.run(Context.new("Hi"), llm: fn _ -> flunk("asked") end, view: view)
-      end
+      opts = [llm: fn _ -> flunk("asked") end, view: view]
+      assert_raise ArgumentError, fn -> prompt("Hi", opts) end
     end
   end
 
@@ -76,23 +78,13 @@ defmodule AshAgent.Runtime.ViewTest do
     hide = {Redact, patterns: [:email]}
     opts = [llm: fn _ -> flunk("asked") end, view: [hide], on_change: fn _ -> {:error, :full} end]
 
-    assert {:error, %{reason: {:on_change_error, :full}}} =
-             Runtime.run(Context.new("ann@example.com"), opts)
+    assert {:error, %{reason: {:on_change_error, :full}}} = prompt("ann@example.com", opts)
   end
 
   test ":auto clears when the rent is paid, by the run's prices, and lets the model read again" do
     run = fn opts ->
-      {:ok, result} =
-        Runtime.run(
-          Context.new("Look"),
-          [
-            llm: looks(12),
-            tools: %{look: fn _ -> {:ok, @long} end},
-            view: :auto,
-            max_iterations: 20
-          ] ++ opts
-        )
-
+      opts = [tools: %{look: fn _ -> {:ok, @long} end}, view: :auto, max_iterations: 20] ++ opts
+      {:ok, result} = prompt("Look", [llm: looks(12)] ++ opts)
       result.context
     end
 
@@ -112,7 +104,7 @@ defmodule AshAgent.Runtime.ViewTest do
   test "an application's own tool of that name stays" do
     own = %{name: "recall", description: "Mine", function: fn _ -> {:ok, "mine"} end}
     llm = LLM.Scripted.new(["Done."])
-    {:ok, _result} = Runtime.run(Context.new("Hi"), llm: llm, tools: [own], view: :auto)
+    {:ok, _result} = prompt("Hi", llm: llm, tools: [own], view: :auto)
     assert [%{opts: opts}] = LLM.Scripted.requests(llm)
     assert [%{name: "recall", description: "Mine"}] = opts[:tools]
   end
@@ -127,11 +119,7 @@ defmodule AshAgent.Runtime.ViewTest do
       {:ok, context}
     end
 
-    turn = fn n, context ->
-      context |> Context.add_assistant_message(@long) |> Context.add_user_message("#{n}")
-    end
-
-    context = Enum.reduce(1..9, Context.new("0"), turn)
+    context = Enum.reduce(1..9, Context.new("0"), &turn/2)
     view = [{Budget, budget: 8_000, method: :estimate}, count]
     opts = [llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: view]
     {:ok, _result} = Runtime.run(context, opts)
@@ -147,7 +135,7 @@ defmodule AshAgent.Runtime.ViewTest do
     agent = Runtime.SubAgent.tool(name: "helper", description: "Helps", llm: child, view: :auto)
     call = %{id: "a", name: "helper", arguments: %{"task" => "Look"}}
     parent = LLM.Scripted.new([%{tool_calls: [call]}, "Fine."])
-    {:ok, _result} = Runtime.run(Context.new("Hi"), llm: parent, tools: [agent])
+    {:ok, _result} = prompt("Hi", llm: parent, tools: [agent])
     assert [%{opts: opts}] = LLM.Scripted.requests(child)
     assert [%{name: "recall"}] = opts[:tools]
     assert [%{opts: opts} | _] = LLM.Scripted.requests(parent)
@@ -164,9 +152,7 @@ defmodule AshAgent.Runtime.ViewTest do
       if shown > 1, do: {:error, error}, else: {:ok, %{content: "Done."}}
     end
 
-    {:ok, result} =
-      Runtime.run(look_thrice(), llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
-
+    {:ok, result} = look_thrice() |> Runtime.run([llm: llm] ++ @auto)
     assert_received {:shown, 3}
     assert_received {:shown, 1}
     assert [%{kind: :context_overflow}] = Context.Audit.failures(result.context)
@@ -177,9 +163,8 @@ defmodule AshAgent.Runtime.ViewTest do
     error = %LLM.Error{kind: :invalid_request, reason: {:status, 400}}
     llm = fn _context -> send(test, :asked) && {:error, error} end
 
-    {:error, %{reason: {:llm_error, ^error}, context: context}} =
-      Runtime.run(look_thrice(), llm: llm, tools: %{look: fn _ -> {:ok, "ok"} end}, view: :auto)
-
+    {:error, ended} = look_thrice() |> Runtime.run([llm: llm] ++ @auto)
+    assert %{reason: {:llm_error, ^error}, context: context} = ended
     assert_received :asked
     refute_received :asked
     assert Enum.count(results(context), &(&1 == @long)) == 3
@@ -195,11 +180,7 @@ defmodule AshAgent.Runtime.ViewTest do
       {:ok, "They spoke."}
     end
 
-    turn = fn number, context ->
-      context |> Context.add_assistant_message(@long) |> Context.add_user_message("#{number}")
-    end
-
-    context = Enum.reduce(1..3, Context.new("0", id: "c1"), turn)
+    context = Enum.reduce(1..3, Context.new("0", id: "c1"), &turn/2)
     view = [{Budget, budget: 4_000, strategy: {:summarize, summarize}}]
     opts = [llm: llm, view: view, store: store, id: "c1", context: context]
     {:ok, session} = start_supervised({Session, opts})

@@ -3,12 +3,12 @@ defmodule AshAgent.Session.AuthorityTest do
 
   # The tools of a turn run as whoever asked for it, whoever approves and resumes, or not at all.
 
+  import AshAgent.TestSupport.StoredSessions
   import AshAgent.TestSupport.Wait, only: [until: 1]
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Session, Sessions, Store}
   alias AshAgent.Runtime.{Error, Result}
-  alias AshAgent.Store.SQLite
   alias AshAgent.TestSupport.WatchedStore
 
   @moduletag :capture_log
@@ -35,10 +35,7 @@ defmodule AshAgent.Session.AuthorityTest do
     Keyword.merge([llm: llm, tools: %{who: who}], opts)
   end
 
-  defp start(opts) do
-    spec = Supervisor.child_spec({Session, options(opts)}, restart: :temporary)
-    start_supervised!(spec, id: make_ref())
-  end
+  defp start(opts), do: opts |> options() |> start_session()
 
   defp asked do
     assert_receive {:asked, model, _context}, 5_000
@@ -87,27 +84,11 @@ defmodule AshAgent.Session.AuthorityTest do
     assert {:error, %Error{reason: {:llm_error, :overloaded}}} = await(ref)
   end
 
-  defp stop(session, how) do
-    monitor = Process.monitor(session)
-    if how == :kill, do: Process.exit(session, :kill), else: GenServer.stop(session)
-    assert_receive {:DOWN, ^monitor, _, _, _}
-  end
-
   # What is noted of the runtime contexts that were given.
   defp notes(context) do
     for iteration <- context[:iterations],
         %{} = note <- iteration.metadata["runtime_context"] || [],
         do: note
-  end
-
-  defp store do
-    {:ok, store} = SQLite.open(":memory:")
-    store
-  end
-
-  defp kept(store) do
-    {:ok, kept} = Store.fetch(store, "c")
-    kept
   end
 
   # From a prompt to its tool, in one session.
@@ -116,20 +97,11 @@ defmodule AshAgent.Session.AuthorityTest do
     resume(session)
   end
 
-  defp reach(:paused_twice, session, asker) do
+  defp reach(way, session, asker) when way in [:paused_twice, :resumed_by_another] do
     pause(session, asker)
-    ref = resume(session)
-    assert_receive {:ran_as, _actor}, 5_000
-    say({:ok, %{tool_calls: [%{id: "w2", name: "who"}]}})
-    assert {:paused, _paused} = await(ref)
-    :ok = Session.approve(session, "w2")
-    resume(session)
-  end
-
-  defp reach(:resumed_by_another, session, asker) do
-    pause(session, asker)
-    ref = resume(session, [by: "ann"] ++ @boss)
-    assert_receive {:ran_as, :boss}, 5_000
+    ref = resume(session, if(way == :paused_twice, do: [], else: [by: "ann"] ++ @boss))
+    assert_receive {:ran_as, actor}, 5_000
+    assert way == :paused_twice or actor == :boss
     say({:ok, %{tool_calls: [%{id: "w2", name: "who"}]}})
     assert {:paused, _paused} = await(ref)
     :ok = Session.approve(session, "w2")
@@ -143,16 +115,9 @@ defmodule AshAgent.Session.AuthorityTest do
     ref
   end
 
-  defp reach(:sent_again, session, asker) do
+  defp reach(way, session, asker) when way in [:sent_again, :sent_again_without] do
     fail(session, [key: "k"] ++ asker)
-    ref = ask(session, [key: "k"] ++ asker)
-    say(@call)
-    ref
-  end
-
-  defp reach(:sent_again_without, session, asker) do
-    fail(session, [key: "k"] ++ asker)
-    ref = ask(session, key: "k")
+    ref = ask(session, [key: "k"] ++ if(way == :sent_again, do: asker, else: []))
     say(@call)
     ref
   end
@@ -188,17 +153,8 @@ defmodule AshAgent.Session.AuthorityTest do
     ref
   end
 
-  @ways [
-    :paused,
-    :paused_twice,
-    :resumed_by_another,
-    :failed,
-    :sent_again,
-    :sent_again_without,
-    :cancelled,
-    :steered_late,
-    :queued
-  ]
+  @ways ~w(paused paused_twice resumed_by_another failed sent_again sent_again_without cancelled
+    steered_late queued)a
 
   for way <- @ways, {own, asker} <- [{[], []}, {[], @guest}, {@owner, []}, {@owner, @guest}] do
     @tag way: way, own: own, asker: asker
@@ -207,7 +163,7 @@ defmodule AshAgent.Session.AuthorityTest do
       paused? = way in [:paused, :paused_twice, :resumed_by_another]
       approval = if paused?, do: fn _call, _context -> :ask end, else: :auto
 
-      for kept <- [[], [store: store(), id: "c"]] do
+      for kept <- [[], [store: sqlite(), id: "c"]] do
         session = start([approval: approval] ++ own ++ kept)
         ref = reach(way, session, asker)
         assert ran_as() == (asker[:runtime_context] || own[:runtime_context] || %{})[:actor]
@@ -278,7 +234,7 @@ defmodule AshAgent.Session.AuthorityTest do
       @tag left: left, asker: asker, how: how
       test "#{left}, #{how}: a turn that #{asker[:runtime_context][:actor] || "the session itself"} asked for",
            %{left: left, asker: asker, how: how} do
-        opts = [store: store(), id: "c"] ++ @owner
+        opts = [store: sqlite(), id: "c"] ++ @owner
         opts = if left == :paused, do: [approval: fn _, _ -> :ask end] ++ opts, else: opts
 
         opts =
@@ -330,13 +286,13 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "an answer that is there is returned to whoever asks" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ref = ask(session, @guest)
       say(@done)
       assert {:ok, _result} = await(ref)
       stop(session, :stop)
-      before = kept(opts[:store]).value
+      before = stored(opts[:store]).value
 
       session = start(opts)
       assert {:ok, %Result{output: "Done."}} = Session.resume(session)
@@ -345,7 +301,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "the next prompt is nobody else's" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       fail(session, @guest)
       # It joins the message that has no answer.
@@ -359,7 +315,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a message that is sent again brings its own" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       fail(session, [key: "one"] ++ @guest)
       stop(session, :stop)
@@ -372,7 +328,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a message that waits goes on when it is sent again" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ask(session, "Wait", [])
       asked()
@@ -395,7 +351,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a message that waits is not run with the session's own because it was sent again without one" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ask(session, "Wait", [])
       asked()
@@ -413,7 +369,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a message that waits in the store does not go on with a turn of somebody else" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ask(session, @guest)
       asked()
@@ -432,7 +388,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a turn that cannot go on is parked, with its reason and no word of it" do
-      opts = [store: store(), id: "c"] ++ @owner
+      opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
       ask(session, "SECRET?", @guest)
       asked()
@@ -465,7 +421,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "a conversation of an earlier release goes on as it did" do
-      store = store()
+      store = sqlite()
       {:ok, _kept} = Store.create(store, Context.new("Who?", id: "c"), status: :running)
       start([store: store, id: "c"] ++ @owner)
       say(@call)
@@ -505,7 +461,7 @@ defmodule AshAgent.Session.AuthorityTest do
           else: :ok
       end
 
-      session = start([store: WatchedStore.new(store(), watch), id: "c"] ++ @owner)
+      session = start([store: WatchedStore.new(sqlite(), watch), id: "c"] ++ @owner)
       fail(session, @guest)
       :counters.put(down?, 1, 1)
       assert {:error, %Error{reason: {:store_error, _}}} = Session.prompt(session, "Me!", @boss)
@@ -571,7 +527,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "keep it while the session lives" do
-      sessions = start_sessions(Module.concat(__MODULE__, Node), store())
+      sessions = start_sessions(Module.concat(__MODULE__, Node), sqlite())
       pause_in(sessions)
       task = Task.async(fn -> Sessions.resume(sessions, "c") end)
       assert ran_as() == :guest
@@ -579,7 +535,7 @@ defmodule AshAgent.Session.AuthorityTest do
     end
 
     test "say that it is gone with a session that left memory" do
-      sessions = start_sessions(Module.concat(__MODULE__, Idle), store())
+      sessions = start_sessions(Module.concat(__MODULE__, Idle), sqlite())
       pause_in(sessions)
       {:ok, session} = Sessions.fetch_session(sessions, "c")
       stop(session, :stop)

@@ -3,6 +3,8 @@ defmodule AshAgent.Session.KeptFirstTest do
 
   # With a store, nothing is shown before it is kept; the pieces of an answer are shown as pieces.
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, LLM, Session, Store}
@@ -39,13 +41,7 @@ defmodule AshAgent.Session.KeptFirstTest do
     for %{role: role, content: text} <- Context.to_messages(context), do: {role, text}
   end
 
-  defp changes(ref) do
-    receive do
-      {Session, ^ref, _number, change} -> [change | changes(ref)]
-    after
-      0 -> []
-    end
-  end
+  defp changes(ref), do: drain(do: ({Session, ^ref, _number, change} -> change))
 
   test "context/1, snapshots, subscribers and who asked see an answer when it is stored" do
     {session, store} = start(LLM.Scripted.new(["Hello there!"]))

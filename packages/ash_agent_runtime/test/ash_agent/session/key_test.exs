@@ -5,45 +5,31 @@ defmodule AshAgent.Session.KeyTest do
 
   # The same key twice is one message, whatever happened in between.
 
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0, start_session: 1, stop: 2]
   import AshAgent.TestSupport.Leash
+  import AshAgent.TestSupport.Runs, only: [say: 1]
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
   alias AshAgent.Runtime.{Error, Result}
-  alias AshAgent.Store.SQLite
   alias AshAgent.TestSupport.WatchedStore
 
   @down %Store.Error{reason: {:unavailable, :test}}
 
-  setup do
-    {:ok, store} = SQLite.open(":memory:")
-    {:ok, store: store}
-  end
+  setup do: {:ok, store: sqlite()}
 
-  defp start(store, opts \\ []) do
-    opts = Keyword.merge([store: store, id: "c", llm: llm()], opts)
-    start_supervised!(Supervisor.child_spec({Session, opts}, restart: :temporary), id: make_ref())
-  end
+  defp start(store, opts \\ []),
+    do: start_session(Keyword.merge([store: store, id: "c", llm: llm()], opts))
 
-  # Fails once, before or after it was asked for this.
-  defp failing(store, name, moment, error \\ @down) do
-    left = :counters.new(1, [])
-    :counters.put(left, 1, 1)
+  # Fails once, before or after it was asked for this, for the first time or a later one.
+  defp failing(store, name, moment, error \\ @down, nth \\ 1) do
+    asked = :counters.new(1, [])
 
-    fun = fn
-      ^moment, ^name ->
-        if :counters.get(left, 1) == 1 do
-          :counters.put(left, 1, 0)
-          {:error, error}
-        else
-          :ok
-        end
-
-      _moment, _name ->
-        :ok
-    end
-
-    WatchedStore.new(store, fun)
+    WatchedStore.new(store, fn now, asked_for ->
+      if {now, asked_for} == {moment, name}, do: :counters.add(asked, 1, 1)
+      first? = {now, asked_for} == {moment, name} and :counters.get(asked, 1) == nth
+      if first?, do: {:error, error}, else: :ok
+    end)
   end
 
   defp users(session) do
@@ -87,15 +73,13 @@ defmodule AshAgent.Session.KeyTest do
   test "when it was answered, its answer comes again, also when others came after it", %{
     store: store
   } do
-    session =
-      start(store,
-        llm: fn context -> {:ok, %{content: "re: #{Context.count_messages(context)}"}} end
-      )
+    llm = fn context -> {:ok, %{content: "re: #{Context.count_messages(context)}"}} end
+    session = start(store, llm: llm)
 
-    assert {:ok, %{output: "re: 1"}} =
-             Session.prompt(session, "One", key: "k1", metadata: %{from: "ann"})
+    for opts <- [[metadata: %{from: "ann"}], []],
+        do:
+          assert({:ok, %{output: "re: 1"}} = Session.prompt(session, "One", [key: "k1"] ++ opts))
 
-    assert {:ok, %{output: "re: 1"}} = Session.prompt(session, "One", key: "k1")
     assert {:ok, %{output: "re: 3"}} = Session.prompt(session, "Two", key: "k2")
     assert {:ok, %{output: "re: 1"}} = Session.prompt(session, "One", key: "k1")
     assert users(session) == ["One", "Two"]
@@ -109,9 +93,7 @@ defmodule AshAgent.Session.KeyTest do
     ask(session, "Hi", "k1")
     assert_receive {:asked, _model, ["Hi"]}, 5_000
     {:ok, _ref} = Session.prompt_async(session, "Later", key: "k2")
-    monitor = Process.monitor(session)
-    Process.exit(session, :kill)
-    assert_receive {:DOWN, ^monitor, _, _, _}
+    stop(session, :kill)
 
     session = start(store)
     again = ask(session, "Hi", "k1")
@@ -255,9 +237,8 @@ defmodule AshAgent.Session.KeyTest do
     :ok = Session.cancel(session)
     assert {:error, %Error{reason: :cancelled, stored: true}} = Task.await(one)
     session = start(store, id: "failed", llm: fn _ -> {:error, :no} end)
-
-    assert {:error, %Error{reason: {:llm_error, :no}, stored: true}} =
-             Session.prompt(session, "Hi")
+    assert {:error, %Error{stored: true} = error} = Session.prompt(session, "Hi")
+    assert error.reason == {:llm_error, :no}
 
     # Drained, and lost: what waits is stored, what runs has been.
     for {id, stop} <- [drained: &GenServer.cast(&1, {:drain, :now}), lost: &take_away(store, &1)] do
@@ -296,34 +277,12 @@ defmodule AshAgent.Session.KeyTest do
   test "an error says that a message is not stored, or that it is", %{store: store} do
     refused = %Store.Error{reason: {:disk_full, :test}}
 
-    full =
-      WatchedStore.new(store, fn
-        :before, :enqueue -> {:error, refused}
-        _, _ -> :ok
-      end)
-
-    session = start(full, id: "full")
+    session = start(failing(store, :enqueue, :before, refused), id: "full")
     assert {:error, %Error{stored: false} = error} = Session.prompt_async(session, "Hi")
     assert Exception.message(error) =~ "not stored"
 
     # The run's first write has the message, its second one the answer.
-    writes = :counters.new(1, [])
-
-    second = fn
-      :before, :append ->
-        :counters.add(writes, 1, 1)
-        if :counters.get(writes, 1) == 2, do: {:error, @down}, else: :ok
-
-      _, _ ->
-        :ok
-    end
-
-    session =
-      start(WatchedStore.new(store, second),
-        id: "later",
-        llm: fn _ -> {:ok, %{content: "Hello!"}} end
-      )
-
+    session = start(failing(store, :append, :before, @down, 2), id: "later", llm: say("Hello!"))
     assert {:error, %Error{stored: true}} = Session.prompt(session, "Hi")
   end
 

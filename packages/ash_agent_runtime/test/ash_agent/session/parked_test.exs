@@ -1,16 +1,16 @@
 defmodule AshAgent.Session.ParkedTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0, start_session: 1]
   import AshAgent.TestSupport.Wait, only: [until: 1]
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Session, Sessions, Store}
-  alias AshAgent.Store.SQLite
 
   @moduletag :capture_log
 
   setup do
-    {:ok, store} = SQLite.open(":memory:")
+    store = sqlite()
     {:ok, _kept} = Store.create(store, Context.new("Kill me", id: "c"), status: :running)
     {:ok, store: store}
   end
@@ -24,10 +24,7 @@ defmodule AshAgent.Session.ParkedTest do
     end
   end
 
-  defp open(store, opts) do
-    opts = Keyword.merge([store: store, id: "c"], opts)
-    start_supervised!(Supervisor.child_spec({Session, opts}, restart: :temporary), id: make_ref())
-  end
+  defp open(store, opts), do: start_session([store: store, id: "c"] ++ opts)
 
   # Opens a session, which dies or has parked the conversation.
   defp die(store, max) do
@@ -63,7 +60,7 @@ defmodule AshAgent.Session.ParkedTest do
   end
 
   test "sessions that a node starts count once each" do
-    {:ok, store} = SQLite.open(":memory:")
+    store = sqlite()
     opts = [owner: "gone", lease: 1, status: :running]
     {:ok, _kept} = Store.create(store, Context.new("Kill me", id: "c"), opts)
     test = self()

@@ -1,45 +1,33 @@
 defmodule AshAgent.Session.StoreTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.StoredSessions
   import ExUnit.CaptureLog
   import AshAgent.TestSupport.Leash
+  import AshAgent.TestSupport.Runs, only: [hanging: 1]
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
   alias AshAgent.Runtime.{Error, Result}
-  alias AshAgent.Store.SQLite
   alias AshAgent.TestSupport.WatchedStore
 
   @down %Store.Error{reason: {:unavailable, :test}}
 
-  setup do
-    {:ok, store} = SQLite.open(":memory:")
-    {:ok, store: store}
-  end
+  setup do: {:ok, store: sqlite()}
 
-  defp start(store, opts \\ []) do
-    opts = Keyword.merge([store: store, id: "c", llm: llm()], opts)
-    start_supervised!(Supervisor.child_spec({Session, opts}, restart: :temporary), id: make_ref())
-  end
+  defp start(store, opts \\ []),
+    do: start_session(Keyword.merge([store: store, id: "c", llm: llm()], opts))
 
-  defp stored(store) do
-    {:ok, kept} = Store.fetch(store, "c")
-    kept
-  end
+  # Calls a tool that waits for a decision, when the test lets it.
+  defp asking do
+    test = self()
 
-  defp texts(context),
-    do: for(m <- Context.to_messages(context), is_binary(m.content), do: m.content)
+    llm = fn _context ->
+      send(test, {:asked, self(), []})
+      receive do: (:go -> {:ok, %{tool_calls: [%{id: "1", name: "rm", arguments: %{}}]}})
+    end
 
-  defp stop(session) do
-    monitor = Process.monitor(session)
-    GenServer.stop(session)
-    assert_receive {:DOWN, ^monitor, _, _, _}
-  end
-
-  defp kill(session) do
-    monitor = Process.monitor(session)
-    Process.exit(session, :kill)
-    assert_receive {:DOWN, ^monitor, _, _, _}
+    [tools: %{rm: fn _ -> 1 end}, approval: fn _, _ -> :ask end, llm: llm]
   end
 
   test "claims and creates, writes each turn, and releases", %{store: store} do
@@ -86,16 +74,7 @@ defmodule AshAgent.Session.StoreTest do
     end
 
     test "stops when it is paused, and leaves what waits in the store", %{store: store} do
-      call = %{id: "1", name: "rm", arguments: %{}}
-      test = self()
-
-      llm = fn _context ->
-        send(test, {:asked, self(), []})
-        receive do: (:go -> {:ok, %{tool_calls: [call]}})
-      end
-
-      opts = [tools: %{rm: fn _ -> 1 end}, approval: fn _, _ -> :ask end, llm: llm]
-      session = start(store, [stop_when_idle: true] ++ opts)
+      session = start(store, [stop_when_idle: true] ++ asking())
       monitor = Process.monitor(session)
       {:ok, one} = Session.prompt_async(session, "one")
       {:ok, two} = Session.prompt_async(session, "two")
@@ -121,7 +100,7 @@ defmodule AshAgent.Session.StoreTest do
     {:ok, _} = Session.prompt_async(session, "one")
     assert_receive {:asked, _, ["one"]}
     {:ok, _} = Session.prompt_async(session, "two")
-    kill(session)
+    stop(session, :kill)
 
     session = start(store, go_on: false)
     assert Session.status(session) == :idle
@@ -133,14 +112,7 @@ defmodule AshAgent.Session.StoreTest do
   end
 
   test "hands over what waits when it is drained while it is paused", %{store: store} do
-    test = self()
-
-    llm = fn _context ->
-      send(test, {:asked, self(), []})
-      receive do: (:go -> {:ok, %{tool_calls: [%{id: "1", name: "rm", arguments: %{}}]}})
-    end
-
-    session = start(store, llm: llm, tools: %{rm: fn _ -> 1 end}, approval: fn _, _ -> :ask end)
+    session = start(store, asking())
     monitor = Process.monitor(session)
     {:ok, one} = Session.prompt_async(session, "one")
     {:ok, two} = Session.prompt_async(session, "two")
@@ -228,15 +200,11 @@ defmodule AshAgent.Session.StoreTest do
     {:ok, _} = Session.prompt_async(session, "three")
     assert :ok = Session.steer(session, "now!")
 
-    assert {:ok, [%{kind: :steer}, %{kind: :prompt}, %{kind: :prompt}] = waiting} =
-             with(
-               {:ok, all} <- Store.waiting(store, "c"),
-               do: {:ok, Enum.sort_by(all, & &1.kind, :desc)}
-             )
+    {:ok, waiting} = Store.waiting(store, "c")
+    kinds = for %{kind: kind, input: input} <- waiting, do: {kind, input}
+    assert Enum.sort(kinds) == [prompt: "three", prompt: "two", steer: "now!"]
 
-    assert Enum.map(waiting, & &1.input) -- ["now!", "two", "three"] == []
-
-    kill(session)
+    stop(session, :kill)
     assert stored(store).status == :running
     # The owner was this VM's and is gone, so that there is nothing to wait for.
     session = start(store)
@@ -251,8 +219,8 @@ defmodule AshAgent.Session.StoreTest do
     assert {:ok, []} = Store.waiting(store, "c")
     assert {:ok, %{conversations: [_]}} = Store.list(store, status: :idle)
 
-    assert %{metadata: %{by: "ann"}} =
-             Enum.find(Context.to_messages(stored(store).value), &(&1.content == "two"))
+    two = Enum.find(Context.to_messages(stored(store).value), &(&1.content == "two"))
+    assert %{metadata: %{by: "ann"}} = two
   end
 
   test "does not confirm what it could not store", %{store: store} do
@@ -276,9 +244,8 @@ defmodule AshAgent.Session.StoreTest do
     down = :counters.new(1, [])
 
     fun = fn now, name ->
-      if now == :after and name == :append and :counters.get(down, 1) == 1,
-        do: {:error, @down},
-        else: :ok
+      down? = {now, name} == {:after, :append} and :counters.get(down, 1) == 1
+      if down?, do: {:error, @down}, else: :ok
     end
 
     session = start(WatchedStore.new(store, fun))
@@ -335,11 +302,8 @@ defmodule AshAgent.Session.StoreTest do
 
       llm = fn context ->
         case List.last(Context.to_messages(context)) do
-          %{role: :user, content: "Go"} ->
-            {:ok, %{tool_calls: [%{id: "a", name: "do"}, %{id: "b", name: "do"}]}}
-
-          %{role: :user, content: text} when is_binary(text) ->
-            {:ok, %{content: "re: " <> text}}
+          %{content: "Go"} -> {:ok, %{tool_calls: for(id <- ~w(a b), do: %{id: id, name: "do"})}}
+          %{content: text} when is_binary(text) -> {:ok, %{content: "re: " <> text}}
         end
       end
 
@@ -392,12 +356,10 @@ defmodule AshAgent.Session.StoreTest do
   end
 
   test "cancelling is stored, with how the calls ended", %{store: store} do
-    test = self()
-    tool = fn _ -> send(test, :tool) && Process.sleep(:infinity) end
     llm = fn _ -> {:ok, %{tool_calls: [%{id: "a", name: "do"}]}} end
-    session = start(store, llm: llm, tools: %{"do" => tool})
+    session = start(store, llm: llm, tools: %{"do" => hanging(:tool)})
     {:ok, ref} = Session.prompt_async(session, "Go")
-    assert_receive :tool
+    assert_receive {:tool, _pid}
     assert :ok = Session.cancel(session)
     assert_receive {Session, ^ref, {:error, %Error{reason: :cancelled, context: context}}}
     assert Context.equal?(stored(store).value, context)
@@ -439,7 +401,7 @@ defmodule AshAgent.Session.StoreTest do
         assert_receive {:asked, _, _}
         {:ok, _} = Session.prompt_async(session, "secret")
         refute inspect(:sys.get_status(session), limit: :infinity) =~ "secret"
-        kill(session)
+        stop(session, :kill)
       end)
 
     refute log =~ "secret"

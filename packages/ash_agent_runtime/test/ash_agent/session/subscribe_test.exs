@@ -4,7 +4,6 @@ defmodule AshAgent.Session.SubscribeTest do
   import AshAgent.TestSupport.Generators, only: [between: 2, chance: 1, check_all: 3, one_of: 1]
 
   alias AshAgent.{Context, Response, Session}
-  alias AshAgent.LLM.Scripted
   alias AshAgent.TestSupport.{Away, Nodes, RequestChecker, StreamModel, Viewer, Wait}
 
   @pieces ["Once ", "upon ", "a ", "time"]
@@ -27,6 +26,13 @@ defmodule AshAgent.Session.SubscribeTest do
       :end -> {:ok, feed.(StreamModel.finish())}
       {:fail, fun} -> fun.()
     end
+  end
+
+  # A prompt, and the process of its model.
+  defp ask(session) do
+    {:ok, ref} = Session.prompt_async(session, "Hi")
+    assert_receive {:model, model}
+    {ref, model}
   end
 
   defp last(context), do: context |> Context.to_messages() |> List.last()
@@ -68,23 +74,9 @@ defmodule AshAgent.Session.SubscribeTest do
       assert_receive {:DOWN, ^ref, :process, ^session, _}
     end
 
-    test "tells of decisions, cancellations and results of tools, too" do
-      llm = Scripted.new([%{tool_calls: [%{id: "a", name: "t"}, %{id: "b", name: "t"}]}])
-      session = start(llm: llm, tools: %{t: fn _ -> 1 end}, approval: fn _, _ -> :ask end)
-      viewer = Viewer.new(session)
-      {:paused, _} = Session.prompt(session, "Hi")
-      :ok = Session.approve(session, "a")
-      :ok = Session.cancel(session)
-      %{number: number, context: context} = Session.snapshot(session)
-      viewer = Viewer.until(viewer, number)
-      assert viewer.messages == Context.to_messages(context)
-      assert_valid(context)
-    end
-
     test "in the middle of an answer begins with what came of it" do
       session = start(llm: gated())
-      {:ok, _} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {_ref, model} = ask(session)
       early = Viewer.new(session)
       for piece <- ["Once ", "upon "], do: send(model, {:piece, piece})
       early = Viewer.until(early, 3)
@@ -119,8 +111,7 @@ defmodule AshAgent.Session.SubscribeTest do
             do: spawn(fn -> send(test, Session.subscribe(session)) && receive(do: (:x -> :x)) end)
 
       for _ <- 1..3, do: assert_receive({:ok, _, _})
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {ref, model} = ask(session)
       send(model, {:piece, "Once "})
       for pid <- pids, do: Process.exit(pid, :kill)
       assert Wait.until(fn -> shown(session).subscribers == 0 end)
@@ -182,8 +173,7 @@ defmodule AshAgent.Session.SubscribeTest do
       pieces = for n <- 1..200, do: "#{n} "
       session = start(llm: gated())
       viewer = Viewer.new(session, limit: 5)
-      {:ok, _} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {_ref, model} = ask(session)
 
       viewer =
         for {piece, number} <- Enum.with_index(pieces, 2), reduce: viewer do
@@ -200,8 +190,7 @@ defmodule AshAgent.Session.SubscribeTest do
       keep = fn context -> send(test, {:kept, context}) && :ok end
       session = start(llm: gated(), on_change: keep)
       viewer = Viewer.new(session)
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {ref, model} = ask(session)
       for piece <- ["Once ", "upon "], do: send(model, {:piece, piece})
       viewer = Viewer.until(viewer, 3)
       assert viewer.text == "Once upon "
@@ -216,8 +205,7 @@ defmodule AshAgent.Session.SubscribeTest do
       assert Viewer.until(viewer, 4).messages == Context.to_messages(context)
       assert_valid(context)
 
-      {:ok, ref} = Session.prompt_async(session, "Go on")
-      assert_receive {:model, model}
+      {ref, model} = ask(session)
       send(model, :end)
       assert_receive {Session, ^ref, {:ok, %{context: context}}}
       assert_valid(context)
@@ -242,27 +230,12 @@ defmodule AshAgent.Session.SubscribeTest do
     end
 
     @tag :capture_log
-    test "because the model fails is over for who watches" do
-      session = start(llm: gated())
-      {:ok, ref} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
-      viewer = Viewer.new(session)
-      send(model, {:piece, "Once "})
-      send(model, {:fail, fn -> raise "boom" end})
-      assert_receive {Session, ^ref, {:error, %{context: context}}}
-      viewer = Viewer.until(viewer, 3)
-      assert {viewer.messages, viewer.text} == {Context.to_messages(context), ""}
-      assert last(context).state == :interrupted
-    end
-
-    @tag :capture_log
     test "because the session is killed was stored before, and it goes on from there" do
       test = self()
       keep = fn context -> send(test, {:kept, Context.to_snapshot(context)}) && :ok end
       opts = [llm: gated(), on_change: keep, on_change_interval: 20]
       session = start(opts)
-      {:ok, _} = Session.prompt_async(session, "Hi")
-      assert_receive {:model, model}
+      {_ref, model} = ask(session)
       send(model, {:piece, "Once "})
       assert_receive {:kept, _asked}
       assert_receive {:kept, stored}
@@ -370,24 +343,6 @@ defmodule AshAgent.Session.SubscribeTest do
           :quiet -> watch(viewer)
         end
     end
-  end
-
-  test "two hundred sessions stream at once, each to its subscribers" do
-    pieces = for n <- 1..50, do: "#{n} "
-    all = Enum.join(pieces)
-
-    1..200
-    |> Enum.map(fn _ ->
-      Task.async(fn ->
-        {:ok, session} = Session.start_link(llm: StreamModel.saying(pieces))
-        viewers = for _ <- 1..2, do: Viewer.new(session)
-        {:ok, %{output: ^all}} = Session.prompt(session, "Hi")
-        viewers = for viewer <- viewers, do: Viewer.until(viewer, 53)
-        for viewer <- viewers, do: {_, ^all} = viewer.log[51]
-        GenServer.stop(session)
-      end)
-    end)
-    |> Task.await_many(60_000)
   end
 
   test "subscribers on other nodes get snapshots in the place of contexts" do

@@ -4,23 +4,15 @@ defmodule AshAgent.Session.ToldTest do
   # Subscriptions under failure, by a model: whatever went wrong and whoever died, what each subscriber was told adds up to the
   # conversation that is kept.
 
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0, start_session: 1, stop: 2]
   import AshAgent.TestSupport.Generators, only: [between: 2, check_all: 3, one_of: 1]
 
   alias AshAgent.{Context, LLM, Session, Store}
-  alias AshAgent.Store.SQLite
   alias AshAgent.TestSupport.{StreamModel, Viewer, Wait}
 
   @moduletag :capture_log
 
-  @kinds [
-    :rate_limited,
-    :overloaded,
-    :server_error,
-    :context_overflow,
-    :unauthorized,
-    :timeout,
-    :closed
-  ]
+  @kinds ~w(rate_limited overloaded server_error context_overflow unauthorized timeout closed)a
 
   # What the model does when it is asked next, from a list that the test fills.
   defp llm(script) do
@@ -68,7 +60,7 @@ defmodule AshAgent.Session.ToldTest do
     }
 
     opts = [store: store, id: "c", llm: llm(script), tools: tools, max_resumes: :infinity]
-    start_supervised!(Supervisor.child_spec({Session, opts}, restart: :temporary), id: make_ref())
+    start_session(opts)
   end
 
   # A subscriber in a process of its own. It subscribes again when its session ends.
@@ -156,9 +148,7 @@ defmodule AshAgent.Session.ToldTest do
 
   # The next session goes on with the turn.
   defp kill(session, viewers, %{store: store, script: script}) do
-    monitor = Process.monitor(session)
-    Process.exit(session, :kill)
-    receive do: ({:DOWN, ^monitor, _, _, _} -> :ok)
+    stop(session, :kill)
     session = start(store, script)
     for viewer <- viewers, do: send(viewer, {:again, session})
     session
@@ -166,7 +156,7 @@ defmodule AshAgent.Session.ToldTest do
 
   test "what each subscriber was told adds up to the kept conversation" do
     check_all("told", [runs: 40], fn _size ->
-      {:ok, store} = SQLite.open(":memory:")
+      store = sqlite()
       {:ok, script} = Agent.start_link(fn -> [] end)
       world = %{store: store, script: script}
       session = start(store, script)

@@ -3,12 +3,14 @@ defmodule AshAgent.Sessions.NodesTest do
 
   # Nodes on loopback with sessions on one file.
 
+  import AshAgent.TestSupport.Wait, only: [until: 1, until: 2]
+
   alias AshAgent.TestSupport.{Agents, Nodes}
 
   @moduletag :tmp_dir
   @moduletag timeout: 300_000
 
-  defp group(names, folder, opts \\ [], fun) do
+  defp group(names, %{tmp_dir: folder}, opts \\ [], fun) do
     {elsewhere, opts} = Keyword.pop(opts, :elsewhere, [])
 
     Nodes.group(names, fn call, nodes ->
@@ -21,10 +23,8 @@ defmodule AshAgent.Sessions.NodesTest do
   end
 
   test "whichever node is asked, one has the session, and what comes back works on the caller's",
-       %{
-         tmp_dir: folder
-       } do
-    group([:a, :b], folder, fn at, %{a: a} ->
+       context do
+    group([:a, :b], context, fn at, %{a: a} ->
       assert {:ok, "re: one " <> _, ["one", answer]} = at.(:a, :ask, [:prompt, ["c", "one"]])
       assert answer == "re: one #{a}"
       # Here, not there.
@@ -49,22 +49,19 @@ defmodule AshAgent.Sessions.NodesTest do
     end)
   end
 
-  test "of nodes that want one at once, one gets it, and the others send it their prompts", %{
-    tmp_dir: folder
-  } do
+  test "of nodes that want one at once, one gets it, and the others send it their prompts",
+       context do
     names = [:a, :b, :c]
 
-    group(names, folder, fn at, _nodes ->
+    group(names, context, fn at, _nodes ->
       ids = for n <- 1..15, do: "c#{n}"
 
-      names
-      |> Enum.map(fn name ->
-        Task.async(fn ->
-          at.(name, :at_once, [:prompt, for(id <- ids, do: [id, "from #{name}"])])
-        end)
-      end)
-      |> Task.await_many(120_000)
-      |> Enum.each(fn answers -> for answer <- answers, do: assert({:ok, _, _} = answer) end)
+      ask = &at.(&1, :at_once, [:prompt, for(id <- ids, do: [id, "from #{&1}"])])
+      tasks = for name <- names, do: Task.async(fn -> ask.(name) end)
+
+      for answers <- Task.await_many(tasks, 120_000),
+          answer <- answers,
+          do: assert({:ok, _, _} = answer)
 
       for id <- ids do
         assert %{epoch: 1, texts: texts} = at.(:a, :owner, [id])
@@ -76,13 +73,11 @@ defmodule AshAgent.Sessions.NodesTest do
   end
 
   test "the conversations of a node that was killed are refused until its lease is over, and then go on",
-       %{
-         tmp_dir: folder
-       } do
+       context do
     # Long enough for a busy machine to ask before it is over.
     opts = [lease: 30_000, recover: 200, elsewhere: [:a]]
 
-    group([:a, :b], folder, opts, fn at, %{a: a, b: b} ->
+    group([:a, :b], context, opts, fn at, %{a: a, b: b} ->
       at.(:a, :start_prompt, ["c", "pay"])
       at.(:a, :await_held, [])
       Nodes.kill(at.(:a, :os_pid, []))
@@ -96,10 +91,8 @@ defmodule AshAgent.Sessions.NodesTest do
     end)
   end
 
-  test "the conversations of a node of the same machine that was killed go on at once", %{
-    tmp_dir: folder
-  } do
-    group([:a, :b], folder, [lease: 600_000], fn at, %{b: b} ->
+  test "the conversations of a node of the same machine that was killed go on at once", context do
+    group([:a, :b], context, [lease: 600_000], fn at, %{b: b} ->
       at.(:a, :start_prompt, ["c", "pay"])
       at.(:a, :await_held, [])
       Nodes.kill(at.(:a, :os_pid, []))
@@ -110,10 +103,8 @@ defmodule AshAgent.Sessions.NodesTest do
   end
 
   test "a node that was stopped for longer than its lease has lost its conversations, and writes nothing",
-       %{
-         tmp_dir: folder
-       } do
-    group([:a, :b], folder, [lease: 10_000, recover: 200], fn at, %{b: b} ->
+       context do
+    group([:a, :b], context, [lease: 10_000, recover: 200], fn at, %{b: b} ->
       at.(:a, :start_prompt, ["c", "hold one"])
       at.(:a, :await_held, [])
       {:ok, session} = at.(:a, :session, ["c"])
@@ -123,10 +114,7 @@ defmodule AshAgent.Sessions.NodesTest do
       # Another node has it, and its model is asked.
       at.(:b, :go, [])
 
-      assert AshAgent.TestSupport.Wait.until(
-               fn -> at.(:b, :owner, ["c"]).status == :idle end,
-               60_000
-             )
+      assert until(fn -> at.(:b, :owner, ["c"]).status == :idle end, 60_000)
 
       before = at.(:b, :owner, ["c"])
       assert before.texts == ["hold one", "re: hold one #{b}"]
@@ -134,7 +122,7 @@ defmodule AshAgent.Sessions.NodesTest do
       Nodes.signal(pid, "CONT")
       # Its model answers now, too late.
       at.(:a, :go_if_held, [])
-      assert AshAgent.TestSupport.Wait.until(fn -> not at.(:a, :alive?, [session]) end, 60_000)
+      assert until(fn -> not at.(:a, :alive?, [session]) end, 60_000)
       assert {:error, {:store_error, {:owned, owner}}, _} = at.(:a, :held_answer, [])
       assert owner =~ "#{b} "
       assert at.(:b, :owner, ["c"]) == before
@@ -145,10 +133,8 @@ defmodule AshAgent.Sessions.NodesTest do
   end
 
   test "nodes that are cut off from each other refuse with a reason, and find each other again",
-       %{
-         tmp_dir: folder
-       } do
-    group([:a, :b], folder, fn at, %{a: a, b: b} ->
+       context do
+    group([:a, :b], context, fn at, %{a: a, b: b} ->
       assert {:ok, _, _} = at.(:a, :ask, [:prompt, ["c", "one"]])
       at.(:a, :cut_off, [[b]])
       at.(:b, :cut_off, [[a]])
@@ -164,15 +150,13 @@ defmodule AshAgent.Sessions.NodesTest do
     end)
   end
 
-  test "a prompt that comes while its node is being drained goes to another node", %{
-    tmp_dir: folder
-  } do
-    group([:a, :b], folder, fn at, %{b: b} ->
+  test "a prompt that comes while its node is being drained goes to another node", context do
+    group([:a, :b], context, fn at, %{b: b} ->
       assert {:ok, _, _} = at.(:a, :ask, [:prompt, ["idle", "one"]])
       at.(:a, :start_prompt, ["c", "pay"])
       at.(:a, :await_held, [])
       draining = Task.async(fn -> at.(:a, :drain, [[timeout: 60_000]]) end)
-      assert AshAgent.TestSupport.Wait.until(fn -> not at.(:a, :ready?, []) end)
+      assert until(fn -> not at.(:a, :ready?, []) end)
       assert {:ok, output, _} = at.(:b, :ask_until, [:prompt, ["idle", "two"], [:draining]])
       assert output == "re: two #{b}"
       # The draining node knows where it is now.

@@ -1,6 +1,8 @@
 defmodule AshAgent.Store.CostTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.{ChatContext, Context, Store}
   alias AshAgent.TestSupport.CountingStore
 
@@ -22,13 +24,7 @@ defmodule AshAgent.Store.CostTest do
         &turn(&2, rem(&1, 10) + 90_000)
       )
 
-  defp asked do
-    receive do
-      {:store, key, bytes} -> [{key, bytes} | asked()]
-    after
-      0 -> []
-    end
-  end
+  defp asked, do: drain(do: ({:store, key, bytes} -> {key, bytes}))
 
   defp cost(store, kept, value) do
     asked()

@@ -4,6 +4,8 @@ defmodule AshAgent.Store.PartitionsTest do
   @moduletag :p1_pgsql
   @moduletag integrations: ["PostgreSQL", "p1_pgsql"]
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.Postgres
   alias AshAgent.Store.Postgres.Migrations
@@ -44,13 +46,7 @@ defmodule AshAgent.Store.PartitionsTest do
     Enum.map_join(rows, "\n", &hd/1)
   end
 
-  defp statements do
-    receive do
-      {:statement, sql, params} -> [{sql, params} | statements()]
-    after
-      0 -> []
-    end
-  end
+  defp statements, do: drain(do: ({:statement, sql, params} -> {sql, params}))
 
   test "a turn looks at one partition of each table" do
     {store, query} = open!(partitions: @partitions)

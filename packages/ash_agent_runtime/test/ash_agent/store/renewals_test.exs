@@ -1,6 +1,8 @@
 defmodule AshAgent.Store.RenewalsTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.{Error, Postgres, Renewals}
   alias AshAgent.TestSupport.CountingStore
@@ -18,13 +20,7 @@ defmodule AshAgent.Store.RenewalsTest do
     |> Task.await_many(30_000)
   end
 
-  defp asked do
-    receive do
-      {:store, key, _bytes} -> [key | asked()]
-    after
-      0 -> []
-    end
-  end
+  defp asked, do: drain(do: ({:store, key, _bytes} -> key))
 
   test "claims of a node are renewed in one statement, each with its answer" do
     store = CountingStore.new(self())

@@ -1,6 +1,8 @@
 defmodule AshAgent.Store.SQLiteFileTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.{Error, SQL, SQLite}
   alias AshAgent.Store.SQLite.Native
@@ -87,13 +89,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
     end
   end
 
-  defp statements do
-    receive do
-      {:statements, key, statements} -> [{key, statements} | statements()]
-    after
-      0 -> []
-    end
-  end
+  defp statements, do: drain(do: ({:statements, key, statements} -> {key, statements}))
 
   defp plan(store, statement) do
     reference = make_ref()

@@ -1,6 +1,7 @@
 defmodule AshAgent.Trace.ExporterTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [prompt: 2, say: 1]
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, LLM, Runtime, Session, Trace}
@@ -72,16 +73,13 @@ defmodule AshAgent.Trace.ExporterTest do
       call = %{tool_calls: [%{id: "1", name: "add", arguments: %{"a" => 2}}]}
       seen = self()
 
-      {:ok, result} =
-        Runtime.run(Context.new("What is 2 + 2?"),
-          llm: LLM.Scripted.new([call, "4"]),
-          tools: %{add: fn _ -> {:ok, 4} end},
-          on_event: fn event, measurements, metadata ->
-            send(seen, {:event, event, metadata})
-            Exporter.handle_event(exporter, event, measurements, metadata)
-          end
-        )
+      tell = fn event, measurements, metadata ->
+        send(seen, {:event, event, metadata})
+        Exporter.handle_event(exporter, event, measurements, metadata)
+      end
 
+      opts = [llm: LLM.Scripted.new([call, "4"]), tools: %{add: fn _ -> {:ok, 4} end}]
+      {:ok, result} = prompt("What is 2 + 2?", [on_event: tell] ++ opts)
       assert_receive {:request, request}
       assert request.method == "POST" and request.path == "/v1/traces"
       assert request.headers["content-type"] == "application/x-protobuf"
@@ -98,9 +96,7 @@ defmodule AshAgent.Trace.ExporterTest do
       helper = Runtime.SubAgent.tool(name: "helper", llm: llm, on_event: on_event)
       llm = LLM.Scripted.new([call, "There."])
 
-      {:ok, result} =
-        Runtime.run(Context.new("Where?"), llm: llm, tools: [helper], on_event: on_event)
-
+      {:ok, result} = prompt("Where?", llm: llm, tools: [helper], on_event: on_event)
       assert [child] = result.sub_agents
       spans = received()
       assert spans == OtlpReader.spans(Trace.to_otlp(result.context, children: [child]))
@@ -113,11 +109,8 @@ defmodule AshAgent.Trace.ExporterTest do
       exporter = exporter(receiver(fn _ -> ok() end))
       on_event = Exporter.on_event(exporter)
 
-      {:error, _} =
-        Runtime.run(Context.new("Hi"),
-          llm: fn _ -> {:error, "exporters-secret"} end,
-          on_event: on_event
-        )
+      fails = fn opts -> {:error, _} = prompt("Hi", [on_event: on_event] ++ opts) end
+      fails.(llm: fn _ -> {:error, "exporters-secret"} end)
 
       assert [%{status: 2, attributes: %{"error.type" => "llm_error"}}, %{name: "chat"}] =
                spans = received()
@@ -126,29 +119,20 @@ defmodule AshAgent.Trace.ExporterTest do
 
       busy = %LLM.Error{reason: {:status, 529}, kind: :overloaded}
 
-      {:error, _} =
-        Runtime.run(Context.new("Hi"), llm: fn _ -> {:error, busy} end, on_event: on_event)
-
+      fails.(llm: fn _ -> {:error, busy} end)
       assert [%{attributes: %{"error.type" => "overloaded"}} | _] = received()
 
       again = fn _ -> {:ok, %{tool_calls: [%{name: "roll"}]}} end
       tools = %{roll: fn _ -> {:ok, 1} end}
 
-      {:error, _} =
-        Runtime.run(Context.new("Hi"),
-          llm: again,
-          tools: tools,
-          max_iterations: 1,
-          on_event: on_event
-        )
-
+      fails.(llm: again, tools: tools, max_iterations: 1)
       assert [%{attributes: %{"error.type" => "max_iterations_exceeded"}} | _] = received()
     end
 
     test "that pauses is sent so far, and again when it was resumed, with the span of the turn" do
       exporter = exporter(receiver(fn _ -> ok() end))
 
-      helper = Runtime.SubAgent.tool(name: "helper", llm: fn _ -> {:ok, %{content: "found"}} end)
+      helper = Runtime.SubAgent.tool(name: "helper", llm: say("found"))
 
       calls = [
         %{id: "1", name: "helper", arguments: %{"task" => "look"}},
@@ -222,11 +206,8 @@ defmodule AshAgent.Trace.ExporterTest do
       :ok = GenServer.stop(dead)
 
       for exporter <- [exporter(silent), dead, :nobody] do
-        assert {:ok, _} =
-                 Runtime.run(Context.new("Hi"),
-                   llm: fn _ -> {:ok, %{content: "Hello!"}} end,
-                   on_event: Exporter.on_event(exporter)
-                 )
+        on_event = Exporter.on_event(exporter)
+        assert {:ok, _} = prompt("Hi", llm: say("Hello!"), on_event: on_event)
       end
 
       # The exporter answers while its request hangs.
@@ -350,11 +331,8 @@ defmodule AshAgent.Trace.ExporterTest do
 
       log =
         capture_log(fn ->
-          exporter =
-            exporter(url <> "?key=exporters-secret",
-              headers: [{"authorization", "exporters-secret"}]
-            )
-
+          headers = [{"authorization", "exporters-secret"}]
+          exporter = exporter(url <> "?key=exporters-secret", headers: headers)
           Exporter.export(exporter, turn("c1"))
           assert Exporter.flush(exporter) == :ok
           Exporter.export(exporter, turn("c2"))
@@ -375,14 +353,8 @@ defmodule AshAgent.Trace.ExporterTest do
     test "that cannot be reached costs what does not fit into the queue, and that is told once" do
       log =
         capture_log(fn ->
-          exporter =
-            exporter("http://127.0.0.1:1/",
-              max_queue: 3,
-              max_batch: 1,
-              retry_delay: 3_600_000,
-              max_retry_delay: 3_600_000
-            )
-
+          slow = [retry_delay: 3_600_000, max_retry_delay: 3_600_000]
+          exporter = exporter("http://127.0.0.1:1/", [max_queue: 3, max_batch: 1] ++ slow)
           for n <- 1..50, do: Exporter.export(exporter, turn("c#{n}"))
           # One is being sent, three wait.
           assert shown(exporter) == %{waiting: 3, lost: 46}

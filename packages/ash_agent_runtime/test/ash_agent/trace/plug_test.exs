@@ -61,9 +61,8 @@ defmodule AshAgent.Trace.PlugTest do
   end
 
   test "lists what is stored, with status, failures and money, and opens it" do
-    failed =
-      Context.new("Pay", id: "user-17")
-      |> Context.Audit.add_failure(%{kind: :overloaded}, at: @at)
+    failed = Context.new("Pay", id: "user-17")
+    failed = Context.Audit.add_failure(failed, %{kind: :overloaded}, at: @at)
 
     answered =
       Context.new("Hi", id: "user-18")
@@ -74,11 +73,9 @@ defmodule AshAgent.Trace.PlugTest do
     list = get("", opts)
     assert list.status == 200
 
-    assert [
-             ["user-18", "idle", _, "1", "0", "$0.0010"],
-             ["user-17", "idle", _, "1", "1", "$0.0000"]
-           ] = list |> rows() |> Enum.sort(:desc)
-
+    assert [second, first] = list |> rows() |> Enum.sort(:desc)
+    assert ["user-18", "idle", _, "1", "0", "$0.0010"] = second
+    assert ["user-17", "idle", _, "1", "1", "$0.0000"] = first
     assert list.resp_body =~ ~s(<a href="?id=user-17">)
     page = get("id=user-17", opts)
     assert page.status == 200 and page.resp_body =~ "overloaded"
@@ -115,8 +112,8 @@ defmodule AshAgent.Trace.PlugTest do
     start_supervised!({AshAgent.Sessions, opts})
     {:ok, _} = AshAgent.Sessions.prompt(__MODULE__.Sessions, "c1", "Hi")
 
-    assert [["c1", "idle, in a session", _, "1", "0"]] =
-             rows(get("", sessions: __MODULE__.Sessions))
+    rows = rows(get("", sessions: __MODULE__.Sessions))
+    assert [["c1", "idle, in a session", _, "1", "0"]] = rows
   end
 
   test "is closed unless the application opens it, and only reads" do

@@ -9,11 +9,9 @@ defmodule Mix.Tasks.AshAgent.TraceTest do
 
   @moduletag :tmp_dir
 
-  setup %{tmp_dir: folder} do
-    shell = Mix.shell()
-    Mix.shell(Mix.Shell.Process)
-    on_exit(fn -> Mix.shell(shell) end)
+  setup do: AshAgent.TestSupport.MixTask.hear()
 
+  setup %{tmp_dir: folder} do
     context =
       Context.new("What is my key sk-1?")
       |> Context.add_assistant_message(String.duplicate("I will not tell. ", 20))

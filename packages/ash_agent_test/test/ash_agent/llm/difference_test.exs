@@ -24,12 +24,8 @@ defmodule AshAgent.LLM.DifferenceTest do
   defp random_turn(turn) do
     calls =
       for n <- 1..:rand.uniform(3) do
-        %{
-          id: "call_#{turn}_#{n}",
-          name: "tool_1",
-          arguments: %{"q" => word(), "n" => :rand.uniform(9)},
-          result: word()
-        }
+        arguments = %{"q" => word(), "n" => :rand.uniform(9)}
+        %{id: "call_#{turn}_#{n}", name: "tool_1", arguments: arguments, result: word()}
       end
 
     %{question: word(), calls: calls, answer: word()}
@@ -41,11 +37,8 @@ defmodule AshAgent.LLM.DifferenceTest do
           into: %{},
           do: {"p#{p}", %{"type" => "string", "description" => word()}}
 
-    %{
-      name: "tool_#{n}",
-      description: word(),
-      parameters: %{"type" => "object", "properties" => properties}
-    }
+    parameters = %{"type" => "object", "properties" => properties}
+    %{name: "tool_#{n}", description: word(), parameters: parameters}
   end
 
   defp word,
@@ -60,34 +53,20 @@ defmodule AshAgent.LLM.DifferenceTest do
       fn turn, context ->
         context = Context.add_user_message(context, turn.question)
 
-        context =
-          Context.add_assistant_message(
-            context,
-            nil,
-            Enum.map(turn.calls, &Map.delete(&1, :result))
-          )
-
-        context =
-          Context.add_tool_results(
-            context,
-            for(call <- turn.calls, do: {call.id, {:ok, call.result}})
-          )
-
-        Context.add_assistant_message(context, turn.answer)
+        calls = Enum.map(turn.calls, &Map.delete(&1, :result))
+        context = Context.add_assistant_message(context, nil, calls)
+        results = for call <- turn.calls, do: {call.id, {:ok, call.result}}
+        context |> Context.add_tool_results(results) |> Context.add_assistant_message(turn.answer)
       end
     )
     |> Context.add_user_message("Go on")
   end
 
   defp render(conversation, provider) do
-    %{body: body} =
-      @clients[provider].call([model: "m", max_tokens: 100], conversation.tools, :chat)
-
-    {:ok, json} =
-      conversation
-      |> context()
-      |> Context.encode_request(provider, body: Map.merge(body, conversation.options))
-
+    opts = [model: "m", max_tokens: 100]
+    %{body: body} = @clients[provider].call(opts, conversation.tools, :chat)
+    own = [body: Map.merge(body, conversation.options)]
+    {:ok, json} = conversation |> context() |> Context.encode_request(provider, own)
     json |> IO.iodata_to_binary() |> Context.JSON.decode!()
   end
 
@@ -99,6 +78,7 @@ defmodule AshAgent.LLM.DifferenceTest do
     id = get_in(conversation, at ++ [:calls, Access.at(call), :id])
     tool = :rand.uniform(length(conversation.tools)) - 1
     name = "tool_#{tool + 1}"
+    properties = [:tools, Access.at(tool), :parameters, "properties"]
     alter = &change_text/1
 
     Enum.random([
@@ -115,19 +95,9 @@ defmodule AshAgent.LLM.DifferenceTest do
       {:tools, name, "the tool `#{name}`, description",
        fn -> update_in(conversation, [:tools, Access.at(tool), :description], alter) end},
       {:tools, name, "the tool `#{name}`, parameter `p1`, description",
-       fn ->
-         update_in(
-           conversation,
-           [:tools, Access.at(tool), :parameters, "properties", "p1", "description"],
-           alter
-         )
-       end},
+       fn -> update_in(conversation, properties ++ ["p1", "description"], alter) end},
       {:tools, name, "the tool `#{name}` has a new parameter `x`",
-       fn ->
-         put_in(conversation, [:tools, Access.at(tool), :parameters, "properties", "x"], %{
-           "type" => "string"
-         })
-       end},
+       fn -> put_in(conversation, properties ++ ["x"], %{"type" => "string"}) end},
       {:tools, name, "the tool `#{name}` is gone",
        fn -> update_in(conversation, [:tools], &List.delete_at(&1, tool)) end}
     ])
@@ -215,12 +185,8 @@ defmodule AshAgent.LLM.DifferenceTest do
     assert [%{where: "message 1 (user), cache mark"}] =
              Difference.between(%{"messages" => [message]}, %{"messages" => [marked]})
 
-    thinking =
-      &%{
-        "messages" => [
-          %{"role" => "assistant", "content" => [%{"type" => "thinking", "thinking" => &1}]}
-        ]
-      }
+    thought = &[%{"type" => "thinking", "thinking" => &1}]
+    thinking = &%{"messages" => [%{"role" => "assistant", "content" => thought.(&1)}]}
 
     assert [%{where: "message 1 (assistant), thinking"}] =
              Difference.between(thinking.("a"), thinking.("b"))

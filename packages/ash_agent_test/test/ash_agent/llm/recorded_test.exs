@@ -2,7 +2,9 @@ defmodule AshAgent.LLM.RecordedTest do
   # Recorded through the real clients against the server of the test support, and played with nobody listening.
   use ExUnit.Case, async: true
 
-  alias AshAgent.{Context, LLM, Response, Runtime}
+  import AshAgent.TestSupport.Runs, only: [drain: 1, prompt: 2, say: 1]
+
+  alias AshAgent.{Context, LLM, Response}
   alias AshAgent.LLM.{Error, Recorded}
   alias AshAgent.LLM.Recorded.MissingError
   alias AshAgent.Test.Server
@@ -49,13 +51,7 @@ defmodule AshAgent.LLM.RecordedTest do
          do: {Response.message(response), Response.usage(response), received()}
   end
 
-  defp received do
-    receive do
-      {:events, events} -> [events | received()]
-    after
-      0 -> []
-    end
-  end
+  defp received, do: drain(do: ({:events, events} -> events))
 
   defp cut_again(recording, seed) do
     bytes = for {_at, piece} <- recording.pieces, into: "", do: piece
@@ -67,19 +63,14 @@ defmodule AshAgent.LLM.RecordedTest do
          %{cassette: cassette} do
       {provider, stream?} = {unquote(provider), unquote(stream?)}
 
-      call = %{
-        tool_calls: [%{id: "call_1", name: "add", arguments: %{"a" => 1}}],
-        usage: %{input_tokens: 5, output_tokens: 2}
-      }
+      calls = [%{id: "call_1", name: "add", arguments: %{"a" => 1}}]
+      call = %{tool_calls: calls, usage: %{input_tokens: 5, output_tokens: 2}}
 
       for seed <- 1..5 do
         cassette = cassette <> "#{seed}"
 
-        opts = [
-          script: [call, "Grüße, alle Welt!"],
-          cuts: &Clients.cut_randomly(&1, {provider, seed}, 40)
-        ]
-
+        cuts = &Clients.cut_randomly(&1, {provider, seed}, 40)
+        opts = [script: [call, "Grüße, alle Welt!"], cuts: cuts]
         opts = if provider == :mistral, do: [provider: :mistral] ++ opts, else: opts
         context = Context.new("1 + 1?", system_prompt: "Be kind.")
 
@@ -108,11 +99,8 @@ defmodule AshAgent.LLM.RecordedTest do
         assert length(:binary.matches(text, "1 + 1?")) == 1
 
         # The network joined pieces as it liked, so they are cut again.
-        File.write!(
-          cassette,
-          recordings |> Enum.map(&cut_again(&1, seed)) |> Recorded.Form.write()
-        )
-
+        again = recordings |> Enum.map(&cut_again(&1, seed)) |> Recorded.Form.write()
+        File.write!(cassette, again)
         llm = replay(provider, cassette)
         {message, usage, events} = said(llm, context, stream?)
         assert {{^message, ^usage, _events}, _second} = same
@@ -125,7 +113,7 @@ defmodule AshAgent.LLM.RecordedTest do
        %{cassette: cassette} do
     script = [%{tool_calls: [%{id: "call_1", name: "add", arguments: %{"a" => 1}}]}, "It is 2."]
     opts = [tools: %{add: fn %{"a" => a} -> {:ok, a + 1} end}]
-    run = fn llm -> Runtime.run(Context.new("1 + 1?"), [llm: llm] ++ opts) end
+    run = fn llm -> prompt("1 + 1?", [llm: llm] ++ opts) end
 
     assert {:ok, %{output: "It is 2."}} =
              run.(record(:anthropic, serve(script: script), cassette))
@@ -139,8 +127,7 @@ defmodule AshAgent.LLM.RecordedTest do
     server = serve(cassette: cassette)
     assert {:ok, %{output: "It is 2."}} = run.(client(:anthropic, Server.base_url(server)))
 
-    assert {:error, error} =
-             Runtime.run(Context.new("2 + 2?"), llm: client(:anthropic, Server.base_url(server)))
+    assert {:error, error} = prompt("2 + 2?", llm: client(:anthropic, Server.base_url(server)))
 
     assert {:llm_error, %Error{status: 400, provider_message: words}} = error.reason
     assert words =~ "message 1 (user)"
@@ -150,21 +137,15 @@ defmodule AshAgent.LLM.RecordedTest do
     setup %{cassette: cassette} do
       script = [%{tool_calls: [%{id: "call_3", name: "look", arguments: %{}}]}, "Rain."]
       llm = record(:anthropic, serve(script: script), cassette)
-      {:ok, _} = Runtime.run(Context.new("Weather?"), llm: llm, tools: tools(%{}, "12 degrees"))
+      {:ok, _} = prompt("Weather?", llm: llm, tools: tools(%{}, "12 degrees"))
       :ok
     end
 
     defp tools(parameters, result) do
       schema = %{"type" => "object", "properties" => parameters}
 
-      [
-        %{
-          name: "look",
-          description: "Looks.",
-          parameters: schema,
-          function: fn _ -> {:ok, result} end
-        }
-      ]
+      tool = %{name: "look", description: "Looks.", parameters: schema}
+      [Map.put(tool, :function, fn _ -> {:ok, result} end)]
     end
 
     test "fails with the nearest recording and the first difference, and asks nobody", %{
@@ -183,7 +164,7 @@ defmodule AshAgent.LLM.RecordedTest do
              "the field temperature: is \"0\", was not there"}
           ] do
         llm = replay(:anthropic, cassette, opts)
-        assert {:error, error} = Runtime.run(Context.new(question), llm: llm, tools: tools)
+        assert {:error, error} = prompt(question, llm: llm, tools: tools)
         assert {:llm_exception, :error, %MissingError{nearest: ^nearest} = missing} = error.reason
         assert Exception.message(missing) =~ "the nearest is request #{nearest}, but #{words}"
         assert Exception.message(missing) =~ cassette
@@ -229,15 +210,11 @@ defmodule AshAgent.LLM.RecordedTest do
     # Nobody listened when it was recorded.
     cassette = cassette <> "2"
 
-    llm =
-      :ollama
-      |> client(nobody(), max_retries: 0)
-      |> Recorded.new(cassette: cassette, mode: :record_all)
+    ollama = client(:ollama, nobody(), max_retries: 0)
+    recorded = Recorded.new(ollama, cassette: cassette, mode: :record_all)
 
-    assert {:error, %Error{kind: :unreachable}} = LLM.chat(llm, context)
-
-    assert {:error, %Error{kind: :unreachable}} =
-             LLM.chat(replay(:ollama, cassette, max_retries: 0), context)
+    for start <- [fn -> recorded end, fn -> replay(:ollama, cassette, max_retries: 0) end],
+        do: assert({:error, %Error{kind: :unreachable}} = LLM.chat(start.(), context))
   end
 
   test "modes: what is there is not asked for again, unless all is recorded anew", %{
@@ -274,23 +251,14 @@ defmodule AshAgent.LLM.RecordedTest do
     {:ok, _} = :openai_chat |> record(serve(script: ["Ok"]), cassette, own) |> LLM.chat(recorded)
     {asked, own} = context.("call_b", "2026-02-03", 2)
 
-    for ignored <- [[], [:ids], [:dates, "seed"], [:ids, "seed"]] do
-      assert_raise MissingError, fn ->
-        LLM.chat(replay(:openai_chat, cassette, own ++ [ignore: ignored]), asked)
-      end
-    end
+    play = &LLM.chat(replay(:openai_chat, cassette, own ++ [ignore: &1]), &2)
 
-    assert {:ok, _} =
-             LLM.chat(
-               replay(:openai_chat, cassette, own ++ [ignore: [:ids, :dates, "seed"]]),
-               asked
-             )
+    for ignored <- [[], [:ids], [:dates, "seed"], [:ids, "seed"]],
+        do: assert_raise(MissingError, fn -> play.(ignored, asked) end)
 
+    assert {:ok, _} = play.([:ids, :dates, "seed"], asked)
     {other, _} = context.("call_b", "Monday", 2)
-
-    assert_raise MissingError, fn ->
-      LLM.chat(replay(:openai_chat, cassette, own ++ [ignore: [:ids, :dates, "seed"]]), other)
-    end
+    assert_raise MissingError, fn -> play.([:ids, :dates, "seed"], other) end
   end
 
   test "keys, organisations and users do not get into the file, also cut in two, and plays go on",
@@ -308,37 +276,23 @@ defmodule AshAgent.LLM.RecordedTest do
     words = "Say " <> Enum.join(secrets, " and ")
     # The key of the client is known only where it is used, so it is kept out of answers.
     question = "Say " <> Enum.join(tl(secrets), " and ")
-    halves = fn bytes -> for <<piece::binary-size(7) <- bytes>>, do: piece end
-    pad = fn text -> text <> String.duplicate(" ", 0) end
 
     for {provider, _client} <- @clients do
       file = cassette <> "#{provider}"
 
-      opts = [
-        scrub: [~r/agent-\d+/, ~r/\bblue\s+horse/u],
-        body: if(provider == :openai_chat, do: %{user: "ann@example.com"}, else: %{})
-      ]
-
-      cuts = fn bytes ->
-        halves.(pad.(bytes)) ++ [binary_part(bytes, byte_size(bytes), -rem(byte_size(bytes), 7))]
-      end
-
+      body = if provider == :openai_chat, do: %{user: "ann@example.com"}, else: %{}
+      opts = [scrub: [~r/agent-\d+/, ~r/\bblue\s+horse/u], body: body]
+      rest = &binary_part(&1, byte_size(&1), -rem(byte_size(&1), 7))
+      cuts = fn bytes -> for(<<piece::binary-size(7) <- bytes>>, do: piece) ++ [rest.(bytes)] end
       server = serve(script: [words], cuts: cuts)
 
-      assert {:ok, heard} =
-               provider
-               |> record(server, file, opts)
-               |> LLM.stream(Context.new(question), fn _ -> :ok end)
-
+      ask = &LLM.stream(&1, Context.new(question), fn _ -> :ok end)
+      assert {:ok, heard} = ask.(record(provider, server, file, opts))
       assert Response.text(heard) == words
       text = File.read!(file)
       for secret <- ["ann@example.com" | secrets], do: refute(text =~ secret, secret)
 
-      assert {:ok, played} =
-               provider
-               |> replay(file, opts)
-               |> LLM.stream(Context.new(question), fn _ -> :ok end)
-
+      assert {:ok, played} = ask.(replay(provider, file, opts))
       assert String.length(Response.text(played)) == String.length(words)
       assert Response.text(played) =~ ~r/^Say (\*+ and )+\*+$/
     end
@@ -347,7 +301,7 @@ defmodule AshAgent.LLM.RecordedTest do
   test "only clients can be recorded, and a file that is not a cassette is refused", %{
     cassette: cassette
   } do
-    for llm <- [fn _context -> {:ok, %{content: "Hi"}} end, LLM.Scripted.new([])],
+    for llm <- [say("Hi"), LLM.Scripted.new([])],
         do:
           assert_raise(ArgumentError, ~r/only the clients/, fn ->
             Recorded.new(llm, cassette: cassette)
@@ -365,17 +319,8 @@ defmodule AshAgent.LLM.RecordedTest do
 
     missing = fn -> raise "there is no key" end
 
-    llm =
-      Recorded.new(
-        LLM.Anthropic.new(
-          model: "m",
-          api_key: missing,
-          headers: [{"x-team", missing}],
-          base_url: nobody()
-        ),
-        cassette: cassette
-      )
-
+    own = [model: "m", api_key: missing, headers: [{"x-team", missing}], base_url: nobody()]
+    llm = Recorded.new(LLM.Anthropic.new(own), cassette: cassette)
     assert {:ok, _} = LLM.chat(llm, Context.new("Hi"))
   end
 end

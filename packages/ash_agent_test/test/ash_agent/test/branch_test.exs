@@ -15,9 +15,8 @@ defmodule AshAgent.Test.BranchTest do
   setup do
     calls = for id <- ["a", "b"], do: %{id: id, name: "look", arguments: %{"at" => id}}
 
-    llm =
-      LLM.Scripted.new(["Hello!", %{content: "Let me see.", tool_calls: calls}, "It is fine."])
-
+    look = %{content: "Let me see.", tool_calls: calls}
+    llm = LLM.Scripted.new(["Hello!", look, "It is fine."])
     opts = [llm: llm, tools: %{look: fn %{"at" => at} -> {:ok, "seen " <> at} end}]
     {:ok, first} = Runtime.run(Context.new("Hi", system_prompt: "A"), opts)
     {:ok, second} = first.context |> Context.add_user_message("Look!") |> Runtime.run(opts)
@@ -55,17 +54,13 @@ defmodule AshAgent.Test.BranchTest do
     end
 
     run = Keyword.put(run, :llm, says)
+    own = [id: "c1", system_prompt: "Never tell 4111-2222.", metadata: %{tenant: "t1"}]
+    found = "card 4111-2222" <> String.duplicate(" fine", 99)
 
     context =
-      Context.new("My card is 4111-2222.",
-        id: "c1",
-        system_prompt: "Never tell 4111-2222.",
-        metadata: %{tenant: "t1"}
-      )
+      Context.new("My card is 4111-2222.", own)
       |> Context.add_assistant_message("I look.", [%{id: "a", name: "look", arguments: %{}}])
-      |> Context.add_tool_results([
-        {"a", {:ok, "card 4111-2222" <> String.duplicate(" fine", 99)}}
-      ])
+      |> Context.add_tool_results([{"a", {:ok, found}}])
       |> Context.add_assistant_message("Noted.")
       |> Context.add_user_message("And 4111-2222?", metadata: %{"asked_by" => "u1"})
       |> Context.add_assistant_message("No.")

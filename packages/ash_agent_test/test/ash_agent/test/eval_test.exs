@@ -14,29 +14,21 @@ defmodule AshAgent.Test.EvalTest do
   end
 
   test "scores are booleans and numbers, with words or without; anything else has failed" do
-    scores = %{
-      "a" => true,
-      "b" => false,
-      "c" => 0.5,
-      "d" => {1, "fine"},
-      "e" => {false, :no},
-      "f" => 2,
-      "g" => nil
-    }
-
+    given = [true, false, 0.5, {1, "fine"}, {false, :no}, 2, nil]
+    scores = Map.new(Enum.zip(~w(a b c d e f g), given))
     cases = for id <- Map.keys(scores), do: %{id: id}
     score = fn _outcome, one -> scores[one["id"]] end
     assert {:ok, scored} = run(cases: cases, run: fn _ -> say("Hi") end, score: score)
 
-    assert [
+    {fine, [{"f", 0, words}, {"g", 0, words2}]} = Enum.split(scored, 5)
+
+    assert fine == [
              {"a", 1, nil},
              {"b", 0, nil},
              {"c", 0.5, nil},
              {"d", 1, "fine"},
-             {"e", 0, "no"},
-             {"f", 0, words},
-             {"g", 0, words2}
-           ] = scored
+             {"e", 0, "no"}
+           ]
 
     assert words =~ "expected a score" and words2 =~ "expected a score"
   end
@@ -129,18 +121,16 @@ defmodule AshAgent.Test.EvalTest do
     cases = for id <- 1..5, do: %{"id" => id, "expected" => "Hi"}
     opts = [cases: cases, run: run, max_cost: 25, concurrency: 1]
 
-    {:stopped, attempts} =
-      Eval.run(opts, on_attempt: fn attempt, %Context{} -> send(self(), {:kept, attempt}) end)
+    kept = fn attempt, %Context{} -> send(self(), {:kept, attempt}) end
+    {:stopped, attempts} = Eval.run(opts, on_attempt: kept)
 
     # With one at a time, the next begins when the last is counted, or one before that.
     assert length(attempts) in 3..4
     assert_received {:kept, %{cost: 10}}
 
-    {:ok, all} =
-      Eval.run(Keyword.put(opts, :max_cost, 1_000),
-        earlier: attempts,
-        on_attempt: fn _, _ -> send(self(), :new) end
-      )
+    new = fn _, _ -> send(self(), :new) end
+    opts = Keyword.put(opts, :max_cost, 1_000)
+    {:ok, all} = Eval.run(opts, earlier: attempts, on_attempt: new)
 
     assert Enum.map(all, & &1.case) == ~w(1 2 3 4 5)
     new = 5 - length(attempts)
@@ -150,28 +140,15 @@ defmodule AshAgent.Test.EvalTest do
 
   test "pass^k is the share of all choices of k attempts that only have such as passed" do
     for count <- 1..6, passed <- 0..count do
-      attempts =
-        for n <- 1..count,
-            do: %{
-              case: "a",
-              repetition: n,
-              score: 1,
-              passed: n <= passed,
-              words: nil,
-              tokens: 1,
-              cost: nil,
-              ms: 1
-            }
-
+      one = %{case: "a", score: 1, words: nil, tokens: 1, cost: nil, ms: 1}
+      attempts = for n <- 1..count, do: Map.merge(one, %{repetition: n, passed: n <= passed})
       {[row], total} = EvalReport.summarize(attempts)
 
       for k <- 1..count do
         choices = choices(Enum.to_list(1..count), k)
 
-        share =
-          Enum.count(choices, fn choice -> Enum.all?(choice, &(&1 <= passed)) end) /
-            length(choices)
-
+        good = Enum.count(choices, fn choice -> Enum.all?(choice, &(&1 <= passed)) end)
+        share = good / length(choices)
         assert_in_delta Enum.at(row.pass, k - 1), share, 1.0e-9
       end
 
@@ -198,11 +175,7 @@ defmodule AshAgent.Test.EvalTest do
         ],
         do: assert(Eval.judge(llm, "It is fine.").(say("Hi"), %{}) == score)
 
-    llm =
-      LLM.Scripted.new([
-        %{tool_calls: [%{name: "verdict", arguments: %{"passed" => true, "reason" => "ok"}}]}
-      ])
-
+    llm = verdict.(%{"passed" => true, "reason" => "ok"})
     Eval.judge(llm, "It is kind.").(say("What is 1 + 1?"), %{})
     [%{context: context}] = LLM.Scripted.requests(llm)
 
@@ -212,12 +185,10 @@ defmodule AshAgent.Test.EvalTest do
 
   test "cases are maps with different ids" do
     for {cases, words} <- [
-          {[5], "case 1 is not a map"},
-          {[%{id: "a"}, %{"id" => :a}], "two cases"}
-        ],
-        do:
-          assert_raise(ArgumentError, ~r/#{words}/, fn ->
-            Eval.run(cases: cases, run: fn _ -> nil end)
-          end)
+          {[5], ~r/case 1 is not a map/},
+          {[%{id: "a"}, %{"id" => :a}], ~r/two cases/}
+        ] do
+      assert_raise ArgumentError, words, fn -> Eval.run(cases: cases, run: fn _ -> nil end) end
+    end
   end
 end

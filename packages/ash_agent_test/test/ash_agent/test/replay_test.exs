@@ -1,6 +1,8 @@
 defmodule AshAgent.Test.ReplayTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1, prompt: 2]
+
   import AshAgent.Test, only: [replay: 2]
 
   alias AshAgent.{Context, LLM, Runtime}
@@ -18,13 +20,15 @@ defmodule AshAgent.Test.ReplayTest do
   defp client(url, opts),
     do: LLM.Anthropic.new(Keyword.merge([model: "m", base_url: url], opts))
 
+  defp loaded(context), do: context |> Context.to_snapshot() |> Context.load!()
+
   setup do
     script = [%{tool_calls: [%{id: "a", name: "look", arguments: %{}}]}, "It rains."]
     server = start_supervised!({Server, script: script})
     looking = for tool <- tools(%{}), do: %{tool | function: fn _ -> {:ok, "rain"} end}
     opts = [llm: client(Server.base_url(server), []), tools: looking]
     {:ok, result} = Runtime.run(Context.new("Weather?", system_prompt: "Be kind."), opts)
-    %{context: result.context |> Context.to_snapshot() |> Context.load!()}
+    %{context: loaded(result.context)}
   end
 
   test "nothing differs where nothing changed, and nothing is called", %{context: context} do
@@ -36,20 +40,17 @@ defmodule AshAgent.Test.ReplayTest do
     city = %{"city" => %{"type" => "string"}}
 
     for {opts, cause, where} <- [
-          {[llm: llm(), tools: tools(city)], :tools,
-           "the tool `look` has a new parameter `city`"},
-          {[llm: llm(), tools: []], :tools, "the tool `look` is gone"},
-          {[llm: llm(model: "n"), tools: tools(%{})], :field, "the field model"},
-          {[llm: llm(max_tokens: 7), tools: tools(%{})], :field, "the field max_tokens"},
-          {[llm: llm(body: %{temperature: 0}), tools: tools(%{})], :field,
-           "the field temperature"},
-          {[llm: llm(), tools: tools(%{}), stream: false], :field, "the field stream"},
-          {[llm: llm(), tools: tools(%{}), system_prompt: "Be brief."], :system,
-           "the system prompt"}
+          {[tools: tools(city)], :tools, "the tool `look` has a new parameter `city`"},
+          {[tools: []], :tools, "the tool `look` is gone"},
+          {[llm: llm(model: "n")], :field, "the field model"},
+          {[llm: llm(max_tokens: 7)], :field, "the field max_tokens"},
+          {[llm: llm(body: %{temperature: 0})], :field, "the field temperature"},
+          {[stream: false], :field, "the field stream"},
+          {[system_prompt: "Be brief."], :system, "the system prompt"}
         ] do
-      assert {:different, [%{iteration: 1, differences: [difference]}, %{iteration: 2}]} =
-               replay(context, opts)
-
+      replayed = replay(context, Keyword.merge([llm: llm(), tools: tools(%{})], opts))
+      assert {:different, [%{iteration: 1, differences: [difference]}, second]} = replayed
+      assert %{iteration: 2} = second
       assert {difference.cause, difference.where} == {cause, where}
     end
   end
@@ -62,16 +63,10 @@ defmodule AshAgent.Test.ReplayTest do
     [whole, version | _] = String.split(sent, " ")
     {length, digest} = {hd(String.split(whole, "-")), String.reverse(whole)}
 
-    other =
-      String.replace(
-        Context.to_snapshot(context),
-        "#{whole} #{version} - ",
-        "#{length}-#{digest} 0.0.1 - 0"
-      )
-
-    assert {:different, [%{iteration: 1, differences: [difference]} | _]} =
-             replay(Context.load!(other), [])
-
+    now = "#{length}-#{digest} 0.0.1 - 0"
+    other = String.replace(Context.to_snapshot(context), "#{whole} #{version} - ", now)
+    replayed = replay(Context.load!(other), [])
+    assert {:different, [%{iteration: 1, differences: [difference]} | _]} = replayed
     assert difference.cause == :version
 
     assert to_string(difference) ==
@@ -87,10 +82,9 @@ defmodule AshAgent.Test.ReplayTest do
     server = start_supervised!({Server, script: ["Hi", "Ho"]}, id: :cached)
     marked = [request: [cache: :auto]]
 
-    {:ok, %{context: context}} =
-      Runtime.run(Context.new("Hello"), llm: client(Server.base_url(server), marked))
+    {:ok, %{context: context}} = prompt("Hello", llm: client(Server.base_url(server), marked))
 
-    context = context |> Context.to_snapshot() |> Context.load!()
+    context = loaded(context)
     assert replay(context, llm: llm(marked)) == {:same, 1}
     assert {:different, [%{differences: [difference]}]} = replay(context, llm: llm())
     assert to_string(difference) =~ "the field cache"
@@ -103,8 +97,8 @@ defmodule AshAgent.Test.ReplayTest do
 
     for tools <- [tools(%{}), []] do
       opts = [llm: client(Server.base_url(server), own), tools: tools, request_notes: :hashes]
-      {:ok, %{context: context}} = Runtime.run(Context.new("Hello"), opts)
-      context = context |> Context.to_snapshot() |> Context.load!()
+      {:ok, %{context: context}} = prompt("Hello", opts)
+      context = loaded(context)
       assert replay(context, llm: llm(own), tools: tools) == {:same, 1}
       city = tools(%{"city" => %{"type" => "string"}})
 
@@ -120,9 +114,8 @@ defmodule AshAgent.Test.ReplayTest do
     server = start_supervised!({Server, script: [~s({"city":"Oslo"})]}, id: :typed)
     opts = [tools: tools(%{}), allowed_tools: [], output: [city: :string]]
 
-    {:ok, %{context: context}} =
-      Runtime.run(Context.new("Where?"), [llm: client(Server.base_url(server), [])] ++ opts)
-
+    llm = client(Server.base_url(server), [])
+    {:ok, %{context: context}} = prompt("Where?", [llm: llm] ++ opts)
     assert {:same, 1} = replay(context, [llm: llm()] ++ opts)
 
     for {changed, cause} <- [
@@ -140,20 +133,18 @@ defmodule AshAgent.Test.ReplayTest do
   test "views of today are compared with those of then" do
     result = %{tool_calls: [%{name: "look", arguments: %{}}]}
 
-    server =
-      start_supervised!({Server, script: List.duplicate(result, 6) ++ ["Done"]}, id: :views)
-
-    looking =
-      for tool <- tools(%{}),
-          do: %{tool | function: fn _ -> {:ok, String.duplicate("rain ", 50)} end}
+    script = List.duplicate(result, 6) ++ ["Done"]
+    server = start_supervised!({Server, script: script}, id: :views)
+    rain = fn _ -> {:ok, String.duplicate("rain ", 50)} end
+    looking = for tool <- tools(%{}), do: %{tool | function: rain}
 
     clear = fn keep ->
       fn context, _needs -> {:ok, Context.View.clear_tool_results(context, keep: keep)} end
     end
 
     opts = [llm: client(Server.base_url(server), []), tools: looking, view: [clear.(2)]]
-    {:ok, %{context: context}} = Runtime.run(Context.new("Weather?"), opts)
-    context = context |> Context.to_snapshot() |> Context.load!()
+    {:ok, %{context: context}} = prompt("Weather?", opts)
+    context = loaded(context)
     today = [llm: llm(), tools: tools(%{})]
 
     assert replay(context, today) == {:same, 7}
@@ -192,13 +183,7 @@ defmodule AshAgent.Test.ReplayTest do
 
   # What a process and those that it starts call of that.
   defp trace(fun) do
-    task =
-      Task.async(fn ->
-        receive do
-          :go -> fun.()
-        end
-      end)
-
+    task = Task.async(fn -> receive(do: (:go -> fun.())) end)
     :erlang.trace(task.pid, true, [:call, :set_on_spawn])
     send(task.pid, :go)
     answer = Task.await(task, :infinity)
@@ -207,13 +192,7 @@ defmodule AshAgent.Test.ReplayTest do
     {answer, traced()}
   end
 
-  defp traced do
-    receive do
-      {:trace, _pid, :call, called} -> [called | traced()]
-    after
-      0 -> []
-    end
-  end
+  defp traced, do: drain(do: ({:trace, _pid, :call, called} -> called))
 
   test "a conversation without notes of its requests is not comparable" do
     context = Context.new("Hi") |> Context.add_assistant_message("Hello!")

@@ -9,17 +9,12 @@ defmodule AshAgent.Test.ServerTest do
 
   @clients Clients.modules()
 
+  @thinking %{type: :thinking, text: "Hm, let me see."}
+  @arguments %{"to" => "Ann", "amount" => 12.5, "for" => ["a", %{"b" => nil}]}
   @answer %{
-    content: [
-      %{type: :thinking, text: "Hm, let me see."},
-      %{type: :text, text: "Grüße, alle Welt!"}
-    ],
+    content: [@thinking, %{type: :text, text: "Grüße, alle Welt!"}],
     tool_calls: [
-      %{
-        id: "call_1",
-        name: "pay",
-        arguments: %{"to" => "Ann", "amount" => 12.5, "for" => ["a", %{"b" => nil}]}
-      },
+      %{id: "call_1", name: "pay", arguments: @arguments},
       %{id: "call_2", name: "now", arguments: %{}}
     ],
     usage: %{input_tokens: 100, output_tokens: 20, cached_tokens: 40, reasoning_tokens: 5},
@@ -80,12 +75,8 @@ defmodule AshAgent.Test.ServerTest do
   end
 
   test "signatures of thinking and the token limit arrive" do
-    thinking = %{
-      type: :thinking,
-      text: "Hm.",
-      provider_metadata: %{provider: :anthropic, signature: "sig"}
-    }
-
+    signed = %{provider: :anthropic, signature: "sig"}
+    thinking = %{type: :thinking, text: "Hm.", provider_metadata: signed}
     answer = %{content: [thinking, %{type: :text, text: "Oh"}], finish_reason: :length}
 
     for {provider, signed?} <- [anthropic: true, bedrock: true, gemini: true, openai_chat: false],
@@ -122,11 +113,8 @@ defmodule AshAgent.Test.ServerTest do
     assert ask.("One") == {:ok, "Hi!"}
     assert ask.("Two") == {:ok, "You said Two"}
 
-    assert {:error, %Error{status: 400, provider_message: "the script failed: oh"}} =
-             ask.("Three")
-
-    assert {:error, %Error{status: 400, provider_message: "the script is exhausted"}} =
-             ask.("Four")
+    for {words, told} <- [{"Three", "the script failed: oh"}, {"Four", "the script is exhausted"}],
+        do: assert({:error, %Error{status: 400, provider_message: ^told}} = ask.(words))
 
     assert length(Server.requests(server)) == 5
   end
@@ -140,11 +128,8 @@ defmodule AshAgent.Test.ServerTest do
 
     server = serve(script: script)
 
-    opts = [
-      llm: client(server, :openai_chat),
-      tools: %{add: fn %{"a" => a, "b" => b} -> {:ok, a + b} end}
-    ]
-
+    tools = %{add: fn %{"a" => a, "b" => b} -> {:ok, a + b} end}
+    opts = [llm: client(server, :openai_chat), tools: tools]
     assert {:error, error} = Runtime.run(Context.new("1 + 2?"), opts)
     assert {:llm_error, %Error{kind: :closed}} = error.reason
     assert {:ok, %{output: "It is 3."}} = Runtime.run(error.context, opts)

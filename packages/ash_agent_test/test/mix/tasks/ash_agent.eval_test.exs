@@ -6,15 +6,14 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
   alias AshAgent.Context.JSON
   alias AshAgent.Store
   alias AshAgent.Test.EvalAttempts
+  alias AshAgent.TestSupport.MixTask
   alias Mix.Tasks.AshAgent.Eval
 
   @moduletag :tmp_dir
 
-  setup %{tmp_dir: folder} do
-    shell = Mix.shell()
-    Mix.shell(Mix.Shell.Process)
-    on_exit(fn -> Mix.shell(shell) end)
+  setup do: MixTask.hear()
 
+  setup %{tmp_dir: folder} do
     # The agent does what a file says, so that it can change between two runs.
     File.write!(Path.join(folder, "cases.jsonl"), """
     {"id": "sum", "input": "2 + 2", "expected": "4"}
@@ -53,25 +52,7 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
   defp answer(folder, answers),
     do: File.write!(Path.join(folder, "answers.json"), JSON.encode(answers))
 
-  defp run(args) do
-    status =
-      try do
-        Eval.run(args)
-        0
-      catch
-        :exit, {:shutdown, status} -> status
-      end
-
-    {status, shown(:info), shown(:error)}
-  end
-
-  defp shown(kind) do
-    receive do
-      {:mix_shell, ^kind, [words]} -> words <> "\n" <> shown(kind)
-    after
-      0 -> ""
-    end
-  end
+  defp run(args), do: MixTask.run(Eval, args)
 
   defp asked(folder), do: folder |> Path.join("asked") |> File.read!() |> String.split()
 
@@ -118,17 +99,8 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
 
       # As an interrupted run left it.
       for {id, repetition} <- [{"sum", 1}, {"sum", 2}, {"name", 1}] do
-        attempt = %{
-          case: id,
-          repetition: repetition,
-          score: 1,
-          passed: true,
-          words: nil,
-          tokens: 7,
-          cost: 1,
-          ms: 1
-        }
-
+        attempt = %{case: id, repetition: repetition, score: 1, passed: true, words: nil}
+        attempt = Map.merge(attempt, %{tokens: 7, cost: 1, ms: 1})
         hash = if id == "name", do: "another", else: hash(folder, id)
         context = Context.new("Hi") |> Context.add_assistant_message("Hello!")
         :ok = EvalAttempts.keep(place, attempt, hash, context)
@@ -158,9 +130,8 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
     lines = folder |> Path.join("cases.jsonl") |> File.read!() |> String.split("\n")
     one = lines |> Enum.find(&(&1 =~ id)) |> JSON.decode!()
 
-    :crypto.hash(:sha256, :erlang.term_to_binary(one, [:deterministic]))
-    |> binary_part(0, 12)
-    |> Base.url_encode64()
+    hash = :crypto.hash(:sha256, :erlang.term_to_binary(one, [:deterministic]))
+    hash |> binary_part(0, 12) |> Base.url_encode64()
   end
 
   test "an attempt is kept in the store with its conversation until all have ended, those of other evaluations stay",
@@ -174,15 +145,8 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
     :ok = EvalAttempts.keep({:store, store, "other.exs"}, %{attempt | repetition: 2}, "h", nil)
 
     # What `:max_cost` stops goes on at the next run.
-    File.write!(
-      file,
-      String.replace(
-        File.read!(file),
-        "repetitions: 2",
-        "repetitions: 2, max_cost: 1, concurrency: 1"
-      )
-    )
-
+    limited = "repetitions: 2, max_cost: 1, concurrency: 1"
+    File.write!(file, String.replace(File.read!(file), "repetitions: 2", limited))
     answer(folder, %{"sum" => "4", "name" => "Ann"})
     assert {0, _table, errors} = run([file | args])
     assert errors =~ "stopped at :max_cost"
@@ -203,27 +167,14 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
     answer(folder, %{"sum" => "4", "name" => "Bob"})
     talks = Path.join(folder, "talks")
 
-    assert {0, json, ""} =
-             run([
-               file,
-               "--only",
-               "name",
-               "--repetitions",
-               "1",
-               "--json",
-               "--conversations",
-               talks
-             ])
-
+    opts = ~w(--only name --repetitions 1 --json --conversations)
+    assert {0, json, ""} = run([file] ++ opts ++ [talks])
     assert %{"cases" => [%{"case" => "name", "attempts" => 1}]} = JSON.decode!(json)
     refute File.exists?(results)
     assert [talk] = File.ls!(talks)
 
-    assert talks
-           |> Path.join(talk)
-           |> File.read!()
-           |> Context.load!()
-           |> Context.count_iterations() == 2
+    context = talks |> Path.join(talk) |> File.read!() |> Context.load!()
+    assert Context.count_iterations(context) == 2
   end
 
   test "an attempt that raises has failed, and the others go on", %{script: file, tmp_dir: folder} do

@@ -5,6 +5,7 @@ defmodule Mix.Tasks.AshAgent.ReplayTest do
   alias AshAgent.{ChatContext, Context, LLM, Runtime, Store}
   alias AshAgent.Context.JSON
   alias AshAgent.Test.Server
+  alias AshAgent.TestSupport.MixTask
   alias Mix.Tasks.AshAgent.Replay
 
   @moduletag :tmp_dir
@@ -29,11 +30,9 @@ defmodule Mix.Tasks.AshAgent.ReplayTest do
     def tool(words, function), do: %{name: "look", description: words, function: function}
   end
 
-  setup %{tmp_dir: folder} do
-    shell = Mix.shell()
-    Mix.shell(Mix.Shell.Process)
-    on_exit(fn -> Mix.shell(shell) end)
+  setup do: MixTask.hear()
 
+  setup %{tmp_dir: folder} do
     script = [%{tool_calls: [%{id: "a", name: "look", arguments: %{}}]}, "It rains."]
     server = start_supervised!({Server, script: script})
     tools = [Agent.tool("Looks.", fn _ -> {:ok, "rain"} end)]
@@ -47,23 +46,8 @@ defmodule Mix.Tasks.AshAgent.ReplayTest do
   end
 
   defp run(args) do
-    status =
-      try do
-        Replay.run(args)
-        0
-      catch
-        :exit, {:shutdown, status} -> status
-      end
-
-    {status, shown()}
-  end
-
-  defp shown do
-    receive do
-      {:mix_shell, :info, [words]} -> words <> "\n" <> shown()
-    after
-      0 -> ""
-    end
+    {status, said, _errors} = MixTask.run(Replay, args)
+    {status, said}
   end
 
   defp function(name), do: "#{inspect(Agent)}.#{name}"

@@ -33,16 +33,9 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
   end
 
   describe "a response of which Mint makes less" do
-    defp answering(bytes) do
-      WireServer.start(fn connection ->
-        {:ok, _} = WireServer.read_request(connection)
-        WireServer.write(connection, bytes)
-      end)
-    end
-
     test "follows interim ones" do
       server =
-        answering([
+        WireServer.answering([
           "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n",
           WireServer.response(200, "x")
         ])
@@ -51,7 +44,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
     end
 
     test "is delivered up to the byte where it was cut" do
-      server = answering([WireServer.stream_head(), "ff\r\nabc"])
+      server = WireServer.answering([WireServer.stream_head(), "ff\r\nabc"])
 
       assert {:error, {:connection, :closed}, %{body: "abc"}} =
                collect(transport(), request(server))
@@ -103,21 +96,14 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
 
       ask = fn ->
         Task.async(fn ->
-          {module, opts} = transport()
+          stream(transport(), request(server), fn
+            {:head, _, _}, acc ->
+              {:cont, acc}
 
-          module.stream(
-            request(server),
-            nil,
-            fn
-              {:head, _, _}, acc ->
-                {:cont, acc}
-
-              {:data, n}, _ ->
-                send(test, {:asking, self()})
-                receive do: (:go_on -> {:cont, n})
-            end,
-            opts
-          )
+            {:data, n}, _ ->
+              send(test, {:asking, self()})
+              receive do: (:go_on -> {:cont, n})
+          end)
         end)
       end
 
@@ -139,11 +125,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
       assert {:ok, %{body: "2"}} = collect({HTTP1, keep_alive: 60_000}, request(server))
       assert Wait.until(fn -> Pool.count(key) == 1 end)
 
-      server =
-        WireServer.start(fn connection ->
-          {:ok, _} = WireServer.read_request(connection)
-          WireServer.write(connection, WireServer.response(200, "x"))
-        end)
+      server = WireServer.answering(WireServer.response(200, "x"))
 
       assert {:ok, %{body: "x"}} = collect(transport(), request(server))
       assert Wait.until(fn -> Pool.count(Pool.key(request(server))) == 0 end)
@@ -154,11 +136,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
         WireServer.start(fn connection ->
           {:ok, _} = WireServer.read_request(connection)
 
-          WireServer.write(
-            connection,
-            WireServer.response(200, Integer.to_string(connection.number))
-          )
-
+          write_number(connection)
           # Takes the second request, and closes without a word.
           if connection.number == 1, do: WireServer.read_request(connection)
         end)
@@ -201,9 +179,8 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
     setup do
       {:ok, pool} = Pool.start_link(name: nil)
 
-      {:ok, listener} =
-        :gen_tcp.listen(0, [:binary, active: false, ip: {127, 0, 0, 1}, backlog: 200])
-
+      opts = [:binary, active: false, ip: {127, 0, 0, 1}, backlog: 200]
+      {:ok, listener} = :gen_tcp.listen(0, opts)
       {:ok, port} = :inet.port(listener)
 
       connect = fn ->
@@ -328,12 +305,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
             "<html>",
             <<0, 255>>
           ] do
-        server =
-          WireServer.start(fn connection ->
-            {:ok, _} = WireServer.read_request(connection)
-            WireServer.write(connection, bytes)
-            WireServer.await_close(connection)
-          end)
+        server = WireServer.stalling(bytes)
 
         assert {:error, {:invalid_response, _}, acc} = collect(transport(), request(server))
         assert Map.get(acc, :body, "") in ["", "x"]
@@ -346,12 +318,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
             "content-length: 1001\r\n\r\n",
             "transfer-encoding: chunked\r\n\r\nfffffffffff\r\n"
           ] do
-        server =
-          WireServer.start(fn connection ->
-            {:ok, _} = WireServer.read_request(connection)
-            WireServer.write(connection, ["HTTP/1.1 200 OK\r\n", head])
-            WireServer.await_close(connection)
-          end)
+        server = WireServer.stalling(["HTTP/1.1 200 OK\r\n", head])
 
         assert {:error, {:response_too_large, 1_000}, %{status: 200}} =
                  collect(transport(), request(server, max_bytes: 1_000))
@@ -363,11 +330,8 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
         WireServer.start(fn connection ->
           {:ok, _} = :gen_tcp.recv(connection.socket, 100)
 
-          WireServer.write(
-            connection,
-            WireServer.response(413, "too large", [{"connection", "close"}])
-          )
-
+          refused = WireServer.response(413, "too large", [{"connection", "close"}])
+          WireServer.write(connection, refused)
           :gen_tcp.shutdown(connection.socket, :write)
           WireServer.await_close(connection)
         end)
@@ -388,6 +352,9 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
     end
   end
 
+  defp write_number(connection),
+    do: WireServer.write(connection, WireServer.response(200, "#{connection.number}"))
+
   describe "TLS" do
     setup do: AshAgent.TestSupport.Certificates.make()
 
@@ -398,10 +365,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
             for _ <- 1..2 do
               {:ok, _} = WireServer.read_request(connection)
 
-              WireServer.write(
-                connection,
-                WireServer.response(200, Integer.to_string(connection.number))
-              )
+              write_number(connection)
             end
 
             receive do: (:end -> :ok), after: (50 -> :ok)
@@ -448,8 +412,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
               {:cont, acc}
           end
 
-          {module, opts} = transport()
-          module.stream(request(server, ssl: trusted), nil, block, opts)
+          stream(transport(), request(server, ssl: trusted), block)
         end)
 
       assert_receive :blocked
@@ -474,12 +437,8 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
     end
 
     test "does not wait for a server that does not read", %{tls: tls, trusted: trusted} do
-      server =
-        WireServer.start(fn _connection -> receive(do: (:never -> :ok)) end,
-          tls: tls,
-          host: "localhost"
-        )
-
+      never = fn _connection -> receive(do: (:never -> :ok)) end
+      server = WireServer.start(never, tls: tls, host: "localhost")
       body = List.duplicate(String.duplicate("x", 1_000_000), 20)
       request = request(server, body: body, timeout: 400, ssl: trusted)
       assert {:error, {:timeout, :whole}, _} = collect(transport(), request)
