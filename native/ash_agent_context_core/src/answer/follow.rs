@@ -52,11 +52,11 @@ struct Level {
 /// Text that is held until it ends.
 #[derive(Debug, Clone, Default)]
 struct Held {
-    pieces: ListSync<Box<str>>,
+    chunks: ListSync<Box<str>>,
     bytes: usize,
 }
 
-/// The state between two pieces of a stream. Copying it costs as much as the answer has levels.
+/// The state between two chunks of a stream. Copying it costs as much as the answer has levels.
 #[derive(Debug, Clone, Default)]
 pub struct Follow {
     lexer: Lexer,
@@ -81,16 +81,16 @@ impl Follow {
         self.held.as_ref().map_or(0, |held| held.bytes)
     }
 
-    /// Reads a piece of the text. Returns the changes that it makes to the value.
+    /// Reads a chunk of the text. Returns the changes that it makes to the value.
     ///
     /// # Complexity
-    /// O(n) in the piece, besides the levels of the answer and the text held so far.
+    /// O(n) in the chunk, besides the levels of the answer and the text held so far.
     #[must_use]
     pub fn feed(
         &self,
         answer: &AnswerType,
         is_lenient: bool,
-        piece: &str,
+        chunk: &str,
     ) -> (Self, Vec<ShownPart>) {
         let mut next = self.clone();
         if next.is_over {
@@ -100,13 +100,13 @@ impl Follow {
         let mut following = Following {
             answer,
             is_lenient,
-            piece,
+            chunk,
             from: 0,
             state: next,
             shown: Vec::new(),
         };
-        lexer.feed(piece, &mut following);
-        following.hold(piece.len());
+        lexer.feed(chunk, &mut following);
+        following.hold(chunk.len());
         let Following {
             mut state, shown, ..
         } = following;
@@ -197,8 +197,8 @@ fn empty(is_list: bool) -> Came {
 struct Following<'t> {
     answer: &'t AnswerType,
     is_lenient: bool,
-    piece: &'t str,
-    /// The index in the piece at which the held text begins.
+    chunk: &'t str,
+    /// The index in the chunk at which the held text begins.
     from: usize,
     state: Follow,
     shown: Vec<ShownPart>,
@@ -227,9 +227,9 @@ impl Following<'_> {
 
     fn hold(&mut self, to: usize) {
         if let Some(held) = &mut self.state.held {
-            let text = self.piece.get(self.from..to).unwrap_or_default();
+            let text = self.chunk.get(self.from..to).unwrap_or_default();
             if !text.is_empty() {
-                held.pieces.push_front_mut(text.into());
+                held.chunks.push_front_mut(text.into());
                 held.bytes += text.len();
             }
         }
@@ -315,9 +315,9 @@ impl Following<'_> {
         let Some(held) = self.state.held.take() else {
             return;
         };
-        let mut pieces: Vec<&str> = held.pieces.iter().map(|piece| &**piece).collect();
-        pieces.reverse();
-        let text = pieces.concat();
+        let mut chunks: Vec<&str> = held.chunks.iter().map(|chunk| &**chunk).collect();
+        chunks.reverse();
+        let text = chunks.concat();
         let Some(value) = read_value(&text) else {
             return;
         };

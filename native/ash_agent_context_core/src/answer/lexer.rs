@@ -1,4 +1,4 @@
-//! JSON as models write it, read in any pieces: with prose and fences around it, comments, trailing commas, single quotes and
+//! JSON as models write it, cut into any chunks: with prose and fences around it, comments, trailing commas, single quotes and
 //! keys without quotes. It reads JSON as JSON, and reports each deviation.
 //!
 //! A brace begins a value if a quote, a key with a colon or the other brace comes after it. If that is not JSON, it is given
@@ -17,7 +17,7 @@ use crate::value::{json, Value};
 /// A key or a number may have so many bytes.
 const MOST_WORD: usize = 4_400;
 
-/// The events of a text. Positions are bytes of the piece that is being read.
+/// The events of a text. Positions are bytes of the chunk that is being read.
 pub(crate) trait Sink {
     /// Returns the type whose fields tell the answer from prose; `None` if everything counts.
     fn answer(&self) -> Option<&AnswerType>;
@@ -90,7 +90,7 @@ impl Mode {
     }
 }
 
-/// The state between two pieces. It is small, however long the text is.
+/// The state between two chunks. It is small, however long the text is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lexer {
     mode: Mode,
@@ -109,7 +109,7 @@ pub(crate) struct Lexer {
     is_meant: bool,
     /// The name of a field before the open value.
     field: Option<String>,
-    /// The last letter of the piece before.
+    /// The last letter of the chunk before.
     last: Option<char>,
     /// Deviations in a key that has not ended.
     in_key: Vec<MendKind>,
@@ -133,19 +133,19 @@ impl Lexer {
         }
     }
 
-    /// Reads a piece.
+    /// Reads a chunk.
     ///
     /// # Complexity
     /// O(n): text that is not JSON is never read again.
-    pub fn feed(&mut self, piece: &str, sink: &mut impl Sink) {
-        let bytes = piece.as_bytes();
+    pub fn feed(&mut self, chunk: &str, sink: &mut impl Sink) {
+        let bytes = chunk.as_bytes();
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             if self.comment != Comment::None {
                 at += usize::from(self.comment(*byte, sink));
                 continue;
             }
-            let rest = piece.get(at..).unwrap_or_default();
+            let rest = chunk.get(at..).unwrap_or_default();
             match self.mode {
                 Mode::Prose => at += self.prose(rest, at, sink),
                 Mode::Text(quote) if self.escape == Escape::None => {
@@ -157,7 +157,7 @@ impl Lexer {
                 Mode::Text(_) | Mode::KeyText(_) => {
                     at += usize::from(self.escape(*byte, sink));
                 }
-                Mode::GivenUp(mut given_up) => match given_up.feed(rest, self.before(piece, at)) {
+                Mode::GivenUp(mut given_up) => match given_up.feed(rest, self.before(chunk, at)) {
                     Some(end) => {
                         at += end;
                         self.mode = Mode::Prose;
@@ -176,12 +176,12 @@ impl Lexer {
                 }
             }
         }
-        self.last = piece.chars().next_back().or(self.last);
+        self.last = chunk.chars().next_back().or(self.last);
     }
 
     /// Returns the letter before a position.
-    fn before(&self, piece: &str, at: usize) -> Option<char> {
-        let before = piece.get(..at).unwrap_or_default();
+    fn before(&self, chunk: &str, at: usize) -> Option<char> {
+        let before = chunk.get(..at).unwrap_or_default();
         before.chars().next_back().or(self.last)
     }
 

@@ -17,11 +17,10 @@ use crate::view::Stretch;
 use crate::provider::facts::{Facts, STAND_IN};
 use crate::provider::options::Options;
 use crate::provider::writer;
-use crate::request::item::{items, Item};
+use crate::request::item::{items, shared_elements, Item, Placed};
 use crate::request::located::{from_cover, Located};
 use crate::request::segment::{check_numbers, Segment};
 use crate::request::slice::Slice;
-use crate::request::unit::{self, Placed};
 use crate::value::builder::Json;
 
 /// The most bytes of a piece that is made of others. Copying them takes well under a millisecond.
@@ -343,7 +342,7 @@ impl<'a, 'o> Body<'a, 'o> {
         let first = unit.first()?;
         first.item.elements(self.options)?; // nearly always nothing
         let items: Vec<_> = unit.iter().map(|placed| placed.item).collect();
-        let elements = unit::imported_elements(&items, self.options)?;
+        let elements = shared_elements(&items, self.options)?;
         let goes_on = self.joins(self.model_last, first.item.is_model());
         (!goes_on).then_some(elements)
     }

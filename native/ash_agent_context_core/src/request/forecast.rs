@@ -164,8 +164,8 @@ impl Context {
 
     /// Returns the part that the next request shares with the one that a rewind cut off, and the first iteration after it.
     fn as_cut_off(&self, cut: &Rewound<'_>, options: &Options<'_>) -> Result<(Self, u64), Error> {
-        let pieces = self.list_pieces(self.next_number(), options)?;
-        let differing = find_differing(&pieces, &cut.pieces);
+        let items = self.list_sent_items(self.next_number(), options)?;
+        let differing = find_differing(&items, &cut.pieces);
         // Both have all up to the iteration of the rewind.
         let first = cut.number.saturating_add(1);
         let place = differing.map(|place| {

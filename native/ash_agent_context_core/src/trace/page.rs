@@ -12,8 +12,8 @@ use crate::prices::list::Prices;
 use crate::provider::options::Options;
 use crate::trace::data::DataWriter;
 use crate::trace::html::Html;
-use crate::trace::said::{list_said, Passage};
-use crate::trace::told::{Looked, Trace};
+use crate::trace::message_texts::{list_texts, Passage};
+use crate::trace::shown::{MaskedEntry, Trace};
 use crate::trace::visible::visible;
 use crate::value::builder::Json;
 
@@ -28,12 +28,12 @@ const SCRIPT: &str = concat!(
     include_str!("page/search.js"),
     include_str!("page/text.js"),
     include_str!("page/content.js"),
-    include_str!("page/asked.js"),
+    include_str!("page/sent_request.js"),
     include_str!("page/message.js"),
     include_str!("page/list.js"),
     include_str!("page/timeline.js"),
     include_str!("page/compare.js"),
-    include_str!("page/request.js"),
+    include_str!("page/next_request.js"),
     include_str!("page/page.js"),
     "})();\n",
 );
@@ -97,9 +97,9 @@ impl Trace<'_> {
     #[must_use]
     pub fn to_html(&self, options: &PageOptions<'_>) -> String {
         let active = self.active();
-        let given = active.map_or("Conversation", |told| told.name);
+        let given = active.map_or("Conversation", |shown| shown.name);
         let title = visible(options.title.unwrap_or(given));
-        let context = active.map(|told| told.context);
+        let context = active.map(|shown| shown.context);
         let mut page = Html::default();
         page.markup(HEAD).text(&policy()).markup(META).text(&title);
         page.markup("</title>\n<style>").markup(STYLE);
@@ -175,10 +175,10 @@ impl Trace<'_> {
             entries.map(move |entry| (iteration.number, entry))
         });
         for (number, entry) in entries.take(READABLE) {
-            let looked = Looked::new(entry, self.look());
+            let masked = MaskedEntry::new(entry, self.rendering());
             let mut share = room / (READABLE - messages.len());
             room -= share;
-            let said = list_said(&looked);
+            let said = list_texts(&masked);
             let pieces = said.iter().map(|of| piece(of, &mut share)).collect();
             room += share;
             messages.push(Readable {

@@ -6,8 +6,8 @@ use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
 use crate::trace::cache::{self, CacheAccount};
-use crate::trace::said::{list_said, words, Passage};
-use crate::trace::told::{Looked, Told, Trace};
+use crate::trace::message_texts::{list_texts, words, Passage};
+use crate::trace::shown::{MaskedEntry, ShownConversation, Trace};
 use crate::trace::visible::visible;
 use crate::value::time::{self, Time};
 
@@ -29,12 +29,12 @@ pub struct Printed {
 
 impl<'a> Trace<'a> {
     /// Returns the active conversation.
-    pub(super) fn active(&self) -> Option<&Told<'a>> {
-        self.told.get(self.active_at())
+    pub(super) fn active(&self) -> Option<&ShownConversation<'a>> {
+        self.conversations.get(self.active_at())
     }
 
     pub(super) fn active_at(&self) -> usize {
-        let active = self.told.iter().position(|told| told.is_active);
+        let active = self.conversations.iter().position(|shown| shown.is_active);
         active.unwrap_or(0)
     }
 
@@ -47,10 +47,10 @@ impl<'a> Trace<'a> {
             calls_before: 0,
             marked: None,
         };
-        let Some(told) = self.active() else {
+        let Some(shown) = self.active() else {
             return page.text;
         };
-        let context = told.context;
+        let context = shown.context;
         // The place of the first message to print.
         let (mut left, mut from) = (how.most, (u64::MAX, 0));
         for iteration in context.log.iterations_back() {
@@ -66,13 +66,13 @@ impl<'a> Trace<'a> {
             page.line("(older messages are left out)");
         }
         if let Some(system) = context.system().filter(|_| is_whole) {
-            let shown = self.look().message(system);
+            let shown = self.rendering().message(system);
             let all = words(shown.as_ref().unwrap_or(system));
-            all.for_each(|piece| page.piece(&piece));
+            all.for_each(|passage| page.passage(&passage));
         }
         let account = CacheAccount::since(from.0, context, None);
         for iteration in context.log.between(from.0, u64::MAX) {
-            page.line(&heading(iteration, tell_of(told, iteration.number)));
+            page.line(&heading(iteration, remark_on(shown, iteration.number)));
             let is_first = iteration.number == from.0;
             let skipped = if is_first { from.1 } else { 0 };
             let mut failures = self.failures(iteration).into_iter().peekable();
@@ -85,12 +85,12 @@ impl<'a> Trace<'a> {
                 while let Some(failure) = failures.next_if(|failure| came_before(failure, entry)) {
                     page.failure(&failure);
                 }
-                let looked = Looked::new(entry, self.look());
-                let said = list_said(&looked);
-                said.iter().for_each(|piece| page.piece(piece));
+                let masked = MaskedEntry::new(entry, self.rendering());
+                let said = list_texts(&masked);
+                said.iter().for_each(|passage| page.passage(passage));
                 let row = account.find(iteration, entry);
                 if let Some(line) = row.and_then(cache::line) {
-                    page.piece(&Passage::of("prompt cache", line.into(), false));
+                    page.passage(&Passage::of("prompt cache", line.into(), false));
                 }
             }
             failures.for_each(|failure| page.failure(&failure));
@@ -100,8 +100,8 @@ impl<'a> Trace<'a> {
 }
 
 /// Returns a remark on the part of an iteration that the model does not see.
-fn tell_of(told: &Told<'_>, number: u64) -> &'static str {
-    match told.context.cover(number) {
+fn remark_on(shown: &ShownConversation<'_>, number: u64) -> &'static str {
+    match shown.context.cover(number) {
         None => "",
         Some((_, cover)) if cover.summary.is_some() => ", summarized for the model",
         Some(_) => ", hidden from the model",
@@ -163,23 +163,23 @@ impl TerminalPage {
     }
 
     fn failure(&mut self, failure: &FailedRequest) {
-        self.piece(&Passage::of("failed", failure.words().into(), true));
+        self.passage(&Passage::of("failed", failure.words().into(), true));
     }
 
-    fn piece(&mut self, piece: &Passage<'_>) {
-        let call = match piece.call {
+    fn passage(&mut self, passage: &Passage<'_>) {
+        let call = match passage.call {
             None => String::new(),
             Some((id, Some(name))) => format!("{id}: {name} "),
             Some((id, None)) => format!("{id}: "),
         };
-        let text = [call.as_str(), &piece.text];
+        let text = [call.as_str(), &passage.text];
         let text = match self.how.width {
             Some(width) => clip(text, width.saturating_sub(LABEL).max(20)),
             None => visible(&text.concat()).trim_end().replace('\n', &indent()),
         };
-        let label = format!("{}{:<2$}", self.margin(piece), piece.label, LABEL - 2);
+        let label = format!("{}{:<2$}", self.margin(passage), passage.label, LABEL - 2);
         // Writing to a string cannot fail.
-        let _ = match (self.how.color, piece.is_error) {
+        let _ = match (self.how.color, passage.is_error) {
             (false, _) => writeln!(self.text, "{label}{text}"),
             (true, false) => writeln!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}"),
             (true, true) => {
@@ -190,8 +190,8 @@ impl TerminalPage {
     }
 
     /// Returns the text before a line: an arrow for the marked call.
-    fn margin(&mut self, piece: &Passage<'_>) -> &'static str {
-        let Some((_, Some(_name))) = piece.call else {
+    fn margin(&mut self, passage: &Passage<'_>) -> &'static str {
+        let Some((_, Some(_name))) = passage.call else {
             return "  ";
         };
         self.calls_before += 1;

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome};
+use crate::trace::message_texts::result_text;
 use crate::trace::otlp::attributes::{failure, result_failure, SpanAttributes};
 use crate::trace::otlp::ids::{self, IdOf};
 use crate::trace::otlp::messages;
@@ -12,8 +13,7 @@ use crate::trace::otlp::proto::SpanKind;
 use crate::trace::otlp::spans::{Caller, Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times;
 use crate::trace::otlp::unread::Unread;
-use crate::trace::said::result_text;
-use crate::trace::told::{Looked, NESTED};
+use crate::trace::shown::{MaskedEntry, NESTED};
 use crate::value::Value;
 
 impl<'a> SpanWriter<'_, 'a> {
@@ -25,8 +25,8 @@ impl<'a> SpanWriter<'_, 'a> {
         unread: &Unread<'a>,
         within: SpanPlace,
     ) -> Result<(), Error> {
-        let looked = Looked::new(entry, self.trace.look());
-        let message = looked.message();
+        let masked = MaskedEntry::new(entry, self.trace.rendering());
+        let message = masked.message();
         let mut attributes = self.attributes(of, "chat");
         let [fields, tools] = of.context.request_note(iteration);
         let asked = fields.and_then(|(_, fields)| asked_model(fields));
@@ -85,8 +85,8 @@ impl<'a> SpanWriter<'_, 'a> {
         entry: &'a Entry,
         within: SpanPlace,
     ) -> Result<(), Error> {
-        let looked = Looked::new(entry, self.trace.look());
-        let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
+        let masked = MaskedEntry::new(entry, self.trace.rendering());
+        let slots = masked.exchange().into_iter().flat_map(|of| of.slots());
         for (slot, outcome) in slots.enumerate() {
             let Some(call) = entry.message.calls.get(slot) else {
                 break;
@@ -100,7 +100,7 @@ impl<'a> SpanWriter<'_, 'a> {
                 continue;
             }
             let id = ids::span(&of.id, iteration, IdOf::Call(position, slot));
-            let shown = looked.message();
+            let shown = masked.message();
             let attributes = self.call_attributes(of, iteration, shown, slot, outcome);
             let name = format!("execute_tool {}", call.name.as_str());
             let times = times::call(of.context, iteration, entry, slot);

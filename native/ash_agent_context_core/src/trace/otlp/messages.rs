@@ -4,11 +4,11 @@ use crate::log::call::ToolCall;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
+use crate::trace::message_texts::{content_text, part_text};
 use crate::trace::otlp::attributes::finish_reason;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::unread::Read;
-use crate::trace::said::{content_text, part_text};
-use crate::trace::told::{Looked, Trace};
+use crate::trace::shown::{MaskedEntry, Trace};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters;
@@ -26,7 +26,7 @@ pub(super) fn input<'v>(
         for one in read {
             match one {
                 Read::Summary(summary) => {
-                    let shown = trace.look().message(summary);
+                    let shown = trace.rendering().message(summary);
                     let shown = shown.as_ref().unwrap_or(summary);
                     let veiled = veil().message(shown);
                     let shown = veiled.as_ref().unwrap_or(shown);
@@ -36,14 +36,14 @@ pub(super) fn input<'v>(
                     });
                 }
                 Read::Message(entry) => {
-                    let looked = Looked::new(entry, trace.look());
-                    let shown = looked.message();
+                    let masked = MaskedEntry::new(entry, trace.rendering());
+                    let shown = masked.message();
                     message(json, shown.role.name(), |json| parts(json, shown));
                 }
                 Read::Results(entry) => {
-                    let looked = Looked::new(entry, trace.look());
-                    let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
-                    for (call, outcome) in looked.message().calls.iter().zip(slots) {
+                    let masked = MaskedEntry::new(entry, trace.rendering());
+                    let slots = masked.exchange().into_iter().flat_map(|of| of.slots());
+                    for (call, outcome) in masked.message().calls.iter().zip(slots) {
                         if let Some(outcome) = outcome {
                             message(json, "tool", |json| result(json, call, outcome));
                         }

@@ -15,7 +15,7 @@ use crate::trace::otlp::options::{OtlpOptions, Turns};
 use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanLink, SpanStatus};
 use crate::trace::otlp::times::Times;
 use crate::trace::otlp::unread::{Read, Unread};
-use crate::trace::told::Trace;
+use crate::trace::shown::Trace;
 use crate::value::time::Time;
 use crate::value::Value;
 use crate::view::veil::Veil;
@@ -90,18 +90,18 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
 
     pub fn write(mut self) -> Result<Vec<Span>, Error> {
         let trace = self.trace;
-        let told = &trace.told;
+        let shown = &trace.conversations;
         let mut apart = Vec::new();
         for (child, within) in trace.within().into_iter().enumerate() {
-            let place = within.zip(told.get(child)).and_then(|(within, child)| {
-                let parent = told.get(within.conversation)?;
+            let place = within.zip(shown.get(child)).and_then(|(within, child)| {
+                let parent = shown.get(within.conversation)?;
                 let call = within.call?;
                 let number = find_origin(parent.context, call, child.context.created_at())?;
                 Some((within.conversation, number, call))
             });
             match place {
                 Some(place) => self.children.entry(place).or_default().push(child),
-                None if told.get(child).is_some_and(|told| told.is_active) => {}
+                None if shown.get(child).is_some_and(|shown| shown.is_active) => {}
                 None => apart.push(child),
             }
         }
@@ -120,10 +120,10 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         turns: Turns,
         caller: Option<&Caller<'_>>,
     ) -> Result<(), Error> {
-        let Some(told) = self.trace.told.get(at) else {
+        let Some(shown) = self.trace.conversations.get(at) else {
             return Ok(());
         };
-        let context = told.context;
+        let context = shown.context;
         let numbers = numbers(context, turns)?;
         let system = context.shown_system().filter(|_| self.options.messages);
         let summaries = context
@@ -134,10 +134,10 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
             id: self.trace.document_id(at),
             context,
             caller,
-            is_main: told.is_active,
+            is_main: shown.is_active,
             system: system.map(|system| {
-                let look = self.trace.look().message(system);
-                messages::instructions(look.as_ref().unwrap_or(system))
+                let rendering = self.trace.rendering().message(system);
+                messages::instructions(rendering.as_ref().unwrap_or(system))
             }),
             compacted: summaries.map(|(_, cover)| cover.last).min(),
             account: CacheAccount::since(numbers.0, context, self.options.prices),

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
+use crate::trace::message_texts::spoken_text;
 use crate::trace::otlp::answers::asked_model;
 use crate::trace::otlp::attributes::{
     failure, name_provider, provider_name, SpanAttributes, UNKNOWN,
@@ -14,8 +15,7 @@ use crate::trace::otlp::proto::SpanKind;
 use crate::trace::otlp::spans::{Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times::{self, Times};
 use crate::trace::otlp::unread::{Read, Unread};
-use crate::trace::said::spoken_text;
-use crate::trace::told::Looked;
+use crate::trace::shown::MaskedEntry;
 use crate::value::Value;
 
 /// Returns the failed request that ended a turn: no message of the model came after it.
@@ -159,8 +159,8 @@ impl<'a> SpanWriter<'_, 'a> {
         let answers = || entries.iter().rev().filter(|entry| entry.is_model());
         let reply = answers().find_map(|entry| entry.message.reply.as_deref());
         let model = reply.and_then(|reply| reply.model.as_deref());
-        let told = answers().map(|entry| provider_name(&entry.message));
-        let provider = told.into_iter().find(|name| *name != UNKNOWN);
+        let shown = answers().map(|entry| provider_name(&entry.message));
+        let provider = shown.into_iter().find(|name| *name != UNKNOWN);
         attributes.text("gen_ai.provider.name", provider.unwrap_or(UNKNOWN));
         let imported = || {
             let answer = answers().next()?;
@@ -176,8 +176,8 @@ impl<'a> SpanWriter<'_, 'a> {
             let asked = entries.iter().take_while(|entry| !entry.is_model());
             attributes.add_known("input.value", self.plain(asked.copied()));
             if let Some(entry) = answers().next() {
-                let looked = Looked::new(entry, self.trace.look());
-                let answer = messages::output(looked.message());
+                let masked = MaskedEntry::new(entry, self.trace.rendering());
+                let answer = messages::output(masked.message());
                 attributes.text("gen_ai.output.messages", answer);
                 attributes.add_known("output.value", self.plain(std::iter::once(*entry)));
             }
@@ -196,8 +196,8 @@ impl<'a> SpanWriter<'_, 'a> {
     fn plain<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> Option<String> {
         let mut text = String::new();
         for entry in entries {
-            let looked = Looked::new(entry, self.trace.look());
-            let said = spoken_text(&looked.message().content);
+            let masked = MaskedEntry::new(entry, self.trace.rendering());
+            let said = spoken_text(&masked.message().content);
             if !said.is_empty() && !text.is_empty() {
                 text.push('\n');
             }
@@ -208,7 +208,7 @@ impl<'a> SpanWriter<'_, 'a> {
 
     fn turn_failure(&self, entries: &[&Entry]) -> Option<String> {
         let last = entries.iter().rev().find(|entry| entry.is_model())?;
-        let looked = Looked::new(last, self.trace.look());
-        failure(looked.message()).map(str::to_owned)
+        let masked = MaskedEntry::new(last, self.trace.rendering());
+        failure(masked.message()).map(str::to_owned)
     }
 }

@@ -8,7 +8,7 @@ use crate::trace::otlp::json;
 use crate::trace::otlp::options::OtlpOptions;
 use crate::trace::otlp::proto::{KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, TracesData};
 use crate::trace::otlp::spans::SpanWriter;
-use crate::trace::told::Trace;
+use crate::trace::shown::Trace;
 use crate::value::Value;
 
 /// The most bytes of a trace. Texts that many spans repeat, such as the system prompt, make a trace larger than its conversation.
