@@ -1,10 +1,9 @@
 //! NIFs for pages and prints of conversations.
 
-use ash_agent_context_core::{
-    Context, Error, PageOptions, Prices, Printed, ShownConversation, Trace,
-};
+use ash_agent_context_core::{Context, Error, PageOptions, Printed, ShownConversation, Trace};
 
-use crate::argument::{arguments, options, Argument};
+use crate::argument::{arguments, field, options, Argument};
+use crate::atoms;
 use crate::request::RequestOptions;
 
 /// The conversations of a trace, each `{name, id, parent | nil, origin | nil, active?, context}`.
@@ -30,31 +29,29 @@ impl<'a> Conversations<'a> {
     }
 }
 
-/// See `AshAgent.Trace.to_html/2`.
-pub struct HtmlOptions<'a> {
-    title: Option<&'a str>,
-    request: Option<RequestOptions<'a>>,
-    prices: &'a Prices,
-    fragment: bool,
+arguments! {
+    // See `AshAgent.Trace.to_html/2`.
+    PageOptions<'a> = |term, scheduler| {
+        let request: Option<RequestOptions<'a>> = field(term, atoms::request(), scheduler)?;
+        Ok(Self {
+            title: field(term, atoms::title(), scheduler)?,
+            request: request.map(|request| request.options),
+            prices: field(term, atoms::prices(), scheduler)?,
+            fragment: field(term, atoms::fragment(), scheduler)?,
+        })
+    };
 }
 
 options! {
     // See `AshAgent.Context.print/2`.
     Printed { most: limit, width, color, mark }
-    HtmlOptions<'a> { title, request, prices, fragment }
 }
 
 pub fn html(
     shown: Conversations<'_>,
     masked: bool,
-    given: HtmlOptions<'_>,
+    options: PageOptions<'_>,
 ) -> Result<String, Error> {
-    let options = PageOptions {
-        title: given.title,
-        request: given.request.map(|request| request.options),
-        prices: given.prices,
-        fragment: given.fragment,
-    };
     Ok(shown.trace(masked)?.to_html(&options))
 }
 

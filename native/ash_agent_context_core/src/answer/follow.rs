@@ -4,7 +4,7 @@
 use rpds::ListSync;
 
 use crate::answer::answer_type::AnswerType;
-use crate::answer::builder::Builder;
+use crate::answer::builder::build;
 use crate::answer::lexer::{Lexer, Sink};
 use crate::answer::node::{Kinds, NodeId, Others, SchemaNode};
 use crate::error::{index, Path};
@@ -317,15 +317,15 @@ impl Following<'_> {
         };
         let mut chunks: Vec<&str> = held.chunks.iter().map(|chunk| &**chunk).collect();
         chunks.reverse();
-        let text = chunks.concat();
-        let Some(value) = read_value(&text) else {
+        let (Some(value), Rule::Node(id)) = (read_value(&chunks.concat()), rule) else {
             return;
         };
-        let Rule::Node(id) = rule else { return };
         let path = self.path();
         let is_lenient = self.is_lenient;
         let (fitted, report) = self.answer.fit(id, &value, is_lenient, path.clone());
-        if report.fits() && self.state.is_meant_at(&path) {
+        // A whole answer that fits is the one that was meant, whatever its fields are.
+        let is_meant = (self.state.is_meant || path.is_empty()) && !self.state.is_part;
+        if report.fits() && is_meant {
             self.show(Came::Value(fitted.unwrap_or(value)));
         }
     }
@@ -333,22 +333,11 @@ impl Following<'_> {
 
 /// Reads a single value with the lexer.
 fn read_value(text: &str) -> Option<Value> {
-    let mut builder = Builder::new(None);
     // The lexer looks for a list or an object, so the value gets a list around it.
-    let mut lexer = Lexer::default();
-    for part in ["[", text, "]"] {
-        lexer.feed(part, &mut builder);
-    }
-    match builder.found.pop()?.value {
+    let (_, mut found) = build(None, &["[", text, "]"]);
+    match found.pop()?.value {
         Value::List(items) => items.into_vec().pop(),
         _ => None,
-    }
-}
-
-impl Follow {
-    // A whole answer that fits is the one that was meant, whatever its fields are.
-    fn is_meant_at(&self, path: &Path) -> bool {
-        (self.is_meant || path.is_empty()) && !self.is_part
     }
 }
 
@@ -427,12 +416,9 @@ impl Sink for Following<'_> {
             level.key = Value::text(key);
             let place = place.filter(|place| *place < 64);
             let bit = place.map_or(0, |place| 1_u64 << place);
-            let is_second = level.seen & bit != 0;
+            let is_hidden = level.seen & bit != 0 || !is_meant;
             level.seen |= bit;
-            level.next = match is_second || !is_meant {
-                true => Rule::Hidden,
-                false => next,
-            };
+            level.next = if is_hidden { Rule::Hidden } else { next };
         }
     }
 
@@ -470,11 +456,8 @@ impl Sink for Following<'_> {
         };
         let (count, rule) = (level.count + 1, level.rule);
         let next = self.element_rule(rule, count);
-        if let Some(level) = self.state.levels.last_mut() {
-            if level.is_list {
-                level.next = next;
-                level.count = count;
-            }
+        if let Some(level) = self.state.levels.last_mut().filter(|level| level.is_list) {
+            (level.next, level.count) = (next, count);
         }
     }
 

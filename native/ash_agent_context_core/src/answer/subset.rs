@@ -1,7 +1,7 @@
 //! The part of JSON Schema that a provider takes, and a schema narrowed to it. Bounds that it does not take become words of
 //! the description, and are checked here when the answer comes. Changing the shape of answers is an error.
 
-use crate::answer::schema::ANNOTATIONS;
+use crate::answer::schema::is_annotation;
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
@@ -167,7 +167,7 @@ impl Narrowing<'_> {
                 }
             }
             // Names and examples are for people.
-            name if ANNOTATIONS.contains(&name) => {}
+            name if is_annotation(name) => {}
             _ => return self.refuse("a schema without this keyword"),
         }
         Ok(())

@@ -84,33 +84,31 @@ enum FileKind {
 }
 
 impl FileKind {
-    /// Returns the kind by the media type, or by the name if there is none of use.
+    /// Returns the kind by the media type, or by the extension of the name if there is none of use.
     fn of(media_type: Option<&str>, filename: Option<&str>) -> Self {
         let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
         let essence = media_type.split(';').next().unwrap_or_default().trim();
-        match essence {
-            "" | "application/octet-stream" => Self::of_name(filename.unwrap_or_default()),
-            "application/pdf" => Self::Pdf,
-            _ if essence.starts_with("text/") => Self::Text,
-            _ if essence.ends_with("+json") || essence.ends_with("+xml") => Self::Text,
-            _ if essence.starts_with("image/") => Self::Image,
-            _ => match essence.strip_prefix("application/") {
-                Some("json" | "xml" | "yaml" | "toml" | "javascript" | "sql" | "x-ndjson") => {
+        if ["", "application/octet-stream"].contains(&essence) {
+            let extension = filename.and_then(|name| Some(name.rsplit_once('.')?.1));
+            return match &*extension.unwrap_or_default().to_ascii_lowercase() {
+                "pdf" => Self::Pdf,
+                "txt" | "md" | "csv" | "json" | "xml" | "html" | "yaml" | "yml" | "toml" => {
                     Self::Text
                 }
+                "png" | "jpg" | "jpeg" | "gif" | "webp" => Self::Image,
                 _ => Self::Other,
-            },
+            };
         }
-    }
-
-    fn of_name(filename: &str) -> Self {
-        let Some((_, extension)) = filename.rsplit_once('.') else {
-            return Self::Other;
-        };
-        match extension.to_ascii_lowercase().as_str() {
-            "pdf" => Self::Pdf,
-            "txt" | "md" | "csv" | "json" | "xml" | "html" | "yaml" | "yml" | "toml" => Self::Text,
-            "png" | "jpg" | "jpeg" | "gif" | "webp" => Self::Image,
+        let (of, subtype) = essence.split_once('/').unwrap_or_default();
+        match (of, subtype) {
+            ("application", "pdf") => Self::Pdf,
+            _ if essence.ends_with("+json") || essence.ends_with("+xml") => Self::Text,
+            ("text", _) => Self::Text,
+            ("image", _) => Self::Image,
+            (
+                "application",
+                "json" | "xml" | "yaml" | "toml" | "javascript" | "sql" | "x-ndjson",
+            ) => Self::Text,
             _ => Self::Other,
         }
     }

@@ -14,7 +14,6 @@ use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
 use crate::prices::list::Prices;
 use crate::prices::usage::Usage;
-use crate::request::account::AccountRow;
 use crate::trace::cache::{self, CacheAccount};
 use crate::trace::message_texts::{arguments, content_text, result_text};
 use crate::trace::receipt::{NAMED, RECEIPTS};
@@ -25,7 +24,6 @@ use crate::value::letters;
 use crate::value::time::Time;
 use crate::value::{json, wording, Value};
 use crate::view::masks::Masks;
-use crate::view::rendering::Rendering;
 use crate::view::veil::Veil;
 use crate::view::{with_blocks, View};
 
@@ -157,14 +155,38 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             json.given("asked", times.map(span));
             json.given("first", reply.first_chunk_at.map(millis));
         }
-        if let Some(reported) = entry.usage.as_deref() {
-            usage(json, reported.sum);
+        if let Some(Usage {
+            input,
+            output,
+            cached,
+            written,
+            reasoning,
+            ..
+        }) = entry.usage.as_deref().map(|reported| reported.sum)
+        {
+            json.object("usage", |json| {
+                for (key, count) in [
+                    ("input", input),
+                    ("output", output),
+                    ("cached", cached),
+                    ("written", written),
+                    ("reasoning", reasoning),
+                ] {
+                    json.given(key, Some(count).filter(|count| *count > 0));
+                }
+            });
         }
         if let Ok(Some(cost)) = self.prices.cost(entry, None, iteration.started_at) {
             json.field("cost", &cost.total());
         }
         if let Some(row) = self.account.find(iteration, entry) {
-            json.object("cache", |json| write_cache(json, row));
+            json.object("cache", |json| {
+                json.field("predicted", &row.predicted);
+                json.field("read", &row.usage.cached);
+                json.text("verdict", row.outlook.name());
+                json.given("line", cache::line(row));
+                json.given("avoidable", row.avoidable.filter(|cost| *cost > 0));
+            });
         }
         if let Some(exchange) = masked.exchange() {
             let calls = message.calls.iter().enumerate();
@@ -381,46 +403,29 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         view: &View,
         cleared: bool,
     ) {
-        for iteration in context.iterations() {
-            let rendering = self.trace.model_rendering(context, view, iteration.number);
-            for (slots, entry) in iteration.placed_entries() {
-                let rendering = rendering.behind(slots);
-                let rendering = match cleared {
-                    true => rendering,
-                    false => Rendering {
-                        cleared: 0,
-                        ..rendering
-                    },
-                };
-                let place = format!("{}.{}", iteration.number, entry.position);
-                self.write_seen_entry(json, entry, rendering, &place);
+        let iterations = context.iterations();
+        let entries = iterations.flat_map(|of| of.placed_entries().map(move |at| (of.number, at)));
+        for (number, (slots, entry)) in entries {
+            let mut rendering = self.trace.model_rendering(context, view, number);
+            rendering = rendering.behind(slots);
+            if !cleared {
+                rendering.cleared = 0;
             }
-        }
-    }
-
-    fn write_seen_entry(
-        &mut self,
-        json: &mut JsonObject<'_>,
-        entry: &Entry,
-        rendering: Rendering<'_>,
-        place: &str,
-    ) {
-        let said = MaskedEntry::new(entry, self.trace.rendering());
-        if self.trace.masks.is_none() {
-            if let Some(seen) = rendering.message(&entry.message) {
+            let place = format!("{number}.{}", entry.position);
+            let said = MaskedEntry::new(entry, self.trace.rendering());
+            let seen = rendering.message(&entry.message);
+            if let Some(seen) = seen.filter(|_| self.trace.masks.is_none()) {
                 let texts = [&said.message().content, &seen.content].map(content_text);
-                self.patch(json, place, texts);
+                self.patch(json, &place, texts);
             }
-        }
-        let Some((exchange, said)) = entry.exchange.as_deref().zip(said.exchange()) else {
-            return;
-        };
-        let Some(seen) = rendering.exchange(&entry.message.calls, exchange) else {
-            return;
-        };
-        for (slot, (said, seen)) in said.slots().zip(seen.slots()).enumerate() {
-            if slot >= rendering.cleared {
-                if let Some((said, seen)) = said.zip(seen) {
+            let exchange = entry.exchange.as_deref();
+            let seen = exchange.and_then(|of| rendering.exchange(&entry.message.calls, of));
+            let Some((said, seen)) = said.exchange().zip(seen) else {
+                continue;
+            };
+            let slots = said.slots().zip(seen.slots()).enumerate();
+            for (slot, pair) in slots.skip(rendering.cleared) {
+                if let (Some(said), Some(seen)) = pair {
                     let texts = [said, seen].map(result_text);
                     self.patch(json, &format!("{place}.{slot}"), texts);
                 }
@@ -485,29 +490,6 @@ fn count_shared(context: &Context, origin: &Context) -> usize {
     last.map_or(0, |last| {
         usize::try_from(last.saturating_add(1) - context.first_number()).unwrap_or(0)
     })
-}
-
-fn write_cache(json: &mut JsonObject<'_>, row: &AccountRow) {
-    json.field("predicted", &row.predicted);
-    json.field("read", &row.usage.cached);
-    json.text("verdict", row.outlook.name());
-    json.given("line", cache::line(row));
-    json.given("avoidable", row.avoidable.filter(|cost| *cost > 0));
-}
-
-fn usage(json: &mut JsonObject<'_>, usage: Usage) {
-    json.object("usage", |json| {
-        let counts = [
-            ("input", usage.input),
-            ("output", usage.output),
-            ("cached", usage.cached),
-            ("written", usage.written),
-            ("reasoning", usage.reasoning),
-        ];
-        for (key, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            json.field(key, &count);
-        }
-    });
 }
 
 fn span((start, end): (Time, Time)) -> [i64; 2] {

@@ -109,14 +109,14 @@ impl Cutter<'_> {
     fn run(&mut self, body: &str) {
         let mut rest = body;
         // Arguments are searched for again once this many bytes are left: not within an object that was searched.
-        let mut masked = usize::MAX;
+        let mut searched = usize::MAX;
         while let Some((before, token, after)) = next_string(rest) {
             self.literal.push_str(before);
             self.string(token);
             rest = after;
             let object = ARGUMENTS.contains(&token).then(|| after.strip_prefix(':'));
             let object = object.flatten().filter(|of| of.starts_with('{'));
-            if let Some(object) = object.filter(|_| after.len() <= masked) {
+            if let Some(object) = object.filter(|_| after.len() <= searched) {
                 let (object, behind) = split_object(object);
                 match self.texts.find(object) {
                     Some(number) => {
@@ -124,7 +124,7 @@ impl Cutter<'_> {
                         self.put(Chunk::Json(number));
                         rest = behind;
                     }
-                    None => masked = behind.len(),
+                    None => searched = behind.len(),
                 }
             }
         }
@@ -216,7 +216,7 @@ const fn words(what: ChangeKind) -> &'static str {
         ChangeKind::SummarizedIterations => "iterations are summarized",
         ChangeKind::ClearedResult => "a result was cleared",
         ChangeKind::ShortenedResult => "a result was shortened",
-        ChangeKind::MaskedText => "text is masked",
+        ChangeKind::MaskedText => "text is searched",
         ChangeKind::PartToText => "a part became text",
         ChangeKind::DroppedMessage => "a message was left out",
         ChangeKind::CallToFunction => "a call became one of a function",

@@ -1,7 +1,5 @@
 //! Prints a conversation for a terminal.
 
-use std::fmt::Write as _;
-
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
@@ -175,18 +173,16 @@ impl TerminalPage {
         let text = [call.as_str(), &passage.text];
         let text = match self.how.width {
             Some(width) => clip(text, width.saturating_sub(LABEL).max(20)),
-            None => visible(&text.concat()).trim_end().replace('\n', &indent()),
+            None => visible(&text.concat())
+                .trim_end()
+                .replace('\n', &format!("\n{}", " ".repeat(LABEL))),
         };
         let label = format!("{}{:<2$}", self.margin(passage), passage.label, LABEL - 2);
-        // Writing to a string cannot fail.
-        let _ = match (self.how.color, passage.is_error) {
-            (false, _) => writeln!(self.text, "{label}{text}"),
-            (true, false) => writeln!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}"),
-            (true, true) => {
-                let text = format!("\u{1b}[31m{text}\u{1b}[0m");
-                writeln!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}")
-            }
-        };
+        self.line(&match (self.how.color, passage.is_error) {
+            (false, _) => format!("{label}{text}"),
+            (true, false) => format!("\u{1b}[1m{label}\u{1b}[0m{text}"),
+            (true, true) => format!("\u{1b}[1m{label}\u{1b}[0m\u{1b}[31m{text}\u{1b}[0m"),
+        });
     }
 
     /// Returns the text before a line: an arrow for the marked call.
@@ -195,15 +191,13 @@ impl TerminalPage {
             return "  ";
         };
         self.calls_before += 1;
-        match self.marked == self.calls_before.checked_sub(1) {
-            true => "> ",
-            false => "  ",
+        let is_marked = self.marked == self.calls_before.checked_sub(1);
+        if is_marked {
+            "> "
+        } else {
+            "  "
         }
     }
-}
-
-fn indent() -> String {
-    format!("\n{}", " ".repeat(LABEL))
 }
 
 /// Returns one line of at most `columns`. Text that is not shown is not read.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use ash_agent_context_core::{
     json, time, AnswerTimes, Check, Content, Context, Conventions, Excerpt, Map, Masks, MessageRef,
     Options, OtlpOptions, PageOptions, Pin, Pressure, Prices, Printed, Prompt, Provider, Reading,
-    Rent, Response, Shortened, ShownConversation, Stamp, Time, Trace, Turns, Value,
+    Rent, Response, Shortened, ShownConversation, Stamp, Time, Trace, Value,
 };
 use proptest::prelude::*;
 use regex::Regex;
@@ -417,18 +417,11 @@ fn traced(context: &Context, other: Option<&Context>) -> Vec<(String, String)> {
     for conventions in [Conventions::V1_41, Conventions::Next] {
         let otlp = trace.to_otlp(&OtlpOptions {
             agent: "a",
-            version: None,
             conventions,
             is_json: true,
             messages: true,
-            turns: Turns::All,
-            tools: None,
-            resource: &[],
-            attributes: &[],
-            error: None,
-            is_open: false,
-            caller: None,
             prices: Some(&prices),
+            ..OtlpOptions::default()
         });
         tell("OTLP", String::from_utf8(otlp.unwrap()).unwrap());
     }

@@ -32,7 +32,9 @@ pub(super) fn input<'v>(
                     let shown = veiled.as_ref().unwrap_or(shown);
                     message(json, shown.role.name(), |json| match conventions {
                         Conventions::V1_41 => parts(json, shown),
-                        Conventions::Next => compaction(json, shown),
+                        Conventions::Next => element(json, "compaction", |json| {
+                            json.text("content", &content_text(&shown.content));
+                        }),
                     });
                 }
                 Read::Message(entry) => {
@@ -164,12 +166,6 @@ fn parts(json: &mut Json, message: &Message) {
     for call in calls {
         write_call(json, call);
     }
-}
-
-fn compaction(json: &mut Json, summary: &Message) {
-    element(json, "compaction", |json| {
-        json.text("content", &content_text(&summary.content));
-    });
 }
 
 fn write_call(json: &mut Json, call: &ToolCall) {

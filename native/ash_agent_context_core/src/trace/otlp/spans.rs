@@ -12,8 +12,7 @@ use crate::trace::cache::CacheAccount;
 use crate::trace::otlp::attributes::SpanAttributes;
 use crate::trace::otlp::messages;
 use crate::trace::otlp::options::{OtlpOptions, Turns};
-use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanLink, SpanStatus};
-use crate::trace::otlp::times::Times;
+use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanStatus};
 use crate::trace::otlp::unread::{Read, Unread};
 use crate::trace::shown::Trace;
 use crate::value::time::Time;
@@ -70,7 +69,7 @@ pub(super) struct SpanWriter<'t, 'a> {
     /// The conversations of sub-agents, by the conversation, the iteration and the call that they were made for.
     pub children: HashMap<(usize, u64, &'a str), Vec<usize>>,
     tools: Option<String>,
-    spans: Vec<Span>,
+    pub spans: Vec<Span>,
     bytes: usize,
     most: usize,
 }
@@ -81,7 +80,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
             trace,
             options,
             children: HashMap::new(),
-            tools: options.tools.map(messages::definitions),
+            tools: options.tools.as_ref().map(messages::definitions),
             spans: Vec::new(),
             bytes: 0,
             most,
@@ -194,20 +193,23 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         within: SpanPlace,
         id: [u8; 8],
         (name, kind): (String, SpanKind),
-        times: Times,
+        (from, to): (Time, Time),
         mut attributes: SpanAttributes,
         failed: Option<(&str, String)>,
     ) -> Result<(), Error> {
         attributes.add_known("error.type", failed.as_ref().map(|(kind, _)| *kind));
-        let (start_time_unix_nano, end_time_unix_nano) = times.nanos();
+        let nanos = |at: Time| {
+            let micros = u64::try_from(at.timestamp_micros()).unwrap_or(0);
+            micros.saturating_mul(1_000)
+        };
         let span = Span {
             trace_id: within.trace.to_vec(),
             span_id: id.to_vec(),
             parent_span_id: within.span.map_or(Vec::new(), |id| id.to_vec()),
             name,
             kind: kind.into(),
-            start_time_unix_nano,
-            end_time_unix_nano,
+            start_time_unix_nano: nanos(from),
+            end_time_unix_nano: nanos(to.max(from)),
             attributes: attributes.0,
             links: Vec::new(),
             status: failed.map(|(_, message)| SpanStatus {
@@ -221,17 +223,6 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         }
         self.spans.push(span);
         Ok(())
-    }
-
-    /// Links the last span to that of the code that asked for it.
-    pub fn link_caller(&mut self) {
-        let caller = self.options.caller.map(|(trace, span)| SpanLink {
-            trace_id: trace.to_vec(),
-            span_id: span.to_vec(),
-        });
-        if let Some(span) = self.spans.last_mut() {
-            span.links.extend(caller);
-        }
     }
 }
 

@@ -3,13 +3,12 @@
 use prost::Message as _;
 
 use crate::error::Error;
-use crate::trace::otlp::attributes::any_value;
-use crate::trace::otlp::json;
+use crate::trace::otlp::attributes::SpanAttributes;
 use crate::trace::otlp::options::OtlpOptions;
-use crate::trace::otlp::proto::{KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, TracesData};
+use crate::trace::otlp::proto::{Resource, ResourceSpans, Scope, ScopeSpans, TracesData};
 use crate::trace::otlp::spans::SpanWriter;
 use crate::trace::shown::Trace;
-use crate::value::Value;
+use crate::value::json;
 
 /// The most bytes of a trace. Texts that many spans repeat, such as the system prompt, make a trace larger than its conversation.
 const MOST: usize = 256 * 1024 * 1024;
@@ -25,11 +24,12 @@ impl Trace<'_> {
     /// O(n), and for each answer O(the system prompt and the tools) with [`OtlpOptions::messages`].
     pub fn to_otlp(&self, options: &OtlpOptions<'_>) -> Result<Vec<u8>, Error> {
         let spans = SpanWriter::new(self, options, MOST).write()?;
-        let attributes = options.resource.iter();
+        let mut resource = SpanAttributes::default();
+        resource.values(&options.resource);
         let traces = TracesData {
             resource_spans: vec![ResourceSpans {
                 resource: Some(Resource {
-                    attributes: attributes.map(key_value).collect(),
+                    attributes: resource.0,
                 }),
                 scope_spans: vec![ScopeSpans {
                     scope: Some(Scope {
@@ -42,15 +42,8 @@ impl Trace<'_> {
             }],
         };
         Ok(match options.is_json {
-            true => json::write(&traces),
+            true => json::to_string(&traces).into_bytes(),
             false => traces.encode_to_vec(),
         })
-    }
-}
-
-fn key_value((key, value): &(String, Value)) -> KeyValue {
-    KeyValue {
-        key: key.clone(),
-        value: Some(any_value(value)),
     }
 }
