@@ -142,7 +142,8 @@ defmodule AshAgent.Freeze.Form do
   # A page's script and style are code: what they are given is compared, and tests open the page.
   def form("<" <> _ = text) do
     if String.starts_with?(text, ["<!doctype html>", "<iframe "]),
-      do: ~r/<(script|style)>.*?<\/\1>|sha256-[\w+\/=]+/s |> Regex.replace(text, "") |> form_text(),
+      do:
+        ~r/<(script|style)>.*?<\/\1>|sha256-[\w+\/=]+/s |> Regex.replace(text, "") |> form_text(),
       else: form_text(text)
   end
 

@@ -52,6 +52,7 @@ struct Level {
 /// Text that is held until it ends.
 #[derive(Debug, Clone, Default)]
 struct Held {
+    /// The last one first.
     chunks: ListSync<Box<str>>,
     bytes: usize,
 }
@@ -375,16 +376,16 @@ impl Sink for Following<'_> {
             self.from = at;
             return;
         };
-        if kind == Kinds::STRING {
-            self.state.is_text = true;
-            if self.state.is_meant {
-                self.show(Came::Text(String::new()));
-            }
-            return;
-        }
         let is_list = kind == Kinds::ARRAY;
+        self.state.is_text = kind == Kinds::STRING;
         if self.state.is_meant {
-            self.show(empty(is_list));
+            self.show(match self.state.is_text {
+                true => Came::Text(String::new()),
+                false => empty(is_list),
+            });
+        }
+        if self.state.is_text {
+            return;
         }
         let next = match is_list {
             true => self.element_rule(rule, 0),
@@ -490,18 +491,14 @@ impl Following<'_> {
         let Some(node) = self.node(rule) else {
             return (Rule::Any, None);
         };
-        if let Some(place) = node.places.get(key) {
-            let found = node.properties.get(*place);
-            return (
-                found.map_or(Rule::Hidden, |property| Rule::Node(property.node)),
-                Some(*place),
-            );
-        }
-        // A key in another style may be renamed.
-        if node.property_in_style(key).is_some() {
-            return (Rule::Hidden, None);
+        if let Some(place) = node.places.get(key).copied() {
+            let found = node.properties.get(place);
+            let rule = found.map_or(Rule::Hidden, |property| Rule::Node(property.node));
+            return (rule, Some(place));
         }
         let rule = match node.others {
+            // A key in another style may be renamed.
+            _ if node.property_in_style(key).is_some() => Rule::Hidden,
             Others::Allowed => Rule::Any,
             Others::Refused => Rule::Hidden,
             Others::Of(id) => Rule::Node(id),

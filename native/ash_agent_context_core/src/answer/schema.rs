@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use regex::RegexBuilder;
 
 use crate::answer::formats::TextFormat;
-use crate::answer::node::{without_style, Kinds, NodeId, Others, Property, SchemaNode};
+use crate::answer::node::{has_word, without_style, Kinds, NodeId, Others, Property, SchemaNode};
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
@@ -19,14 +19,9 @@ const MOST_IN_PLACE: usize = 8;
 const PATTERN_BYTES: usize = 1 << 20;
 
 /// Keywords without effect on which values fit.
-const ANNOTATIONS: &str =
+pub(crate) const ANNOTATIONS: &str =
     "$schema $id $comment $defs definitions title description default examples example deprecated \
                            readOnly writeOnly propertyOrdering";
-
-/// Returns whether a keyword has no effect on which values fit.
-pub(crate) fn is_annotation(name: &str) -> bool {
-    ANNOTATIONS.split(' ').any(|known| known == name)
-}
 
 const UNKNOWN: &str = "a keyword of JSON Schema that is checked; the feature json_schema of the library checks all of them";
 
@@ -190,7 +185,7 @@ impl<'s> Compiler<'s> {
                 node.multiple_of = Some(step);
             }
             "$schema" => dialect(value, here)?,
-            known if is_annotation(known) => {}
+            known if has_word(ANNOTATIONS, known) => {}
             _ if self.checks_all => self.has_rest = true,
             _ => return Err(wrong(here, UNKNOWN)),
         }

@@ -290,7 +290,15 @@ impl<'a, 'o> Body<'a, 'o> {
         rendering: Rendering<'a>,
         known: usize,
     ) -> Result<(), Error> {
-        for next in self.place_items(iteration, rendering).skip(known) {
+        let leads = usize::from(self.context.leads(iteration));
+        let items = items(iteration, rendering, self.options).zip(leads..);
+        for (item, position) in items.skip(known) {
+            let iteration = iteration.number;
+            let next = Placed {
+                item,
+                iteration,
+                position,
+            };
             self.step()?;
             if !next.item.is_held(self.options) {
                 self.end_unit(false)?;
@@ -298,21 +306,6 @@ impl<'a, 'o> Body<'a, 'o> {
             self.unit.push(next);
         }
         Ok(())
-    }
-
-    fn place_items<'i>(
-        &self,
-        iteration: &'i Iteration,
-        rendering: Rendering<'i>,
-    ) -> impl Iterator<Item = Placed<'i>> + use<'i, 'a, 'o> {
-        let leads = usize::from(self.context.leads(iteration));
-        let placed = |(item, position)| Placed {
-            item,
-            iteration: iteration.number,
-            position,
-        };
-        let items = items(iteration, rendering, self.options);
-        items.zip(leads..).map(placed)
     }
 
     /// Adds the unit, which gets no more items. `is_cut`: some of its items are not sent.

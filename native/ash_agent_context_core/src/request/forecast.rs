@@ -262,42 +262,33 @@ impl LastRequest {
                 iteration: self.differs_at,
             });
         }
+        // `kept`: the tokens of the request before the break.
+        let expect = |cause, iteration, kept| ExpectedBreak {
+            cause,
+            iteration,
+            tokens: all.saturating_sub(self.predict(kept)),
+        };
         let breaks = changes.iter().map(|change| {
-            let kept = self.predict(self.count_before(change, next));
-            ExpectedBreak {
-                cause: change.cause,
-                iteration: change.iteration,
-                tokens: all.saturating_sub(kept),
-            }
+            let kept = self.count_before(change, next);
+            expect(change.cause, change.iteration, kept)
         });
         let mut breaks: Vec<ExpectedBreak> = breaks.collect();
-        let taken = all.saturating_sub(self.predict(self.tokens));
-        if let (Some(first), 1..) = (self.rewound, taken) {
-            breaks.push(ExpectedBreak {
-                cause: Cause::Rewound,
-                iteration: Some(first),
-                tokens: taken,
-            });
-        }
+        let rewound = self
+            .rewound
+            .map(|_| expect(Cause::Rewound, self.rewound, self.tokens));
+        breaks.extend(rewound.filter(|rewound| rewound.tokens > 0));
         match provider.facts().cache {
             Cache::Marked { look_back, .. } if next.count_new_blocks() > look_back => {
                 // A breakpoint in both requests is found without looking back.
                 let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
                 let kept = both.max().map_or(0, |mark| self.count_within(*mark));
-                breaks.push(ExpectedBreak {
-                    cause: Cause::LookBack,
-                    iteration: next.last_answer().map(|(last, _)| last.number),
-                    tokens: all.saturating_sub(self.predict(kept)),
-                });
+                let last = next.last_answer().map(|(last, _)| last.number);
+                breaks.push(expect(Cause::LookBack, last, kept));
             }
             _ => {}
         }
         if next.has_cold_cache(at) && all > 0 {
-            breaks.push(ExpectedBreak {
-                cause: Cause::Expired,
-                iteration: None,
-                tokens: all,
-            });
+            breaks.push(expect(Cause::Expired, None, 0));
         }
         let lost = breaks.iter().map(|one| one.tokens).max();
         (all.saturating_sub(lost.unwrap_or_default()), breaks)

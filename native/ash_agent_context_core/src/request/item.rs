@@ -180,27 +180,18 @@ impl<'a> Item<'a> {
         let vanishes = out.json.0.is_empty();
         changes.extend(out.changes());
         // The reason is mostly reported already.
-        if vanishes && changes.is_empty() {
-            changes.extend(self.report_vanished());
-        }
-        changes
-    }
-
-    /// Returns the change for a message that is not sent at all, if it says anything.
-    fn report_vanished(self) -> Option<Change> {
-        if self.results.is_some() {
-            return None;
-        }
-        let message = self.message;
-        let is_empty = match &message.content {
+        let is_empty = match &self.message.content {
             Content::Text(text) => text.is_empty(),
             content => content.count_parts() == 0,
         };
-        (!is_empty).then(|| Change {
-            what: ChangeKind::DroppedMessage,
-            from: message.role.name().to_owned(),
-            to: None,
-        })
+        if vanishes && changes.is_empty() && self.results.is_none() && !is_empty {
+            changes.push(Change {
+                what: ChangeKind::DroppedMessage,
+                from: self.message.role.name().to_owned(),
+                to: None,
+            });
+        }
+        changes
     }
 }
 

@@ -202,8 +202,8 @@ fn all_masks(shown: &[ShownConversation<'_>]) -> Result<Option<Arc<Masks>>, Erro
     let Some(first) = masks.next() else {
         return Ok(None);
     };
-    let others: Vec<_> = masks.filter(|other| *other != first).collect();
-    if others.is_empty() {
+    let mut others = masks.filter(|other| *other != first).peekable();
+    if others.peek().is_none() {
         return Ok(Some(first.clone()));
     }
     let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();

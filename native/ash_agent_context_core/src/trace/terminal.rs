@@ -114,8 +114,12 @@ fn came_before(failure: &FailedRequest, entry: &Entry) -> bool {
 }
 
 fn heading(iteration: &Iteration, seen: &str) -> String {
-    let took = match iteration.completed_at.or_else(|| answered_at(iteration)) {
-        None if is_answered(iteration) => String::new(),
+    // It is complete only with the next message, which may never come after the model's last word.
+    let answer = iteration.last();
+    let answer = answer.filter(|last| last.is_model() && last.exchange.is_none());
+    let answered = || answer?.message.reply.as_deref()?.received_at;
+    let took = match iteration.completed_at.or_else(answered) {
+        None if answer.is_some() => String::new(),
         None => ", open".to_owned(),
         Some(at) => format!(", {}", duration(iteration.started_at, at)),
     };
@@ -123,17 +127,6 @@ fn heading(iteration: &Iteration, seen: &str) -> String {
     let at = time::to_text(iteration.started_at);
     let at = at.get(..19).unwrap_or(&at).replace('T', " ");
     format!("iteration {}, {at} UTC{took}{seen}", iteration.number)
-}
-
-/// Returns whether an iteration has the model's last word. It is complete only with the next message, which may never come.
-fn is_answered(iteration: &Iteration) -> bool {
-    let last = iteration.last();
-    last.is_some_and(|last| last.is_model() && last.exchange.is_none())
-}
-
-fn answered_at(iteration: &Iteration) -> Option<Time> {
-    let last = iteration.last().filter(|_| is_answered(iteration))?;
-    last.message.reply.as_deref()?.received_at
 }
 
 fn duration(from: Time, to: Time) -> String {

@@ -32,9 +32,9 @@ pub(super) fn input<'v>(
                     let shown = veiled.as_ref().unwrap_or(shown);
                     message(json, shown.role.name(), |json| match conventions {
                         Conventions::V1_41 => parts(json, shown),
-                        Conventions::Next => element(json, "compaction", |json| {
-                            json.text("content", &content_text(&shown.content));
-                        }),
+                        Conventions::Next => {
+                            content(json, "compaction", &content_text(&shown.content));
+                        }
                     });
                 }
                 Read::Message(entry) => {
@@ -144,6 +144,12 @@ fn element(json: &mut Json, kind: &str, fill: impl FnOnce(&mut JsonObject<'_>)) 
     });
 }
 
+fn content(json: &mut Json, kind: &str, text: &str) {
+    element(json, kind, |json| {
+        json.text("content", text);
+    });
+}
+
 /// Writes the parts of a message and its calls, in the order in which the model made them.
 fn parts(json: &mut Json, message: &Message) {
     let mut calls = message.calls.iter().peekable();
@@ -152,9 +158,7 @@ fn parts(json: &mut Json, message: &Message) {
             write_call(json, call);
         }
         match &message.content {
-            Content::Text(text) => element(json, "text", |json| {
-                json.text("content", &letters::utf8(text));
-            }),
+            Content::Text(text) => content(json, "text", &letters::utf8(text)),
             Content::Parts(parts) => {
                 if let Some(part) = parts.get(position) {
                     write_part(json, part);
@@ -196,12 +200,8 @@ fn result(json: &mut Json, call: &ToolCall, outcome: &Outcome) {
 
 fn write_part(json: &mut Json, part: &Part) {
     match &part.kind {
-        PartKind::Text(text) => element(json, "text", |json| {
-            json.text("content", &letters::utf8(text));
-        }),
-        PartKind::Thinking(text) => element(json, "reasoning", |json| {
-            json.text("content", &letters::utf8(text));
-        }),
+        PartKind::Text(text) => content(json, "text", &letters::utf8(text)),
+        PartKind::Thinking(text) => content(json, "reasoning", &letters::utf8(text)),
         // Only its provider can read it.
         PartKind::RedactedThinking(_) => {}
         PartKind::ProviderBlock { data, .. } => block(json, part, data),

@@ -193,15 +193,11 @@ impl<'a> SpanWriter<'_, 'a> {
 
     /// Returns the texts of messages, if there are any.
     fn plain<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> Option<String> {
-        let mut text = String::new();
-        for entry in entries {
+        let texts = entries.map(|entry| {
             let masked = MaskedEntry::new(entry, self.trace.rendering());
-            let said = spoken_text(&masked.message().content);
-            if !said.is_empty() && !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&said);
-        }
-        (!text.is_empty()).then_some(text)
+            spoken_text(&masked.message().content).into_owned()
+        });
+        let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+        (!texts.is_empty()).then(|| texts.join("\n"))
     }
 }

@@ -1,6 +1,10 @@
 //! Writes the spans as bytes.
 
+use std::io;
+
 use prost::Message as _;
+use serde::Serialize as _;
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
 
 use crate::error::Error;
 use crate::trace::otlp::attributes::SpanAttributes;
@@ -8,7 +12,6 @@ use crate::trace::otlp::options::OtlpOptions;
 use crate::trace::otlp::proto::{Resource, ResourceSpans, Scope, ScopeSpans, TracesData};
 use crate::trace::otlp::spans::SpanWriter;
 use crate::trace::shown::Trace;
-use crate::value::json;
 
 /// The most bytes of a trace. Texts that many spans repeat, such as the system prompt, make a trace larger than its conversation.
 const MOST: usize = 256 * 1024 * 1024;
@@ -41,9 +44,29 @@ impl Trace<'_> {
                 }],
             }],
         };
-        Ok(match options.is_json {
-            true => json::to_string(&traces).into_bytes(),
-            false => traces.encode_to_vec(),
-        })
+        if !options.is_json {
+            return Ok(traces.encode_to_vec());
+        }
+        let mut json = Vec::new();
+        // Writing to memory does not fail, and our map keys are strings.
+        let _ = traces.serialize(&mut Serializer::with_formatter(&mut json, Escapes));
+        Ok(json)
+    }
+}
+
+/// Escapes as all other JSON of the package has them.
+struct Escapes;
+
+impl Formatter for Escapes {
+    fn write_char_escape<W>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()>
+    where
+        W: ?Sized + io::Write,
+    {
+        let escape = match escape {
+            CharEscape::Backspace => CharEscape::AsciiControl(8),
+            CharEscape::FormFeed => CharEscape::AsciiControl(12),
+            other => other,
+        };
+        CompactFormatter.write_char_escape(writer, escape)
     }
 }
