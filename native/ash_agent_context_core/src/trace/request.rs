@@ -216,7 +216,7 @@ const fn words(what: ChangeKind) -> &'static str {
         ChangeKind::SummarizedIterations => "iterations are summarized",
         ChangeKind::ClearedResult => "a result was cleared",
         ChangeKind::ShortenedResult => "a result was shortened",
-        ChangeKind::MaskedText => "text is searched",
+        ChangeKind::MaskedText => "text is masked",
         ChangeKind::PartToText => "a part became text",
         ChangeKind::DroppedMessage => "a message was left out",
         ChangeKind::CallToFunction => "a call became one of a function",
