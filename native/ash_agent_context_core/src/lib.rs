@@ -86,7 +86,7 @@ pub use storage::trust::{Approvals, Structs, Trust};
 pub use tokens::{Method, Tokens};
 #[cfg(feature = "otlp")]
 pub use trace::{Conventions, OtlpOptions, Turns};
-pub use trace::{PageOptions, Printed, Told, Trace};
+pub use trace::{PageOptions, Printed, ShownConversation, Trace};
 pub use value::cost::Cost;
 #[cfg(feature = "steps")]
 pub use value::steps;

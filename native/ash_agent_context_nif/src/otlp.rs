@@ -14,73 +14,61 @@ pub use with::otlp;
 
 #[cfg(feature = "otlp")]
 mod with {
-    use ash_agent_context_core::{Conventions, Error, OtlpOptions, Prices, Turns, Value};
+    use ash_agent_context_core::{Conventions, Error, OtlpOptions, Turns, Value};
 
-    use crate::argument::{options, Items};
+    use crate::argument::{arguments, field, Items};
+    use crate::atoms;
     use crate::to_term::Bytes;
     use crate::trace::Conversations;
 
-    /// See `AshAgent.Trace.to_otlp/2`.
-    pub struct GivenOtlp<'a> {
-        agent: &'a str,
-        version: Option<&'a str>,
-        error: Option<&'a str>,
-        json: bool,
-        next: bool,
-        messages: bool,
-        /// `nil`, or `{first, last}` with 0 for the last turn.
-        turns: Option<(u64, u64)>,
-        tools: Option<Items>,
-        resource: Items,
-        attributes: Items,
-        open: bool,
-        /// `nil`, or the 24 bytes of a trace's and a span's id.
-        caller: Option<&'a [u8]>,
-        prices: &'a Prices,
-    }
-
-    options! {
-        GivenOtlp<'a> {
-            agent, version, error, json, next, messages, turns, tools, resource, attributes, open, caller, prices,
-        }
+    arguments! {
+        // See `AshAgent.Trace.to_otlp/2`.
+        OtlpOptions<'a> = |term, scheduler| {
+            let tools: Option<Items> = field(term, atoms::tools(), scheduler)?;
+            let Items(resource) = field(term, atoms::resource(), scheduler)?;
+            let Items(attributes) = field(term, atoms::attributes(), scheduler)?;
+            let turns: Option<(u64, u64)> = field(term, atoms::turns(), scheduler)?;
+            let caller: Option<&[u8]> = field(term, atoms::caller(), scheduler)?;
+            Ok(Self {
+                agent: field(term, atoms::agent(), scheduler)?,
+                version: field(term, atoms::version(), scheduler)?,
+                conventions: match field(term, atoms::next(), scheduler)? {
+                    true => Conventions::Next,
+                    false => Conventions::V1_41,
+                },
+                is_json: field(term, atoms::json(), scheduler)?,
+                messages: field(term, atoms::messages(), scheduler)?,
+                turns: match turns {
+                    None => Turns::All,
+                    Some((0, 0)) => Turns::Last,
+                    Some((first, last)) => Turns::Between(first, last),
+                },
+                tools: tools.map(|Items(tools)| tools),
+                resource: named(resource),
+                attributes: named(attributes),
+                error: field(term, atoms::error(), scheduler)?,
+                is_open: field(term, atoms::open(), scheduler)?,
+                caller: caller.and_then(ids),
+                prices: Some(field(term, atoms::prices(), scheduler)?),
+            })
+        };
     }
 
     pub fn otlp(
-        told: Conversations<'_>,
+        shown: Conversations<'_>,
         masked: bool,
-        given: GivenOtlp<'_>,
+        options: OtlpOptions<'_>,
     ) -> Result<Bytes, Error> {
-        let options = OtlpOptions {
-            agent: given.agent,
-            version: given.version,
-            conventions: match given.next {
-                true => Conventions::Next,
-                false => Conventions::V1_41,
-            },
-            is_json: given.json,
-            messages: given.messages,
-            turns: match given.turns {
-                None => Turns::All,
-                Some((0, 0)) => Turns::Last,
-                Some((first, last)) => Turns::Between(first, last),
-            },
-            tools: given.tools.as_ref().map(|Items(tools)| tools),
-            resource: &pairs(given.resource),
-            attributes: &pairs(given.attributes),
-            error: given.error,
-            is_open: given.open,
-            caller: given.caller.and_then(ids),
-            prices: Some(given.prices),
-        };
-        told.trace(masked)?.to_otlp(&options).map(Bytes)
+        shown.trace(masked)?.to_otlp(&options).map(Bytes)
     }
 
+    /// Returns a trace's id of 16 bytes, and a span's of 8.
     fn ids(bytes: &[u8]) -> Option<([u8; 16], [u8; 8])> {
         let (trace, span) = bytes.split_at_checked(16)?;
         Some((trace.try_into().ok()?, span.try_into().ok()?))
     }
 
-    fn pairs(Items(map): Items) -> Vec<(String, Value)> {
+    fn named(map: Value) -> Vec<(String, Value)> {
         let Value::Map(map) = map else {
             return Vec::new();
         };

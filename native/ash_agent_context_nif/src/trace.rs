@@ -1,23 +1,24 @@
 //! NIFs for pages and prints of conversations.
 
-use ash_agent_context_core::{Context, Error, PageOptions, Prices, Printed, Told, Trace};
+use ash_agent_context_core::{Context, Error, PageOptions, Printed, ShownConversation, Trace};
 
-use crate::argument::{arguments, options, Argument};
+use crate::argument::{arguments, field, options, Argument};
+use crate::atoms;
 use crate::request::RequestOptions;
 
 /// The conversations of a trace, each `{name, id, parent | nil, origin | nil, active?, context}`.
-pub struct Conversations<'a>(Vec<Told<'a>>);
+pub struct Conversations<'a>(Vec<ShownConversation<'a>>);
 
 arguments! {
     Conversations<'a> = |term, scheduler| {
         type Given<'a> = (&'a str, &'a str, Option<&'a str>, Option<usize>, bool, &'a Context);
-        let told: Vec<Given<'a>> = Argument::read(term, scheduler)?;
-        let contexts: Vec<&Context> = told.iter().map(|told| told.5).collect();
+        let shown: Vec<Given<'a>> = Argument::read(term, scheduler)?;
+        let contexts: Vec<&Context> = shown.iter().map(|shown| shown.5).collect();
         scheduler.allow(Trace::cost(&contexts))?;
-        let told = told.into_iter().map(|(name, id, parent, origin, is_active, context)| {
-            Told { name, id, parent, origin, is_active, context }
+        let shown = shown.into_iter().map(|(name, id, parent, origin, is_active, context)| {
+            ShownConversation { name, id, parent, origin, is_active, context }
         });
-        Ok(Self(told.collect()))
+        Ok(Self(shown.collect()))
     };
 }
 
@@ -28,34 +29,32 @@ impl<'a> Conversations<'a> {
     }
 }
 
-/// See `AshAgent.Trace.to_html/2`.
-pub struct HtmlOptions<'a> {
-    title: Option<&'a str>,
-    request: Option<RequestOptions<'a>>,
-    prices: &'a Prices,
-    fragment: bool,
+arguments! {
+    // See `AshAgent.Trace.to_html/2`.
+    PageOptions<'a> = |term, scheduler| {
+        let request: Option<RequestOptions<'a>> = field(term, atoms::request(), scheduler)?;
+        Ok(Self {
+            title: field(term, atoms::title(), scheduler)?,
+            request: request.map(|request| request.options),
+            prices: field(term, atoms::prices(), scheduler)?,
+            fragment: field(term, atoms::fragment(), scheduler)?,
+        })
+    };
 }
 
 options! {
     // See `AshAgent.Context.print/2`.
     Printed { most: limit, width, color, mark }
-    HtmlOptions<'a> { title, request, prices, fragment }
 }
 
 pub fn html(
-    told: Conversations<'_>,
+    shown: Conversations<'_>,
     masked: bool,
-    given: HtmlOptions<'_>,
+    options: PageOptions<'_>,
 ) -> Result<String, Error> {
-    let options = PageOptions {
-        title: given.title,
-        request: given.request.map(|request| request.options),
-        prices: given.prices,
-        fragment: given.fragment,
-    };
-    Ok(told.trace(masked)?.to_html(&options))
+    Ok(shown.trace(masked)?.to_html(&options))
 }
 
-pub fn print(told: Conversations<'_>, masked: bool, how: Printed) -> Result<String, Error> {
-    Ok(told.trace(masked)?.print(how))
+pub fn print(shown: Conversations<'_>, masked: bool, how: Printed) -> Result<String, Error> {
+    Ok(shown.trace(masked)?.print(how))
 }

@@ -175,19 +175,6 @@ impl AnswerType {
         (fitted, walk.report)
     }
 
-    /// Several schemas for one value repair it each on its own: the outcome has to fit all of them.
-    fn check_repaired(&self, value: Value, repaired: Value, report: &mut Findings) -> Value {
-        let (changed, again) = self.fit(0, &repaired, false, Path::new());
-        if again.is_clean() && changed.is_none() {
-            return repaired;
-        }
-        report.add(again);
-        if report.fits() {
-            report.issue(&Path::new(), SEVERAL_REPAIRS);
-        }
-        value
-    }
-
     /// Fits the value of a field that came without its object, if there is one field alone that it may be. A text is only taken
     /// for one of several choices, or of a format: it may be words instead of an answer.
     pub(crate) fn fit_bare(&self, value: &Value) -> Option<(Value, Findings)> {
@@ -227,8 +214,18 @@ impl AnswerType {
             return value;
         }
         let value = match fitted {
-            Some(fitted) => self.check_repaired(value, fitted, report),
             None => value,
+            // Several schemas for one value repair it each on its own: the outcome has to fit all of them.
+            Some(repaired) => match self.fit(0, &repaired, false, Path::new()) {
+                (None, again) if again.is_clean() => repaired,
+                (_, again) => {
+                    report.add(again);
+                    if report.fits() {
+                        report.issue(&Path::new(), SEVERAL_REPAIRS);
+                    }
+                    value
+                }
+            },
         };
         #[cfg(feature = "json_schema")]
         if let Some(rest) = &self.rest {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::issue::{Findings, Mend, MendKind};
-use crate::answer::lexer::Sink;
+use crate::answer::lexer::{Lexer, Sink};
 use crate::answer::node::Kinds;
 use crate::error::{index, Path};
 use crate::value::{Map, Value};
@@ -44,23 +44,28 @@ struct OpenCandidate {
     read: Candidate,
 }
 
-pub(crate) struct Builder<'t> {
+/// Reads a text that is cut into parts. Returns the lexer at its end, and the values that may be the answer.
+pub(crate) fn build(answer: Option<&AnswerType>, parts: &[&str]) -> (Lexer, Vec<Candidate>) {
+    let mut lexer = Lexer::default();
+    let mut builder = Builder {
+        answer,
+        open: OpenCandidate::default(),
+        found: Vec::new(),
+    };
+    for part in parts {
+        lexer.feed(part, &mut builder);
+    }
+    (lexer, builder.found)
+}
+
+struct Builder<'t> {
     /// The type whose fields show which value is the answer; `None` takes every value for it.
     answer: Option<&'t AnswerType>,
     open: OpenCandidate,
-    /// The values that may be the answer.
-    pub found: Vec<Candidate>,
+    found: Vec<Candidate>,
 }
 
-impl<'t> Builder<'t> {
-    pub fn new(answer: Option<&'t AnswerType>) -> Self {
-        Self {
-            answer,
-            open: OpenCandidate::default(),
-            found: Vec::new(),
-        }
-    }
-
+impl Builder<'_> {
     fn path(&self) -> Path {
         let step = |frame: &OpenValue| match frame {
             OpenValue::List(items) => Some(index(items.len())),

@@ -17,15 +17,14 @@ pub(crate) const LEVELS: usize = 64;
 pub(crate) const SEVERAL_REPAIRS: &str =
     "could be repaired in more than one way: write it as the schema says";
 
+const SEVERAL_FIT: &str = "expected exactly one of the alternatives, and several fit";
+
 /// The distance of a value that is something else than asked for.
 const OTHER_KIND: usize = 1_000;
 const OTHER_CHOICE: usize = 100;
 
-#[derive(Clone, Copy)]
-struct TakenBranch {
-    branch: NodeId,
-    problem: Option<&'static str>,
-}
+/// The alternative that was taken for a value, and why it cannot be.
+type TakenBranch = (NodeId, Option<&'static str>);
 
 pub(crate) struct FitWalk<'t> {
     nodes: &'t [SchemaNode],
@@ -212,7 +211,7 @@ impl<'t> FitWalk<'t> {
     fn fit_object(&mut self, node: &SchemaNode, map: &Map) -> Fitted {
         let renamed = self.is_lenient.then(|| self.rename(node, map)).flatten();
         let map = renamed.as_ref().unwrap_or(map);
-        let mut made: Option<Vec<(Value, Option<Value>)>> = None;
+        let mut changes = Vec::new();
         for (at, (key, value)) in map.iter().enumerate() {
             let name = key.as_name().unwrap_or_default();
             let property = node.property(name);
@@ -233,22 +232,19 @@ impl<'t> FitWalk<'t> {
                 }
                 walk.fit(id, value).map(Some)
             });
-            if let Some(change) = change {
-                let copy = || {
-                    let entry = |(key, value): &(Value, Value)| (key.clone(), Some(value.clone()));
-                    map.iter().map(entry).collect()
-                };
-                if let Some(place) = made.get_or_insert_with(copy).get_mut(at) {
-                    place.1 = change;
-                }
-            }
+            changes.extend(change.map(|change| (at, change)));
         }
         self.check_required(node, map);
-        let kept = |entries: Vec<(Value, Option<Value>)>| {
-            let kept = |(key, value): (Value, Option<Value>)| Some((key, value?));
-            Value::Map(Map::new(entries.into_iter().filter_map(kept).collect()))
-        };
-        made.map(kept).or(renamed.map(Value::Map))
+        if changes.is_empty() {
+            return renamed.map(Value::Map);
+        }
+        let mut changes = changes.into_iter().peekable();
+        let entries = map.iter().enumerate().filter_map(|(at, (key, value))| {
+            let change = changes.next_if(|(changed, _)| *changed == at);
+            let value = change.map_or_else(|| Some(value.clone()), |(_, made)| made);
+            Some((key.clone(), value?))
+        });
+        Some(Value::Map(Map::new(entries.collect())))
     }
 
     fn check_required(&mut self, node: &SchemaNode, map: &Map) {
@@ -262,10 +258,8 @@ impl<'t> FitWalk<'t> {
                 continue;
             }
             let kinds = id.and_then(|id| self.nodes.get(id)?.kinds);
-            let words = match kinds {
-                Some(kinds) => format!("is missing: expected {}", kinds.words()),
-                None => "is missing".to_owned(),
-            };
+            let words = kinds.map(|kinds| format!(": expected {}", kinds.words()));
+            let words = format!("is missing{}", words.unwrap_or_default());
             self.within(key, |walk| walk.issue(words));
         }
     }
@@ -284,21 +278,19 @@ impl<'t> FitWalk<'t> {
         value: &Value,
     ) -> Fitted {
         let key = (id, is_one, std::ptr::from_ref(value).addr());
-        let taken = match self.taken.get(&key) {
-            Some(taken) => Some(*taken),
-            None => self.find(branches, is_one, value),
-        }?;
+        let taken = self.taken.get(&key).copied();
+        let taken = taken.or_else(|| self.find(branches, is_one, value))?;
         self.taken.insert(key, taken);
-        if let Some(problem) = taken.problem {
+        let (branch, problem) = taken;
+        if let Some(problem) = problem {
             self.issue(problem);
             return None;
         }
-        self.fit(taken.branch, value)
+        self.fit(branch, value)
     }
 
     fn find(&mut self, branches: &[NodeId], is_one: bool, value: &Value) -> Option<TakenBranch> {
-        let (mut clean, mut repaired): (Vec<NodeId>, Vec<(NodeId, Fitted)>) =
-            (Vec::new(), Vec::new());
+        let (mut clean, mut repaired) = (Vec::new(), Vec::<(NodeId, Fitted)>::new());
         let mut nearest: Option<(usize, NodeId)> = None;
         for branch in branches {
             let (fitted, tried) = self.attempt(|walk| walk.fit(*branch, value));
@@ -313,18 +305,14 @@ impl<'t> FitWalk<'t> {
                 nearest = Some((tried.distance, *branch));
             }
         }
-        let taken = |branch, problem| Some(TakenBranch { branch, problem });
         match (&*clean, &*repaired) {
-            ([branch], _) => taken(*branch, None),
-            ([branch, ..], _) => taken(
-                *branch,
-                Some("expected exactly one of the alternatives, and several fit"),
-            ),
+            ([branch], _) => Some((*branch, None)),
+            ([branch, ..], _) => Some((*branch, Some(SEVERAL_FIT))),
             ([], [(first, value), rest @ ..]) => {
                 let is_same = rest.iter().all(|(_, other)| other == value);
-                taken(*first, (!is_same).then_some(SEVERAL_REPAIRS))
+                Some((*first, (!is_same).then_some(SEVERAL_REPAIRS)))
             }
-            ([], []) => nearest.and_then(|(_, branch)| taken(branch, None)),
+            ([], []) => nearest.map(|(_, branch)| (branch, None)),
         }
     }
 
@@ -405,12 +393,9 @@ fn from_text(value: &Value, kinds: Kinds) -> Option<(Value, MendKind)> {
         let is_right = kinds.has(Kinds::of(&read)) && !is_doubled;
         return is_right.then_some((read, MendKind::JsonFromText));
     }
-    if kinds.has(Kinds::BOOLEAN) {
-        for (word, flag) in [("true", true), ("false", false)] {
-            if text.eq_ignore_ascii_case(word) {
-                return Some((Value::Bool(flag), MendKind::BooleanFromText));
-            }
-        }
+    let flag = || text.to_ascii_lowercase().parse().ok();
+    if let Some(flag) = kinds.has(Kinds::BOOLEAN).then(flag).flatten() {
+        return Some((Value::Bool(flag), MendKind::BooleanFromText));
     }
     if !text.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
         return None;
@@ -426,9 +411,8 @@ fn is_left_out(property: Option<&Property>, value: &Value) -> bool {
 
 fn unknown_field(node: &SchemaNode) -> String {
     let names = node.properties.iter().map(|of| Value::text(&of.name));
-    let names: Vec<Value> = names.collect();
-    if names.is_empty() {
-        return "is not a field here: leave it out".to_owned();
+    match &*names.collect::<Vec<_>>() {
+        [] => "is not a field here: leave it out".to_owned(),
+        names => format!("is not a field here: the fields are {}", choices(names)),
     }
-    format!("is not a field here: the fields are {}", choices(&names))
 }

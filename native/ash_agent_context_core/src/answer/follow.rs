@@ -4,7 +4,7 @@
 use rpds::ListSync;
 
 use crate::answer::answer_type::AnswerType;
-use crate::answer::builder::Builder;
+use crate::answer::builder::build;
 use crate::answer::lexer::{Lexer, Sink};
 use crate::answer::node::{Kinds, NodeId, Others, SchemaNode};
 use crate::error::{index, Path};
@@ -52,11 +52,12 @@ struct Level {
 /// Text that is held until it ends.
 #[derive(Debug, Clone, Default)]
 struct Held {
-    pieces: ListSync<Box<str>>,
+    /// The last one first.
+    chunks: ListSync<Box<str>>,
     bytes: usize,
 }
 
-/// The state between two pieces of a stream. Copying it costs as much as the answer has levels.
+/// The state between two chunks of a stream. Copying it costs as much as the answer has levels.
 #[derive(Debug, Clone, Default)]
 pub struct Follow {
     lexer: Lexer,
@@ -81,16 +82,16 @@ impl Follow {
         self.held.as_ref().map_or(0, |held| held.bytes)
     }
 
-    /// Reads a piece of the text. Returns the changes that it makes to the value.
+    /// Reads a chunk of the text. Returns the changes that it makes to the value.
     ///
     /// # Complexity
-    /// O(n) in the piece, besides the levels of the answer and the text held so far.
+    /// O(n) in the chunk, besides the levels of the answer and the text held so far.
     #[must_use]
     pub fn feed(
         &self,
         answer: &AnswerType,
         is_lenient: bool,
-        piece: &str,
+        chunk: &str,
     ) -> (Self, Vec<ShownPart>) {
         let mut next = self.clone();
         if next.is_over {
@@ -100,13 +101,13 @@ impl Follow {
         let mut following = Following {
             answer,
             is_lenient,
-            piece,
+            chunk,
             from: 0,
             state: next,
             shown: Vec::new(),
         };
-        lexer.feed(piece, &mut following);
-        following.hold(piece.len());
+        lexer.feed(chunk, &mut following);
+        following.hold(chunk.len());
         let Following {
             mut state, shown, ..
         } = following;
@@ -197,8 +198,8 @@ fn empty(is_list: bool) -> Came {
 struct Following<'t> {
     answer: &'t AnswerType,
     is_lenient: bool,
-    piece: &'t str,
-    /// The index in the piece at which the held text begins.
+    chunk: &'t str,
+    /// The index in the chunk at which the held text begins.
     from: usize,
     state: Follow,
     shown: Vec<ShownPart>,
@@ -227,9 +228,9 @@ impl Following<'_> {
 
     fn hold(&mut self, to: usize) {
         if let Some(held) = &mut self.state.held {
-            let text = self.piece.get(self.from..to).unwrap_or_default();
+            let text = self.chunk.get(self.from..to).unwrap_or_default();
             if !text.is_empty() {
-                held.pieces.push_front_mut(text.into());
+                held.chunks.push_front_mut(text.into());
                 held.bytes += text.len();
             }
         }
@@ -315,17 +316,17 @@ impl Following<'_> {
         let Some(held) = self.state.held.take() else {
             return;
         };
-        let mut pieces: Vec<&str> = held.pieces.iter().map(|piece| &**piece).collect();
-        pieces.reverse();
-        let text = pieces.concat();
-        let Some(value) = read_value(&text) else {
+        let mut chunks: Vec<&str> = held.chunks.iter().map(|chunk| &**chunk).collect();
+        chunks.reverse();
+        let (Some(value), Rule::Node(id)) = (read_value(&chunks.concat()), rule) else {
             return;
         };
-        let Rule::Node(id) = rule else { return };
         let path = self.path();
         let is_lenient = self.is_lenient;
         let (fitted, report) = self.answer.fit(id, &value, is_lenient, path.clone());
-        if report.fits() && self.state.is_meant_at(&path) {
+        // A whole answer that fits is the one that was meant, whatever its fields are.
+        let is_meant = (self.state.is_meant || path.is_empty()) && !self.state.is_part;
+        if report.fits() && is_meant {
             self.show(Came::Value(fitted.unwrap_or(value)));
         }
     }
@@ -333,22 +334,11 @@ impl Following<'_> {
 
 /// Reads a single value with the lexer.
 fn read_value(text: &str) -> Option<Value> {
-    let mut builder = Builder::new(None);
     // The lexer looks for a list or an object, so the value gets a list around it.
-    let mut lexer = Lexer::default();
-    for part in ["[", text, "]"] {
-        lexer.feed(part, &mut builder);
-    }
-    match builder.found.pop()?.value {
+    let (_, mut found) = build(None, &["[", text, "]"]);
+    match found.pop()?.value {
         Value::List(items) => items.into_vec().pop(),
         _ => None,
-    }
-}
-
-impl Follow {
-    // A whole answer that fits is the one that was meant, whatever its fields are.
-    fn is_meant_at(&self, path: &Path) -> bool {
-        (self.is_meant || path.is_empty()) && !self.is_part
     }
 }
 
@@ -386,16 +376,16 @@ impl Sink for Following<'_> {
             self.from = at;
             return;
         };
-        if kind == Kinds::STRING {
-            self.state.is_text = true;
-            if self.state.is_meant {
-                self.show(Came::Text(String::new()));
-            }
-            return;
-        }
         let is_list = kind == Kinds::ARRAY;
+        self.state.is_text = kind == Kinds::STRING;
         if self.state.is_meant {
-            self.show(empty(is_list));
+            self.show(match self.state.is_text {
+                true => Came::Text(String::new()),
+                false => empty(is_list),
+            });
+        }
+        if self.state.is_text {
+            return;
         }
         let next = match is_list {
             true => self.element_rule(rule, 0),
@@ -427,12 +417,9 @@ impl Sink for Following<'_> {
             level.key = Value::text(key);
             let place = place.filter(|place| *place < 64);
             let bit = place.map_or(0, |place| 1_u64 << place);
-            let is_second = level.seen & bit != 0;
+            let is_hidden = level.seen & bit != 0 || !is_meant;
             level.seen |= bit;
-            level.next = match is_second || !is_meant {
-                true => Rule::Hidden,
-                false => next,
-            };
+            level.next = if is_hidden { Rule::Hidden } else { next };
         }
     }
 
@@ -470,11 +457,8 @@ impl Sink for Following<'_> {
         };
         let (count, rule) = (level.count + 1, level.rule);
         let next = self.element_rule(rule, count);
-        if let Some(level) = self.state.levels.last_mut() {
-            if level.is_list {
-                level.next = next;
-                level.count = count;
-            }
+        if let Some(level) = self.state.levels.last_mut().filter(|level| level.is_list) {
+            (level.next, level.count) = (next, count);
         }
     }
 
@@ -507,18 +491,14 @@ impl Following<'_> {
         let Some(node) = self.node(rule) else {
             return (Rule::Any, None);
         };
-        if let Some(place) = node.places.get(key) {
-            let found = node.properties.get(*place);
-            return (
-                found.map_or(Rule::Hidden, |property| Rule::Node(property.node)),
-                Some(*place),
-            );
-        }
-        // A key in another style may be renamed.
-        if node.property_in_style(key).is_some() {
-            return (Rule::Hidden, None);
+        if let Some(place) = node.places.get(key).copied() {
+            let found = node.properties.get(place);
+            let rule = found.map_or(Rule::Hidden, |property| Rule::Node(property.node));
+            return (rule, Some(place));
         }
         let rule = match node.others {
+            // A key in another style may be renamed.
+            _ if node.property_in_style(key).is_some() => Rule::Hidden,
             Others::Allowed => Rule::Any,
             Others::Refused => Rule::Hidden,
             Others::Of(id) => Rule::Node(id),

@@ -1,4 +1,4 @@
-//! JSON as models write it, read in any pieces: with prose and fences around it, comments, trailing commas, single quotes and
+//! JSON as models write it, cut into any chunks: with prose and fences around it, comments, trailing commas, single quotes and
 //! keys without quotes. It reads JSON as JSON, and reports each deviation.
 //!
 //! A brace begins a value if a quote, a key with a colon or the other brace comes after it. If that is not JSON, it is given
@@ -17,7 +17,7 @@ use crate::value::{json, Value};
 /// A key or a number may have so many bytes.
 const MOST_WORD: usize = 4_400;
 
-/// The events of a text. Positions are bytes of the piece that is being read.
+/// The events of a text. Positions are bytes of the chunk that is being read.
 pub(crate) trait Sink {
     /// Returns the type whose fields tell the answer from prose; `None` if everything counts.
     fn answer(&self) -> Option<&AnswerType>;
@@ -90,7 +90,7 @@ impl Mode {
     }
 }
 
-/// The state between two pieces. It is small, however long the text is.
+/// The state between two chunks. It is small, however long the text is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lexer {
     mode: Mode,
@@ -109,7 +109,7 @@ pub(crate) struct Lexer {
     is_meant: bool,
     /// The name of a field before the open value.
     field: Option<String>,
-    /// The last letter of the piece before.
+    /// The last letter of the chunk before.
     last: Option<char>,
     /// Deviations in a key that has not ended.
     in_key: Vec<MendKind>,
@@ -133,31 +133,28 @@ impl Lexer {
         }
     }
 
-    /// Reads a piece.
+    /// Reads a chunk.
     ///
     /// # Complexity
     /// O(n): text that is not JSON is never read again.
-    pub fn feed(&mut self, piece: &str, sink: &mut impl Sink) {
-        let bytes = piece.as_bytes();
+    pub fn feed(&mut self, chunk: &str, sink: &mut impl Sink) {
+        let bytes = chunk.as_bytes();
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             if self.comment != Comment::None {
                 at += usize::from(self.comment(*byte, sink));
                 continue;
             }
-            let rest = piece.get(at..).unwrap_or_default();
+            let rest = chunk.get(at..).unwrap_or_default();
             match self.mode {
                 Mode::Prose => at += self.prose(rest, at, sink),
-                Mode::Text(quote) if self.escape == Escape::None => {
-                    at += self.text_run(rest, quote, at, sink);
-                }
-                Mode::KeyText(quote) if self.escape == Escape::None => {
-                    at += self.key_run(rest, quote, sink);
+                Mode::Text(quote) | Mode::KeyText(quote) if self.escape == Escape::None => {
+                    at += self.run(rest, quote, at, sink);
                 }
                 Mode::Text(_) | Mode::KeyText(_) => {
                     at += usize::from(self.escape(*byte, sink));
                 }
-                Mode::GivenUp(mut given_up) => match given_up.feed(rest, self.before(piece, at)) {
+                Mode::GivenUp(mut given_up) => match given_up.feed(rest, self.before(chunk, at)) {
                     Some(end) => {
                         at += end;
                         self.mode = Mode::Prose;
@@ -176,12 +173,12 @@ impl Lexer {
                 }
             }
         }
-        self.last = piece.chars().next_back().or(self.last);
+        self.last = chunk.chars().next_back().or(self.last);
     }
 
     /// Returns the letter before a position.
-    fn before(&self, piece: &str, at: usize) -> Option<char> {
-        let before = piece.get(..at).unwrap_or_default();
+    fn before(&self, chunk: &str, at: usize) -> Option<char> {
+        let before = chunk.get(..at).unwrap_or_default();
         before.chars().next_back().or(self.last)
     }
 
@@ -478,80 +475,64 @@ impl Lexer {
         }
     }
 
-    /// Reads a text up to its end, or up to the first byte that needs a look.
-    fn text_run(&mut self, rest: &str, quote: u8, at: usize, sink: &mut impl Sink) -> usize {
-        let end = run(rest, quote);
+    /// Reads a text or a key up to its end, or up to the first byte that needs a look.
+    fn run(&mut self, rest: &str, quote: u8, at: usize, sink: &mut impl Sink) -> usize {
+        let mode = self.mode;
+        let ends = |byte: u8| byte == quote || byte == b'\\' || byte < b' ';
+        let end = rest.bytes().position(ends).unwrap_or(rest.len());
         let (plain, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        if !plain.is_empty() {
-            sink.text(plain);
-        }
-        match after.bytes().next() {
-            None => end,
-            Some(b'\\') => {
-                self.escape = Escape::Backslash;
-                end + 1
-            }
-            Some(byte) if byte == quote => {
-                self.end(at + end + 1, sink);
-                end + 1
-            }
-            Some(_) => {
-                sink.mend(MendKind::ControlCharacter);
-                sink.text(after.get(..1).unwrap_or_default());
-                end + 1
-            }
-        }
-    }
-
-    fn key_run(&mut self, rest: &str, quote: u8, sink: &mut impl Sink) -> usize {
-        let end = run(rest, quote);
-        let (plain, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        self.word.push_str(plain);
+        self.say(plain, sink);
         self.bound(sink);
         match after.bytes().next() {
-            _ if self.mode != Mode::KeyText(quote) => return end,
-            None => {}
+            // A key that is too long is read again as given-up text.
+            byte if byte.is_none() || self.mode != mode => return end,
             Some(b'\\') => self.escape = Escape::Backslash,
-            Some(byte) if byte == quote => {
+            Some(byte) if byte != quote => {
+                self.mend_text(MendKind::ControlCharacter, sink);
+                self.say(after.get(..1).unwrap_or_default(), sink);
+            }
+            _ if mode == Mode::Text(quote) => self.end(at + end + 1, sink),
+            _ => {
                 self.mode = Mode::Colon(match self.word.contains(':') {
                     true => KeyKind::Long(quote),
                     false => KeyKind::Quoted,
                 });
                 self.tell_key(sink);
             }
-            Some(_) => {
-                self.in_key.push(MendKind::ControlCharacter);
-                self.word.push_str(after.get(..1).unwrap_or_default());
-            }
         }
-        rest.len().min(end + 1)
+        end + 1
+    }
+
+    /// Adds letters to the open text or key.
+    fn say(&mut self, letters: &str, sink: &mut impl Sink) {
+        if let Mode::KeyText(_) = self.mode {
+            self.word.push_str(letters);
+        } else if !letters.is_empty() {
+            sink.text(letters);
+        }
+    }
+
+    fn mend_text(&mut self, kind: MendKind, sink: &mut impl Sink) {
+        match self.mode {
+            Mode::KeyText(_) => self.in_key.push(kind),
+            _ => sink.mend(kind),
+        }
     }
 
     /// Reads a byte of an escape. Returns false if it has to be read again, since there is no such escape.
     fn escape(&mut self, byte: u8, sink: &mut impl Sink) -> bool {
         if self.escape == Escape::Backslash && byte == b'\'' {
-            match self.mode {
-                Mode::KeyText(_) => self.in_key.push(MendKind::SingleQuotes),
-                _ => sink.mend(MendKind::SingleQuotes),
-            }
+            self.mend_text(MendKind::SingleQuotes, sink);
         }
         let Some((next, letter)) = self.escape.feed(byte) else {
             return self.abandon(sink);
         };
         self.escape = next;
-        match (letter, self.mode) {
-            (None, _) => {}
-            (Some(letter), Mode::KeyText(_)) => self.word.push(letter),
-            (Some(letter), _) => sink.text(letter.encode_utf8(&mut [0; 4])),
+        if let Some(letter) = letter {
+            self.say(letter.encode_utf8(&mut [0; 4]), sink);
         }
         true
     }
-}
-
-/// Returns the bytes of a text up to its end, an escape or a control character.
-fn run(rest: &str, quote: u8) -> usize {
-    let ends = |byte: u8| byte == quote || byte == b'\\' || byte < b' ';
-    rest.bytes().position(ends).unwrap_or(rest.len())
 }
 
 fn first(rest: &str) -> u8 {

@@ -176,6 +176,11 @@ impl SchemaNode {
     }
 }
 
+/// Returns whether a word is one of several, which have spaces between them.
+pub(crate) fn has_word(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|known| known == word)
+}
+
 /// Returns a word without case and separators.
 pub(crate) fn without_style(word: &str) -> String {
     word.chars()

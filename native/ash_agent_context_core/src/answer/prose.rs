@@ -2,6 +2,7 @@
 //! begun and given up. No answer is inside of either.
 
 use crate::answer::answer_type::AnswerType;
+use crate::answer::node::has_word;
 
 /// Names have at most so many bytes.
 const MOST_NAME: usize = 200;
@@ -284,7 +285,7 @@ impl Prose {
 
     /// Returns true if a value comes after a field's name, and not words.
     fn ends_value(&mut self, letter: char) -> bool {
-        let is_literal = LITERALS.split(' ').any(|word| word == self.name);
+        let is_literal = has_word(LITERALS, &self.name);
         let is_blank = letter.is_whitespace();
         match self.place {
             Place::Word if is_of_word(letter) && self.last.is_some_and(is_of_word) => false,

@@ -1,11 +1,10 @@
 //! A model's text read by a type: a value that fits, issues, or the value so far if the text was cut.
 
 use crate::answer::answer_type::AnswerType;
-use crate::answer::builder::{Builder, Candidate, MOST_ENDS};
+use crate::answer::builder::{build, Candidate, MOST_ENDS};
 use crate::answer::fit::LEVELS;
 use crate::answer::follow::{put_together, Follow};
 use crate::answer::issue::{Findings, Issue, Mend};
-use crate::answer::lexer::Lexer;
 use crate::error::Path;
 use crate::value::{json, Value};
 
@@ -83,9 +82,7 @@ impl AnswerType {
     }
 
     fn search(&self, text: &str, strict: bool) -> Answer {
-        let (mut lexer, mut builder) = (Lexer::default(), Builder::new(Some(self)));
-        lexer.feed(text, &mut builder);
-        let found = builder.found;
+        let (lexer, found) = build(Some(self), &[text]);
         if lexer.is_broken() {
             return Answer::misfit(BROKEN);
         }
@@ -130,15 +127,11 @@ impl AnswerType {
             let at = at - found.place.start;
             let (before, rest) = whole.split_at_checked(at).unwrap_or_default();
             let before = before.strip_suffix('}').unwrap_or_default();
-            let (mut lexer, mut builder) = (Lexer::default(), Builder::new(Some(self)));
-            for part in [before, rest, "}"] {
-                lexer.feed(part, &mut builder);
-            }
-            let other = builder.found.into_iter().next();
-            other.is_some_and(|other| {
+            let (_, others) = build(Some(self), &[before, rest, "}"]);
+            others.into_iter().next().is_some_and(|other| {
                 let is_other = other.value != found.value && !other.is_doubled;
-                let report = other.report;
-                is_other && self.settle(other.value, report, true).state == ReadingState::Fits
+                let settled = self.settle(other.value, other.report, true);
+                is_other && settled.state == ReadingState::Fits
             })
         };
         let is_known = found.ends.len() < MOST_ENDS;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use regex::RegexBuilder;
 
 use crate::answer::formats::TextFormat;
-use crate::answer::node::{without_style, Kinds, NodeId, Others, Property, SchemaNode};
+use crate::answer::node::{has_word, without_style, Kinds, NodeId, Others, Property, SchemaNode};
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
@@ -19,22 +19,9 @@ const MOST_IN_PLACE: usize = 8;
 const PATTERN_BYTES: usize = 1 << 20;
 
 /// Keywords without effect on which values fit.
-pub(crate) const ANNOTATIONS: [&str; 14] = [
-    "$schema",
-    "$id",
-    "$comment",
-    "$defs",
-    "definitions",
-    "title",
-    "description",
-    "default",
-    "examples",
-    "example",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "propertyOrdering",
-];
+pub(crate) const ANNOTATIONS: &str =
+    "$schema $id $comment $defs definitions title description default examples example deprecated \
+                           readOnly writeOnly propertyOrdering";
 
 const UNKNOWN: &str = "a keyword of JSON Schema that is checked; the feature json_schema of the library checks all of them";
 
@@ -87,10 +74,8 @@ impl<'s> Compiler<'s> {
         }
         let id = self.nodes.len();
         if id >= MOST_NODES {
-            return Err(Error::invalid(
-                path,
-                format!("a schema of at most {MOST_NODES} places"),
-            ));
+            let expected = format!("a schema of at most {MOST_NODES} places");
+            return Err(Error::invalid(path, expected));
         }
         self.nodes.push(SchemaNode::default());
         self.ids.insert(key, id);
@@ -99,13 +84,13 @@ impl<'s> Compiler<'s> {
     }
 
     fn children(&mut self, path: &Path, schemas: &'s Value) -> Result<Vec<NodeId>, Error> {
-        let Value::List(schemas) = schemas else {
-            return Err(wrong(path, "a list of schemas"));
+        let numbered = match schemas {
+            Value::List(schemas) if schemas.is_empty() => {
+                return Err(wrong(path, "at least one schema"));
+            }
+            Value::List(schemas) => schemas.iter().enumerate(),
+            _ => return Err(wrong(path, "a list of schemas")),
         };
-        if schemas.is_empty() {
-            return Err(wrong(path, "at least one schema"));
-        }
-        let numbered = schemas.iter().enumerate();
         numbered
             .map(|(at, schema)| self.child(step(path, index(at)), schema))
             .collect()
@@ -200,7 +185,7 @@ impl<'s> Compiler<'s> {
                 node.multiple_of = Some(step);
             }
             "$schema" => dialect(value, here)?,
-            known if ANNOTATIONS.contains(&known) => {}
+            known if has_word(ANNOTATIONS, known) => {}
             _ if self.checks_all => self.has_rest = true,
             _ => return Err(wrong(here, UNKNOWN)),
         }
@@ -235,30 +220,17 @@ impl<'s> Compiler<'s> {
 
     /// Returns the schema that a reference points to.
     fn find(&self, reference: &Value, here: &Path) -> Result<(Path, &'s Value), Error> {
-        let wrong = || {
-            wrong(
-                here,
-                "a reference into the same schema, such as #/$defs/item",
-            )
-        };
-        let rest = reference
-            .as_str()
-            .and_then(|text| text.strip_prefix('#'))
-            .filter(|rest| rest.is_empty() || rest.starts_with('/'))
-            .ok_or_else(wrong)?;
+        let expected = "a reference into the same schema, such as #/$defs/item";
+        let wrong = || wrong(here, expected);
+        let rest = reference.as_str().and_then(|text| text.strip_prefix('#'));
+        let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let rest = rest.ok_or_else(wrong)?;
         let (mut path, mut found) = (Path::new(), self.root);
         for step in rest.split('/').skip(1) {
             let step = step.replace("~1", "/").replace("~0", "~");
-            let (key, next) = match found {
-                Value::Map(map) => {
-                    let key = Value::text(&step);
-                    let next = map.get(&key);
-                    (key, next)
-                }
-                Value::List(items) => {
-                    let at: usize = step.parse().map_err(|_| wrong())?;
-                    (index(at), items.get(at))
-                }
+            let (key, next) = match (found, step.parse()) {
+                (Value::Map(map), _) => (Value::text(&step), map.get(&Value::text(&step))),
+                (Value::List(items), Ok(at)) => (index(at), items.get(at)),
                 _ => return Err(wrong()),
             };
             found = next.ok_or_else(wrong)?;
@@ -378,11 +350,10 @@ fn number(value: &Value, here: &Path) -> Result<Value, Error> {
 fn dialect(value: &Value, here: &Path) -> Result<(), Error> {
     let url = value.as_str().unwrap_or_default();
     let own = ["https://json-schema.org/", "http://json-schema.org/"];
-    if own.iter().any(|known| url.starts_with(known)) {
-        Ok(())
-    } else {
-        Err(wrong(here, "a draft of json-schema.org"))
-    }
+    let is_own = own.iter().any(|known| url.starts_with(known));
+    is_own
+        .then_some(())
+        .ok_or_else(|| wrong(here, "a draft of json-schema.org"))
 }
 
 fn pattern(value: &Value, here: &Path) -> Result<(Box<str>, regex::Regex), Error> {

@@ -1,19 +1,20 @@
 //! The part of JSON Schema that a provider takes, and a schema narrowed to it. Bounds that it does not take become words of
 //! the description, and are checked here when the answer comes. Changing the shape of answers is an error.
 
+use crate::answer::node::has_word;
 use crate::answer::schema::ANNOTATIONS;
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
-/// The subset that a provider accepts.
+/// The subset that a provider accepts: words with spaces between them.
 #[derive(Debug)]
 pub(crate) struct Subset {
     /// Keywords for bounds of values that it takes.
-    pub bounds: &'static [&'static str],
+    pub bounds: &'static str,
     /// Formats of texts that it takes.
-    pub formats: &'static [&'static str],
+    pub formats: &'static str,
     /// Keywords of [`SHAPES`] that it takes.
-    pub shapes: &'static [&'static str],
+    pub shapes: &'static str,
     /// Objects have the named fields, and no others.
     pub is_closed: bool,
     /// Each field has to be there: one that may be left out is `null` instead.
@@ -24,42 +25,21 @@ pub(crate) struct Subset {
 
 /// All of JSON Schema.
 pub(crate) const WHOLE: Subset = Subset {
-    bounds: &BOUNDS,
-    formats: &FORMATS,
-    shapes: &SHAPES,
+    bounds: BOUNDS,
+    formats: FORMATS,
+    shapes: SHAPES,
     is_closed: false,
     needs_all: false,
     may_recur: true,
 };
 
-pub(crate) const BOUNDS: [&str; 13] = [
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "minProperties",
-    "maxProperties",
-];
+const BOUNDS: &str =
+    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern \
+                      minItems maxItems uniqueItems minProperties maxProperties";
 
-pub(crate) const FORMATS: [&str; 8] = [
-    "date",
-    "date-time",
-    "time",
-    "uuid",
-    "email",
-    "uri",
-    "ipv4",
-    "ipv6",
-];
+pub(crate) const FORMATS: &str = "date date-time time uuid email uri ipv4 ipv6";
 
-const SHAPES: [&str; 4] = ["oneOf", "allOf", "prefixItems", "const"];
+const SHAPES: &str = "oneOf allOf prefixItems const";
 
 /// Narrows a schema.
 ///
@@ -136,11 +116,11 @@ impl Narrowing<'_> {
         let mut put = |name: &str, value| entries.push((Value::text(name), value));
         match name {
             // Several alternatives may fit an `anyOf`, which is found when the answer comes.
-            "oneOf" if !subset.shapes.contains(&name) => put("anyOf", self.list(value)?),
-            "const" if !subset.shapes.contains(&name) => {
+            "oneOf" if !has_word(subset.shapes, name) => put("anyOf", self.list(value)?),
+            "const" if !has_word(subset.shapes, name) => {
                 put("enum", Value::List(Box::new([value.clone()])));
             }
-            "allOf" | "prefixItems" if !subset.shapes.contains(&name) => {
+            "allOf" | "prefixItems" if !has_word(subset.shapes, name) => {
                 return self.refuse("a schema without this keyword");
             }
             "type" | "enum" | "required" | "title" | "description" | "const" => {
@@ -155,11 +135,11 @@ impl Narrowing<'_> {
                 Value::Bool(_) => put(name, value.clone()),
                 schema => put(name, self.schema(schema)?),
             },
-            bound if bound == "format" || BOUNDS.contains(&bound) => {
+            bound if bound == "format" || has_word(BOUNDS, bound) => {
                 let format = value.as_str().unwrap_or_default();
                 let is_taken = match bound {
-                    "format" => subset.formats.contains(&format),
-                    bound => subset.bounds.contains(&bound),
+                    "format" => has_word(subset.formats, format),
+                    bound => has_word(subset.bounds, bound),
                 };
                 match is_taken {
                     true => put(name, value.clone()),
@@ -167,7 +147,7 @@ impl Narrowing<'_> {
                 }
             }
             // Names and examples are for people.
-            name if ANNOTATIONS.contains(&name) => {}
+            name if has_word(ANNOTATIONS, name) => {}
             _ => return self.refuse("a schema without this keyword"),
         }
         Ok(())

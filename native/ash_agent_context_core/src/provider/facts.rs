@@ -97,7 +97,7 @@ pub(crate) struct Facts {
     /// The JSON of a cache breakpoint, to follow a piece.
     pub cache_mark: fn(Ttl) -> &'static str,
     /// Returns its own diagnosis of a cache miss, from the other fields of its answer. `true`: it was asked to compare.
-    pub diagnose: fn(Option<&Map>, bool) -> Option<CacheMiss<'_>>,
+    pub diagnose: fn(Option<&Map>, bool) -> Option<Diagnosis>,
 
     /// The part of JSON Schema that it enforces.
     pub subset: &'static Subset,
@@ -171,10 +171,12 @@ pub(crate) enum Cache {
     Unknown,
 }
 
-/// A provider's diagnosis of a cache miss.
-pub(crate) struct CacheMiss<'a> {
-    /// Its word for the reason, or for that there was none.
-    pub reason: &'a str,
+/// A provider's comparison of a request with the one before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// The provider's word for the part that differs; `cache_hit` if nothing does, `pending` if it does not know yet.
+    pub reason: Box<str>,
+    /// The number of tokens that could not be read because of it.
     pub tokens: Option<u64>,
 }
 

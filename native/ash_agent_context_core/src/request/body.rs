@@ -17,11 +17,10 @@ use crate::view::Stretch;
 use crate::provider::facts::{Facts, STAND_IN};
 use crate::provider::options::Options;
 use crate::provider::writer;
-use crate::request::item::{items, Item};
+use crate::request::item::{items, shared_elements, Item, Placed};
 use crate::request::located::{from_cover, Located};
 use crate::request::segment::{check_numbers, Segment};
 use crate::request::slice::Slice;
-use crate::request::unit::{self, Placed};
 use crate::value::builder::Json;
 
 /// The most bytes of a piece that is made of others. Copying them takes well under a millisecond.
@@ -291,7 +290,15 @@ impl<'a, 'o> Body<'a, 'o> {
         rendering: Rendering<'a>,
         known: usize,
     ) -> Result<(), Error> {
-        for next in self.place_items(iteration, rendering).skip(known) {
+        let leads = usize::from(self.context.leads(iteration));
+        let items = items(iteration, rendering, self.options).zip(leads..);
+        for (item, position) in items.skip(known) {
+            let iteration = iteration.number;
+            let next = Placed {
+                item,
+                iteration,
+                position,
+            };
             self.step()?;
             if !next.item.is_held(self.options) {
                 self.end_unit(false)?;
@@ -299,21 +306,6 @@ impl<'a, 'o> Body<'a, 'o> {
             self.unit.push(next);
         }
         Ok(())
-    }
-
-    fn place_items<'i>(
-        &self,
-        iteration: &'i Iteration,
-        rendering: Rendering<'i>,
-    ) -> impl Iterator<Item = Placed<'i>> + use<'i, 'a, 'o> {
-        let leads = usize::from(self.context.leads(iteration));
-        let placed = |(item, position)| Placed {
-            item,
-            iteration: iteration.number,
-            position,
-        };
-        let items = items(iteration, rendering, self.options);
-        items.zip(leads..).map(placed)
     }
 
     /// Adds the unit, which gets no more items. `is_cut`: some of its items are not sent.
@@ -343,7 +335,7 @@ impl<'a, 'o> Body<'a, 'o> {
         let first = unit.first()?;
         first.item.elements(self.options)?; // nearly always nothing
         let items: Vec<_> = unit.iter().map(|placed| placed.item).collect();
-        let elements = unit::imported_elements(&items, self.options)?;
+        let elements = shared_elements(&items, self.options)?;
         let goes_on = self.joins(self.model_last, first.item.is_model());
         (!goes_on).then_some(elements)
     }

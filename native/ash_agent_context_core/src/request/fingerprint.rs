@@ -26,8 +26,8 @@ const ITERATIONS: u64 = 1_000;
 /// The most results of a message that have digests of their own.
 const RESULTS: usize = 32;
 
-/// A piece of a request with a digest of its own.
-pub(super) struct SentPiece {
+/// A message or a result of a request, with a digest of its own.
+pub(super) struct SentItem {
     pub place: SentPlace,
     pub digest: Digest,
 }
@@ -57,7 +57,7 @@ impl Context {
         self.check_from(options)?;
         let number = self.next_number();
         // The messages come first: their encodings are put together then.
-        let pieces = self.list_pieces(number, options)?;
+        let items = self.list_sent_items(number, options)?;
         let known = self.asked.beginning.as_deref();
         let known = known.filter(|known| self.begins_with(known, options));
         let body = Body::new(self, options);
@@ -66,9 +66,9 @@ impl Context {
             || looks::digest(self.view()).into_boxed_str(),
             |known| known.looks.clone(),
         );
-        let digests: Vec<String> = pieces
+        let digests: Vec<String> = items
             .iter()
-            .map(|piece| piece.digest.to_short_text())
+            .map(|item| item.digest.to_short_text())
             .collect();
         let note = SentNote {
             whole: &whole.to_text(),
@@ -123,17 +123,17 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::TooMuchWork`].
-    pub(super) fn list_pieces(
+    pub(super) fn list_sent_items(
         &self,
         number: u64,
         options: &Options<'_>,
-    ) -> Result<Vec<SentPiece>, Error> {
+    ) -> Result<Vec<SentItem>, Error> {
         let since = self.asked.sent.before(number);
         let first = since.unwrap_or(self.first_number());
         let first = first.max(number.saturating_sub(ITERATIONS));
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
         let mut body = Body::new(self, options);
-        let mut pieces = Vec::new();
+        let mut list = Vec::new();
         for iteration in self.log.between(first, number) {
             let rendering = self.rendering(iteration.number).at_most(most);
             let all: Vec<_> = items(iteration, rendering, options).collect();
@@ -146,10 +146,10 @@ impl Context {
             let leads = usize::from(self.leads(iteration));
             for (item, position) in all.into_iter().zip(leads..).skip(known.unwrap_or(0)) {
                 let place = (iteration.number, position);
-                body.list_item(item, place, keeps, &mut pieces)?;
+                body.list_item(item, place, keeps, &mut list)?;
             }
         }
-        Ok(pieces)
+        Ok(list)
     }
 
     /// Returns the digest that was noted for an iteration's last request.
@@ -247,7 +247,7 @@ impl<'a> Body<'a, '_> {
         item: Item<'a>,
         (iteration, position): (u64, usize),
         keeps: bool,
-        pieces: &mut Vec<SentPiece>,
+        items: &mut Vec<SentItem>,
     ) -> Result<(), Error> {
         let mut add = |call: Option<&Box<str>>, digest| {
             let place = SentPlace {
@@ -255,7 +255,7 @@ impl<'a> Body<'a, '_> {
                 position,
                 call: call.cloned(),
             };
-            pieces.push(SentPiece { place, digest });
+            items.push(SentItem { place, digest });
         };
         if let Some(imported) = item.imported_elements(self.options) {
             add(None, Digest::of(imported.as_bytes()));
@@ -287,14 +287,14 @@ impl<'a> Body<'a, '_> {
 }
 
 /// Returns the first message or result that is not the one that was sent, if there is one.
-pub(super) fn find_differing<'p>(pieces: &'p [SentPiece], sent: &[&str]) -> Option<&'p SentPlace> {
+pub(super) fn find_differing<'p>(items: &'p [SentItem], sent: &[&str]) -> Option<&'p SentPlace> {
     let sent = sent.iter().map(Some).chain(std::iter::repeat(None));
-    let mut pairs = pieces.iter().zip(sent);
-    let differs = |sent: Option<&&str>, piece: &SentPiece| {
-        sent.is_none_or(|sent| *sent != piece.digest.to_short_text())
+    let mut pairs = items.iter().zip(sent);
+    let differs = |sent: Option<&&str>, item: &SentItem| {
+        sent.is_none_or(|sent| *sent != item.digest.to_short_text())
     };
-    let (piece, _) = pairs.find(|(piece, sent)| differs(*sent, piece))?;
-    Some(&piece.place)
+    let (item, _) = pairs.find(|(item, sent)| differs(*sent, item))?;
+    Some(&item.place)
 }
 
 fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<'a>>> {

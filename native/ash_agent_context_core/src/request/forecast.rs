@@ -53,7 +53,7 @@ pub struct ExpectedBreak {
     pub tokens: u64,
 }
 
-/// The last request, as far as it is known.
+/// The last request, as far as it is known, in comparison with the next one.
 struct LastRequest {
     usage: Usage,
     provider: Option<Provider>,
@@ -63,15 +63,10 @@ struct LastRequest {
     tokens: u64,
     /// The first iteration of the request that a rewind took back.
     rewound: Option<u64>,
-}
-
-/// The last request, in comparison with the next one.
-struct Last<'a> {
-    request: &'a LastRequest,
-    bytes: u64,
-    same_bytes: u64,
     /// True if its masks are known, so that its bytes are those that were sent.
     has_masks: bool,
+    bytes: u64,
+    same_bytes: u64,
     /// The iteration of the first byte that differs.
     differs_at: Option<u64>,
 }
@@ -101,23 +96,17 @@ impl Context {
             ..Forecast::default()
         };
         let entry = self.last_answer().map(|(_, entry)| entry);
-        let request = self.last_request(options)?;
-        if let Some(request) = &request {
-            let (mut earlier, _) = Body::new(&request.context, options).lay_out()?;
+        let mut last = self.last_request(options)?;
+        if let Some(last) = &mut last {
+            let (mut earlier, _) = Body::new(&last.context, options).lay_out()?;
             let stand_in = options.provider.facts().stand_in.as_bytes();
             let is_made_up = |slice: &Slice<'_>| slice.shown_bytes() == stand_in;
-            if request.rewound.is_some() && earlier.last().is_some_and(is_made_up) {
+            if last.rewound.is_some() && earlier.last().is_some_and(is_made_up) {
                 earlier.pop(); // something else followed
             }
-            let (same_bytes, differs_at) = compare(&earlier, &next);
-            let last = Last {
-                request,
-                bytes: earlier.iter().map(Slice::len).sum(),
-                same_bytes,
-                has_masks: self.has_asked_masks(),
-                differs_at,
-            };
-            forecast.same_bytes = same_bytes;
+            (last.same_bytes, last.differs_at) = compare(&earlier, &next);
+            last.bytes = earlier.iter().map(Slice::len).sum();
+            forecast.same_bytes = last.same_bytes;
             (forecast.read, forecast.breaks) = last.reckon(self, options.provider, at, &marks);
         }
         let reply = entry.and_then(|entry| entry.message.reply.as_deref());
@@ -125,7 +114,7 @@ impl Context {
         let model = options.model.or(answering);
         let cache = &options.provider.facts().cache;
         let least = find_least(cache, model);
-        let writes = match (cache, &request) {
+        let writes = match (cache, &last) {
             (Cache::Marked { .. }, _) => !marks.is_empty(),
             (Cache::Rounded { .. }, Some(last)) => last.usage.written > 0,
             _ => false,
@@ -140,32 +129,34 @@ impl Context {
     }
 
     fn last_request(&self, options: &Options<'_>) -> Result<Option<LastRequest>, Error> {
-        if let Some(cut) = self.rewound() {
+        let known = if let Some(cut) = self.rewound() {
             let (context, first) = self.as_cut_off(&cut, options)?;
-            return Ok(Some(LastRequest {
-                usage: cut.usage,
-                provider: cut.provider,
-                tokens: context.count_tokens(None),
-                context,
-                rewound: Some(first),
-            }));
-        }
-        let answer = self.last_answer().map(|(_, entry)| entry);
-        let reported = answer.and_then(|entry| Some((entry, entry.usage.as_deref()?.last)));
-        let asked = reported.zip(self.as_last_asked());
-        Ok(asked.map(|((entry, usage), context)| LastRequest {
+            let tokens = context.count_tokens(None);
+            Some((cut.usage, cut.provider, context, tokens, Some(first)))
+        } else {
+            let answer = self.last_answer().map(|(_, entry)| entry);
+            let reported = answer.and_then(|entry| Some((entry, entry.usage.as_deref()?.last)));
+            let asked = reported.zip(self.as_last_asked());
+            asked.map(|((entry, usage), of)| (usage, entry.provider(), of, usage.input, None))
+        };
+        let last = |(usage, provider, context, tokens, rewound)| LastRequest {
             usage,
-            provider: entry.provider(),
+            provider,
             context,
-            tokens: usage.input,
-            rewound: None,
-        }))
+            tokens,
+            rewound,
+            has_masks: self.has_asked_masks(),
+            bytes: 0,
+            same_bytes: 0,
+            differs_at: None,
+        };
+        Ok(known.map(last))
     }
 
     /// Returns the part that the next request shares with the one that a rewind cut off, and the first iteration after it.
     fn as_cut_off(&self, cut: &Rewound<'_>, options: &Options<'_>) -> Result<(Self, u64), Error> {
-        let pieces = self.list_pieces(self.next_number(), options)?;
-        let differing = find_differing(&pieces, &cut.pieces);
+        let items = self.list_sent_items(self.next_number(), options)?;
+        let differing = find_differing(&items, &cut.pieces);
         // Both have all up to the iteration of the rewind.
         let first = cut.number.saturating_add(1);
         let place = differing.map(|place| {
@@ -239,7 +230,12 @@ impl Forecast {
     }
 }
 
-impl Last<'_> {
+impl LastRequest {
+    /// Returns how many of its tokens the provider reads from its cache, at most `most`.
+    fn predict(&self, most: u64) -> u64 {
+        predict(self.provider, &self.usage, most)
+    }
+
     /// Returns the tokens that will be read, and the reasons why no more will.
     fn reckon(
         &self,
@@ -248,10 +244,10 @@ impl Last<'_> {
         at: Time,
         marks: &[u64],
     ) -> (u64, Vec<ExpectedBreak>) {
-        let all = self.request.predict(u64::MAX);
+        let all = self.predict(u64::MAX);
         let is_whole = is_all(self.bytes, self.same_bytes);
         let mut changes = next.changes_of_next();
-        let is_elsewhere = self.request.provider.is_some_and(|last| last != provider);
+        let is_elsewhere = self.provider.is_some_and(|last| last != provider);
         if is_elsewhere && changes.iter().all(|change| change.cause != Cause::Model) {
             changes.insert(0, RequestChange::everywhere(Cause::Model));
         }
@@ -266,42 +262,33 @@ impl Last<'_> {
                 iteration: self.differs_at,
             });
         }
+        // `kept`: the tokens of the request before the break.
+        let expect = |cause, iteration, kept| ExpectedBreak {
+            cause,
+            iteration,
+            tokens: all.saturating_sub(self.predict(kept)),
+        };
         let breaks = changes.iter().map(|change| {
-            let kept = self.request.predict(self.count_before(change, next));
-            ExpectedBreak {
-                cause: change.cause,
-                iteration: change.iteration,
-                tokens: all.saturating_sub(kept),
-            }
+            let kept = self.count_before(change, next);
+            expect(change.cause, change.iteration, kept)
         });
         let mut breaks: Vec<ExpectedBreak> = breaks.collect();
-        let taken = all.saturating_sub(self.request.predict(self.request.tokens));
-        if let (Some(first), 1..) = (self.request.rewound, taken) {
-            breaks.push(ExpectedBreak {
-                cause: Cause::Rewound,
-                iteration: Some(first),
-                tokens: taken,
-            });
-        }
+        let rewound = self
+            .rewound
+            .map(|_| expect(Cause::Rewound, self.rewound, self.tokens));
+        breaks.extend(rewound.filter(|rewound| rewound.tokens > 0));
         match provider.facts().cache {
             Cache::Marked { look_back, .. } if next.count_new_blocks() > look_back => {
                 // A breakpoint in both requests is found without looking back.
                 let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
                 let kept = both.max().map_or(0, |mark| self.count_within(*mark));
-                breaks.push(ExpectedBreak {
-                    cause: Cause::LookBack,
-                    iteration: next.last_answer().map(|(last, _)| last.number),
-                    tokens: all.saturating_sub(self.request.predict(kept)),
-                });
+                let last = next.last_answer().map(|(last, _)| last.number);
+                breaks.push(expect(Cause::LookBack, last, kept));
             }
             _ => {}
         }
         if next.has_cold_cache(at) && all > 0 {
-            breaks.push(ExpectedBreak {
-                cause: Cause::Expired,
-                iteration: None,
-                tokens: all,
-            });
+            breaks.push(expect(Cause::Expired, None, 0));
         }
         let lost = breaks.iter().map(|one| one.tokens).max();
         (all.saturating_sub(lost.unwrap_or_default()), breaks)
@@ -309,14 +296,14 @@ impl Last<'_> {
 
     /// Returns the tokens of the last request before a change.
     fn count_before(&self, change: &RequestChange, next: &Context) -> u64 {
-        let counted = self.request.context.tokens(Method::Estimate);
-        let all = self.request.tokens;
+        let counted = self.context.tokens(Method::Estimate);
+        let all = self.tokens;
         let messages = counted.total();
         match change.cause {
             Cause::Model | Cause::Tools | Cause::Output => 0,
             // The tools come before it. Where marks are needed, the tools are read alone only if they have a mark of their own.
             Cause::SystemPrompt | Cause::Block => {
-                let cache = self.request.provider.map(|of| &of.facts().cache);
+                let cache = self.provider.map(|of| &of.facts().cache);
                 match cache {
                     Some(Cache::Marked { .. }) => 0,
                     _ if !next.had_tools() => 0,
@@ -335,18 +322,11 @@ impl Last<'_> {
 
     /// Returns the tokens of the last request within its first `bytes`.
     fn count_within(&self, bytes: u64) -> u64 {
-        let messages = self.request.context.tokens(Method::Estimate).total();
+        let messages = self.context.tokens(Method::Estimate).total();
         let after = self.bytes.saturating_sub(bytes);
         let after = u128::from(messages) * u128::from(after) / u128::from(self.bytes.max(1));
         let after = u64::try_from(after).unwrap_or(u64::MAX);
-        self.request.tokens.saturating_sub(after)
-    }
-}
-
-impl LastRequest {
-    /// Returns how many of its tokens the provider reads from its cache, at most `most`.
-    fn predict(&self, most: u64) -> u64 {
-        predict(self.provider, &self.usage, most)
+        self.tokens.saturating_sub(after)
     }
 }
 

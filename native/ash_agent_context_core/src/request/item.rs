@@ -180,27 +180,18 @@ impl<'a> Item<'a> {
         let vanishes = out.json.0.is_empty();
         changes.extend(out.changes());
         // The reason is mostly reported already.
-        if vanishes && changes.is_empty() {
-            changes.extend(self.report_vanished());
-        }
-        changes
-    }
-
-    /// Returns the change for a message that is not sent at all, if it says anything.
-    fn report_vanished(self) -> Option<Change> {
-        if self.results.is_some() {
-            return None;
-        }
-        let message = self.message;
-        let is_empty = match &message.content {
+        let is_empty = match &self.message.content {
             Content::Text(text) => text.is_empty(),
             content => content.count_parts() == 0,
         };
-        (!is_empty).then(|| Change {
-            what: ChangeKind::DroppedMessage,
-            from: message.role.name().to_owned(),
-            to: None,
-        })
+        if vanishes && changes.is_empty() && self.results.is_none() && !is_empty {
+            changes.push(Change {
+                what: ChangeKind::DroppedMessage,
+                from: self.message.role.name().to_owned(),
+                to: None,
+            });
+        }
+        changes
     }
 }
 
@@ -242,4 +233,34 @@ fn whole_element(message: &Message, provider: Provider) -> Option<&Map> {
         }] if *of == provider && room(provider).is_row(data) => Some(data),
         _ => None,
     }
+}
+
+/// An item and its place.
+#[derive(Clone, Copy)]
+pub(crate) struct Placed<'a> {
+    pub item: Item<'a>,
+    /// The number of the iteration.
+    pub iteration: u64,
+    /// The 0-based position of the message in it.
+    pub position: usize,
+}
+
+/// Returns the elements of a unit, which are items that share them, if all of the items go back as they were imported.
+pub(crate) fn shared_elements<'a>(unit: &[Item<'a>], options: &Options<'_>) -> Option<&'a str> {
+    let is_imported = |item: &Item<'a>| item.imported_elements(options).is_some();
+    let elements = unit.first()?.imported_elements(options)?;
+    (!elements.is_empty() && unit.iter().all(is_imported)).then_some(elements)
+}
+
+/// Splits items into units, and returns with each item the elements with which it goes back as it was imported.
+pub(crate) fn resolve_units<'a, 'i, 'o>(
+    items: &'i [Item<'a>],
+    options: &'i Options<'o>,
+) -> impl Iterator<Item = (Item<'a>, Option<&'a str>)> + use<'a, 'i, 'o> {
+    let units = items.chunk_by(|_, next| next.is_held(options));
+    units.flat_map(move |unit| {
+        let is_imported = shared_elements(unit, options).is_some();
+        let elements = move |item: &Item<'a>| item.elements(options).filter(|_| is_imported);
+        unit.iter().map(move |item| (*item, elements(item)))
+    })
 }

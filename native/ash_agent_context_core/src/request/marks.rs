@@ -1,7 +1,5 @@
 //! Places the cache breakpoints of a request, and cuts the request there.
 
-use std::borrow::Cow;
-
 use crate::log::hints::Ttl;
 use crate::request::body::Body;
 use crate::request::segment::Segment;
@@ -46,16 +44,10 @@ impl<'a> Body<'a, '_> {
     /// Returns the position of each in the bytes of the system prompt and the list.
     pub(super) fn find_marks(&self) -> Vec<u64> {
         let chosen = self.choose_marks();
-        let mut marks = Vec::with_capacity(chosen.len());
-        let mut chosen = chosen.into_iter().peekable();
-        let mut before = 0;
+        let (mut marks, mut before) = (Vec::new(), 0);
         for (index, slice) in self.list_marked() {
-            if chosen.peek().is_none() {
-                break;
-            }
-            while let Some((mark, _)) = chosen.next_if(|(mark, _)| mark.slice == index) {
-                marks.push(before + mark.at.saturating_sub(slice.start) as u64);
-            }
+            let here = chosen.iter().filter(|(mark, _)| mark.slice == index);
+            marks.extend(here.map(|(mark, _)| before + mark.at.saturating_sub(slice.start) as u64));
             before += slice.len();
         }
         marks
@@ -127,26 +119,22 @@ impl<'a> Body<'a, '_> {
             while let Some((mark, ttl)) = chosen.next_if(|(mark, _)| mark.slice == index) {
                 segments.push(slice.part(start, mark.at));
                 let text = (self.facts.cache_mark)(*ttl).as_bytes();
-                segments.push(Segment::Made(Cow::Borrowed(text)));
+                segments.push(Segment::Made(text.into()));
                 start = mark.at;
             }
             segments.push(slice.part(start, slice.end));
         };
         if let Some((before, slice)) = self.system {
-            segments.push(make_segment(before));
+            segments.push(Segment::Made(before.0.into()));
             cut(&slice, None, 0, &mut segments);
         }
-        segments.push(make_segment(head));
+        segments.push(Segment::Made(head.0.into()));
         for (index, slice) in self.slices.iter().enumerate() {
             // The first element follows a comma as all others do.
             let start = slice.start + usize::from(index == 0);
             cut(slice, Some(index), start, &mut segments);
         }
-        segments.push(Segment::Made(Cow::Borrowed(b"]}")));
+        segments.push(Segment::Made(b"]}".into()));
         segments
     }
-}
-
-fn make_segment(json: Json) -> Segment<'static> {
-    Segment::Made(Cow::Owned(json.0))
 }

@@ -1,8 +1,11 @@
 //! Requests: the message part of a provider's request body.
 //!
-//! The JSON of each message for a provider is made once, on first use, and kept with the message. A request is a list of slices
-//! of these encodings. The encoding of a message depends on the message and on those before it, never on later ones: so appending
-//! changes no earlier byte.
+//! The JSON of each message for a provider is made once, on first use, and kept with the message. The encoding of a message
+//! depends on the message and on those before it, never on later ones: so appending changes no earlier byte.
+//!
+//! An item is a message, or the results of its calls. Imported items that share their JSON are a unit: they go back together or
+//! not at all. A piece is an encoding that is kept, of one item or of up to 256 iterations. The list of a request is made of
+//! slices, each a part of a piece or of an imported text; cache marks cut it into the segments that are sent.
 
 pub mod account;
 mod body;
@@ -11,14 +14,13 @@ pub mod diagnosis;
 pub mod fingerprint;
 pub mod forecast;
 mod item;
+mod kept_options;
 pub mod located;
 mod marks;
-mod noted;
 mod pieces;
 pub mod replay;
 pub mod segment;
 mod slice;
-mod unit;
 
 use std::collections::HashSet;
 

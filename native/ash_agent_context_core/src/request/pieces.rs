@@ -10,9 +10,8 @@ use crate::log::original::Original;
 use crate::log::piece::{ByHand, Kept, Piece, Shape};
 use crate::provider::writer::{self, Writer};
 use crate::request::body::{Body, Run, JOINED};
-use crate::request::item::{items, Item};
+use crate::request::item::{items, resolve_units, Item};
 use crate::request::slice::Slice;
-use crate::request::unit;
 use crate::value::Size;
 use crate::view::rendering::Rendering;
 
@@ -242,7 +241,7 @@ impl<'a> Body<'a, '_> {
         let mut all_by_hand = Vec::new();
         let shift = |mark: &ByHand, at| ByHand { at, ttl: mark.ttl };
         let items: Vec<_> = items(iteration, rendering, self.options).collect();
-        for (item, imported) in unit::resolve(&items, self.options) {
+        for (item, imported) in resolve_units(&items, self.options) {
             let is_model = item.is_model();
             let start = bytes.len();
             let mut mark = None;

@@ -128,11 +128,11 @@ impl Context {
     ) -> Option<SentPlace> {
         // Older notes have only the digest of the whole.
         note.view?;
-        let pieces = self.list_pieces(number, options).ok()?;
-        match find_differing(&pieces, &note.pieces) {
+        let items = self.list_sent_items(number, options).ok()?;
+        match find_differing(&items, &note.pieces) {
             Some(place) => Some(place.clone()),
             // Something at the end is gone.
-            None if note.pieces.len() > pieces.len() => Some(pieces.last()?.place.clone()),
+            None if note.pieces.len() > items.len() => Some(items.last()?.place.clone()),
             None => None,
         }
     }

@@ -24,7 +24,10 @@ pub(crate) struct Mark {
 
 /// Some elements, or all bytes but their beginning or end.
 pub(crate) struct Slice<'a> {
-    pub bytes: SliceBytes<'a>,
+    /// The bytes that it is from, if they are those of an imported text.
+    lent: &'a [u8],
+    /// The piece that it is from, and which parts.
+    kept: Option<(Arc<Piece>, Range<usize>)>,
     pub start: usize,
     pub end: usize,
     /// The number of the iteration that they belong to, or of the first of several.
@@ -39,12 +42,6 @@ pub(crate) struct Slice<'a> {
     pub follows_user: bool,
 }
 
-pub(crate) enum SliceBytes<'a> {
-    Lent(&'a [u8]),
-    /// Some parts of a piece.
-    Kept(Arc<Piece>, Range<usize>),
-}
-
 impl<'a> Slice<'a> {
     /// Returns some parts of a piece.
     pub fn of(piece: Arc<Piece>, parts: Range<usize>, number: u64) -> Self {
@@ -57,7 +54,7 @@ impl<'a> Slice<'a> {
                 ends_with_model: last.ends_with_model,
                 ..piece.shape(parts.start)
             },
-            bytes: SliceBytes::Kept(piece, parts),
+            kept: Some((piece, parts)),
             ..Self::lend(&[], Shape::default(), number)
         }
     }
@@ -71,7 +68,8 @@ impl<'a> Slice<'a> {
             is_prefix: false,
             is_before: false,
             follows_user: false,
-            bytes: SliceBytes::Lent(bytes),
+            lent: bytes,
+            kept: None,
         }
     }
 
@@ -80,10 +78,8 @@ impl<'a> Slice<'a> {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        match &self.bytes {
-            SliceBytes::Lent(bytes) => bytes,
-            SliceBytes::Kept(piece, _) => piece.bytes(),
-        }
+        let kept = self.kept.as_ref();
+        kept.map_or(self.lent, |(piece, _)| piece.bytes())
     }
 
     /// Returns the bytes that are sent.
@@ -104,17 +100,9 @@ impl<'a> Slice<'a> {
         self.end.saturating_sub(self.start) as u64
     }
 
-    /// Returns the piece that it is from, and which parts.
-    const fn kept(&self) -> Option<(&Arc<Piece>, &Range<usize>)> {
-        match &self.bytes {
-            SliceBytes::Lent(_) => None,
-            SliceBytes::Kept(piece, parts) => Some((piece, parts)),
-        }
-    }
-
     /// Returns whether it has a number that JSON readers refuse, or is from a piece that has one.
     pub fn exceeds(&self) -> bool {
-        match self.kept() {
+        match &self.kept {
             Some((piece, _)) => piece.exceeds,
             None => numbers::exceed(self.bytes()),
         }
@@ -122,7 +110,7 @@ impl<'a> Slice<'a> {
 
     /// Returns the piece, if this is the whole of one.
     pub fn whole(&self) -> Option<&Arc<Piece>> {
-        let (piece, _) = self.kept()?;
+        let (piece, _) = self.kept.as_ref()?;
         ((self.start, self.end) == (0, piece.bytes().len())).then_some(piece)
     }
 
@@ -131,9 +119,9 @@ impl<'a> Slice<'a> {
     }
 
     pub fn part(&self, start: usize, end: usize) -> Segment<'a> {
-        match &self.bytes {
-            SliceBytes::Lent(bytes) => Segment::Lent(bytes.get(start..end).unwrap_or_default()),
-            SliceBytes::Kept(piece, _) => Segment::Kept(KeptBytes {
+        match &self.kept {
+            None => Segment::Lent(self.lent.get(start..end).unwrap_or_default()),
+            Some((piece, _)) => Segment::Kept(KeptBytes {
                 piece: piece.clone(),
                 range: start..end,
             }),
@@ -142,14 +130,13 @@ impl<'a> Slice<'a> {
 
     /// Returns whether it has cache breakpoints that were set by hand.
     pub fn is_marked(&self) -> bool {
-        self.kept()
-            .is_some_and(|(piece, _)| !piece.by_hand.is_empty())
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|(piece, _)| !piece.by_hand.is_empty())
     }
 
     /// Returns the cache breakpoints in it that were set by hand, oldest first.
     pub fn by_hand(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
-        let marks = self.kept().into_iter();
-        let marks = marks.flat_map(|(piece, _)| piece.by_hand.iter());
+        let marks = self.kept.iter().flat_map(|(piece, _)| &piece.by_hand);
         marks.map(move |mark| Mark {
             slice,
             at: mark.at,
@@ -160,7 +147,7 @@ impl<'a> Slice<'a> {
 
     /// Returns its other places for a breakpoint, newest first.
     pub fn places(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
-        self.kept().into_iter().flat_map(move |(piece, parts)| {
+        self.kept.iter().flat_map(move |(piece, parts)| {
             parts.clone().rev().filter_map(move |part| {
                 let at = piece.shape(part).mark?;
                 let is_taken = piece.by_hand.iter().any(|mark| mark.at == at);

@@ -29,7 +29,7 @@ const PAGE: u64 = 2_250;
 const BYTES_PER_PAGE: usize = 20_000;
 
 /// The bytes of base64 text to decode at once. The header of an image is within the first of them.
-const BLOCK: usize = 256 * 1024;
+const CHUNK: usize = 256 * 1024;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -43,7 +43,7 @@ pub(crate) fn image(source: &Source) -> u64 {
     let Source::Data(data) = source else {
         return IMAGE;
     };
-    let header = blocks(data).next();
+    let header = chunks(data).next();
     let size = header.and_then(|header| imagesize::blob_size(&header).ok());
     size.map_or(IMAGE, |size| pixels(size.width as u64, size.height as u64))
 }
@@ -67,8 +67,8 @@ pub(crate) fn file(file: &MediaPart) -> u64 {
     let kind = FileKind::of(file.media_type.as_deref(), file.filename.as_deref());
     match (kind, &file.source) {
         (FileKind::Image, source) => image(source),
-        (FileKind::Text, Source::Data(data)) => blocks(data)
-            .map(|block| Method::Estimate.text(&block))
+        (FileKind::Text, Source::Data(data)) => chunks(data)
+            .map(|chunk| Method::Estimate.text(&chunk))
             .sum(),
         (FileKind::Pdf, Source::Data(data)) => PAGE.saturating_mul(pages(data)),
         (FileKind::Other, _) | (_, Source::Url(_) | Source::Stored { .. }) => PAGE,
@@ -84,60 +84,58 @@ enum FileKind {
 }
 
 impl FileKind {
-    /// Returns the kind by the media type, or by the name if there is none of use.
+    /// Returns the kind by the media type, or by the extension of the name if there is none of use.
     fn of(media_type: Option<&str>, filename: Option<&str>) -> Self {
         let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
         let essence = media_type.split(';').next().unwrap_or_default().trim();
-        match essence {
-            "" | "application/octet-stream" => Self::of_name(filename.unwrap_or_default()),
-            "application/pdf" => Self::Pdf,
-            _ if essence.starts_with("text/") => Self::Text,
-            _ if essence.ends_with("+json") || essence.ends_with("+xml") => Self::Text,
-            _ if essence.starts_with("image/") => Self::Image,
-            _ => match essence.strip_prefix("application/") {
-                Some("json" | "xml" | "yaml" | "toml" | "javascript" | "sql" | "x-ndjson") => {
+        if ["", "application/octet-stream"].contains(&essence) {
+            let extension = filename.and_then(|name| Some(name.rsplit_once('.')?.1));
+            return match &*extension.unwrap_or_default().to_ascii_lowercase() {
+                "pdf" => Self::Pdf,
+                "txt" | "md" | "csv" | "json" | "xml" | "html" | "yaml" | "yml" | "toml" => {
                     Self::Text
                 }
+                "png" | "jpg" | "jpeg" | "gif" | "webp" => Self::Image,
                 _ => Self::Other,
-            },
+            };
         }
-    }
-
-    fn of_name(filename: &str) -> Self {
-        let Some((_, extension)) = filename.rsplit_once('.') else {
-            return Self::Other;
-        };
-        match extension.to_ascii_lowercase().as_str() {
-            "pdf" => Self::Pdf,
-            "txt" | "md" | "csv" | "json" | "xml" | "html" | "yaml" | "yml" | "toml" => Self::Text,
-            "png" | "jpg" | "jpeg" | "gif" | "webp" => Self::Image,
+        let (of, subtype) = essence.split_once('/').unwrap_or_default();
+        match (of, subtype) {
+            ("application", "pdf") => Self::Pdf,
+            _ if essence.ends_with("+json") || essence.ends_with("+xml") => Self::Text,
+            ("text", _) => Self::Text,
+            ("image", _) => Self::Image,
+            (
+                "application",
+                "json" | "xml" | "yaml" | "toml" | "javascript" | "sql" | "x-ndjson",
+            ) => Self::Text,
             _ => Self::Other,
         }
     }
 }
 
-/// Returns the bytes in blocks, up to the first that are not base64.
-fn blocks(data: &str) -> impl Iterator<Item = Vec<u8>> + '_ {
+/// Returns the bytes in chunks, up to the first that are not base64.
+fn chunks(data: &str) -> impl Iterator<Item = Vec<u8>> + '_ {
     data.as_bytes()
-        .chunks(BLOCK)
-        .map_while(|block| BASE64.decode(block).ok())
+        .chunks(CHUNK)
+        .map_while(|chunk| BASE64.decode(chunk).ok())
 }
 
 /// Returns the number of pages that a PDF lists in the open, or else the number by its size.
 fn pages(data: &str) -> u64 {
     const LONGEST_MARK: usize = 32;
     let (mut window, mut bytes, mut pages) = (Vec::new(), 0, 0);
-    let mut blocks = blocks(data).peekable();
-    while let Some(block) = blocks.next() {
-        bytes += block.len();
-        window.extend(block);
-        // The bytes at the end may continue in the next block.
-        let keep = match blocks.peek() {
+    let mut chunks = chunks(data).peekable();
+    while let Some(chunk) = chunks.next() {
+        bytes += chunk.len();
+        window.extend(chunk);
+        // The bytes at the end may continue in the next chunk.
+        let keep = match chunks.peek() {
             Some(_) => LONGEST_MARK.min(window.len()),
             None => 0,
         };
         let end = window.len() - keep;
-        pages += marks(&window, end);
+        pages += count_page_marks(&window, end);
         window.drain(..end);
     }
     match pages {
@@ -149,7 +147,7 @@ fn pages(data: &str) -> u64 {
 const TYPE: &[u8] = b"/Type";
 
 /// Returns the number of page marks that begin before `end`.
-fn marks(window: &[u8], end: usize) -> u64 {
+fn count_page_marks(window: &[u8], end: usize) -> u64 {
     // `/Type /Page`, not `/Type /Pages`.
     let is_page = |start: &usize| {
         let rest = window.get(start + TYPE.len()..).unwrap_or_default();

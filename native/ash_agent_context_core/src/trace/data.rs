@@ -14,18 +14,16 @@ use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
 use crate::prices::list::Prices;
 use crate::prices::usage::Usage;
-use crate::request::account::AccountRow;
 use crate::trace::cache::{self, CacheAccount};
+use crate::trace::message_texts::{arguments, content_text, result_text};
 use crate::trace::receipt::{NAMED, RECEIPTS};
-use crate::trace::said::{arguments, content_text, result_text};
+use crate::trace::shown::{MaskedEntry, ShownConversation, Trace, Within};
 use crate::trace::texts::Texts;
-use crate::trace::told::{Looked, Told, Trace, Within};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::letters;
 use crate::value::time::Time;
 use crate::value::{json, wording, Value};
 use crate::view::masks::Masks;
-use crate::view::rendering::Rendering;
 use crate::view::veil::Veil;
 use crate::view::{with_blocks, View};
 
@@ -59,8 +57,8 @@ impl<'t, 'a> DataWriter<'t, 'a> {
 
     pub fn conversations(&mut self, json: &mut Json) {
         let within = self.trace.within();
-        for (told, within) in self.trace.told.iter().zip(within) {
-            json.object(|json| self.conversation(json, told, within));
+        for (shown, within) in self.trace.conversations.iter().zip(within) {
+            json.object(|json| self.conversation(json, shown, within));
         }
     }
 
@@ -77,24 +75,24 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     fn conversation(
         &mut self,
         json: &mut JsonObject<'_>,
-        told: &Told<'a>,
+        shown: &ShownConversation<'a>,
         within: Option<Within<'a>>,
     ) {
-        let context = told.context;
+        let context = shown.context;
         self.account = CacheAccount::since(0, context, Some(self.prices));
         self.veil = context.veil(self.trace.masks.as_deref());
-        json.text("name", told.name).text("id", context.id());
-        json.field("active", &told.is_active);
+        json.text("name", shown.name).text("id", context.id());
+        json.field("active", &shown.is_active);
         json.field("created", &millis(context.created_at()));
         json.field("updated", &millis(context.updated_at()));
         json.given("within", within.map(|of| (of.conversation, of.call)));
-        let origin = told.origin;
-        let origin = origin.and_then(|at| Some((at, self.trace.told.get(at)?)));
+        let origin = shown.origin;
+        let origin = origin.and_then(|at| Some((at, self.trace.conversations.get(at)?)));
         let shared = origin.map_or(0, |(_, of)| count_shared(context, of.context));
         json.given("origin", origin.map(|(at, _)| (at, shared)));
         if let Some(system) = context.system() {
-            let look = self.trace.look().message(system);
-            let system = look.as_ref().unwrap_or(system);
+            let rendering = self.trace.rendering().message(system);
+            let system = rendering.as_ref().unwrap_or(system);
             json.key("system")
                 .object(|json| self.content(json, &system.content));
         }
@@ -146,8 +144,8 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     }
 
     fn entry(&mut self, json: &mut JsonObject<'_>, iteration: &Iteration, entry: &Entry) {
-        let looked = Looked::new(entry, self.trace.look());
-        let message = looked.message();
+        let masked = MaskedEntry::new(entry, self.trace.rendering());
+        let message = masked.message();
         json.text("role", message.role.name());
         json.field("at", &entry.position);
         self.content(json, &message.content);
@@ -157,16 +155,40 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             json.given("asked", times.map(span));
             json.given("first", reply.first_chunk_at.map(millis));
         }
-        if let Some(reported) = entry.usage.as_deref() {
-            usage(json, reported.sum);
+        if let Some(Usage {
+            input,
+            output,
+            cached,
+            written,
+            reasoning,
+            ..
+        }) = entry.usage.as_deref().map(|reported| reported.sum)
+        {
+            json.object("usage", |json| {
+                for (key, count) in [
+                    ("input", input),
+                    ("output", output),
+                    ("cached", cached),
+                    ("written", written),
+                    ("reasoning", reasoning),
+                ] {
+                    json.given(key, Some(count).filter(|count| *count > 0));
+                }
+            });
         }
         if let Ok(Some(cost)) = self.prices.cost(entry, None, iteration.started_at) {
             json.field("cost", &cost.total());
         }
         if let Some(row) = self.account.find(iteration, entry) {
-            json.object("cache", |json| write_cache(json, row));
+            json.object("cache", |json| {
+                json.field("predicted", &row.predicted);
+                json.field("read", &row.usage.cached);
+                json.text("verdict", row.outlook.name());
+                json.given("line", cache::line(row));
+                json.given("avoidable", row.avoidable.filter(|cost| *cost > 0));
+            });
         }
-        if let Some(exchange) = looked.exchange() {
+        if let Some(exchange) = masked.exchange() {
             let calls = message.calls.iter().enumerate();
             json.objects("calls", calls, |json, (slot, call)| {
                 self.call(json, call, exchange, slot);
@@ -300,17 +322,17 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         let asked = list_request_views(context);
         let masked = self.trace.mask(context);
         // The limit for results changes texts; views with the same limit share them.
-        let mut told = Vec::new();
+        let mut shown = Vec::new();
         if let Some(view) = context.view() {
             json.object("view", |json| {
                 self.view(json, context, view);
                 self.trace.write_receipt(json, &masked.receipt(NAMED));
-                told.push(view.max_result_bytes());
+                shown.push(view.max_result_bytes());
                 let cleared = asked.is_empty();
                 json.object("seen", |json| self.write_seen(json, context, view, cleared));
             });
         } else {
-            told.push(None);
+            shown.push(None);
         }
         if asked.is_empty() {
             return;
@@ -328,20 +350,20 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             if let Some(receipt) = receipt.flatten() {
                 self.trace.write_receipt(json, &receipt);
             }
-            match told.iter().position(|known| *known == most) {
+            match shown.iter().position(|known| *known == most) {
                 Some(position) => json.field("as", &position),
                 None => json.object("seen", |json| self.write_seen(json, context, view, false)),
             };
-            told.push(most);
+            shown.push(most);
         });
     }
 
     fn view(&mut self, json: &mut JsonObject<'_>, context: &Context, view: &View) {
-        let look = self.trace.model_look(context, view, u64::MAX);
+        let rendering = self.trace.model_rendering(context, view, u64::MAX);
         json.objects("covers", view.covers(), |json, (first, cover)| {
             json.field("first", &first).field("last", &cover.last);
             if let Some(summary) = cover.replacement() {
-                let shown = look.message(summary);
+                let shown = rendering.message(summary);
                 let shown = shown.as_ref().unwrap_or(summary);
                 let veiled = self.veil.message(shown);
                 let shown = veiled.as_ref().unwrap_or(shown);
@@ -366,7 +388,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         json.field("blocks", &names);
         if !view.blocks().is_empty() {
             let system = Message::system(with_blocks(context.system(), view.blocks()));
-            let shown = look.message(&system);
+            let shown = rendering.message(&system);
             let shown = shown.as_ref().unwrap_or(&system);
             json.object("system", |json| self.content(json, &shown.content));
         }
@@ -381,43 +403,29 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         view: &View,
         cleared: bool,
     ) {
-        for iteration in context.iterations() {
-            let look = self.trace.model_look(context, view, iteration.number);
-            for (slots, entry) in iteration.placed_entries() {
-                let look = look.behind(slots);
-                let look = match cleared {
-                    true => look,
-                    false => Rendering { cleared: 0, ..look },
-                };
-                let place = format!("{}.{}", iteration.number, entry.position);
-                self.write_seen_entry(json, entry, look, &place);
+        let iterations = context.iterations();
+        let entries = iterations.flat_map(|of| of.placed_entries().map(move |at| (of.number, at)));
+        for (number, (slots, entry)) in entries {
+            let mut rendering = self.trace.model_rendering(context, view, number);
+            rendering = rendering.behind(slots);
+            if !cleared {
+                rendering.cleared = 0;
             }
-        }
-    }
-
-    fn write_seen_entry(
-        &mut self,
-        json: &mut JsonObject<'_>,
-        entry: &Entry,
-        look: Rendering<'_>,
-        place: &str,
-    ) {
-        let said = Looked::new(entry, self.trace.look());
-        if self.trace.masks.is_none() {
-            if let Some(seen) = look.message(&entry.message) {
+            let place = format!("{number}.{}", entry.position);
+            let said = MaskedEntry::new(entry, self.trace.rendering());
+            let seen = rendering.message(&entry.message);
+            if let Some(seen) = seen.filter(|_| self.trace.masks.is_none()) {
                 let texts = [&said.message().content, &seen.content].map(content_text);
-                self.patch(json, place, texts);
+                self.patch(json, &place, texts);
             }
-        }
-        let Some((exchange, said)) = entry.exchange.as_deref().zip(said.exchange()) else {
-            return;
-        };
-        let Some(seen) = look.exchange(&entry.message.calls, exchange) else {
-            return;
-        };
-        for (slot, (said, seen)) in said.slots().zip(seen.slots()).enumerate() {
-            if slot >= look.cleared {
-                if let Some((said, seen)) = said.zip(seen) {
+            let exchange = entry.exchange.as_deref();
+            let seen = exchange.and_then(|of| rendering.exchange(&entry.message.calls, of));
+            let Some((said, seen)) = said.exchange().zip(seen) else {
+                continue;
+            };
+            let slots = said.slots().zip(seen.slots()).enumerate();
+            for (slot, pair) in slots.skip(rendering.cleared) {
+                if let (Some(said), Some(seen)) = pair {
                     let texts = [said, seen].map(result_text);
                     self.patch(json, &format!("{place}.{slot}"), texts);
                 }
@@ -482,29 +490,6 @@ fn count_shared(context: &Context, origin: &Context) -> usize {
     last.map_or(0, |last| {
         usize::try_from(last.saturating_add(1) - context.first_number()).unwrap_or(0)
     })
-}
-
-fn write_cache(json: &mut JsonObject<'_>, row: &AccountRow) {
-    json.field("predicted", &row.predicted);
-    json.field("read", &row.usage.cached);
-    json.text("verdict", row.outlook.name());
-    json.given("line", cache::line(row));
-    json.given("avoidable", row.avoidable.filter(|cost| *cost > 0));
-}
-
-fn usage(json: &mut JsonObject<'_>, usage: Usage) {
-    json.object("usage", |json| {
-        let counts = [
-            ("input", usage.input),
-            ("output", usage.output),
-            ("cached", usage.cached),
-            ("written", usage.written),
-            ("reasoning", usage.reasoning),
-        ];
-        for (key, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            json.field(key, &count);
-        }
-    });
 }
 
 fn span((start, end): (Time, Time)) -> [i64; 2] {

@@ -55,6 +55,11 @@ impl Html {
         self
     }
 
+    /// Writes what another document has.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.0.push_str(&other.0);
+    }
+
     /// Returns the document.
     pub(crate) fn finish(self) -> String {
         self.0

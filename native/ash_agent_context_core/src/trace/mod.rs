@@ -4,19 +4,19 @@
 mod cache;
 mod data;
 mod html;
+mod message_texts;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod page;
 mod receipt;
 mod request;
-mod said;
+mod shown;
 mod terminal;
 mod texts;
-mod told;
 mod visible;
 
 #[cfg(feature = "otlp")]
 pub use otlp::options::{Conventions, OtlpOptions, Turns};
 pub use page::PageOptions;
+pub use shown::{ShownConversation, Trace};
 pub use terminal::Printed;
-pub use told::{Told, Trace};

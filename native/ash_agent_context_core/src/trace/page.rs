@@ -12,8 +12,8 @@ use crate::prices::list::Prices;
 use crate::provider::options::Options;
 use crate::trace::data::DataWriter;
 use crate::trace::html::Html;
-use crate::trace::said::{list_said, Passage};
-use crate::trace::told::{Looked, Trace};
+use crate::trace::message_texts::{list_texts, Passage};
+use crate::trace::shown::{MaskedEntry, Trace};
 use crate::trace::visible::visible;
 use crate::value::builder::Json;
 
@@ -28,12 +28,12 @@ const SCRIPT: &str = concat!(
     include_str!("page/search.js"),
     include_str!("page/text.js"),
     include_str!("page/content.js"),
-    include_str!("page/asked.js"),
+    include_str!("page/sent_request.js"),
     include_str!("page/message.js"),
     include_str!("page/list.js"),
     include_str!("page/timeline.js"),
     include_str!("page/compare.js"),
-    include_str!("page/request.js"),
+    include_str!("page/next_request.js"),
     include_str!("page/page.js"),
     "})();\n",
 );
@@ -75,20 +75,6 @@ pub struct PageOptions<'a> {
     pub fragment: bool,
 }
 
-/// A message for readers without the script.
-struct Readable {
-    anchor: String,
-    number: u64,
-    pieces: Vec<PagePiece>,
-}
-
-struct PagePiece {
-    label: &'static str,
-    call: String,
-    text: String,
-    is_error: bool,
-}
-
 impl Trace<'_> {
     /// Returns the page.
     ///
@@ -97,9 +83,9 @@ impl Trace<'_> {
     #[must_use]
     pub fn to_html(&self, options: &PageOptions<'_>) -> String {
         let active = self.active();
-        let given = active.map_or("Conversation", |told| told.name);
+        let given = active.map_or("Conversation", |shown| shown.name);
         let title = visible(options.title.unwrap_or(given));
-        let context = active.map(|told| told.context);
+        let context = active.map(|shown| shown.context);
         let mut page = Html::default();
         page.markup(HEAD).text(&policy()).markup(META).text(&title);
         page.markup("</title>\n<style>").markup(STYLE);
@@ -120,35 +106,38 @@ impl Trace<'_> {
         fragment.finish()
     }
 
-    /// Writes the newest messages, for readers without the script.
+    /// Writes the newest messages for readers without the script, each with its share of the room.
     fn write_readable(&self, page: &mut Html, context: &Context) {
-        let messages = self.readable(context);
+        let position = self.active_at();
+        let mut articles: Vec<Html> = Vec::new();
+        let mut room = READABLE_BYTES;
+        let entries = context.log.iterations_back().flat_map(|iteration| {
+            let entries = iteration.entries().rev();
+            entries.map(move |entry| (iteration.number, entry))
+        });
+        for (number, entry) in entries.take(READABLE) {
+            let anchor = format!("c{position}-i{number}-m{}", entry.position);
+            let number = number.to_string();
+            let mut share = room / (READABLE - articles.len());
+            room -= share;
+            let mut article = Html::default();
+            article.markup("\n<article id=\"").text(&anchor);
+            article.markup("\" class=\"message\" aria-label=\"Message of iteration ");
+            article.text(&number).markup("\">");
+            for passage in list_texts(&MaskedEntry::new(entry, self.rendering())) {
+                write_passage(&mut article, &passage, &number, &mut share);
+            }
+            article.markup("\n</article>");
+            room += share;
+            articles.push(article);
+        }
         let all = context.count_log();
-        if messages.len() < all {
+        if articles.len() < all {
             page.markup("\n<p>The newest messages of ")
                 .text(&all.to_string());
             page.markup(". All of them can be read where the page's script runs.</p>");
         }
-        for message in messages {
-            let number = message.number.to_string();
-            page.markup("\n<article id=\"").text(&message.anchor);
-            page.markup("\" class=\"message\" aria-label=\"Message of iteration ");
-            page.text(&number).markup("\">");
-            for piece in &message.pieces {
-                page.markup("\n<h2>").text(piece.label);
-                page.markup(" <span class=\"note\">").text(&piece.call);
-                page.markup(" iteration ").text(&number);
-                page.markup("</span></h2>\n<pre dir=\"auto\"");
-                let class = if piece.is_error {
-                    " class=\"error\""
-                } else {
-                    ""
-                };
-                page.markup(class).markup(">\n");
-                page.text(&piece.text).markup("</pre>");
-            }
-            page.markup("\n</article>");
-        }
+        articles.into_iter().rev().for_each(|of| page.append(of));
     }
 
     fn data(&self, options: &PageOptions<'_>) -> Vec<u8> {
@@ -164,42 +153,16 @@ impl Trace<'_> {
         });
         json.into_bytes()
     }
-
-    /// Returns the newest messages, each with its share of the room.
-    fn readable(&self, context: &Context) -> Vec<Readable> {
-        let position = self.active_at();
-        let mut messages = Vec::new();
-        let mut room = READABLE_BYTES;
-        let entries = context.log.iterations_back().flat_map(|iteration| {
-            let entries = iteration.entries().rev();
-            entries.map(move |entry| (iteration.number, entry))
-        });
-        for (number, entry) in entries.take(READABLE) {
-            let looked = Looked::new(entry, self.look());
-            let mut share = room / (READABLE - messages.len());
-            room -= share;
-            let said = list_said(&looked);
-            let pieces = said.iter().map(|of| piece(of, &mut share)).collect();
-            room += share;
-            messages.push(Readable {
-                anchor: format!("c{position}-i{number}-m{}", entry.position),
-                number,
-                pieces,
-            });
-        }
-        messages.reverse();
-        messages
-    }
 }
 
-fn piece(said: &Passage<'_>, room: &mut usize) -> PagePiece {
-    let call = match said.call {
+fn write_passage(page: &mut Html, passage: &Passage<'_>, number: &str, room: &mut usize) {
+    let call = match passage.call {
         None => String::new(),
         Some((id, Some(name))) => format!("{name} ({id})"),
         Some((id, None)) => id.to_owned(),
     };
     let mut end = 0;
-    for (at, letter) in said.text.char_indices() {
+    for (at, letter) in passage.text.char_indices() {
         // Counts as many bytes as its escape.
         let is_escaped = "<>&\"'".contains(letter);
         let length = if is_escaped { 5 } else { letter.len_utf8() };
@@ -209,17 +172,22 @@ fn piece(said: &Passage<'_>, room: &mut usize) -> PagePiece {
         }
         end = at + letter.len_utf8();
     }
-    let shown = said.text.get(..end).unwrap_or_default();
-    let left_out = match said.text.len() - end {
-        0 => String::new(),
-        left_out => format!(" \u{2026} ({left_out} bytes more)"),
-    };
-    PagePiece {
-        label: said.label,
-        call: visible(&call).into_owned(),
-        text: [&visible(shown), left_out.as_str()].concat(),
-        is_error: said.is_error,
+    let shown = passage.text.get(..end).unwrap_or_default();
+    page.markup("\n<h2>").text(passage.label);
+    page.markup(" <span class=\"note\">").text(&visible(&call));
+    page.markup(" iteration ").text(number);
+    page.markup("</span></h2>\n<pre dir=\"auto\"");
+    page.markup(if passage.is_error {
+        " class=\"error\""
+    } else {
+        ""
+    });
+    page.markup(">\n").text(&visible(shown));
+    match passage.text.len() - end {
+        0 => {}
+        left_out => drop(page.text(&format!(" \u{2026} ({left_out} bytes more)"))),
     }
+    page.markup("</pre>");
 }
 
 /// Returns a policy that allows only the page's own script and style, only images in the page, and no network.

@@ -2,7 +2,7 @@
 //! shortened it for a request that was too long.
 
 use crate::context::receipt::{FactState, Receipt};
-use crate::trace::told::Trace;
+use crate::trace::shown::Trace;
 use crate::value::builder::JsonObject;
 use crate::view::pins::{Pin, Pins};
 use crate::view::veil::Veil;

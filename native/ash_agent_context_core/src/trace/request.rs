@@ -3,8 +3,8 @@
 use crate::context::Context;
 use crate::error::Error;
 use crate::provider::options::Options;
+use crate::trace::shown::Trace;
 use crate::trace::texts::Texts;
-use crate::trace::told::Trace;
 use crate::value::builder::{Json, JsonObject};
 use crate::value::letters;
 use crate::value::Map;
@@ -24,7 +24,7 @@ impl Trace<'_> {
     /// Writes the request that the conversation would make now, or why it cannot.
     pub(super) fn request(&self, json: &mut JsonObject<'_>, texts: &Texts, options: &Options<'_>) {
         json.text("provider", options.provider.name());
-        let Some(context) = self.active().map(|told| self.mask(told.context)) else {
+        let Some(context) = self.active().map(|shown| self.mask(shown.context)) else {
             return;
         };
         let waiting = context.without_pending();
@@ -109,14 +109,14 @@ impl Cutter<'_> {
     fn run(&mut self, body: &str) {
         let mut rest = body;
         // Arguments are searched for again once this many bytes are left: not within an object that was searched.
-        let mut looked = usize::MAX;
+        let mut searched = usize::MAX;
         while let Some((before, token, after)) = next_string(rest) {
             self.literal.push_str(before);
             self.string(token);
             rest = after;
             let object = ARGUMENTS.contains(&token).then(|| after.strip_prefix(':'));
             let object = object.flatten().filter(|of| of.starts_with('{'));
-            if let Some(object) = object.filter(|_| after.len() <= looked) {
+            if let Some(object) = object.filter(|_| after.len() <= searched) {
                 let (object, behind) = split_object(object);
                 match self.texts.find(object) {
                     Some(number) => {
@@ -124,7 +124,7 @@ impl Cutter<'_> {
                         self.put(Chunk::Json(number));
                         rest = behind;
                     }
-                    None => looked = behind.len(),
+                    None => searched = behind.len(),
                 }
             }
         }

@@ -1,13 +1,11 @@
 //! Prints a conversation for a terminal.
 
-use std::fmt::Write as _;
-
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
 use crate::trace::cache::{self, CacheAccount};
-use crate::trace::said::{list_said, words, Passage};
-use crate::trace::told::{Looked, Told, Trace};
+use crate::trace::message_texts::{list_texts, words, Passage};
+use crate::trace::shown::{MaskedEntry, ShownConversation, Trace};
 use crate::trace::visible::visible;
 use crate::value::time::{self, Time};
 
@@ -29,12 +27,12 @@ pub struct Printed {
 
 impl<'a> Trace<'a> {
     /// Returns the active conversation.
-    pub(super) fn active(&self) -> Option<&Told<'a>> {
-        self.told.get(self.active_at())
+    pub(super) fn active(&self) -> Option<&ShownConversation<'a>> {
+        self.conversations.get(self.active_at())
     }
 
     pub(super) fn active_at(&self) -> usize {
-        let active = self.told.iter().position(|told| told.is_active);
+        let active = self.conversations.iter().position(|shown| shown.is_active);
         active.unwrap_or(0)
     }
 
@@ -47,10 +45,10 @@ impl<'a> Trace<'a> {
             calls_before: 0,
             marked: None,
         };
-        let Some(told) = self.active() else {
+        let Some(shown) = self.active() else {
             return page.text;
         };
-        let context = told.context;
+        let context = shown.context;
         // The place of the first message to print.
         let (mut left, mut from) = (how.most, (u64::MAX, 0));
         for iteration in context.log.iterations_back() {
@@ -66,13 +64,13 @@ impl<'a> Trace<'a> {
             page.line("(older messages are left out)");
         }
         if let Some(system) = context.system().filter(|_| is_whole) {
-            let shown = self.look().message(system);
+            let shown = self.rendering().message(system);
             let all = words(shown.as_ref().unwrap_or(system));
-            all.for_each(|piece| page.piece(&piece));
+            all.for_each(|passage| page.passage(&passage));
         }
         let account = CacheAccount::since(from.0, context, None);
         for iteration in context.log.between(from.0, u64::MAX) {
-            page.line(&heading(iteration, tell_of(told, iteration.number)));
+            page.line(&heading(iteration, remark_on(shown, iteration.number)));
             let is_first = iteration.number == from.0;
             let skipped = if is_first { from.1 } else { 0 };
             let mut failures = self.failures(iteration).into_iter().peekable();
@@ -85,12 +83,12 @@ impl<'a> Trace<'a> {
                 while let Some(failure) = failures.next_if(|failure| came_before(failure, entry)) {
                     page.failure(&failure);
                 }
-                let looked = Looked::new(entry, self.look());
-                let said = list_said(&looked);
-                said.iter().for_each(|piece| page.piece(piece));
+                let masked = MaskedEntry::new(entry, self.rendering());
+                let said = list_texts(&masked);
+                said.iter().for_each(|passage| page.passage(passage));
                 let row = account.find(iteration, entry);
                 if let Some(line) = row.and_then(cache::line) {
-                    page.piece(&Passage::of("prompt cache", line.into(), false));
+                    page.passage(&Passage::of("prompt cache", line.into(), false));
                 }
             }
             failures.for_each(|failure| page.failure(&failure));
@@ -100,8 +98,8 @@ impl<'a> Trace<'a> {
 }
 
 /// Returns a remark on the part of an iteration that the model does not see.
-fn tell_of(told: &Told<'_>, number: u64) -> &'static str {
-    match told.context.cover(number) {
+fn remark_on(shown: &ShownConversation<'_>, number: u64) -> &'static str {
+    match shown.context.cover(number) {
         None => "",
         Some((_, cover)) if cover.summary.is_some() => ", summarized for the model",
         Some(_) => ", hidden from the model",
@@ -116,8 +114,12 @@ fn came_before(failure: &FailedRequest, entry: &Entry) -> bool {
 }
 
 fn heading(iteration: &Iteration, seen: &str) -> String {
-    let took = match iteration.completed_at.or_else(|| answered_at(iteration)) {
-        None if is_answered(iteration) => String::new(),
+    // It is complete only with the next message, which may never come after the model's last word.
+    let answer = iteration.last();
+    let answer = answer.filter(|last| last.is_model() && last.exchange.is_none());
+    let answered = || answer?.message.reply.as_deref()?.received_at;
+    let took = match iteration.completed_at.or_else(answered) {
+        None if answer.is_some() => String::new(),
         None => ", open".to_owned(),
         Some(at) => format!(", {}", duration(iteration.started_at, at)),
     };
@@ -125,17 +127,6 @@ fn heading(iteration: &Iteration, seen: &str) -> String {
     let at = time::to_text(iteration.started_at);
     let at = at.get(..19).unwrap_or(&at).replace('T', " ");
     format!("iteration {}, {at} UTC{took}{seen}", iteration.number)
-}
-
-/// Returns whether an iteration has the model's last word. It is complete only with the next message, which may never come.
-fn is_answered(iteration: &Iteration) -> bool {
-    let last = iteration.last();
-    last.is_some_and(|last| last.is_model() && last.exchange.is_none())
-}
-
-fn answered_at(iteration: &Iteration) -> Option<Time> {
-    let last = iteration.last().filter(|_| is_answered(iteration))?;
-    last.message.reply.as_deref()?.received_at
 }
 
 fn duration(from: Time, to: Time) -> String {
@@ -163,47 +154,43 @@ impl TerminalPage {
     }
 
     fn failure(&mut self, failure: &FailedRequest) {
-        self.piece(&Passage::of("failed", failure.words().into(), true));
+        self.passage(&Passage::of("failed", failure.words().into(), true));
     }
 
-    fn piece(&mut self, piece: &Passage<'_>) {
-        let call = match piece.call {
+    fn passage(&mut self, passage: &Passage<'_>) {
+        let call = match passage.call {
             None => String::new(),
             Some((id, Some(name))) => format!("{id}: {name} "),
             Some((id, None)) => format!("{id}: "),
         };
-        let text = [call.as_str(), &piece.text];
+        let text = [call.as_str(), &passage.text];
         let text = match self.how.width {
             Some(width) => clip(text, width.saturating_sub(LABEL).max(20)),
-            None => visible(&text.concat()).trim_end().replace('\n', &indent()),
+            None => visible(&text.concat())
+                .trim_end()
+                .replace('\n', &format!("\n{}", " ".repeat(LABEL))),
         };
-        let label = format!("{}{:<2$}", self.margin(piece), piece.label, LABEL - 2);
-        // Writing to a string cannot fail.
-        let _ = match (self.how.color, piece.is_error) {
-            (false, _) => writeln!(self.text, "{label}{text}"),
-            (true, false) => writeln!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}"),
-            (true, true) => {
-                let text = format!("\u{1b}[31m{text}\u{1b}[0m");
-                writeln!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}")
-            }
-        };
+        let label = format!("{}{:<2$}", self.margin(passage), passage.label, LABEL - 2);
+        self.line(&match (self.how.color, passage.is_error) {
+            (false, _) => format!("{label}{text}"),
+            (true, false) => format!("\u{1b}[1m{label}\u{1b}[0m{text}"),
+            (true, true) => format!("\u{1b}[1m{label}\u{1b}[0m\u{1b}[31m{text}\u{1b}[0m"),
+        });
     }
 
     /// Returns the text before a line: an arrow for the marked call.
-    fn margin(&mut self, piece: &Passage<'_>) -> &'static str {
-        let Some((_, Some(_name))) = piece.call else {
+    fn margin(&mut self, passage: &Passage<'_>) -> &'static str {
+        let Some((_, Some(_name))) = passage.call else {
             return "  ";
         };
         self.calls_before += 1;
-        match self.marked == self.calls_before.checked_sub(1) {
-            true => "> ",
-            false => "  ",
+        let is_marked = self.marked == self.calls_before.checked_sub(1);
+        if is_marked {
+            "> "
+        } else {
+            "  "
         }
     }
-}
-
-fn indent() -> String {
-    format!("\n{}", " ".repeat(LABEL))
 }
 
 /// Returns one line of at most `columns`. Text that is not shown is not read.

@@ -1,11 +1,11 @@
-//! What a mask hides is told nowhere: neither by what was cut from the texts before it was put, nor in pieces.
+//! What a mask hides is shown nowhere: neither by what was cut from the texts before it was put, nor in pieces.
 
 use std::collections::HashSet;
 
 use ash_agent_context_core::{
     json, time, AnswerTimes, Check, Content, Context, Conventions, Excerpt, Map, Masks, MessageRef,
     Options, OtlpOptions, PageOptions, Pin, Pressure, Prices, Printed, Prompt, Provider, Reading,
-    Rent, Response, Shortened, Stamp, Time, Told, Trace, Turns, Value,
+    Rent, Response, Shortened, ShownConversation, Stamp, Time, Trace, Value,
 };
 use proptest::prelude::*;
 use regex::Regex;
@@ -154,7 +154,7 @@ fn answer(context: &Context, text: &str, call: Option<(&str, &str)>) -> Option<C
     let mut content = vec![serde_json::json!({"type": "text", "text": text})];
     if let Some((id, arguments)) = call {
         content.push(serde_json::json!({
-            "type": "tool_use", "id": id, "name": "look", "input": {"query": arguments}
+            "type": "tool_use", "id": id, "name": "rendering", "input": {"query": arguments}
         }));
     }
     let body = serde_json::json!({"type": "message", "role": "assistant", "content": content});
@@ -176,7 +176,7 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
         Step::Answer(words) => answer(context, &text(words), None),
         Step::Work(arguments, result) => {
             let id = format!("c{}", context.count_log());
-            let asked = answer(context, "I look.", Some((&id, &text(arguments))))?;
+            let asked = answer(context, "I rendering.", Some((&id, &text(arguments))))?;
             let result = Value::Tuple([Value::atom("ok"), Value::text(&text(result))].into());
             let given = Value::Tuple([Value::text(&id), result].into());
             asked
@@ -332,10 +332,10 @@ fn messages(context: &Context) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// All that is told of a conversation, each with what tells it.
-fn told(context: &Context) -> Vec<(String, String)> {
-    let mut told = Vec::new();
-    let mut tell = |who: &str, what: String| told.push((who.to_owned(), what));
+/// All that is shown of a conversation, each with what tells it.
+fn shown(context: &Context) -> Vec<(String, String)> {
+    let mut shown = Vec::new();
+    let mut tell = |who: &str, what: String| shown.push((who.to_owned(), what));
     tell("the view", messages(context));
     for iteration in context.iterations() {
         let asked = context.as_asked(iteration);
@@ -383,24 +383,27 @@ fn told(context: &Context) -> Vec<(String, String)> {
             );
         }
     }
-    told.extend(traced(context, None));
-    told
+    shown.extend(traced(context, None));
+    shown
 }
 
 /// What a trace tells of a conversation, which may have another one's masks.
 fn traced(context: &Context, other: Option<&Context>) -> Vec<(String, String)> {
-    let mut told = Vec::new();
-    let mut tell = |who: &str, what: String| told.push((who.to_owned(), what));
+    let mut shown = Vec::new();
+    let mut tell = |who: &str, what: String| shown.push((who.to_owned(), what));
     let prices = Prices::default();
     let both = [Some((context, true)), other.map(|other| (other, false))];
-    let both = both.into_iter().flatten().map(|(context, is_active)| Told {
-        name: "a",
-        id: "a",
-        parent: None,
-        origin: None,
-        is_active,
-        context,
-    });
+    let both = both
+        .into_iter()
+        .flatten()
+        .map(|(context, is_active)| ShownConversation {
+            name: "a",
+            id: "a",
+            parent: None,
+            origin: None,
+            is_active,
+            context,
+        });
     let trace = Trace::new(both.collect(), true).unwrap();
     tell(
         "the page",
@@ -414,18 +417,11 @@ fn traced(context: &Context, other: Option<&Context>) -> Vec<(String, String)> {
     for conventions in [Conventions::V1_41, Conventions::Next] {
         let otlp = trace.to_otlp(&OtlpOptions {
             agent: "a",
-            version: None,
             conventions,
             is_json: true,
             messages: true,
-            turns: Turns::All,
-            tools: None,
-            resource: &[],
-            attributes: &[],
-            error: None,
-            is_open: false,
-            caller: None,
             prices: Some(&prices),
+            ..OtlpOptions::default()
         });
         tell("OTLP", String::from_utf8(otlp.unwrap()).unwrap());
     }
@@ -438,7 +434,7 @@ fn traced(context: &Context, other: Option<&Context>) -> Vec<(String, String)> {
             mark: None,
         }),
     );
-    told
+    shown
 }
 
 fn facts(receipt: ash_agent_context_core::Receipt) -> String {
@@ -471,9 +467,9 @@ impl std::fmt::Debug for Readable<'_> {
     }
 }
 
-/// The first of what is told that tells something hidden, with what stands around it.
-fn find(told: &[(String, String)], hidden: &HashSet<String>) -> Option<String> {
-    told.iter().find_map(|(who, what)| {
+/// The first of what is shown that tells something hidden, with what stands around it.
+fn find(shown: &[(String, String)], hidden: &HashSet<String>) -> Option<String> {
+    shown.iter().find_map(|(who, what)| {
         let found = pieces(what).find(|piece| hidden.contains(*piece))?;
         let at = what.find(found)?;
         let from = what.floor_char_boundary(at.saturating_sub(200));
@@ -499,11 +495,11 @@ proptest! {
                 continue;
             };
             context = next;
-            // To look at everything takes a while, and a message more changes little of it.
+            // To rendering at everything takes a while, and a message more changes little of it.
             let is_said = matches!(step, Step::Say(_) | Step::Answer(_) | Step::Work(..));
             let hidden = hidden(&context, masks(&context));
             if !is_said && !hidden.is_empty() {
-                let found = find(&told(&context), &hidden);
+                let found = find(&shown(&context), &hidden);
                 prop_assert!(found.is_none(), "after {step:?} {}", found.unwrap_or_default());
             }
         }
@@ -545,11 +541,11 @@ fn views_of_earlier_requests_do_not_tell_it() {
         ),
         (context, &["the page", "OTLP"]),
     ] {
-        let told = told(&context);
+        let shown = shown(&context);
         for who in who {
             let says = |(one, what): &&(String, String)| one == *who && what.contains("[masked]");
-            assert!(told.iter().any(|one| says(&one)), "{who}");
+            assert!(shown.iter().any(|one| says(&one)), "{who}");
         }
-        assert_eq!(find(&told, &hidden), None);
+        assert_eq!(find(&shown, &hidden), None);
     }
 }

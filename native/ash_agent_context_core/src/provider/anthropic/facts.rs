@@ -6,7 +6,7 @@ use crate::provider::dialect::facts::{
     claude_version, object, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
 };
 use crate::provider::facts::{
-    count, is_any, is_plain_name, kind_of, named, CacheMiss, Facts, Fallback, OwnHalf, SystemPlace,
+    count, is_any, is_plain_name, kind_of, named, Diagnosis, Facts, Fallback, OwnHalf, SystemPlace,
 };
 use crate::value::letters::is_plain;
 use crate::value::{Map, Value};
@@ -99,8 +99,11 @@ fn half(data: &Map) -> Option<OwnHalf<'_>> {
 }
 
 /// Returns nothing where it found no difference, and a miss without a reason while it does not know yet.
-fn diagnose(details: Option<&Map>, is_asked: bool) -> Option<CacheMiss<'_>> {
-    let miss = |reason, tokens| CacheMiss { reason, tokens };
+fn diagnose(details: Option<&Map>, is_asked: bool) -> Option<Diagnosis> {
+    let miss = |reason: &str, tokens| Diagnosis {
+        reason: reason.into(),
+        tokens,
+    };
     match details.and_then(|details| details.get_named("diagnostics")) {
         Some(Value::Map(given)) => Some(match given.get_named("cache_miss_reason") {
             Some(Value::Map(reason)) => {

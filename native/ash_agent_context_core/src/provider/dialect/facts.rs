@@ -105,27 +105,10 @@ pub(crate) fn is_prefix(elements: &str) -> bool {
 
 /// The part of JSON Schema that OpenAI takes with `strict`, by its guide on structured outputs. Mistral has the same rules.
 pub(crate) const STRICT: Subset = Subset {
-    bounds: &[
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "pattern",
-        "minItems",
-        "maxItems",
-    ],
-    formats: &[
-        "date",
-        "date-time",
-        "duration",
-        "time",
-        "uuid",
-        "email",
-        "ipv4",
-        "ipv6",
-    ],
-    shapes: &["const"],
+    bounds:
+        "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf pattern minItems maxItems",
+    formats: "date date-time duration time uuid email ipv4 ipv6",
+    shapes: "const",
     is_closed: true,
     needs_all: true,
     may_recur: true,
@@ -134,9 +117,9 @@ pub(crate) const STRICT: Subset = Subset {
 /// The part of JSON Schema that Anthropic's models take, by `transform_schema` of its SDK. Bedrock uses it too: of the models
 /// there, Claude is the strictest.
 pub(crate) const CLAUDE: Subset = Subset {
-    bounds: &[],
-    formats: &FORMATS,
-    shapes: &["allOf", "const"],
+    bounds: "",
+    formats: FORMATS,
+    shapes: "allOf const",
     is_closed: true,
     needs_all: false,
     may_recur: false,

@@ -67,9 +67,9 @@ pub(crate) const FACTS: Facts = Facts {
     cache_mark: |_| "",
     diagnose: |_, _| None,
     subset: &Subset {
-        bounds: &["minimum", "maximum", "minItems", "maxItems"],
-        formats: &["date", "date-time", "time"],
-        shapes: &["oneOf", "prefixItems"],
+        bounds: "minimum maximum minItems maxItems",
+        formats: "date date-time time",
+        shapes: "oneOf prefixItems",
         is_closed: false,
         needs_all: false,
         may_recur: true,

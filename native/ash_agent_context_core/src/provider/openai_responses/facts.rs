@@ -6,7 +6,7 @@ use crate::provider::dialect::facts::{
     is_strict_gpt, object, openai_breakpoint, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
 };
 use crate::provider::facts::{
-    count, is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, SystemPlace,
+    count, is_plain_name, kind_of, named, Diagnosis, Facts, OwnHalf, SystemPlace,
 };
 use crate::value::{Map, Value};
 
@@ -64,8 +64,8 @@ pub(crate) const FACTS: Facts = Facts {
             return None;
         };
         let word = |name| given.get_named(name).and_then(Value::as_str);
-        Some(CacheMiss {
-            reason: word("reason").or(word("type")).unwrap_or_default(),
+        Some(Diagnosis {
+            reason: word("reason").or(word("type")).unwrap_or_default().into(),
             tokens: count(given, "cache_missed_tokens"),
         })
     },

@@ -32,10 +32,7 @@ enum LetterKind {
     Emoji,
 }
 
-use LetterKind::{
-    Alphabet, Cyrillic, Digit, Emoji, Hangul, Ideograph, Indic, Kana, Latin, Line, Lower, Mark,
-    Rest, Space, Symbol, Upper,
-};
+use LetterKind::*;
 
 const KINDS: [LetterKind; 16] = [
     Lower, Upper, Digit, Space, Line, Mark, Rest, Latin, Cyrillic, Alphabet, Indic, Symbol, Kana,

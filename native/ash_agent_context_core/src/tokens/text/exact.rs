@@ -14,17 +14,17 @@ use regex_automata::{Anchored, Input};
 const HASH_FACTOR: u64 = 17_846_336_922_010_275_747;
 
 /// The patterns that cut a text, from <https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py>.
-const O200K_PIECES: &str = concat!(
+const O200K_WORDS: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+$",
 );
-const CL100K_PIECES: &str = concat!(
+const CL100K_WORDS: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+$",
 );
 
-/// Stands for `\s+(?!\S)`, as the automaton cannot look ahead: the last character stays for the next piece.
+/// Stands for `\s+(?!\S)`, as the automaton cannot look ahead: the last character stays for the next word.
 const SPACES_BUT_ONE: &str = r"\s+\s";
 
 /// The position of that pattern in the list.
@@ -35,19 +35,19 @@ const SPACES: &str = r"\s+";
 /// A vocabulary whose tables are built on first use, which takes about a second.
 pub(super) struct Vocabulary {
     tokens: &'static [u8],
-    pieces: &'static str,
+    words: &'static str,
     made: OnceLock<Option<Tokenizer>>,
 }
 
 pub(super) static O200K: Vocabulary = Vocabulary {
     tokens: include_bytes!(concat!(env!("OUT_DIR"), "/o200k_base")),
-    pieces: O200K_PIECES,
+    words: O200K_WORDS,
     made: OnceLock::new(),
 };
 
 pub(super) static CL100K: Vocabulary = Vocabulary {
     tokens: include_bytes!(concat!(env!("OUT_DIR"), "/cl100k_base")),
-    pieces: CL100K_PIECES,
+    words: CL100K_WORDS,
     made: OnceLock::new(),
 };
 
@@ -61,21 +61,21 @@ impl Vocabulary {
     pub fn count(&self, text: &[u8]) -> Option<u64> {
         let made = self
             .made
-            .get_or_init(|| Tokenizer::new(self.tokens, self.pieces));
+            .get_or_init(|| Tokenizer::new(self.tokens, self.words));
         made.as_ref().map(|tokenizer| tokenizer.count(text))
     }
 }
 
 struct Tokenizer {
     vocabulary: BytePairEncoding,
-    pieces: Regex,
+    words: Regex,
 }
 
 impl Tokenizer {
-    fn new(tokens: &[u8], pieces: &str) -> Option<Self> {
+    fn new(tokens: &[u8], words: &str) -> Option<Self> {
         Some(Self {
             vocabulary: BytePairEncoding::from_dictionary(read(tokens), Some(HASH_FACTOR)),
-            pieces: Regex::new_many(&[pieces, SPACES_BUT_ONE, SPACES]).ok()?,
+            words: Regex::new_many(&[words, SPACES_BUT_ONE, SPACES]).ok()?,
         })
     }
 
@@ -84,16 +84,16 @@ impl Tokenizer {
         let mut rest: &str = &text;
         let mut sum = 0;
         while !rest.is_empty() {
-            let (piece, after) = self.cut(rest);
-            sum += self.vocabulary.count(piece.as_bytes()) as u64;
+            let (word, after) = self.cut(rest);
+            sum += self.vocabulary.count(word.as_bytes()) as u64;
             rest = after;
         }
         sum
     }
 
-    /// Returns the first piece, which is never empty, and the text after it.
+    /// Returns the first word, which is never empty, and the text after it.
     fn cut<'a>(&self, text: &'a str) -> (&'a str, &'a str) {
-        let found = self.pieces.find(Input::new(text).anchored(Anchored::Yes));
+        let found = self.words.find(Input::new(text).anchored(Anchored::Yes));
         let end = found.map(|found| {
             let all = text.get(..found.end()).unwrap_or(text);
             match all.char_indices().next_back() {

@@ -3,17 +3,16 @@
 use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Outcome};
-use crate::trace::otlp::attributes::{failure, result_failure, SpanAttributes};
-use crate::trace::otlp::ids::{self, IdOf};
+use crate::trace::message_texts::result_text;
+use crate::trace::otlp::attributes::{failure, result_failure};
+use crate::trace::otlp::ids;
 use crate::trace::otlp::messages;
 use crate::trace::otlp::options::{Conventions, Turns};
 use crate::trace::otlp::proto::SpanKind;
 use crate::trace::otlp::spans::{Caller, Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times;
 use crate::trace::otlp::unread::Unread;
-use crate::trace::said::result_text;
-use crate::trace::told::{Looked, NESTED};
+use crate::trace::shown::{MaskedEntry, NESTED};
 use crate::value::Value;
 
 impl<'a> SpanWriter<'_, 'a> {
@@ -25,8 +24,8 @@ impl<'a> SpanWriter<'_, 'a> {
         unread: &Unread<'a>,
         within: SpanPlace,
     ) -> Result<(), Error> {
-        let looked = Looked::new(entry, self.trace.look());
-        let message = looked.message();
+        let masked = MaskedEntry::new(entry, self.trace.rendering());
+        let message = masked.message();
         let mut attributes = self.attributes(of, "chat");
         let [fields, tools] = of.context.request_note(iteration);
         let asked = fields.and_then(|(_, fields)| asked_model(fields));
@@ -63,7 +62,7 @@ impl<'a> SpanWriter<'_, 'a> {
             Some(model) => format!("chat {model}"),
             None => "chat".to_owned(),
         };
-        let id = ids::span(&of.id, iteration, IdOf::Answer(position));
+        let id = ids::span(&of.id, iteration, &format!("answer {position}"));
         let times = times::answer(of.context, iteration, entry);
         // An answer that broke off has its failure beside it.
         let part = iteration.failures.iter().rfind(|failure| failure.is_part());
@@ -85,10 +84,11 @@ impl<'a> SpanWriter<'_, 'a> {
         entry: &'a Entry,
         within: SpanPlace,
     ) -> Result<(), Error> {
-        let looked = Looked::new(entry, self.trace.look());
-        let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
+        let masked = MaskedEntry::new(entry, self.trace.rendering());
+        let slots = masked.exchange().into_iter().flat_map(|of| of.slots());
         for (slot, outcome) in slots.enumerate() {
-            let Some(call) = entry.message.calls.get(slot) else {
+            let shown = masked.message().calls.get(slot);
+            let Some((call, shown)) = entry.message.calls.get(slot).zip(shown) else {
                 break;
             };
             let depth = of.caller.map_or(0, |caller| caller.depth);
@@ -99,9 +99,20 @@ impl<'a> SpanWriter<'_, 'a> {
             if outcome.is_none() && children.is_none() {
                 continue;
             }
-            let id = ids::span(&of.id, iteration, IdOf::Call(position, slot));
-            let shown = looked.message();
-            let attributes = self.call_attributes(of, iteration, shown, slot, outcome);
+            let id = ids::span(&of.id, iteration, &format!("call {position} {slot}"));
+            let mut attributes = self.attributes(of, "execute_tool");
+            let tool = shown.name.as_str();
+            attributes.text("gen_ai.tool.name", tool);
+            attributes.text("gen_ai.tool.call.id", &*shown.id);
+            attributes.text("gen_ai.tool.type", "function");
+            let description = messages::description(self.options.tools.as_ref(), tool);
+            attributes.add_known("gen_ai.tool.description", description);
+            attributes.count("ash_agent.iteration", iteration.number);
+            if self.options.messages {
+                let arguments = messages::arguments(shown);
+                attributes.text("gen_ai.tool.call.arguments", arguments);
+                attributes.add_known("gen_ai.tool.call.result", outcome.map(messages::response));
+            }
             let name = format!("execute_tool {}", call.name.as_str());
             let times = times::call(of.context, iteration, entry, slot);
             let failed = outcome.and_then(|outcome| Some((outcome, result_failure(outcome)?)));
@@ -131,32 +142,6 @@ impl<'a> SpanWriter<'_, 'a> {
             }
         }
         Ok(())
-    }
-
-    fn call_attributes(
-        &self,
-        of: &Conversation<'_, '_>,
-        iteration: &Iteration,
-        message: &Message,
-        slot: usize,
-        outcome: Option<&Outcome>,
-    ) -> SpanAttributes {
-        let mut attributes = self.attributes(of, "execute_tool");
-        let Some(call) = message.calls.get(slot) else {
-            return attributes;
-        };
-        let name = call.name.as_str();
-        attributes.text("gen_ai.tool.name", name);
-        attributes.text("gen_ai.tool.call.id", &*call.id);
-        attributes.text("gen_ai.tool.type", "function");
-        let description = messages::description(self.options.tools, name);
-        attributes.add_known("gen_ai.tool.description", description);
-        attributes.count("ash_agent.iteration", iteration.number);
-        if self.options.messages {
-            attributes.text("gen_ai.tool.call.arguments", messages::arguments(call));
-            attributes.add_known("gen_ai.tool.call.result", outcome.map(messages::response));
-        }
-        attributes
     }
 }
 

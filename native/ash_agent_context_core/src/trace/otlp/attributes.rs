@@ -3,7 +3,6 @@
 use crate::context::asked::{find_parameter, most_output_names};
 use crate::context::cause::Cause;
 use crate::log::message::{Message, Outcome, Status};
-use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::prices::rates::Money;
 use crate::prices::usage::Usage;
@@ -108,37 +107,38 @@ impl SpanAttributes {
         let cause = row.outlook.cause();
         self.add_known("ash_agent.cache.cause", cause.map(Cause::name));
         self.count("ash_agent.cache.predicted_tokens", row.predicted);
-        if let Some(says) = &row.diagnosis {
-            self.text("ash_agent.cache.diagnosis", &*says.reason);
-        }
+        let says = row.diagnosis.as_ref().map(|says| &*says.reason);
+        self.add_known("ash_agent.cache.diagnosis", says);
         if let Some(avoidable) = row.avoidable {
             self.number("ash_agent.cache.avoidable_cost", dollars(avoidable));
         }
     }
 
-    pub fn value(&mut self, key: &str, value: &Value) {
-        self.0.push(KeyValue {
-            key: key.to_owned(),
+    /// Adds values of the application.
+    pub fn values(&mut self, values: &[(String, Value)]) {
+        let attribute = |(key, value): &(String, Value)| KeyValue {
+            key: key.clone(),
             value: Some(any_value(value)),
-        });
+        };
+        self.0.extend(values.iter().map(attribute));
     }
 
     pub fn usage(&mut self, usage: Usage, conventions: Conventions) {
         // Apart from the first two, zero may mean that the provider does not count it.
         self.count("gen_ai.usage.input_tokens", usage.input);
         self.count("gen_ai.usage.output_tokens", usage.output);
-        if usage.cached > 0 {
-            self.count("gen_ai.usage.cache_read.input_tokens", usage.cached);
-        }
-        if usage.written > 0 {
-            let key = match conventions {
-                Conventions::V1_41 => "gen_ai.usage.cache_creation.input_tokens",
-                Conventions::Next => "gen_ai.usage.cache_write.input_tokens",
-            };
-            self.count(key, usage.written);
-        }
-        if usage.reasoning > 0 {
-            self.count("gen_ai.usage.reasoning.output_tokens", usage.reasoning);
+        let written = match conventions {
+            Conventions::V1_41 => "gen_ai.usage.cache_creation.input_tokens",
+            Conventions::Next => "gen_ai.usage.cache_write.input_tokens",
+        };
+        for (key, count) in [
+            ("gen_ai.usage.cache_read.input_tokens", usage.cached),
+            (written, usage.written),
+            ("gen_ai.usage.reasoning.output_tokens", usage.reasoning),
+        ] {
+            if count > 0 {
+                self.count(key, count);
+            }
         }
     }
 
@@ -147,9 +147,8 @@ impl SpanAttributes {
         let Value::Map(fields) = fields else {
             return;
         };
-        if let Some(server) = fields.get_named("server").and_then(Value::as_str) {
-            self.text("server.address", server);
-        }
+        let server = fields.get_named("server").and_then(Value::as_str);
+        self.add_known("server.address", server);
         if let Some(Value::Int(port)) = fields.get_named("port") {
             self.put("server.port", Any::Int(*port));
         }
@@ -178,19 +177,16 @@ impl SpanAttributes {
         self.add_known("gen_ai.response.model", model);
         let id = reply.and_then(|reply| reply.id.as_deref());
         self.add_known("gen_ai.response.id", id);
-        let reason = AnyValue {
-            value: Some(Any::Text(finish_reason(message).to_owned())),
-        };
-        let reasons = AnyValues {
-            values: vec![reason],
-        };
-        self.put("gen_ai.response.finish_reasons", Any::List(reasons));
+        let reason = any_value(&Value::text(finish_reason(message)));
+        let values = vec![reason];
+        self.put(
+            "gen_ai.response.finish_reasons",
+            Any::List(AnyValues { values }),
+        );
         let asked = reply.and_then(|reply| reply.requested_at);
         let first = reply.and_then(|reply| reply.first_chunk_at);
-        if let Some(took) = asked
-            .zip(first)
-            .and_then(|(asked, first)| (first - asked).to_std().ok())
-        {
+        let took = asked.zip(first).map(|(asked, first)| first - asked);
+        if let Some(took) = took.and_then(|took| took.to_std().ok()) {
             self.number("gen_ai.response.time_to_first_chunk", took.as_secs_f64());
         }
     }
@@ -221,7 +217,8 @@ pub(super) fn any_value(value: &Value) -> AnyValue {
 pub(super) fn provider_name(message: &Message) -> &'static str {
     let replied = message.reply.as_deref().and_then(|reply| reply.provider);
     let original = || Some(message.original.as_ref()?.provider);
-    replied.or_else(original).map_or(UNKNOWN, name_provider)
+    let provider = replied.or_else(original);
+    provider.map_or(UNKNOWN, |of| of.facts().telemetry)
 }
 
 /// Returns a sum of 10^-12 dollars in dollars: the integers of spans are too small for large sums.
@@ -232,11 +229,6 @@ fn dollars(sum: u64) -> f64 {
         sum % 1_000_000_000_000
     );
     text.parse().unwrap_or_default()
-}
-
-/// Returns the conventions' name of a provider.
-pub(super) fn name_provider(provider: Provider) -> &'static str {
-    provider.facts().telemetry
 }
 
 /// Returns why an answer ended, in the conventions' word if they have one.
@@ -262,12 +254,12 @@ pub(super) fn failure(message: &Message) -> Option<&str> {
 
 /// Returns the name of a reason, or `interrupted`. An attribute has few values, and any other text may be a provider's own words.
 fn first_word(reason: &Value) -> &str {
-    match reason {
-        Value::Atom(name) => name,
-        Value::Tuple(items) => match items.first() {
-            Some(Value::Atom(name)) => name,
-            _ => "interrupted",
-        },
+    let first = match reason {
+        Value::Tuple(items) => items.first(),
+        other => Some(other),
+    };
+    match first {
+        Some(Value::Atom(name)) => name,
         _ => "interrupted",
     }
 }

@@ -6,35 +6,20 @@ use sha2::{Digest, Sha256};
 
 use crate::log::iteration::Iteration;
 
-/// The thing that a span stands for.
-#[derive(Clone, Copy)]
-pub(super) enum IdOf {
-    /// A turn that begins with the iteration.
-    Turn,
-    /// The answer at this position of the iteration.
-    Answer(usize),
-    /// A call of an answer, by both positions.
-    Call(usize, usize),
-    /// The failed request at this position of the iteration.
-    Failure(usize),
-}
+/// The place of a turn's span, in its first iteration.
+pub(super) const TURN: &str = "turn";
 
 /// Returns the trace id of a turn.
 pub(super) fn trace(conversation: &str, first: &Iteration) -> [u8; 16] {
-    digest("trace", conversation, first, IdOf::Turn)
+    digest("trace", conversation, first, TURN)
 }
 
-pub(super) fn span(conversation: &str, iteration: &Iteration, of: IdOf) -> [u8; 8] {
-    digest("span", conversation, iteration, of)
+/// Returns the id of a span. `place`: what it stands for in the iteration.
+pub(super) fn span(conversation: &str, iteration: &Iteration, place: &str) -> [u8; 8] {
+    digest("span", conversation, iteration, place)
 }
 
-fn digest<const N: usize>(what: &str, conversation: &str, at: &Iteration, of: IdOf) -> [u8; N] {
-    let place = match of {
-        IdOf::Turn => "turn".to_owned(),
-        IdOf::Answer(position) => format!("answer {position}"),
-        IdOf::Failure(position) => format!("failure {position}"),
-        IdOf::Call(position, slot) => format!("call {position} {slot}"),
-    };
+fn digest<const N: usize>(what: &str, conversation: &str, at: &Iteration, place: &str) -> [u8; N] {
     let began = at.started_at.timestamp_micros();
     let text = format!("{what} {} {began} {place} {conversation}", at.number);
     let mut id = [0; N];

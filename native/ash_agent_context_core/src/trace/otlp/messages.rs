@@ -4,11 +4,11 @@ use crate::log::call::ToolCall;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
+use crate::trace::message_texts::{content_text, part_text};
 use crate::trace::otlp::attributes::finish_reason;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::unread::Read;
-use crate::trace::said::{content_text, part_text};
-use crate::trace::told::{Looked, Trace};
+use crate::trace::shown::{MaskedEntry, Trace};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters;
@@ -26,24 +26,26 @@ pub(super) fn input<'v>(
         for one in read {
             match one {
                 Read::Summary(summary) => {
-                    let shown = trace.look().message(summary);
+                    let shown = trace.rendering().message(summary);
                     let shown = shown.as_ref().unwrap_or(summary);
                     let veiled = veil().message(shown);
                     let shown = veiled.as_ref().unwrap_or(shown);
                     message(json, shown.role.name(), |json| match conventions {
                         Conventions::V1_41 => parts(json, shown),
-                        Conventions::Next => compaction(json, shown),
+                        Conventions::Next => {
+                            content(json, "compaction", &content_text(&shown.content));
+                        }
                     });
                 }
                 Read::Message(entry) => {
-                    let looked = Looked::new(entry, trace.look());
-                    let shown = looked.message();
+                    let masked = MaskedEntry::new(entry, trace.rendering());
+                    let shown = masked.message();
                     message(json, shown.role.name(), |json| parts(json, shown));
                 }
                 Read::Results(entry) => {
-                    let looked = Looked::new(entry, trace.look());
-                    let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
-                    for (call, outcome) in looked.message().calls.iter().zip(slots) {
+                    let masked = MaskedEntry::new(entry, trace.rendering());
+                    let slots = masked.exchange().into_iter().flat_map(|of| of.slots());
+                    for (call, outcome) in masked.message().calls.iter().zip(slots) {
                         if let Some(outcome) = outcome {
                             message(json, "tool", |json| result(json, call, outcome));
                         }
@@ -142,6 +144,12 @@ fn element(json: &mut Json, kind: &str, fill: impl FnOnce(&mut JsonObject<'_>)) 
     });
 }
 
+fn content(json: &mut Json, kind: &str, text: &str) {
+    element(json, kind, |json| {
+        json.text("content", text);
+    });
+}
+
 /// Writes the parts of a message and its calls, in the order in which the model made them.
 fn parts(json: &mut Json, message: &Message) {
     let mut calls = message.calls.iter().peekable();
@@ -150,9 +158,7 @@ fn parts(json: &mut Json, message: &Message) {
             write_call(json, call);
         }
         match &message.content {
-            Content::Text(text) => element(json, "text", |json| {
-                json.text("content", &letters::utf8(text));
-            }),
+            Content::Text(text) => content(json, "text", &letters::utf8(text)),
             Content::Parts(parts) => {
                 if let Some(part) = parts.get(position) {
                     write_part(json, part);
@@ -164,12 +170,6 @@ fn parts(json: &mut Json, message: &Message) {
     for call in calls {
         write_call(json, call);
     }
-}
-
-fn compaction(json: &mut Json, summary: &Message) {
-    element(json, "compaction", |json| {
-        json.text("content", &content_text(&summary.content));
-    });
 }
 
 fn write_call(json: &mut Json, call: &ToolCall) {
@@ -200,12 +200,8 @@ fn result(json: &mut Json, call: &ToolCall, outcome: &Outcome) {
 
 fn write_part(json: &mut Json, part: &Part) {
     match &part.kind {
-        PartKind::Text(text) => element(json, "text", |json| {
-            json.text("content", &letters::utf8(text));
-        }),
-        PartKind::Thinking(text) => element(json, "reasoning", |json| {
-            json.text("content", &letters::utf8(text));
-        }),
+        PartKind::Text(text) => content(json, "text", &letters::utf8(text)),
+        PartKind::Thinking(text) => content(json, "reasoning", &letters::utf8(text)),
         // Only its provider can read it.
         PartKind::RedactedThinking(_) => {}
         PartKind::ProviderBlock { data, .. } => block(json, part, data),

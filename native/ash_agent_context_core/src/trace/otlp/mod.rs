@@ -7,7 +7,6 @@
 mod answers;
 mod attributes;
 mod ids;
-mod json;
 mod messages;
 pub(super) mod options;
 mod proto;

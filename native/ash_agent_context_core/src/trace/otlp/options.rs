@@ -50,11 +50,11 @@ pub struct OtlpOptions<'a> {
     /// The turns to write.
     pub turns: Turns,
     /// The tools that the agent had: a list of maps with `name`, `description` and `parameters`.
-    pub tools: Option<&'a Value>,
+    pub tools: Option<Value>,
     /// The resource that emits the spans: keys and values.
-    pub resource: &'a [(String, Value)],
+    pub resource: Vec<(String, Value)>,
     /// Additional attributes of the turns: keys and values.
-    pub attributes: &'a [(String, Value)],
+    pub attributes: Vec<(String, Value)>,
     /// Why the last turn failed, if it did, since a conversation does not have it.
     pub error: Option<&'a str>,
     /// True if the last turn is still running: it has no span yet, but the spans within it are written.

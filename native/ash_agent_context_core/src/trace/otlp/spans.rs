@@ -12,10 +12,9 @@ use crate::trace::cache::CacheAccount;
 use crate::trace::otlp::attributes::SpanAttributes;
 use crate::trace::otlp::messages;
 use crate::trace::otlp::options::{OtlpOptions, Turns};
-use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanLink, SpanStatus};
-use crate::trace::otlp::times::Times;
+use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanStatus};
 use crate::trace::otlp::unread::{Read, Unread};
-use crate::trace::told::Trace;
+use crate::trace::shown::Trace;
 use crate::value::time::Time;
 use crate::value::Value;
 use crate::view::veil::Veil;
@@ -70,7 +69,7 @@ pub(super) struct SpanWriter<'t, 'a> {
     /// The conversations of sub-agents, by the conversation, the iteration and the call that they were made for.
     pub children: HashMap<(usize, u64, &'a str), Vec<usize>>,
     tools: Option<String>,
-    spans: Vec<Span>,
+    pub spans: Vec<Span>,
     bytes: usize,
     most: usize,
 }
@@ -81,7 +80,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
             trace,
             options,
             children: HashMap::new(),
-            tools: options.tools.map(messages::definitions),
+            tools: options.tools.as_ref().map(messages::definitions),
             spans: Vec::new(),
             bytes: 0,
             most,
@@ -90,18 +89,18 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
 
     pub fn write(mut self) -> Result<Vec<Span>, Error> {
         let trace = self.trace;
-        let told = &trace.told;
+        let shown = &trace.conversations;
         let mut apart = Vec::new();
         for (child, within) in trace.within().into_iter().enumerate() {
-            let place = within.zip(told.get(child)).and_then(|(within, child)| {
-                let parent = told.get(within.conversation)?;
+            let place = within.zip(shown.get(child)).and_then(|(within, child)| {
+                let parent = shown.get(within.conversation)?;
                 let call = within.call?;
                 let number = find_origin(parent.context, call, child.context.created_at())?;
                 Some((within.conversation, number, call))
             });
             match place {
                 Some(place) => self.children.entry(place).or_default().push(child),
-                None if told.get(child).is_some_and(|told| told.is_active) => {}
+                None if shown.get(child).is_some_and(|shown| shown.is_active) => {}
                 None => apart.push(child),
             }
         }
@@ -120,10 +119,10 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         turns: Turns,
         caller: Option<&Caller<'_>>,
     ) -> Result<(), Error> {
-        let Some(told) = self.trace.told.get(at) else {
+        let Some(shown) = self.trace.conversations.get(at) else {
             return Ok(());
         };
-        let context = told.context;
+        let context = shown.context;
         let numbers = numbers(context, turns)?;
         let system = context.shown_system().filter(|_| self.options.messages);
         let summaries = context
@@ -134,10 +133,10 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
             id: self.trace.document_id(at),
             context,
             caller,
-            is_main: told.is_active,
+            is_main: shown.is_active,
             system: system.map(|system| {
-                let look = self.trace.look().message(system);
-                messages::instructions(look.as_ref().unwrap_or(system))
+                let rendering = self.trace.rendering().message(system);
+                messages::instructions(rendering.as_ref().unwrap_or(system))
             }),
             compacted: summaries.map(|(_, cover)| cover.last).min(),
             account: CacheAccount::since(numbers.0, context, self.options.prices),
@@ -194,20 +193,23 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         within: SpanPlace,
         id: [u8; 8],
         (name, kind): (String, SpanKind),
-        times: Times,
+        (from, to): (Time, Time),
         mut attributes: SpanAttributes,
         failed: Option<(&str, String)>,
     ) -> Result<(), Error> {
         attributes.add_known("error.type", failed.as_ref().map(|(kind, _)| *kind));
-        let (start_time_unix_nano, end_time_unix_nano) = times.nanos();
+        let nanos = |at: Time| {
+            let micros = u64::try_from(at.timestamp_micros()).unwrap_or(0);
+            micros.saturating_mul(1_000)
+        };
         let span = Span {
             trace_id: within.trace.to_vec(),
             span_id: id.to_vec(),
             parent_span_id: within.span.map_or(Vec::new(), |id| id.to_vec()),
             name,
             kind: kind.into(),
-            start_time_unix_nano,
-            end_time_unix_nano,
+            start_time_unix_nano: nanos(from),
+            end_time_unix_nano: nanos(to.max(from)),
             attributes: attributes.0,
             links: Vec::new(),
             status: failed.map(|(_, message)| SpanStatus {
@@ -221,17 +223,6 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         }
         self.spans.push(span);
         Ok(())
-    }
-
-    /// Links the last span to that of the code that asked for it.
-    pub fn link_caller(&mut self) {
-        let caller = self.options.caller.map(|(trace, span)| SpanLink {
-            trace_id: trace.to_vec(),
-            span_id: span.to_vec(),
-        });
-        if let Some(span) = self.spans.last_mut() {
-            span.links.extend(caller);
-        }
     }
 }
 

@@ -4,18 +4,17 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
+use crate::provider::facts::count;
+use crate::trace::message_texts::spoken_text;
 use crate::trace::otlp::answers::asked_model;
-use crate::trace::otlp::attributes::{
-    failure, name_provider, provider_name, SpanAttributes, UNKNOWN,
-};
-use crate::trace::otlp::ids::{self, IdOf};
+use crate::trace::otlp::attributes::{failure, provider_name, SpanAttributes, UNKNOWN};
+use crate::trace::otlp::ids;
 use crate::trace::otlp::messages;
-use crate::trace::otlp::proto::SpanKind;
+use crate::trace::otlp::proto::{SpanKind, SpanLink};
 use crate::trace::otlp::spans::{Conversation, SpanPlace, SpanWriter};
-use crate::trace::otlp::times::{self, Times};
+use crate::trace::otlp::times;
 use crate::trace::otlp::unread::{Read, Unread};
-use crate::trace::said::spoken_text;
-use crate::trace::told::Looked;
+use crate::trace::shown::MaskedEntry;
 use crate::value::Value;
 
 /// Returns the failed request that ended a turn: no message of the model came after it.
@@ -43,7 +42,7 @@ impl<'a> SpanWriter<'_, 'a> {
         let (Some(first), Some(last)) = (spoken().next(), spoken().next_back()) else {
             return Ok(());
         };
-        let id = ids::span(&of.id, first, IdOf::Turn);
+        let id = ids::span(&of.id, first, ids::TURN);
         let caller = of.caller.map(|caller| caller.within);
         let trace = caller.map_or_else(|| ids::trace(&of.id, first), |caller| caller.trace);
         let within = |span| SpanPlace { trace, span };
@@ -53,7 +52,11 @@ impl<'a> SpanWriter<'_, 'a> {
         let last_failure = find_ending(last).map(|failure| failure.kind.name().to_owned());
         let failed = last_failure.or_else(|| match self.options.error {
             Some(error) if is_last && of.is_main => Some(error.to_owned()),
-            _ => self.turn_failure(&entries),
+            _ => {
+                let answer = entries.iter().rev().find(|entry| entry.is_model());
+                let masked = answer.map(|entry| MaskedEntry::new(entry, self.trace.rendering()));
+                masked.and_then(|masked| failure(masked.message()).map(str::to_owned))
+            }
         });
         // A span cannot be changed after it was sent, so a turn's is written when the turn has ended.
         let is_open = self.options.is_open && is_last && of.is_main;
@@ -63,12 +66,17 @@ impl<'a> SpanWriter<'_, 'a> {
                 within(caller.and_then(|caller| caller.span)),
                 id,
                 (name, SpanKind::Internal),
-                times::turn(of.context, first, last),
+                (first.started_at, times::end(of.context, last)),
                 attributes,
                 failed.as_deref().map(|kind| (kind, kind.replace('_', " "))),
             )?;
-            if of.is_main {
-                self.link_caller();
+            // Linked to the span of the code that asked for it.
+            let caller = self.options.caller.filter(|_| of.is_main);
+            if let Some((span, (trace_id, span_id))) = self.spans.last_mut().zip(caller) {
+                span.links.push(SpanLink {
+                    trace_id: trace_id.to_vec(),
+                    span_id: span_id.to_vec(),
+                });
             }
         }
         for iteration in turn {
@@ -102,7 +110,7 @@ impl<'a> SpanWriter<'_, 'a> {
             }
             let facts = failure.facts();
             let mut attributes = self.attributes(of, "chat");
-            let provider = failure.provider.map_or(UNKNOWN, name_provider);
+            let provider = failure.provider.map_or(UNKNOWN, |of| of.facts().telemetry);
             attributes.text("gen_ai.provider.name", provider);
             let text = |key| facts.get_named(key).and_then(Value::as_name);
             attributes.add_known("gen_ai.request.model", text("model"));
@@ -114,14 +122,10 @@ impl<'a> SpanWriter<'_, 'a> {
                 ("attempt", "http.request.resend_count"),
                 ("count", "ash_agent.failure.count"),
             ] {
-                let number = match facts.get_named(key) {
-                    Some(Value::Int(number)) => u64::try_from(*number).ok(),
-                    _ => None,
-                };
                 // The first attempt is no resend.
-                let number =
-                    number.map(|number| number.saturating_sub(u64::from(key == "attempt")));
-                if let Some(number) = number.filter(|number| *number > 0) {
+                let number = count(&facts, key).unwrap_or(0);
+                let number = number.saturating_sub(u64::from(key == "attempt"));
+                if number > 0 {
                     attributes.count(name, number);
                 }
             }
@@ -130,12 +134,9 @@ impl<'a> SpanWriter<'_, 'a> {
                 text("model").map_or_else(|| "chat".to_owned(), |model| format!("chat {model}"));
             self.push(
                 within,
-                ids::span(&of.id, iteration, IdOf::Failure(position)),
+                ids::span(&of.id, iteration, &format!("failure {position}")),
                 (name, SpanKind::Client),
-                Times {
-                    from,
-                    to: failure.at,
-                },
+                (from, failure.at),
                 attributes,
                 Some((failure.kind.name(), failure.words())),
             )?;
@@ -159,8 +160,8 @@ impl<'a> SpanWriter<'_, 'a> {
         let answers = || entries.iter().rev().filter(|entry| entry.is_model());
         let reply = answers().find_map(|entry| entry.message.reply.as_deref());
         let model = reply.and_then(|reply| reply.model.as_deref());
-        let told = answers().map(|entry| provider_name(&entry.message));
-        let provider = told.into_iter().find(|name| *name != UNKNOWN);
+        let shown = answers().map(|entry| provider_name(&entry.message));
+        let provider = shown.into_iter().find(|name| *name != UNKNOWN);
         attributes.text("gen_ai.provider.name", provider.unwrap_or(UNKNOWN));
         let imported = || {
             let answer = answers().next()?;
@@ -176,8 +177,8 @@ impl<'a> SpanWriter<'_, 'a> {
             let asked = entries.iter().take_while(|entry| !entry.is_model());
             attributes.add_known("input.value", self.plain(asked.copied()));
             if let Some(entry) = answers().next() {
-                let looked = Looked::new(entry, self.trace.look());
-                let answer = messages::output(looked.message());
+                let masked = MaskedEntry::new(entry, self.trace.rendering());
+                let answer = messages::output(masked.message());
                 attributes.text("gen_ai.output.messages", answer);
                 attributes.add_known("output.value", self.plain(std::iter::once(*entry)));
             }
@@ -185,30 +186,18 @@ impl<'a> SpanWriter<'_, 'a> {
         }
         if of.is_main {
             attributes.add_known("gen_ai.agent.version", self.options.version);
-            for (key, value) in self.options.attributes {
-                attributes.value(key, value);
-            }
+            attributes.values(&self.options.attributes);
         }
         attributes
     }
 
     /// Returns the texts of messages, if there are any.
     fn plain<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> Option<String> {
-        let mut text = String::new();
-        for entry in entries {
-            let looked = Looked::new(entry, self.trace.look());
-            let said = spoken_text(&looked.message().content);
-            if !said.is_empty() && !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&said);
-        }
-        (!text.is_empty()).then_some(text)
-    }
-
-    fn turn_failure(&self, entries: &[&Entry]) -> Option<String> {
-        let last = entries.iter().rev().find(|entry| entry.is_model())?;
-        let looked = Looked::new(last, self.trace.look());
-        failure(looked.message()).map(str::to_owned)
+        let texts = entries.map(|entry| {
+            let masked = MaskedEntry::new(entry, self.trace.rendering());
+            spoken_text(&masked.message().content).into_owned()
+        });
+        let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+        (!texts.is_empty()).then(|| texts.join("\n"))
     }
 }

@@ -1,15 +1,17 @@
 //! Writes the spans as bytes.
 
+use std::io;
+
 use prost::Message as _;
+use serde::Serialize as _;
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
 
 use crate::error::Error;
-use crate::trace::otlp::attributes::any_value;
-use crate::trace::otlp::json;
+use crate::trace::otlp::attributes::SpanAttributes;
 use crate::trace::otlp::options::OtlpOptions;
-use crate::trace::otlp::proto::{KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, TracesData};
+use crate::trace::otlp::proto::{Resource, ResourceSpans, Scope, ScopeSpans, TracesData};
 use crate::trace::otlp::spans::SpanWriter;
-use crate::trace::told::Trace;
-use crate::value::Value;
+use crate::trace::shown::Trace;
 
 /// The most bytes of a trace. Texts that many spans repeat, such as the system prompt, make a trace larger than its conversation.
 const MOST: usize = 256 * 1024 * 1024;
@@ -25,11 +27,12 @@ impl Trace<'_> {
     /// O(n), and for each answer O(the system prompt and the tools) with [`OtlpOptions::messages`].
     pub fn to_otlp(&self, options: &OtlpOptions<'_>) -> Result<Vec<u8>, Error> {
         let spans = SpanWriter::new(self, options, MOST).write()?;
-        let attributes = options.resource.iter();
+        let mut resource = SpanAttributes::default();
+        resource.values(&options.resource);
         let traces = TracesData {
             resource_spans: vec![ResourceSpans {
                 resource: Some(Resource {
-                    attributes: attributes.map(key_value).collect(),
+                    attributes: resource.0,
                 }),
                 scope_spans: vec![ScopeSpans {
                     scope: Some(Scope {
@@ -41,16 +44,29 @@ impl Trace<'_> {
                 }],
             }],
         };
-        Ok(match options.is_json {
-            true => json::write(&traces),
-            false => traces.encode_to_vec(),
-        })
+        if !options.is_json {
+            return Ok(traces.encode_to_vec());
+        }
+        let mut json = Vec::new();
+        // Writing to memory does not fail, and our map keys are strings.
+        let _ = traces.serialize(&mut Serializer::with_formatter(&mut json, Escapes));
+        Ok(json)
     }
 }
 
-fn key_value((key, value): &(String, Value)) -> KeyValue {
-    KeyValue {
-        key: key.clone(),
-        value: Some(any_value(value)),
+/// Escapes as all other JSON of the package has them.
+struct Escapes;
+
+impl Formatter for Escapes {
+    fn write_char_escape<W>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()>
+    where
+        W: ?Sized + io::Write,
+    {
+        let escape = match escape {
+            CharEscape::Backspace => CharEscape::AsciiControl(8),
+            CharEscape::FormFeed => CharEscape::AsciiControl(12),
+            other => other,
+        };
+        CompactFormatter.write_char_escape(writer, escape)
     }
 }

@@ -37,37 +37,18 @@ function pretty(json) {
   if (!/^\s*[[{]/.test(json)) return json;
   try {
     JSON.parse(json);
-  } catch (_) {
+  } catch {
     return json;
   }
-  const pieces = [];
-  let [depth, at] = [0, 0];
-  const line = () => pieces.push('\n', '  '.repeat(depth));
-  const after = from => { while (/\s/.test(json[from])) from++; return from; };
-  while (at < json.length) {
-    const letter = json[at];
-    let next = at + 1;
-    if (letter === '"') {
-      while (json[next] !== '"') next += json[next] === '\\' ? 2 : 1;
-      next++;
-      pieces.push(json.slice(at, next));
-    } else if (letter === '{' || letter === '[') {
-      next = after(next);
-      pieces.push(letter);
-      if (json[next] === '}' || json[next] === ']') pieces.push(json[next++]);
-      else { depth++; line(); }
-    } else if (letter === '}' || letter === ']') {
-      depth--;
-      line();
-      pieces.push(letter);
-    } else if (letter === ',') {
-      pieces.push(letter);
-      line();
-    } else if (letter === ':') pieces.push(': ');
-    else if (!/\s/.test(letter)) pieces.push(letter);
-    at = next;
-  }
-  return pieces.join('');
+  let depth = 0;
+  const line = () => `\n${'  '.repeat(depth)}`;
+  return json.match(/"[^"\\]*(?:\\.[^"\\]*)*"|\[\s*\]|\{\s*\}|[[\]{}:,]|[^\s"[\]{}:,]+/g).map(token => {
+    if (token === ':') return ': ';
+    if (token === ',') return `,${line()}`;
+    if (token === '{' || token === '[') { depth++; return token + line(); }
+    if (token === '}' || token === ']') { depth--; return line() + token; }
+    return '{['.includes(token[0]) ? token[0] + token.at(-1) : token;
+  }).join('');
 }
 
 function decisionOf(call) {

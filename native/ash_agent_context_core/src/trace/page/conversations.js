@@ -8,7 +8,7 @@ for (const [index, one] of conversations.entries()) {
   one.children = [];
   // The view of now, and those that requests were made from.
   one.views = [one.view || { covers: [], seen: {}, blocks: [] }, ...(one.asked || [])];
-  for (const view of one.views) view.seen = view.seen || one.views[view.as].seen;
+  for (const view of one.views) view.seen ||= one.views[view.as].seen;
   one.view = one.views[0];
 }
 for (const one of conversations) {
@@ -20,7 +20,7 @@ for (const one of conversations) {
 const callsOf = iteration => iteration.says.flatMap(entry => entry.calls || []);
 for (const one of conversations.filter(one => one.within && one.within[1])) {
   const of = conversations[one.within[0]];
-  of.byCall = of.byCall || new Map(of.all.flatMap(callsOf).map(call => [call.id, call.name]));
+  of.byCall ||= new Map(of.all.flatMap(callsOf).map(call => [call.id, call.name]));
   one.tool = of.byCall.get(one.within[1]);
 }
 const nameOf = one => visible(one.tool || one.name);
@@ -74,22 +74,16 @@ function cleared(item, slot) {
 
 const patchOf = (item, slot) => item.of.view.seen[`${item.iteration.number}.${item.entry.at}${slot == null ? '' : `.${slot}`}`];
 
-function addUsage(sum, entry) {
-  const usage = entry.usage || {};
-  for (const key of ['input', 'cached', 'written', 'output', 'reasoning']) sum[key] += usage[key] || 0;
-  if (entry.cost != null) sum.cost = (sum.cost || 0) + entry.cost / 1e12;
+const USAGE = { input: 'tokens in', cached: 'of them from the cache', written: 'written to it', output: 'out', reasoning: 'of them thought' };
+
+function usageOf(entries) {
+  const sum = { cost: null };
+  for (const key of Object.keys(USAGE)) sum[key] = entries.reduce((all, { usage }) => all + (usage?.[key] ?? 0), 0);
+  for (const { cost } of entries) if (cost != null) sum.cost += cost / 1e12;
   return sum;
 }
 
-const usageOf = entries => entries.reduce(addUsage, { input: 0, cached: 0, written: 0, output: 0, reasoning: 0, cost: null });
-
 function usageWords(usage) {
-  const words = [];
-  if (usage.input) words.push(`${count(usage.input)} tokens in`);
-  if (usage.cached) words.push(`${count(usage.cached)} of them from the cache`);
-  if (usage.written) words.push(`${count(usage.written)} written to it`);
-  if (usage.output) words.push(`${count(usage.output)} out`);
-  if (usage.reasoning) words.push(`${count(usage.reasoning)} of them thought`);
-  if (usage.cost != null) words.push(money(usage.cost));
-  return words.join(', ');
+  const words = Object.keys(USAGE).filter(key => usage[key]).map(key => `${count(usage[key])} ${USAGE[key]}`);
+  return [...words, ...(usage.cost == null ? [] : [money(usage.cost)])].join(', ');
 }

@@ -3,6 +3,12 @@
 const FIRST = 30; // messages that are in the document before the page is ready
 const SLICE = 12; // milliseconds in which others are made before the browser gets to draw
 
+function numbered(element, index, items) {
+  element.setAttribute('aria-posinset', index + 1);
+  element.setAttribute('aria-setsize', items.length);
+  return element;
+}
+
 class List {
   constructor(element) {
     this.element = element;
@@ -19,15 +25,9 @@ class List {
   }
 
   make(end) {
-    const fresh = [];
-    for (let index = this.made.length; index < end; index++) {
-      const element = itemOf(this.items[index]);
-      element.setAttribute('aria-posinset', index + 1);
-      element.setAttribute('aria-setsize', this.items.length);
-      this.made.push(element);
-      fresh.push(element);
-    }
-    this.element.append(...fresh);
+    const start = this.made.length;
+    for (let index = start; index < end; index++) this.made.push(numbered(itemOf(this.items[index]), index, this.items));
+    this.element.append(...this.made.slice(start));
   }
 
   later(round) {
@@ -83,11 +83,6 @@ class Rows {
     const last = Math.min(this.rows.length, first + Math.ceil(this.box.clientHeight / ROW) + 10);
     this.inside.style.paddingTop = `${first * ROW}px`;
     this.inside.style.paddingBottom = `${(this.rows.length - last) * ROW}px`;
-    this.inside.replaceChildren(...this.rows.slice(first, last).map((row, index) => {
-      const made = this.make(row);
-      made.setAttribute('aria-posinset', first + index + 1);
-      made.setAttribute('aria-setsize', this.rows.length);
-      return made;
-    }));
+    this.inside.replaceChildren(...this.rows.slice(first, last).map((row, index) => numbered(this.make(row), first + index, this.rows)));
   }
 }

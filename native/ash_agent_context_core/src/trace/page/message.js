@@ -30,18 +30,14 @@ function coverWords(cover) {
 
 function itemOf(item) {
   const attributes = { id: item.key, class: `message ${item.kind}`, tabindex: '-1' };
+  const article = (label, heading, note, ...inside) => h('article', { ...attributes, 'aria-label': label },
+    h('header', {}, h('h2', {}, heading), note && h('span', { class: 'note' }, note)), ...inside);
   if (item.kind === 'system') {
     const blocks = state.seen ? item.of.view.blocks : [];
-    const note = blocks.length ? h('span', { class: 'note' }, `with ${blocks.map(visible).join(', ')}`) : '';
-    return h('article', { ...attributes, 'aria-label': 'System prompt' }, h('header', {}, h('h2', {}, 'System'), note), ...contentOf(item.content));
+    return article('System prompt', 'System', blocks.length ? `with ${blocks.map(visible).join(', ')}` : '', ...contentOf(item.content));
   }
-  if (item.kind === 'failure') {
-    return h('article', { ...attributes, 'aria-label': 'Failed request' }, h('header', {}, h('h2', {}, 'Failed request'), h('span', { class: 'note' }, `iteration ${item.iteration.number} \u00b7 ${clock(item.content.at)}`)),
-      h('div', { class: 'error' }, ...block(text(item.content.text))));
-  }
-  if (item.kind === 'cover') {
-    return h('article', { ...attributes, 'aria-label': coverWords(item.cover) }, h('header', {}, h('h2', {}, coverWords(item.cover))), ...(item.cover.summary ? contentOf(item.cover.summary) : []));
-  }
+  if (item.kind === 'failure') return article('Failed request', 'Failed request', `iteration ${item.iteration.number} \u00b7 ${clock(item.content.at)}`, h('div', { class: 'error' }, ...block(text(item.content.text))));
+  if (item.kind === 'cover') return article(coverWords(item.cover), coverWords(item.cover), '', ...(item.cover.summary ? contentOf(item.cover.summary) : []));
   const { entry } = item;
   attributes.class += ` ${entry.role}${item.cover ? ' covered' : ''}`;
   attributes['aria-labelledby'] = `${item.key}-head`;

@@ -7,7 +7,7 @@ const FILTERS = {
   user: ['User', item => item.kind === 'message' && item.entry.role === 'user'],
   assistant: ['Assistant', item => item.kind === 'message' && item.entry.role === 'assistant'],
   tools: ['Tool calls', item => item.entry && item.entry.calls],
-  errors: ['Errors and interruptions', item => item.kind === 'failure' || item.entry && (item.entry.interrupted != null || (item.entry.calls || []).some(call => !['ok', 'pending', 'approved'].includes(call.status)))],
+  errors: ['Errors and interruptions', item => item.kind === 'failure' || item.entry && (item.entry.interrupted != null || (item.entry.calls || []).some(isBad))],
   decisions: ['Decisions', item => item.entry && (item.entry.calls || []).some(call => call.decision || call.was_asked)],
   changed: ['What a model sees otherwise', item => item.kind === 'cover' || item.cover || isChanged(item)],
 };
@@ -20,14 +20,11 @@ function isChanged(item) {
 // Everything that is said has its text in these fields.
 const SAID = ['text', 'arguments', 'name', 'reason', 'by', 'interrupted', 'details', 'url', 'id', 'asked'];
 function isFound(node, found, pattern) {
-  if (Array.isArray(node)) return node.some(one => isFound(one, found, pattern));
-  for (const [key, value] of Object.entries(node)) {
-    if (SAID.includes(key)) {
-      if (typeof value === 'number' ? found.has(value) : typeof value === 'string' && pattern.test(value)) return true;
-    }
-    if (value && typeof value === 'object' && isFound(value, found, pattern)) return true;
-  }
-  return false;
+  return Object.entries(node).some(([key, value]) => {
+    if (value && typeof value === 'object') return isFound(value, found, pattern);
+    const isSaid = SAID.includes(key);
+    return isSaid && (typeof value === 'number' ? found.has(value) : typeof value === 'string' && pattern.test(value));
+  });
 }
 
 const escaped = words => words.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');

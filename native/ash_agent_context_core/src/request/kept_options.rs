@@ -27,29 +27,22 @@ impl Context {
             ..Options::new(provider)
         };
         options.cache = fields.is_some_and(|fields| text(fields, "cache") == Some("auto"));
-        let noted = fields.and_then(|fields| fields.get_named(OPTIONS)?.as_map());
-        if let Some(noted) = noted {
-            options.read(noted);
-        }
-        Some(options)
-    }
-}
-
-impl<'a> Options<'a> {
-    /// Reads the options of a note.
-    fn read(&mut self, noted: &'a Map) {
+        let Some(noted) = fields.and_then(|fields| fields.get_named(OPTIONS)?.as_map()) else {
+            return Some(options);
+        };
         if text(noted, "thinking") == Some("text") {
-            self.thinking = Thinking::Text;
+            options.thinking = Thinking::Text;
         }
         let role = text(noted, "system_role").and_then(SystemRole::from_name);
-        self.system_role = role.unwrap_or(self.system_role);
-        self.dialect = text(noted, "dialect").and_then(Dialect::from_name);
-        self.from = count(noted, "since");
+        options.system_role = role.unwrap_or(options.system_role);
+        options.dialect = text(noted, "dialect").and_then(Dialect::from_name);
+        options.from = count(noted, "since");
         let most = count(noted, "max_result_bytes");
-        self.max_result_bytes = most.and_then(|most| usize::try_from(most).ok());
+        options.max_result_bytes = most.and_then(|most| usize::try_from(most).ok());
         let response = text(noted, "previous_response_id").map(Known::Response);
         let conversation = text(noted, "conversation").map(Known::Conversation);
-        self.known = response.or(conversation).unwrap_or(self.known);
+        options.known = response.or(conversation).unwrap_or(options.known);
+        Some(options)
     }
 }
 

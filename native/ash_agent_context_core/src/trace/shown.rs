@@ -17,7 +17,7 @@ use crate::view::View;
 
 /// A conversation of a trace, which may be a branch or a sub-agent's.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
+pub struct ShownConversation<'a> {
     /// Its name for the reader.
     pub name: &'a str,
     /// The id that its sub-agents know it by.
@@ -35,7 +35,7 @@ pub struct Told<'a> {
 /// A trace: conversations to show, and how.
 #[derive(Debug)]
 pub struct Trace<'a> {
-    pub(super) told: Vec<Told<'a>>,
+    pub(super) conversations: Vec<ShownConversation<'a>>,
     pub(super) masks: Option<Arc<Masks>>,
 }
 
@@ -56,12 +56,15 @@ impl<'a> Trace<'a> {
     ///
     /// # Errors
     /// [`Error::InvalidPattern`] when they have too many masks together.
-    pub fn new(told: Vec<Told<'a>>, masked: bool) -> Result<Self, Error> {
+    pub fn new(conversations: Vec<ShownConversation<'a>>, masked: bool) -> Result<Self, Error> {
         let masks = match masked {
-            true => all_masks(&told)?,
+            true => all_masks(&conversations)?,
             false => None,
         };
-        Ok(Self { told, masks })
+        Ok(Self {
+            conversations,
+            masks,
+        })
     }
 
     /// Returns the cost of writing all of it.
@@ -88,7 +91,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Returns the rendering of the log, with masks applied.
-    pub(super) fn look(&self) -> Rendering<'_> {
+    pub(super) fn rendering(&self) -> Rendering<'_> {
         Rendering {
             masks: self.masks.as_deref(),
             ..Rendering::PLAIN
@@ -96,7 +99,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Returns the rendering by which a model saw an iteration in a view, with the masks of now.
-    pub(super) fn model_look<'b>(
+    pub(super) fn model_rendering<'b>(
         &'b self,
         context: &'b Context,
         view: &'b View,
@@ -119,10 +122,10 @@ impl<'a> Trace<'a> {
     /// Returns the name of a conversation in a document with all of them, since branches share an id.
     #[cfg(feature = "otlp")]
     pub(super) fn document_id(&self, at: usize) -> String {
-        let id_of = |told: &Told<'_>| told.context.id().to_owned();
-        let id = self.told.get(at).map(id_of).unwrap_or_default();
-        let before = self.told.iter().take(at);
-        match before.filter(|told| told.context.id() == id).count() {
+        let id_of = |shown: &ShownConversation<'_>| shown.context.id().to_owned();
+        let id = self.conversations.get(at).map(id_of).unwrap_or_default();
+        let before = self.conversations.iter().take(at);
+        match before.filter(|shown| shown.context.id() == id).count() {
             0 => id,
             before => format!("{id}#{before}"),
         }
@@ -131,27 +134,37 @@ impl<'a> Trace<'a> {
     /// Returns the call that each conversation was made for.
     pub(super) fn within(&self) -> Vec<Option<Within<'a>>> {
         let mut known: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (position, told) in self.told.iter().enumerate() {
-            known.entry(told.id).or_default().push(position);
+        for (position, shown) in self.conversations.iter().enumerate() {
+            known.entry(shown.id).or_default().push(position);
         }
-        let found = self.told.iter().enumerate().map(|(position, told)| {
-            let call = note(told.context, "tool_call_id");
-            let parent = told.parent.or_else(|| note(told.context, "parent_id"));
-            let parents = known.get(parent?)?;
-            // The branches of a chat share an id; the one with the call is the right one.
-            let has_call = |one: &&usize| {
-                let parent = self.told.get(**one).map(|told| told.context);
-                call.is_some_and(|id| parent.is_some_and(|of| of.tool_call_status(id).is_some()))
-            };
-            let is_active = |one: &&usize| self.told.get(**one).is_some_and(|told| told.is_active);
-            let found = parents.iter().find(has_call);
-            let found = found.or_else(|| parents.iter().find(is_active));
-            let conversation = found.or_else(|| parents.first())?;
-            (*conversation != position).then_some(Within {
-                conversation: *conversation,
-                call,
-            })
-        });
+        let found = self
+            .conversations
+            .iter()
+            .enumerate()
+            .map(|(position, shown)| {
+                let call = note(shown.context, "tool_call_id");
+                let parent = shown.parent.or_else(|| note(shown.context, "parent_id"));
+                let parents = known.get(parent?)?;
+                // The branches of a chat share an id; the one with the call is the right one.
+                let has_call = |one: &&usize| {
+                    let parent = self.conversations.get(**one).map(|shown| shown.context);
+                    call.is_some_and(|id| {
+                        parent.is_some_and(|of| of.tool_call_status(id).is_some())
+                    })
+                };
+                let is_active = |one: &&usize| {
+                    self.conversations
+                        .get(**one)
+                        .is_some_and(|shown| shown.is_active)
+                };
+                let found = parents.iter().find(has_call);
+                let found = found.or_else(|| parents.iter().find(is_active));
+                let conversation = found.or_else(|| parents.first())?;
+                (*conversation != position).then_some(Within {
+                    conversation: *conversation,
+                    call,
+                })
+            });
         without_circles(found.collect())
     }
 }
@@ -183,14 +196,14 @@ fn without_circles<'a>(mut within: Vec<Option<Within<'a>>>) -> Vec<Option<Within
 }
 
 /// Returns the masks of all views together.
-fn all_masks(told: &[Told<'_>]) -> Result<Option<Arc<Masks>>, Error> {
-    let views = told.iter().filter_map(|told| told.context.view());
+fn all_masks(shown: &[ShownConversation<'_>]) -> Result<Option<Arc<Masks>>, Error> {
+    let views = shown.iter().filter_map(|of| of.context.view());
     let mut masks = views.filter_map(|view| view.masks.as_ref());
     let Some(first) = masks.next() else {
         return Ok(None);
     };
-    let others: Vec<_> = masks.filter(|other| *other != first).collect();
-    if others.is_empty() {
+    let mut others = masks.filter(|other| *other != first).peekable();
+    if others.peek().is_none() {
         return Ok(Some(first.clone()));
     }
     let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
@@ -205,24 +218,25 @@ fn all_masks(told: &[Told<'_>]) -> Result<Option<Arc<Masks>>, Error> {
 }
 
 /// A message and the slots of its calls, with masks applied.
-pub(super) struct Looked<'a> {
+pub(super) struct MaskedEntry<'a> {
     entry: &'a Entry,
     message: Option<Message>,
     exchange: Option<Exchange>,
 }
 
-impl<'a> Looked<'a> {
-    pub fn new(entry: &'a Entry, look: Rendering<'_>) -> Self {
+impl<'a> MaskedEntry<'a> {
+    pub fn new(entry: &'a Entry, rendering: Rendering<'_>) -> Self {
         let exchange = entry.exchange.as_deref();
-        let mut message = look.message(&entry.message);
+        let mut message = rendering.message(&entry.message);
         let reply = message.as_mut().and_then(|shown| shown.reply.as_mut());
-        if let Some((reply, masks)) = reply.zip(look.masks) {
+        if let Some((reply, masks)) = reply.zip(rendering.masks) {
             reply.interrupted = reply.interrupted.as_ref().map(|why| masks.value(why));
         }
         Self {
             entry,
             message,
-            exchange: exchange.and_then(|exchange| look.exchange(&entry.message.calls, exchange)),
+            exchange: exchange
+                .and_then(|exchange| rendering.exchange(&entry.message.calls, exchange)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::log::call::ToolCall;
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, MediaPart, Part, PartKind, Source};
-use crate::trace::told::Looked;
+use crate::trace::shown::MaskedEntry;
 use crate::value::letters;
 use crate::value::{json, wording, Value};
 
@@ -30,8 +30,8 @@ impl<'a> Passage<'a> {
 }
 
 /// Returns the passages of a message, those of its calls, and those of their results.
-pub(super) fn list_said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
-    let message = looked.message();
+pub(super) fn list_texts<'a>(masked: &'a MaskedEntry<'_>) -> Vec<Passage<'a>> {
+    let message = masked.message();
     let mut all = Vec::with_capacity(1 + 2 * message.calls.len());
     all.extend(words(message));
     for call in &message.calls {
@@ -40,7 +40,7 @@ pub(super) fn list_said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
             ..Passage::of("calls", arguments(call), false)
         });
     }
-    let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
+    let slots = masked.exchange().into_iter().flat_map(|of| of.slots());
     for (call, outcome) in message.calls.iter().zip(slots) {
         if let Some(outcome) = outcome {
             all.push(Passage {
