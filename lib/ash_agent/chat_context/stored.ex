@@ -9,18 +9,12 @@ defmodule AshAgent.ChatContext.Stored do
 
   @doc "The document of a chat, whose branches come in their order."
   def dump(chat, branches) do
-    chat
-    |> fields()
-    |> Native.chat_dump(chat.extra, chat.config.extra, Enum.map(branches, &branch_terms/1))
-    |> ok!()
+    chat |> terms(branches) |> Native.chat_dump() |> ok!()
   end
 
   @doc "The text of the document."
   def to_snapshot(chat, branches) do
-    chat
-    |> fields()
-    |> Native.chat_encode(chat.extra, chat.config.extra, Enum.map(branches, &branch_terms/1))
-    |> ok!()
+    chat |> terms(branches) |> Native.chat_encode() |> ok!()
   end
 
   @doc "The document without its branches."
@@ -30,17 +24,19 @@ defmodule AshAgent.ChatContext.Stored do
   def branch_head(name, extra, at) do
     empty = Context.new("", id: "-", at: at)
     terms = {name, 1, nil, extra, empty.ref}
-    %{"branches" => [head]} = ok!(Native.chat_dump(%{}, %{}, %{}, [terms]))
+    %{"branches" => [head]} = ok!(Native.chat_dump({%{}, %{}, %{}, [terms]}))
     Map.delete(head, "context")
   end
 
-  defp fields(chat) do
-    %{
+  defp terms(chat, branches) do
+    fields = %{
       "id" => chat.id,
       "parent_id" => chat.parent_id,
       "config" => Config.to_terms(chat.config),
       "active_branch" => chat.active_branch_name
     }
+
+    {fields, chat.extra, chat.config.extra, Enum.map(branches, &branch_terms/1)}
   end
 
   defp branch_terms(branch),

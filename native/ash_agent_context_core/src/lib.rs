@@ -53,7 +53,7 @@ pub use log::origin::Origin;
 pub use log::part::{Class as MediaClass, Content, MediaPart, Part, PartKind, Place, Source};
 pub use log::provider::Provider;
 pub use log::reply::{Finish, Reply};
-pub use log::Stamp;
+pub use log::{Log, Stamp};
 pub use prices::bill::{Bill, Count, Report, Reported, Term};
 pub use prices::file::{read_file, PriceFile};
 pub use prices::list::Prices;

@@ -17,7 +17,6 @@ mod with {
     use ash_agent_context_core::{Conventions, Error, OtlpOptions, Prices, Turns, Value};
 
     use crate::argument::{options, Items};
-    use crate::to_term::Bytes;
     use crate::trace::Conversations;
 
     /// See `AshAgent.Trace.to_otlp/2`.
@@ -49,7 +48,7 @@ mod with {
         told: Conversations<'_>,
         masked: bool,
         given: GivenOtlp<'_>,
-    ) -> Result<Bytes, Error> {
+    ) -> Result<Vec<u8>, Error> {
         let options = OtlpOptions {
             agent: given.agent,
             version: given.version,
@@ -72,7 +71,7 @@ mod with {
             caller: given.caller.and_then(ids),
             prices: Some(given.prices),
         };
-        told.trace(masked)?.to_otlp(&options).map(Bytes)
+        told.trace(masked)?.to_otlp(&options)
     }
 
     fn ids(bytes: &[u8]) -> Option<([u8; 16], [u8; 8])> {

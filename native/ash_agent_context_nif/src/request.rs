@@ -5,14 +5,14 @@ use ash_agent_context_core::{
     KeptBytes, Known, Located, Options, Prices, Provider, ReplayOutcome, ReplayRow, RequestChange,
     Segment, SentPlace, SystemRole, Time, Unready, Value, NESTING,
 };
-use rustler::{Encoder as _, NewBinary, Resource, ResourceArc, Term};
+use rustler::{Encoder as _, NewBinary, Term};
 
-use crate::argument::{arguments, field, Lender, Metadata};
+use crate::argument::{arguments, field, Argument, Metadata, On};
 use crate::atoms;
 use crate::encode;
 use crate::encode::SHARED;
 use crate::error::NifError;
-use crate::resource::{ContextHandle, ContextResource};
+use crate::resource::{Handle, Holder};
 use crate::to_term::{maps, terms, Made, Maybe, ToTerm};
 
 /// A normal scheduler encodes so many bytes in well under a millisecond.
@@ -29,12 +29,12 @@ pub struct RequestOptions<'a> {
 
 arguments! {
     SystemRole = |term, _scheduler| Self::from_name(term.decode()?).ok_or(NifError::BadArg);
-    RequestOptions<'a> = |term, scheduler| {
+    Options<'a> = |term, scheduler| {
         let dialect: Option<&str> = field(term, atoms::dialect(), scheduler)?;
         let response: Option<&str> = field(term, atoms::previous_response_id(), scheduler)?;
         let conversation: Option<&str> = field(term, atoms::conversation(), scheduler)?;
         let conversation = conversation.map(Known::Conversation);
-        let options = Options {
+        Ok(Self {
             model: field(term, atoms::model(), scheduler)?,
             thinking: field(term, atoms::thinking(), scheduler)?,
             system_role: field(term, atoms::system_role(), scheduler)?,
@@ -45,21 +45,24 @@ arguments! {
             known: response.map(Known::Response).or(conversation).unwrap_or_default(),
             most: scheduler.limit(ENCODED),
             steps: scheduler.limit(LOOKED_AT),
-            ..Options::new(field(term, atoms::provider(), scheduler)?)
-        };
-        Ok(Self { options, interrupt: field(term, atoms::interrupt(), scheduler)? })
+            ..Self::new(field(term, atoms::provider(), scheduler)?)
+        })
     };
+    RequestOptions<'a> = |term, scheduler| Ok(Self {
+        options: Argument::read(term, scheduler)?,
+        interrupt: field(term, atoms::interrupt(), scheduler)?,
+    });
 }
 
 impl RequestOptions<'_> {
     /// Returns the context to project, with pending calls interrupted if the options say so.
-    pub fn context(&self, context: ContextHandle) -> ContextHandle {
-        let interrupted = self.interrupt.then(|| context.get().without_pending());
-        interrupted.flatten().map_or(context, ContextResource::wrap)
+    pub fn context(&self, context: Handle<Context>) -> Handle<Context> {
+        let interrupted = self.interrupt.then(|| context.0.without_pending());
+        interrupted.flatten().map_or(context, Holder::hold)
     }
 
-    fn lend<'a>(&self, context: Lender<'a>) -> Lender<'a> {
-        Lender {
+    fn lend<'a>(&self, context: On<'a, Context>) -> On<'a, Context> {
+        On {
             handle: self.context(context.handle),
             ..context
         }
@@ -75,7 +78,7 @@ pub fn within_work<T>(result: Result<T, Error>) -> Result<T, NifError> {
 }
 
 pub fn encode<'a>(
-    context: Lender<'a>,
+    context: On<'a, Context>,
     given: RequestOptions<'a>,
     Metadata(body): Metadata,
 ) -> Result<Term<'a>, NifError> {
@@ -95,9 +98,9 @@ pub fn encode<'a>(
     // Segments of a request are shared.
     let segments: Vec<_> = segments.into_iter().map(shared).collect();
     let env = context.env;
-    let kept = ResourceArc::new(KeptResource(kept));
-    let mut binaries =
-        (0..kept.0.len()).map(|index| kept.make_binary(env, |kept| kept.bytes(index)));
+    let kept = Holder::hold(kept);
+    let mut binaries = (0..kept.0.len())
+        .map(|index| kept.make_binary(env, |kept| kept.0.get(index).map_or(&[], KeptBytes::bytes)));
     let list = segments.iter().map(|segment| match segment {
         None => binaries.next().encode(env),
         Some(Segment::Lent(bytes)) => encoder.binary(bytes),
@@ -106,19 +109,7 @@ pub fn encode<'a>(
     Ok(encoder.list(list))
 }
 
-/// The bytes that the binaries of a request point into, kept as long as one of them is used.
-struct KeptResource(Vec<KeptBytes>);
-
-#[rustler::resource_impl]
-impl Resource for KeptResource {}
-
-impl KeptResource {
-    fn bytes(&self, index: usize) -> &[u8] {
-        self.0.get(index).map(KeptBytes::bytes).unwrap_or_default()
-    }
-}
-
-pub fn request(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Value, NifError> {
+pub fn request(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Value, NifError> {
     let context = given.lend(context);
     let segments = within_work(context.encode_request(&given.options, &Default::default()))?;
     let bytes = segments.iter().flat_map(|segment| segment.bytes());
@@ -126,7 +117,10 @@ pub fn request(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Value, 
     Ok(json::read(&text, NESTING)?)
 }
 
-pub fn report(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Vec<Located>, NifError> {
+pub fn report(
+    context: On<'_, Context>,
+    given: RequestOptions<'_>,
+) -> Result<Vec<Located>, NifError> {
     within_work(given.lend(context).request_report(&given.options))
 }
 
@@ -140,7 +134,7 @@ terms! {
 }
 
 pub fn account(
-    context: Lender<'_>,
+    context: On<'_, Context>,
     prices: Option<&Prices>,
     model: Option<&str>,
     since: u64,
@@ -157,7 +151,7 @@ pub fn account(
 }
 
 /// Returns the context with a note of its next request's digest.
-pub fn note_sent(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Context, NifError> {
+pub fn note_sent(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Context, NifError> {
     let options = &given.options;
     let cost = context.encode_cost(options).plus(context.asked_view_cost());
     context.scheduler.allow(cost)?;
@@ -171,7 +165,7 @@ pub fn as_asked(context: &Context, number: i64) -> Option<Made> {
 }
 
 pub fn forecast(
-    context: Lender<'_>,
+    context: On<'_, Context>,
     given: RequestOptions<'_>,
     prices: Option<&Prices>,
     at: Time,
@@ -186,15 +180,11 @@ pub fn forecast(
         model: options.model,
         since: 0,
     };
-    within_work(context.get().forecast(options, &accounting, at))
-}
-
-pub fn add_failure(context: &Context, failure: Value, at: Time) -> Result<Context, Error> {
-    context.add_failure(&failure, at)
+    within_work(context.0.forecast(options, &accounting, at))
 }
 
 /// Returns a map of facts for each failure, oldest first.
-pub fn failures(context: Lender<'_>) -> Vec<Term<'_>> {
+pub fn failures(context: On<'_, Context>) -> Vec<Term<'_>> {
     let env = context.env;
     let failures = context.failures().map(|(iteration, failure)| {
         let asked = failure.requested_at;
@@ -239,7 +229,10 @@ pub fn as_asked_before(context: &Context, number: i64) -> Option<Made> {
 }
 
 /// Returns the differences of another context's view, each with its cause and the first iteration.
-pub fn view_changes(context: Lender<'_>, other: &Context) -> Result<Vec<RequestChange>, NifError> {
+pub fn view_changes(
+    context: On<'_, Context>,
+    other: &Context,
+) -> Result<Vec<RequestChange>, NifError> {
     let cost = context.view_cost().plus(other.view_cost());
     context.scheduler.allow(cost)?;
     Ok(context.view_changes(other))

@@ -1,23 +1,22 @@
 //! NIFs for pages and prints of conversations.
 
-use ash_agent_context_core::{Context, Error, PageOptions, Prices, Printed, Told, Trace};
+use ash_agent_context_core::{Context, Error, PageOptions, Printed, Told, Trace};
 
-use crate::argument::{arguments, options, Argument};
-use crate::request::RequestOptions;
+use crate::argument::{arguments, elements, options, Argument};
 
 /// The conversations of a trace, each `{name, id, parent | nil, origin | nil, active?, context}`.
 pub struct Conversations<'a>(Vec<Told<'a>>);
 
+elements! {
+    Told<'a> { name, id, parent, origin, is_active, context }
+}
+
 arguments! {
     Conversations<'a> = |term, scheduler| {
-        type Given<'a> = (&'a str, &'a str, Option<&'a str>, Option<usize>, bool, &'a Context);
-        let told: Vec<Given<'a>> = Argument::read(term, scheduler)?;
-        let contexts: Vec<&Context> = told.iter().map(|told| told.5).collect();
+        let told: Vec<Told<'a>> = Argument::read(term, scheduler)?;
+        let contexts: Vec<&Context> = told.iter().map(|told| told.context).collect();
         scheduler.allow(Trace::cost(&contexts))?;
-        let told = told.into_iter().map(|(name, id, parent, origin, is_active, context)| {
-            Told { name, id, parent, origin, is_active, context }
-        });
-        Ok(Self(told.collect()))
+        Ok(Self(told))
     };
 }
 
@@ -28,31 +27,18 @@ impl<'a> Conversations<'a> {
     }
 }
 
-/// See `AshAgent.Trace.to_html/2`.
-pub struct HtmlOptions<'a> {
-    title: Option<&'a str>,
-    request: Option<RequestOptions<'a>>,
-    prices: &'a Prices,
-    fragment: bool,
-}
-
 options! {
     // See `AshAgent.Context.print/2`.
     Printed { most: limit, width, color, mark }
-    HtmlOptions<'a> { title, request, prices, fragment }
+    // See `AshAgent.Trace.to_html/2`.
+    PageOptions<'a> { title, request, prices, fragment }
 }
 
 pub fn html(
     told: Conversations<'_>,
     masked: bool,
-    given: HtmlOptions<'_>,
+    options: PageOptions<'_>,
 ) -> Result<String, Error> {
-    let options = PageOptions {
-        title: given.title,
-        request: given.request.map(|request| request.options),
-        prices: given.prices,
-        fragment: given.fragment,
-    };
     Ok(told.trace(masked)?.to_html(&options))
 }
 

@@ -9,9 +9,11 @@ use ash_agent_context_core::{
 };
 use rustler::{Atom, Env, OwnedEnv, Term};
 
+use crate::argument::Argument;
 use crate::atoms;
 use crate::encode::ToTerm;
 use crate::error::NifError;
+use crate::scheduler::Scheduler;
 
 /// A word with an atom for each of its values.
 pub trait Word: ash_agent_context_core::Word {
@@ -25,10 +27,10 @@ pub trait Word: ash_agent_context_core::Word {
     }
 
     /// Returns the word of an atom.
-    fn of(atom: Atom) -> Result<Self, NifError> {
+    fn of(atom: Atom) -> Option<Self> {
         let place = Self::atoms().iter().position(|known| *known == atom);
         let word = place.and_then(|place| Self::WORDS.get(place));
-        word.copied().ok_or(NifError::BadArg)
+        word.copied()
     }
 }
 
@@ -38,6 +40,13 @@ macro_rules! words {
             fn atoms() -> &'static [Atom] {
                 static ATOMS: OnceLock<Vec<Atom>> = OnceLock::new();
                 ATOMS.get_or_init(|| atoms_of::<Self>())
+            }
+        }
+
+        impl Argument<'_> for $word {
+            fn read(term: Term<'_>, _scheduler: Scheduler) -> Result<Self, NifError> {
+                let atom = term.decode().map_err(|_| NifError::Raise)?;
+                Self::of(atom).ok_or(NifError::Raise)
             }
         }
 
