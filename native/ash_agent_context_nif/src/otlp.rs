@@ -6,7 +6,9 @@ pub fn otlp<'a>(
     _masked: bool,
     _options: rustler::Term<'a>,
 ) -> Result<rustler::Term<'a>, ash_agent_context_core::Error> {
-    Err(ash_agent_context_core::Error::FeatureMissing { feature: "otlp" })
+    Err(ash_agent_context_core::Error::FeatureMissing {
+        feature: "otlp".into(),
+    })
 }
 
 #[cfg(feature = "otlp")]
