@@ -38,7 +38,7 @@ impl DocumentHead {
             id: fields.read_due("id", |node| form.read_id(node))?,
             created_at: fields.read_due("created_at", time)?,
             updated_at: fields.read_due("updated_at", time)?,
-            metadata: fields.take_map("metadata")?,
+            metadata: Given::<Terms>::read(fields, "metadata")?,
             origin: Given::<Of>::read(fields, "origin")?,
         })
     }

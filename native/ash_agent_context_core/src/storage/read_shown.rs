@@ -11,6 +11,7 @@ use crate::log::reply::Reply;
 use crate::log::results;
 use crate::storage::node::Node;
 use crate::storage::read::read_said;
+use crate::storage::table::*;
 use crate::storage::take::{check_depth, fields, read_text, DocumentFields, Form};
 use crate::value::fields::Keys;
 use crate::value::{Map, Value};
@@ -222,7 +223,7 @@ impl Answers {
             result += 1;
             Ok(())
         })?;
-        let metadata = fields.take_map("metadata")?;
+        let metadata = Given::<Terms>::read(&mut fields, "metadata")?;
         self.metadata
             .extend(metadata.into_iter().flat_map(Map::into_entries));
         fields.take("role");

@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
 use num_bigint::BigInt;
 
-use crate::value::builder::Json;
+use crate::value::builder::{Json, JsonObject};
 use crate::value::escape;
 use crate::value::{Map, Value};
 
@@ -214,17 +214,18 @@ impl HasEntries for crate::log::metadata::Metadata {
 
 /// Writes a map.
 pub fn entries(json: &mut Json, map: &impl HasEntries) {
+    json.object(|json| fields(json, map));
+}
+
+/// Writes the entries of a map into an object.
+pub fn fields(json: &mut JsonObject<'_>, map: &impl HasEntries) {
     if is_object(map) {
-        json.object(|json| {
-            for (key, of) in map.entries() {
-                value(json.key(&object_key(key)), of);
-            }
-        });
+        for (key, of) in map.entries() {
+            value(json.key(&object_key(key)), of);
+        }
     } else {
-        json.object(|json| {
-            json.key(MAP).list(map.entries(), |json, (key, of)| {
-                json.list([key, of], value);
-            });
+        json.key(MAP).list(map.entries(), |json, (key, of)| {
+            json.list([key, of], value);
         });
     }
 }

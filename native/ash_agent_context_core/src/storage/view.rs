@@ -9,7 +9,7 @@ use crate::log::message::{Message, Role};
 use crate::storage::node::Node;
 use crate::storage::read::read_message_as;
 use crate::storage::table::*;
-use crate::storage::take::{at, fields, read_name, wrong, DocumentFields, Form};
+use crate::storage::take::{at, fields, wrong, DocumentFields, Form};
 use crate::storage::trust::Trust;
 use crate::storage::write::message;
 use crate::value::builder::{Json, JsonObject};
@@ -47,23 +47,23 @@ pub(crate) fn size(view: &View) -> Size {
 /// The stored form of a view. Its covers are checked against the conversation that gets it.
 pub(crate) struct StoredView {
     covers: Vec<StoredCover>,
-    cleared: Option<Cleared>,
+    cleared: Option<Arc<Cleared>>,
     max_result_bytes: Option<usize>,
     recall: bool,
     index: usize,
     user_bytes: Option<usize>,
     pins: Option<Arc<Pins>>,
-    shortenings: Vec<Shortening>,
+    shortenings: Arc<[Shortening]>,
     masks: Vec<(Box<str>, Box<str>)>,
     /// The digest of the masks under which the covers were made.
     masks_digest: Option<Box<str>>,
-    blocks: Vec<(Box<str>, Box<str>)>,
+    blocks: Arc<[(Box<str>, Box<str>)]>,
     extra: Option<Map>,
 }
 
 stored!(StoredView, "a view" {
     covers: "covers" Each<Of, true>,
-    cleared: "cleared" Given<Of>,
+    cleared: "cleared" Given<Shared<Of>>,
     max_result_bytes: "max_result_bytes" Given<Amount>,
     recall: "recall" Mark,
     index: "index" AmountOrZero<false>,
@@ -115,8 +115,8 @@ stored!(Cleared, "a place in the conversation" {
 stored!(
     /// Its iterations need not exist in the conversation: undoing it then shows nothing.
     Shortening, "a step by which a view became shorter" {
-        kind: "kind" KindName,
-        cause: "cause" CauseName,
+        kind: "kind" OneOf,
+        cause: "cause" OneOf,
         iteration: "at" Number,
         first: "first" Number,
         last: "last" Number,
@@ -124,18 +124,18 @@ stored!(
     }
 );
 
+impl StoredWord for ShorteningKind {
+    const EXPECTED: &'static str = "cleared, hidden or summarized";
+}
+
+impl StoredWord for Pressure {
+    const EXPECTED: &'static str = "context_overflow or window";
+}
+
 kinds! {
     /// A message with the role of the user.
     OfUser(Arc<Message>): |json, of| message(json, of, None), |node, form| {
         read_message_as(node, Role::User, form.trust())
-    };
-    KindName(ShorteningKind): |json, kind| json.text(kind.name()), |node, _| {
-        let kind = ShorteningKind::from_name(&read_name(node)?);
-        kind.ok_or_else(|| Error::expected("cleared, hidden or summarized"))
-    };
-    CauseName(Pressure): |json, cause| json.text(cause.name()), |node, _| {
-        let cause = Pressure::from_name(&read_name(node)?);
-        cause.ok_or_else(|| Error::expected("context_overflow or window"))
     };
     MaskForm((Box<str>, Box<str>)): |json, pair| write_pair(json, ["pattern", "replacement"], pair), |node, form| {
         read_pair(node, ["pattern", "replacement"], form)
@@ -185,25 +185,25 @@ impl StoredView {
         let masks = masks.into_iter().flat_map(Masks::iter);
         Self {
             covers: covers.collect(),
-            cleared: view.cleared().cloned(),
+            cleared: view.cleared.clone(),
             max_result_bytes: view.max_result_bytes(),
             recall: view.recall,
             index,
             user_bytes,
             pins: view.pins.clone(),
-            shortenings: view.shortenings.to_vec(),
+            shortenings: view.shortenings.clone(),
             masks: masks.map(|(of, text)| (of.into(), text.into())).collect(),
             masks_digest: digest.as_ref().and_then(Value::as_str).map(Into::into),
-            blocks: view.blocks().to_vec(),
+            blocks: view.blocks.clone(),
             extra: None,
         }
     }
 
     fn put_rules(&mut self, view: &mut View, masks: Option<Arc<Masks>>) {
-        view.cleared = self.cleared.take().map(Arc::new);
+        view.cleared = self.cleared.take();
         view.max_result_bytes = self.max_result_bytes;
         view.masks = masks;
-        view.blocks = std::mem::take(&mut self.blocks).into();
+        view.blocks = self.blocks.clone();
     }
 
     fn put_rest(self, view: &mut View) {
@@ -211,7 +211,7 @@ impl StoredView {
         view.index = self.index;
         view.user_bytes = self.user_bytes;
         view.pins = self.pins;
-        view.shortenings = self.shortenings.into();
+        view.shortenings = self.shortenings;
         view.resize();
     }
 }
@@ -349,7 +349,7 @@ fn write_pin(json: &mut Json, pin: &Pin) {
 fn read_pin(node: Node<'_>, form: Form) -> Result<Pin, Error> {
     let mut fields = fields(node, "a pin", form)?;
     if fields.has("text") {
-        return Ok(Pin::Fact(fields.take_name("text")?));
+        return Ok(Pin::Fact(Text::read(&mut fields, "text")?));
     }
     let number = Number::read(&mut fields, "iteration")?;
     let position = Given::<Amount>::read(&mut fields, "position")?;
@@ -391,5 +391,8 @@ fn read_pair(
     form: Form,
 ) -> Result<(Box<str>, Box<str>), Error> {
     let mut fields = fields(node, "a map of two texts", form)?;
-    Ok((fields.take_name(first)?, fields.take_name(second)?))
+    Ok((
+        Text::read(&mut fields, first)?,
+        Text::read(&mut fields, second)?,
+    ))
 }
