@@ -12,7 +12,7 @@ use crate::atoms;
 use crate::encode;
 use crate::encode::SHARED;
 use crate::error::NifError;
-use crate::resource::{Handle, Holder};
+use crate::resource::Holder;
 use crate::to_term::{maps, terms, Made, Maybe, ToTerm};
 
 /// A normal scheduler encodes so many bytes in well under a millisecond.
@@ -56,25 +56,16 @@ arguments! {
 
 impl RequestOptions<'_> {
     /// Returns the context to project, with pending calls interrupted if the options say so.
-    pub fn context(&self, context: Handle<Context>) -> Handle<Context> {
-        let interrupted = self.interrupt.then(|| context.0.without_pending());
-        interrupted.flatten().map_or(context, Holder::hold)
-    }
-
     fn lend<'a>(&self, context: On<'a, Context>) -> On<'a, Context> {
-        On {
-            handle: self.context(context.handle),
-            ..context
+        let interrupted = self.interrupt.then(|| context.without_pending());
+        match interrupted.flatten() {
+            Some(interrupted) => On {
+                handle: Holder::hold(interrupted),
+                ..context
+            },
+            None => context,
         }
     }
-}
-
-/// Refuses a result that took too much work: only the bytes to encode count, everything else is cheap.
-pub fn within_work<T>(result: Result<T, Error>) -> Result<T, NifError> {
-    result.map_err(|error| match error {
-        Error::TooMuchWork => NifError::Dirty,
-        other => NifError::Core(other),
-    })
 }
 
 pub fn encode<'a>(
@@ -85,7 +76,7 @@ pub fn encode<'a>(
     let options = &given.options;
     context.scheduler.allow(context.encode_cost(options))?;
     let context = given.lend(context);
-    let segments = within_work(context.encode_request(options, &body.unwrap_or_default()))?;
+    let segments = context.encode_request(options, &body.unwrap_or_default())?;
     let encoder = context.encoder();
     let mut kept = Vec::with_capacity(segments.len());
     let shared = |segment| match segment {
@@ -111,17 +102,14 @@ pub fn encode<'a>(
 
 pub fn request(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Value, NifError> {
     let context = given.lend(context);
-    let segments = within_work(context.encode_request(&given.options, &Default::default()))?;
+    let segments = context.encode_request(&given.options, &Default::default())?;
     let bytes = segments.iter().flat_map(|segment| segment.bytes());
     let text: Vec<u8> = bytes.copied().collect();
     Ok(json::read(&text, NESTING)?)
 }
 
-pub fn report(
-    context: On<'_, Context>,
-    given: RequestOptions<'_>,
-) -> Result<Vec<Located>, NifError> {
-    within_work(given.lend(context).request_report(&given.options))
+pub fn report(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Vec<Located>, Error> {
+    given.lend(context).request_report(&given.options)
 }
 
 terms! {
@@ -155,7 +143,7 @@ pub fn note_sent(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<
     let options = &given.options;
     let cost = context.encode_cost(options).plus(context.asked_view_cost());
     context.scheduler.allow(cost)?;
-    within_work(context.note_sent(options))
+    Ok(context.note_sent(options)?)
 }
 
 /// Returns the conversation as it was when an iteration's last request was made.
@@ -174,13 +162,12 @@ pub fn forecast(
     let cost = context.encode_cost(options).times(2);
     let view = context.looks_cost().plus(context.asked_view_cost());
     context.scheduler.allow(cost.plus(view))?;
-    let context = given.context(context.handle);
     let accounting = Accounting {
         prices,
         model: options.model,
         since: 0,
     };
-    within_work(context.0.forecast(options, &accounting, at))
+    Ok(given.lend(context).forecast(options, &accounting, at)?)
 }
 
 /// Returns a map of facts for each failure, oldest first.

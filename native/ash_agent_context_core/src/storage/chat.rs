@@ -87,7 +87,9 @@ impl Chat<'_> {
     /// # Errors
     /// As [`Chat::dump`].
     pub fn to_snapshot(&self) -> Result<Vec<u8>, Error> {
-        Ok(json::write_deep(&self.dump()?))
+        let mut json = Json::default();
+        tagged::data(&mut json, &self.dump()?);
+        Ok(json.0)
     }
 }
 

@@ -12,7 +12,6 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::error::Error;
-use crate::value::builder::Json;
 use crate::value::{letters, structs};
 use crate::value::{Map, Value};
 
@@ -225,49 +224,6 @@ pub struct AsJson<'a>(pub &'a Value);
 #[must_use]
 pub fn write(value: &Value) -> String {
     to_string(&AsJson(value))
-}
-
-enum Writing<'a> {
-    List(std::slice::Iter<'a, Value>),
-    Object(std::slice::Iter<'a, (Value, Value)>),
-}
-
-/// Returns the JSON text of JSON data, however deep it is: [`write`] recurses with a value, and a document has more levels
-/// than the value that it stands for.
-pub(crate) fn write_deep(value: &Value) -> Vec<u8> {
-    let mut json = Json::default();
-    let mut open: Vec<Writing<'_>> = Vec::new();
-    let mut next = Some(value);
-    loop {
-        match next {
-            Some(Value::List(items)) => {
-                json.raw("[");
-                open.push(Writing::List(items.iter()));
-            }
-            Some(Value::Map(map)) => {
-                json.raw("{");
-                open.push(Writing::Object(map.iter()));
-            }
-            Some(scalar) => json.value(&AsJson(scalar)),
-            None => {}
-        }
-        next = match open.last_mut() {
-            None => return json.0,
-            Some(Writing::List(items)) => items.next().inspect(|_| json.separate()),
-            Some(Writing::Object(entries)) => entries.next().map(|(key, value)| {
-                json.separate();
-                json.value(&*key_text(key));
-                json.raw(":");
-                value
-            }),
-        };
-        if next.is_none() {
-            json.raw(match open.pop() {
-                Some(Writing::Object(_)) => "}",
-                _ => "]",
-            });
-        }
-    }
 }
 
 /// Writes with serde_json into a string, for types whose serialisation cannot fail.
