@@ -30,11 +30,12 @@ pub(crate) fn each<N, T>(
 
 /// Declares the errors, each with the name of its reason. Its fields are the details of the reason, in this order.
 macro_rules! errors {
-    ($($(#[$doc:meta])* $error:ident $({ $($(#[$about:meta])* $field:ident: $type:ty,)* })? = $name:literal,)*) => {
+    ($($(#[$doc:meta])* $error:ident $({ $($field:ident: $type:ty),* })? = $name:literal,)*) => {
         /// The reason why an operation was refused. Its context is unchanged.
         #[derive(Debug, Clone, PartialEq, Eq)]
+        #[allow(missing_docs)] // each error says what its fields are
         pub enum Error {
-            $($(#[$doc])* $error $({ $($(#[$about])* $field: $type,)* })?,)*
+            $($(#[$doc])* $error $({ $($field: $type),* })?,)*
             /// A response that cannot be added: it failed, or is still open.
             Response(Fault),
         }
@@ -54,190 +55,71 @@ macro_rules! errors {
 }
 
 errors! {
-    /// A result for an id that no call of the current iteration has.
-    UnknownToolCall {
-        /// The id of the result.
-        id: Box<str>,
-        /// The ids that wait for a result.
-        pending: Vec<Box<str>>,
-    } = "unknown_tool_call",
-    /// A result for a call that has one.
-    ToolCallAlreadyAnswered {
-        /// The id of the result.
-        id: Box<str>,
-        /// The ids that wait for a result.
-        pending: Vec<Box<str>>,
-    } = "tool_call_already_answered",
-    /// Two results for one call in one list.
-    DuplicateToolResult {
-        /// The id that stands twice.
-        id: Box<str>,
-    } = "duplicate_tool_result",
-    /// An empty list of results.
-    NoToolResults {
-        /// The ids that wait for a result.
-        pending: Vec<Box<str>>,
-    } = "no_tool_results",
-    /// Results although no call waits for one.
-    NoPendingToolCalls {
-        /// The ids of the results.
-        given: Vec<Box<str>>,
-    } = "no_pending_tool_calls",
-    /// A message, or a request, while calls wait for their results.
-    PendingToolCalls {
-        /// The ids that wait for a result.
-        ids: Vec<Box<str>>,
-    } = "pending_tool_calls",
-    /// Two calls of one message with the same id.
-    DuplicateToolCall {
-        /// The id that stands twice.
-        id: Box<str>,
-    } = "duplicate_tool_call",
-    /// A content part that is not as the documentation says.
-    InvalidPart {
-        /// 0-based position in the list of parts.
-        position: usize,
-        /// The key that is wrong, missing or unknown.
-        key: Value,
-    } = "invalid_part",
-    /// A tool call that is not as the documentation says.
-    InvalidToolCall {
-        /// 0-based position in the list of calls.
-        position: usize,
-        /// The key that is wrong or missing.
-        key: Value,
-    } = "invalid_tool_call",
-    /// A tool result that is not as the documentation says.
-    InvalidToolResult {
-        /// 0-based position in the list of results.
-        position: usize,
-        /// The key that is wrong or missing.
-        key: Value,
-    } = "invalid_tool_result",
-    /// A term that a context cannot hold.
-    UnsupportedTerm {
-        /// The kind of term.
-        kind: Unsupported,
-        /// The path to it.
-        path: Path,
-    } = "unsupported_term",
-    /// A value with more than [`crate::MAX_DEPTH`] levels.
-    TooDeep {
-        /// The number of levels allowed.
-        limit: usize,
-    } = "too_deep",
-    /// Foreign data (attributes, snapshots, histories) that cannot be read.
-    Invalid {
-        /// The path to the fault.
-        path: Path,
-        /// A description of the expected value.
-        expected: Cow<'static, str>,
-    } = "invalid",
+    /// A result for an id that no call of the current iteration has; `pending` are the ids that wait for one.
+    UnknownToolCall { id: Box<str>, pending: Vec<Box<str>> } = "unknown_tool_call",
+    /// A result for a call that has one; `pending` are the ids that wait for one.
+    ToolCallAlreadyAnswered { id: Box<str>, pending: Vec<Box<str>> } = "tool_call_already_answered",
+    /// Two results for the call of this id in one list.
+    DuplicateToolResult { id: Box<str> } = "duplicate_tool_result",
+    /// An empty list of results, while these ids wait for one.
+    NoToolResults { pending: Vec<Box<str>> } = "no_tool_results",
+    /// Results for these ids, although no call waits for one.
+    NoPendingToolCalls { given: Vec<Box<str>> } = "no_pending_tool_calls",
+    /// A message, or a request, while the calls of these ids wait for their results.
+    PendingToolCalls { ids: Vec<Box<str>> } = "pending_tool_calls",
+    /// Two calls of one message with this id.
+    DuplicateToolCall { id: Box<str> } = "duplicate_tool_call",
+    /// A content part, at this 0-based position in its list, whose key is wrong, missing or unknown.
+    InvalidPart { position: usize, key: Value } = "invalid_part",
+    /// A tool call, at this 0-based position in its list, whose key is wrong or missing.
+    InvalidToolCall { position: usize, key: Value } = "invalid_tool_call",
+    /// A tool result, at this 0-based position in its list, whose key is wrong or missing.
+    InvalidToolResult { position: usize, key: Value } = "invalid_tool_result",
+    /// A term of a kind that a context cannot hold, and the path to it.
+    UnsupportedTerm { kind: Unsupported, path: Path } = "unsupported_term",
+    /// A value with more levels than the limit, [`crate::MAX_DEPTH`].
+    TooDeep { limit: usize } = "too_deep",
+    /// Foreign data (attributes, snapshots, histories) that cannot be read: the path to what is wrong, and what was expected.
+    Invalid { path: Path, expected: Cow<'static, str> } = "invalid",
     /// More bytes to encode than [`crate::Options::most`] allows; everything encoded so far is kept.
     TooMuchWork = "too_much_work",
     /// A field of the caller that would overwrite a field of the request.
-    ReservedField {
-        /// The field's key.
-        key: Box<str>,
-    } = "reserved_field",
+    ReservedField { key: Box<str> } = "reserved_field",
     /// A call that cannot take a status, because of the one it has.
-    IllegalStatus {
-        /// The id of the call.
-        id: Box<str>,
-        /// Its present status.
-        from: &'static str,
-        /// The status that it cannot take.
-        to: &'static str,
-    } = "illegal_status",
-    /// An approval of arguments that the call would not run with.
-    OtherArguments {
-        /// The id of the call.
-        id: Box<str>,
-        /// The paths of the first differences.
-        paths: Vec<Path>,
-    } = "other_arguments",
-    /// A map that is not a report on tokens.
-    InvalidUsage {
-        /// The key that is wrong; nil when no known key is there.
-        key: Value,
-    } = "invalid_usage",
-    /// Tokens of a model whose price is not given.
-    NoPrice {
-        /// The model, as far as it is known.
-        model: Option<Box<str>>,
-    } = "no_price",
+    IllegalStatus { id: Box<str>, from: &'static str, to: &'static str } = "illegal_status",
+    /// An approval of arguments that the call would not run with, and the paths of the first differences.
+    OtherArguments { id: Box<str>, paths: Vec<Path> } = "other_arguments",
+    /// A map that is not a report on tokens: the key that is wrong, or nil when no known key is there.
+    InvalidUsage { key: Value } = "invalid_usage",
+    /// Tokens of a model whose price is not given. The model is there as far as it is known.
+    NoPrice { model: Option<Box<str>> } = "no_price",
     /// A report on tokens without a message of the model.
     NoAssistantMessage = "no_assistant_message",
-    /// A budget that cannot be met.
-    CannotFit {
-        /// The tokens that remain when as much as possible is hidden.
-        least: u64,
-    } = "cannot_fit",
-    /// Pins that leave a budget no room.
-    PinsTooLong {
-        /// Their names.
-        pins: Vec<Box<str>>,
-        /// The tokens that remain when as much as possible is hidden.
-        least: u64,
-    } = "pins_too_long",
-    /// Something to pin that the conversation does not have.
-    UnknownPin {
-        /// Its name.
-        pin: Box<str>,
-    } = "unknown_pin",
-    /// One pin too many.
-    TooManyPins {
-        /// The most pins allowed.
-        most: usize,
-    } = "too_many_pins",
-    /// Iterations that cannot be compacted: the current turn, pending calls, or iterations that do not exist.
-    NotCompactable {
-        /// The first and the last.
-        range: (u64, u64),
-        /// The first and the last that may be compacted, if any.
-        allowed: Option<(u64, u64)>,
-    } = "not_compactable",
-    /// A summary that is not shorter than the iterations it replaces.
-    SummaryTooLong {
-        /// Its tokens.
-        tokens: u64,
-        /// The tokens of those iterations.
-        replaced: u64,
-    } = "summary_too_long",
-    /// A feature that this build of the library left out.
-    FeatureMissing {
-        /// The Cargo feature to enable.
-        feature: Box<str>,
-    } = "feature_missing",
-    /// A pattern that is not a regular expression.
-    InvalidPattern {
-        /// The pattern.
-        pattern: Box<str>,
-        /// The problem, in the words of the compiler of patterns.
-        problem: Box<str>,
-    } = "invalid_pattern",
-    /// Text that is not a handle.
-    UnknownHandle {
-        /// The text.
-        handle: Box<str>,
-    } = "unknown_handle",
-    /// A handle to a text that is gone, as after a rewind.
-    HandleGone {
-        /// The handle.
-        handle: Box<str>,
-    } = "handle_gone",
-    /// An iteration number that the context does not have.
-    UnknownIteration {
-        /// The number asked for.
-        number: i64,
-        /// The first and the last iteration.
-        range: (u64, u64),
-    } = "unknown_iteration",
-    /// A trace that would have too many bytes.
-    TraceTooLarge {
-        /// The most bytes that it may have.
-        most: usize,
-    } = "trace_too_large",
+    /// A budget that cannot be met: so many tokens remain when as much as possible is hidden.
+    CannotFit { least: u64 } = "cannot_fit",
+    /// Pins, by their names, that leave a budget no room: so many tokens remain when as much as possible is hidden.
+    PinsTooLong { pins: Vec<Box<str>>, least: u64 } = "pins_too_long",
+    /// Something to pin, by its name, that the conversation does not have.
+    UnknownPin { pin: Box<str> } = "unknown_pin",
+    /// One pin more than the most allowed.
+    TooManyPins { most: usize } = "too_many_pins",
+    /// Iterations that cannot be compacted: the current turn, pending calls, or iterations that do not exist. The first and
+    /// the last of them, and of those that may be, if any.
+    NotCompactable { range: (u64, u64), allowed: Option<(u64, u64)> } = "not_compactable",
+    /// A summary that is not shorter than the iterations it replaces, in tokens.
+    SummaryTooLong { tokens: u64, replaced: u64 } = "summary_too_long",
+    /// A Cargo feature that this build of the library left out.
+    FeatureMissing { feature: Box<str> } = "feature_missing",
+    /// A pattern that is not a regular expression, and the problem in the words of the compiler of patterns.
+    InvalidPattern { pattern: Box<str>, problem: Box<str> } = "invalid_pattern",
+    /// Text that is not a handle of `recall`.
+    UnknownHandle { handle: Box<str> } = "unknown_handle",
+    /// A handle of `recall` to a text that is gone, as after a rewind.
+    HandleGone { handle: Box<str> } = "handle_gone",
+    /// An iteration number that the context does not have; the first and the last that it has.
+    UnknownIteration { number: i64, range: (u64, u64) } = "unknown_iteration",
+    /// A trace that would have more than the most bytes allowed.
+    TraceTooLarge { most: usize } = "trace_too_large",
 }
 
 impl Error {

@@ -9,13 +9,13 @@ use crate::storage::bases;
 pub use crate::storage::bases::Branch;
 use crate::storage::head::check_version;
 use crate::storage::limits::{LEVELS, NESTING, VERSION};
-use crate::storage::node::Node;
 use crate::storage::table::*;
 use crate::storage::tagged;
 use crate::storage::take::{at, check_unknown, fields, wrong, DocumentFields, NIL};
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
 use crate::value::builder::{Json, JsonObject};
+use crate::value::node::Node;
 use crate::value::{json, Map, Value};
 
 /// Levels around a conversation in the document of a chat.

@@ -11,7 +11,6 @@ use crate::log::failed::{FailedRequest, Failures};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Status};
 use crate::log::reply::Finish;
-use crate::storage::node::Node;
 use crate::storage::read::read_message;
 use crate::storage::read_shown::{read_shown, Outcomes};
 use crate::storage::table::*;
@@ -20,6 +19,7 @@ use crate::storage::take::{fields, Form};
 use crate::storage::trust::Trust;
 use crate::storage::view::ReadView;
 use crate::value::fields::Keys;
+use crate::value::node::Node;
 use crate::value::Value;
 use crate::view::View;
 

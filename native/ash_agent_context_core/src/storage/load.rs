@@ -4,11 +4,11 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::storage::head::Head;
 use crate::storage::limits::NESTING;
-use crate::storage::node::Node;
 use crate::storage::parse;
 use crate::storage::take::wrong;
 use crate::storage::trust::Trust;
 use crate::value::json;
+use crate::value::node::Node;
 use crate::value::{Size, Value};
 
 impl Context {

@@ -13,7 +13,6 @@ mod head;
 mod iterations;
 pub mod limits;
 pub mod load;
-mod node;
 mod parse;
 mod read;
 mod read_call;

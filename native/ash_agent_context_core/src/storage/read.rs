@@ -10,13 +10,13 @@ use crate::log::original::Original;
 use crate::log::part::Content;
 use crate::prices::bill::Reported;
 use crate::storage::limits::NESTING;
-use crate::storage::node::Node;
 use crate::storage::read_call::read_calls;
 use crate::storage::read_content::read_content;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, wrong, DocumentFields, Form};
 use crate::storage::trust::Trust;
 use crate::value::json;
+use crate::value::node::Node;
 use crate::value::{Map, Value};
 
 pub(crate) fn read_message_as(

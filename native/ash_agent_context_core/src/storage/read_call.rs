@@ -9,13 +9,13 @@ use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::part::Place;
-use crate::storage::node::Node;
 use crate::storage::read_content::read_parts;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, wrong, DocumentFields, NIL};
 use crate::storage::trust::{Approvals, Trust};
 use crate::storage::untagged;
 use crate::value::fields::utf8;
+use crate::value::node::Node;
 use crate::value::Value;
 
 pub(crate) fn read_calls(

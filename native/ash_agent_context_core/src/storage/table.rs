@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::storage::node::Node;
 use crate::storage::tagged;
 use crate::storage::take::{
     fields, read_name, read_number, read_size, read_text, DocumentFields, Form,
 };
 use crate::value::builder::{Json, JsonObject};
+use crate::value::node::Node;
 use crate::value::time::{self, Time};
 use crate::value::word::Word;
 use crate::value::{Map, Value};

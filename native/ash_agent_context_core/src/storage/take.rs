@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 
 use crate::error::{each, Error};
-use crate::storage::node::Node;
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
 use crate::value::fields::{self, utf8, Keys};
+use crate::value::node::Node;
 use crate::value::node::{map_of, Named};
 use crate::value::time::Time;
 use crate::value::{Map, Value, MAX_DEPTH};
