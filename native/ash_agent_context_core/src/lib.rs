@@ -77,12 +77,12 @@ pub use response::push::Delta;
 pub use response::{Given, Reading, Response, State, MAX_BYTES};
 pub use storage::changes::Changes;
 pub use storage::chat::{Branch, Chat, LoadedBranch, LoadedChat, AROUND_CONTEXT};
-pub use storage::cost::text_cost;
 pub use storage::limits::NESTING;
-pub use storage::load::has_masks;
+pub use storage::load::{has_masks, text_cost};
 pub use storage::rows::{join_rows, put_media_back, take_media, BranchRow};
-pub use storage::terms::{read_terms, write_terms};
+pub use storage::tagged::write_terms;
 pub use storage::trust::{Approvals, Structs, Trust};
+pub use storage::untagged::read_terms;
 pub use tokens::{Method, Tokens};
 #[cfg(feature = "otlp")]
 pub use trace::{Conventions, OtlpOptions, Turns};

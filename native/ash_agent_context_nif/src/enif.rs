@@ -27,17 +27,16 @@ pub trait Nif {
 }
 
 /// Defines a NIF under a name that ends with a zero byte.
-pub const fn define(
+pub const fn define<N: Nif, const IS_NORMAL: bool>(
     name: &'static str,
     arity: usize,
     flags: SchedulerFlags,
-    raw_func: unsafe extern "C" fn(*mut ErlNifEnv, c_int, *const ErlNifTerm) -> ErlNifTerm,
 ) -> rustler::Nif {
     rustler::Nif {
         name: name.as_ptr().cast::<c_char>(),
         arity: arity as c_uint,
         flags: flags as c_uint,
-        raw_func,
+        raw_func: run::<N, IS_NORMAL>,
     }
 }
 
@@ -45,7 +44,7 @@ pub const fn define(
 ///
 /// # Safety
 /// Only the VM may call it, with its environment and the number of terms that it passes.
-pub unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
+unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
     env: *mut ErlNifEnv,
     count: c_int,
     terms: *const ErlNifTerm,

@@ -7,7 +7,8 @@ use ash_agent_context_core::{
     constrain, join_rows, json, read_file, read_list, AnswerType, Chat, Context, Cost, Excerpt,
     Fault, Follow, LoadedChat, Log, Pin, Rent, Response, Value,
 };
-use rustler::{Env, NifResult, Term};
+use rustler::codegen_runtime::inventory;
+use rustler::{Env, NifResult, SchedulerFlags, Term};
 
 use crate::argument::{Argument, Attributes, Document, Id, Items, Results};
 use crate::atoms;
@@ -38,18 +39,11 @@ macro_rules! nifs {
                 }
             }
 
-            rustler::codegen_runtime::inventory::submit!(enif::define(
-                concat!(stringify!($name), "_normal\0"),
-                <[&str]>::len(&[$(stringify!($arg)),*]),
-                rustler::SchedulerFlags::Normal,
-                enif::run::<This, true>,
-            ));
-            rustler::codegen_runtime::inventory::submit!(enif::define(
-                concat!(stringify!($name), "_dirty\0"),
-                <[&str]>::len(&[$(stringify!($arg)),*]),
-                rustler::SchedulerFlags::DirtyCpu,
-                enif::run::<This, false>,
-            ));
+            const ARITY: usize = <[&str]>::len(&[$(stringify!($arg)),*]);
+            const NORMAL: &str = concat!(stringify!($name), "_normal\0");
+            const DIRTY: &str = concat!(stringify!($name), "_dirty\0");
+            inventory::submit!(enif::define::<This, true>(NORMAL, ARITY, SchedulerFlags::Normal));
+            inventory::submit!(enif::define::<This, false>(DIRTY, ARITY, SchedulerFlags::DirtyCpu));
         };
     )*};
 }

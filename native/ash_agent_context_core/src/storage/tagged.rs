@@ -262,3 +262,14 @@ fn int_text(integer: &BigInt) -> String {
     };
     format!("{sign}0x{}", integer.magnitude().to_str_radix(16))
 }
+
+/// Writes a map as JSON text.
+///
+/// # Complexity
+/// O(n)
+#[must_use]
+pub fn write_terms(terms: &Map) -> Vec<u8> {
+    let mut json = Json::default();
+    entries(&mut json, terms);
+    json.0
+}

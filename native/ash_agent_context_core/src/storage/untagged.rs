@@ -5,10 +5,10 @@ use base64::Engine as _;
 use num_bigint::BigInt;
 
 use crate::error::{each, index, Error};
-use crate::storage::limits::LEVELS;
+use crate::storage::limits::{LEVELS, NESTING};
 use crate::storage::tagged::{ATOM, BYTES, FLOAT, INT, MAP, TUPLE};
 use crate::storage::trust::Structs;
-use crate::value::json::MAX_DIGITS;
+use crate::value::json::{self, MAX_DIGITS};
 use crate::value::node::{Named, Node};
 use crate::value::{Map, Value, MAX_DEPTH};
 
@@ -416,5 +416,21 @@ impl Node<'_> {
             }
             other => other.into_value(),
         }
+    }
+}
+
+/// Reads a map from the text that `write_terms` wrote.
+///
+/// # Errors
+/// [`Error::Invalid`], [`Error::TooDeep`].
+///
+/// # Complexity
+/// O(n log n) for the keys of a map, else O(n).
+pub fn read_terms(text: &[u8], structs: Structs) -> Result<Map, Error> {
+    let mut value = json::read(text, NESTING)?;
+    untag(&mut value, LEVELS, structs)?;
+    match value {
+        Value::Map(terms) => Ok(terms),
+        _ => Err(Error::expected("a map")),
     }
 }
