@@ -162,17 +162,16 @@ arguments! {
         scheduler.allow(Cost::from(Size::new(terms, size.bytes)).times(3))?;
         Ok(Self(body))
     };
-    Trust = |term, scheduler| {
-        let (approvals, structs): (Atom, Atom) = part(term, scheduler)?;
-        let name = |atom: Atom| atom.to_term(term.get_env()).atom_to_string();
-        Self::from_names(&name(approvals)?, &name(structs)?).ok_or(NifError::BadArg)
-    };
     Stamp = |term, scheduler| {
         let (Metadata(metadata), at) = part(term, scheduler)?;
         Ok(Self { at, metadata })
     };
     // What is asked of the log alone.
     &'a Log = |term, scheduler| Ok(<&Context>::read(term, scheduler)?);
+}
+
+elements! {
+    Trust { approvals, structs }
 }
 
 impl<'a, T: Held> Argument<'a> for &'a T {

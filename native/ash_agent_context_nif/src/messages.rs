@@ -9,7 +9,7 @@ use rustler::{Encoder as _, Term};
 
 use crate::atoms;
 use crate::encode::{self, Encoder, FieldTerms};
-use crate::to_term::{map, Maybe};
+use crate::to_term::{map, Maybe, ToTerm};
 use crate::words::Word;
 
 impl<'r, 'e> Encoder<'r, 'e> {
@@ -200,13 +200,11 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     fn call_with(&self, call: &'r ToolCall, arguments: &'r Value) -> FieldTerms<'e> {
         let mut fields = FieldTerms::new(self.env());
-        if !call.id.is_empty() {
-            fields.put(atoms::id(), self.text(&call.id));
-        }
+        let id = (!call.id.is_empty()).then(|| self.text(&call.id));
+        fields.put_given(atoms::id(), id);
         fields.put(atoms::name(), self.name(&call.name));
-        if !call.kind.is_function() {
-            fields.put(atoms::kind(), call.kind.atom());
-        }
+        let kind = (!call.kind.is_function()).then(|| call.kind.to_term(self.env()));
+        fields.put_given(atoms::kind(), kind);
         fields.put(atoms::arguments(), self.value(arguments));
         let metadata = call.provider_metadata.as_ref().map(|of| self.map(of));
         fields.put_given(atoms::provider_metadata(), metadata);

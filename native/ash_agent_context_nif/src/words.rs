@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 
 use ash_agent_context_core::{
-    CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, Look,
-    MediaClass, Method, Pressure, Prompt, Provider, RepairKind, Role, ShorteningKind, Status,
-    Thinking,
+    Approvals, CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing,
+    Look, MediaClass, Method, Pressure, Prompt, Provider, RepairKind, Role, ShorteningKind, Status,
+    Structs, Thinking,
 };
 use rustler::{Atom, Env, OwnedEnv, Term};
 
@@ -59,8 +59,8 @@ macro_rules! words {
 }
 
 words! {
-    CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, Look, MediaClass, Method, Pressure, Prompt,
-    Provider, RepairKind, Role, ShorteningKind, Status, Thinking,
+    Approvals, CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, Look, MediaClass, Method, Pressure, Prompt,
+    Provider, RepairKind, Role, ShorteningKind, Status, Structs, Thinking,
 }
 
 fn atoms_of<T: Word>() -> Vec<Atom> {
