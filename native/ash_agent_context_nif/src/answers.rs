@@ -3,12 +3,13 @@
 use ash_agent_context_core::{
     Answer, AnswerType, Came, Error, Follow, Issue, Mend, ReadingState, ShownPart, Size, Value,
 };
+use rustler::Term;
 
 use crate::argument::{arguments, On};
 use crate::atoms;
 use crate::error::NifError;
 use crate::resource::{Handle, Holder};
-use crate::to_term::{results, terms};
+use crate::to_term::{results, terms, ToTerm};
 
 /// A text whose reading costs more than taking it.
 pub struct Text<'a>(&'a str);
@@ -49,11 +50,12 @@ pub fn check(answer: On<'_, AnswerType>, value: Value, strict: bool) -> Result<A
 }
 
 /// Returns the value of a text so far, and `:none` before anything is shown.
-pub fn partial(answer: &AnswerType, Text(text): Text<'_>, strict: bool) -> Shown {
-    Shown(answer.read_partial(text, !strict))
+pub fn partial<'a>(answer: On<'a, AnswerType>, Text(text): Text<'_>, strict: bool) -> Term<'a> {
+    match answer.read_partial(text, !strict) {
+        Some(value) => value.to_term(answer.env),
+        None => atoms::none().to_term(answer.env),
+    }
 }
-
-pub struct Shown(Option<Value>);
 
 pub fn follow(
     follow: &Follow,
@@ -74,10 +76,6 @@ results! {
 }
 
 terms! {
-    Shown = |of, env| match &of.0 {
-        Some(value) => value.to_term(env),
-        None => atoms::none().to_term(env),
-    };
     // `{:fits | :misfits | :cut, value, [{path, words, line}], [{path, kind}]}`
     Answer = |of, env| (of.state, &of.value, &of.issues, &of.mends).to_term(env);
     ReadingState = |of, env| match of {

@@ -55,13 +55,11 @@ pub(crate) use arguments;
 /// Declares types whose fields are read from a map under their own names.
 macro_rules! options {
     ($($type:ty { $($key:ident $(: $field:ident)?),* $(,)? })*) => {
-        $(impl<'a> $crate::argument::Argument<'a> for $type {
-            fn read(options: rustler::Term<'a>, scheduler: $crate::scheduler::Scheduler) -> Result<Self, $crate::error::NifError> {
-                Ok(Self {
-                    $($key: $crate::argument::field(options, $crate::argument::key!($key $($field)?), scheduler)?,)*
-                })
-            }
-        })*
+        $crate::argument::arguments! {
+            $($type = |options, scheduler| Ok(Self {
+                $($key: $crate::argument::field(options, $crate::argument::key!($key $($field)?), scheduler)?,)*
+            });)*
+        }
     };
 }
 pub(crate) use options;
@@ -69,12 +67,12 @@ pub(crate) use options;
 /// Declares types whose fields are read from the elements of a tuple, in this order.
 macro_rules! elements {
     ($($type:ty { $($field:ident),* $(,)? })*) => {
-        $(impl<'a> $crate::argument::Argument<'a> for $type {
-            fn read(term: rustler::Term<'a>, scheduler: $crate::scheduler::Scheduler) -> Result<Self, $crate::error::NifError> {
+        $crate::argument::arguments! {
+            $($type = |term, scheduler| {
                 let ($($field),*) = $crate::argument::Argument::read(term, scheduler)?;
                 Ok(Self { $($field),* })
-            }
-        })*
+            };)*
+        }
     };
 }
 pub(crate) use elements;

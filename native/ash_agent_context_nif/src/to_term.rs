@@ -113,12 +113,7 @@ pub(crate) use map;
 /// Declares types that become maps.
 macro_rules! maps {
     ($($type:ty = |$of:ident| $fields:tt)*) => {
-        $(impl $crate::to_term::ToTerm for $type {
-            fn to_term<'a>(&self, env: rustler::Env<'a>) -> rustler::Term<'a> {
-                let $of = self;
-                $crate::to_term::map!(env, $of $fields)
-            }
-        })*
+        $crate::to_term::terms! { $($type = |$of, env| $crate::to_term::map!(env, $of $fields);)* }
     };
 }
 pub(crate) use maps;

@@ -24,12 +24,13 @@ pub(crate) trait Stored: Sized {
     fn read(fields: DocumentFields<'_>) -> Result<Self, Error>;
 }
 
-/// Declares the table of a struct, in the order in which its fields are written. With `extra` it keeps fields of
-/// the stored form that this version does not know; the text lists the known ones, for maps with others.
+/// Declares the table of a struct, in the order in which its fields are written. With `extra` it keeps fields of the stored
+/// form that this version does not know; the text lists the known ones, for maps with others. Fields that are not stored are
+/// those of the value after the dots.
 macro_rules! stored {
     ($(#[$doc:meta])* $of:ty, $expected:literal {
         $($(#[$about:meta])* $field:ident: $key:literal $kind:ty,)*
-    } $(, $extra:ident $known:literal)?) => {
+    } $(, $extra:ident $known:literal)? $(.. $rest:expr)?) => {
         impl $crate::storage::table::Stored for $of {
             const EXPECTED: &'static str = $expected;
 
@@ -45,6 +46,7 @@ macro_rules! stored {
                 Ok(Self {
                     $($field: <$kind as Field<_>>::read(&mut fields, $key)?,)*
                     $($extra: fields.finish($known)?,)?
+                    $(..$rest)?
                 })
             }
         }

@@ -46,7 +46,7 @@ pub(crate) fn size(view: &View) -> Size {
 
 /// The stored form of a view. Its covers are checked against the conversation that gets it.
 pub(crate) struct StoredView {
-    covers: Vec<StoredCover>,
+    covers: Vec<(u64, Cover)>,
     cleared: Option<Arc<Cleared>>,
     max_result_bytes: Option<usize>,
     recall: bool,
@@ -62,7 +62,7 @@ pub(crate) struct StoredView {
 }
 
 stored!(StoredView, "a view" {
-    covers: "covers" Each<Of, true>,
+    covers: "covers" Each<CoverForm, true>,
     cleared: "cleared" Given<Shared<Of>>,
     max_result_bytes: "max_result_bytes" Given<Amount>,
     recall: "recall" Mark,
@@ -75,23 +75,13 @@ stored!(StoredView, "a view" {
     blocks: "blocks" Each<BlockForm, false>,
 }, extra "");
 
-struct StoredCover {
-    first: u64,
-    last: u64,
-    summary: Option<Arc<Message>>,
-    note: Option<Arc<Message>>,
-    verdict: Option<Arc<Verdict>>,
-    unmasked: Option<Arc<Unmasked>>,
-}
-
-stored!(StoredCover, "a cover" {
-    first: "first" Number,
+stored!(Cover, "a cover" {
     last: "last" Number,
     summary: "summary" Given<OfUser>,
     note: "note" Given<OfUser>,
     verdict: "verdict" Given<Shared<Of>>,
     unmasked: "unmasked" Given<Shared<Of>>,
-});
+} .. Cover::default());
 
 stored!(Unmasked, "a summary and a verdict" {
     summary: "summary" Given<OfUser>,
@@ -137,6 +127,14 @@ kinds! {
     OfUser(Arc<Message>): |json, of| message(json, of, None), |node, form| {
         read_message_as(node, Role::User, form.trust())
     };
+    /// A cover with the number of its first iteration.
+    CoverForm((u64, Cover)): |json, of| json.object(|json| {
+        Number::write(&of.0, "first", json);
+        of.1.write(json);
+    }), |node, form| {
+        let mut fields = fields(node, Cover::EXPECTED, form)?;
+        Ok((Number::read(&mut fields, "first")?, Stored::read(fields)?))
+    };
     MaskForm((Box<str>, Box<str>)): |json, pair| write_pair(json, ["pattern", "replacement"], pair), |node, form| {
         read_pair(node, ["pattern", "replacement"], form)
     };
@@ -169,13 +167,10 @@ impl Field<Option<(u64, usize)>> for Before {
 impl StoredView {
     /// Takes the masks to be stored, and then the texts without masks of covers.
     fn of(view: &View, masks: Option<&Masks>) -> Self {
-        let covers = view.covers().map(|(first, cover)| StoredCover {
-            first,
-            last: cover.last,
-            summary: cover.summary.clone(),
-            note: cover.note.clone(),
-            verdict: cover.verdict.clone(),
-            unmasked: cover.unmasked.clone().filter(|_| masks.is_some()),
+        let covers = view.covers().map(|(first, cover)| {
+            let unmasked = cover.unmasked.clone().filter(|_| masks.is_some());
+            let cover = cover.clone();
+            (first, Cover { unmasked, ..cover })
         });
         let (index, user_bytes) = view.index();
         let is_made = view
@@ -237,23 +232,14 @@ impl ReadView {
         stored.put_rules(&mut view, None);
         stored.put_rest(&mut view);
         let mut behind = 1;
-        for (position, covered) in covers.into_iter().enumerate() {
-            if covered.first < behind || covered.last < covered.first {
-                return Err(refuse_misplaced(
-                    position,
-                    "a range of iterations, after the cover before it",
-                ));
+        for (position, (first, cover)) in covers.into_iter().enumerate() {
+            if first < behind || cover.last < first {
+                let expected = "a range of iterations, after the cover before it";
+                return Err(refuse_misplaced(position, expected));
             }
-            behind = covered.last.saturating_add(1);
-            let cover = Cover {
-                last: covered.last,
-                summary: covered.summary,
-                note: covered.note,
-                verdict: covered.verdict,
-                unmasked: None,
-                messages: 0,
-            };
-            view.put(covered.first, cover);
+            behind = cover.last.saturating_add(1);
+            let unmasked = None;
+            view.put(first, Cover { unmasked, ..cover });
         }
         Ok(view)
     }
@@ -263,8 +249,9 @@ impl ReadView {
         context.change_view(|view| stored.put_rules(view, masks));
         context.show_system();
         let mut behind = context.first_number();
-        for (position, cover) in std::mem::take(&mut stored.covers).into_iter().enumerate() {
-            let (first, last) = (cover.first, cover.last);
+        let covers = std::mem::take(&mut stored.covers).into_iter();
+        for (position, (first, cover)) in covers.enumerate() {
+            let last = cover.last;
             if !may_cover(context, first.max(behind), last) || first < behind {
                 let expected =
                     "a range of iterations without pending calls, after the cover before it";
