@@ -47,7 +47,7 @@ impl Weight {
     /// Returns the cost of this data for the NIF's first argument.
     pub fn cost(self, first: Option<&Term<'_>>) -> Result<Cost, NifError> {
         let first = || first.copied().ok_or(NifError::Raise);
-        let context = || Ok::<_, NifError>(<&Context>::read(first()?, Scheduler::Dirty)?);
+        let context = || <&Context>::read(first()?, Scheduler::Dirty);
         Ok(match self {
             Self::Constant | Self::Arguments | Self::Own => Cost::default(),
             Self::Long => Cost::LONG,
