@@ -8,7 +8,7 @@ use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
 use crate::storage::read::read_message_as;
 use crate::storage::table::*;
-use crate::storage::take::{at, fields, wrong, DocumentFields, Form};
+use crate::storage::take::{at, fields, read_name, wrong, DocumentFields, Form};
 use crate::storage::trust::Trust;
 use crate::storage::write::message;
 use crate::value::builder::{Json, JsonObject};
@@ -105,8 +105,8 @@ stored!(Cleared, "a place in the conversation" {
 stored!(
     /// Its iterations need not exist in the conversation: undoing it then shows nothing.
     Shortening, "a step by which a view became shorter" {
-        kind: "kind" OneOf,
-        cause: "cause" OneOf,
+        kind: "kind" KindName,
+        cause: "cause" CauseName,
         iteration: "at" Number,
         first: "first" Number,
         last: "last" Number,
@@ -114,18 +114,18 @@ stored!(
     }
 );
 
-impl StoredWord for ShorteningKind {
-    const EXPECTED: &'static str = "cleared, hidden or summarized";
-}
-
-impl StoredWord for Pressure {
-    const EXPECTED: &'static str = "context_overflow or window";
-}
-
 kinds! {
     /// A message with the role of the user.
     OfUser(Arc<Message>): |json, of| message(json, of, None), |node, form| {
         read_message_as(node, Role::User, form.trust())
+    };
+    KindName(ShorteningKind): |json, kind| json.text(kind.name()), |node, _| {
+        let kind = ShorteningKind::from_name(&read_name(node)?);
+        kind.ok_or_else(|| Error::expected("cleared, hidden or summarized"))
+    };
+    CauseName(Pressure): |json, cause| json.text(cause.name()), |node, _| {
+        let cause = Pressure::from_name(&read_name(node)?);
+        cause.ok_or_else(|| Error::expected("context_overflow or window"))
     };
     /// A cover with the number of its first iteration.
     CoverForm((u64, Cover)): |json, of| json.object(|json| {
