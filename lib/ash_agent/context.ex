@@ -208,8 +208,8 @@ defmodule AshAgent.Context do
     opts = Options.validate!(opts, :new)
 
     context =
-      input
-      |> Native.context_new(opts[:system_prompt], opts[:id], opts[:metadata], opts[:at])
+      opts[:id]
+      |> Native.context_new(input, opts[:system_prompt], {opts[:metadata], opts[:at]})
       |> Reply.put!()
 
     case opts[:max_result_bytes] do
@@ -240,8 +240,7 @@ defmodule AshAgent.Context do
   @spec add_user_message(t(), binary() | [part()] | map(), keyword()) :: t()
   def add_user_message(%__MODULE__{ref: ref} = context, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
-    {metadata, at} = Options.stamp!(opts)
-    ref |> Native.context_add_user_message(input, metadata, at) |> Reply.put!(context)
+    ref |> Native.context_add_user_message(input, Options.stamp!(opts)) |> Reply.put!(context)
   end
 
   @doc """
@@ -264,10 +263,8 @@ defmodule AshAgent.Context do
   @spec add_assistant_message(t(), content(), [tool_call()], keyword()) :: t()
   def add_assistant_message(%__MODULE__{ref: ref} = context, content, calls \\ [], opts \\ [])
       when (is_binary(content) or is_list(content) or is_nil(content)) and is_list(calls) do
-    {metadata, at} = Options.stamp!(opts)
-
     ref
-    |> Native.context_add_assistant_message(content, calls, metadata, at)
+    |> Native.context_add_assistant_message(content, calls, Options.stamp!(opts))
     |> Reply.put!(context)
   end
 
@@ -293,8 +290,7 @@ defmodule AshAgent.Context do
   @spec add_tool_results(t(), [tool_result()], keyword()) :: t()
   def add_tool_results(%__MODULE__{ref: ref} = context, results, opts \\ [])
       when is_list(results) do
-    {metadata, at} = Options.stamp!(opts)
-    ref |> Native.context_add_tool_results(results, metadata, at) |> Reply.put!(context)
+    ref |> Native.context_add_tool_results(results, Options.stamp!(opts)) |> Reply.put!(context)
   end
 
   @doc """
@@ -376,7 +372,7 @@ defmodule AshAgent.Context do
         metadata \\ nil,
         at \\ nil
       ) do
-    case Native.context_add_response(ref, response, metadata, times, at) do
+    case Native.context_add_response(ref, response, times, {metadata, at}) do
       {:error, {:response, fault}} -> {:error, Response.Error.new(fault)}
       reply -> Reply.put_at(reply, context)
     end
@@ -411,7 +407,7 @@ defmodule AshAgent.Context do
     opts = Options.validate!(opts, :interrupt)
 
     ref
-    |> Native.context_interrupt(reason, opts[:status] == :cancelled, opts[:metadata], opts[:at])
+    |> Native.context_interrupt(reason, opts[:status] == :cancelled, {opts[:metadata], opts[:at]})
     |> Reply.put!(context)
   end
 

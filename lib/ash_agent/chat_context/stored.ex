@@ -8,10 +8,10 @@ defmodule AshAgent.ChatContext.Stored do
   alias AshAgent.Context.{Error, Native, Reply, Trust}
 
   @doc "The document of a chat, whose branches come in their order."
-  def dump(chat, branches), do: write(chat, branches, &Native.chat_dump/4)
+  def dump(chat, branches), do: write(chat, branches, &Native.chat_dump/1)
 
   @doc "The text of the document."
-  def to_snapshot(chat, branches), do: write(chat, branches, &Native.chat_encode/4)
+  def to_snapshot(chat, branches), do: write(chat, branches, &Native.chat_encode/1)
 
   @doc "The document without its branches."
   def head(chat), do: chat |> dump([]) |> Map.delete("branches")
@@ -20,7 +20,7 @@ defmodule AshAgent.ChatContext.Stored do
   def branch_head(name, extra, at) do
     empty = Context.new("", id: "-", at: at)
     terms = {name, 1, nil, extra, empty.ref}
-    %{"branches" => [head]} = Reply.ok!(Native.chat_dump(%{}, %{}, %{}, [terms]))
+    %{"branches" => [head]} = Reply.ok!(Native.chat_dump({%{}, %{}, %{}, [terms]}))
     Map.delete(head, "context")
   end
 
@@ -33,7 +33,7 @@ defmodule AshAgent.ChatContext.Stored do
     }
 
     terms = for of <- branches, do: {of.name, of.number, of.origin, of.extra, of.context.ref}
-    fields |> native.(chat.extra, chat.config.extra, terms) |> Reply.ok!()
+    {fields, chat.extra, chat.config.extra, terms} |> native.() |> Reply.ok!()
   end
 
   @doc "The fields of a chat. `opts` are those of `AshAgent.Context.load/2`."

@@ -29,13 +29,14 @@ defmodule AshAgent.Context.Native do
     end
   end
 
-  # Both sides read one table: Cargo as code, and we its lines `name(arguments) Weight = function;`.
+  # Both sides read one table: Cargo as code, and we its lines `name(arguments) Weight = function;`, where an
+  # argument may have a Rust type after a colon.
   @table Path.expand("../../../native/ash_agent_context_nif/src/nifs.rs", __DIR__)
   @external_resource @table
 
   for [_line, name, names, weight] <-
-        Regex.scan(~r/^    (\w+)\(([\w, ]*)\) (\w+) = /m, File.read!(@table)) do
-    names = for name <- String.split(names, ", ", trim: true), do: String.to_atom(name)
+        Regex.scan(~r/^    (\w+)\(([\w, :&]*)\) (\w+) = /m, File.read!(@table)) do
+    names = for [name] <- Regex.scan(~r/\b[a-z]\w*/, names), do: String.to_atom(name)
     args = for name <- names, do: Macro.var(name, __MODULE__)
     unused = for _name <- names, do: Macro.var(:_, __MODULE__)
 

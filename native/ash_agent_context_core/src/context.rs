@@ -32,7 +32,6 @@ use std::sync::Arc;
 
 use crate::context::asked::Asked;
 use crate::error::Error;
-use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::MessageRef;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
@@ -75,36 +74,6 @@ impl Context {
     /// threads that drop the last holders at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
         self.log.let_go()
-    }
-
-    /// Returns the number of the first iteration.
-    #[must_use]
-    pub fn first_number(&self) -> u64 {
-        self.log.first_number()
-    }
-
-    /// Returns the number of iterations.
-    #[must_use]
-    pub fn count_iterations(&self) -> usize {
-        self.log.count_iterations()
-    }
-
-    /// Returns where the newest call of this id stands.
-    ///
-    /// # Complexity
-    /// O(n) for calls of long ago.
-    #[must_use]
-    pub fn tool_call_status(&self, id: &str) -> Option<CallStatus> {
-        self.log.tool_call_status(id)
-    }
-
-    /// Returns the decision about the newest call of this id.
-    ///
-    /// # Complexity
-    /// As [`Context::tool_call_status`].
-    #[must_use]
-    pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
-        self.log.tool_call_decision(id)
     }
 
     /// Returns a conversation with an empty iteration 1.

@@ -1,11 +1,14 @@
 //! The errors of operations, as data.
+//!
+//! An [`Error`] is why an operation was refused, and a [`Fault`] why a provider's answer cannot be used, which may be an error
+//! of an operation too. The [`Reason`] of either is what callers match on, a name and details. A failure is a request that
+//! brought no answer, as it is kept with its iteration; [`crate::FailureKind`] sorts failures and faults alike.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::fault::Fault;
-use crate::reason::{Detail, Reason};
-use crate::value::word::words;
+use crate::reason::{Reason, Unsupported};
 use crate::value::Value;
 
 /// A path into a value: keys and 0-based indexes ([`Value::Int`]), outermost first.
@@ -25,209 +28,98 @@ pub(crate) fn each<N, T>(
     items.into_iter().enumerate().map(read).collect()
 }
 
-/// The reason why an operation was refused. Its context is unchanged.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Error {
-    /// A result for an id that no call of the current iteration has.
-    UnknownToolCall {
-        /// The id of the result.
-        id: Box<str>,
-        /// The ids that wait for a result.
-        pending: Vec<Box<str>>,
-    },
-    /// A result for a call that has one.
-    ToolCallAlreadyAnswered {
-        /// The id of the result.
-        id: Box<str>,
-        /// The ids that wait for a result.
-        pending: Vec<Box<str>>,
-    },
-    /// Two results for one call in one list.
-    DuplicateToolResult {
-        /// The id that stands twice.
-        id: Box<str>,
-    },
-    /// An empty list of results.
-    NoToolResults {
-        /// The ids that wait for a result.
-        pending: Vec<Box<str>>,
-    },
-    /// Results although no call waits for one.
-    NoPendingToolCalls {
-        /// The ids of the results.
-        given: Vec<Box<str>>,
-    },
-    /// A message, or a request, while calls wait for their results.
-    PendingToolCalls {
-        /// The ids that wait for a result.
-        ids: Vec<Box<str>>,
-    },
-    /// Two calls of one message with the same id.
-    DuplicateToolCall {
-        /// The id that stands twice.
-        id: Box<str>,
-    },
-    /// A content part that is not as the documentation says.
-    InvalidPart {
-        /// 0-based position in the list of parts.
-        position: usize,
-        /// The key that is wrong, missing or unknown.
-        key: Value,
-    },
-    /// A tool call that is not as the documentation says.
-    InvalidToolCall {
-        /// 0-based position in the list of calls.
-        position: usize,
-        /// The key that is wrong or missing.
-        key: Value,
-    },
-    /// A tool result that is not as the documentation says.
-    InvalidToolResult {
-        /// 0-based position in the list of results.
-        position: usize,
-        /// The key that is wrong or missing.
-        key: Value,
-    },
-    /// A term that a context cannot hold.
-    UnsupportedTerm {
-        /// The kind of term.
-        kind: Unsupported,
-        /// The path to it.
-        path: Path,
-    },
-    /// A value with more than [`crate::MAX_DEPTH`] levels.
-    TooDeep {
-        /// The number of levels allowed.
-        limit: usize,
-    },
-    /// Foreign data (attributes, snapshots, histories) that cannot be read.
-    Invalid {
-        /// The path to the fault.
-        path: Path,
-        /// A description of the expected value.
-        expected: Cow<'static, str>,
-    },
-    /// More bytes to encode than [`crate::Options::most`] allows; everything encoded so far is kept.
-    TooMuchWork,
-    /// A field of the caller that would overwrite a field of the request.
-    ReservedField {
-        /// The field's key.
-        key: Box<str>,
-    },
-    /// A call that cannot take a status, because of the one it has.
-    IllegalStatus {
-        /// The id of the call.
-        id: Box<str>,
-        /// Its present status.
-        from: &'static str,
-        /// The status that it cannot take.
-        to: &'static str,
-    },
-    /// An approval of arguments that the call would not run with.
-    OtherArguments {
-        /// The id of the call.
-        id: Box<str>,
-        /// The paths of the first differences.
-        paths: Vec<Path>,
-    },
-    /// A map that is not a report on tokens.
-    InvalidUsage {
-        /// The key that is wrong; nil when no known key is there.
-        key: Value,
-    },
-    /// Tokens of a model whose price is not given.
-    NoPrice {
-        /// The model, as far as it is known.
-        model: Option<Box<str>>,
-    },
-    /// A report on tokens without a message of the model.
-    NoAssistantMessage,
-    /// A budget that cannot be met.
-    CannotFit {
-        /// The tokens that remain when as much as possible is hidden.
-        least: u64,
-    },
-    /// Pins that leave a budget no room.
-    PinsTooLong {
-        /// Their names.
-        pins: Vec<Box<str>>,
-        /// The tokens that remain when as much as possible is hidden.
-        least: u64,
-    },
-    /// Something to pin that the conversation does not have.
-    UnknownPin {
-        /// Its name.
-        pin: Box<str>,
-    },
-    /// One pin too many.
-    TooManyPins {
-        /// The most pins allowed.
-        most: usize,
-    },
-    /// Iterations that cannot be compacted: the current turn, pending calls, or iterations that do not exist.
-    NotCompactable {
-        /// The number of the first.
-        first: u64,
-        /// The number of the last.
-        last: u64,
-        /// The numbers that may be compacted, if any.
-        allowed: Option<(u64, u64)>,
-    },
-    /// A summary that is not shorter than the iterations it replaces.
-    SummaryTooLong {
-        /// Its tokens.
-        tokens: u64,
-        /// The tokens of those iterations.
-        replaced: u64,
-    },
-    /// A feature that this build of the library left out.
-    FeatureMissing {
-        /// The Cargo feature to enable.
-        feature: &'static str,
-    },
-    /// A pattern that is not a regular expression.
-    InvalidPattern {
-        /// The pattern.
-        pattern: Box<str>,
-        /// The problem, in the words of the compiler of patterns.
-        problem: Box<str>,
-    },
-    /// Text that is not a handle.
-    UnknownHandle {
-        /// The text.
-        handle: Box<str>,
-    },
-    /// A handle to a text that is gone, as after a rewind.
-    HandleGone {
-        /// The handle.
-        handle: Box<str>,
-    },
-    /// A response that cannot be added: it failed, or is still open.
-    Response(Fault),
-    /// An iteration number that the context does not have.
-    UnknownIteration {
-        /// The number asked for.
-        number: i64,
-        /// The number of the first iteration.
-        first: u64,
-        /// The number of the last iteration.
-        last: u64,
-    },
-    /// A trace that would have too many bytes.
-    TraceTooLarge {
-        /// The most bytes that it may have.
-        most: usize,
-    },
+/// Declares the errors, each with the name of its reason. Its fields are the details of the reason, in this order.
+macro_rules! errors {
+    ($($(#[$doc:meta])* $error:ident $({ $($field:ident: $type:ty),* })? = $name:literal,)*) => {
+        /// The reason why an operation was refused. Its context is unchanged.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[allow(missing_docs)] // each error says what its fields are
+        pub enum Error {
+            $($(#[$doc])* $error $({ $($field: $type),* })?,)*
+            /// A response that cannot be added: it failed, or is still open.
+            Response(Fault),
+        }
+
+        impl Error {
+            /// Returns the reason that callers match on. That of [`Self::Response`] is the fault's own.
+            #[must_use]
+            pub fn reason(&self) -> Reason<'_> {
+                let (name, details) = match self {
+                    $(Self::$error $({ $($field),* })? => ($name, vec![$($($field.into()),*)?]),)*
+                    Self::Response(fault) => return fault.reason(),
+                };
+                Reason { name, details }
+            }
+        }
+    };
 }
 
-words! {
-    /// Terms that cannot be stored.
-    pub enum Unsupported {
-        /// A list whose tail is not a list.
-        ImproperList = "improper_list",
-        /// A bitstring whose size is not a multiple of 8.
-        Bitstring = "bitstring",
-    }
+errors! {
+    /// A result for an id that no call of the current iteration has; `pending` are the ids that wait for one.
+    UnknownToolCall { id: Box<str>, pending: Vec<Box<str>> } = "unknown_tool_call",
+    /// A result for a call that has one; `pending` are the ids that wait for one.
+    ToolCallAlreadyAnswered { id: Box<str>, pending: Vec<Box<str>> } = "tool_call_already_answered",
+    /// Two results for the call of this id in one list.
+    DuplicateToolResult { id: Box<str> } = "duplicate_tool_result",
+    /// An empty list of results, while these ids wait for one.
+    NoToolResults { pending: Vec<Box<str>> } = "no_tool_results",
+    /// Results for these ids, although no call waits for one.
+    NoPendingToolCalls { given: Vec<Box<str>> } = "no_pending_tool_calls",
+    /// A message, or a request, while the calls of these ids wait for their results.
+    PendingToolCalls { ids: Vec<Box<str>> } = "pending_tool_calls",
+    /// Two calls of one message with this id.
+    DuplicateToolCall { id: Box<str> } = "duplicate_tool_call",
+    /// A content part, at this 0-based position in its list, whose key is wrong, missing or unknown.
+    InvalidPart { position: usize, key: Value } = "invalid_part",
+    /// A tool call, at this 0-based position in its list, whose key is wrong or missing.
+    InvalidToolCall { position: usize, key: Value } = "invalid_tool_call",
+    /// A tool result, at this 0-based position in its list, whose key is wrong or missing.
+    InvalidToolResult { position: usize, key: Value } = "invalid_tool_result",
+    /// A term of a kind that a context cannot hold, and the path to it.
+    UnsupportedTerm { kind: Unsupported, path: Path } = "unsupported_term",
+    /// A value with more levels than the limit, [`crate::MAX_DEPTH`].
+    TooDeep { limit: usize } = "too_deep",
+    /// Foreign data (attributes, snapshots, histories) that cannot be read: the path to what is wrong, and what was expected.
+    Invalid { path: Path, expected: Cow<'static, str> } = "invalid",
+    /// More bytes to encode than [`crate::Options::most`] allows; everything encoded so far is kept.
+    TooMuchWork = "too_much_work",
+    /// A field of the caller that would overwrite a field of the request.
+    ReservedField { key: Box<str> } = "reserved_field",
+    /// A call that cannot take a status, because of the one it has.
+    IllegalStatus { id: Box<str>, from: &'static str, to: &'static str } = "illegal_status",
+    /// An approval of arguments that the call would not run with, and the paths of the first differences.
+    OtherArguments { id: Box<str>, paths: Vec<Path> } = "other_arguments",
+    /// A map that is not a report on tokens: the key that is wrong, or nil when no known key is there.
+    InvalidUsage { key: Value } = "invalid_usage",
+    /// Tokens of a model whose price is not given. The model is there as far as it is known.
+    NoPrice { model: Option<Box<str>> } = "no_price",
+    /// A report on tokens without a message of the model.
+    NoAssistantMessage = "no_assistant_message",
+    /// A budget that cannot be met: so many tokens remain when as much as possible is hidden.
+    CannotFit { least: u64 } = "cannot_fit",
+    /// Pins, by their names, that leave a budget no room: so many tokens remain when as much as possible is hidden.
+    PinsTooLong { pins: Vec<Box<str>>, least: u64 } = "pins_too_long",
+    /// Something to pin, by its name, that the conversation does not have.
+    UnknownPin { pin: Box<str> } = "unknown_pin",
+    /// One pin more than the most allowed.
+    TooManyPins { most: usize } = "too_many_pins",
+    /// Iterations that cannot be compacted: the current turn, pending calls, or iterations that do not exist. The first and
+    /// the last of them, and of those that may be, if any.
+    NotCompactable { range: (u64, u64), allowed: Option<(u64, u64)> } = "not_compactable",
+    /// A summary that is not shorter than the iterations it replaces, in tokens.
+    SummaryTooLong { tokens: u64, replaced: u64 } = "summary_too_long",
+    /// A Cargo feature that this build of the library left out.
+    FeatureMissing { feature: Box<str> } = "feature_missing",
+    /// A pattern that is not a regular expression, and the problem in the words of the compiler of patterns.
+    InvalidPattern { pattern: Box<str>, problem: Box<str> } = "invalid_pattern",
+    /// Text that is not a handle of `recall`.
+    UnknownHandle { handle: Box<str> } = "unknown_handle",
+    /// A handle of `recall` to a text that is gone, as after a rewind.
+    HandleGone { handle: Box<str> } = "handle_gone",
+    /// An iteration number that the context does not have; the first and the last that it has.
+    UnknownIteration { number: i64, range: (u64, u64) } = "unknown_iteration",
+    /// A trace that would have more than the most bytes allowed.
+    TraceTooLarge { most: usize } = "trace_too_large",
 }
 
 impl Error {
@@ -242,86 +134,6 @@ impl Error {
     /// Makes an error for an unexpected value.
     pub(crate) fn expected(expected: impl Into<Cow<'static, str>>) -> Self {
         Self::invalid(Path::new(), expected)
-    }
-
-    /// Returns the reason that callers match on. That of [`Self::Response`] is the fault's own.
-    #[must_use]
-    pub fn reason(&self) -> Reason<'_> {
-        use Detail::{Count, Number, Path, Paths, Range, Texts, Value, Word};
-        let (text, count) = (Detail::text, Detail::count);
-        let range = |(first, last)| Range(first, last);
-        let (name, details) = match self {
-            Self::UnknownToolCall { id, pending } => {
-                ("unknown_tool_call", vec![text(id), Texts(pending)])
-            }
-            Self::ToolCallAlreadyAnswered { id, pending } => {
-                ("tool_call_already_answered", vec![text(id), Texts(pending)])
-            }
-            Self::DuplicateToolResult { id } => ("duplicate_tool_result", vec![text(id)]),
-            Self::NoToolResults { pending } => ("no_tool_results", vec![Texts(pending)]),
-            Self::NoPendingToolCalls { given } => ("no_pending_tool_calls", vec![Texts(given)]),
-            Self::PendingToolCalls { ids } => ("pending_tool_calls", vec![Texts(ids)]),
-            Self::DuplicateToolCall { id } => ("duplicate_tool_call", vec![text(id)]),
-            Self::InvalidPart { position, key } => {
-                ("invalid_part", vec![count(*position), Value(key)])
-            }
-            Self::InvalidToolCall { position, key } => {
-                ("invalid_tool_call", vec![count(*position), Value(key)])
-            }
-            Self::InvalidToolResult { position, key } => {
-                ("invalid_tool_result", vec![count(*position), Value(key)])
-            }
-            Self::UnsupportedTerm { kind, path } => {
-                ("unsupported_term", vec![Word(kind.name()), Path(path)])
-            }
-            Self::TooDeep { limit } => ("too_deep", vec![count(*limit)]),
-            Self::Invalid { path, expected } => ("invalid", vec![Path(path), text(expected)]),
-            Self::TooMuchWork => ("too_much_work", Vec::new()),
-            Self::ReservedField { key } => ("reserved_field", vec![text(key)]),
-            Self::IllegalStatus { id, from, to } => {
-                ("illegal_status", vec![text(id), Word(from), Word(to)])
-            }
-            Self::OtherArguments { id, paths } => ("other_arguments", vec![text(id), Paths(paths)]),
-            Self::InvalidUsage { key } => ("invalid_usage", vec![Value(key)]),
-            Self::NoPrice { model } => {
-                ("no_price", vec![Detail::text_or_nothing(model.as_deref())])
-            }
-            Self::NoAssistantMessage => ("no_assistant_message", Vec::new()),
-            Self::PinsTooLong { pins, least } => {
-                ("pins_too_long", vec![Texts(pins), Count(*least)])
-            }
-            Self::UnknownPin { pin } => ("unknown_pin", vec![text(pin)]),
-            Self::TooManyPins { most } => ("too_many_pins", vec![count(*most)]),
-            Self::CannotFit { least } => ("cannot_fit", vec![Count(*least)]),
-            Self::NotCompactable {
-                first,
-                last,
-                allowed,
-            } => (
-                "not_compactable",
-                vec![Range(*first, *last), allowed.map_or(Detail::Nothing, range)],
-            ),
-            Self::SummaryTooLong { tokens, replaced } => {
-                ("summary_too_long", vec![Count(*tokens), Count(*replaced)])
-            }
-            Self::FeatureMissing { feature } => ("feature_missing", vec![text(feature)]),
-            Self::InvalidPattern { pattern, problem } => {
-                ("invalid_pattern", vec![text(pattern), text(problem)])
-            }
-            Self::UnknownHandle { handle } => ("unknown_handle", vec![text(handle)]),
-            Self::HandleGone { handle } => ("handle_gone", vec![text(handle)]),
-            Self::Response(fault) => return fault.reason(),
-            Self::UnknownIteration {
-                number,
-                first,
-                last,
-            } => (
-                "unknown_iteration",
-                vec![Number(*number), Range(*first, *last)],
-            ),
-            Self::TraceTooLarge { most } => ("trace_too_large", vec![count(*most)]),
-        };
-        Reason::new(name, details)
     }
 
     /// Returns the same error, seen from one level further out in a document.

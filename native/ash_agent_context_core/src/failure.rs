@@ -32,71 +32,32 @@ words! {
     }
 }
 
-use FailureKind::{
-    ContextOverflow, InvalidRequest, Overloaded, Quota, RateLimited, Refused, ServerError, Timeout,
-    Unauthorized,
-};
+use FailureKind::{ContextOverflow, InvalidRequest, Quota, RateLimited, Refused, Unauthorized};
 
-/// Providers' names for errors, in lower case, with spaces between.
-const NAMES: [(FailureKind, &str); 9] = [
-    (
-        ContextOverflow,
-        "context_length_exceeded model_context_window_exceeded request_too_large \
-         string_above_max_length",
-    ),
-    (
-        Quota,
-        "insufficient_quota billing_error billing_hard_limit_reached billing_not_active \
-         insufficient_balance insufficient_user_quota exceeded_current_quota_error \
-         payment_required servicequotaexceededexception",
-    ),
-    (
-        Refused,
-        "content_filter content_policy_violation responsibleaipolicyviolation \
-         data_inspection_failed moderation_blocked invalid_prompt",
-    ),
-    (
-        RateLimited,
-        "rate_limit_error rate_limit_exceeded rate_limit_reached_error rate_limited \
-         ratelimitexceeded too_many_requests resource_exhausted service_tier_capacity_exceeded \
-         throttlingexception throttled toomanyrequestsexception",
-    ),
-    (
-        Overloaded,
-        "overloaded overloaded_error engine_overloaded engine_overloaded_error slow_down \
-         service_unavailable service_unavailable_error serviceunavailableexception \
-         modelnotreadyexception unavailable",
-    ),
-    (
-        Timeout,
-        "timeout timeout_error deadline_exceeded modeltimeoutexception",
-    ),
-    (
-        ServerError,
-        "api_error server_error internal_server_error internal internalserverexception \
-         modelstreamerrorexception",
-    ),
-    (
-        Unauthorized,
-        "authentication_error permission_error invalid_api_key invalid_authentication_error \
-         unauthenticated permission_denied accessdeniedexception unrecognizedclientexception \
-         expiredtokenexception invalidsignatureexception",
-    ),
-    (
-        InvalidRequest,
-        "not_found_error model_not_found not_found invalid_argument failed_precondition \
-         resourcenotfoundexception",
-    ),
-];
+/// Providers' names for errors, in lower case: in each line, those of the kind that begins it.
+const NAMES: &str = "\
+context_overflow context_length_exceeded model_context_window_exceeded request_too_large string_above_max_length
+quota insufficient_quota billing_error billing_hard_limit_reached billing_not_active insufficient_balance
+quota insufficient_user_quota exceeded_current_quota_error payment_required servicequotaexceededexception
+refused content_filter content_policy_violation responsibleaipolicyviolation data_inspection_failed moderation_blocked
+refused invalid_prompt
+rate_limited rate_limit_error rate_limit_exceeded rate_limit_reached_error rate_limited ratelimitexceeded
+rate_limited too_many_requests resource_exhausted service_tier_capacity_exceeded throttlingexception throttled
+rate_limited toomanyrequestsexception
+overloaded overloaded overloaded_error engine_overloaded engine_overloaded_error slow_down service_unavailable
+overloaded service_unavailable_error serviceunavailableexception modelnotreadyexception unavailable
+timeout timeout timeout_error deadline_exceeded modeltimeoutexception
+server_error api_error server_error internal_server_error internal internalserverexception modelstreamerrorexception
+unauthorized authentication_error permission_error invalid_api_key invalid_authentication_error unauthenticated
+unauthorized permission_denied accessdeniedexception unrecognizedclientexception expiredtokenexception
+unauthorized invalidsignatureexception
+invalid_request not_found_error model_not_found not_found invalid_argument failed_precondition
+invalid_request resourcenotfoundexception";
 
 /// Vague names: servers give them to errors of every kind, so words and statuses count more.
-const VAGUE: [(FailureKind, &str); 2] = [
-    (
-        InvalidRequest,
-        "invalid_request_error badrequesterror validationexception",
-    ),
-    (ServerError, "modelerrorexception"),
-];
+const VAGUE: &str = "\
+invalid_request invalid_request_error badrequesterror validationexception
+server_error modelerrorexception";
 
 /// Words of error messages, in lower case, for errors whose names do not decide.
 const WORDS: [(&str, FailureKind); 31] = [
@@ -176,11 +137,12 @@ impl FailureKind {
         status: Option<u16>,
         waits: bool,
     ) -> Option<Self> {
-        let find = |table: &[(Self, &str)]| {
+        let find = |table: &str| {
+            let kinds = table.lines().filter_map(|line| line.split_once(' '));
             names.iter().find_map(|name| {
                 let is_it = |known: &str| known.eq_ignore_ascii_case(name);
-                let of = table.iter().find(|of| of.1.split(' ').any(is_it));
-                of.map(|of| of.0)
+                let of = kinds.clone().find(|of| of.1.split(' ').any(is_it));
+                of.and_then(|of| Self::from_name(of.0))
             })
         };
         let said = || {
@@ -190,7 +152,7 @@ impl FailureKind {
         };
         let by_status = || status.and_then(Self::of_status);
         let number = |name: &&str| name.parse().ok().and_then(Self::of_status);
-        let kind = match find(&NAMES) {
+        let kind = match find(NAMES) {
             // These names are given to more than one kind of failure.
             Some(named @ (RateLimited | InvalidRequest)) => {
                 let clear = |kind: &Self| !matches!(kind, RateLimited);
@@ -200,7 +162,7 @@ impl FailureKind {
         };
         let kind = kind
             .or_else(|| by_status().filter(|kind| *kind != InvalidRequest))
-            .or_else(|| find(&VAGUE))
+            .or_else(|| find(VAGUE))
             .or_else(|| names.iter().find_map(number))
             .or_else(by_status);
         // Gemini has the same words for a minute's allowance, with the time to wait.

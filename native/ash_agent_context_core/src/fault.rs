@@ -59,21 +59,22 @@ impl Fault {
     #[must_use]
     pub fn reason(&self) -> Reason<'_> {
         let (name, detail) = match self {
-            Self::Provider { code, .. } => ("provider", Detail::text_or_nothing(code.as_deref())),
-            Self::Unreadable(why) => ("invalid_response", Detail::text(why)),
-            Self::NotJson { problem, byte } => (
-                "invalid_response",
-                Detail::Text(format!("not JSON: {problem}, at byte {byte}").into()),
-            ),
-            Self::TooLarge { limit } => ("response_too_large", Detail::count(*limit)),
-            Self::TooDeep { limit } => ("too_deep", Detail::count(*limit)),
-            Self::CutOff => return Reason::new("incomplete", Vec::new()),
-            Self::Open => return Reason::new("open", Vec::new()),
-            Self::Queued => return Reason::new("queued", Vec::new()),
-            Self::Interrupted => return Reason::new("interrupted", Vec::new()),
-            Self::TooMuchWork => return Reason::new("too_much_work", Vec::new()),
+            Self::Provider { code, .. } => ("provider", Some(code.into())),
+            Self::Unreadable(why) => ("invalid_response", Some(why.into())),
+            Self::NotJson { problem, byte } => {
+                let text = format!("not JSON: {problem}, at byte {byte}");
+                ("invalid_response", Some(Detail::Text(text.into())))
+            }
+            Self::TooLarge { limit } => ("response_too_large", Some(limit.into())),
+            Self::TooDeep { limit } => ("too_deep", Some(limit.into())),
+            Self::CutOff => ("incomplete", None),
+            Self::Open => ("open", None),
+            Self::Queued => ("queued", None),
+            Self::Interrupted => ("interrupted", None),
+            Self::TooMuchWork => ("too_much_work", None),
         };
-        Reason::new(name, vec![detail])
+        let details = detail.into_iter().collect();
+        Reason { name, details }
     }
 
     /// Returns the kind of failure.

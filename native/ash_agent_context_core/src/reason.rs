@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::value::word::words;
 use crate::value::Value;
 
 /// A reason: the atom alone, or a tuple of the atom and the details.
@@ -13,12 +14,6 @@ pub struct Reason<'a> {
     pub name: &'static str,
     /// The details, in the order of the tuple.
     pub details: Vec<Detail<'a>>,
-}
-
-impl<'a> Reason<'a> {
-    pub(crate) fn new(name: &'static str, details: Vec<Detail<'a>>) -> Self {
-        Self { name, details }
-    }
 }
 
 /// A detail of a reason.
@@ -46,17 +41,41 @@ pub enum Detail<'a> {
     Nothing,
 }
 
-impl<'a> Detail<'a> {
-    pub(crate) fn text(text: &'a str) -> Self {
-        Self::Text(Cow::Borrowed(text))
-    }
+/// Declares which detail a field of an error becomes, by its type.
+macro_rules! details {
+    ($($type:ty = |$of:ident| $detail:expr;)*) => {$(
+        impl<'a> From<&'a $type> for Detail<'a> {
+            fn from($of: &'a $type) -> Self {
+                $detail
+            }
+        }
+    )*};
+}
 
-    pub(crate) fn text_or_nothing(text: Option<&'a str>) -> Self {
-        text.map_or(Self::Nothing, Self::text)
-    }
+details! {
+    Box<str> = |of| Self::Text(Cow::Borrowed(of));
+    Cow<'static, str> = |of| Self::Text(Cow::Borrowed(of));
+    Option<Box<str>> = |of| of.as_ref().map_or(Self::Nothing, Self::from);
+    Vec<Box<str>> = |of| Self::Texts(of);
+    &'static str = |of| Self::Word(of);
+    Unsupported = |of| Self::Word(of.name());
+    u64 = |of| Self::Count(*of);
+    usize = |of| Self::Count(u64::try_from(*of).unwrap_or(u64::MAX));
+    i64 = |of| Self::Number(*of);
+    Value = |of| Self::Value(of);
+    Vec<Value> = |of| Self::Path(of);
+    Vec<Vec<Value>> = |of| Self::Paths(of);
+    (u64, u64) = |of| Self::Range(of.0, of.1);
+    Option<(u64, u64)> = |of| of.as_ref().map_or(Self::Nothing, Self::from);
+}
 
-    pub(crate) fn count(count: usize) -> Self {
-        Self::Count(u64::try_from(count).unwrap_or(u64::MAX))
+words! {
+    /// Terms that cannot be stored.
+    pub enum Unsupported {
+        /// A list whose tail is not a list.
+        ImproperList = "improper_list",
+        /// A bitstring whose size is not a multiple of 8.
+        Bitstring = "bitstring",
     }
 }
 

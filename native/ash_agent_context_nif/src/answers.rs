@@ -3,32 +3,18 @@
 use ash_agent_context_core::{
     Answer, AnswerType, Came, Error, Follow, Issue, Mend, ReadingState, ShownPart, Size, Value,
 };
-use rustler::{Resource, ResourceArc};
+use rustler::Term;
 
-use crate::argument::{arguments, handle, On};
+use crate::argument::{arguments, On};
 use crate::atoms;
 use crate::error::NifError;
-
-use crate::to_term::terms;
-
-/// A type of answers behind a reference.
-pub struct AnswerTypeResource(AnswerType);
-
-#[rustler::resource_impl]
-impl Resource for AnswerTypeResource {}
-
-/// The state of a stream, behind a reference.
-pub struct FollowResource(Follow);
-
-#[rustler::resource_impl]
-impl Resource for FollowResource {}
+use crate::resource::{Handle, Holder};
+use crate::to_term::{results, terms, ToTerm};
 
 /// A text whose reading costs more than taking it.
 pub struct Text<'a>(&'a str);
 
 arguments! {
-    &'a AnswerType = |term, _scheduler| Ok(&handle::<AnswerTypeResource>(term)?.0);
-    &'a Follow = |term, _scheduler| Ok(&handle::<FollowResource>(term)?.0);
     Text<'a> = |term, scheduler| {
         let bytes = <&[u8]>::read(term, scheduler)?;
         scheduler.allow(cost(bytes.len()))?;
@@ -41,12 +27,11 @@ fn cost(bytes: usize) -> Size {
     Size::new(bytes / 16, bytes)
 }
 
-pub fn new_type(schema: Value) -> Result<ResourceArc<AnswerTypeResource>, Error> {
+pub fn new_type(schema: Value) -> Result<AnswerType, Error> {
     #[cfg(feature = "json_schema")]
-    let answer = AnswerType::of_any_keywords(&schema)?;
+    return AnswerType::of_any_keywords(&schema);
     #[cfg(not(feature = "json_schema"))]
-    let answer = AnswerType::new(&schema)?;
-    Ok(ResourceArc::new(AnswerTypeResource(answer)))
+    AnswerType::new(&schema)
 }
 
 pub fn read(
@@ -65,14 +50,11 @@ pub fn check(answer: On<'_, AnswerType>, value: Value, strict: bool) -> Result<A
 }
 
 /// Returns the value of a text so far, and `:none` before anything is shown.
-pub fn partial(answer: &AnswerType, Text(text): Text<'_>, strict: bool) -> Shown {
-    Shown(answer.read_partial(text, !strict))
-}
-
-pub struct Shown(Option<Value>);
-
-pub fn follow_new() -> ResourceArc<FollowResource> {
-    ResourceArc::new(FollowResource(Follow::default()))
+pub fn partial<'a>(answer: On<'a, AnswerType>, Text(text): Text<'_>, strict: bool) -> Term<'a> {
+    match answer.read_partial(text, !strict) {
+        Some(value) => value.to_term(answer.env),
+        None => atoms::none().to_term(answer.env),
+    }
 }
 
 pub fn follow(
@@ -80,19 +62,20 @@ pub fn follow(
     answer: On<'_, AnswerType>,
     Text(piece): Text<'_>,
     strict: bool,
-) -> Result<(ResourceArc<FollowResource>, Vec<ShownPart>), NifError> {
+) -> Result<(Handle<Follow>, Vec<ShownPart>), NifError> {
     // The piece that ends a buffered text reads all of it again.
     let cost = cost(piece.len() + follow.held_bytes());
     answer.scheduler.allow(cost)?;
     let (next, shown) = follow.feed(&answer, !strict, piece);
-    Ok((ResourceArc::new(FollowResource(next)), shown))
+    Ok((Holder::hold(next), shown))
+}
+
+results! {
+    AnswerType = |of, _env| Holder::hold(of);
+    Follow = |of, _env| Holder::hold(of);
 }
 
 terms! {
-    Shown = |of, env| match &of.0 {
-        Some(value) => value.to_term(env),
-        None => atoms::none().to_term(env),
-    };
     // `{:fits | :misfits | :cut, value, [{path, words, line}], [{path, kind}]}`
     Answer = |of, env| (of.state, &of.value, &of.issues, &of.mends).to_term(env);
     ReadingState = |of, env| match of {

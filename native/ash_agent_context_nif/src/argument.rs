@@ -4,19 +4,18 @@
 use std::ops::Deref;
 
 use ash_agent_context_core::{
-    has_masks, text_cost, Context, Cost, Map, Size, Time, Trust, Value, BODY_DEPTH, MAX_DEPTH,
-    NESTING,
+    has_masks, text_cost, Context, Cost, Log, Map, Size, Stamp, Time, Trust, Value, BODY_DEPTH,
+    MAX_DEPTH, NESTING,
 };
-use rustler::{Atom, Env, Resource, ResourceArc, Term};
+use rustler::{Atom, Env, Term};
 
 use crate::atoms;
 use crate::clock;
 use crate::decode;
 use crate::encode::Encoder;
 use crate::error::NifError;
-use crate::resource::{ContextHandle, ContextResource};
+use crate::resource::{Handle, Held, Holder};
 use crate::scheduler::Scheduler;
-use crate::words::Word;
 
 /// A type that functions take as an argument.
 pub trait Argument<'a>: Sized {
@@ -41,11 +40,6 @@ pub fn field<'a, T: Argument<'a>>(
     part(options.map_get(key)?, scheduler)
 }
 
-/// Returns the value behind a handle.
-pub fn handle<'a, T: Resource>(term: Term<'a>) -> Result<&'a T, NifError> {
-    term.decode().map_err(|_| NifError::Raise)
-}
-
 /// Declares types of arguments, each with the function that reads one.
 macro_rules! arguments {
     ($($type:ty = |$term:ident, $scheduler:ident| $read:expr;)*) => {
@@ -61,16 +55,27 @@ pub(crate) use arguments;
 /// Declares types whose fields are read from a map under their own names.
 macro_rules! options {
     ($($type:ty { $($key:ident $(: $field:ident)?),* $(,)? })*) => {
-        $(impl<'a> $crate::argument::Argument<'a> for $type {
-            fn read(options: rustler::Term<'a>, scheduler: $crate::scheduler::Scheduler) -> Result<Self, $crate::error::NifError> {
-                Ok(Self {
-                    $($key: $crate::argument::field(options, $crate::argument::key!($key $($field)?), scheduler)?,)*
-                })
-            }
-        })*
+        $crate::argument::arguments! {
+            $($type = |options, scheduler| Ok(Self {
+                $($key: $crate::argument::field(options, $crate::argument::key!($key $($field)?), scheduler)?,)*
+            });)*
+        }
     };
 }
 pub(crate) use options;
+
+/// Declares types whose fields are read from the elements of a tuple, in this order.
+macro_rules! elements {
+    ($($type:ty { $($field:ident),* $(,)? })*) => {
+        $crate::argument::arguments! {
+            $($type = |term, scheduler| {
+                let ($($field),*) = $crate::argument::Argument::read(term, scheduler)?;
+                Ok(Self { $($field),* })
+            };)*
+        }
+    };
+}
+pub(crate) use elements;
 
 /// The atom for a field's key: another name if one is given, or the field's own.
 macro_rules! key {
@@ -112,6 +117,7 @@ arguments! {
     Atom = |term, _scheduler| term.decode().map_err(|_| NifError::Raise);
     bool = |term, _scheduler| term.decode().map_err(|_| NifError::Raise);
     i64 = |term, _scheduler| decode::number(term).ok_or(NifError::Raise);
+    u16 = |term, scheduler| Ok(u16::try_from(i64::read(term, scheduler)?).unwrap_or_default());
     // A negative number means zero.
     u64 = |term, scheduler| Ok(u64::try_from(i64::read(term, scheduler)?).unwrap_or(0));
     usize = |term, scheduler| Ok(usize::try_from(u64::read(term, scheduler)?).unwrap_or(usize::MAX));
@@ -154,24 +160,30 @@ arguments! {
         scheduler.allow(Cost::from(Size::new(terms, size.bytes)).times(3))?;
         Ok(Self(body))
     };
-    Trust = |term, scheduler| {
-        let (approvals, structs): (Atom, Atom) = part(term, scheduler)?;
-        let name = |atom: Atom| atom.to_term(term.get_env()).atom_to_string();
-        Self::from_names(&name(approvals)?, &name(structs)?).ok_or(NifError::BadArg)
+    Stamp = |term, scheduler| {
+        let (Metadata(metadata), at) = part(term, scheduler)?;
+        Ok(Self { at, metadata })
     };
-    &'a Context = |term, _scheduler| Ok(handle::<ContextResource>(term)?.get());
+    // What is asked of the log alone.
+    &'a Log = |term, scheduler| Ok(<&Context>::read(term, scheduler)?);
 }
 
-impl<'a, T: Word> Argument<'a> for T {
+elements! {
+    Trust { approvals, structs }
+}
+
+impl<'a, T: Held> Argument<'a> for &'a T {
     fn read(term: Term<'a>, _scheduler: Scheduler) -> Result<Self, NifError> {
-        let atom = term.decode().map_err(|_| NifError::Raise)?;
-        T::of(atom).map_err(|_| NifError::Raise)
+        let holder: &Holder<T> = term.decode().map_err(|_| NifError::Raise)?;
+        Ok(&holder.0)
     }
 }
 
-impl<T: Resource> Argument<'_> for ResourceArc<T> {
-    fn read(term: Term<'_>, _scheduler: Scheduler) -> Result<Self, NifError> {
-        term.decode().map_err(|_| NifError::Raise)
+impl Deref for Id {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
     }
 }
 
@@ -214,62 +226,40 @@ macro_rules! tuples {
 tuples! {
     A, B;
     A, B, C;
+    A, B, C, D;
     A, B, C, D, E;
     A, B, C, D, E, F;
     A, B, C, D, E, F, G;
 }
 
-/// The value behind a handle, with the environment of the call.
-pub struct On<'a, T> {
-    pub of: &'a T,
+/// A value with its handle and the environment of the call: long texts of a context leave as binaries that point into it.
+pub struct On<'a, T: Held> {
     pub env: Env<'a>,
+    pub handle: Handle<T>,
     pub scheduler: Scheduler,
 }
 
-impl<'a, T> Argument<'a> for On<'a, T>
-where
-    &'a T: Argument<'a>,
-{
+impl<'a, T: Held> Argument<'a> for On<'a, T> {
     fn read(term: Term<'a>, scheduler: Scheduler) -> Result<Self, NifError> {
-        let (of, env) = (Argument::read(term, scheduler)?, term.get_env());
-        Ok(Self { of, env, scheduler })
+        Ok(Self {
+            env: term.get_env(),
+            handle: term.decode().map_err(|_| NifError::Raise)?,
+            scheduler,
+        })
     }
 }
 
-impl<T> Deref for On<'_, T> {
+impl<T: Held> Deref for On<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.of
+        &self.handle.0
     }
 }
 
-/// A context with its handle and the environment of the call: long texts leave as binaries that point into the context.
-pub struct Lender<'a> {
-    pub env: Env<'a>,
-    pub handle: ContextHandle,
-    pub scheduler: Scheduler,
-}
-
-arguments! {
-    Lender<'a> = |term, scheduler| Ok(Self {
-        env: term.get_env(),
-        handle: ResourceArc::read(term, scheduler)?,
-        scheduler,
-    });
-}
-
-impl<'a> Lender<'a> {
+impl<'a> On<'a, Context> {
     /// Returns an encoder for terms that point into the context.
     pub fn encoder(&self) -> Encoder<'_, 'a> {
-        Encoder::new_sharing(self.env, &self.handle)
-    }
-}
-
-impl Deref for Lender<'_> {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        self.handle.get()
+        Encoder::new(self.env, Some(&self.handle))
     }
 }

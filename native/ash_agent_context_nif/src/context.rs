@@ -5,120 +5,62 @@ use ash_agent_context_core::{
 };
 use rustler::Term;
 
-use crate::argument::{Attributes, Id, Items, Lender, Metadata, Results};
+use crate::argument::{Attributes, On};
 use crate::clock;
 use crate::error::NifError;
-use crate::to_term::{maps, Maybe};
+use crate::to_term::{map, maps, Maybe};
 
-type Next = Result<Context, Error>;
-
-pub fn new(
-    Items(input): Items,
-    Items(prompt): Items,
-    Id(id): Id,
-    metadata: Metadata,
-    at: Time,
-) -> Next {
-    Context::new(&id, input, prompt, stamp(at, metadata))
-}
-
-pub fn create(Attributes(attributes): Attributes, at: Time) -> Next {
+pub fn create(Attributes(attributes): Attributes, at: Time) -> Result<Context, Error> {
     let id = &clock::new_id();
     Context::from_attributes(attributes, Defaults { id, at })
 }
 
-pub fn update(context: &Context, Attributes(attributes): Attributes, at: Time) -> Next {
-    context.update_attributes(attributes, at)
-}
-
-pub fn add_user_message(
-    context: &Context,
-    Items(input): Items,
-    metadata: Metadata,
-    at: Time,
-) -> Next {
-    context.add_user_message(input, stamp(at, metadata))
-}
-
-pub fn add_assistant_message(
-    context: &Context,
-    Items(content): Items,
-    Items(calls): Items,
-    metadata: Metadata,
-    at: Time,
-) -> Next {
-    context.add_assistant_message(content, calls, stamp(at, metadata))
-}
-
-pub fn add_tool_results(
-    context: &Context,
-    Results(results): Results,
-    metadata: Metadata,
-    at: Time,
-) -> Next {
-    context.add_tool_results(results, stamp(at, metadata))
-}
-
 pub fn interrupt(
-    context: Lender<'_>,
+    context: On<'_, Context>,
     reason: Value,
     cancelled: bool,
-    metadata: Metadata,
-    at: Time,
+    stamp: Stamp,
 ) -> Result<Context, NifError> {
     // Every pending call gets the reason.
     let cost = Cost::from(reason.size()).times(context.current().count_pending());
     context.scheduler.allow(cost)?;
-    let stamp = stamp(at, metadata);
     Ok(match cancelled {
         true => context.cancel(&reason, stamp),
         false => context.interrupt(&reason, stamp),
     })
 }
 
-pub fn stamp(at: Time, Metadata(metadata): Metadata) -> Stamp {
-    Stamp { at, metadata }
-}
-
-pub fn fork(context: &Context, Id(id): Id, at: Time) -> Context {
-    context.fork(&id, at)
-}
-
-pub fn rewind(context: Lender<'_>, to: i64) -> Result<Context, NifError> {
+pub fn rewind(context: On<'_, Context>, to: i64) -> Result<Context, NifError> {
     context.scheduler.allow(context.rewind_cost(to))?;
     Ok(context.rewind(to)?)
 }
 
-pub fn put_system_prompt(context: &Context, Items(prompt): Items, at: Time) -> Next {
-    context.put_system_prompt(prompt, at)
-}
-
-pub fn system_prompt(context: Lender<'_>) -> Option<Term<'_>> {
+pub fn system_prompt(context: On<'_, Context>) -> Option<Term<'_>> {
     let system = context.system()?;
     Some(context.encoder().content(&system.content))
 }
 
-pub fn to_messages(context: Lender<'_>, log: bool) -> Term<'_> {
+pub fn to_messages(context: On<'_, Context>, log: bool) -> Term<'_> {
     match log || !context.has_view() {
         true => context.encoder().messages(context.log()),
         false => context.encoder().encode_shown(context.messages()),
     }
 }
 
-pub fn iteration(context: Lender<'_>, number: i64) -> Result<Option<Term<'_>>, NifError> {
+pub fn iteration(context: On<'_, Context>, number: i64) -> Result<Option<Term<'_>>, NifError> {
     let iteration = allowed_iteration(&context, number)?;
     let encoder = context.encoder();
     Ok(iteration.map(|iteration| encoder.iteration(&context, iteration)))
 }
 
-pub fn iteration_messages(context: Lender<'_>, number: i64) -> Result<Term<'_>, NifError> {
+pub fn iteration_messages(context: On<'_, Context>, number: i64) -> Result<Term<'_>, NifError> {
     let iteration = allowed_iteration(&context, number)?.into_iter();
     let messages = iteration.flat_map(|iteration| context.messages_of(iteration));
     Ok(context.encoder().messages(messages))
 }
 
 pub fn message(
-    context: Lender<'_>,
+    context: On<'_, Context>,
     number: i64,
     position: i64,
 ) -> Result<Option<Term<'_>>, NifError> {
@@ -130,7 +72,7 @@ pub fn message(
 
 /// Returns an iteration, if there is one and the scheduler allows its size.
 fn allowed_iteration<'c>(
-    context: &'c Lender<'_>,
+    context: &'c On<'_, Context>,
     number: i64,
 ) -> Result<Option<&'c Iteration>, NifError> {
     let iteration = context.iteration(number);
@@ -138,29 +80,38 @@ fn allowed_iteration<'c>(
     Ok(iteration)
 }
 
-pub fn iterations(context: Lender<'_>) -> Term<'_> {
+pub fn iterations(context: On<'_, Context>) -> Term<'_> {
     context.encoder().iterations(&context)
 }
 
-pub fn tool_calls(context: Lender<'_>) -> Term<'_> {
+pub fn tool_calls(context: On<'_, Context>) -> Term<'_> {
     let last = context.current().last().into_iter();
     let calls = last.flat_map(|entry| entry.message.calls.iter());
     context.encoder().calls(calls)
 }
 
-pub fn pending_tool_calls(context: Lender<'_>) -> Term<'_> {
+pub fn pending_tool_calls(context: On<'_, Context>) -> Term<'_> {
     context.encoder().calls(context.current().pending())
 }
 
-pub fn metadata(context: Lender<'_>) -> Term<'_> {
+pub fn metadata(context: On<'_, Context>) -> Term<'_> {
     context.encoder().notes(context.metadata())
 }
 
-/// The term of `to_map/1`.
-pub struct Whole<'a>(Lender<'a>);
-
-pub const fn to_map(context: Lender<'_>) -> Whole<'_> {
-    Whole(context)
+pub fn to_map(context: On<'_, Context>) -> Term<'_> {
+    let encoder = context.encoder();
+    map!(
+        context.env,
+        context {
+            id: context.id(),
+            iterations: encoder.iterations(&context),
+            current_iteration: context.current_iteration(),
+            metadata: encoder.notes(context.metadata()),
+            created_at: context.created_at(),
+            updated_at: context.updated_at(),
+            origin: Maybe(context.origin()),
+        }
+    )
 }
 
 /// Returns the facts that a run needs before it begins: `{id, first iteration of the turn, reported tokens, pending calls,
@@ -171,23 +122,23 @@ pub fn outline(context: &Context) -> (&str, u64, u64, usize, bool) {
     (id, turn, tokens, pending, context.has_recall())
 }
 
-/// The facts that take constant time.
-pub struct Summary<'a>(&'a Context);
-
-pub const fn summary(context: &Context) -> Summary<'_> {
-    Summary(context)
+/// Returns the facts that take constant time.
+pub fn summary(context: On<'_, Context>) -> Term<'_> {
+    map!(
+        context.env,
+        context {
+            id: context.id(),
+            messages: context.count_messages(),
+            hidden: context.has_view(),
+            pending: context.current().count_pending(),
+            origin: context.origin(),
+            created_at: context.created_at(),
+            updated_at: context.updated_at(),
+        }
+    )
 }
 
 maps! {
-    Whole<'_> = |of| {
-        id: of.0.id(), iterations: of.0.encoder().iterations(&of.0), current_iteration: of.0.current_iteration(),
-        metadata: of.0.encoder().notes(of.0.metadata()), created_at: of.0.created_at(), updated_at: of.0.updated_at(),
-        origin: Maybe(of.0.origin()),
-    }
-    Summary<'_> = |of| {
-        id: of.0.id(), messages: of.0.count_messages(), hidden: of.0.has_view(), pending: of.0.current().count_pending(),
-        origin: of.0.origin(), created_at: of.0.created_at(), updated_at: of.0.updated_at(),
-    }
     Origin = |of| { id, iteration }
 }
 
@@ -201,22 +152,18 @@ pub fn approve(
     context.approve_tool_call(id, shown.as_ref(), by, at)
 }
 
-pub fn is_approved(context: &Context, id: &str, arguments: Value) -> bool {
-    context.is_approved(id, &arguments)
-}
-
-pub fn undecided_calls(context: Lender<'_>, asked: bool) -> Term<'_> {
+pub fn undecided_calls(context: On<'_, Context>, asked: bool) -> Term<'_> {
     context.encoder().calls_with(context.undecided_calls(asked))
 }
 
-/// The times at which a call started and ended.
-pub struct Times(Time, Time);
-
-pub fn times(context: &Context, id: &str) -> Option<Times> {
+/// Returns the times at which a call started and ended.
+pub fn times<'a>(context: On<'a, Context>, id: &str) -> Option<Term<'a>> {
     let (started, ended) = context.tool_call_times(id)?;
-    Some(Times(started, ended))
-}
-
-maps! {
-    Times = |of| { started_at: of.0, ended_at: of.1 }
+    Some(map!(
+        context.env,
+        context {
+            started_at: started,
+            ended_at: ended
+        }
+    ))
 }

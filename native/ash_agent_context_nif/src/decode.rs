@@ -117,7 +117,7 @@ impl<'a> Decoder<'a> {
 
     fn begin(&mut self, term: Term<'a>) -> Result<(), DecodeError> {
         if self.open.len() >= self.limit {
-            return Err(fault(Error::TooDeep { limit: MAX_DEPTH }));
+            return Err(refuse(Error::TooDeep { limit: MAX_DEPTH }));
         }
         self.open.push(self.meter.open(term)?);
         Ok(())
@@ -321,7 +321,7 @@ fn check_json(term: Term<'_>, kind: TermType, is_key: bool) -> Result<(), Decode
         TermType::Atom if is_json_atom(term) => return Ok(()),
         _ => "JSON data",
     };
-    Err(fault(Error::Invalid {
+    Err(refuse(Error::Invalid {
         path: Vec::new(),
         expected: expected.into(),
     }))
@@ -342,13 +342,13 @@ fn is_json_atom(term: Term<'_>) -> bool {
 }
 
 fn refuse_unsupported(kind: Unsupported) -> DecodeError {
-    fault(Error::UnsupportedTerm {
+    refuse(Error::UnsupportedTerm {
         kind,
         path: Vec::new(),
     })
 }
 
-fn fault(error: Error) -> DecodeError {
+fn refuse(error: Error) -> DecodeError {
     Box::new(NifError::Core(error))
 }
 

@@ -2,15 +2,15 @@
 
 use std::cell::RefCell;
 
-use ash_agent_context_core::{Map, Value};
+use ash_agent_context_core::{Context, Map, Value};
 use rustler::types::tuple::make_tuple;
-use rustler::{Atom, Encoder as _, Env, NewBinary, ResourceArc, Term};
+use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
 use smallvec::SmallVec;
 
 use crate::atoms;
 use crate::big;
 use crate::enif::{self, Terms};
-use crate::resource::ContextResource;
+use crate::resource::Handle;
 
 /// From this size on, text leaves as a binary that points into the context: below it, a copy is
 /// smaller than the pointer (and the VM keeps such binaries on the process heap).
@@ -18,7 +18,7 @@ pub const SHARED: usize = 64;
 
 /// Encodes a value that lives nowhere but here.
 pub fn value<'e>(env: Env<'e>, value: &Value) -> Term<'e> {
-    Encoder::new_copying(env).value(value)
+    Encoder::new(env, None).value(value)
 }
 
 /// Returns the atom for a word of the core, which no text from outside can add to.
@@ -146,7 +146,7 @@ type Models<'e> = SmallVec<[((Atom, Atom), Term<'e>); REMEMBERED]>;
 /// Makes terms of the values of a context.
 pub struct Encoder<'r, 'e> {
     env: Env<'e>,
-    owner: Option<&'r ResourceArc<ContextResource>>,
+    owner: Option<&'r Handle<Context>>,
     /// Atoms by the addresses of their names: names are shared, and looking an atom up takes a lock.
     atoms: RefCell<SmallVec<[(usize, Atom); REMEMBERED]>>,
     /// Maps by their keys, see [`Encoder::like`].
@@ -154,21 +154,12 @@ pub struct Encoder<'r, 'e> {
 }
 
 impl<'r, 'e> Encoder<'r, 'e> {
-    /// Makes an encoder whose long binaries point into this context; it may only encode parts of that.
-    pub fn new_sharing(env: Env<'e>, owner: &'r ResourceArc<ContextResource>) -> Self {
+    /// Makes an encoder whose long binaries point into its owner, of which it may only encode parts then; without one, it
+    /// copies everything.
+    pub fn new(env: Env<'e>, owner: Option<&'r Handle<Context>>) -> Self {
         Self {
             env,
-            owner: Some(owner),
-            atoms: RefCell::default(),
-            models: RefCell::default(),
-        }
-    }
-
-    /// Makes an encoder that copies everything.
-    pub fn new_copying(env: Env<'e>) -> Self {
-        Self {
-            env,
-            owner: None,
+            owner,
             atoms: RefCell::default(),
             models: RefCell::default(),
         }
@@ -237,16 +228,13 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Value::List(_) => Term::list_new_empty(self.env),
             Value::Tuple(_) => make_tuple(self.env, &[]),
             Value::Map(map) => {
-                let mut entries = map
-                    .iter()
-                    .map(|(key, value)| (self.scalar(key), self.scalar(value)));
-                if map.len() == 1 {
-                    let only = entries.next();
-                    let only = only.and_then(|(key, value)| enif::entry(self.env, key, value));
-                    return only.unwrap_or(atoms::nil().to_term(self.env));
+                if let [(key, value)] = map.iter().as_slice() {
+                    return self.array_map([self.scalar(key)], [self.scalar(value)]);
                 }
                 let mut fields = FieldTerms::new(self.env);
-                entries.for_each(|(key, value)| fields.put_term(key, value));
+                for (key, value) in map.iter() {
+                    fields.put_term(self.scalar(key), self.scalar(value));
+                }
                 fields.end()
             }
         }
@@ -267,7 +255,11 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     /// Encodes a map of fixed keys.
-    pub fn fields<const N: usize>(&self, keys: &[Atom; N], values: &[Term<'e>; N]) -> Term<'e> {
+    pub fn fields<const N: usize>(&self, keys: [Atom; N], values: [Term<'e>; N]) -> Term<'e> {
+        self.array_map(keys.map(|key| key.to_term(self.env)), values)
+    }
+
+    fn array_map<const N: usize>(&self, keys: [Term<'e>; N], values: [Term<'e>; N]) -> Term<'e> {
         let nothing = atoms::nil().to_term(self.env);
         enif::map(self.env, keys, values).unwrap_or(nothing)
     }
@@ -331,7 +323,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Err(_) => self.wide_atom(name).unwrap_or_else(|| {
                 let keys = [atoms::struct_(), atoms::name()];
                 let values = [atoms::unknown_atom().to_term(self.env), self.text(name)];
-                self.fields(&keys, &values)
+                self.fields(keys, values)
             }),
         }
     }

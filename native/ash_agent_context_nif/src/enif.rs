@@ -17,7 +17,7 @@ use rustler::sys::{
     enif_map_iterator_destroy, enif_map_iterator_get_pair, enif_map_iterator_next, ErlNifEnv,
     ErlNifMapIterator, ErlNifMapIteratorEntry, ErlNifTerm,
 };
-use rustler::{Atom, Env, NifResult, SchedulerFlags, Term};
+use rustler::{Env, NifResult, SchedulerFlags, Term};
 use smallvec::SmallVec;
 
 /// A NIF, as the VM calls it.
@@ -27,17 +27,16 @@ pub trait Nif {
 }
 
 /// Defines a NIF under a name that ends with a zero byte.
-pub const fn define(
+pub const fn define<N: Nif, const IS_NORMAL: bool>(
     name: &'static str,
     arity: usize,
     flags: SchedulerFlags,
-    raw_func: unsafe extern "C" fn(*mut ErlNifEnv, c_int, *const ErlNifTerm) -> ErlNifTerm,
 ) -> rustler::Nif {
     rustler::Nif {
         name: name.as_ptr().cast::<c_char>(),
         arity: arity as c_uint,
         flags: flags as c_uint,
-        raw_func,
+        raw_func: run::<N, IS_NORMAL>,
     }
 }
 
@@ -45,7 +44,7 @@ pub const fn define(
 ///
 /// # Safety
 /// Only the VM may call it, with its environment and the number of terms that it passes.
-pub unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
+unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
     env: *mut ErlNifEnv,
     count: c_int,
     terms: *const ErlNifTerm,
@@ -103,16 +102,11 @@ impl<'e> Terms<'e> {
 /// Makes a map of a fixed number of fields, `None` when two keys are equal.
 pub fn map<'e, const N: usize>(
     env: Env<'e>,
-    keys: &[Atom; N],
-    values: &[Term<'e>; N],
+    keys: [Term<'e>; N],
+    values: [Term<'e>; N],
 ) -> Option<Term<'e>> {
-    let keys = keys.map(Atom::as_c_arg);
-    make_map(env, &keys, &values.map(|value| value.as_c_arg()))
-}
-
-/// Makes a map of one entry.
-pub fn entry<'e>(env: Env<'e>, key: Term<'e>, value: Term<'e>) -> Option<Term<'e>> {
-    make_map(env, &[key.as_c_arg()], &[value.as_c_arg()])
+    let raw = |terms: [Term<'e>; N]| terms.map(|term| term.as_c_arg());
+    make_map(env, &raw(keys), &raw(values))
 }
 
 fn make_map<'e>(env: Env<'e>, keys: &[ErlNifTerm], values: &[ErlNifTerm]) -> Option<Term<'e>> {
@@ -121,7 +115,7 @@ fn make_map<'e>(env: Env<'e>, keys: &[ErlNifTerm], values: &[ErlNifTerm]) -> Opt
     }
     let mut map = MaybeUninit::<ErlNifTerm>::uninit();
     // SAFETY: both pointers are those of live arrays of this length, all terms in them are of this environment (the
-    // callers' lifetimes are the same, and atoms are of every environment), and `map` is set when the call succeeds.
+    // callers' lifetimes are the same), and `map` is set when the call succeeds.
     unsafe {
         let made = enif_make_map_from_arrays(
             env.as_c_arg(),

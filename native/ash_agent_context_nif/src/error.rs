@@ -19,7 +19,10 @@ pub enum NifError {
 
 impl From<Error> for NifError {
     fn from(error: Error) -> Self {
-        Self::Core(error)
+        match error {
+            Error::TooMuchWork => Self::Dirty,
+            other => Self::Core(other),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use rustler::{Encoder as _, Term};
 
 use crate::atoms;
 use crate::encode::{self, Encoder, FieldTerms};
+use crate::to_term::{map, Maybe, ToTerm};
 use crate::words::Word;
 
 impl<'r, 'e> Encoder<'r, 'e> {
@@ -21,7 +22,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     pub fn encode_shown(&self, messages: impl Iterator<Item = Shown<'r>>) -> Term<'e> {
         self.list(messages.map(|shown| match shown.see() {
             Seen::Same(message) => self.message(message),
-            other => Encoder::new_copying(self.env()).message(other.message()),
+            other => Encoder::new(self.env(), None).message(other.message()),
         }))
     }
 
@@ -39,18 +40,18 @@ impl<'r, 'e> Encoder<'r, 'e> {
         if is_plain && message.calls.is_empty() {
             return self.plain(message.role, content);
         }
-        let mut fields = FieldTerms::new(self.env());
-        fields.put(atoms::role(), message.role.atom());
-        fields.put(atoms::content(), content);
-        if !message.calls.is_empty() {
-            fields.put(atoms::tool_calls(), self.calls(message.calls.iter()));
-        }
-        let metadata = message.metadata.as_ref().map(|of| self.map(of));
-        fields.put_given(atoms::metadata(), metadata);
-        if message.is_interrupted() {
-            fields.put(atoms::state(), atoms::interrupted());
-        }
-        fields.end()
+        map!(
+            self.env(),
+            message {
+                role,
+                content: content,
+                tool_calls: Maybe(
+                    (!message.calls.is_empty()).then(|| self.calls(message.calls.iter()))
+                ),
+                metadata: Maybe(message.metadata.as_ref().map(|of| self.map(of))),
+                state: Maybe(message.is_interrupted().then(atoms::interrupted)),
+            }
+        )
     }
 
     /// Encodes one message with its source.
@@ -79,7 +80,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         let kind = (atoms::role(), role);
         self.like(kind, atoms::content(), content, |nothing| {
             let keys = [atoms::role(), atoms::content()];
-            self.fields(&keys, &[role.to_term(self.env()), nothing])
+            self.fields(keys, [role.to_term(self.env()), nothing])
         })
     }
 
@@ -98,7 +99,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             let keys = [kind, id, atoms::content(), atoms::is_error()];
             let kind = atoms::tool_result().to_term(self.env());
             let is_error = is_error.to_term(self.env());
-            self.fields(&keys, &[kind, nothing, nothing, is_error])
+            self.fields(keys, [kind, nothing, nothing, is_error])
         });
         let id = self.text(&call.id);
         let result_with = result.map_update(atoms::tool_use_id(), id);
@@ -181,7 +182,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             }
             let keys = [atoms::id(), atoms::name(), atoms::arguments()];
             let (id, name) = (self.text(&call.id), self.name(&call.name));
-            self.fields(&keys, &[id, name, self.value(arguments)])
+            self.fields(keys, [id, name, self.value(arguments)])
         }))
     }
 
@@ -199,13 +200,11 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     fn call_with(&self, call: &'r ToolCall, arguments: &'r Value) -> FieldTerms<'e> {
         let mut fields = FieldTerms::new(self.env());
-        if !call.id.is_empty() {
-            fields.put(atoms::id(), self.text(&call.id));
-        }
+        let id = (!call.id.is_empty()).then(|| self.text(&call.id));
+        fields.put_given(atoms::id(), id);
         fields.put(atoms::name(), self.name(&call.name));
-        if !call.kind.is_function() {
-            fields.put(atoms::kind(), call.kind.atom());
-        }
+        let kind = (!call.kind.is_function()).then(|| call.kind.to_term(self.env()));
+        fields.put_given(atoms::kind(), kind);
         fields.put(atoms::arguments(), self.value(arguments));
         let metadata = call.provider_metadata.as_ref().map(|of| self.map(of));
         fields.put_given(atoms::provider_metadata(), metadata);
@@ -223,15 +222,17 @@ impl<'r, 'e> Encoder<'r, 'e> {
             fields.put(atoms::result(), result);
             fields.end()
         });
-        let messages = self.messages(context.messages_of(iteration));
-        let mut fields = FieldTerms::new(self.env());
-        fields.put(atoms::number(), iteration.number);
-        fields.put(atoms::messages(), messages);
-        fields.put(atoms::tool_calls(), self.list(calls));
-        fields.put(atoms::started_at(), iteration.started_at);
-        fields.put(atoms::completed_at(), iteration.completed_at);
-        fields.put(atoms::metadata(), self.notes(&iteration.metadata));
-        fields.end()
+        map!(
+            self.env(),
+            iteration {
+                number,
+                messages: self.messages(context.messages_of(iteration)),
+                tool_calls: self.list(calls),
+                started_at,
+                completed_at,
+                metadata: self.notes(&iteration.metadata),
+            }
+        )
     }
 
     /// Encodes all iterations.

@@ -3,24 +3,28 @@
 
 use std::time::SystemTime;
 
-use ash_agent_context_core::{constrain, AnswerType, Context, Cost, Response};
-use rustler::{Env, NifResult, Term};
+use ash_agent_context_core::{
+    constrain, join_rows, json, read_file, read_list, AnswerType, Chat, Context, Cost, Excerpt,
+    Fault, Follow, LoadedChat, Log, Pin, Rent, Response, Value,
+};
+use rustler::codegen_runtime::inventory;
+use rustler::{Env, NifResult, SchedulerFlags, Term};
 
-use crate::argument::Argument;
+use crate::argument::{Argument, Attributes, Document, Id, Items, Results};
 use crate::atoms;
 use crate::enif::{self, Nif};
 use crate::error::NifError;
-use crate::resource::note_freed;
+use crate::resource::{count_live, note_freed};
+use crate::response::Fed;
 use crate::scheduler::{charge, Scheduler};
+use crate::storage::{Names, Nested, Rows, Snapshot};
 use crate::to_term::{Returned, ToTerm};
 use crate::weight::Weight;
-use crate::{
-    answers, context, otlp, prices, request, resource, response, storage, tokens, trace, view,
-};
+use crate::{answers, context, otlp, prices, request, response, storage, tokens, trace, view};
 
 /// Makes two NIFs of each line, `name_normal` and `name_dirty`, one for each kind of schedulers.
 macro_rules! nifs {
-    ($($name:ident($($arg:ident),*) $weight:ident = $work:path;)*) => {$(
+    ($($name:ident($($arg:ident $(: $as:ident)? $(: &$lent:ident)?),*) $weight:ident = $work:path;)*) => {$(
         const _: () = {
             struct This;
 
@@ -30,25 +34,31 @@ macro_rules! nifs {
                         let &[$($arg),*] = arguments else {
                             return Err(NifError::Raise);
                         };
-                        Returned::returned($work($(Argument::read($arg, scheduler)?),*), env)
+                        Returned::returned($work($(read!($arg scheduler $($as)? $(&$lent)?)),*), env)
                     })
                 }
             }
 
-            rustler::codegen_runtime::inventory::submit!(enif::define(
-                concat!(stringify!($name), "_normal\0"),
-                <[&str]>::len(&[$(stringify!($arg)),*]),
-                rustler::SchedulerFlags::Normal,
-                enif::run::<This, true>,
-            ));
-            rustler::codegen_runtime::inventory::submit!(enif::define(
-                concat!(stringify!($name), "_dirty\0"),
-                <[&str]>::len(&[$(stringify!($arg)),*]),
-                rustler::SchedulerFlags::DirtyCpu,
-                enif::run::<This, false>,
-            ));
+            const ARITY: usize = <[&str]>::len(&[$(stringify!($arg)),*]);
+            const NORMAL: &str = concat!(stringify!($name), "_normal\0");
+            const DIRTY: &str = concat!(stringify!($name), "_dirty\0");
+            inventory::submit!(enif::define::<This, true>(NORMAL, ARITY, SchedulerFlags::Normal));
+            inventory::submit!(enif::define::<This, false>(DIRTY, ARITY, SchedulerFlags::DirtyCpu));
         };
     )*};
+}
+
+/// Reads an argument as the function takes it, or as the value within another type, or as a reference to one.
+macro_rules! read {
+    ($arg:ident $scheduler:ident) => {
+        Argument::read($arg, $scheduler)?
+    };
+    ($arg:ident $scheduler:ident $as:ident) => {
+        <$as as Argument>::read($arg, $scheduler)?.0
+    };
+    ($arg:ident $scheduler:ident &$lent:ident) => {
+        &<$lent as Argument>::read($arg, $scheduler)?
+    };
 }
 
 /// Does the work if the scheduler may, and returns `{:ok, result}` or `{:error, reason}`.
@@ -79,17 +89,17 @@ fn run<'a>(
 
 nifs! {
     // A conversation.
-    context_new(input, system_prompt, id, metadata, at) Arguments = context::new;
+    context_new(id: &Id, input: Items, system_prompt: Items, stamp) Arguments = Context::new;
     context_create(attributes, at) Arguments = context::create;
-    context_update(context, attributes, at) Arguments = context::update;
-    context_add_user_message(context, input, metadata, at) Calls = context::add_user_message;
-    context_add_assistant_message(context, content, calls, metadata, at) Calls = context::add_assistant_message;
-    context_add_tool_results(context, results, metadata, at) Calls = context::add_tool_results;
-    context_add_response(context, response, metadata, times, at) Calls = response::add_to;
-    context_interrupt(context, reason, cancelled, metadata, at) Calls = context::interrupt;
-    context_fork(context, id, at) Iteration = context::fork;
+    context_update(context, attributes: Attributes, at) Arguments = Context::update_attributes;
+    context_add_user_message(context, input: Items, stamp) Calls = Context::add_user_message;
+    context_add_assistant_message(context, content: Items, calls: Items, stamp) Calls = Context::add_assistant_message;
+    context_add_tool_results(context, results: Results, stamp) Calls = Context::add_tool_results;
+    context_add_response(context, response, times, stamp) Calls = response::add_to;
+    context_interrupt(context, reason, cancelled, stamp) Calls = context::interrupt;
+    context_fork(context, id: &Id, at) Iteration = Context::fork;
     context_rewind(context, to) Own = context::rewind;
-    context_put_system_prompt(context, prompt, at) Prompt = context::put_system_prompt;
+    context_put_system_prompt(context, prompt: Items, at) Prompt = Context::put_system_prompt;
     context_put_metadata(context, key, value, at) Arguments = Context::put_metadata;
     context_put_iteration_metadata(context, number, key, value, at) Arguments = Context::put_iteration_metadata;
 
@@ -97,8 +107,8 @@ nifs! {
     context_summary(context) Constant = context::summary;
     context_id(context) Constant = Context::id;
     context_outline(context) Constant = context::outline;
-    context_first_iteration(context) Constant = Context::first_number;
-    context_count_iterations(context) Constant = Context::count_iterations;
+    context_first_iteration(context) Constant = Log::first_number;
+    context_count_iterations(context) Constant = Log::count_iterations;
     context_count_messages(context) Constant = Context::count_messages;
     context_turn(context) Constant = Context::turn;
     context_usage(context) Constant = Context::usage;
@@ -121,11 +131,11 @@ nifs! {
     context_ask(context, id, arguments, at) Log = Context::ask_about_tool_call;
     context_approve(context, id, arguments, by, at) Log = context::approve;
     context_deny(context, id, reason, by, at) Log = Context::deny_tool_call;
-    context_is_approved(context, id, arguments) Iteration = context::is_approved;
+    context_is_approved(context, id, arguments: &Value) Iteration = Log::is_approved;
     context_undecided_calls(context, asked) Iteration = context::undecided_calls;
-    context_call_status(context, id) Log = Context::tool_call_status;
+    context_call_status(context, id) Log = Log::tool_call_status;
     context_call_times(context, id) Log = context::times;
-    context_call_decision(context, id) Whole = Context::tool_call_decision;
+    context_call_decision(context, id) Whole = Log::tool_call_decision;
 
     // Requests, and what became of them.
     context_encode_request(context, options, body) Own = request::encode;
@@ -140,7 +150,7 @@ nifs! {
     context_as_asked_before(context, number) Long = request::as_asked_before;
     context_replay(context) Long = Context::replay;
     context_response_id(context) Arguments = Context::last_response_id;
-    context_add_failure(context, failure, at) Arguments = request::add_failure;
+    context_add_failure(context, failure: &Value, at) Arguments = Context::add_failure;
     context_failures(context) Whole = request::failures;
     context_account(context, prices, model, since) Own = request::account;
     context_forecast(context, options, prices, at) Own = request::forecast;
@@ -163,7 +173,7 @@ nifs! {
     context_undo(context, kind, first, last, at) View = Context::undo;
     context_clear_results(context, keep, placeholder, at) Log = Context::clear_tool_results;
     context_clear_when_due(context, options, at) Whole = view::clear_when_due;
-    context_shorten(context, cause, options, at) Facts = view::shorten;
+    context_shorten(context, cause, options: &Rent, at) Facts = Context::shorten;
     context_note_summarized(context, first, last, cause, at) Arguments = Context::note_summarized;
     context_shortenings(context) Arguments = Context::shortenings;
     context_compactable(context, range, keep_first, keep_last, is_summary) View = view::compactable;
@@ -177,12 +187,12 @@ nifs! {
     context_view_changes(context, other) Own = request::view_changes;
     context_put_recall(context, recall, at) Facts = Context::put_recall;
     context_has_recall(context) Arguments = Context::has_recall;
-    context_recall(context, handle, excerpt) Texts = view::recall;
+    context_recall(context, handle, excerpt: &Excerpt) Texts = Context::recall;
     context_search(context, words, most) Texts = Context::search;
     context_receipt(context, request, most) Facts = view::receipt;
     context_diff_views(context, other, request) Own = view::diff_views;
     context_pin(context, pin, at) Facts = Context::pin;
-    context_unpin(context, pin, at) Facts = view::unpin;
+    context_unpin(context, pin: &Pin, at) Facts = Context::unpin;
     context_pins(context) Log = view::pins;
     context_place_of_call(context, id) Log = Context::place_of_call;
     context_put_index(context, share, user_bytes, at) Facts = Context::put_index;
@@ -194,7 +204,7 @@ nifs! {
     response_finish(response) Own = response::finish;
     response_interrupt(response, reason) Arguments = Response::interrupt;
     response_decode(body, options) Arguments = response::decode;
-    response_read_refusal(status, name, body) Arguments = response::read_refusal;
+    response_read_refusal(status, name, body: Fed) Arguments = Fault::refusal;
     response_from_message(message) Arguments = Response::from_message;
     response_message(response) Received = response::message;
     response_facts(response) Own = response::facts;
@@ -204,23 +214,23 @@ nifs! {
     // Storage.
     snapshot_dump(context, since) Own = storage::dump;
     snapshot_dump_beside(context, other) Whole = storage::dump_beside;
-    snapshot_load(document, trust) Arguments = storage::load;
+    snapshot_load(document: Document, trust) Arguments = Context::load_with;
     snapshot_load_delta(context, document, trust) Own = storage::load_delta;
     snapshot_encode(context) Whole = storage::encode;
-    snapshot_decode(text, trust) Arguments = storage::decode;
-    snapshot_changes(context, base) Whole = storage::changes;
-    snapshot_changes_from(context, other) Whole = storage::changes_from;
-    snapshot_join(chat, rows) Long = storage::join;
+    snapshot_decode(text: Snapshot, trust) Arguments = Context::from_snapshot_with;
+    snapshot_changes(context, base) Whole = Context::changes;
+    snapshot_changes_from(context, other) Whole = Context::changes_from;
+    snapshot_join(chat, rows: &Rows) Long = join_rows;
     media_take(text, known) Arguments = storage::take_media;
     media_put_back(text, media) Arguments = storage::put_media_back;
-    chat_dump(head, extra, config_extra, branches) Arguments = storage::dump_chat;
-    chat_encode(head, extra, config_extra, branches) Arguments = storage::encode_chat;
-    chat_load(document, config_keys, trust) Long = storage::load_chat;
-    chat_seed(context, first, last, id, at) Whole = storage::seed;
+    chat_dump(chat: &Chat) Arguments = Chat::dump;
+    chat_encode(chat: &Chat) Arguments = Chat::to_snapshot;
+    chat_load(document: Nested, config_keys: &Names, trust) Long = LoadedChat::read;
+    chat_seed(context, first, last, id: &Id, at) Whole = Context::seed;
     import_request(body, provider, id, at) Arguments = storage::import_request;
     import_messages(list, id, at) Arguments = storage::import_messages;
     json_decode(text) Arguments = storage::decode_json;
-    json_encode(term) Arguments = storage::encode_json;
+    json_encode(term: &Value) Arguments = json::write;
     terms_encode(terms) Arguments = storage::encode_terms;
     terms_decode(text) Arguments = storage::decode_terms;
 
@@ -228,19 +238,19 @@ nifs! {
     trace_html(told, masked, options) Long = trace::html;
     trace_otlp(told, masked, options) Long = otlp::otlp;
     trace_print(told, masked, options) Arguments = trace::print;
-    prices_list(list) Arguments = prices::list;
-    prices_file(text, provider) Long = prices::file;
+    prices_list(list: &Value) Arguments = read_list;
+    prices_file(text, provider) Long = read_file;
     price_known(prices, model) Arguments = prices::is_known;
     answer_type(schema) Long = answers::new_type;
     answer_read(answer, text, strict) Own = answers::read;
     answer_check(answer, value, strict) Own = answers::check;
     answer_partial(answer, text, strict) Arguments = answers::partial;
-    answer_follow_new() Arguments = answers::follow_new;
+    answer_follow_new() Arguments = Follow::default;
     answer_follow(follow, answer, piece, strict) Own = answers::follow;
     answer_constrain(answer, provider, model, name, beside_tools, forced) Long = constrain;
     answer_schema(answer) Long = AnswerType::schema;
 
     // For tests: how many there are.
-    live_contexts() Constant = resource::count_contexts;
-    live_responses() Constant = response::count;
+    live_contexts() Constant = count_live::<Context>;
+    live_responses() Constant = count_live::<Response>;
 }

@@ -6,7 +6,9 @@ pub fn otlp<'a>(
     _masked: bool,
     _options: rustler::Term<'a>,
 ) -> Result<rustler::Term<'a>, ash_agent_context_core::Error> {
-    Err(ash_agent_context_core::Error::FeatureMissing { feature: "otlp" })
+    Err(ash_agent_context_core::Error::FeatureMissing {
+        feature: "otlp".into(),
+    })
 }
 
 #[cfg(feature = "otlp")]
@@ -18,7 +20,6 @@ mod with {
 
     use crate::argument::{arguments, field, Items};
     use crate::atoms;
-    use crate::to_term::Bytes;
     use crate::trace::Conversations;
 
     arguments! {
@@ -58,8 +59,8 @@ mod with {
         shown: Conversations<'_>,
         masked: bool,
         options: OtlpOptions<'_>,
-    ) -> Result<Bytes, Error> {
-        shown.trace(masked)?.to_otlp(&options).map(Bytes)
+    ) -> Result<Vec<u8>, Error> {
+        shown.trace(masked)?.to_otlp(&options)
     }
 
     /// Returns a trace's id of 16 bytes, and a span's of 8.

@@ -5,14 +5,14 @@ use ash_agent_context_core::{
     KeptBytes, Known, Located, Options, Prices, Provider, ReplayOutcome, ReplayRow, RequestChange,
     Segment, SentPlace, SystemRole, Time, Unready, Value, NESTING,
 };
-use rustler::{Encoder as _, NewBinary, Resource, ResourceArc, Term};
+use rustler::{Encoder as _, NewBinary, Term};
 
-use crate::argument::{arguments, field, Lender, Metadata};
+use crate::argument::{arguments, field, Argument, Metadata, On};
 use crate::atoms;
 use crate::encode;
 use crate::encode::SHARED;
 use crate::error::NifError;
-use crate::resource::{ContextHandle, ContextResource};
+use crate::resource::Holder;
 use crate::to_term::{maps, terms, Made, Maybe, ToTerm};
 
 /// A normal scheduler encodes so many bytes in well under a millisecond.
@@ -29,12 +29,12 @@ pub struct RequestOptions<'a> {
 
 arguments! {
     SystemRole = |term, _scheduler| Self::from_name(term.decode()?).ok_or(NifError::BadArg);
-    RequestOptions<'a> = |term, scheduler| {
+    Options<'a> = |term, scheduler| {
         let dialect: Option<&str> = field(term, atoms::dialect(), scheduler)?;
         let response: Option<&str> = field(term, atoms::previous_response_id(), scheduler)?;
         let conversation: Option<&str> = field(term, atoms::conversation(), scheduler)?;
         let conversation = conversation.map(Known::Conversation);
-        let options = Options {
+        Ok(Self {
             model: field(term, atoms::model(), scheduler)?,
             thinking: field(term, atoms::thinking(), scheduler)?,
             system_role: field(term, atoms::system_role(), scheduler)?,
@@ -45,44 +45,38 @@ arguments! {
             known: response.map(Known::Response).or(conversation).unwrap_or_default(),
             most: scheduler.limit(ENCODED),
             steps: scheduler.limit(LOOKED_AT),
-            ..Options::new(field(term, atoms::provider(), scheduler)?)
-        };
-        Ok(Self { options, interrupt: field(term, atoms::interrupt(), scheduler)? })
+            ..Self::new(field(term, atoms::provider(), scheduler)?)
+        })
     };
+    RequestOptions<'a> = |term, scheduler| Ok(Self {
+        options: Argument::read(term, scheduler)?,
+        interrupt: field(term, atoms::interrupt(), scheduler)?,
+    });
 }
 
 impl RequestOptions<'_> {
     /// Returns the context to project, with pending calls interrupted if the options say so.
-    pub fn context(&self, context: ContextHandle) -> ContextHandle {
-        let interrupted = self.interrupt.then(|| context.get().without_pending());
-        interrupted.flatten().map_or(context, ContextResource::wrap)
-    }
-
-    fn lend<'a>(&self, context: Lender<'a>) -> Lender<'a> {
-        Lender {
-            handle: self.context(context.handle),
-            ..context
+    fn lend<'a>(&self, context: On<'a, Context>) -> On<'a, Context> {
+        let interrupted = self.interrupt.then(|| context.without_pending());
+        match interrupted.flatten() {
+            Some(interrupted) => On {
+                handle: Holder::hold(interrupted),
+                ..context
+            },
+            None => context,
         }
     }
 }
 
-/// Refuses a result that took too much work: only the bytes to encode count, everything else is cheap.
-pub fn within_work<T>(result: Result<T, Error>) -> Result<T, NifError> {
-    result.map_err(|error| match error {
-        Error::TooMuchWork => NifError::Dirty,
-        other => NifError::Core(other),
-    })
-}
-
 pub fn encode<'a>(
-    context: Lender<'a>,
+    context: On<'a, Context>,
     given: RequestOptions<'a>,
     Metadata(body): Metadata,
 ) -> Result<Term<'a>, NifError> {
     let options = &given.options;
     context.scheduler.allow(context.encode_cost(options))?;
     let context = given.lend(context);
-    let segments = within_work(context.encode_request(options, &body.unwrap_or_default()))?;
+    let segments = context.encode_request(options, &body.unwrap_or_default())?;
     let encoder = context.encoder();
     let mut kept = Vec::with_capacity(segments.len());
     let shared = |segment| match segment {
@@ -95,9 +89,9 @@ pub fn encode<'a>(
     // Segments of a request are shared.
     let segments: Vec<_> = segments.into_iter().map(shared).collect();
     let env = context.env;
-    let kept = ResourceArc::new(KeptResource(kept));
-    let mut binaries =
-        (0..kept.0.len()).map(|index| kept.make_binary(env, |kept| kept.bytes(index)));
+    let kept = Holder::hold(kept);
+    let mut binaries = (0..kept.0.len())
+        .map(|index| kept.make_binary(env, |kept| kept.0.get(index).map_or(&[], KeptBytes::bytes)));
     let list = segments.iter().map(|segment| match segment {
         None => binaries.next().encode(env),
         Some(Segment::Lent(bytes)) => encoder.binary(bytes),
@@ -106,28 +100,16 @@ pub fn encode<'a>(
     Ok(encoder.list(list))
 }
 
-/// The bytes that the binaries of a request point into, kept as long as one of them is used.
-struct KeptResource(Vec<KeptBytes>);
-
-#[rustler::resource_impl]
-impl Resource for KeptResource {}
-
-impl KeptResource {
-    fn bytes(&self, index: usize) -> &[u8] {
-        self.0.get(index).map(KeptBytes::bytes).unwrap_or_default()
-    }
-}
-
-pub fn request(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Value, NifError> {
+pub fn request(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Value, NifError> {
     let context = given.lend(context);
-    let segments = within_work(context.encode_request(&given.options, &Default::default()))?;
+    let segments = context.encode_request(&given.options, &Default::default())?;
     let bytes = segments.iter().flat_map(|segment| segment.bytes());
     let text: Vec<u8> = bytes.copied().collect();
     Ok(json::read(&text, NESTING)?)
 }
 
-pub fn report(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Vec<Located>, NifError> {
-    within_work(given.lend(context).request_report(&given.options))
+pub fn report(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Vec<Located>, Error> {
+    given.lend(context).request_report(&given.options)
 }
 
 terms! {
@@ -140,7 +122,7 @@ terms! {
 }
 
 pub fn account(
-    context: Lender<'_>,
+    context: On<'_, Context>,
     prices: Option<&Prices>,
     model: Option<&str>,
     since: u64,
@@ -157,21 +139,20 @@ pub fn account(
 }
 
 /// Returns the context with a note of its next request's digest.
-pub fn note_sent(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Context, NifError> {
+pub fn note_sent(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Context, NifError> {
     let options = &given.options;
     let cost = context.encode_cost(options).plus(context.asked_view_cost());
     context.scheduler.allow(cost)?;
-    within_work(context.note_sent(options))
+    Ok(context.note_sent(options)?)
 }
 
 /// Returns the conversation as it was when an iteration's last request was made.
 pub fn as_asked(context: &Context, number: i64) -> Option<Made> {
-    let asked = context.as_asked(context.iteration(number)?)?;
-    Some(asked.into())
+    context.as_asked(context.iteration(number)?).map(Made::from)
 }
 
 pub fn forecast(
-    context: Lender<'_>,
+    context: On<'_, Context>,
     given: RequestOptions<'_>,
     prices: Option<&Prices>,
     at: Time,
@@ -180,21 +161,16 @@ pub fn forecast(
     let cost = context.encode_cost(options).times(2);
     let view = context.looks_cost().plus(context.asked_view_cost());
     context.scheduler.allow(cost.plus(view))?;
-    let context = given.context(context.handle);
     let accounting = Accounting {
         prices,
         model: options.model,
         since: 0,
     };
-    within_work(context.get().forecast(options, &accounting, at))
-}
-
-pub fn add_failure(context: &Context, failure: Value, at: Time) -> Result<Context, Error> {
-    context.add_failure(&failure, at)
+    Ok(given.lend(context).forecast(options, &accounting, at)?)
 }
 
 /// Returns a map of facts for each failure, oldest first.
-pub fn failures(context: Lender<'_>) -> Vec<Term<'_>> {
+pub fn failures(context: On<'_, Context>) -> Vec<Term<'_>> {
     let env = context.env;
     let failures = context.failures().map(|(iteration, failure)| {
         let asked = failure.requested_at;
@@ -234,12 +210,15 @@ pub fn request_note(
 
 /// Returns the conversation that an iteration's last request was made from, but under the view of the request before.
 pub fn as_asked_before(context: &Context, number: i64) -> Option<Made> {
-    let asked = context.as_asked_under_last(context.iteration(number)?)?;
-    Some(asked.into())
+    let iteration = context.iteration(number)?;
+    context.as_asked_under_last(iteration).map(Made::from)
 }
 
 /// Returns the differences of another context's view, each with its cause and the first iteration.
-pub fn view_changes(context: Lender<'_>, other: &Context) -> Result<Vec<RequestChange>, NifError> {
+pub fn view_changes(
+    context: On<'_, Context>,
+    other: &Context,
+) -> Result<Vec<RequestChange>, NifError> {
     let cost = context.view_cost().plus(other.view_cost());
     context.scheduler.allow(cost)?;
     Ok(context.view_changes(other))

@@ -1,20 +1,100 @@
-//! The handle that Elixir holds, and the end of its life.
+//! The handles that Elixir holds, and the end of their lives.
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use ash_agent_context_core::Context;
+use ash_agent_context_core::{
+    AnswerType, Context, Follow, KeptBytes, Prices, Provider, Reading, Response,
+};
 use rustler::{Resource, ResourceArc};
 
 use crate::enif;
 
+/// A value that Elixir holds by a handle.
+pub trait Held: Send + Sync + Sized + 'static {
+    /// How many values of the type are alive, for tests.
+    const LIVE: Option<&'static Counters> = None;
+
+    /// Takes the value out if dropping it takes long.
+    fn take_heavy(&mut self) -> Option<Self> {
+        None
+    }
+}
+
+/// What a handle refers to.
+pub struct Holder<T: Held>(pub T);
+
+/// The handle that NIFs take and return.
+pub type Handle<T> = ResourceArc<Holder<T>>;
+
+impl<T: Held> Resource for Holder<T> {}
+
+impl<T: Held> Holder<T> {
+    pub fn hold(value: T) -> Handle<T> {
+        if let Some(live) = T::LIVE {
+            live.add(1);
+        }
+        ResourceArc::new(Self(value))
+    }
+}
+
+impl<T: Held> Drop for Holder<T> {
+    /// Runs at garbage collection, mostly on a normal scheduler. Large values are freed on a thread of their own.
+    fn drop(&mut self) {
+        if let Some(live) = T::LIVE {
+            live.add(-1);
+        }
+        note_freed();
+        if let Some(heavy) = self.0.take_heavy() {
+            bury(Box::new(heavy));
+        }
+    }
+}
+
+macro_rules! register {
+    ($($type:ty),* $(,)?) => {
+        $(rustler::codegen_runtime::inventory::submit!(
+            rustler::codegen_runtime::ResourceRegistration::new::<Holder<$type>>()
+        );)*
+    };
+}
+
+register! { Context, Response, Prices, AnswerType, Follow, Vec<KeptBytes>, Vec<u8> }
+
+impl Held for Context {
+    const LIVE: Option<&'static Counters> = Some(&CONTEXTS);
+
+    fn take_heavy(&mut self) -> Option<Self> {
+        let at = self.created_at();
+        let is_heavy = self.let_go();
+        is_heavy.then(|| std::mem::replace(self, Self::empty("", at)))
+    }
+}
+
+impl Held for Response {
+    const LIVE: Option<&'static Counters> = Some(&RESPONSES);
+
+    fn take_heavy(&mut self) -> Option<Self> {
+        let nothing = || Self::neutral(&Reading::of(Provider::default()));
+        self.let_go().then(|| std::mem::replace(self, nothing()))
+    }
+}
+
+impl Held for Prices {}
+impl Held for AnswerType {}
+impl Held for Follow {}
+/// The bytes that the binaries of a request point into, kept as long as one of them is used.
+impl Held for Vec<KeptBytes> {}
+/// A text that a binary points into, so that a snapshot is not copied once more.
+impl Held for Vec<u8> {}
+
 /// So many threads have a counter of their own; all others share the last one.
 const COUNTERS: usize = 64;
 
-/// Contexts made minus contexts dropped, by thread: a single counter would move between processors with every operation.
-static LIVE: [Counter; COUNTERS] = [const { Counter(AtomicIsize::new(0)) }; COUNTERS];
+/// Values made minus values dropped, by thread: a single counter would move between processors with every operation.
+pub struct Counters([Counter; COUNTERS]);
 
 /// A counter with a cache line of its own.
 #[repr(align(128))]
@@ -27,52 +107,36 @@ thread_local! {
     };
 }
 
-fn count(change: isize) {
-    let [own @ .., Counter(shared)] = &LIVE;
-    match own.get(MINE.with(|mine| *mine)) {
-        // Only this thread writes here.
-        Some(Counter(own)) => own.store(own.load(Ordering::Relaxed) + change, Ordering::Relaxed),
-        None => drop(shared.fetch_add(change, Ordering::Relaxed)),
-    }
-}
+static CONTEXTS: Counters = Counters::new();
+static RESPONSES: Counters = Counters::new();
 
-/// A context behind a reference.
-pub struct ContextResource {
-    context: Context,
-}
-
-#[rustler::resource_impl]
-impl Resource for ContextResource {}
-
-/// The handle that NIFs take and return.
-pub type ContextHandle = ResourceArc<ContextResource>;
-
-impl ContextResource {
-    pub fn wrap(context: Context) -> ContextHandle {
-        count(1);
-        ResourceArc::new(Self { context })
+impl Counters {
+    const fn new() -> Self {
+        Self([const { Counter(AtomicIsize::new(0)) }; COUNTERS])
     }
 
-    pub const fn get(&self) -> &Context {
-        &self.context
-    }
-}
-
-impl Drop for ContextResource {
-    /// Runs at garbage collection, mostly on a normal scheduler. Large resources are freed on a
-    /// thread of their own.
-    fn drop(&mut self) {
-        count(-1);
-        note_freed();
-        if self.context.let_go() {
-            let nothing = Context::empty("", self.context.created_at());
-            bury(Box::new(std::mem::replace(&mut self.context, nothing)));
+    fn add(&self, change: isize) {
+        let [own @ .., Counter(shared)] = &self.0;
+        match own.get(MINE.with(|mine| *mine)) {
+            // Only this thread writes here.
+            Some(Counter(own)) => {
+                own.store(own.load(Ordering::Relaxed) + change, Ordering::Relaxed)
+            }
+            None => drop(shared.fetch_add(change, Ordering::Relaxed)),
         }
     }
 }
 
+/// Returns the number of values of a type that are alive, for tests.
+pub fn count_live<T: Held>() -> isize {
+    let counts = T::LIVE.into_iter().flat_map(|live| &live.0);
+    counts
+        .map(|counter| counter.0.load(Ordering::Relaxed))
+        .sum()
+}
+
 /// Hands a value to the thread that drops, which lives as long as the VM. Without it, the value is dropped here.
-pub fn bury(value: Box<dyn Send>) {
+fn bury(value: Box<dyn Send>) {
     static UNDERTAKER: OnceLock<Option<Sender<Box<dyn Send>>>> = OnceLock::new();
     let undertaker = UNDERTAKER.get_or_init(|| {
         let (sender, receiver) = mpsc::channel::<Box<dyn Send>>();
@@ -115,10 +179,4 @@ fn work(coming: &Receiver<Box<dyn Send>>) {
         FREED.store(false, Ordering::Relaxed);
         enif::give_back();
     }
-}
-
-/// Returns the number of contexts that are alive, for tests.
-pub fn count_contexts() -> isize {
-    let counts = LIVE.iter().map(|counter| counter.0.load(Ordering::Relaxed));
-    counts.sum()
 }

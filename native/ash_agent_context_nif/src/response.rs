@@ -1,21 +1,18 @@
 //! NIFs for responses: feeding them, and reading their messages and facts.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use ash_agent_context_core::{
     AnswerTimes, Context, Delta, Event, Fault, Framing, Given, MessageRef, Provider, Reading,
-    Reply, Response, Size, State, Time, Value, MAX_DEPTH,
+    Reply, Response, Size, Stamp, State, Value, MAX_DEPTH,
 };
-use rustler::{Atom, Env, NifTaggedEnum, Resource, ResourceArc, Term};
+use rustler::{Atom, Env, NifTaggedEnum, Term};
 
-use crate::argument::{arguments, field, handle, options, Items, Metadata, On};
+use crate::argument::{arguments, elements, field, options, Items, On};
 use crate::atoms;
-use crate::context::stamp;
 use crate::decode;
 use crate::encode::{self, Encoder};
 use crate::error::NifError;
-use crate::resource::{bury, note_freed};
-use crate::to_term::{maps, terms, Maybe, Returned, ToTerm};
+use crate::resource::{Handle, Holder};
+use crate::to_term::{maps, results, terms, Maybe, ToTerm};
 use crate::words::Word as _;
 
 /// A normal scheduler reads so many bytes in well under a millisecond: real streams take 5 to 10 ns a byte, the worst ones
@@ -25,48 +22,6 @@ const FED: usize = 32 * 1024;
 /// And it may parse so many bytes at once beside them.
 const PARSED: usize = 64 * 1024;
 
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-/// A response behind a reference.
-pub struct ResponseResource {
-    response: Option<Response>,
-}
-
-#[rustler::resource_impl]
-impl Resource for ResponseResource {}
-
-/// The handle that NIFs take and return.
-pub type ResponseHandle = ResourceArc<ResponseResource>;
-
-impl ResponseResource {
-    fn wrap(response: Response) -> ResponseHandle {
-        LIVE.fetch_add(1, Ordering::Relaxed);
-        ResourceArc::new(Self {
-            response: Some(response),
-        })
-    }
-
-    /// Returns the response; only a handle that is being dropped has none.
-    fn get(&self) -> Result<&Response, NifError> {
-        self.response.as_ref().ok_or(NifError::BadArg)
-    }
-}
-
-impl Drop for ResponseResource {
-    fn drop(&mut self) {
-        LIVE.fetch_sub(1, Ordering::Relaxed);
-        note_freed();
-        if let Some(response) = self.response.take_if(Response::let_go) {
-            bury(Box::new(response));
-        }
-    }
-}
-
-/// Returns the number of responses that are alive, for tests.
-pub fn count() -> usize {
-    LIVE.load(Ordering::Relaxed)
-}
-
 /// Returns how much of a response there is to put together.
 pub fn received(response: &Response) -> Size {
     let bytes = response.count_received();
@@ -74,13 +29,12 @@ pub fn received(response: &Response) -> Size {
 }
 
 /// Bytes from a provider.
-pub struct Fed<'a>(&'a [u8]);
+pub struct Fed<'a>(pub &'a [u8]);
 
 /// A report on tokens.
 pub struct Reported(Value);
 
 arguments! {
-    &'a Response = |term, _scheduler| handle::<ResponseResource>(term)?.get();
     Fed<'a> = |term, scheduler| {
         let bytes = <&[u8]>::read(term, scheduler)?;
         match bytes.len() > scheduler.limit(FED) {
@@ -104,6 +58,10 @@ pub struct ReadingOptions<'a> {
     max_bytes: i64,
 }
 
+elements! {
+    AnswerTimes { requested_at, first_chunk_at }
+}
+
 options! {
     ReadingOptions<'a> { provider, framing, content_type, model, max_bytes }
 }
@@ -112,7 +70,7 @@ impl<'a> ReadingOptions<'a> {
     fn reading(&self) -> Reading<'a> {
         // A response that is pushed has no provider of its own.
         let reading = Reading::of(self.provider.unwrap_or_default());
-        let named = self.framing.and_then(|given| Framing::of(given).ok());
+        let named = self.framing.and_then(Framing::of);
         let told = || self.content_type.and_then(Framing::of_content_type);
         Reading {
             framing: named.or_else(told).unwrap_or(reading.framing),
@@ -124,8 +82,8 @@ impl<'a> ReadingOptions<'a> {
 }
 
 /// Returns an empty response.
-pub fn new(options: ReadingOptions<'_>) -> ResponseHandle {
-    ResponseResource::wrap(match options.provider {
+pub fn new(options: ReadingOptions<'_>) -> Handle<Response> {
+    Holder::hold(match options.provider {
         Some(_) => Response::new(&options.reading()),
         None => Response::neutral(&options.reading()),
     })
@@ -172,10 +130,6 @@ pub fn decode(Fed(body): Fed<'_>, options: ReadingOptions<'_>) -> Result<Respons
     Response::decode(body, &options.reading())
 }
 
-pub fn read_refusal(status: i64, name: Option<&str>, Fed(body): Fed<'_>) -> Fault {
-    Fault::refusal(u16::try_from(status).unwrap_or_default(), name, body)
-}
-
 arguments! {
     // A whole answer, see `AshAgent.Response.from_message/1`.
     Given<'a> = |term, scheduler| {
@@ -191,24 +145,20 @@ arguments! {
 /// A response with its new events.
 type News = (Response, Vec<Event>);
 
-impl Returned for News {
-    // `{handle, state, events}`
-    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
-        let (response, events) = self;
-        let state = encode::word(env, response.state().name());
-        Ok((ResponseResource::wrap(response), state, events).to_term(env))
-    }
+results! {
+    News = |of, env| tell(of.0, of.1, env);
+    Response = |of, env| tell(of, Vec::new(), env);
 }
 
-impl Returned for Response {
-    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
-        (self, Vec::new()).returned(env)
-    }
+/// Returns `{handle, state, events}`.
+fn tell(response: Response, events: Vec<Event>, env: Env<'_>) -> Term<'_> {
+    let state = encode::word(env, response.state().name());
+    (Holder::hold(response), state, events).to_term(env)
 }
 
 terms! {
     Event = |of, env| {
-        let encoder = Encoder::new_copying(env);
+        let encoder = Encoder::new(env, None);
         match of {
             Self::Text { part, text } => (atoms::text(), part, text).to_term(env),
             Self::Thinking { part, text } => (atoms::thinking(), part, text).to_term(env),
@@ -225,38 +175,32 @@ terms! {
 
 /// Returns the message with its facts, as `facts` does.
 pub fn message(response: On<'_, Response>) -> Term<'_> {
-    let (message, half) = response.of.message();
-    let shown = Encoder::new_copying(response.env).message(MessageRef::Added(&message));
+    let (message, half) = response.message();
+    let shown = Encoder::new(response.env, None).message(MessageRef::Added(&message));
     let half = (!half.is_empty()).then(|| {
-        let half = Encoder::new_copying(response.env).calls(half.iter());
+        let half = Encoder::new(response.env, None).calls(half.iter());
         (atoms::unfinished_tool_calls(), half)
     });
     let shown = encode::with(shown, half.into_iter());
-    (shown, known(response.of).to_term(response.env)).to_term(response.env)
+    (shown, known(&response).to_term(response.env)).to_term(response.env)
 }
 
 pub fn add_to(
     context: &Context,
     response: On<'_, Response>,
-    metadata: Metadata,
-    (requested_at, first_chunk_at): (Option<Time>, Option<Time>),
-    at: Time,
+    times: AnswerTimes,
+    stamp: Stamp,
 ) -> Result<Context, NifError> {
     response.scheduler.allow(received(&response))?;
-    let times = AnswerTimes {
-        requested_at,
-        first_chunk_at,
-    };
-    Ok(context.add_answer(&response, times, stamp(at, metadata))?)
+    Ok(context.add_answer(&response, times, stamp)?)
 }
 
 pub fn facts(response: On<'_, Response>) -> Result<Term<'_>, NifError> {
-    let of = response.of;
-    let texts = [of.id(), of.model(), of.finish_word()];
+    let texts = [response.id(), response.model(), response.finish_word()];
     // A provider may write megabytes where others write a name.
     let bytes = texts.into_iter().flatten().map(str::len).sum();
     response.scheduler.allow(Size::new(texts.len(), bytes))?;
-    Ok(known(of).to_term(response.env))
+    Ok(known(&response).to_term(response.env))
 }
 
 /// Returns `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for unknown ones.

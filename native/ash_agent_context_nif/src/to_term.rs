@@ -13,7 +13,7 @@ use crate::atoms;
 pub use crate::encode::ToTerm;
 use crate::encode::{self, Encoder, FieldTerms};
 use crate::error::NifError;
-use crate::resource::{ContextHandle, ContextResource};
+use crate::resource::{Handle, Holder};
 
 /// A result of a NIF.
 pub trait Returned {
@@ -33,10 +33,21 @@ impl<T: Returned, E: Into<NifError>> Returned for Result<T, E> {
     }
 }
 
-impl Returned for Context {
-    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
-        Ok(Made::from(self).to_term(env))
-    }
+/// Declares results that are taken apart, each with what becomes its term.
+macro_rules! results {
+    ($($type:ty = |$of:ident, $env:ident| $result:expr;)*) => {
+        $(impl $crate::to_term::Returned for $type {
+            fn returned(self, $env: rustler::Env<'_>) -> Result<rustler::Term<'_>, $crate::error::NifError> {
+                let $of = self;
+                Ok($crate::to_term::ToTerm::to_term(&$result, $env))
+            }
+        })*
+    };
+}
+pub(crate) use results;
+
+results! {
+    Context = |of, _env| Made::from(of);
 }
 
 impl<T: ToTerm> Returned for (Context, T) {
@@ -62,17 +73,14 @@ impl<T: ToTerm> ToTerm for Maybe<T> {
 }
 
 /// A new context, returned as its handle and its current iteration.
-pub struct Made(ContextHandle, u64);
+pub struct Made(Handle<Context>, u64);
 
 impl From<Context> for Made {
     fn from(context: Context) -> Self {
         let iteration = context.current_iteration();
-        Self(ContextResource::wrap(context), iteration)
+        Self(Holder::hold(context), iteration)
     }
 }
-
-/// Bytes that become a binary.
-pub struct Bytes(pub Vec<u8>);
 
 /// A range, `first..last`.
 pub struct Range(pub u64, pub u64);
@@ -90,19 +98,22 @@ macro_rules! terms {
 }
 pub(crate) use terms;
 
-/// Declares types that become maps: fields under their own names, or with the value after the name.
+/// Makes a map: fields of a value under their own names, or with what stands after the name.
+macro_rules! map {
+    ($env:expr, $of:ident { $($key:ident $(: $value:expr)?),* $(,)? }) => {{
+        let mut fields = $crate::encode::FieldTerms::new($env);
+        $($crate::to_term::ToTerm::put(
+            &$crate::to_term::value!($of $key $($value)?), $crate::atoms::$key(), &mut fields,
+        );)*
+        fields.end()
+    }};
+}
+pub(crate) use map;
+
+/// Declares types that become maps.
 macro_rules! maps {
-    ($($type:ty = |$of:ident| { $($key:ident $(: $value:expr)?),* $(,)? })*) => {
-        $(impl $crate::to_term::ToTerm for $type {
-            fn to_term<'a>(&self, env: rustler::Env<'a>) -> rustler::Term<'a> {
-                let $of = self;
-                let mut fields = $crate::encode::FieldTerms::new(env);
-                $($crate::to_term::ToTerm::put(
-                    &$crate::to_term::value!($of $key $($value)?), $crate::atoms::$key(), &mut fields,
-                );)*
-                fields.end()
-            }
-        })*
+    ($($type:ty = |$of:ident| $fields:tt)*) => {
+        $crate::to_term::terms! { $($type = |$of, env| $crate::to_term::map!(env, $of $fields);)* }
     };
 }
 pub(crate) use maps;
@@ -132,10 +143,11 @@ terms! {
     str = |of, env| of.encode(env);
     String = |of, env| of.encode(env);
     Box<str> = |of, env| (**of).encode(env);
-    Bytes = |of, env| NewBinary::from_slice(env, &of.0).into();
+    [u8] = |of, env| NewBinary::from_slice(env, of).into();
+    Vec<u8> = |of, env| of.as_slice().to_term(env);
     Made = |of, env| (&of.0, of.1).encode(env);
     Value = |of, env| encode::value(env, of);
-    Map = |of, env| Encoder::new_copying(env).map(of);
+    Map = |of, env| Encoder::new(env, None).map(of);
     CallStatus = |of, env| encode::word(env, of.name());
     RequestChange = |of, env| (of.cause, of.iteration).to_term(env);
     Outlook = |of, env| {
@@ -169,7 +181,7 @@ impl<T: ToTerm> ToTerm for Option<T> {
 
 impl<T: ToTerm> ToTerm for [T] {
     fn to_term<'a>(&self, env: Env<'a>) -> Term<'a> {
-        Encoder::new_copying(env).list(self.iter().map(|of| of.to_term(env)))
+        Encoder::new(env, None).list(self.iter().map(|of| of.to_term(env)))
     }
 }
 

@@ -4,7 +4,7 @@ use ash_agent_context_core::{
     Context, Count, Method, Report, Term as Word, Time, Tokens, Usage, Value,
 };
 
-use crate::argument::{arguments, Lender};
+use crate::argument::{arguments, On};
 use crate::atoms;
 use crate::encode;
 use crate::error::NifError;
@@ -20,17 +20,17 @@ arguments! {
     };
 }
 
-pub fn add_usage(context: Lender<'_>, usage: Value, at: Time) -> Result<Context, NifError> {
+pub fn add_usage(context: On<'_, Context>, usage: Value, at: Time) -> Result<Context, NifError> {
     context.scheduler.allow(context.count_cost(None)?)?;
     Ok(context.add_token_usage(usage, at)?)
 }
 
-pub fn count(context: Lender<'_>, Counted(method): Counted) -> Result<u64, NifError> {
+pub fn count(context: On<'_, Context>, Counted(method): Counted) -> Result<u64, NifError> {
     context.scheduler.allow(context.count_cost(method)?)?;
     Ok(context.count_tokens(method))
 }
 
-pub fn breakdown(context: Lender<'_>, Counted(method): Counted) -> Result<Tokens, NifError> {
+pub fn breakdown(context: On<'_, Context>, Counted(method): Counted) -> Result<Tokens, NifError> {
     let method = method.unwrap_or(Method::Estimate);
     context.scheduler.allow(context.count_cost(Some(method))?)?;
     Ok(context.tokens(method))

@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 
 use ash_agent_context_core::{
-    Cleared, Context, Due, Error, Excerpt, FactKind, FactState, Fit, Masks, Pin, Pressure, Receipt,
-    Rent, Shortened, Summarized, Time, Verdict, View,
+    Cleared, Context, Due, Error, Excerpt, FactKind, FactState, Fit, Masks, Pin, Receipt, Rent,
+    Shortened, Summarized, Time, Verdict, View,
 };
-use rustler::{Atom, Env, Term};
+use rustler::{Atom, Term};
 
-use crate::argument::{arguments, field, options, Argument, Lender};
+use crate::argument::{arguments, field, options, Argument, On};
 use crate::atoms;
 use crate::encode::{Encoder, FieldTerms};
 use crate::error::NifError;
-use crate::to_term::{maps, terms, Made, Range, Returned, ToTerm};
+use crate::to_term::{map, maps, results, terms, Made, Range, ToTerm};
 use crate::tokens::Counted;
 use crate::words::Word as _;
 
@@ -42,17 +42,25 @@ options! {
     Rent<'a> { keep, share, prices, model, window }
 }
 
-pub fn fit(context: Lender<'_>, fit: Fit, at: Time) -> Result<(Context, Option<Range>), NifError> {
+pub fn fit(
+    context: On<'_, Context>,
+    fit: Fit,
+    at: Time,
+) -> Result<(Context, Option<Range>), NifError> {
     context.scheduler.allow(context.fit_cost(fit.method)?)?;
     let (next, hidden) = context.fit(&fit, at)?;
     Ok((next, hidden.map(|(first, last)| Range(first, last))))
 }
 
-impl Returned for Summarized {
+results! {
     // `{context, fate, verdict}`
-    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
-        Ok((Made::from(self.context), self.fate, self.verdict).to_term(env))
-    }
+    Summarized = |of, _env| (Made::from(of.context), of.fate, of.verdict);
+    // `{context, step}`, or `nil` if the request fits, or `:exhausted` if nothing is left to leave out.
+    Shortened = |of, env| match of {
+        Shortened::Fits => atoms::nil().to_term(env),
+        Shortened::Exhausted => atoms::exhausted().to_term(env),
+        Shortened::Shorter(next, step) => (Made::from(*next), step).to_term(env),
+    };
 }
 
 /// Returns the verdict on the summary that stands for an iteration.
@@ -64,21 +72,6 @@ pub fn verdict(context: &Context, number: u64) -> Option<&Verdict> {
 pub fn clear_when_due(context: &Context, rent: Rent<'_>, at: Time) -> (Option<Made>, Option<Due>) {
     let (next, due) = context.clear_when_due(&rent, at);
     (due.map(|_| next.into()), due)
-}
-
-pub fn shorten(context: &Context, cause: Pressure, rent: Rent<'_>, at: Time) -> Shortened {
-    context.shorten(cause, &rent, at)
-}
-
-impl Returned for Shortened {
-    // `{context, step}`, or `nil` if the request fits, or `:exhausted` if nothing is left to leave out.
-    fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
-        Ok(match self {
-            Self::Fits => atoms::nil().to_term(env),
-            Self::Exhausted => atoms::exhausted().to_term(env),
-            Self::Shorter(next, step) => (Made::from(*next), step).to_term(env),
-        })
-    }
 }
 
 /// Returns `{first, last}`, if there is anything to compact.
@@ -95,21 +88,21 @@ pub fn compactable(
     }
 }
 
-pub fn messages_between(context: Lender<'_>, first: u64, last: u64) -> Term<'_> {
+pub fn messages_between(context: On<'_, Context>, first: u64, last: u64) -> Term<'_> {
     let messages = context.messages_between(first, last);
     context.encoder().encode_shown(messages)
 }
 
 /// Returns the summary that stands for an iteration.
-pub fn summary_of(context: Lender<'_>, number: u64) -> Option<Term<'_>> {
+pub fn summary_of(context: On<'_, Context>, number: u64) -> Option<Term<'_>> {
     Some(match context.summary(number)? {
         Cow::Borrowed(text) => context.encoder().binary(text),
-        Cow::Owned(text) => Encoder::new_copying(context.env).binary(&text),
+        Cow::Owned(text) => Encoder::new(context.env, None).binary(&text),
     })
 }
 
 /// Returns the rules of the view.
-pub fn view(context: Lender<'_>) -> Term<'_> {
+pub fn view(context: On<'_, Context>) -> Term<'_> {
     let nothing = View::default();
     context.view().unwrap_or(&nothing).to_term(context.env)
 }
@@ -144,10 +137,6 @@ arguments! {
     };
 }
 
-pub fn recall(context: &Context, handle: &str, excerpt: Excerpt<'_>) -> Result<String, Error> {
-    context.recall(handle, &excerpt)
-}
-
 /// Returns the receipt of the view, or of the request of an iteration; `None` if that is not known.
 pub fn receipt(context: &Context, request: Option<u64>, most: usize) -> Option<Receipt> {
     match request {
@@ -172,18 +161,14 @@ terms! {
                 kinds.put(kind.atom(), counts(&of_kind));
             }
         }
-        let mut fields = FieldTerms::new(env);
-        fields.put(atoms::counts(), counts(&|state| of.count(state)));
-        fields.put(atoms::kinds(), kinds.end());
-        fields.put(atoms::facts(), of.facts.to_term(env));
-        fields.end()
+        map!(env, of { counts: counts(&|state| of.count(state)), kinds: kinds.end(), facts })
     };
 }
 
 /// Returns the parts that a view no longer shows and shows again, beside another one, or beside that of an iteration's
 /// request; `None` if that is not known.
 pub fn diff_views(
-    context: Lender<'_>,
+    context: On<'_, Context>,
     other: &Context,
     request: Option<u64>,
 ) -> Result<Option<impl ToTerm>, NifError> {
@@ -214,11 +199,7 @@ arguments! {
     };
 }
 
-pub fn unpin(context: &Context, pin: Pin, at: Time) -> Context {
-    context.unpin(&pin, at)
-}
-
-pub fn pins(context: Lender<'_>) -> Vec<Term<'_>> {
+pub fn pins(context: On<'_, Context>) -> Vec<Term<'_>> {
     let env = context.env;
     let pins = context.pins().map(|pin| match pin {
         Pin::Iteration(number) => (atoms::iteration(), number).to_term(env),

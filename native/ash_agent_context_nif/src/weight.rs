@@ -1,11 +1,10 @@
 //! The weights of NIFs: the data that their work grows with, and its cost.
 
-use ash_agent_context_core::Cost;
+use ash_agent_context_core::{Context, Cost};
 use rustler::Term;
 
-use crate::argument::{handle, Argument};
+use crate::argument::Argument;
 use crate::error::NifError;
-use crate::resource::ContextResource;
 use crate::response::received;
 use crate::scheduler::Scheduler;
 
@@ -48,7 +47,7 @@ impl Weight {
     /// Returns the cost of this data for the NIF's first argument.
     pub fn cost(self, first: Option<&Term<'_>>) -> Result<Cost, NifError> {
         let first = || first.copied().ok_or(NifError::Raise);
-        let context = || Ok::<_, NifError>(handle::<ContextResource>(first()?)?.get());
+        let context = || <&Context>::read(first()?, Scheduler::Dirty);
         Ok(match self {
             Self::Constant | Self::Arguments | Self::Own => Cost::default(),
             Self::Long => Cost::LONG,

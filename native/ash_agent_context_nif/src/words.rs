@@ -3,15 +3,17 @@
 use std::sync::OnceLock;
 
 use ash_agent_context_core::{
-    CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, Look,
-    MediaClass, Method, Pressure, Prompt, Provider, RepairKind, Role, ShorteningKind, Status,
-    Thinking,
+    Approvals, CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing,
+    Look, MediaClass, Method, Pressure, Prompt, Provider, RepairKind, Role, ShorteningKind, Status,
+    Structs, Thinking,
 };
 use rustler::{Atom, Env, OwnedEnv, Term};
 
+use crate::argument::Argument;
 use crate::atoms;
 use crate::encode::ToTerm;
 use crate::error::NifError;
+use crate::scheduler::Scheduler;
 
 /// A word with an atom for each of its values.
 pub trait Word: ash_agent_context_core::Word {
@@ -25,10 +27,10 @@ pub trait Word: ash_agent_context_core::Word {
     }
 
     /// Returns the word of an atom.
-    fn of(atom: Atom) -> Result<Self, NifError> {
+    fn of(atom: Atom) -> Option<Self> {
         let place = Self::atoms().iter().position(|known| *known == atom);
         let word = place.and_then(|place| Self::WORDS.get(place));
-        word.copied().ok_or(NifError::BadArg)
+        word.copied()
     }
 }
 
@@ -41,6 +43,13 @@ macro_rules! words {
             }
         }
 
+        impl Argument<'_> for $word {
+            fn read(term: Term<'_>, _scheduler: Scheduler) -> Result<Self, NifError> {
+                let atom = term.decode().map_err(|_| NifError::Raise)?;
+                Self::of(atom).ok_or(NifError::Raise)
+            }
+        }
+
         impl ToTerm for $word {
             fn to_term<'a>(&self, env: Env<'a>) -> Term<'a> {
                 self.atom().to_term(env)
@@ -50,8 +59,8 @@ macro_rules! words {
 }
 
 words! {
-    CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, Look, MediaClass, Method, Pressure, Prompt,
-    Provider, RepairKind, Role, ShorteningKind, Status, Thinking,
+    Approvals, CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, Look, MediaClass, Method, Pressure, Prompt,
+    Provider, RepairKind, Role, ShorteningKind, Status, Structs, Thinking,
 }
 
 fn atoms_of<T: Word>() -> Vec<Atom> {

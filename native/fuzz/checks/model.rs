@@ -314,8 +314,7 @@ impl Model {
             .filter(|index| *index < self.iterations.len())
             .ok_or(Error::UnknownIteration {
                 number,
-                first: self.first,
-                last: self.number(),
+                range: (self.first, self.number()),
             })
     }
 

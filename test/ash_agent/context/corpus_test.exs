@@ -58,7 +58,7 @@ defmodule AshAgent.Context.CorpusTest do
   test "the files have each field of the format" do
     # Fields of tables, fields that are written by hand, and fields that are read so.
     field =
-      ~r/^    \w+: "(\w+)" \w|\.key\("(\w+)"\)|, "(\w+)", json\)|(?:take|read)\w*\(\s*"(\w+)"/m
+      ~r/^    \w+: "(\w+)" \w|\.key\("(\w+)"\)|, "(\w+)", json\)|(?:take|read)\w*\(\s*(?:(?:&mut )?fields, )?"(\w+)"/m
 
     files = Path.wildcard("native/ash_agent_context_core/src/storage/*.rs") -- [@maps]
     source = Enum.map_join(files, &File.read!/1)

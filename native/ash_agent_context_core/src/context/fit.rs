@@ -276,13 +276,7 @@ impl Context {
             {
                 asked
             }
-            (Some((first, last)), allowed) => {
-                return Err(Error::NotCompactable {
-                    first,
-                    last,
-                    allowed,
-                })
-            }
+            (Some(range), allowed) => return Err(Error::NotCompactable { range, allowed }),
         };
         let summary = |number| self.summary_over(number);
         let first = summary(first).map_or(first, |(start, _)| start);

@@ -92,8 +92,7 @@ impl Context {
     ) -> Result<Summarized, Error> {
         let Some((first, last)) = self.compactable(Some((first, last)), 0, 0)? else {
             return Err(Error::NotCompactable {
-                first,
-                last,
+                range: (first, last),
                 allowed: self.compactable(None, 0, 0)?,
             });
         };

@@ -321,8 +321,7 @@ impl Log {
     pub(crate) fn unknown_iteration(&self, number: i64) -> Error {
         Error::UnknownIteration {
             number,
-            first: self.first_number(),
-            last: self.current.number,
+            range: (self.first_number(), self.current.number),
         }
     }
 

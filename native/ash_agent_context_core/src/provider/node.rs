@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::fault::Fault;
-use crate::value::json::{self, AsJson, ParseFault};
+use crate::value::json::{self, AsJson, ParseError};
 use crate::value::letters;
 use crate::value::scan::Scan;
 use crate::value::steps;
@@ -32,8 +32,9 @@ pub(crate) fn read<T>(
     // The input is rare or invalid.
     let wrong = match json::read_tree::<Node<'_>>(bytes, DEPTH) {
         Ok((node, _)) => return then(&node),
-        Err(ParseFault::TooDeep(limit)) => return Err(Fault::TooDeep { limit }),
-        Err(fault) => fault.into_problem(),
+        Err(ParseError::TooDeep(limit)) => return Err(Fault::TooDeep { limit }),
+        Err(ParseError::Number(at)) => ("number out of range".to_owned(), at),
+        Err(ParseError::Syntax(error)) => (error.error_type.to_string(), error.index),
     };
     // Servers cut texts within a character: in its bytes, or between its two escapes.
     let repaired = replace_halves(&letters::utf8(bytes));

@@ -5,9 +5,9 @@ use crate::error::Error;
 use crate::import::defaults::Defaults;
 use crate::storage::head::DocumentHead;
 use crate::storage::iterations::Opened;
-use crate::storage::node::Node;
 use crate::storage::take::{fields, Form};
 use crate::value::fields::Keys;
+use crate::value::node::Node;
 use crate::value::time::Time;
 use crate::value::Value;
 

@@ -135,20 +135,13 @@ fn messages<'a>(context: &'a Context, iteration: &'a Iteration) -> Vec<SharedMes
         .collect()
 }
 
-/// What two messages have in common if they are the same.
-#[derive(Debug, PartialEq)]
-enum SharedMessage<'a> {
-    Added {
-        role: Role,
-        content: &'a Content,
-        metadata: Option<&'a Map>,
-        calls: Vec<SharedCall<'a>>,
-    },
-    Results {
-        metadata: Option<&'a Map>,
-        results: Vec<SharedResult<'a>>,
-    },
-}
+/// What two messages have in common if they are the same: role and content, metadata, calls, and the results that one shows.
+type SharedMessage<'a> = (
+    Option<(Role, &'a Content)>,
+    Option<&'a Map>,
+    Vec<SharedCall<'a>>,
+    Vec<SharedResult<'a>>,
+);
 
 type SharedResult<'a> = (&'a str, bool, Result<&'a [u8], &'a Output>);
 
@@ -162,24 +155,21 @@ type SharedCall<'a> = (
 
 fn share(message: MessageRef<'_>) -> SharedMessage<'_> {
     match message {
-        MessageRef::Added(message) => SharedMessage::Added {
-            role: message.role,
-            content: &message.content,
-            metadata: message.metadata.as_ref(),
-            calls: message.calls.iter().map(share_call).collect(),
-        },
-        MessageRef::Results(calls, exchange) => SharedMessage::Results {
-            metadata: exchange.metadata.as_ref(),
-            results: calls
-                .iter()
-                .zip(exchange.slots())
-                .filter_map(|(call, outcome)| {
-                    let outcome = outcome?;
-                    let output = outcome.text().ok_or(&outcome.output);
-                    Some((&*call.id, outcome.is_error(), output))
-                })
-                .collect(),
-        },
+        MessageRef::Added(message) => {
+            let said = (message.role, &message.content);
+            let calls = message.calls.iter().map(share_call).collect();
+            (Some(said), message.metadata.as_ref(), calls, Vec::new())
+        }
+        MessageRef::Results(calls, exchange) => {
+            let results = calls.iter().zip(exchange.slots());
+            let results = results.filter_map(|(call, outcome)| {
+                let outcome = outcome?;
+                let output = outcome.text().ok_or(&outcome.output);
+                Some((&*call.id, outcome.is_error(), output))
+            });
+            let metadata = exchange.metadata.as_ref();
+            (None, metadata, Vec::new(), results.collect())
+        }
     }
 }
 

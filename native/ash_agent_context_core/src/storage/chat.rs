@@ -9,11 +9,13 @@ use crate::storage::bases;
 pub use crate::storage::bases::Branch;
 use crate::storage::head::check_version;
 use crate::storage::limits::{LEVELS, NESTING, VERSION};
-use crate::storage::node::Node;
+use crate::storage::table::*;
+use crate::storage::tagged;
 use crate::storage::take::{at, check_unknown, fields, wrong, DocumentFields, NIL};
-use crate::storage::terms;
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
+use crate::value::builder::{Json, JsonObject};
+use crate::value::node::Node;
 use crate::value::{json, Map, Value};
 
 /// Levels around a conversation in the document of a chat.
@@ -23,8 +25,8 @@ pub const AROUND_CONTEXT: usize = 3;
 /// number, and loading takes that much time.
 const MOST_SHARED: i64 = 1_000_000;
 
-/// The keys of a chat's own fields.
-const HEAD: [&str; 4] = ["id", "parent_id", "config", "active_branch"];
+/// The keys of a chat's own fields beside its configuration.
+const NAMES: [&str; 3] = ["id", "parent_id", "active_branch"];
 
 /// A chat to be stored.
 #[derive(Debug)]
@@ -48,28 +50,36 @@ impl Chat<'_> {
     /// # Complexity
     /// O(n) for each branch
     pub fn dump(&self) -> Result<Value, Error> {
-        let bases = bases::find(&self.branches);
-        let given = self.head.iter().filter(|(_, value)| !is_empty(value));
-        let head = write_terms(&Map::new(given.cloned().collect()))?;
-        // The configuration's unknown fields are put beside those that were written.
-        let config = Value::text("config");
-        let written = head.get(&config).and_then(Value::as_map).cloned();
-        let whole = merge(
-            &self.config_extra,
-            written.unwrap_or_default().into_entries(),
-        );
-        let mut entries = head.put(config, Value::Map(whole)).into_entries();
-        entries.retain(|(_, value)| !is_empty(value));
-        let branches: Result<Vec<Value>, Error> = self
-            .branches
-            .iter()
-            .zip(&bases)
-            .map(|(branch, base)| branch.dump(base.and_then(|base| self.branches.get(base))))
-            .collect();
-        let branches = Value::List(branches?.into_boxed_slice());
-        entries.push((Value::text("branches"), branches));
-        entries.push((Value::text("version"), Value::Int(VERSION)));
-        Ok(Value::Map(merge(&self.extra, entries)))
+        let mut json = Json::default();
+        json.object(|json| {
+            // Of fields with one key, the last one is read.
+            unknown(json, Some(&self.extra));
+            self.write_head(json);
+            let bases = bases::find(&self.branches);
+            let branches = self.branches.iter().zip(bases);
+            json.key("branches").list(branches, |json, (branch, base)| {
+                branch.write(base.and_then(|base| self.branches.get(base)), json);
+            });
+            json.key("version").value(&VERSION);
+        });
+        json::read(&json.0, NESTING + AROUND_CONTEXT)
+    }
+
+    fn write_head(&self, json: &mut JsonObject<'_>) {
+        let config = self.head.get_named("config").and_then(Value::as_map);
+        let own = config.filter(|own| !own.is_empty());
+        if own.is_some() || !self.config_extra.is_empty() {
+            json.object("config", |json| {
+                unknown(json, Some(&self.config_extra));
+                own.into_iter().for_each(|own| tagged::fields(json, own));
+            });
+        }
+        for key in NAMES {
+            match self.head.get_named(key) {
+                None | Some(Value::Nil) => {}
+                Some(name) => tagged::value(json.key(key), name),
+            }
+        }
     }
 
     /// Returns the document as JSON text.
@@ -77,44 +87,26 @@ impl Chat<'_> {
     /// # Errors
     /// As [`Chat::dump`].
     pub fn to_snapshot(&self) -> Result<Vec<u8>, Error> {
-        Ok(json::write_deep(&self.dump()?))
+        let mut json = Json::default();
+        tagged::data(&mut json, &self.dump()?);
+        Ok(json.0)
     }
 }
 
 impl Branch<'_> {
-    fn dump(&self, base: Option<&Branch<'_>>) -> Result<Value, Error> {
-        let mut names = vec![(Value::text("name"), self.name.clone())];
-        if let Some(base) = base {
-            names.push((Value::text("base"), base.name.clone()));
-        }
-        let mut entries = write_terms(&Map::new(names))?.into_entries();
-        let text = match base {
-            Some(base) => self.context.delta_beside(base.context),
-            None => self.context.to_snapshot(),
-        };
-        entries.push((Value::text("context"), json::read(&text, NESTING)?));
-        Ok(Value::Map(merge(&self.extra, entries)))
-    }
-}
-
-/// Returns a map with other entries in the place of its own of the same keys.
-fn merge(map: &Map, others: Vec<(Value, Value)>) -> Map {
-    Map::new(map.iter().cloned().chain(others).collect())
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Nil => true,
-        Value::Map(map) => map.is_empty(),
-        _ => false,
-    }
-}
-
-/// Returns a map of terms as JSON data.
-fn write_terms(map: &Map) -> Result<Map, Error> {
-    match json::read(&terms::write_terms(map), NESTING)? {
-        Value::Map(data) => Ok(data),
-        _ => Ok(Map::default()),
+    fn write(&self, base: Option<&Branch<'_>>, json: &mut Json) {
+        json.object(|json| {
+            unknown(json, Some(&self.extra));
+            tagged::value(json.key("name"), &self.name);
+            if let Some(base) = base {
+                tagged::value(json.key("base"), &base.name);
+            }
+            let text = match base {
+                Some(base) => self.context.delta_beside(base.context),
+                None => self.context.to_snapshot(),
+            };
+            json.key("context").0.extend_from_slice(&text);
+        });
     }
 }
 
@@ -157,7 +149,7 @@ impl LoadedChat {
         let given = take_branches(&mut document, trust)?;
         let mut head = Vec::new();
         let mut config_extra = Map::default();
-        for key in HEAD {
+        for key in ["id", "parent_id", "config", "active_branch"] {
             let Some(mut value) = document.take(key).map(Node::into_value) else {
                 continue;
             };
@@ -224,7 +216,7 @@ fn check_head(head: &Map) -> Result<(), Error> {
         None | Some(Value::Nil | Value::Map(_)) => {}
         Some(_) => return Err(wrong("config", "a map")),
     }
-    for key in ["id", "parent_id", "active_branch"] {
+    for key in NAMES {
         let given = head.get_named(key).unwrap_or(&Value::Nil);
         let may_miss = key == "parent_id" && *given == Value::Nil;
         if !may_miss && name(given).is_none() {
@@ -261,8 +253,8 @@ fn read_branch(
     branches: &[LoadedBranch],
     trust: Trust,
 ) -> Result<LoadedBranch, Error> {
-    let own = fields.take_term("name")?.unwrap_or_default();
-    let base = fields.take_term("base")?.unwrap_or_default();
+    let own = Given::<Term>::read(&mut fields, "name")?.unwrap_or_default();
+    let base = Given::<Term>::read(&mut fields, "base")?.unwrap_or_default();
     let Some(own) = name(&own).filter(|own| !names.contains_key(*own)) else {
         let expected = "non-empty text that is not the name of an earlier branch";
         return Err(wrong("name", expected));

@@ -11,12 +11,12 @@ use crate::log::origin::Origin;
 use crate::log::Log;
 use crate::storage::iterations::{read_iteration, Opened};
 use crate::storage::limits::VERSION;
-use crate::storage::node::Node;
 use crate::storage::read::read_message_as;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, read_number, read_size, wrong, DocumentFields};
 use crate::storage::trust::Trust;
 use crate::storage::view::ReadView;
+use crate::value::node::Node;
 use crate::value::time::Time;
 use crate::value::{Map, Value};
 use crate::view::masks::Masks;
@@ -38,7 +38,7 @@ impl DocumentHead {
             id: fields.read_due("id", |node| form.read_id(node))?,
             created_at: fields.read_due("created_at", time)?,
             updated_at: fields.read_due("updated_at", time)?,
-            metadata: fields.take_map("metadata")?,
+            metadata: Given::<Terms>::read(fields, "metadata")?,
             origin: Given::<Of>::read(fields, "origin")?,
         })
     }

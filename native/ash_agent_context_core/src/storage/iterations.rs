@@ -11,14 +11,15 @@ use crate::log::failed::{FailedRequest, Failures};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Status};
 use crate::log::reply::Finish;
-use crate::storage::node::Node;
 use crate::storage::read::read_message;
 use crate::storage::read_shown::{read_shown, Outcomes};
+use crate::storage::table::*;
 use crate::storage::tables::REQUEST;
 use crate::storage::take::{fields, Form};
 use crate::storage::trust::Trust;
 use crate::storage::view::ReadView;
 use crate::value::fields::Keys;
+use crate::value::node::Node;
 use crate::value::Value;
 use crate::view::View;
 
@@ -100,9 +101,14 @@ pub(crate) fn read_iteration(
     let number = fields.read_due("number", |node| form.read_number(&node))?;
     let number = number.or(due).unwrap_or(1);
     fields.at("number", check_number(number, due))?;
-    let mut iteration = Iteration::new(number, fields.take_time("started_at")?);
-    iteration.completed_at = fields.take_given_time("completed_at")?;
-    iteration.metadata = fields.take_map("metadata")?.unwrap_or_default().into();
+    let started_at = match form {
+        Form::Stored(_) => When::read(&mut fields, "started_at")?,
+        Form::Maps(at) => Given::<When>::read(&mut fields, "started_at")?.unwrap_or(at),
+    };
+    let mut iteration = Iteration::new(number, started_at);
+    iteration.completed_at = Given::<When>::read(&mut fields, "completed_at")?;
+    let metadata = Given::<Terms>::read(&mut fields, "metadata")?;
+    iteration.metadata = metadata.unwrap_or_default().into();
     let mut body = IterationBody {
         messages: fields.take_list("messages")?.unwrap_or_default(),
         view: None,
@@ -126,7 +132,7 @@ pub(crate) fn read_iteration(
                 body.view = Some(fields.at("view", view)?);
             }
             for (value, key) in body.request.iter_mut().zip(REQUEST) {
-                *value = fields.take_term(key)?;
+                *value = Given::<Term>::read(&mut fields, key)?;
             }
         }
         Form::Maps(_) => body.outcomes = Outcomes::take(&mut fields)?,

@@ -1,14 +1,17 @@
-//! Reading the document of a conversation, or of a part of it.
+//! Reading the document of a conversation, or of a part of it, and the costs of storing and loading.
+
+use memchr::memmem;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::storage::head::Head;
 use crate::storage::limits::NESTING;
-use crate::storage::node::Node;
 use crate::storage::parse;
 use crate::storage::take::wrong;
 use crate::storage::trust::Trust;
+use crate::value::cost::Cost;
 use crate::value::json;
+use crate::value::node::Node;
 use crate::value::{Size, Value};
 
 impl Context {
@@ -99,7 +102,35 @@ pub fn has_masks(document: &Value) -> bool {
     field(document, "view").is_some_and(|view| field(view, "masks").is_some())
 }
 
+/// A text of a snapshot with patterns contains this.
+const MASKS: &[u8] = b"\"masks\"";
+
+/// A longer text costs so much already that patterns make no difference.
+const LOOKED_THROUGH: usize = 1024 * 1024;
+
+/// A snapshot has about one term in so many bytes; only hostile text has more.
+const BYTES_PER_TERM: usize = 8;
+
+/// A document is walked so often to be handed out: it is written, read back and made terms.
+const WALKS: usize = 3;
+
 impl Context {
+    /// Returns the cost of [`Context::delta`] as a value; of the whole conversation since 0.
+    #[must_use]
+    pub fn dump_cost(&self, since: i64) -> Cost {
+        Cost::from(self.delta_size(since)).times(WALKS)
+    }
+
+    /// Returns the cost of [`Context::from_snapshot`].
+    #[must_use]
+    pub fn from_snapshot_cost(text: &[u8]) -> Cost {
+        let has_masks = text.len() <= LOOKED_THROUGH && memmem::find(text, MASKS).is_some();
+        match has_masks {
+            true => Cost::LONG, // patterns take milliseconds to compile
+            false => text_cost(text),
+        }
+    }
+
     /// Returns how much of the conversation a delta replaces, at most.
     #[must_use]
     pub fn load_delta_size(&self, delta: &Value) -> Size {
@@ -111,4 +142,10 @@ impl Context {
         let covered = field(delta, "view").map_or(Size::default(), |_| covered);
         self.delta_size(*since).plus(before).plus(covered)
     }
+}
+
+/// Returns the cost of reading JSON text.
+#[must_use]
+pub fn text_cost(text: &[u8]) -> Cost {
+    Size::new(text.len() / BYTES_PER_TERM, text.len()).into()
 }

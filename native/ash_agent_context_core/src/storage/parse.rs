@@ -3,8 +3,8 @@
 use crate::context::Context;
 use crate::storage::head::Head;
 use crate::storage::iterations::Opened;
-use crate::storage::node::Node;
 use crate::storage::trust::Trust;
+use crate::value::node::Node;
 use crate::value::scan::Scan;
 
 /// Reads the conversation of a document as [`Context::to_snapshot`] writes it. `None` if anything in it is wrong or rare:

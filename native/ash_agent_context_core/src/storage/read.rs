@@ -10,13 +10,13 @@ use crate::log::original::Original;
 use crate::log::part::Content;
 use crate::prices::bill::Reported;
 use crate::storage::limits::NESTING;
-use crate::storage::node::Node;
 use crate::storage::read_call::read_calls;
 use crate::storage::read_content::read_content;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, wrong, DocumentFields, Form};
 use crate::storage::trust::Trust;
 use crate::value::json;
+use crate::value::node::Node;
 use crate::value::{Map, Value};
 
 pub(crate) fn read_message_as(
@@ -41,7 +41,7 @@ pub(crate) fn read_message(
         None => (Box::default(), Exchange::default()),
         Some(Ok(calls)) if role == Role::Assistant && !calls.is_empty() => {
             let (calls, mut exchange) = at("tool_calls", read_calls(calls, trust))?;
-            exchange.add_metadata(fields.take_map("results_metadata")?);
+            exchange.add_metadata(Given::<Terms>::read(&mut fields, "results_metadata")?);
             exchange.original = fields
                 .read_given("results_wire", |node| read_wire(node, false))?
                 .filter(|_| exchange.pending() == 0);
@@ -85,7 +85,7 @@ pub(crate) fn read_said(
         Form::Stored(trust) => read_content(content, role.into(), trust),
         Form::Maps(_) => Content::from_history(content.into_value(), role.into()),
     })?;
-    Ok((role, content, fields.take_map("metadata")?))
+    Ok((role, content, Given::<Terms>::read(fields, "metadata")?))
 }
 
 fn read_wire(node: Node<'_>, of_system: bool) -> Result<Original, Error> {

@@ -9,13 +9,13 @@ use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::part::Place;
-use crate::storage::node::Node;
 use crate::storage::read_content::read_parts;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, wrong, DocumentFields, NIL};
 use crate::storage::trust::{Approvals, Trust};
 use crate::storage::untagged;
 use crate::value::fields::utf8;
+use crate::value::node::Node;
 use crate::value::Value;
 
 pub(crate) fn read_calls(
@@ -47,7 +47,7 @@ fn read_call(
     slot: usize,
 ) -> Result<ToolCall, Error> {
     let mut fields = fields(node, "a tool call", trust)?;
-    let id = fields.take_name("id")?;
+    let id = Text::read(&mut fields, "id")?;
     let kind = Given::<OneOf>::read(&mut fields, "kind")?.unwrap_or(CallKind::Function);
     let name = fields.take("name").unwrap_or(NIL).into_value();
     let name = match at("name", untagged::untag_key(name))? {
@@ -56,8 +56,8 @@ fn read_call(
     };
     let name = name.map_err(|_| wrong("name", "the name of a tool"))?;
     let arguments = read_arguments(kind, &mut fields, trust)?;
-    let provider_metadata = fields.take_map("provider_metadata")?;
-    let extra = fields.take_map("extra")?;
+    let provider_metadata = Given::<Terms>::read(&mut fields, "provider_metadata")?;
+    let extra = Given::<Terms>::read(&mut fields, "extra")?;
     read_state(&mut fields, trust, exchange, slot)?;
     Ok(ToolCall {
         id,
@@ -169,8 +169,8 @@ fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, 
         (None, None) => return Err(wrong("value", "a value, or parts beside it")),
         (_, Some(_)) => return Err(wrong("parts", "a list of parts, or a value instead")),
     };
-    let started = fields.take_given_time("started_at")?;
-    let ended = fields.take_given_time("ended_at")?;
+    let started = Given::<When>::read(&mut fields, "started_at")?;
+    let ended = Given::<When>::read(&mut fields, "ended_at")?;
     if started.is_some() != ended.is_some() {
         return Err(wrong(
             "ended_at",

@@ -4,10 +4,11 @@ use crate::error::{each, Error};
 use crate::log::hints;
 use crate::log::part::{Content, Part, PartKind, Place};
 use crate::storage::limits::LEVELS;
-use crate::storage::node::Node;
+use crate::storage::table::*;
 use crate::storage::take::{at, fields, wrong, NIL};
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
+use crate::value::node::Node;
 use crate::value::Value;
 
 pub(crate) fn read_content(node: Node<'_>, place: Place, trust: Trust) -> Result<Content, Error> {
@@ -57,9 +58,8 @@ fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> 
             },
         )
     })?;
-    let provider_metadata = fields.take_map("provider_metadata")?;
-    let hints = fields
-        .take_map("options")?
+    let provider_metadata = Given::<Terms>::read(&mut fields, "provider_metadata")?;
+    let hints = Given::<Terms>::read(&mut fields, "options")?
         .map(|given| hints::check(kind.takes(), given))
         .transpose()
         .map_err(|key| {

@@ -9,10 +9,11 @@ use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::reply::Reply;
 use crate::log::results;
-use crate::storage::node::Node;
 use crate::storage::read::read_said;
+use crate::storage::table::*;
 use crate::storage::take::{check_depth, fields, read_text, DocumentFields, Form};
 use crate::value::fields::Keys;
+use crate::value::node::Node;
 use crate::value::{Map, Value};
 
 /// The key that only maps have.
@@ -27,25 +28,8 @@ pub(crate) fn read_shown(
     form: Form,
     keys: Keys,
 ) -> Result<(), Error> {
-    let mut answers = Answers::default();
-    let within =
-        |error: Error, position| error.within(index(position)).within(keys.spell("messages"));
-    for (position, node) in messages.into_iter().enumerate() {
-        let message = node.into_value();
-        if is_results_message(&message) {
-            let read = answers.read(message, position, form);
-            read.map_err(|error| within(error, position))?;
-            continue;
-        }
-        answers
-            .fill(context)
-            .map_err(|(position, error)| within(error, position))?;
-        read_message(context, message, position, &mut outcomes, form)
-            .map_err(|error| within(error, position))?;
-    }
-    answers
-        .fill(context)
-        .map_err(|(position, error)| within(error, position))?;
+    let read = read_messages(context, messages, &mut outcomes, form);
+    read.map_err(|error| error.within(keys.spell("messages")))?;
     match outcomes.left.next() {
         None => Ok(()),
         Some((id, _)) => Err(Error::invalid(
@@ -53,6 +37,26 @@ pub(crate) fn read_shown(
             format!("calls of the iteration's messages, not {id:?}"),
         )),
     }
+}
+
+fn read_messages(
+    context: &mut Context,
+    messages: Vec<Node<'_>>,
+    outcomes: &mut Outcomes,
+    form: Form,
+) -> Result<(), Error> {
+    let mut answers = Answers::default();
+    for (position, node) in messages.into_iter().enumerate() {
+        let message = node.into_value();
+        let read = if is_results_message(&message) {
+            answers.read(message, position, form)
+        } else {
+            answers.fill(context)?;
+            read_message(context, message, position, outcomes, form)
+        };
+        read.map_err(|error| error.within(index(position)))?;
+    }
+    answers.fill(context)
 }
 
 /// The ids and results in an iteration's `tool_calls`.
@@ -222,7 +226,7 @@ impl Answers {
             result += 1;
             Ok(())
         })?;
-        let metadata = fields.take_map("metadata")?;
+        let metadata = Given::<Terms>::read(&mut fields, "metadata")?;
         self.metadata
             .extend(metadata.into_iter().flat_map(Map::into_entries));
         fields.take("role");
@@ -230,8 +234,8 @@ impl Answers {
         Ok(())
     }
 
-    /// Fills the slots of the last message. An error comes with the position of its message.
-    fn fill(&mut self, context: &mut Context) -> Result<(), (usize, Error)> {
+    /// Fills the slots of the last message.
+    fn fill(&mut self, context: &mut Context) -> Result<(), Error> {
         let Self { given, metadata } = std::mem::take(self);
         if given.is_empty() {
             return Ok(());
@@ -252,7 +256,7 @@ impl Answers {
                     let id = Value::atom("tool_use_id");
                     let path = vec![answer.keys.spell("content"), index(answer.result), id];
                     let expected = "the id of a call of the message before, once";
-                    return Err((answer.message, Error::invalid(path, expected)));
+                    return Err(Error::invalid(path, expected).within(index(answer.message)));
                 }
             }
         }

@@ -30,7 +30,7 @@ pub struct BranchRow<'a> {
     /// The document without iterations and `updated_at`.
     pub head: &'a [u8],
     /// The documents of its iterations, with commas between.
-    pub iterations: &'a [u8],
+    pub iterations: Option<&'a [u8]>,
 }
 
 impl BranchRow<'_> {
@@ -41,7 +41,7 @@ impl BranchRow<'_> {
         }
         let _ = write!(text, ",\"updated_at\":\"{}\"", self.updated_at);
         text.extend_from_slice(b",\"iterations\":[");
-        text.extend_from_slice(self.iterations);
+        text.extend_from_slice(self.iterations.unwrap_or_default());
         text.extend_from_slice(b"]}");
     }
 

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::storage::node::Node;
 use crate::storage::tagged;
 use crate::storage::take::{
     fields, read_name, read_number, read_size, read_text, DocumentFields, Form,
 };
 use crate::value::builder::{Json, JsonObject};
+use crate::value::node::Node;
 use crate::value::time::{self, Time};
 use crate::value::word::Word;
 use crate::value::{Map, Value};
@@ -24,12 +24,13 @@ pub(crate) trait Stored: Sized {
     fn read(fields: DocumentFields<'_>) -> Result<Self, Error>;
 }
 
-/// Declares the table of a struct, in the order in which its fields are written. With `extra` it keeps fields that this
-/// version does not know, and the text lists the known ones.
+/// Declares the table of a struct, in the order in which its fields are written. With `extra` it keeps fields of the stored
+/// form that this version does not know; the text lists the known ones, for maps with others. Fields that are not stored are
+/// those of the value after the dots.
 macro_rules! stored {
     ($(#[$doc:meta])* $of:ty, $expected:literal {
         $($(#[$about:meta])* $field:ident: $key:literal $kind:ty,)*
-    } $(, $extra:ident $known:literal)?) => {
+    } $(, $extra:ident $known:literal)? $(.. $rest:expr)?) => {
         impl $crate::storage::table::Stored for $of {
             const EXPECTED: &'static str = $expected;
 
@@ -45,6 +46,7 @@ macro_rules! stored {
                 Ok(Self {
                     $($field: <$kind as Field<_>>::read(&mut fields, $key)?,)*
                     $($extra: fields.finish($known)?,)?
+                    $(..$rest)?
                 })
             }
         }
@@ -166,6 +168,19 @@ impl<T, K: Kind<T>, const ALWAYS: bool> Field<Vec<T>> for Each<K, ALWAYS> {
     }
 }
 
+impl<T, K: Kind<T>, const ALWAYS: bool> Field<Arc<[T]>> for Each<K, ALWAYS> {
+    fn write(value: &Arc<[T]>, key: &'static str, json: &mut JsonObject<'_>) {
+        if ALWAYS || !value.is_empty() {
+            let json = json.key(key);
+            json.list(value.iter(), |json, one| K::put(one, json));
+        }
+    }
+
+    fn read(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<Arc<[T]>, Error> {
+        <Self as Field<Vec<T>>>::read(fields, key).map(Arc::from)
+    }
+}
+
 /// A struct that has a table.
 pub(crate) struct Of;
 
@@ -252,7 +267,7 @@ kinds! {
     };
     /// A text in an object of its own.
     Words(Box<str>): |json, words| json.object(|json| Text::write(words, "text", json)), |node, form| {
-        fields(node, "a map with a text", form)?.take_name("text")
+        Text::read(&mut fields(node, "a map with a text", form)?, "text")
     };
 }
 

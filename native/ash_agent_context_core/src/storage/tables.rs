@@ -92,8 +92,7 @@ struct Bills;
 impl Field<Option<Arc<[Bill]>>> for Bills {
     fn write(bills: &Option<Arc<[Bill]>>, key: &'static str, json: &mut JsonObject<'_>) {
         if let Some(bills) = bills {
-            let json = json.key(key);
-            json.list(bills.iter(), |json, bill| Of::put(bill, json));
+            Each::<Of, true>::write(bills, key, json);
         }
     }
 
@@ -103,7 +102,7 @@ impl Field<Option<Arc<[Bill]>>> for Bills {
     ) -> Result<Option<Arc<[Bill]>>, Error> {
         let is_there = fields.has(key);
         let bills = Each::<Of, true>::read(fields, key)?;
-        Ok(is_there.then(|| bills.into()))
+        Ok(is_there.then_some(bills))
     }
 }
 

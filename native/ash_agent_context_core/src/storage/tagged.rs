@@ -19,8 +19,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
 use num_bigint::BigInt;
 
-use crate::value::builder::Json;
+use crate::value::builder::{Json, JsonObject};
 use crate::value::escape;
+use crate::value::json::AsJson;
 use crate::value::{Map, Value};
 
 pub(super) const ATOM: &str = "$atom";
@@ -90,8 +91,8 @@ pub fn text(json: &mut Json, bytes: &[u8]) {
 
 /// A list or map whose elements are being written.
 enum TaggedLevel<'a> {
-    List(std::slice::Iter<'a, Value>),
-    Tuple(std::slice::Iter<'a, Value>),
+    /// The elements of a list or a tuple, and the end of its text.
+    Items(std::slice::Iter<'a, Value>, &'static str),
     Object(std::slice::Iter<'a, (Value, Value)>),
     /// The pairs of a map, and the state of the open one.
     Pairs(std::slice::Iter<'a, (Value, Value)>, Pair<'a>),
@@ -104,21 +105,31 @@ enum Pair<'a> {
     End,
 }
 
-/// Writes a value, with a stack of its own: schedulers' stacks are small.
+/// Writes a value.
 pub fn value(json: &mut Json, of: &Value) {
+    write(json, of, true);
+}
+
+/// Writes JSON data as it is, however deep: a document has more levels than the value that it stands for.
+pub fn data(json: &mut Json, of: &Value) {
+    write(json, of, false);
+}
+
+/// Writes a value, with tags or without, and with a stack of its own: schedulers' stacks are small.
+fn write(json: &mut Json, of: &Value, tags: bool) {
     let mut open = Vec::new();
     let mut next = of;
     loop {
         match next {
             Value::List(items) => {
                 json.raw("[");
-                open.push(TaggedLevel::List(items.iter()));
+                open.push(TaggedLevel::Items(items.iter(), "]"));
             }
             Value::Tuple(items) => {
                 json.raw("{").key(TUPLE).raw("[");
-                open.push(TaggedLevel::Tuple(items.iter()));
+                open.push(TaggedLevel::Items(items.iter(), "]}"));
             }
-            Value::Map(map) if is_object(map) => {
+            Value::Map(map) if !tags || is_object(map) => {
                 json.raw("{");
                 open.push(TaggedLevel::Object(map.iter()));
             }
@@ -126,11 +137,12 @@ pub fn value(json: &mut Json, of: &Value) {
                 json.raw("{").key(MAP).raw("[");
                 open.push(TaggedLevel::Pairs(map.iter(), Pair::None));
             }
-            other => scalar(json, other),
+            other if tags => scalar(json, other),
+            other => json.value(&AsJson(other)),
         }
         next = loop {
             let Some(level) = open.last_mut() else { return };
-            match advance(json, level) {
+            match advance(json, level, tags) {
                 Some(next) => break next,
                 None => open.pop(),
             };
@@ -139,13 +151,17 @@ pub fn value(json: &mut Json, of: &Value) {
 }
 
 /// Returns the next element of the open level; `None` at its end.
-fn advance<'a>(json: &mut Json, level: &mut TaggedLevel<'a>) -> Option<&'a Value> {
+fn advance<'a>(json: &mut Json, level: &mut TaggedLevel<'a>, tags: bool) -> Option<&'a Value> {
     let next = match level {
-        TaggedLevel::List(rest) | TaggedLevel::Tuple(rest) => {
-            rest.next().inspect(|_| json.separate())
-        }
+        TaggedLevel::Items(rest, _) => rest.next().inspect(|_| json.separate()),
         TaggedLevel::Object(rest) => rest.next().map(|(key, of)| {
-            json.key(&object_key(key));
+            if tags {
+                json.key(&object_key(key));
+            } else {
+                json.separate();
+                json.value(&AsJson(key));
+                json.raw(":");
+            }
             of
         }),
         TaggedLevel::Pairs(rest, pair) => match *pair {
@@ -169,8 +185,8 @@ fn advance<'a>(json: &mut Json, level: &mut TaggedLevel<'a>) -> Option<&'a Value
     };
     if next.is_none() {
         json.raw(match level {
-            TaggedLevel::List(_) => "]",
-            TaggedLevel::Tuple(_) | TaggedLevel::Pairs(..) => "]}",
+            TaggedLevel::Items(_, end) => end,
+            TaggedLevel::Pairs(..) => "]}",
             TaggedLevel::Object(_) => "}",
         });
     }
@@ -214,17 +230,18 @@ impl HasEntries for crate::log::metadata::Metadata {
 
 /// Writes a map.
 pub fn entries(json: &mut Json, map: &impl HasEntries) {
+    json.object(|json| fields(json, map));
+}
+
+/// Writes the entries of a map into an object.
+pub fn fields(json: &mut JsonObject<'_>, map: &impl HasEntries) {
     if is_object(map) {
-        json.object(|json| {
-            for (key, of) in map.entries() {
-                value(json.key(&object_key(key)), of);
-            }
-        });
+        for (key, of) in map.entries() {
+            value(json.key(&object_key(key)), of);
+        }
     } else {
-        json.object(|json| {
-            json.key(MAP).list(map.entries(), |json, (key, of)| {
-                json.list([key, of], value);
-            });
+        json.key(MAP).list(map.entries(), |json, (key, of)| {
+            json.list([key, of], value);
         });
     }
 }
@@ -244,4 +261,15 @@ fn int_text(integer: &BigInt) -> String {
         _ => "",
     };
     format!("{sign}0x{}", integer.magnitude().to_str_radix(16))
+}
+
+/// Writes a map as JSON text.
+///
+/// # Complexity
+/// O(n)
+#[must_use]
+pub fn write_terms(terms: &Map) -> Vec<u8> {
+    let mut json = Json::default();
+    entries(&mut json, terms);
+    json.0
 }

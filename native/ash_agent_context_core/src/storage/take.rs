@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 
 use crate::error::{each, Error};
-use crate::storage::node::Node;
 use crate::storage::trust::Trust;
 use crate::storage::untagged;
 use crate::value::fields::{self, utf8, Keys};
+use crate::value::node::Node;
 use crate::value::node::{map_of, Named};
 use crate::value::time::Time;
 use crate::value::{Map, Value, MAX_DEPTH};
@@ -72,10 +72,11 @@ impl Form {
 
     /// Reads the number of an iteration. In maps it is never so high that counting on from it ends soon.
     pub fn read_number(self, node: &Node<'_>) -> Result<u64, Error> {
-        let number = node.as_count().filter(|number| match self {
-            Self::Stored(_) => *number > 0,
-            Self::Maps(_) => (1..=i64::MAX.unsigned_abs()).contains(number),
-        });
+        let most = match self {
+            Self::Stored(_) => u64::MAX,
+            Self::Maps(_) => i64::MAX.unsigned_abs(),
+        };
+        let number = node.as_count().filter(|number| (1..=most).contains(number));
         number.ok_or_else(|| Error::expected("a positive integer"))
     }
 
@@ -239,11 +240,6 @@ pub(crate) fn check_unknown(fields: Map) -> Result<Map, Error> {
 }
 
 impl<'a> DocumentFields<'a> {
-    /// Returns an error for another value under a key.
-    pub fn wrong(&self, key: &'static str, expected: impl Into<Cow<'static, str>>) -> Error {
-        Error::invalid(vec![self.key(key)], expected)
-    }
-
     /// Returns the result, with an error within a key.
     #[inline]
     pub fn at<T>(&self, key: &'static str, read: Result<T, Error>) -> Result<T, Error> {
@@ -288,25 +284,6 @@ impl<'a> DocumentFields<'a> {
     }
 
     #[inline]
-    pub fn take_name(&mut self, key: &'static str) -> Result<Box<str>, Error> {
-        self.read(key, read_name)
-    }
-
-    pub fn take_time(&mut self, key: &'static str) -> Result<Time, Error> {
-        let form = self.form;
-        match form {
-            Form::Stored(_) => self.read(key, |node| form.read_time(&node)),
-            Form::Maps(at) => Ok(self.take_given_time(key)?.unwrap_or(at)),
-        }
-    }
-
-    /// Takes a time that may be absent.
-    pub fn take_given_time(&mut self, key: &'static str) -> Result<Option<Time>, Error> {
-        let form = self.form;
-        self.read_given(key, |node| form.read_time(&node))
-    }
-
-    #[inline]
     pub fn take_list(&mut self, key: &'static str) -> Result<Option<Vec<Node<'a>>>, Error> {
         let not_a_list = |_| Error::expected("a list");
         self.read_due(key, |node| node.into_list().map_err(not_a_list))
@@ -323,22 +300,6 @@ impl<'a> DocumentFields<'a> {
         }
         let nodes = self.take_list(key)?.unwrap_or_default();
         self.at(key, each(nodes, read))
-    }
-
-    /// Takes a map of values.
-    #[inline]
-    pub fn take_map(&mut self, key: &'static str) -> Result<Option<Map>, Error> {
-        match self.take_term(key)? {
-            None => Ok(None),
-            Some(Value::Map(map)) => Ok(Some(map)),
-            Some(_) => Err(self.wrong(key, "a map")),
-        }
-    }
-
-    #[inline]
-    pub fn take_term(&mut self, key: &'static str) -> Result<Option<Value>, Error> {
-        let form = self.form;
-        self.read_given(key, |node| form.read_term(node))
     }
 
     /// Returns the entries that nobody took, which must be JSON; maps may only have `known` fields.

@@ -48,15 +48,6 @@ impl Trust {
         approvals: Approvals::Keep,
         structs: Structs::Keep,
     };
-
-    /// Returns the trust of these names: `"keep"` or `"drop"`, and `"keep"`, `"known"` or `"drop"`.
-    #[must_use]
-    pub fn from_names(approvals: &str, structs: &str) -> Option<Self> {
-        Some(Self {
-            approvals: Approvals::from_name(approvals)?,
-            structs: Structs::from_name(structs)?,
-        })
-    }
 }
 
 /// The key that makes a map a struct.

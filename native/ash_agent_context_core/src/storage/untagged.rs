@@ -5,9 +5,11 @@ use base64::Engine as _;
 use num_bigint::BigInt;
 
 use crate::error::{each, index, Error};
+use crate::storage::limits::{LEVELS, NESTING};
 use crate::storage::tagged::{ATOM, BYTES, FLOAT, INT, MAP, TUPLE};
 use crate::storage::trust::Structs;
-use crate::value::json::MAX_DIGITS;
+use crate::value::json::{self, MAX_DIGITS};
+use crate::value::node::{Named, Node};
 use crate::value::{Map, Value, MAX_DEPTH};
 
 /// A tuple may have so many elements: a VM that is made to build a larger one has a broken term.
@@ -369,4 +371,66 @@ fn below(levels: usize) -> Result<usize, Error> {
     levels
         .checked_sub(1)
         .ok_or(Error::TooDeep { limit: MAX_DEPTH })
+}
+
+impl Node<'_> {
+    /// Returns the term of a node, with the structs that are allowed.
+    #[inline]
+    pub fn into_term(self, structs: Structs) -> Result<Value, Error> {
+        if matches!(&self, Self::Object(entries) if entries.is_empty()) {
+            return Ok(Value::Map(Map::default()));
+        }
+        if self.has_no_tag() {
+            return Ok(self.into_untagged(structs));
+        }
+        let mut value = self.into_value();
+        untag(&mut value, LEVELS, structs)?;
+        Ok(value)
+    }
+
+    fn has_no_tag(&self) -> bool {
+        match self {
+            Self::Text(_) | Self::Taken => true,
+            Self::List(items) => items.iter().all(Self::has_no_tag),
+            Self::Object(entries) => entries
+                .iter()
+                .all(|(key, node)| !is_tag(key.as_bytes()) && node.has_no_tag()),
+            Self::Value(value) => !matches!(
+                value,
+                Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Atom(_)
+            ),
+        }
+    }
+
+    /// Makes the term in one go, which takes half the time.
+    fn into_untagged(self, structs: Structs) -> Value {
+        match self {
+            Self::List(items) => {
+                let items = items.into_vec().into_iter();
+                Value::List(items.map(|item| item.into_untagged(structs)).collect())
+            }
+            Self::Object(entries) => {
+                let entries = entries.into_vec().into_iter();
+                let entry = |(key, node): Named<'_>| (unescape(&key), node.into_untagged(structs));
+                Value::Map(structs.admit(Map::new(entries.map(entry).collect())))
+            }
+            other => other.into_value(),
+        }
+    }
+}
+
+/// Reads a map from the text that `write_terms` wrote.
+///
+/// # Errors
+/// [`Error::Invalid`], [`Error::TooDeep`].
+///
+/// # Complexity
+/// O(n log n) for the keys of a map, else O(n).
+pub fn read_terms(text: &[u8], structs: Structs) -> Result<Map, Error> {
+    let mut value = json::read(text, NESTING)?;
+    untag(&mut value, LEVELS, structs)?;
+    match value {
+        Value::Map(terms) => Ok(terms),
+        _ => Err(Error::expected("a map")),
+    }
 }

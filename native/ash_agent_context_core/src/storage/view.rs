@@ -6,13 +6,13 @@ use crate::context::asked::digest_masks;
 use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
-use crate::storage::node::Node;
 use crate::storage::read::read_message_as;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, read_name, wrong, DocumentFields, Form};
 use crate::storage::trust::Trust;
 use crate::storage::write::message;
 use crate::value::builder::{Json, JsonObject};
+use crate::value::node::Node;
 use crate::value::{Map, Size, Value};
 use crate::view::cover::{Cover, Unmasked};
 use crate::view::masks::Masks;
@@ -46,24 +46,24 @@ pub(crate) fn size(view: &View) -> Size {
 
 /// The stored form of a view. Its covers are checked against the conversation that gets it.
 pub(crate) struct StoredView {
-    covers: Vec<StoredCover>,
-    cleared: Option<Cleared>,
+    covers: Vec<(u64, Cover)>,
+    cleared: Option<Arc<Cleared>>,
     max_result_bytes: Option<usize>,
     recall: bool,
     index: usize,
     user_bytes: Option<usize>,
     pins: Option<Arc<Pins>>,
-    shortenings: Vec<Shortening>,
+    shortenings: Arc<[Shortening]>,
     masks: Vec<(Box<str>, Box<str>)>,
     /// The digest of the masks under which the covers were made.
     masks_digest: Option<Box<str>>,
-    blocks: Vec<(Box<str>, Box<str>)>,
+    blocks: Arc<[(Box<str>, Box<str>)]>,
     extra: Option<Map>,
 }
 
 stored!(StoredView, "a view" {
-    covers: "covers" Each<Of, true>,
-    cleared: "cleared" Given<Of>,
+    covers: "covers" Each<CoverForm, true>,
+    cleared: "cleared" Given<Shared<Of>>,
     max_result_bytes: "max_result_bytes" Given<Amount>,
     recall: "recall" Mark,
     index: "index" AmountOrZero<false>,
@@ -75,23 +75,13 @@ stored!(StoredView, "a view" {
     blocks: "blocks" Each<BlockForm, false>,
 }, extra "");
 
-struct StoredCover {
-    first: u64,
-    last: u64,
-    summary: Option<Arc<Message>>,
-    note: Option<Arc<Message>>,
-    verdict: Option<Arc<Verdict>>,
-    unmasked: Option<Arc<Unmasked>>,
-}
-
-stored!(StoredCover, "a cover" {
-    first: "first" Number,
+stored!(Cover, "a cover" {
     last: "last" Number,
     summary: "summary" Given<OfUser>,
     note: "note" Given<OfUser>,
     verdict: "verdict" Given<Shared<Of>>,
     unmasked: "unmasked" Given<Shared<Of>>,
-});
+} .. Cover::default());
 
 stored!(Unmasked, "a summary and a verdict" {
     summary: "summary" Given<OfUser>,
@@ -137,6 +127,14 @@ kinds! {
         let cause = Pressure::from_name(&read_name(node)?);
         cause.ok_or_else(|| Error::expected("context_overflow or window"))
     };
+    /// A cover with the number of its first iteration.
+    CoverForm((u64, Cover)): |json, of| json.object(|json| {
+        Number::write(&of.0, "first", json);
+        of.1.write(json);
+    }), |node, form| {
+        let mut fields = fields(node, Cover::EXPECTED, form)?;
+        Ok((Number::read(&mut fields, "first")?, Stored::read(fields)?))
+    };
     MaskForm((Box<str>, Box<str>)): |json, pair| write_pair(json, ["pattern", "replacement"], pair), |node, form| {
         read_pair(node, ["pattern", "replacement"], form)
     };
@@ -169,13 +167,10 @@ impl Field<Option<(u64, usize)>> for Before {
 impl StoredView {
     /// Takes the masks to be stored, and then the texts without masks of covers.
     fn of(view: &View, masks: Option<&Masks>) -> Self {
-        let covers = view.covers().map(|(first, cover)| StoredCover {
-            first,
-            last: cover.last,
-            summary: cover.summary.clone(),
-            note: cover.note.clone(),
-            verdict: cover.verdict.clone(),
-            unmasked: cover.unmasked.clone().filter(|_| masks.is_some()),
+        let covers = view.covers().map(|(first, cover)| {
+            let unmasked = cover.unmasked.clone().filter(|_| masks.is_some());
+            let cover = cover.clone();
+            (first, Cover { unmasked, ..cover })
         });
         let (index, user_bytes) = view.index();
         let is_made = view
@@ -185,25 +180,25 @@ impl StoredView {
         let masks = masks.into_iter().flat_map(Masks::iter);
         Self {
             covers: covers.collect(),
-            cleared: view.cleared().cloned(),
+            cleared: view.cleared.clone(),
             max_result_bytes: view.max_result_bytes(),
             recall: view.recall,
             index,
             user_bytes,
             pins: view.pins.clone(),
-            shortenings: view.shortenings.to_vec(),
+            shortenings: view.shortenings.clone(),
             masks: masks.map(|(of, text)| (of.into(), text.into())).collect(),
             masks_digest: digest.as_ref().and_then(Value::as_str).map(Into::into),
-            blocks: view.blocks().to_vec(),
+            blocks: view.blocks.clone(),
             extra: None,
         }
     }
 
     fn put_rules(&mut self, view: &mut View, masks: Option<Arc<Masks>>) {
-        view.cleared = self.cleared.take().map(Arc::new);
+        view.cleared = self.cleared.take();
         view.max_result_bytes = self.max_result_bytes;
         view.masks = masks;
-        view.blocks = std::mem::take(&mut self.blocks).into();
+        view.blocks = self.blocks.clone();
     }
 
     fn put_rest(self, view: &mut View) {
@@ -211,7 +206,7 @@ impl StoredView {
         view.index = self.index;
         view.user_bytes = self.user_bytes;
         view.pins = self.pins;
-        view.shortenings = self.shortenings.into();
+        view.shortenings = self.shortenings;
         view.resize();
     }
 }
@@ -237,23 +232,14 @@ impl ReadView {
         stored.put_rules(&mut view, None);
         stored.put_rest(&mut view);
         let mut behind = 1;
-        for (position, covered) in covers.into_iter().enumerate() {
-            if covered.first < behind || covered.last < covered.first {
-                return Err(refuse_misplaced(
-                    position,
-                    "a range of iterations, after the cover before it",
-                ));
+        for (position, (first, cover)) in covers.into_iter().enumerate() {
+            if first < behind || cover.last < first {
+                let expected = "a range of iterations, after the cover before it";
+                return Err(refuse_misplaced(position, expected));
             }
-            behind = covered.last.saturating_add(1);
-            let cover = Cover {
-                last: covered.last,
-                summary: covered.summary,
-                note: covered.note,
-                verdict: covered.verdict,
-                unmasked: None,
-                messages: 0,
-            };
-            view.put(covered.first, cover);
+            behind = cover.last.saturating_add(1);
+            let unmasked = None;
+            view.put(first, Cover { unmasked, ..cover });
         }
         Ok(view)
     }
@@ -263,8 +249,9 @@ impl ReadView {
         context.change_view(|view| stored.put_rules(view, masks));
         context.show_system();
         let mut behind = context.first_number();
-        for (position, cover) in std::mem::take(&mut stored.covers).into_iter().enumerate() {
-            let (first, last) = (cover.first, cover.last);
+        let covers = std::mem::take(&mut stored.covers).into_iter();
+        for (position, (first, cover)) in covers.enumerate() {
+            let last = cover.last;
             if !may_cover(context, first.max(behind), last) || first < behind {
                 let expected =
                     "a range of iterations without pending calls, after the cover before it";
@@ -349,7 +336,7 @@ fn write_pin(json: &mut Json, pin: &Pin) {
 fn read_pin(node: Node<'_>, form: Form) -> Result<Pin, Error> {
     let mut fields = fields(node, "a pin", form)?;
     if fields.has("text") {
-        return Ok(Pin::Fact(fields.take_name("text")?));
+        return Ok(Pin::Fact(Text::read(&mut fields, "text")?));
     }
     let number = Number::read(&mut fields, "iteration")?;
     let position = Given::<Amount>::read(&mut fields, "position")?;
@@ -391,5 +378,8 @@ fn read_pair(
     form: Form,
 ) -> Result<(Box<str>, Box<str>), Error> {
     let mut fields = fields(node, "a map of two texts", form)?;
-    Ok((fields.take_name(first)?, fields.take_name(second)?))
+    Ok((
+        Text::read(&mut fields, first)?,
+        Text::read(&mut fields, second)?,
+    ))
 }

@@ -72,12 +72,12 @@ impl Method {
     ///
     /// # Errors
     /// [`Error::FeatureMissing`].
-    pub const fn check(self) -> Result<(), Error> {
+    pub fn check(self) -> Result<(), Error> {
         match self {
             Self::Estimate => Ok(()),
             _ if cfg!(feature = "exact_tokens") => Ok(()),
             Self::O200k | Self::Cl100k => Err(Error::FeatureMissing {
-                feature: "exact_tokens",
+                feature: "exact_tokens".into(),
             }),
         }
     }

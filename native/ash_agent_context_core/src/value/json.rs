@@ -12,7 +12,6 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::error::Error;
-use crate::value::builder::Json;
 use crate::value::{letters, structs};
 use crate::value::{Map, Value};
 
@@ -72,32 +71,23 @@ pub fn read(text: &[u8], limit: usize) -> Result<Value, Error> {
 
 /// Like [`read`]; returns true beside the value if an object had a key twice.
 pub(crate) fn read_noting(text: &[u8], limit: usize) -> Result<(Value, bool), Error> {
-    let fault = |fault: ParseFault| fault.explain(text);
-    read_tree(text, limit).map_err(fault)
+    let explain = |error: ParseError| error.explain(text);
+    read_tree(text, limit).map_err(explain)
 }
 
-pub(crate) enum ParseFault {
+pub(crate) enum ParseError {
     TooDeep(usize),
     Number(usize),
     Syntax(jiter::JiterError),
 }
 
-impl From<jiter::JiterError> for ParseFault {
+impl From<jiter::JiterError> for ParseError {
     fn from(error: jiter::JiterError) -> Self {
         Self::Syntax(error)
     }
 }
 
-impl ParseFault {
-    /// Returns the problem in the reader's words, and its byte.
-    pub fn into_problem(self) -> (String, usize) {
-        match self {
-            Self::TooDeep(_) => ("too deep".to_owned(), 0),
-            Self::Number(at) => ("number out of range".to_owned(), at),
-            Self::Syntax(error) => (error.error_type.to_string(), error.index),
-        }
-    }
-
+impl ParseError {
     fn explain(self, text: &[u8]) -> Error {
         let (what, index) = match self {
             Self::TooDeep(limit) => return Error::TooDeep { limit },
@@ -119,14 +109,14 @@ impl ParseFault {
 }
 
 /// Reads one document into any tree; returns true beside it if an object had a key twice.
-pub(crate) fn read_tree<T: Tree>(text: &[u8], limit: usize) -> Result<(T, bool), ParseFault> {
+pub(crate) fn read_tree<T: Tree>(text: &[u8], limit: usize) -> Result<(T, bool), ParseError> {
     let mut jiter = Jiter::new(text);
     let read = read_value(&mut jiter, limit)?;
     jiter.finish()?;
     Ok(read)
 }
 
-fn read_value<T: Tree>(jiter: &mut Jiter<'_>, limit: usize) -> Result<(T, bool), ParseFault> {
+fn read_value<T: Tree>(jiter: &mut Jiter<'_>, limit: usize) -> Result<(T, bool), ParseError> {
     let mut doubled = false;
     let mut open: Vec<Container<T>> = Vec::new();
     let mut peek = jiter.peek()?;
@@ -134,7 +124,7 @@ fn read_value<T: Tree>(jiter: &mut Jiter<'_>, limit: usize) -> Result<(T, bool),
         // One value: a scalar, an empty container, or the opening of one more level.
         let is_full = open.len() >= limit;
         if is_full && T::IS_STRICT && matches!(peek, Peek::Array | Peek::Object) {
-            return Err(ParseFault::TooDeep(limit));
+            return Err(ParseError::TooDeep(limit));
         }
         let container = match peek {
             Peek::Array => match jiter.known_array()? {
@@ -154,7 +144,7 @@ fn read_value<T: Tree>(jiter: &mut Jiter<'_>, limit: usize) -> Result<(T, bool),
             _ => Err(T::scalar(read_scalar(jiter, peek, T::IS_STRICT)?)),
         };
         let mut value = match container {
-            Ok(_) if is_full => return Err(ParseFault::TooDeep(limit)),
+            Ok(_) if is_full => return Err(ParseError::TooDeep(limit)),
             Ok(container) => {
                 open.push(container);
                 continue;
@@ -190,7 +180,7 @@ fn read_value<T: Tree>(jiter: &mut Jiter<'_>, limit: usize) -> Result<(T, bool),
     }
 }
 
-fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek, strict: bool) -> Result<Value, ParseFault> {
+fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek, strict: bool) -> Result<Value, ParseError> {
     Ok(match peek {
         Peek::Null => {
             jiter.known_null()?;
@@ -205,7 +195,7 @@ fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek, strict: bool) -> Result<Value,
                 NumberAny::Int(NumberInt::BigInt(big)) => Value::integer(big),
                 NumberAny::Float(float) => {
                     if strict && !float.is_finite() {
-                        return Err(ParseFault::Number(index));
+                        return Err(ParseError::Number(index));
                     }
                     Value::Float(float)
                 }
@@ -225,49 +215,6 @@ pub struct AsJson<'a>(pub &'a Value);
 #[must_use]
 pub fn write(value: &Value) -> String {
     to_string(&AsJson(value))
-}
-
-enum Writing<'a> {
-    List(std::slice::Iter<'a, Value>),
-    Object(std::slice::Iter<'a, (Value, Value)>),
-}
-
-/// Returns the JSON text of JSON data, however deep it is: [`write`] recurses with a value, and a document has more levels
-/// than the value that it stands for.
-pub(crate) fn write_deep(value: &Value) -> Vec<u8> {
-    let mut json = Json::default();
-    let mut open: Vec<Writing<'_>> = Vec::new();
-    let mut next = Some(value);
-    loop {
-        match next {
-            Some(Value::List(items)) => {
-                json.raw("[");
-                open.push(Writing::List(items.iter()));
-            }
-            Some(Value::Map(map)) => {
-                json.raw("{");
-                open.push(Writing::Object(map.iter()));
-            }
-            Some(scalar) => json.value(&AsJson(scalar)),
-            None => {}
-        }
-        next = match open.last_mut() {
-            None => return json.0,
-            Some(Writing::List(items)) => items.next().inspect(|_| json.separate()),
-            Some(Writing::Object(entries)) => entries.next().map(|(key, value)| {
-                json.separate();
-                json.value(&*key_text(key));
-                json.raw(":");
-                value
-            }),
-        };
-        if next.is_none() {
-            json.raw(match open.pop() {
-                Some(Writing::Object(_)) => "}",
-                _ => "]",
-            });
-        }
-    }
 }
 
 /// Writes with serde_json into a string, for types whose serialisation cannot fail.

@@ -38,7 +38,8 @@ pub(crate) fn plain_stem(text: &str, most: usize) -> String {
 
 /// Returns bytes as hexadecimal digits.
 pub(crate) fn hex<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
-    let digits = bytes.into_iter().map(|byte| format!("{byte:02x}"));
+    let digits = bytes.into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    let digits = digits.filter_map(|digit| char::from_digit(u32::from(digit), 16));
     digits.collect()
 }
 

@@ -1,6 +1,8 @@
 //! What was approved is what runs.
 
-use ash_agent_context_core::{time, CallStatus, Context, Error, Stamp, Time, Trust, Value};
+use ash_agent_context_core::{
+    time, Approvals, CallStatus, Context, Error, Stamp, Structs, Time, Trust, Value,
+};
 use proptest::prelude::*;
 
 fn at() -> Time {
@@ -343,7 +345,10 @@ fn what_a_stranger_says_of_decisions_is_dropped_whole() {
     let asked = waiting(&path("/"))
         .ask_about_tool_call("a", Some(path("harmless")), at())
         .unwrap();
-    let trust = Trust::from_names("drop", "keep").unwrap();
+    let trust = Trust {
+        approvals: Approvals::Drop,
+        structs: Structs::Keep,
+    };
     let load = |context: &Context| Context::from_snapshot_with(&context.to_snapshot(), trust);
     let waits = waiting(&path("/")).ask_about_tool_call("a", None, at());
     let waits = waits.unwrap();

@@ -69,8 +69,8 @@ fn reason(outcome: &Outcome) -> Value {
             json!(["unknown_iteration", number])
         }
         Outcome::Refused(Error::CannotFit { least }) => json!(["cannot_fit", least]),
-        Outcome::Refused(Error::NotCompactable { first, last, .. }) => {
-            json!(["not_compactable", first, last])
+        Outcome::Refused(Error::NotCompactable { range, .. }) => {
+            json!(["not_compactable", range.0, range.1])
         }
         Outcome::Refused(Error::SummaryTooLong { tokens, replaced }) => {
             json!(["summary_too_long", tokens, replaced])

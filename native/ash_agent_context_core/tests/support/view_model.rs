@@ -439,13 +439,8 @@ impl Pair {
         let current = self.context.current_iteration();
         let reply = self.context.rewind(to as i64);
         if to > current {
-            let first = 1;
-            let (number, last) = (to as i64, current);
-            let expected = Error::UnknownIteration {
-                number,
-                first,
-                last,
-            };
+            let (number, range) = (to as i64, (1, current));
+            let expected = Error::UnknownIteration { number, range };
             assert_eq!(reply.unwrap_err(), expected);
             return Outcome::Refused(expected);
         }
