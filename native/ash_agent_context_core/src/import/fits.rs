@@ -4,6 +4,7 @@ use crate::log::call::ToolCall;
 use crate::log::message::Output;
 use crate::log::part::{check_addresses, Content, Part};
 use crate::log::provider::Provider;
+use crate::provider::facts::Rule;
 use crate::value::letters;
 use crate::value::Value;
 
@@ -21,7 +22,7 @@ pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> boo
 /// Returns whether the provider takes a result, as far as is known.
 pub fn result(provider: Provider, output: &Output) -> bool {
     match output {
-        Output::Value(_) if provider.facts().wraps_results => true,
+        Output::Value(_) if provider.facts().has(Rule::WrapsResults) => true,
         Output::Value(Value::Binary(text)) => !is_blank(text),
         Output::Value(_) => true,
         Output::Parts(parts) => are_taken(parts),

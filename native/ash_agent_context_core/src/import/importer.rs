@@ -24,7 +24,7 @@ use crate::import::read_message::{
 use crate::import::repair::{Imported, Repair, RepairKind};
 use crate::import::written::Written;
 use crate::provider::dialect::facts::CHAT;
-use crate::provider::facts::{Facts, SystemPlace};
+use crate::provider::facts::{Facts, Rule, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
 use crate::provider::listener::{Listen, ReadResult};
 
@@ -120,7 +120,7 @@ impl Importer {
             if !call.id.is_empty() {
                 let is_known = self.by_id.contains_key(&call.id);
                 let open = self.by_id.entry(call.id.clone()).or_default();
-                if is_known && self.facts.has_items {
+                if is_known && self.facts.has(Rule::HasItems) {
                     // An id may occur once in a conversation.
                     self.elements.change(message_number(entry));
                 }
@@ -388,14 +388,14 @@ impl Listen for Importer {
     /// Takes a message with results and the user's other parts.
     fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>) {
         let answered = !answers.is_empty();
-        if answered && !parts.is_empty() && self.facts.results_stand_alone {
+        if answered && !parts.is_empty() && self.facts.has(Rule::ResultsStandAlone) {
             self.elements.change_element(self.element);
         }
         for answer in answers {
             self.answer(answer);
         }
         if !parts.is_empty() || !answered {
-            let content = if self.facts.lists_only {
+            let content = if self.facts.has(Rule::ListsOnly) {
                 plain_content(parts)
             } else {
                 Content::Parts(parts.into_boxed_slice())
@@ -424,7 +424,9 @@ impl Listen for Importer {
         match self.entries.last_mut() {
             // A second message of the turn whose calls wait: the results are for both messages.
             Some(ReadMessage::Assistant(last))
-                if rules.merges_neighbours && last.filled == 0 && !last.calls.is_empty() =>
+                if rules.has(Rule::MergesNeighbours)
+                    && last.filled == 0
+                    && !last.calls.is_empty() =>
             {
                 let mut parts = into_parts(content);
                 let known = last.content.count_parts() + last.more.len();
@@ -464,13 +466,13 @@ impl Listen for Importer {
         }
         let is_second = self.entries.len() == before;
         let entry = self.entries.len().saturating_sub(1);
-        if rules.has_items && speaks {
+        if rules.has(Rule::HasItems) && speaks {
             self.spoken = entry;
         }
         for element in elements {
             self.elements.claim(message_number(entry), *element);
         }
-        if is_refused || repeats || (is_second && rules.remakes_merged) {
+        if is_refused || repeats || (is_second && rules.has(Rule::RemakesMerged)) {
             self.elements.change(message_number(entry));
         }
         self.join(entry, calls);
@@ -492,7 +494,7 @@ impl Listen for Importer {
             return self.repair(kind, id.as_deref());
         };
         let last = self.entries.len() - 1;
-        if self.facts.has_items && entry < last && entry >= self.spoken {
+        if self.facts.has(Rule::HasItems) && entry < last && entry >= self.spoken {
             // Calls of the model in between do not matter.
             let (from, to) = (results_number(entry), results_number(last));
             self.elements.join_range(from, to);
@@ -505,7 +507,7 @@ impl Listen for Importer {
         let rules = self.facts;
         if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
             let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
-            if is_refused || (rules.results_stand_together && !in_one) {
+            if is_refused || (rules.has(Rule::ResultsStandTogether) && !in_one) {
                 self.elements.change(results_number(entry));
             }
             exchanged.notes.extend(answer.metadata.take());

@@ -84,6 +84,13 @@ pub(super) struct Call {
     pub(super) whole: Option<Arc<ToolCall>>,
 }
 
+impl Call {
+    pub(super) fn with(&self, arguments: Arguments, metadata: Option<Map>) -> ToolCall {
+        let (id, name) = (Some(self.id.clone()), Name::Text(self.name.clone()));
+        foreign::call(id, name, arguments, metadata).of_kind(self.kind)
+    }
+}
+
 /// A value for one place in a call's arguments.
 #[derive(Debug)]
 pub(crate) struct ArgumentPiece {
@@ -197,9 +204,7 @@ impl Block {
             },
             false => Arguments::default(),
         };
-        let name = Name::Text(call.name.clone());
-        let id = Some(call.id.clone());
-        foreign::call(id, name, arguments, None).of_kind(call.kind)
+        call.with(arguments, None)
     }
 
     /// Returns whether it is a call with all of its arguments.

@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use crate::log::call::{Arguments, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::part::Part;
+use crate::provider::facts::Rule;
 use crate::value::{letters, steps};
 
 use super::block::{ArgumentPiece, BlockKind, Call};
@@ -157,7 +158,7 @@ impl Draft {
     /// Turns the calls so far into parts, by `keep`: the model that made them declined, another one goes on, and none of them is
     /// run.
     pub fn decline_calls(&mut self, keep: impl Fn(ToolCall) -> Part) -> Result<(), Fault> {
-        let is_text = self.provider.facts().text_arguments;
+        let is_text = self.provider.facts().has(Rule::TextArguments);
         // Each block is visited once, however many models decline.
         for at in std::mem::replace(&mut self.looked, self.blocks.len())..self.blocks.len() {
             steps::count(1);

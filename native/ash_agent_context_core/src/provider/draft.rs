@@ -7,20 +7,24 @@ use std::sync::Arc;
 use rpds::{HashTrieMapSync, ListSync, VectorSync};
 
 use crate::fault::Fault;
-use crate::log::call::{Name, ToolCall};
+use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::prices::bill::Report;
+use crate::provider::facts::Rule;
 use crate::value::{steps, Map, Value};
 
-use super::block::{Block, BlockKind, Call, Note, Opaque};
+use super::block::{Block, BlockKind, Note, Opaque};
 use super::event::Event;
 use super::foreign;
 use super::rope::Rope;
 
 /// The most fields that an element of the notes on thinking may have.
 const FIELDS: usize = 20;
+
+/// The key of the last element of the notes on thinking.
+const DETAIL: Key = Key::Only("detail");
 
 /// The key by which a provider names a block. Never a position that we count: providers skip and reuse them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -137,16 +141,7 @@ impl Draft {
     pub fn end(&mut self) -> Result<(), Fault> {
         self.ended = true;
         self.settle_refusal();
-        let Some(at) = self.open_blocks().next() else {
-            return Ok(());
-        };
-        for at in at..self.blocks.len() {
-            let kind = self.blocks.get(at).map(|block| &block.kind);
-            if !matches!(kind, Some(BlockKind::Call(_) | BlockKind::Opaque(_))) {
-                self.close(&Key::Nth(at))?;
-            }
-        }
-        Ok(())
+        self.close_where(|_, kind| !matches!(kind, BlockKind::Call(_) | BlockKind::Opaque(_)))
     }
 
     /// Ends the response where the last word may not say why the model stopped: then the open calls with complete arguments count
@@ -156,7 +151,7 @@ impl Draft {
             for at in self.open_blocks().collect::<Vec<_>>() {
                 self.check_budget(&Key::Nth(at))?;
                 let block = self.blocks.get(at);
-                let is_text = self.provider.facts().text_arguments;
+                let is_text = self.provider.facts().has(Rule::TextArguments);
                 if block.is_some_and(|block| block.has_arguments(is_text)) {
                     self.close(&Key::Nth(at))?;
                 }
@@ -172,8 +167,7 @@ impl Draft {
             }
         }
         let at = match key {
-            Key::Nth(at) if *at >= self.blocks.len() => return None,
-            Key::Nth(at) => *at,
+            Key::Nth(at) => Some(*at).filter(|at| *at < self.blocks.len())?,
             key => *self.keys.get(key)?,
         };
         self.last = Some((key.clone(), at));
@@ -185,7 +179,7 @@ impl Draft {
         self.blocks.get_mut(at)
     }
 
-    /// Returns whether there is a block under a key.
+    /// Returns whether a key has a block, or was marked.
     pub fn knows(&self, key: &Key) -> bool {
         self.keys.contains_key(key)
     }
@@ -418,28 +412,31 @@ impl Draft {
     /// Adds an element to the notes on the model's thinking, or goes on with the last one if that is of the same kind.
     pub fn detail(&mut self, of: Map, field: &'static str, text: &str) {
         let same = |a: &Map, b: &Map, name: &str| a.get_named(name) == b.get_named(name);
-        if let Some(block) = self.block(&Key::Only("detail")) {
-            if let BlockKind::Detail {
-                of: known,
-                field: known_field,
-            } = &mut block.kind
-            {
-                if *known_field == field && same(known, &of, "type") && same(known, &of, "index") {
-                    block.text.push(text.as_bytes());
-                    let given = |(_, value): &&(Value, Value)| !matches!(value, Value::Nil);
-                    let more = of.iter().filter(given);
-                    let mut news = more.clone();
-                    let adds = news.any(|(key, value)| known.get(key) != Some(value));
-                    if adds && known.len() < FIELDS {
-                        let entries = known.iter().chain(more).cloned().collect();
-                        *known = Arc::new(Map::new(entries));
-                    }
-                    return;
+        if let Some(Block {
+            kind:
+                BlockKind::Detail {
+                    of: known,
+                    field: last,
+                },
+            text: so_far,
+            ..
+        }) = self.block(&DETAIL)
+        {
+            if *last == field && same(known, &of, "type") && same(known, &of, "index") {
+                so_far.push(text.as_bytes());
+                let given = |(_, value): &&(Value, Value)| !matches!(value, Value::Nil);
+                let more = of.iter().filter(given);
+                let mut news = more.clone();
+                let adds = news.any(|(key, value)| known.get(key) != Some(value));
+                if adds && known.len() < FIELDS {
+                    let entries = known.iter().chain(more).cloned().collect();
+                    *known = Arc::new(Map::new(entries));
                 }
+                return;
             }
         }
         let of = Arc::new(of);
-        let at = self.open(Key::Only("detail"), BlockKind::Detail { of, field });
+        let at = self.open(DETAIL, BlockKind::Detail { of, field });
         if let Some(block) = self.blocks.get_mut(at) {
             block.text.push(text.as_bytes());
         }
@@ -456,9 +453,9 @@ impl Draft {
     /// Completes a block, as the stream says.
     pub fn close(&mut self, key: &Key) -> Result<(), Fault> {
         self.check_budget(key)?;
-        let provider = self.provider;
-        let is_text = provider.facts().text_arguments;
-        let asked = self.head.asked.clone();
+        let (provider, head) = (self.provider, self.head.clone());
+        let is_text = provider.facts().has(Rule::TextArguments);
+        let asked = head.asked.as_deref();
         let Some(at) = self.find(key) else {
             return Ok(());
         };
@@ -467,23 +464,16 @@ impl Draft {
         };
         match &block.kind {
             BlockKind::Call(call) if call.name.is_empty() => return Ok(()),
-            BlockKind::Call(Call {
-                whole: Some(whole), ..
-            }) => {
-                let whole = ToolCall::clone(whole);
-                block.done = true;
-                self.events.push(Event::Call(whole));
-            }
             BlockKind::Call(call) => {
-                let (id, name) = (call.id.clone(), Name::Text(call.name.clone()));
-                let arguments = block.read_arguments(call, is_text);
-                let metadata = block.metadata(Some(provider), asked.as_deref(), false);
-                let whole = foreign::call(Some(id), name, arguments, metadata).of_kind(call.kind);
+                let whole = call.whole.clone().unwrap_or_else(|| {
+                    let arguments = block.read_arguments(call, is_text);
+                    Arc::new(call.with(arguments, block.metadata(Some(provider), asked, false)))
+                });
                 block.done = true;
+                self.events.push(Event::Call(ToolCall::clone(&whole)));
                 if let BlockKind::Call(call) = &mut block.kind {
-                    call.whole = Some(Arc::new(whole.clone()));
+                    call.whole = Some(whole);
                 }
-                self.events.push(Event::Call(whole));
             }
             BlockKind::Opaque(opaque) => {
                 let part = block.opaque_part(opaque, provider)?;
@@ -492,7 +482,7 @@ impl Draft {
                 self.events.push(Event::Part(part));
             }
             BlockKind::Redacted => {
-                let part = block.part(Some(provider), asked.as_deref());
+                let part = block.part(Some(provider), asked);
                 block.done = true;
                 self.show(at);
                 self.events.extend(part.map(Event::Part));
@@ -505,16 +495,9 @@ impl Draft {
     /// Completes the message and its open blocks. If the model was `stopped` in the middle, the call that it was making stays
     /// incomplete.
     pub fn close_all(&mut self, stopped: bool) -> Result<(), Fault> {
-        let open: Vec<usize> = self.open_blocks().collect();
-        let kind = |at: usize| self.blocks.get(at).map(|block| &block.kind);
-        let is_call = |at: &&usize| matches!(kind(**at), Some(BlockKind::Call(_)));
-        let last_call = open.iter().rfind(is_call).copied().filter(|_| stopped);
-        for at in open {
-            if Some(at) != last_call {
-                self.close(&Key::Nth(at))?;
-            }
-        }
-        Ok(())
+        let open = |block: &Block| !block.done && matches!(block.kind, BlockKind::Call(_));
+        let last_call = self.blocks.iter().rposition(open).filter(|_| stopped);
+        self.close_where(|at, _| Some(at) != last_call)
     }
 
     /// Begins another answer after one that broke off. Its blocks may have the same keys; the words so far stay.
@@ -538,6 +521,19 @@ impl Draft {
         self.begun = self.blocks.len();
         self.keys = HashTrieMapSync::new_sync();
         self.last = None;
+    }
+
+    /// Completes the open blocks for which this is true, by their place and kind.
+    fn close_where(&mut self, closes: impl Fn(usize, &BlockKind) -> bool) -> Result<(), Fault> {
+        let blocks = self.blocks.iter().enumerate();
+        let open = blocks
+            .inspect(|_| steps::count(1))
+            .filter(|(_, block)| !block.done);
+        let meant = open.filter(|(at, block)| closes(*at, &block.kind));
+        let meant: Vec<usize> = meant.map(|(at, _)| at).collect();
+        meant
+            .into_iter()
+            .try_for_each(|at| self.close(&Key::Nth(at)))
     }
 
     fn open_blocks(&self) -> impl Iterator<Item = usize> + '_ {

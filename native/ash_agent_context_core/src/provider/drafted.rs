@@ -7,6 +7,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::block::{Block, BlockKind};
 use crate::provider::draft::Draft;
+use crate::provider::facts::Rule;
 use crate::provider::foreign::{join_details, metadata, order_calls, part};
 use crate::value::Value;
 
@@ -86,7 +87,11 @@ impl Draft {
             keep_pairs(&mut parts);
         }
         let (places, parts): (Vec<usize>, Vec<Part>) = parts.into_iter().unzip();
-        let place = |(before, call): (usize, ToolCall)| match self.provider.facts().calls_anywhere {
+        let place = |(before, call): (usize, ToolCall)| match self
+            .provider
+            .facts()
+            .has(Rule::CallsAnywhere)
+        {
             true => (places.partition_point(|place| *place <= before), call),
             false => (parts.len(), call),
         };

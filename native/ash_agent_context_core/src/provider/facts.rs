@@ -18,9 +18,7 @@ pub(crate) struct Facts {
 
     /// The key of a request's list of messages.
     pub list: &'static str,
-    /// The key of the system prompt, if it stands beside the list.
-    pub system: Option<&'static str>,
-    /// All keys under which a request may have the system prompt there.
+    /// All keys under which a request may have the system prompt, if it stands beside the list; the first is ours.
     pub prompts: &'static [&'static str],
     /// The field that names the container in which the provider ran its tools, in requests and in answers.
     pub container: Option<&'static str>,
@@ -35,12 +33,10 @@ pub(crate) struct Facts {
     /// A user message that says [`STAND_IN`], for where the provider needs one.
     pub stand_in: &'static str,
 
+    /// The rules that hold for it.
+    pub rules: &'static [Rule],
     /// Returns whether it takes the id of a call, as far as the id alone shows it. `true`: the call came from this provider.
     pub takes_id: fn(&str, bool) -> bool,
-    /// Ids of calls have its own short form and no other.
-    pub short_ids: bool,
-    /// The arguments of calls are JSON text, which goes back as it came.
-    pub text_arguments: bool,
     /// Returns whether it takes the name of a tool.
     pub takes_name: fn(&str) -> bool,
     /// Returns whether it takes a block of its own in this place. A block that it would refuse there is refused when it is given:
@@ -48,40 +44,10 @@ pub(crate) struct Facts {
     /// providers add new ones.
     pub takes_block: fn(Place, &Map) -> bool,
 
-    /// A list must begin with the user.
-    pub user_first: bool,
-    /// A list must not begin with a call.
-    pub user_before_calls: bool,
-    /// A list must not end with the model.
-    pub user_last: bool,
-    /// Neighbours of one role must be one message.
-    pub alternates: bool,
     /// Returns whether an imported message of the model asks for its continuation. Only the last message may.
     pub is_prefix: fn(&str) -> bool,
-
-    // What it takes, as far as is known, of a history that was made elsewhere. Messages that break these rules are read, and
-    // follow them when they are sent again.
-    /// Neighbours of one role count as one turn.
-    pub merges_neighbours: bool,
-    /// Messages that were merged are written anew, not as they came.
-    pub remakes_merged: bool,
-    /// A text always stands in a list.
-    pub lists_only: bool,
     /// The place that a system message may have.
     pub system_place: SystemPlace,
-    /// Results and other parts never stand in one message.
-    pub results_stand_alone: bool,
-    /// All results of a message stand in one element.
-    pub results_stand_together: bool,
-    /// A result stands in an object, so it is never blank.
-    pub wraps_results: bool,
-    /// Calls stand among the model's parts. Elsewhere they have a list of their own.
-    pub calls_anywhere: bool,
-    /// The use of a tool that the provider runs waits for its result only as long as nothing but results of calls follows it.
-    pub closes_uses: bool,
-    /// The list has items and not messages: an id is used once, and words of the model between a call and its result do not
-    /// separate them.
-    pub has_items: bool,
     /// The prefix of ids of items, where items of this kind need an id.
     pub item_prefix: fn(CallKind) -> Option<&'static str>,
 
@@ -105,6 +71,57 @@ pub(crate) struct Facts {
     pub constrains: fn(&str, bool) -> bool,
     /// Returns the fields of a request that make it answer by a schema, which gets this name.
     pub constraint: fn(&str, Value) -> Value,
+}
+
+/// A rule that holds for a provider whose list has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// A message of the model may have an empty list of calls.
+    EmptyCalls,
+    /// Ids of calls have its own short form and no other.
+    ShortIds,
+    /// The arguments of calls are JSON text, which goes back as it came.
+    TextArguments,
+    /// A list must begin with the user.
+    UserFirst,
+    /// A list must not begin with a call.
+    UserBeforeCalls,
+    /// A list must not end with the model.
+    UserLast,
+    /// Neighbours of one role must be one message.
+    Alternates,
+    // What it takes, as far as is known, of a history that was made elsewhere. Messages that break these rules are read, and
+    // follow them when they are sent again.
+    /// Neighbours of one role count as one turn.
+    MergesNeighbours,
+    /// Messages that were merged are written anew, not as they came.
+    RemakesMerged,
+    /// A text always stands in a list.
+    ListsOnly,
+    /// Results and other parts never stand in one message.
+    ResultsStandAlone,
+    /// All results of a message stand in one element.
+    ResultsStandTogether,
+    /// A result stands in an object, so it is never blank.
+    WrapsResults,
+    /// Calls stand among the model's parts. Elsewhere they have a list of their own.
+    CallsAnywhere,
+    /// The use of a tool that the provider runs waits for its result only as long as nothing but results of calls follows it.
+    ClosesUses,
+    /// The list has items and not messages: an id is used once, and words of the model between a call and its result do not
+    /// separate them.
+    HasItems,
+}
+
+impl Facts {
+    pub fn has(&self, rule: Rule) -> bool {
+        self.rules.contains(&rule)
+    }
+
+    /// Returns the key of the system prompt, if it stands beside the list.
+    pub fn system(&self) -> Option<&'static str> {
+        self.prompts.first().copied()
+    }
 }
 
 /// The text of a user message that fills a gap.

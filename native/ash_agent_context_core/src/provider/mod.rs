@@ -7,6 +7,7 @@ pub mod accepts;
 mod answer;
 mod bills;
 pub mod block;
+pub mod block_text;
 mod calls;
 pub mod constraint;
 pub mod dialect;
@@ -25,7 +26,6 @@ pub mod options;
 mod order;
 pub mod parts;
 pub mod rope;
-pub mod said;
 pub mod usage;
 pub mod writer;
 

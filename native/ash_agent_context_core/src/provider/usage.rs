@@ -61,6 +61,11 @@ static NAMES: LazyLock<HashMap<&'static str, (FigureKind, usize)>> = LazyLock::n
 });
 
 /// Returns every key of a figure, in the order in which they count.
+/// Returns whether a report's value under this key counts.
+pub(crate) fn is_figure(name: &str) -> bool {
+    NAMES.contains_key(name) || bills::is_billed(name)
+}
+
 fn keys() -> impl Iterator<Item = (FigureKind, &'static str)> {
     let figures = Provider::ALL.into_iter().map(|of| room(of).figures());
     let keys = figures.flat_map(|figures| figures.keys);

@@ -10,8 +10,8 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::ByHand;
 use crate::log::provider::Provider;
 use crate::provider::accepts::{sent_id, sent_name};
+use crate::provider::block_text;
 use crate::provider::options::{Options, Thinking};
-use crate::provider::said;
 use crate::value::builder::Json;
 use crate::value::json::AsJson;
 use crate::value::letters;
@@ -303,7 +303,7 @@ impl<'o> Writer<'o> {
             }
             PartKind::ProviderBlock { provider, data } => {
                 let is_own = *provider == self.options.provider;
-                (is_own && !part.withheld) || (!is_own && said::words(data).is_some())
+                (is_own && !part.withheld) || (!is_own && block_text::words(data).is_some())
             }
             PartKind::RedactedThinking(_) => false,
             PartKind::Media(_) => true,
@@ -330,7 +330,7 @@ impl<'o> Writer<'o> {
     /// Returns the words of a part where only text can be.
     pub fn words(&mut self, part: &Part) -> Option<String> {
         let words = match &part.kind {
-            PartKind::ProviderBlock { data, .. } => said::words(data),
+            PartKind::ProviderBlock { data, .. } => block_text::words(data),
             kind => words_of(kind),
         };
         match &words {
@@ -348,7 +348,7 @@ impl<'o> Writer<'o> {
         if provider == self.options.provider && !part.withheld {
             return BlockForm::Own(data);
         }
-        let words = said::words(data).filter(|_| provider != self.options.provider);
+        let words = block_text::words(data).filter(|_| provider != self.options.provider);
         match words {
             Some(words) => {
                 self.reword_part(part, &words);

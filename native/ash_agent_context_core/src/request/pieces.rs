@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::log::iteration::Iteration;
 use crate::log::original::Original;
 use crate::log::piece::{ByHand, Kept, Piece, Shape};
+use crate::provider::facts::Rule;
 use crate::provider::writer::{self, Writer};
 use crate::request::body::{Body, Run, JOINED};
 use crate::request::item::{items, Item};
@@ -206,7 +207,7 @@ impl<'a> Body<'a, '_> {
         if self.is_held(iteration) || next.is_some_and(|next| self.is_held(next)) {
             return false;
         }
-        let alternates = self.facts.alternates;
+        let alternates = self.facts.has(Rule::Alternates);
         let is_bound = |item: Item<'_>| {
             let imported = item.imported_elements(self.options);
             imported.is_some_and(|elements| {

@@ -3,14 +3,13 @@
 use crate::answer::subset::{Subset, FORMATS};
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
-use crate::provider::facts::{is_any, is_plain_name, Cache, Facts, SystemPlace};
+use crate::provider::facts::{is_any, is_plain_name, Cache, Facts, Rule, SystemPlace};
 use crate::value::{Map, Value};
 
 /// The chat dialect as OpenAI has it. Messages of no known provider are read as this, too.
 pub(crate) const CHAT: Facts = Facts {
     telemetry: "openai",
     list: "messages",
-    system: None,
     prompts: &[],
     container: None,
     parameters: None,
@@ -18,13 +17,12 @@ pub(crate) const CHAT: Facts = Facts {
     output_form: &[&["response_format"]],
     message_fields: &[],
     stand_in: STAND_IN_TEXT,
+    rules: &[Rule::TextArguments],
     takes_id: |id, is_own| {
         // Older models and Azure take 40 characters; an id that came from OpenAI may have the 64 that newer ones take.
         let most = if is_own { 64 } else { 40 };
         (1..=most).contains(&id.chars().count())
     },
-    short_ids: false,
-    text_arguments: true,
     takes_name: is_plain_name,
     takes_block: |place, data| match place {
         Place::Result => false,
@@ -32,21 +30,8 @@ pub(crate) const CHAT: Facts = Facts {
         Place::User => !is_any(data, &["refusal"]),
         Place::System => true,
     },
-    user_first: false,
-    user_before_calls: false,
-    user_last: false,
-    alternates: false,
     is_prefix,
-    merges_neighbours: false,
-    remakes_merged: false,
-    lists_only: false,
     system_place: SystemPlace::Anywhere,
-    results_stand_alone: false,
-    results_stand_together: false,
-    wraps_results: false,
-    calls_anywhere: false,
-    closes_uses: false,
-    has_items: false,
     item_prefix: |_| None,
     half: |_| None,
     nameless_halves: None,

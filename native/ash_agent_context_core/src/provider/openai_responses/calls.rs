@@ -22,7 +22,7 @@ use crate::value::{wording, Map, Value};
 use crate::view::change::ChangeKind;
 
 /// Writes the fields of a call's item.
-pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_>) -> Vec<u8> {
+pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_>) {
     let form = ItemForm::of(call.kind);
     let id = out.id(call);
     let own = call
@@ -40,15 +40,14 @@ pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_
         CallKind::Custom => out.input(call),
         _ => out.arguments(call),
     };
-    let mut json = crate::value::builder::Json::default();
-    json.bare_object(|item| {
+    out.json.raw(",");
+    out.json.bare_object(|item| {
         item.field("type", form.call);
-        if call.kind == CallKind::McpApproval {
+        match call.kind {
             // The answer names the item's id.
-            item.field("id", item_id.unwrap_or(&id));
-        } else {
-            item.field("call_id", &*id);
-        }
+            CallKind::McpApproval => item.field("id", item_id.unwrap_or(&id)),
+            _ => item.field("call_id", &*id),
+        };
         item.given("name", name);
         match call.kind {
             // The actions on a screen stand in the item itself.
@@ -60,7 +59,6 @@ pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_
         item.given("id", own);
         write_kept(call, form, item);
     });
-    json.0
 }
 
 fn write_actions<'i, 'j>(call: &ToolCall, item: &'i mut JsonObject<'j>) -> &'i mut JsonObject<'j> {
@@ -126,24 +124,22 @@ pub(crate) fn write_output<'a>(
     let id = out.id(call);
     let mut fields = crate::value::builder::Json::default();
     fields.bare_object(|item| {
-        item.field("type", form.output);
+        let request = call.aliases.item.as_deref();
+        let request = request.filter(|_| call.kind == CallKind::McpApproval);
+        item.field("type", form.output)
+            .field(form.answers, request.unwrap_or(&id));
         match call.kind {
             CallKind::Function | CallKind::Custom => {
                 let output = parts_output(outcome.output.parts(), out);
-                item.field("call_id", &*id);
                 if output.is_empty() {
                     item.text("output", &out.word_result(outcome));
                 } else {
                     item.raw("output", &output);
                 }
             }
-            CallKind::Shell => {
-                item.field("call_id", &*id);
-                shell_output(call, outcome, behind, item, out);
-            }
+            CallKind::Shell => shell_output(call, outcome, behind, item, out),
             CallKind::LocalShell => {
-                let text = behind.split(outcome, true, out);
-                item.field("id", &*id).text("output", &text);
+                item.text("output", &behind.split(outcome, true, out));
             }
             CallKind::ApplyPatch => {
                 let status = match outcome.is_error() {
@@ -151,23 +147,18 @@ pub(crate) fn write_output<'a>(
                     false => "completed",
                 };
                 let text = behind.split(outcome, false, out);
-                item.field("call_id", &*id).field("status", status);
+                item.field("status", status);
                 if text != wording::NO_OUTPUT {
                     item.text("output", &text);
                 }
             }
             CallKind::Computer => {
-                item.field("call_id", &*id);
                 screenshot(outcome, behind, item, out);
                 acknowledge(call, outcome, decision, item);
             }
-            CallKind::McpApproval => {
-                let request = call.aliases.item.as_deref().unwrap_or(&id);
-                item.field("approval_request_id", request);
-                approval(outcome, behind, item, out);
-            }
+            CallKind::McpApproval => approval(outcome, behind, item, out),
             CallKind::ToolSearch => {
-                item.field("call_id", &*id).field("execution", "client");
+                item.field("execution", "client");
                 found_tools(outcome, behind, item, out);
             }
         }
@@ -197,16 +188,13 @@ fn shell_output<'a>(
         item.objects("output", chunks, |chunk, given| write_chunk(given, chunk));
     } else {
         let text = behind.split(outcome, false, out);
-        let exit = i64::from(outcome.is_error());
-        let (stdout, stderr) = match outcome.is_error() {
-            true => ("", &*text),
-            false => (&*text, ""),
+        let (stdout, stderr, exit) = match outcome.is_error() {
+            true => ("", &*text, 1),
+            false => (&*text, "", 0),
         };
-        item.objects("output", [(stdout, stderr)], |chunk, (stdout, stderr)| {
+        item.objects("output", [exit], |chunk, exit| {
             chunk.text("stdout", stdout).text("stderr", stderr);
-            chunk.object("outcome", |outcome| {
-                outcome.field("type", "exit").field("exit_code", &exit);
-            });
+            write_end(chunk, &Value::Int(exit));
         });
     }
     let most = at(&call.arguments.value, "max_output_length");
@@ -234,15 +222,21 @@ fn write_chunk(given: &Map, chunk: &mut JsonObject<'_>) {
     let codes = [of.filter(|_| kind.is_some()), Some(given)].into_iter();
     let mut codes = codes.filter_map(|of| of?.get_named("exit_code"));
     let code = codes.find(|code| matches!(code, Value::Int(_)));
-    chunk.object("outcome", |outcome| match kind {
+    match kind {
         Some("timeout") => {
-            outcome.field("type", "timeout");
+            chunk.object("outcome", |outcome| {
+                outcome.field("type", "timeout");
+            });
         }
-        _ => {
-            let code = code.unwrap_or(&Value::Int(0));
-            let outcome = outcome.field("type", "exit");
-            outcome.field("exit_code", &AsJson(code));
-        }
+        _ => write_end(chunk, code.unwrap_or(&Value::Int(0))),
+    }
+}
+
+fn write_end(chunk: &mut JsonObject<'_>, code: &Value) {
+    chunk.object("outcome", |outcome| {
+        outcome
+            .field("type", "exit")
+            .field("exit_code", &AsJson(code));
     });
 }
 

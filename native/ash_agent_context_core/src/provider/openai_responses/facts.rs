@@ -6,14 +6,13 @@ use crate::provider::dialect::facts::{
     is_strict_gpt, object, openai_breakpoint, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
 };
 use crate::provider::facts::{
-    count, is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, SystemPlace,
+    count, is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, Rule, SystemPlace,
 };
 use crate::value::{Map, Value};
 
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "openai",
     list: "input",
-    system: Some("instructions"),
     prompts: &["instructions"],
     container: None,
     parameters: None,
@@ -21,9 +20,8 @@ pub(crate) const FACTS: Facts = Facts {
     output_form: &[&["text"]],
     message_fields: &[],
     stand_in: STAND_IN_TEXT,
+    rules: &[Rule::CallsAnywhere, Rule::HasItems, Rule::TextArguments],
     takes_id: |id, _| (1..=64).contains(&id.chars().count()),
-    short_ids: false,
-    text_arguments: true,
     takes_name: is_plain_name,
     takes_block: |place, data| {
         let kind = kind_of(data);
@@ -35,21 +33,8 @@ pub(crate) const FACTS: Facts = Facts {
             Place::Assistant => !is_call,
         }
     },
-    user_first: false,
-    user_before_calls: false,
-    user_last: false,
-    alternates: false,
     is_prefix: |_| false,
-    merges_neighbours: false,
-    remakes_merged: false,
-    lists_only: false,
     system_place: SystemPlace::Anywhere,
-    results_stand_alone: false,
-    results_stand_together: false,
-    wraps_results: false,
-    calls_anywhere: true,
-    closes_uses: false,
-    has_items: true,
     item_prefix: |kind| {
         let form = ItemForm::of(kind);
         form.needs_id.then_some(form.prefix)
@@ -106,6 +91,8 @@ pub(crate) struct ItemForm {
     pub prefix: &'static str,
     /// The field that holds the arguments.
     pub arguments: &'static str,
+    /// The key of a result for the id of its call.
+    pub answers: &'static str,
     /// Its items need an id, even those of other providers' calls.
     pub needs_id: bool,
     /// Fields that the API wants back.
@@ -120,6 +107,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "function_call_output",
         prefix: "fc",
         arguments: "arguments",
+        answers: "call_id",
         needs_id: false,
         kept: &["namespace", "caller", "async", "status"],
     },
@@ -129,6 +117,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "custom_tool_call_output",
         prefix: "ct",
         arguments: "input",
+        answers: "call_id",
         needs_id: false,
         kept: &["namespace", "caller", "async"],
     },
@@ -138,6 +127,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "shell_call_output",
         prefix: "sh",
         arguments: "action",
+        answers: "call_id",
         needs_id: false,
         kept: &["caller", "environment", "status"],
     },
@@ -147,6 +137,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "local_shell_call_output",
         prefix: "lsh",
         arguments: "action",
+        answers: "id",
         needs_id: true,
         kept: &["status"],
     },
@@ -156,6 +147,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "apply_patch_call_output",
         prefix: "apc",
         arguments: "operation",
+        answers: "call_id",
         needs_id: false,
         kept: &["caller", "status"],
     },
@@ -165,6 +157,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "computer_call_output",
         prefix: "cu",
         arguments: "",
+        answers: "call_id",
         needs_id: true,
         kept: &["pending_safety_checks", "status"],
     },
@@ -174,6 +167,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "mcp_approval_response",
         prefix: "mcpr",
         arguments: "arguments",
+        answers: "approval_request_id",
         needs_id: true,
         kept: &["server_label"],
     },
@@ -183,6 +177,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "tool_search_output",
         prefix: "tsc",
         arguments: "arguments",
+        answers: "call_id",
         needs_id: false,
         kept: &["status"],
     },

@@ -115,11 +115,8 @@ pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>
 
 /// Returns the id of the call that an item is the result of.
 pub(super) fn answered_id<'v>(form: &ItemForm, item: &'v Value) -> Option<&'v str> {
-    match form.kind {
-        CallKind::McpApproval => name_at(item, "approval_request_id"),
-        CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
-        _ => name_at(item, "call_id"),
-    }
+    let id = name_at(item, "call_id").filter(|_| form.kind != CallKind::McpApproval);
+    id.or_else(|| name_at(item, form.answers))
 }
 
 fn ok(value: Value) -> (Status, Output) {

@@ -71,11 +71,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     while let Some((one, behind)) = rest.split_first() {
         rest = behind;
         match one {
-            PartOrCall::Call(call) => {
-                let call = calls::write_call(call, &ids, out);
-                out.json.raw(",");
-                out.json.0.extend_from_slice(&call);
-            }
+            PartOrCall::Call(call) => calls::write_call(call, &ids, out),
             PartOrCall::Part(part) => match part.kind {
                 PartKind::Text(_) => {
                     let more = texts_of_item(part, behind, out);

@@ -10,6 +10,7 @@ use crate::provider::dialect::blocks::output;
 use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Map, Value, MAX_DEPTH};
 
+use crate::provider::facts::Rule;
 use crate::provider::foreign::{
     at, call, image_or_file, inline_file, into_parts, join_details, json_like, json_part, metadata,
     metadata_with, name_at, part, part_or_block, provider_block, stored, system_part, text_block,
@@ -40,21 +41,22 @@ pub(crate) const EXTRA: &str = "extra_content";
 /// The note on a text that is a refusal.
 pub(crate) const IS_REFUSAL: &str = "refusal";
 
-/// A provider's variant of the dialect.
-pub(crate) struct ChatDialect {
-    pub provider: Provider,
-    /// True if it takes an empty list of calls.
-    pub empty_calls: bool,
-}
-
 /// A room that reads and answers in the dialect.
 pub(crate) trait Completions: Sync {
-    const DIALECT: ChatDialect;
+    const PROVIDER: Provider;
 }
 
 impl<Room: Completions> Reads for Room {
     fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
-        read(body, history, &Room::DIALECT)
+        let mut messages = body.need_list("messages", "a list of messages")?;
+        for (position, message) in messages.iter_mut().enumerate() {
+            if leftovers::take_away(message, Room::PROVIDER) {
+                history.mark_cleaned(position);
+            }
+        }
+        let read = |message, history: &mut Listener| read_message(message, history, Room::PROVIDER);
+        let read = history.read_each(messages, read);
+        read.map_err(|error| error.within(body.key("messages")))
     }
 
     fn is_row(&self, element: &Map) -> bool {
@@ -62,53 +64,36 @@ impl<Room: Completions> Reads for Room {
     }
 }
 
-pub(crate) const OPENAI: ChatDialect = ChatDialect {
-    provider: Provider::OpenAiChat,
-    empty_calls: false,
-};
-
-/// Takes the conversation out of a request's body.
-fn read(body: &mut Fields, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
-    let mut messages = body.need_list("messages", "a list of messages")?;
-    for (position, message) in messages.iter_mut().enumerate() {
-        if leftovers::take_away(message, dialect.provider) {
-            history.mark_cleaned(position);
-        }
-    }
-    let read = |message, history: &mut Listener| read_message(message, history, dialect);
-    history
-        .read_each(messages, read)
-        .map_err(|error| error.within(body.key("messages")))
-}
-
 pub fn read_message(
     message: Value,
     history: &mut Listener,
-    dialect: &ChatDialect,
+    provider: Provider,
 ) -> Result<(), Error> {
     if matches!(&message, Value::Map(map) if is_row(map)) {
-        history.whole(provider_block(dialect.provider, message)?);
+        history.whole(provider_block(provider, message)?);
         return Ok(());
     }
     let mut message = Fields::read(message, "a message, an object")?;
     match &*message.need_text("role")? {
         "system" | "developer" => {
-            let content = message.content("content", |part| system_part(dialect.provider, part))?;
+            let content = message.content("content", |part| system_part(provider, part))?;
             history.system(content, None);
         }
         "user" => {
-            let content = message.content("content", |part| user_part(part, dialect))?;
+            let content = message.content("content", |part| user_part(part, provider))?;
             history.user(content, None);
         }
         "assistant" => {
-            let content = message.content("content", |part| assistant_part(part, dialect))?;
-            let content = read_beside(&mut message, content, dialect)?;
+            let content = message.content("content", |part| assistant_part(part, provider))?;
+            let content = read_beside(&mut message, content, provider)?;
             let calls = match message.take_given("tool_calls") {
-                Some(Value::List(none)) if none.is_empty() && !dialect.empty_calls => {
+                Some(Value::List(none))
+                    if none.is_empty() && !provider.facts().has(Rule::EmptyCalls) =>
+                {
                     history.mark_refused();
                     Vec::new()
                 }
-                given => calls(&mut message, given, dialect.provider)?,
+                given => calls(&mut message, given, provider)?,
             };
             history.assistant(content, calls, None);
         }
@@ -128,13 +113,13 @@ fn is_row(message: &Map) -> bool {
 }
 
 /// Reads a part of a user message.
-pub fn user_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
+pub fn user_part(value: Value, provider: Provider) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("image_url") => image(value),
-        Some("file") => part_or_block(file(&value, dialect.provider), dialect.provider, value),
-        Some("input_audio") => part_or_block(recording(&value), dialect.provider, value),
-        _ => provider_block(dialect.provider, value),
+        Some("file") => part_or_block(file(&value, provider), provider, value),
+        Some("input_audio") => part_or_block(recording(&value), provider, value),
+        _ => provider_block(provider, value),
     }
 }
 
@@ -150,21 +135,21 @@ fn recording(value: &Value) -> Option<PartKind> {
 }
 
 /// Reads a part of an assistant message.
-pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
+pub fn assistant_part(value: Value, provider: Provider) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("refusal") => {
             let text = Fields::read(value, "")?.need_bytes("refusal")?;
-            Ok(refusal_part(text, dialect))
+            Ok(refusal_part(text, provider))
         }
-        Some("thinking") => thought::read(value, dialect.provider),
-        _ => provider_block(dialect.provider, value),
+        Some("thinking") => thought::read(value, provider),
+        _ => provider_block(provider, value),
     }
 }
 
 /// Returns a refusal as a text part with a note that it is one.
-fn refusal_part(text: Box<[u8]>, dialect: &ChatDialect) -> Part {
-    let metadata = metadata_with(dialect.provider, [(IS_REFUSAL, Value::Bool(true))]);
+fn refusal_part(text: Box<[u8]>, provider: Provider) -> Part {
+    let metadata = metadata_with(provider, [(IS_REFUSAL, Value::Bool(true))]);
     part(PartKind::Text(text), Some(metadata))
 }
 
@@ -172,13 +157,13 @@ fn refusal_part(text: Box<[u8]>, dialect: &ChatDialect) -> Part {
 fn read_beside(
     message: &mut Fields,
     content: Content,
-    dialect: &ChatDialect,
+    provider: Provider,
 ) -> Result<Content, Error> {
     let spoken = message.take_given("audio");
-    let spoken = spoken.and_then(|audio| spoken_part(&audio, dialect));
+    let spoken = spoken.and_then(|audio| spoken_part(&audio, provider));
     let refusal = message.text("refusal")?.filter(|text| !text.is_empty());
-    let refusal = refusal.map(|text| refusal_part(text.into_boxed_bytes(), dialect));
-    let thought = read_reasoning(message, dialect)?;
+    let refusal = refusal.map(|text| refusal_part(text.into_boxed_bytes(), provider));
+    let thought = read_reasoning(message, provider)?;
     if spoken.is_none() && refusal.is_none() && thought.is_none() {
         return Ok(content);
     }
@@ -194,16 +179,16 @@ fn read_beside(
 }
 
 /// Returns the transcript of a recording that the server keeps, if there is one.
-fn spoken_part(audio: &Value, dialect: &ChatDialect) -> Option<Part> {
+fn spoken_part(audio: &Value, provider: Provider) -> Option<Part> {
     let id = name_at(audio, "id").filter(|id| !id.is_empty())?;
     let words = name_at(audio, "transcript").unwrap_or_default();
-    let metadata = metadata(dialect.provider, &[(AUDIO_ID, Some(id))]);
+    let metadata = metadata(provider, &[(AUDIO_ID, Some(id))]);
     let text = PartKind::Text(words.as_bytes().into());
     Some(part(text, Some(metadata)))
 }
 
 /// Reads reasoning beside the content, as DeepSeek, OpenRouter and others have it.
-fn read_reasoning(message: &mut Fields, dialect: &ChatDialect) -> Result<Option<Part>, Error> {
+fn read_reasoning(message: &mut Fields, provider: Provider) -> Result<Option<Part>, Error> {
     let told = message.text("reasoning_content")?;
     let plain = match message.take_given("reasoning") {
         Some(Value::Binary(text)) => Some(text),
@@ -219,7 +204,7 @@ fn read_reasoning(message: &mut Fields, dialect: &ChatDialect) -> Result<Option<
         return Ok(None);
     };
     let details = details.map(|details| ("reasoning_details", details));
-    let metadata = metadata_with(dialect.provider, details);
+    let metadata = metadata_with(provider, details);
     Ok(Some(part(PartKind::Thinking(text), Some(metadata))))
 }
 
