@@ -47,11 +47,10 @@ impl Elements {
 
     /// Adds the next element, and its own text if that is known.
     pub fn push(&mut self, element: &Value, written: Option<String>) {
-        let json = match (self.provider, written) {
-            (Some(_), Some(written)) => written,
-            (Some(_), None) => json::write(element),
-            (None, _) => String::new(),
-        };
+        let json = self
+            .provider
+            .map(|_| written.unwrap_or_else(|| json::write(element)));
+        let json = json.unwrap_or_default();
         self.elements.push(Element {
             json,
             changed: false,

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::import::aliases;
 use crate::import::defaults::Defaults;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
@@ -198,7 +197,7 @@ impl Importer {
             };
             Some((exchanged.calls.as_mut_slice(), is_kept))
         });
-        if self.refuses(|of| !aliases::meet_kept_ids(of, calls.collect())) {
+        if self.refuses(|of| !fits::meet_kept_ids(of, calls.collect())) {
             originals.clear();
         }
         let mut originals = originals.into_iter();
@@ -365,7 +364,7 @@ impl Listen for Importer {
             }
         };
         if is_refused {
-            self.elements.change_element(self.element);
+            self.mark_refused();
         }
         self.push(ReadMessage::Other {
             role: Role::System,
@@ -389,7 +388,7 @@ impl Listen for Importer {
     fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>) {
         let answered = !answers.is_empty();
         if answered && !parts.is_empty() && self.facts.has(Rule::ResultsStandAlone) {
-            self.elements.change_element(self.element);
+            self.mark_refused();
         }
         for answer in answers {
             self.answer(answer);
@@ -453,14 +452,8 @@ impl Listen for Importer {
                 self.entries.push(ReadMessage::Assistant(Exchanged {
                     element: elements.first().copied().unwrap_or(self.element),
                     content,
-                    more: Vec::new(),
                     metadata,
-                    calls: Vec::new(),
-                    uses: HashMap::new(),
-                    slots: Vec::new(),
-                    filled: 0,
-                    answered: None,
-                    notes: Vec::new(),
+                    ..Exchanged::default()
                 }));
             }
         }

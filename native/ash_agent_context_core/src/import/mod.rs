@@ -6,7 +6,6 @@
 //! they were made of, see [`crate::log::original::Original`], and their own provider gets those back. Every other provider gets
 //! the neutral form.
 
-mod aliases;
 pub mod defaults;
 mod elements;
 mod fits;

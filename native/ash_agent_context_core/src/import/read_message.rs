@@ -21,7 +21,7 @@ pub enum ReadMessage {
 }
 
 /// A message of the model, with the results of its calls.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Exchanged {
     /// The first element of the message.
     pub element: usize,

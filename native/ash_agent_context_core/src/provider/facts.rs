@@ -224,14 +224,6 @@ pub(crate) fn half_under<'a>(data: &'a Map, id: &str, keys: [&str; 2]) -> Option
     used.or_else(|| Some(OwnHalf::new(id(result)?, true)))
 }
 
-/// Reads a number of tokens.
-pub(crate) fn count(of: &Map, name: &str) -> Option<u64> {
-    match of.get_named(name)? {
-        Value::Int(count) => u64::try_from(*count).ok(),
-        _ => None,
-    }
-}
-
 /// Returns whether a name has at most 64 characters, of those that every provider takes.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)

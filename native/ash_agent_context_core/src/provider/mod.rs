@@ -5,7 +5,6 @@
 
 pub mod accepts;
 mod answer;
-mod bills;
 pub mod block;
 pub mod block_text;
 mod calls;

@@ -3,9 +3,8 @@
 use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
-use crate::provider::facts::count;
 use crate::provider::options::{Dialect, Known, Options, SystemRole, Thinking};
-use crate::value::Map;
+use crate::value::{Map, Value};
 
 /// The key for options in the note of a request's fields; only those that are not the defaults are there.
 const OPTIONS: &str = "request";
@@ -44,8 +43,8 @@ impl<'a> Options<'a> {
         let role = text(noted, "system_role").and_then(SystemRole::from_name);
         self.system_role = role.unwrap_or(self.system_role);
         self.dialect = text(noted, "dialect").and_then(Dialect::from_name);
-        self.from = count(noted, "since");
-        let most = count(noted, "max_result_bytes");
+        self.from = noted.get_named("since").and_then(Value::as_count);
+        let most = noted.get_named("max_result_bytes").and_then(Value::as_count);
         self.max_result_bytes = most.and_then(|most| usize::try_from(most).ok());
         let response = text(noted, "previous_response_id").map(Known::Response);
         let conversation = text(noted, "conversation").map(Known::Conversation);

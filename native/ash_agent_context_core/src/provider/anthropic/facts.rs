@@ -6,8 +6,7 @@ use crate::provider::dialect::facts::{
     claude_version, object, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
 };
 use crate::provider::facts::{
-    count, is_any, is_plain_name, kind_of, named, CacheMiss, Facts, Fallback, OwnHalf, Rule,
-    SystemPlace,
+    is_any, is_plain_name, kind_of, named, CacheMiss, Facts, Fallback, OwnHalf, Rule, SystemPlace,
 };
 use crate::value::letters::is_plain;
 use crate::value::{Map, Value};
@@ -97,7 +96,9 @@ fn diagnose(details: Option<&Map>, is_asked: bool) -> Option<CacheMiss<'_>> {
         Some(Value::Map(given)) => Some(match given.get_named("cache_miss_reason") {
             Some(Value::Map(reason)) => {
                 let word = reason.get_named("type").and_then(Value::as_str);
-                let tokens = count(reason, "cache_missed_input_tokens");
+                let tokens = reason
+                    .get_named("cache_missed_input_tokens")
+                    .and_then(Value::as_count);
                 miss(word.unwrap_or_default(), tokens)
             }
             _ => miss("pending", None),

@@ -91,9 +91,9 @@ fn user_content(content: &Content, out: &mut Writer<'_>) {
 }
 
 fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {
-    by.all(parts, out);
     let (mut has_text, mut has_document) = (false, false);
     for part in parts {
+        by.one(part, out);
         match Media::of(&part.kind) {
             Some(media) if (by.takes)(&media) => has_document |= media.class == Class::File,
             Some(_) => has_text = true,
@@ -147,11 +147,7 @@ fn model_part(part: &Part, out: &mut Writer<'_>) {
                 out.hint_behind(part);
             }
         }
-        PartKind::ProviderBlock { .. } => PARTS.one(part, out),
-        _ => {
-            let words = out.media_words(part);
-            text_block(&words, out);
-        }
+        _ => PARTS.one_in_words(part, out),
     }
 }
 

@@ -14,20 +14,20 @@ use crate::value::Value;
 
 /// A value that is being built.
 #[derive(Debug, Default)]
-enum Tree {
+enum Tree<'p> {
     #[default]
     Nothing,
     Text(Vec<u8>),
     Value(Value),
-    List(Vec<Tree>),
-    Keys(OrderedKeys),
+    List(Vec<Tree<'p>>),
+    Keys(OrderedKeys<'p>),
 }
 
 /// The keys of an object, in the order in which they came.
 #[derive(Debug, Default)]
-struct OrderedKeys {
-    entries: Vec<(Box<str>, Tree)>,
-    places: HashMap<Box<str>, usize>,
+struct OrderedKeys<'p> {
+    entries: Vec<(&'p str, Tree<'p>)>,
+    places: HashMap<&'p str, usize>,
 }
 
 /// A step of a path.
@@ -57,39 +57,34 @@ pub(super) fn assemble(pieces: &[Arc<ArgumentPiece>]) -> Result<String, Fault> {
     Ok(crate::value::json::to_string(&root))
 }
 
-impl Tree {
-    fn at(&mut self, step: &Hop<'_>) -> Result<&mut Self, Fault> {
-        match step {
-            Hop::Key(key) => {
-                if matches!(self, Self::Nothing) {
-                    *self = Self::Keys(OrderedKeys::default());
-                }
-                let Self::Keys(object) = self else {
-                    return Err(Fault::unreadable("a key of what is not an object"));
-                };
+impl<'p> Tree<'p> {
+    fn at(&mut self, step: &Hop<'p>) -> Result<&mut Self, Fault> {
+        if matches!(self, Self::Nothing) {
+            *self = match step {
+                Hop::Key(_) => Self::Keys(OrderedKeys::default()),
+                Hop::Index(_) => Self::List(Vec::new()),
+            };
+        }
+        let place = match (self, step) {
+            (Self::Keys(object), Hop::Key(key)) => {
                 let next = object.entries.len();
-                let place = *object.places.entry((*key).into()).or_insert(next);
+                let place = *object.places.entry(key).or_insert(next);
                 if place == next {
-                    object.entries.push(((*key).into(), Self::Nothing));
+                    object.entries.push((key, Self::Nothing));
                 }
-                let entry = object.entries.get_mut(place).map(|(_, value)| value);
-                entry.ok_or_else(|| Fault::unreadable("a key that is not there"))
+                object.entries.get_mut(place).map(|(_, value)| value)
             }
-            Hop::Index(index) => {
-                if matches!(self, Self::Nothing) {
-                    *self = Self::List(Vec::new());
-                }
-                let Self::List(items) = self else {
-                    return Err(Fault::unreadable("an index of what is not a list"));
-                };
+            (Self::List(items), Hop::Index(index)) => {
                 if *index >= items.len() {
                     items.push(Self::Nothing);
                 }
                 let last = items.len().saturating_sub(1);
-                let item = items.get_mut((*index).min(last));
-                item.ok_or_else(|| Fault::unreadable("an index that is not there"))
+                items.get_mut((*index).min(last))
             }
-        }
+            (_, Hop::Key(_)) => return Err(Fault::unreadable("a key of what is not an object")),
+            (_, Hop::Index(_)) => return Err(Fault::unreadable("an index of what is not a list")),
+        };
+        place.ok_or_else(|| Fault::unreadable("a place that is not there"))
     }
 
     fn put(&mut self, value: &Value) {
@@ -139,7 +134,7 @@ fn steps(path: &str) -> Result<Vec<Hop<'_>>, Fault> {
     Ok(steps)
 }
 
-impl Serialize for Tree {
+impl Serialize for Tree<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Nothing => serializer.serialize_unit(),

@@ -1,6 +1,6 @@
 //! OpenAI Chat Completions and the servers that speak it.
 
-mod beside;
+pub mod beside;
 pub mod facts;
 mod write;
 

@@ -7,10 +7,9 @@ use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::breakpoints::hint;
 use crate::provider::dialect::chat::read::AUDIO;
 use crate::provider::dialect::chat::write::{
-    message_with_calls, result_messages, role_message, system_role, text_part,
+    hint, message_with_calls, result_messages, role_message, system_role, text_part,
 };
 use crate::provider::format::Writes;
 use crate::provider::parts::{own_element, Parts};

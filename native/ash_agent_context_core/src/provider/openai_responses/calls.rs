@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::facts::ItemForm;
 use super::item_ids::ItemIds;
-use super::parts::{is_sent, parts_output};
+use super::parts::{is_sent, PARTS};
 use super::PROVIDER;
 use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
@@ -130,7 +130,9 @@ pub(crate) fn write_output<'a>(
             .field(form.answers, request.unwrap_or(&id));
         match call.kind {
             CallKind::Function | CallKind::Custom => {
-                let output = parts_output(outcome.output.parts(), out);
+                let output = out.apart(|out| {
+                    out.wrap("[", "]", |out| PARTS.all(outcome.output.parts(), out));
+                });
                 if output.is_empty() {
                     item.text("output", &out.word_result(outcome));
                 } else {

@@ -6,7 +6,7 @@ use crate::provider::dialect::facts::{
     is_strict_gpt, object, openai_breakpoint, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
 };
 use crate::provider::facts::{
-    count, is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, Rule, SystemPlace,
+    is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, Rule, SystemPlace,
 };
 use crate::value::{Map, Value};
 
@@ -51,7 +51,9 @@ pub(crate) const FACTS: Facts = Facts {
         let word = |name| given.get_named(name).and_then(Value::as_str);
         Some(CacheMiss {
             reason: word("reason").or(word("type")).unwrap_or_default(),
-            tokens: count(given, "cache_missed_tokens"),
+            tokens: given
+                .get_named("cache_missed_tokens")
+                .and_then(Value::as_count),
         })
     },
     subset: &STRICT,

@@ -3,18 +3,9 @@
 use super::PROVIDER;
 use crate::log::media::{Location, Media};
 use crate::log::part::{Class, Part};
-use crate::provider::dialect::breakpoints::hint;
+use crate::provider::dialect::chat::write::hint;
 use crate::provider::parts::{own_element, Parts};
 use crate::provider::writer::Writer;
-
-/// Writes the parts of a result, or nothing if they are empty.
-pub(super) fn parts_output(parts: &[Part], out: &mut Writer<'_>) -> String {
-    out.apart(|out| {
-        out.wrap("[", "]", |out| {
-            PARTS.all(parts, out);
-        });
-    })
-}
 
 pub(super) const PARTS: Parts = Parts {
     text: input_text,

@@ -2,7 +2,6 @@
 
 mod leftovers;
 pub mod read;
-pub mod reasoning;
 pub mod response;
 pub mod thought;
 pub mod write;

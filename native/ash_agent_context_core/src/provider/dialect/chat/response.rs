@@ -87,6 +87,9 @@ const fn billed(under: Names, number: Names, count: Count) -> Billed {
     }
 }
 
+/// Remarks of some servers on the whole answer: its sources, and further reading.
+const REMARKS: [&str; 4] = ["citations", "search_results", "images", "related_questions"];
+
 fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     Fault::check(node)?;
     let Some(choices) = node::get(node, "choices").map(node::as_list) else {
@@ -114,14 +117,10 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
     if let Node::Object(entries) = node {
         for (key, _) in entries.iter() {
-            // Remarks of some servers on the whole answer: its sources, and further reading.
-            match key.as_ref() {
-                "citations" => draft.keep(node, &["citations"]),
-                "search_results" => draft.keep(node, &["search_results"]),
-                "images" => draft.keep(node, &["images"]),
-                "related_questions" => draft.keep(node, &["related_questions"]),
-                "service_tier" => draft.put_tier(node::text(node, "service_tier")),
-                _ => {}
+            if let Some(name) = REMARKS.iter().find(|name| *name == key) {
+                draft.keep(node, &[name]);
+            } else if key == "service_tier" {
+                draft.put_tier(node::text(node, key));
             }
         }
     }
