@@ -23,8 +23,11 @@ pub(crate) trait Writes: Sync {
     /// Writes the system prompt: the field's value, or the first elements of the list.
     fn system(&self, system: &Message, out: &mut Writer<'_>);
 
-    /// Writes the elements that a message adds.
-    fn message(&self, message: &Message, out: &mut Writer<'_>);
+    /// Writes the elements that a message of the user's or the system's adds.
+    fn user(&self, message: &Message, out: &mut Writer<'_>);
+
+    /// Writes the elements that a message of the model's adds, without its results.
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>);
 
     /// Writes the elements that the results of a message's calls add.
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>);

@@ -162,7 +162,8 @@ impl<'a> Item<'a> {
         }
         match whole_element(message, out.options.provider) {
             Some(element) => out.element(element),
-            None => format.message(message, out),
+            None if message.role == Role::Assistant => format.assistant(message, out),
+            None => format.user(message, out),
         }
     }
 

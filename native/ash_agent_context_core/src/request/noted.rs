@@ -44,7 +44,9 @@ impl<'a> Options<'a> {
         self.system_role = role.unwrap_or(self.system_role);
         self.dialect = text(noted, "dialect").and_then(Dialect::from_name);
         self.from = noted.get_named("since").and_then(Value::as_count);
-        let most = noted.get_named("max_result_bytes").and_then(Value::as_count);
+        let most = noted
+            .get_named("max_result_bytes")
+            .and_then(Value::as_count);
         self.max_result_bytes = most.and_then(|most| usize::try_from(most).ok());
         let response = text(noted, "previous_response_id").map(Known::Response);
         let conversation = text(noted, "conversation").map(Known::Conversation);

@@ -5,7 +5,7 @@ use super::Room;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::media::{Location, Media};
-use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
@@ -20,12 +20,26 @@ impl Writes for Room {
         out.wrap("[", "]", |out| user_content(&system.content, out));
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        if message.role == Role::Assistant {
-            assistant(message, out);
-            return;
-        }
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         out.blocks(false, |out| user_content(&message.content, out));
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        out.blocks(true, |out| {
+            out.say(&message.content, text_block);
+            // If anything follows a call, the call counts as unanswered, or the message as the beginning of the answer.
+            let said = out.arrange(message, is_thinking, |part, out| out.says(part));
+            let spoken = out.find_spoken_end(&said, is_thinking);
+            for (index, one) in said.into_iter().enumerate() {
+                match one {
+                    PartOrCall::Part(part) if part.kind.is_thinking() => {
+                        thinking(part, index < spoken, out)
+                    }
+                    PartOrCall::Part(part) => model_part(part, out),
+                    PartOrCall::Call(call) => write_call(call, out),
+                }
+            }
+        });
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -104,24 +118,6 @@ fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {
         // The service refuses a document without a text beside it.
         text_block("See the attached document.", out);
     }
-}
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    out.blocks(true, |out| {
-        out.say(&message.content, text_block);
-        // If anything follows a call, the call counts as unanswered, or the message as the beginning of the answer.
-        let said = out.arrange(message, is_thinking, |part, out| out.says(part));
-        let spoken = out.find_spoken_end(&said, is_thinking);
-        for (index, one) in said.into_iter().enumerate() {
-            match one {
-                PartOrCall::Part(part) if part.kind.is_thinking() => {
-                    thinking(part, index < spoken, out)
-                }
-                PartOrCall::Part(part) => model_part(part, out),
-                PartOrCall::Call(call) => write_call(call, out),
-            }
-        }
-    });
 }
 
 fn write_call(call: &ToolCall, out: &mut Writer<'_>) {

@@ -3,7 +3,7 @@
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::media_type::is_text;
-use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::json::AsObject;
@@ -32,12 +32,30 @@ impl Writes for Room {
         });
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        if message.role == Role::Assistant {
-            assistant(message, out);
-            return;
-        }
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         out.wrap(USER, CLOSE, |out| PARTS.content(&message.content, out));
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        out.wrap(MODEL, CLOSE, |out| {
+            let start = out.json.0.len();
+            let mut speaks = out.say(&message.content, text_part);
+            // Gemini 3 checks the first call of each step; calls of others get the stand-in.
+            let mut stand_in = out
+                .options
+                .model
+                .is_none_or(|model| !model.contains("gemini-1") && !model.contains("gemini-2"))
+                .then_some(STAND_IN_SIGNATURE);
+            for said in in_order(&message.content, &message.calls) {
+                match said {
+                    PartOrCall::Part(part) => speaks |= model_part(part, out),
+                    PartOrCall::Call(one) => call(one, stand_in.take(), out),
+                }
+            }
+            if !speaks && message.calls.is_empty() {
+                out.cut(start);
+            }
+        });
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -84,28 +102,6 @@ const PARTS: Parts = Parts {
     takes: is_sent,
     media: |_part, media, out| write_media(media, None, out),
 };
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    out.wrap(MODEL, CLOSE, |out| {
-        let start = out.json.0.len();
-        let mut speaks = out.say(&message.content, text_part);
-        // Gemini 3 checks the first call of each step; calls of others get the stand-in.
-        let mut stand_in = out
-            .options
-            .model
-            .is_none_or(|model| !model.contains("gemini-1") && !model.contains("gemini-2"))
-            .then_some(STAND_IN_SIGNATURE);
-        for said in in_order(&message.content, &message.calls) {
-            match said {
-                PartOrCall::Part(part) => speaks |= model_part(part, out),
-                PartOrCall::Call(one) => call(one, stand_in.take(), out),
-            }
-        }
-        if !speaks && message.calls.is_empty() {
-            out.cut(start);
-        }
-    });
-}
 
 fn call(call: &ToolCall, stand_in: Option<&str>, out: &mut Writer<'_>) {
     let [id, name, args] = out.function(call);

@@ -3,7 +3,7 @@
 use super::Room;
 use crate::log::exchange::Exchange;
 use crate::log::media::{Location, Media};
-use crate::log::message::{Message, Role};
+use crate::log::message::Message;
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::thought::{pieces, ThoughtPiece};
@@ -27,12 +27,24 @@ impl Writes for Room {
         });
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        if message.role == Role::Assistant {
-            assistant(message, out);
-            return;
-        }
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         role_message("user", &message.content, &PARTS, out);
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        let mut speaks = false;
+        let content = out.apart(|out| match &message.content {
+            Content::Parts(parts) => out.wrap("[", "]", |out| {
+                for part in &**parts {
+                    speaks |= assistant_part(part, out);
+                }
+            }),
+            content => speaks = out.say(content, |text, out| out.json.text(text)),
+        });
+        // Thinking that nothing follows is not sent.
+        if speaks || !message.calls.is_empty() {
+            message_with_calls(message, &content, |_| {}, out);
+        }
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -47,22 +59,6 @@ const PARTS: Parts = Parts {
     takes: is_sent,
     media,
 };
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    let mut speaks = false;
-    let content = out.apart(|out| match &message.content {
-        Content::Parts(parts) => out.wrap("[", "]", |out| {
-            for part in &**parts {
-                speaks |= assistant_part(part, out);
-            }
-        }),
-        content => speaks = out.say(content, |text, out| out.json.text(text)),
-    });
-    // Thinking that nothing follows is not sent.
-    if speaks || !message.calls.is_empty() {
-        message_with_calls(message, &content, |_| {}, out);
-    }
-}
 
 /// Writes a part. Returns whether it is more than thinking.
 fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {

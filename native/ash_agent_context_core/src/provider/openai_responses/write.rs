@@ -28,13 +28,42 @@ impl Writes for Room {
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         let role = match message.role {
-            Role::Assistant => return assistant(message, out),
-            Role::User => "user",
             Role::System => system_role(out.options.system_role),
+            _ => "user",
         };
         role_message(role, &message.content, &PARTS, out);
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        out.say(&message.content, easy_message);
+        // Some servers with this API want results directly after their calls, so calls of other providers go last. DeepSeek refuses
+        // its own calls in their order: it takes anything between two calls for the end of a message.
+        let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
+        let model = out.options.model.unwrap_or_default();
+        let is_deepseek = model.contains("deepseek");
+        let said = match is_own && !is_deepseek {
+            true => in_order(&message.content, &message.calls),
+            false => out.calls_last(message),
+        };
+        let ids = ItemIds::of(&said, out);
+        let mut rest = &*said;
+        while let Some((one, behind)) = rest.split_first() {
+            rest = behind;
+            match one {
+                PartOrCall::Call(call) => calls::write_call(call, &ids, out),
+                PartOrCall::Part(part) => match part.kind {
+                    PartKind::Text(_) => {
+                        let more = texts_of_item(part, behind, out);
+                        rest = behind.get(more.len()..).unwrap_or_default();
+                        write_spoken(part, &more, &ids, out);
+                    }
+                    PartKind::Thinking(_) => reasoning(part, &ids, out),
+                    _ => block(part, out),
+                },
+            }
+        }
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -52,36 +81,6 @@ impl Writes for Room {
             }
             PARTS.all(behind.media, out);
         });
-    }
-}
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    out.say(&message.content, easy_message);
-    // Some servers with this API want results directly after their calls, so calls of other providers go last. DeepSeek refuses
-    // its own calls in their order: it takes anything between two calls for the end of a message.
-    let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
-    let model = out.options.model.unwrap_or_default();
-    let is_deepseek = model.contains("deepseek");
-    let said = match is_own && !is_deepseek {
-        true => in_order(&message.content, &message.calls),
-        false => out.calls_last(message),
-    };
-    let ids = ItemIds::of(&said, out);
-    let mut rest = &*said;
-    while let Some((one, behind)) = rest.split_first() {
-        rest = behind;
-        match one {
-            PartOrCall::Call(call) => calls::write_call(call, &ids, out),
-            PartOrCall::Part(part) => match part.kind {
-                PartKind::Text(_) => {
-                    let more = texts_of_item(part, behind, out);
-                    rest = behind.get(more.len()..).unwrap_or_default();
-                    write_spoken(part, &more, &ids, out);
-                }
-                PartKind::Thinking(_) => reasoning(part, &ids, out),
-                _ => block(part, out),
-            },
-        }
     }
 }
 
