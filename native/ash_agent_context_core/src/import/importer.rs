@@ -27,10 +27,9 @@ use crate::provider::facts::{Facts, Rule, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
 use crate::provider::listener::{Listen, ReadResult};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Importer {
     provider: Option<Provider>,
-    facts: &'static Facts,
     prompt: Option<(Content, Option<Original>)>,
     elements: Elements,
     /// The position of the element that is being read.
@@ -52,17 +51,9 @@ impl Importer {
     pub fn of(provider: Option<Provider>, written: Written) -> Self {
         Self {
             provider,
-            facts: provider.map_or(&CHAT, Provider::facts),
-            prompt: None,
             elements: Elements::of(provider),
-            element: 0,
-            entries: Vec::new(),
-            by_id: HashMap::new(),
-            latest: Latest::default(),
-            spoken: 0,
-            repairs: Vec::new(),
             written,
-            blocks: HashSet::new(),
+            ..Self::default()
         }
     }
 
@@ -104,6 +95,7 @@ impl Importer {
 
     /// Adds calls to the last message. Those with an id that it has already get another one.
     fn join(&mut self, entry: usize, calls: Vec<ToolCall>) {
+        let rules = self.facts();
         let Some(ReadMessage::Assistant(last)) = self.entries.get_mut(entry) else {
             return;
         };
@@ -119,7 +111,7 @@ impl Importer {
             if !call.id.is_empty() {
                 let is_known = self.by_id.contains_key(&call.id);
                 let open = self.by_id.entry(call.id.clone()).or_default();
-                if is_known && self.facts.has(Rule::HasItems) {
+                if is_known && rules.has(Rule::HasItems) {
                     // An id may occur once in a conversation.
                     self.elements.change(message_number(entry));
                 }
@@ -249,14 +241,14 @@ impl Importer {
 
     /// Returns the elements that each message and its results keep, in turn.
     fn originals(&mut self, entries: &[ReadMessage]) -> Vec<Option<Original>> {
-        let mut elements = std::mem::replace(&mut self.elements, Elements::of(None));
+        let mut elements = std::mem::take(&mut self.elements);
         let mut pairs = Vec::new();
         for (entry, exchanged) in entries.iter().enumerate() {
             let exchanged = match exchanged {
                 ReadMessage::Assistant(exchanged) => exchanged,
                 ReadMessage::Other { role, .. } => {
                     let is_last = entry + 1 == entries.len() && *role == Role::System;
-                    if is_last && self.facts.system_place == SystemPlace::AfterUser {
+                    if is_last && self.facts().system_place == SystemPlace::AfterUser {
                         elements.change(message_number(entry));
                     }
                     continue;
@@ -322,7 +314,7 @@ impl Importer {
 
 impl Listen for Importer {
     fn facts(&self) -> &'static Facts {
-        self.facts
+        self.provider.map_or(&CHAT, Provider::facts)
     }
 
     fn begin(&mut self, position: usize, element: &Value) {
@@ -356,7 +348,7 @@ impl Listen for Importer {
 
     /// Takes a system message. If it is the first of all messages, it is the system prompt.
     fn system(&mut self, content: Content, metadata: Option<Map>) {
-        let is_refused = match self.facts.system_place {
+        let is_refused = match self.facts().system_place {
             SystemPlace::Anywhere => false,
             SystemPlace::First => !self.entries.is_empty(),
             SystemPlace::AfterUser => {
@@ -387,14 +379,14 @@ impl Listen for Importer {
     /// Takes a message with results and the user's other parts.
     fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>) {
         let answered = !answers.is_empty();
-        if answered && !parts.is_empty() && self.facts.has(Rule::ResultsStandAlone) {
+        if answered && !parts.is_empty() && self.facts().has(Rule::ResultsStandAlone) {
             self.mark_refused();
         }
         for answer in answers {
             self.answer(answer);
         }
         if !parts.is_empty() || !answered {
-            let content = if self.facts.has(Rule::ListsOnly) {
+            let content = if self.facts().has(Rule::ListsOnly) {
                 plain_content(parts)
             } else {
                 Content::Parts(parts.into_boxed_slice())
@@ -418,7 +410,7 @@ impl Listen for Importer {
             || content.parts().iter().any(|part| part.kind.is_text());
         let is_refused = self.refuses(|of| fits::message(of, &content, &calls));
         let repeats = self.repeats(&content);
-        let rules = self.facts;
+        let rules = self.facts();
         let before = self.entries.len();
         match self.entries.last_mut() {
             // A second message of the turn whose calls wait: the results are for both messages.
@@ -487,7 +479,7 @@ impl Listen for Importer {
             return self.repair(kind, id.as_deref());
         };
         let last = self.entries.len() - 1;
-        if self.facts.has(Rule::HasItems) && entry < last && entry >= self.spoken {
+        if self.facts().has(Rule::HasItems) && entry < last && entry >= self.spoken {
             // Calls of the model in between do not matter.
             let (from, to) = (results_number(entry), results_number(last));
             self.elements.join_range(from, to);
@@ -497,7 +489,7 @@ impl Listen for Importer {
         }
         self.elements.claim(results_number(entry), self.element);
         let is_refused = self.refuses(|of| fits::result(of, &answer.output));
-        let rules = self.facts;
+        let rules = self.facts();
         if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
             let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
             if is_refused || (rules.has(Rule::ResultsStandTogether) && !in_one) {

@@ -20,7 +20,7 @@ const DEEP: usize = 32;
 const PATTERN_BYTES: usize = 1 << 20;
 
 /// A file of prices, with the models and prices in it that do not count.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PriceFile {
     /// The prices of the models that are understood.
     pub prices: Prices,
@@ -43,11 +43,8 @@ pub struct PriceFile {
 /// O(n)
 pub fn read_file(text: &[u8], provider: Option<&str>) -> Result<PriceFile, Error> {
     let mut file = PriceFile {
-        prices: Prices::default(),
         sha256: hex(&Sha256::digest(text)),
-        models: 0,
-        skipped: Vec::new(),
-        rounded: Vec::new(),
+        ..PriceFile::default()
     };
     let Value::List(providers) = json::read(text, DEEP)? else {
         let expected = "a list of providers with their models";

@@ -20,7 +20,7 @@ use crate::value::steps;
 /// The note that the provider keeps a block itself, set once the whole answer is there.
 pub(crate) const STORED: &str = "store";
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Block {
     pub(super) kind: BlockKind,
     /// Text, arguments or the input of a provider's own tool.
@@ -44,8 +44,9 @@ pub(super) struct Note {
     pub(super) listed: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) enum BlockKind {
+    #[default]
     Text,
     Thinking,
     /// Reasoning in encrypted form, which only its provider reads.
@@ -149,9 +150,8 @@ impl Block {
             return self.part(provider, asked);
         }
         // Without the signature and the id of a block that is not complete, or that its provider does not keep.
-        let notes = ListSync::new_sync();
         let bare = (is_text && (self.done || !self.text.is_empty())).then(|| Self {
-            notes,
+            notes: ListSync::default(),
             ..self.clone()
         });
         bare?.part(provider, asked)

@@ -432,6 +432,14 @@ pub fn plain_content(mut parts: Vec<Part>) -> Content {
     }
 }
 
+/// Returns content of parts that a request has, be there none.
+pub fn given_content(parts: Vec<Part>) -> Content {
+    match plain_content(parts) {
+        Content::None => Content::Parts(Box::default()),
+        content => content,
+    }
+}
+
 /// Returns the model's parts and its calls, each with the number of parts before it. Most calls follow all parts: these have no
 /// number.
 pub fn order_calls(

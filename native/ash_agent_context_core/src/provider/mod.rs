@@ -11,7 +11,6 @@ mod calls;
 pub mod constraint;
 pub mod dialect;
 pub mod draft;
-pub mod drafted;
 pub mod event;
 pub mod facts;
 pub mod faults;

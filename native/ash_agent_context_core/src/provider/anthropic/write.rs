@@ -157,16 +157,15 @@ fn is_served(part: &Part, _out: &Writer<'_>) -> bool {
 fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_own_thinking(part, out);
     match out.place_thinking(is_own, part) {
-        Thought::Redacted(data) => out.json.object(|block| {
-            block.field("type", "redacted_thinking").text("data", data);
-        }),
+        Thought::Redacted(data) => out
+            .json
+            .strings(&[("type", "redacted_thinking"), ("data", data)]),
         Thought::Own { text, signature } => {
-            out.json.object(|block| {
-                block
-                    .field("type", "thinking")
-                    .text("thinking", &text)
-                    .field("signature", signature.unwrap_or_default());
-            });
+            out.json.strings(&[
+                ("type", "thinking"),
+                ("thinking", &text),
+                ("signature", signature.unwrap_or_default()),
+            ]);
         }
         Thought::Text(text) => text_block(trim_end(&text), out),
         Thought::Nothing => {}

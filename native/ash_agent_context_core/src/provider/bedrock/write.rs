@@ -59,9 +59,7 @@ impl Writes for Room {
 }
 
 fn text_block(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|block| {
-        block.text("text", text);
-    });
+    out.json.strings(&[("text", text)]);
     out.mark_behind();
 }
 
@@ -71,9 +69,7 @@ fn write_cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
         block.object("citationsContent", |cited| {
             if !is_blank(text) {
                 cited.list("content", |list| {
-                    list.object(|content| {
-                        content.text("text", text);
-                    });
+                    list.strings(&[("text", text)]);
                 });
             }
             cited.field("citations", &AsJson(citations));
@@ -158,18 +154,18 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_thinking(part, out);
     match out.place_thinking(is_own, part) {
         Thought::Redacted(data) => out.json.object(|block| {
-            block.object("reasoningContent", |content| {
-                content.text("redactedContent", data);
-            });
+            block.strings("reasoningContent", &[("redactedContent", data)]);
         }),
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block.object("reasoningContent", |content| {
-                    content.object("reasoningText", |reasoning| {
-                        reasoning
-                            .text("text", &text)
-                            .field("signature", signature.unwrap_or_default());
-                    });
+                    content.strings(
+                        "reasoningText",
+                        &[
+                            ("text", &text),
+                            ("signature", signature.unwrap_or_default()),
+                        ],
+                    );
                 });
             });
         }
@@ -239,9 +235,7 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
                 if place == "bytes" {
                     written.text(place, source);
                 } else {
-                    written.object(place, |location| {
-                        location.field("uri", source);
-                    });
+                    written.strings(place, &[("uri", source)]);
                 }
             });
             if let Some(enabled) = part.citations().filter(|_| kind == "document") {

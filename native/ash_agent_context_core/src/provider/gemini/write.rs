@@ -90,9 +90,7 @@ impl Writes for Room {
 }
 
 fn text_part(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|part| {
-        part.text("text", text);
-    });
+    out.json.strings(&[("text", text)]);
 }
 
 const PARTS: Parts = Parts {
@@ -203,9 +201,7 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
         ("output", text, media)
     };
     let response = out.apart(|out| {
-        out.json.object(|response| {
-            response.text(key, &text);
-        });
+        out.json.strings(&[(key, &text)]);
     });
     (response, media)
 }
@@ -277,13 +273,9 @@ fn write_media(media: &Media<'_>, signature: Option<&str>, out: &mut Writer<'_>)
     };
     out.json.object(|written| {
         if let Location::Inline(data) = media.source {
-            written.object("inlineData", |blob| {
-                blob.field("mimeType", media_type).text("data", data);
-            });
+            written.strings("inlineData", &[("mimeType", media_type), ("data", data)]);
         } else {
-            written.object("fileData", |file| {
-                file.field("mimeType", media_type).field("fileUri", &uri);
-            });
+            written.strings("fileData", &[("mimeType", media_type), ("fileUri", &uri)]);
         }
         written.given("thoughtSignature", signature);
     });

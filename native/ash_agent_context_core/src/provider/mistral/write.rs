@@ -124,9 +124,9 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
         let written = written.field("type", kind);
         match (media.class, media.source, detail) {
             (_, Location::Stored(_, id), _) => written.field("file_id", id),
-            (Class::Image, _, Some(detail)) => written.object(kind, |image| {
-                image.text("url", &url).field("detail", detail);
-            }),
+            (Class::Image, _, Some(detail)) => {
+                written.strings(kind, &[("url", &url), ("detail", detail)])
+            }
             (Class::Image, ..) => written.text(kind, &url),
             (Class::Audio, Location::Inline(data), _) => written.text(kind, data),
             _ => {

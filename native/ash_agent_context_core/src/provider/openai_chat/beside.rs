@@ -77,9 +77,7 @@ impl<'a> Beside<'a> {
     pub fn write(&self, message: &mut JsonObject<'_>) {
         self.reasoning.write(message);
         if let Some(id) = self.audio.and_then(|part| part.provider_text(AUDIO_ID)) {
-            message.object("audio", |audio| {
-                audio.field("id", id);
-            });
+            message.strings("audio", &[("id", id)]);
         }
         if let Some(text) = self.refusal.and_then(|part| part.kind.text()) {
             message.text("refusal", &utf8(text));
@@ -88,9 +86,7 @@ impl<'a> Beside<'a> {
         if !self.images.is_empty() {
             message.objects("images", &self.images, |written, (_, image)| {
                 let written = written.field("type", "image_url");
-                written.object("image_url", |place| {
-                    place.text("url", &image.url());
-                });
+                written.strings("image_url", &[("url", &image.url())]);
             });
         }
         message.given("annotations", self.annotations.map(AsJson));

@@ -226,9 +226,7 @@ fn write_chunk(given: &Map, chunk: &mut JsonObject<'_>) {
     let code = codes.find(|code| matches!(code, Value::Int(_)));
     match kind {
         Some("timeout") => {
-            chunk.object("outcome", |outcome| {
-                outcome.field("type", "timeout");
-            });
+            chunk.strings("outcome", &[("type", "timeout")]);
         }
         _ => write_end(chunk, code.unwrap_or(&Value::Int(0))),
     }

@@ -16,9 +16,7 @@ pub(super) const PARTS: Parts = Parts {
 };
 
 pub(super) fn input_text(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|part| {
-        part.field("type", "input_text").text("text", text);
-    });
+    out.json.strings(&[("type", "input_text"), ("text", text)]);
 }
 
 /// Returns whether a medium can stand in a user message or in a result. Others become words.

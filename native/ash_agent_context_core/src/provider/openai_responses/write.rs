@@ -223,9 +223,7 @@ fn reasoning(part: &Part, ids: &ItemIds<'_>, out: &mut Writer<'_>) {
             Some(summary) => item.field("summary", &AsJson(summary)),
             None => item.list("summary", |list| {
                 if content.is_none() && !is_blank(&text) {
-                    list.object(|summary| {
-                        summary.field("type", "summary_text").text("text", &text);
-                    });
+                    list.strings(&[("type", "summary_text"), ("text", &text)]);
                 }
             }),
         };

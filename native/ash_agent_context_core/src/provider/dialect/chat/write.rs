@@ -23,9 +23,7 @@ pub(crate) fn text_message(role: &str, text: &str, out: &mut Writer<'_>) {
 
 /// Writes a text as a part of a message.
 pub(crate) fn text_part(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|part| {
-        part.field("type", "text").text("text", text);
-    });
+    out.json.strings(&[("type", "text"), ("text", text)]);
 }
 
 /// Writes a message of one text or of a list of parts, or nothing if it would be empty.
@@ -105,9 +103,7 @@ fn write_call(call: &ToolCall, is_openai: bool, out: &mut Writer<'_>) {
     let extra = extra.filter(|_| is_openai && call.is_of(out.options));
     out.json.object(|written| {
         let written = written.field("id", &*id).field("type", kind);
-        let written = written.object(kind, |function| {
-            function.field("name", &*name).text(key, &arguments);
-        });
+        let written = written.strings(kind, &[("name", &*name), (key, &arguments)]);
         written.given(EXTRA, extra.map(AsObject));
     });
 }
