@@ -11,7 +11,6 @@ mod elements;
 mod fits;
 pub mod importer;
 mod messages;
-mod read_message;
 pub mod repair;
 mod written;
 

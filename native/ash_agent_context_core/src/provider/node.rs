@@ -80,10 +80,8 @@ pub(crate) fn get<'n, 'a>(node: &'n Node<'a>, key: &str) -> Option<&'n Node<'a>>
     let Node::Object(entries) = node else {
         return None;
     };
-    let found = entries.iter().rev().find(|(name, _)| name == key);
-    found
-        .map(|(_, value)| value)
-        .filter(|value| !value.is_nil())
+    let (_, value) = entries.iter().rev().find(|(name, _)| name == key)?;
+    (!value.is_nil()).then_some(value)
 }
 
 /// Returns the value at the end of a path of keys.
@@ -102,10 +100,7 @@ pub(crate) fn filled_text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> 
 
 /// Returns the number under a key, unless it is negative.
 pub(crate) fn number(node: &Node<'_>, key: &str) -> Option<u64> {
-    match get(node, key)? {
-        Node::Value(Value::Int(number)) => u64::try_from(*number).ok(),
-        _ => None,
-    }
+    get(node, key)?.as_count()
 }
 
 /// Returns whether `true` stands under a key.

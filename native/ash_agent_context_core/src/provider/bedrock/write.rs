@@ -1,5 +1,9 @@
 //! Writes messages for Bedrock Converse.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::formats::{AUDIO, DOCUMENTS, VIDEO};
 use super::Room;
 use crate::log::call::ToolCall;
@@ -263,22 +267,13 @@ fn format(media: &Media<'_>) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// Returns whether an address fits the service's own pattern.
+/// The service's own pattern of an address.
+static S3: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new("^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$").ok());
+
 fn is_s3(uri: &str) -> bool {
-    let Some(rest) = uri.strip_prefix("s3://") else {
-        return false;
-    };
-    let bucket = rest.split('/').next().unwrap_or(rest);
-    let is_end = |byte: Option<u8>| {
-        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
-    let is_inside = |byte: u8| is_end(Some(byte)) || byte == b'.' || byte == b'-';
-    (3..=63).contains(&bucket.len())
-        && bucket.bytes().all(is_inside)
-        && is_end(bucket.bytes().next())
-        && is_end(bucket.bytes().next_back())
-        && uri.chars().count() <= 1024
-        && !uri.contains('\n')
+    let is_one = S3.as_ref().is_some_and(|pattern| pattern.is_match(uri));
+    is_one && uri.chars().count() <= 1024
 }
 
 /// Returns a name of letters, digits, single spaces, hyphens, parentheses and brackets, which is all that the service takes.
@@ -291,8 +286,6 @@ fn document_name(filename: Option<&str>) -> String {
         .collect();
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let name: String = words.join(" ").chars().take(200).collect();
-    match name.is_empty() {
-        true => "document".to_owned(),
-        false => name.trim_end().to_owned(),
-    }
+    let name = Some(name.trim_end()).filter(|name| !name.is_empty());
+    name.unwrap_or("document").to_owned()
 }

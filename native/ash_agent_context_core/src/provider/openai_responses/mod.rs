@@ -3,7 +3,6 @@
 mod calls;
 pub mod facts;
 mod item_ids;
-mod parts;
 mod read;
 mod read_calls;
 mod response;

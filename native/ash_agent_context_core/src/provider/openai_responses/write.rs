@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::calls::{self, Behind};
+use super::calls::{self, input_text, Behind, PARTS};
 use super::item_ids::ItemIds;
-use super::parts::{input_text, PARTS};
 use super::texts::{is_content_part, is_empty_message, kept_list, REFUSAL};
 use super::{Room, PROVIDER};
 use crate::log::exchange::Exchange;

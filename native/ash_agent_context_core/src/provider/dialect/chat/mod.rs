@@ -1,6 +1,5 @@
 //! The chat dialect: OpenAI's Chat Completions, and the variants of others.
 
-mod leftovers;
 pub mod read;
 pub mod response;
 pub mod thought;

@@ -7,7 +7,7 @@ use crate::log::message::Status;
 use crate::log::part::{is_base64, Class, Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::provider::Provider;
 use crate::provider::dialect::blocks::output;
-use crate::provider::dialect::chat::{leftovers, thought};
+use crate::provider::dialect::chat::thought;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::facts::Rule;
@@ -50,7 +50,7 @@ impl<Room: Completions> Reads for Room {
     fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         let mut messages = body.need_list("messages", "a list of messages")?;
         for (position, message) in messages.iter_mut().enumerate() {
-            if leftovers::take_away(message, Room::PROVIDER) {
+            if take_away(message, Room::PROVIDER) {
                 history.mark_cleaned(position);
             }
         }
@@ -324,4 +324,50 @@ fn file(value: &Value, provider: Provider) -> Option<PartKind> {
     }
     let file = file?;
     inline_file(name_at(file, "file_data")?, filename)
+}
+
+/// In a message: fields of the choice around it, and the answer as a client parsed it.
+const OF_MESSAGE: [&str; 4] = ["finish_reason", "logprobs", "index", "parsed"];
+
+/// Removes the leftovers. Returns whether there were any.
+fn take_away(message: &mut Value, provider: Provider) -> bool {
+    // Calls of Mistral's own have an index.
+    if provider == Provider::Mistral || name_at(message, "role") != Some("assistant") {
+        return false;
+    }
+    let mut found = without(message, &OF_MESSAGE);
+    change(message, "tool_calls", |calls| {
+        let Value::List(calls) = calls else { return };
+        for call in calls {
+            found |= without(call, &["index"]);
+            change(call, "function", |function| {
+                found |= without(function, &["parsed_arguments"]);
+            });
+        }
+    });
+    found
+}
+
+/// Removes keys from a map. Returns whether any was there.
+fn without(value: &mut Value, keys: &[&str]) -> bool {
+    let Value::Map(map) = value else { return false };
+    if !keys.iter().any(|key| map.get_named(key).is_some()) {
+        return false;
+    }
+    let is_left = |(key, _): &(Value, Value)| !key.as_name().is_some_and(|key| keys.contains(&key));
+    let entries = std::mem::take(map).into_entries().into_iter();
+    *map = Map::new(entries.filter(is_left).collect());
+    true
+}
+
+fn change(value: &mut Value, name: &str, change: impl FnOnce(&mut Value)) {
+    let Value::Map(map) = value else { return };
+    let mut entries = std::mem::take(map).into_entries();
+    let entry = entries
+        .iter_mut()
+        .find(|(key, _)| key.as_name() == Some(name));
+    if let Some((_, value)) = entry {
+        change(value);
+    }
+    *map = Map::new(entries);
 }
