@@ -77,17 +77,19 @@ impl Importer {
         });
     }
 
-    fn push(&mut self, entry: ReadMessage) {
+    fn push(&mut self, role: Role, content: Content, metadata: Option<Map>) {
         let number = message_number(self.entries.len());
         self.elements.claim(number, self.element);
-        if let ReadMessage::Other { content, .. } = &entry {
-            let is_refused = self.refuses(|of| fits::message(of, content, &[]));
-            if self.repeats(content) || is_refused {
-                self.elements.change(number);
-            }
+        let is_refused = self.refuses(|of| fits::message(of, &content, &[]));
+        if self.repeats(&content) || is_refused {
+            self.elements.change(number);
         }
         self.spoken = self.entries.len();
-        self.entries.push(entry);
+        self.entries.push(ReadMessage::Other {
+            role,
+            content,
+            metadata,
+        });
     }
 
     /// Adds calls to the last message. Those with an id that it has already get another one.
@@ -156,14 +158,9 @@ impl Importer {
             Some(name) => self.latest.by_name.get_mut(name)?,
             None => &mut self.latest.in_order,
         };
-        while let Some(&slot) = waiting.front() {
-            if exchanged.waits(slot) {
-                let call = exchanged.calls.get(slot)?;
-                return (!has_id || call.id.is_empty()).then_some((entry, slot));
-            }
-            waiting.pop_front();
-        }
-        None
+        let slot = exchanged.first_waiting(waiting)?;
+        let call = exchanged.calls.get(slot)?;
+        (!has_id || call.id.is_empty()).then_some((entry, slot))
     }
 
     /// Returns the conversation, with its repairs and the `rest` of the request.
@@ -355,22 +352,14 @@ impl Listen for Importer {
         if is_refused {
             self.mark_refused();
         }
-        self.push(ReadMessage::Other {
-            role: Role::System,
-            content,
-            metadata,
-        });
+        self.push(Role::System, content, metadata);
     }
 
     fn user(&mut self, content: Content, metadata: Option<Map>) {
         if content.count_parts() == 0 {
             return self.repair(RepairKind::DroppedEmptyMessage, None);
         }
-        self.push(ReadMessage::Other {
-            role: Role::User,
-            content,
-            metadata,
-        });
+        self.push(Role::User, content, metadata);
     }
 
     /// Takes a message with results and the user's other parts.
@@ -579,12 +568,8 @@ impl SameId {
         let Some(ReadMessage::Assistant(exchanged)) = entries.get(self.entry) else {
             return None;
         };
-        while let Some(slot) = self.slots.pop_front() {
-            if exchanged.waits(slot) {
-                return Some((self.entry, slot));
-            }
-        }
-        None
+        let slot = exchanged.first_waiting(&mut self.slots)?;
+        Some((self.entry, slot))
     }
 }
 
@@ -636,8 +621,13 @@ impl Exchanged {
         self.content = Content::Parts(parts.into_boxed_slice());
     }
 
-    fn waits(&self, slot: usize) -> bool {
-        self.slots.get(slot).is_some_and(Option::is_none)
+    /// Returns the first of these slots that has no result, and forgets those before it.
+    fn first_waiting(&self, slots: &mut VecDeque<usize>) -> Option<usize> {
+        let is_filled = |slot: &usize| !self.slots.get(*slot).is_some_and(Option::is_none);
+        while slots.front().is_some_and(is_filled) {
+            slots.pop_front();
+        }
+        slots.front().copied()
     }
 
     /// Gives ids to the calls that have none, as a context does.

@@ -63,7 +63,7 @@ impl Draft {
 
     /// Reads a report on tokens, which replaces earlier ones. One that cannot be read is left out: an answer is not lost for
     /// that.
-    pub fn count_tokens(&mut self, report: &Node<'_>) {
+    pub fn count_tokens(&mut self, report: Option<&Node<'_>>) {
         if let Ok(report) = Report::read(&Value::Map(figures(report))) {
             self.set_usage(report);
         }
@@ -78,7 +78,7 @@ impl Draft {
     }
 
     /// Reads a report that has only the new tokens.
-    pub fn count_more_tokens(&mut self, report: &Node<'_>) {
+    pub fn count_more_tokens(&mut self, report: Option<&Node<'_>>) {
         let mut entries = self.head.counted.clone().into_entries();
         let room = COUNTED.saturating_sub(entries.len());
         let given = figures(report).into_entries().into_iter();
@@ -176,8 +176,8 @@ impl Draft {
 }
 
 /// Returns the fields of a report that count. An event may have others, some of them large.
-fn figures(report: &Node<'_>) -> Map {
-    let Node::Object(entries) = report else {
+fn figures(report: Option<&Node<'_>>) -> Map {
+    let Some(Node::Object(entries)) = report else {
         return Map::default();
     };
     let wanted = entries.iter().filter(|(key, _)| is_figure(key));

@@ -121,15 +121,10 @@ impl<'r> FoundFigures<'r> {
         self.found.get(kind as usize)?.map(|(_, value)| value)
     }
 
-    /// Returns a figure of the report, or of an object with details.
-    fn detail(
-        &self,
-        kind: FigureKind,
-        details: FigureKind,
-    ) -> Result<(Option<u64>, Option<u64>), Error> {
+    /// Returns a number among the details of others.
+    fn inside(&self, details: FigureKind, kind: FigureKind) -> Result<Option<u64>, Error> {
         let details = self.inner(details).map(FoundFigures::of).transpose()?;
-        let inner = details.and_then(|details| details.number(kind));
-        Ok((self.number(kind), inner))
+        Ok(details.and_then(|details| details.number(kind)))
     }
 
     fn usage(&self) -> Result<Usage, Error> {
@@ -148,12 +143,13 @@ impl<'r> FoundFigures<'r> {
             zero(self.number(FigureKind::Candidates)).saturating_add(zero(thoughts))
         });
         let total = zero(self.number(FigureKind::Total));
-        let (cached, inside) = self.detail(FigureKind::Cached, FigureKind::InputDetails)?;
-        let cached = zero(cached.or(read).or(inside));
-        let (written, noted) = self.detail(FigureKind::Written, FigureKind::InputDetails)?;
-        let written = zero(written.or(apart).or(noted));
-        let (reasoning, within) = self.detail(FigureKind::Reasoning, FigureKind::OutputDetails)?;
-        let reasoning = zero(reasoning.or(thoughts).or(within));
+        let inside = self.inside(FigureKind::InputDetails, FigureKind::Cached)?;
+        let cached = zero(self.number(FigureKind::Cached).or(read).or(inside));
+        let noted = self.inside(FigureKind::InputDetails, FigureKind::Written)?;
+        let written = zero(self.number(FigureKind::Written).or(apart).or(noted));
+        let within = self.inside(FigureKind::OutputDetails, FigureKind::Reasoning)?;
+        let reasoning = self.number(FigureKind::Reasoning).or(thoughts);
+        let reasoning = zero(reasoning.or(within));
         let mut found = self.found.iter().flatten();
         let is_known = found.any(|(_, value)| value.as_count().is_some());
         if !is_known && inside.or(noted).or(within).is_none() {

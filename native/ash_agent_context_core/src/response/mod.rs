@@ -100,6 +100,9 @@ pub struct Response {
     segment: Option<Arc<()>>,
 }
 
+/// A response with more of its bytes, and the events in them.
+type Fed = Result<(Response, Vec<Event>), Fault>;
+
 /// A message that is given instead of a response.
 #[derive(Debug)]
 pub struct Given<'a> {
@@ -271,11 +274,7 @@ impl Response {
     }
 
     /// `is_first`: no document was read before one that could not be.
-    fn settle(
-        mut self,
-        read: Result<(), Fault>,
-        is_first: bool,
-    ) -> Result<(Self, Vec<Event>), Fault> {
+    fn settle(mut self, read: Result<(), Fault>, is_first: bool) -> Fed {
         let mut events = std::mem::take(&mut self.draft.events);
         match read {
             Ok(()) if self.draft.ended => self.state = State::Complete,

@@ -93,9 +93,7 @@ fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fau
 
 /// Reads the tokens, and the other metrics that are reported.
 fn count(draft: &mut Draft, node: &Node<'_>) {
-    if let Some(usage) = node::get(node, "usage") {
-        draft.count_tokens(usage);
-    }
+    draft.count_tokens(node::get(node, "usage"));
     let tier = node::dig(node, &["serviceTier", "type"]);
     draft.put_tier(tier.and_then(Node::as_str));
     draft.keep(node, &["trace", "serviceTier"]);

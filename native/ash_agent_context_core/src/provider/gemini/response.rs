@@ -105,9 +105,7 @@ impl Responds for Room {
                 read_part(draft, part)?;
             }
         }
-        if let Some(usage) = usage {
-            draft.count_tokens(usage);
-        }
+        draft.count_tokens(usage);
         if let Some(candidate) = candidate {
             draft.keep(candidate, &DETAILS);
         }

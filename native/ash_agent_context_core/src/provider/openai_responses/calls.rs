@@ -92,117 +92,177 @@ fn write_kept(call: &ToolCall, form: &ItemForm, item: &mut JsonObject<'_>) {
     }
 }
 
-/// Parts of results that follow all the items with results, since these items have no place for them.
-#[derive(Default)]
-pub(crate) struct Behind<'a> {
+/// Writes the items with the results of calls.
+pub(crate) struct Outputs<'a, 'w, 'o> {
+    pub out: &'w mut Writer<'o>,
+    // Parts of results that follow all the items, since these have no place for them.
     pub texts: Vec<String>,
     pub media: Vec<&'a Part>,
 }
 
-impl<'a> Behind<'a> {
+impl<'a> Outputs<'a, '_, '_> {
     /// Returns the text of a result, with an error in words if `is_worded`, and keeps its media.
-    fn split(
-        &mut self,
-        outcome: &'a Outcome,
-        is_worded: bool,
-        out: &mut Writer<'_>,
-    ) -> Cow<'a, str> {
-        let (text, media) = out.split_result(outcome, is_worded, is_sent);
+    fn split(&mut self, outcome: &'a Outcome, is_worded: bool) -> Cow<'a, str> {
+        let (text, media) = self.out.split_result(outcome, is_worded, is_sent);
         self.media.extend(media);
         text
     }
-}
 
-/// Writes the item with a call's result.
-pub(crate) fn write_output<'a>(
-    call: &ToolCall,
-    outcome: &'a Outcome,
-    decision: Option<&Decision>,
-    behind: &mut Behind<'a>,
-    out: &mut Writer<'_>,
-) {
-    let form = ItemForm::of(call.kind);
-    let id = out.id(call);
-    let mut fields = crate::value::builder::Json::default();
-    fields.bare_object(|item| {
-        let request = call.aliases.item.as_deref();
-        let request = request.filter(|_| call.kind == CallKind::McpApproval);
-        item.field("type", form.output)
-            .field(form.answers, request.unwrap_or(&id));
-        match call.kind {
-            CallKind::Function | CallKind::Custom => {
-                let output = out.apart(|out| {
-                    out.wrap("[", "]", |out| PARTS.all(outcome.output.parts(), out));
-                });
-                if output.is_empty() {
-                    item.text("output", &out.word_result(outcome));
-                } else {
-                    item.raw("output", &output);
+    /// Writes the item with a call's result.
+    pub fn write(&mut self, call: &ToolCall, outcome: &'a Outcome, decision: Option<&Decision>) {
+        let form = ItemForm::of(call.kind);
+        let id = self.out.id(call);
+        let mut fields = crate::value::builder::Json::default();
+        fields.bare_object(|item| {
+            let request = call.aliases.item.as_deref();
+            let request = request.filter(|_| call.kind == CallKind::McpApproval);
+            item.field("type", form.output)
+                .field(form.answers, request.unwrap_or(&id));
+            match call.kind {
+                CallKind::Function | CallKind::Custom => {
+                    let output = self.out.apart(|out| {
+                        out.wrap("[", "]", |out| PARTS.all(outcome.output.parts(), out));
+                    });
+                    if output.is_empty() {
+                        item.text("output", &self.out.word_result(outcome));
+                    } else {
+                        item.raw("output", &output);
+                    }
+                }
+                CallKind::Shell => self.shell_output(call, outcome, item),
+                CallKind::LocalShell => {
+                    item.text("output", &self.split(outcome, true));
+                }
+                CallKind::ApplyPatch => {
+                    let status = match outcome.is_error() {
+                        true => "failed",
+                        false => "completed",
+                    };
+                    let text = self.split(outcome, false);
+                    item.field("status", status);
+                    if text != wording::NO_OUTPUT {
+                        item.text("output", &text);
+                    }
+                }
+                CallKind::Computer => {
+                    self.screenshot(outcome, item);
+                    acknowledge(call, outcome, decision, item);
+                }
+                CallKind::McpApproval => self.approval(outcome, item),
+                CallKind::ToolSearch => {
+                    item.field("execution", "client");
+                    self.found_tools(outcome, item);
                 }
             }
-            CallKind::Shell => shell_output(call, outcome, behind, item, out),
-            CallKind::LocalShell => {
-                item.text("output", &behind.split(outcome, true, out));
-            }
-            CallKind::ApplyPatch => {
-                let status = match outcome.is_error() {
-                    true => "failed",
-                    false => "completed",
-                };
-                let text = behind.split(outcome, false, out);
-                item.field("status", status);
-                if text != wording::NO_OUTPUT {
-                    item.text("output", &text);
-                }
-            }
-            CallKind::Computer => {
-                screenshot(outcome, behind, item, out);
-                acknowledge(call, outcome, decision, item);
-            }
-            CallKind::McpApproval => approval(outcome, behind, item, out),
-            CallKind::ToolSearch => {
-                item.field("execution", "client");
-                found_tools(outcome, behind, item, out);
+            let caller = call.provider_map(PROVIDER, "caller");
+            let caller = caller.filter(|_| form.kept.contains(&"caller"));
+            item.given("caller", caller.map(AsObject));
+        });
+        self.out.json.raw(",");
+        self.out.json.0.extend_from_slice(&fields.0);
+    }
+
+    /// Writes the output of commands: as the API has it, as one command's, or any other result as its text.
+    fn shell_output(&mut self, call: &ToolCall, outcome: &'a Outcome, item: &mut JsonObject<'_>) {
+        let chunks: Option<Vec<&Map>> = match &outcome.output {
+            _ if outcome.is_error() => None,
+            Output::Value(Value::List(items)) => items.iter().map(chunk).collect(),
+            Output::Value(value) => chunk(value).map(|one| vec![one]),
+            Output::Parts(_) => None,
+        };
+        if let Some(chunks) = chunks.filter(|chunks| !chunks.is_empty()) {
+            item.objects("output", chunks, |chunk, given| write_chunk(given, chunk));
+        } else {
+            let text = self.split(outcome, false);
+            let (stdout, stderr, exit) = match outcome.is_error() {
+                true => ("", &*text, 1),
+                false => (&*text, "", 0),
+            };
+            item.objects("output", [exit], |chunk, exit| {
+                chunk.text("stdout", stdout).text("stderr", stderr);
+                write_end(chunk, &Value::Int(exit));
+            });
+        }
+        let most = at(&call.arguments.value, "max_output_length");
+        let most = most.filter(|most| matches!(most, Value::Int(_)));
+        item.given("max_output_length", most.map(AsJson));
+    }
+
+    /// Writes the first picture as the screenshot. The other parts follow.
+    fn screenshot(&mut self, outcome: &'a Outcome, item: &mut JsonObject<'_>) {
+        let parts = outcome.output.parts();
+        let shot = parts.iter().find_map(|part| {
+            let media = Media::of(&part.kind).filter(|media| media.is_image())?;
+            let is_taken = match media.source {
+                Location::Inline(_) => media.is_common_image(),
+                Location::Web(_) => true,
+                Location::Stored(owner, _) => owner == PROVIDER,
+                Location::Store(_) | Location::Refused(_) => false,
+            };
+            is_taken.then_some((part, media))
+        });
+        item.object("output", |output| {
+            output.field("type", "computer_screenshot");
+            match &shot {
+                Some((_, media)) => match media.id_for(PROVIDER) {
+                    Some(id) => output.field("file_id", id),
+                    None => output.text("image_url", &media.url()),
+                },
+                None => output.field("image_url", NOTHING_SEEN),
+            };
+        });
+        if parts.is_empty() {
+            let text = self.out.word_result(outcome);
+            self.out.report_change(ChangeKind::MovedPart, "text", None);
+            self.texts.push(text.into_owned());
+        }
+        let shot = shot.map(|(part, _)| part);
+        for part in parts {
+            if !shot.is_some_and(|shot| std::ptr::eq(shot, part)) {
+                self.out
+                    .report_change(ChangeKind::MovedPart, part.kind.name(), None);
+                self.media.push(part);
             }
         }
-        let caller = call.provider_map(PROVIDER, "caller");
-        let caller = caller.filter(|_| form.kept.contains(&"caller"));
-        item.given("caller", caller.map(AsObject));
-    });
-    out.json.raw(",");
-    out.json.0.extend_from_slice(&fields.0);
-}
-
-/// Writes the output of commands: as the API has it, as one command's, or any other result as its text.
-fn shell_output<'a>(
-    call: &ToolCall,
-    outcome: &'a Outcome,
-    behind: &mut Behind<'a>,
-    item: &mut JsonObject<'_>,
-    out: &mut Writer<'_>,
-) {
-    let chunks: Option<Vec<&Map>> = match &outcome.output {
-        _ if outcome.is_error() => None,
-        Output::Value(Value::List(items)) => items.iter().map(chunk).collect(),
-        Output::Value(value) => chunk(value).map(|one| vec![one]),
-        Output::Parts(_) => None,
-    };
-    if let Some(chunks) = chunks.filter(|chunks| !chunks.is_empty()) {
-        item.objects("output", chunks, |chunk, given| write_chunk(given, chunk));
-    } else {
-        let text = behind.split(outcome, false, out);
-        let (stdout, stderr, exit) = match outcome.is_error() {
-            true => ("", &*text, 1),
-            false => (&*text, "", 0),
-        };
-        item.objects("output", [exit], |chunk, exit| {
-            chunk.text("stdout", stdout).text("stderr", stderr);
-            write_end(chunk, &Value::Int(exit));
-        });
     }
-    let most = at(&call.arguments.value, "max_output_length");
-    let most = most.filter(|most| matches!(most, Value::Int(_)));
-    item.given("max_output_length", most.map(AsJson));
+
+    /// Writes whether the provider's tool may run: only an explicit yes approves it.
+    fn approval(&mut self, outcome: &'a Outcome, item: &mut JsonObject<'_>) {
+        let said = match &outcome.output {
+            Output::Value(value) if !outcome.is_error() => read_approval(value),
+            _ => None,
+        };
+        let approve = matches!(said, Some((true, _)));
+        item.field("approve", &approve);
+        let reason = match said {
+            Some((_, reason)) => reason.map(|reason| Cow::Owned(wording::reason(reason))),
+            None => Some(self.split(outcome, false)),
+        };
+        let says = |reason: &Cow<'_, str>| !is_blank(reason) && reason != wording::NO_OUTPUT;
+        item.given("reason", reason.filter(says));
+    }
+
+    /// Writes the tools that a search found: a list of their definitions, or a map with it.
+    fn found_tools(&mut self, outcome: &'a Outcome, item: &mut JsonObject<'_>) {
+        let tools = match &outcome.output {
+            Output::Value(value) if !outcome.is_error() => tools(value),
+            _ => None,
+        };
+        item.field("status", "completed");
+        match tools {
+            Some(tools) => {
+                item.field("tools", &AsJson(tools));
+            }
+            None => {
+                item.raw("tools", "[]");
+                let text = self.split(outcome, true);
+                if text != wording::NO_OUTPUT {
+                    self.out.report_change(ChangeKind::MovedPart, "text", None);
+                    self.texts.push(text.into_owned());
+                }
+            }
+        }
+    }
 }
 
 /// Returns a map with the output of one command.
@@ -244,48 +304,6 @@ fn write_end(chunk: &mut JsonObject<'_>, code: &Value) {
 /// A picture of one pixel: a result of an action on a screen needs a picture in any case.
 const NOTHING_SEEN: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB5Sfe/AAAAABJRU5ErkJggg==";
 
-/// Writes the first picture as the screenshot. The other parts follow.
-fn screenshot<'a>(
-    outcome: &'a Outcome,
-    behind: &mut Behind<'a>,
-    item: &mut JsonObject<'_>,
-    out: &mut Writer<'_>,
-) {
-    let parts = outcome.output.parts();
-    let shot = parts.iter().find_map(|part| {
-        let media = Media::of(&part.kind).filter(|media| media.is_image())?;
-        let is_taken = match media.source {
-            Location::Inline(_) => media.is_common_image(),
-            Location::Web(_) => true,
-            Location::Stored(owner, _) => owner == PROVIDER,
-            Location::Store(_) | Location::Refused(_) => false,
-        };
-        is_taken.then_some((part, media))
-    });
-    item.object("output", |output| {
-        output.field("type", "computer_screenshot");
-        match &shot {
-            Some((_, media)) => match media.id_for(PROVIDER) {
-                Some(id) => output.field("file_id", id),
-                None => output.text("image_url", &media.url()),
-            },
-            None => output.field("image_url", NOTHING_SEEN),
-        };
-    });
-    if parts.is_empty() {
-        let text = out.word_result(outcome);
-        out.report_change(ChangeKind::MovedPart, "text", None);
-        behind.texts.push(text.into_owned());
-    }
-    let shot = shot.map(|(part, _)| part);
-    for part in parts {
-        if !shot.is_some_and(|shot| std::ptr::eq(shot, part)) {
-            out.report_change(ChangeKind::MovedPart, part.kind.name(), None);
-            behind.media.push(part);
-        }
-    }
-}
-
 /// Writes the safety checks that are acknowledged: those that the screenshot names, else all of a call that was approved.
 fn acknowledge(
     call: &ToolCall,
@@ -305,27 +323,6 @@ fn acknowledge(
     item.given(ACKNOWLEDGED, checks.map(AsJson));
 }
 
-/// Writes whether the provider's tool may run: only an explicit yes approves it.
-fn approval<'a>(
-    outcome: &'a Outcome,
-    behind: &mut Behind<'a>,
-    item: &mut JsonObject<'_>,
-    out: &mut Writer<'_>,
-) {
-    let said = match &outcome.output {
-        Output::Value(value) if !outcome.is_error() => read_approval(value),
-        _ => None,
-    };
-    let approve = matches!(said, Some((true, _)));
-    item.field("approve", &approve);
-    let reason = match said {
-        Some((_, reason)) => reason.map(|reason| Cow::Owned(wording::reason(reason))),
-        None => Some(behind.split(outcome, false, out)),
-    };
-    let says = |reason: &Cow<'_, str>| !is_blank(reason) && reason != wording::NO_OUTPUT;
-    item.given("reason", reason.filter(says));
-}
-
 /// Reads `true`, `:approved`, `false`, or a map with `approve` and perhaps a reason.
 fn read_approval(value: &Value) -> Option<(bool, Option<&Value>)> {
     match value {
@@ -335,33 +332,6 @@ fn read_approval(value: &Value) -> Option<(bool, Option<&Value>)> {
             _ => None,
         },
         other => (other.as_name() == Some("approved")).then_some((true, None)),
-    }
-}
-
-/// Writes the tools that a search found: a list of their definitions, or a map with it.
-fn found_tools<'a>(
-    outcome: &'a Outcome,
-    behind: &mut Behind<'a>,
-    item: &mut JsonObject<'_>,
-    out: &mut Writer<'_>,
-) {
-    let tools = match &outcome.output {
-        Output::Value(value) if !outcome.is_error() => tools(value),
-        _ => None,
-    };
-    item.field("status", "completed");
-    match tools {
-        Some(tools) => {
-            item.field("tools", &AsJson(tools));
-        }
-        None => {
-            item.raw("tools", "[]");
-            let text = behind.split(outcome, true, out);
-            if text != wording::NO_OUTPUT {
-                out.report_change(ChangeKind::MovedPart, "text", None);
-                behind.texts.push(text.into_owned());
-            }
-        }
     }
 }
 

@@ -146,9 +146,7 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
         let behind = if is_anothers { BEHIND } else { 0 };
         read_item(draft, behind + index, item)?;
     }
-    if let Some(usage) = node::get(response, "usage") {
-        draft.count_tokens(usage);
-    }
+    draft.count_tokens(node::get(response, "usage"));
     draft.put_tier(node::text(response, "service_tier"));
     draft.keep(response, &["prompt_cache_diagnostics"]);
     Fault::check(response)?;

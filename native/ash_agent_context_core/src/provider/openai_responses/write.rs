@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::calls::{self, input_text, Behind, PARTS};
+use super::calls::{self, input_text, Outputs, PARTS};
 use super::item_ids::ItemIds;
 use super::texts::{is_content_part, is_empty_message, kept_list, REFUSAL};
 use super::{Room, PROVIDER};
@@ -66,19 +66,21 @@ impl Writes for Room {
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
-        let mut behind = Behind::default();
+        let mut outputs = Outputs {
+            out,
+            texts: Vec::new(),
+            media: Vec::new(),
+        };
         for (slot, call) in message.calls.iter().enumerate() {
             let Some(outcome) = exchange.slot(slot) else {
                 continue;
             };
-            let decision = exchange.decision(slot);
-            calls::write_output(call, outcome, decision, &mut behind, out);
+            outputs.write(call, outcome, exchange.decision(slot));
         }
+        let Outputs { out, texts, media } = outputs;
         out.blocks(false, |out| {
-            for text in &behind.texts {
-                input_text(text, out);
-            }
-            PARTS.all(behind.media, out);
+            texts.iter().for_each(|text| input_text(text, out));
+            PARTS.all(media, out);
         });
     }
 }

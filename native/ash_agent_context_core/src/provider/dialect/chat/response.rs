@@ -95,7 +95,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     let Some(choices) = node::get(node, "choices").map(node::as_list) else {
         return match node::get(node, "usage") {
             Some(usage) => {
-                draft.count_tokens(usage);
+                draft.count_tokens(Some(usage));
                 Ok(())
             }
             // Some gateways send events of their own, which are ignored.
@@ -125,9 +125,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         }
     }
     let usage = node::get(node, "usage").or_else(|| node::dig(node, &["x_groq", "usage"]));
-    if let Some(usage) = usage {
-        draft.count_tokens(usage);
-    }
+    draft.count_tokens(usage);
     match is_whole {
         true => draft.end_without_reason(),
         false => Ok(()),
