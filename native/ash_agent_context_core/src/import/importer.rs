@@ -20,7 +20,7 @@ use crate::import::fits;
 use crate::import::repair::{Imported, Repair, RepairKind};
 use crate::import::written::Written;
 use crate::provider::dialect::facts::CHAT;
-use crate::provider::facts::{Facts, Rule, SystemPlace};
+use crate::provider::facts::{Facts, Rule};
 use crate::provider::foreign::{declined_call, into_parts, plain_content};
 use crate::provider::listener::{Listen, ReadResult};
 
@@ -242,7 +242,7 @@ impl Importer {
                 ReadMessage::Assistant(exchanged) => exchanged,
                 ReadMessage::Other { role, .. } => {
                     let is_last = entry + 1 == entries.len() && *role == Role::System;
-                    if is_last && self.facts().system_place == SystemPlace::AfterUser {
+                    if is_last && self.facts().has(Rule::SystemAfterUser) {
                         elements.change(message_number(entry));
                     }
                     continue;
@@ -342,13 +342,10 @@ impl Listen for Importer {
 
     /// Takes a system message. If it is the first of all messages, it is the system prompt.
     fn system(&mut self, content: Content, metadata: Option<Map>) {
-        let is_refused = match self.facts().system_place {
-            SystemPlace::Anywhere => false,
-            SystemPlace::First => !self.entries.is_empty(),
-            SystemPlace::AfterUser => {
-                matches!(self.entries.last(), Some(ReadMessage::Assistant(_)))
-            }
-        };
+        let rules = self.facts();
+        let is_late = rules.has(Rule::SystemFirst) && !self.entries.is_empty();
+        let follows_model = matches!(self.entries.last(), Some(ReadMessage::Assistant(_)));
+        let is_refused = is_late || (rules.has(Rule::SystemAfterUser) && follows_model);
         if is_refused {
             self.mark_refused();
         }

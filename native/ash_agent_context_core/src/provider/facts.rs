@@ -44,10 +44,6 @@ pub(crate) struct Facts {
     /// providers add new ones.
     pub takes_block: fn(Place, &Map) -> bool,
 
-    /// Returns whether an imported message of the model asks for its continuation. Only the last message may.
-    pub is_prefix: fn(&str) -> bool,
-    /// The place that a system message may have.
-    pub system_place: SystemPlace,
     /// The prefix of ids of items, where items of this kind need an id.
     pub item_prefix: fn(CallKind) -> Option<&'static str>,
 
@@ -90,6 +86,12 @@ pub(crate) enum Rule {
     UserLast,
     /// Neighbours of one role must be one message.
     Alternates,
+    /// An imported message of the model may ask for its continuation, but only the last one.
+    Prefixes,
+    /// Streams end with `[DONE]`.
+    SaysDone,
+    /// The end of the body ends a response.
+    EndsWithBody,
     // What it takes, as far as is known, of a history that was made elsewhere. Messages that break these rules are read, and
     // follow them when they are sent again.
     /// Neighbours of one role count as one turn.
@@ -98,6 +100,10 @@ pub(crate) enum Rule {
     RemakesMerged,
     /// A text always stands in a list.
     ListsOnly,
+    /// A system message stands before all others.
+    SystemFirst,
+    /// A system message stands neither directly after the model nor at the end.
+    SystemAfterUser,
     /// Results and other parts never stand in one message.
     ResultsStandAlone,
     /// All results of a message stand in one element.
@@ -114,6 +120,11 @@ pub(crate) enum Rule {
 }
 
 impl Facts {
+    /// Returns whether an imported message asks for its own continuation here.
+    pub fn continues(&self, elements: &str) -> bool {
+        self.has(Rule::Prefixes) && is_prefix(elements)
+    }
+
     pub fn has(&self, rule: Rule) -> bool {
         self.rules.contains(&rule)
     }
@@ -126,17 +137,6 @@ impl Facts {
 
 /// The text of a user message that fills a gap.
 pub(crate) const STAND_IN: &str = "Continue.";
-
-/// The place that a system message may have in the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SystemPlace {
-    /// Everywhere.
-    Anywhere,
-    /// Before all others.
-    First,
-    /// Not directly after the model, nor at the end.
-    AfterUser,
-}
 
 /// One half of a pair: the use of a provider's own tool, or its result.
 pub(crate) struct OwnHalf<'a> {
@@ -193,6 +193,12 @@ pub(crate) struct CacheMiss<'a> {
     /// Its word for the reason, or for that there was none.
     pub reason: &'a str,
     pub tokens: Option<u64>,
+}
+
+/// Returns whether an imported message asks for its own continuation, which DeepSeek and Mistral call a prefix, Moonshot and
+/// Alibaba partial. Within a text, the quotation marks would be escaped.
+pub(crate) fn is_prefix(elements: &str) -> bool {
+    elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
 }
 
 /// Returns the type that a block names, or "".

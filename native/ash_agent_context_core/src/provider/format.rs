@@ -54,16 +54,6 @@ pub(crate) trait Responds: Sync {
         Framing::Sse
     }
 
-    /// Returns whether the text `[DONE]` is a stream's last word.
-    fn says_done(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the end of the body ends the response, once the model said why it stopped.
-    fn ends_with_body(&self) -> bool {
-        false
-    }
-
     /// Reads a document: an event of a stream, or a whole answer.
     ///
     /// # Errors

@@ -326,7 +326,7 @@ impl<'a, 'o> Body<'a, 'o> {
                     Slice::lend(elements.as_bytes(), first.item.shape(), first.iteration);
                 slice.is_before = self.is_before(first.item);
                 slice.follows_user = self.follows_user(first.item);
-                slice.is_prefix = (self.facts.is_prefix)(elements);
+                slice.is_prefix = self.facts.continues(elements);
                 self.add(slice);
                 self.imported = unit;
             }

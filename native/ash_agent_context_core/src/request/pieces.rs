@@ -211,7 +211,7 @@ impl<'a> Body<'a, '_> {
         let is_bound = |item: Item<'_>| {
             let imported = item.imported_elements(self.options);
             imported.is_some_and(|elements| {
-                alternates || (self.facts.is_prefix)(elements) || self.is_before(item)
+                alternates || self.facts.continues(elements) || self.is_before(item)
             }) || self.follows_user(item)
         };
         !items(iteration, rendering, self.options).any(is_bound)

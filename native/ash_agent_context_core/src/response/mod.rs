@@ -21,6 +21,7 @@ use crate::prices::bill::Report;
 use crate::prices::usage::Usage;
 use crate::provider::draft::{Draft, Drafted};
 use crate::provider::event::Event;
+use crate::provider::facts::Rule;
 use crate::provider::framing::Framing;
 use crate::provider::{node, room};
 use crate::value::{Map, Value};
@@ -403,7 +404,7 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
     }
     let room = room(draft.provider);
     if bytes.trim_ascii() == b"[DONE]" {
-        return match room.says_done() {
+        return match draft.provider.facts().has(Rule::SaysDone) {
             true => draft.end_without_reason(),
             false => Ok(()),
         };
@@ -422,7 +423,7 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
 /// not.
 fn read_end(draft: &mut Draft, is_whole: bool) -> Result<(), Fault> {
     let says_why = draft.head.finish.is_some() || (is_whole && draft.count() > 0);
-    match room(draft.provider).ends_with_body() && says_why {
+    match draft.provider.facts().has(Rule::EndsWithBody) && says_why {
         true => draft.end(),
         false => Err(Fault::CutOff),
     }

@@ -6,7 +6,7 @@ use crate::provider::dialect::facts::{
     claude_version, object, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
 };
 use crate::provider::facts::{
-    is_any, is_plain_name, kind_of, named, CacheMiss, Facts, Fallback, OwnHalf, Rule, SystemPlace,
+    is_any, is_plain_name, kind_of, named, CacheMiss, Facts, Fallback, OwnHalf, Rule,
 };
 use crate::value::letters::is_plain;
 use crate::value::{Map, Value};
@@ -31,8 +31,6 @@ pub(crate) const FACTS: Facts = Facts {
     takes_id: |id, _| !id.is_empty() && id.bytes().all(is_plain),
     takes_name: is_plain_name,
     takes_block,
-    is_prefix: |_| false,
-    system_place: SystemPlace::Anywhere,
     item_prefix: |_| None,
     half,
     nameless_halves: None,

@@ -3,7 +3,7 @@
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{claude_version, object, CLAUDE, CLAUDE_CACHE};
-use crate::provider::facts::{half_under, is_any, is_plain_name, Facts, Rule, SystemPlace};
+use crate::provider::facts::{half_under, is_any, is_plain_name, Facts, Rule};
 use crate::value::letters::is_dotted;
 use crate::value::{json, Map, Value};
 
@@ -26,6 +26,7 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::ListsOnly,
         Rule::ResultsStandTogether,
         Rule::CallsAnywhere,
+        Rule::EndsWithBody,
     ],
     takes_id: |id, _| (1..=64).contains(&id.chars().count()) && id.bytes().all(is_dotted),
     takes_name: is_plain_name,
@@ -35,8 +36,6 @@ pub(crate) const FACTS: Facts = Facts {
         Place::User => !is_any(data, &["toolUse", "toolResult", "reasoningContent"]),
         Place::Assistant => is_own(data, "toolUse") && is_own(data, "toolResult"),
     },
-    is_prefix: |_| false,
-    system_place: SystemPlace::Anywhere,
     item_prefix: |_| None,
     half: |data| half_under(data, "toolUseId", ["toolUse", "toolResult"]),
     nameless_halves: None,

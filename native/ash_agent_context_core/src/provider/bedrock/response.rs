@@ -39,10 +39,6 @@ impl Responds for Room {
         Framing::EventStream
     }
 
-    fn ends_with_body(&self) -> bool {
-        true
-    }
-
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         if let Some(message) = node::dig(node, &["output", "message"]) {
             for (block, index) in node::list(message, "content").iter().zip(0..) {

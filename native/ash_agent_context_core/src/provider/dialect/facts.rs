@@ -3,7 +3,7 @@
 use crate::answer::subset::{Subset, FORMATS};
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
-use crate::provider::facts::{is_any, is_plain_name, Cache, Facts, Rule, SystemPlace};
+use crate::provider::facts::{is_any, is_plain_name, Cache, Facts, Rule};
 use crate::value::{Map, Value};
 
 /// The chat dialect as OpenAI has it. Messages of no known provider are read as this, too.
@@ -17,7 +17,12 @@ pub(crate) const CHAT: Facts = Facts {
     output_form: &[&["response_format"]],
     message_fields: &[],
     stand_in: STAND_IN_TEXT,
-    rules: &[Rule::TextArguments],
+    rules: &[
+        Rule::TextArguments,
+        Rule::Prefixes,
+        Rule::SaysDone,
+        Rule::EndsWithBody,
+    ],
     takes_id: |id, is_own| {
         // Older models and Azure take 40 characters; an id that came from OpenAI may have the 64 that newer ones take.
         let most = if is_own { 64 } else { 40 };
@@ -30,8 +35,6 @@ pub(crate) const CHAT: Facts = Facts {
         Place::User => !is_any(data, &["refusal"]),
         Place::System => true,
     },
-    is_prefix,
-    system_place: SystemPlace::Anywhere,
     item_prefix: |_| None,
     half: |_| None,
     nameless_halves: None,
@@ -80,12 +83,6 @@ pub(crate) fn openai_breakpoint(ttl: Ttl) -> &'static str {
         Ttl::HalfDay => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\",\"ttl\":\"12h\"}",
         _ => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\"}",
     }
-}
-
-/// Returns whether an imported message asks for its own continuation, which DeepSeek and Mistral call a prefix, Moonshot and
-/// Alibaba partial. Within a text, the quotation marks would be escaped.
-pub(crate) fn is_prefix(elements: &str) -> bool {
-    elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
 }
 
 /// The part of JSON Schema that OpenAI takes with `strict`, by its guide on structured outputs. Mistral has the same rules.

@@ -3,7 +3,7 @@
 use crate::answer::subset::Subset;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::object;
-use crate::provider::facts::{half_under, is_any, Cache, Facts, Rule, SystemPlace};
+use crate::provider::facts::{half_under, is_any, Cache, Facts, Rule};
 use crate::value::letters::is_dotted;
 use crate::value::Value;
 
@@ -31,6 +31,7 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::ResultsStandTogether,
         Rule::WrapsResults,
         Rule::CallsAnywhere,
+        Rule::EndsWithBody,
     ],
     takes_id: |_, _| true,
     takes_name: |name| {
@@ -49,8 +50,6 @@ pub(crate) const FACTS: Facts = Facts {
         }
         Place::Assistant => true,
     },
-    is_prefix: |_| false,
-    system_place: SystemPlace::Anywhere,
     item_prefix: |_| None,
     half: |data| {
         half_under(data, "id", ["toolCall", "toolResponse"])

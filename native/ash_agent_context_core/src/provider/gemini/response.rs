@@ -80,10 +80,6 @@ impl Responds for Room {
         }
     }
 
-    fn ends_with_body(&self) -> bool {
-        true
-    }
-
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         Fault::check(node)?;
         let candidates = node::list(node, "candidates");

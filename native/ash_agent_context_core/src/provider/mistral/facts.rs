@@ -2,7 +2,7 @@
 
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{CHAT, OF_USERS};
-use crate::provider::facts::{is_any, Cache, Facts, Rule, SystemPlace};
+use crate::provider::facts::{is_any, Cache, Facts, Rule};
 
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "mistral_ai",
@@ -14,6 +14,10 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::EmptyCalls,
         Rule::ShortIds,
         Rule::TextArguments,
+        Rule::SystemAfterUser,
+        Rule::Prefixes,
+        Rule::SaysDone,
+        Rule::EndsWithBody,
     ],
     takes_id: |id, _| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
     takes_block: |place, data| match place {
@@ -21,7 +25,6 @@ pub(crate) const FACTS: Facts = Facts {
         Place::Assistant => !is_any(data, &OF_USERS),
         Place::User | Place::System => true,
     },
-    system_place: SystemPlace::AfterUser,
     cache: Cache::Unknown,
     cache_mark: |_| "",
     constrains: |_, beside_tools| !beside_tools,

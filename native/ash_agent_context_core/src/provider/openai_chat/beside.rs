@@ -4,7 +4,7 @@ use crate::log::media::Media;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Class, Part, AUDIO_ID};
 use crate::provider::dialect::chat::read::{EXTRA, IS_REFUSAL};
-use crate::provider::dialect::facts::is_prefix;
+use crate::provider::facts::is_prefix;
 use crate::provider::options::Dialect;
 use crate::provider::writer::Writer;
 use crate::value::builder::JsonObject;

@@ -5,9 +5,7 @@ use crate::log::place::Place;
 use crate::provider::dialect::facts::{
     is_strict_gpt, object, openai_breakpoint, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
 };
-use crate::provider::facts::{
-    is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, Rule, SystemPlace,
-};
+use crate::provider::facts::{is_plain_name, kind_of, named, CacheMiss, Facts, OwnHalf, Rule};
 use crate::value::{Map, Value};
 
 pub(crate) const FACTS: Facts = Facts {
@@ -33,8 +31,6 @@ pub(crate) const FACTS: Facts = Facts {
             Place::Assistant => !is_call,
         }
     },
-    is_prefix: |_| false,
-    system_place: SystemPlace::Anywhere,
     item_prefix: |kind| {
         let form = ItemForm::of(kind);
         form.needs_id.then_some(form.prefix)

@@ -29,14 +29,6 @@ impl<Room: Completions> Responds for Room {
         &FIGURES
     }
 
-    fn says_done(&self) -> bool {
-        true
-    }
-
-    fn ends_with_body(&self) -> bool {
-        true
-    }
-
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read_document(draft, node)
     }
