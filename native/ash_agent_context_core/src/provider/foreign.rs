@@ -326,16 +326,15 @@ pub fn image_or_file(
     source: Source,
     filename: Option<Box<str>>,
 ) -> PartKind {
-    let (class, filename) = match is_image {
-        true => (Class::Image, None),
-        false => (Class::File, filename),
-    };
-    PartKind::Media(MediaPart {
-        class,
-        media_type,
-        source,
-        filename,
-    })
+    match is_image {
+        true => image(media_type, source),
+        false => PartKind::Media(MediaPart {
+            class: Class::File,
+            media_type,
+            source,
+            filename,
+        }),
+    }
 }
 
 /// Returns the place of a file in a provider's store.

@@ -7,7 +7,6 @@ pub mod accepts;
 mod answer;
 pub mod block;
 pub mod block_text;
-mod calls;
 pub mod constraint;
 pub mod dialect;
 pub mod draft;

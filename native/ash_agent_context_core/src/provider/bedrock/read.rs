@@ -161,13 +161,10 @@ pub(super) fn assistant_part(block: Value) -> Result<Part, Error> {
 /// Reads a text with its citations. Nova cites for the text before, in a block that has none.
 fn read_cited(block: &Value) -> Option<Part> {
     let cited = at(block, "citationsContent")?;
-    let text = match at(cited, "content") {
+    let text = match at(cited, "content").map(Value::as_list) {
         None => Box::default(),
-        Some(Value::List(texts)) => match &**texts {
-            [Value::Map(one)] if one.len() == 1 => match one.get_named("text")? {
-                Value::Binary(text) => text.clone(),
-                _ => return None,
-            },
+        Some(Some([Value::Map(one)])) if one.len() == 1 => match one.get_named("text")? {
+            Value::Binary(text) => text.clone(),
             _ => return None,
         },
         Some(_) => return None,
