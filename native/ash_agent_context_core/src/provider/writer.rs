@@ -167,10 +167,7 @@ impl<'o> Writer<'o> {
 
     /// Returns a text as UTF-8, unless it is blank.
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
-        let text = letters::utf8(bytes);
-        if let Cow::Owned(to) = &text {
-            self.report_bytes(bytes, to);
-        }
+        let text = self.utf8(bytes);
         if letters::is_blank(&text) {
             self.report_change(ChangeKind::DroppedBlankText, text, None);
             return None;
@@ -178,9 +175,16 @@ impl<'o> Writer<'o> {
         Some(text)
     }
 
-    fn report_bytes(&mut self, bytes: &[u8], to: &str) {
-        let from = format_args!("{bytes:?}");
-        self.report_change(ChangeKind::ReplacedBytes, from, Some(to));
+    fn utf8<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, str> {
+        let text = letters::utf8(bytes);
+        if let Cow::Owned(to) = &text {
+            self.report_change(
+                ChangeKind::ReplacedBytes,
+                format_args!("{bytes:?}"),
+                Some(to),
+            );
+        }
+        text
     }
 
     /// Writes content that is one text and not blank. Returns whether it is.
@@ -229,11 +233,7 @@ impl<'o> Writer<'o> {
         let Value::Binary(bytes) = &call.arguments.value else {
             return Cow::Owned(crate::value::json::write(&call.arguments.value));
         };
-        let text = letters::utf8(bytes);
-        if let Cow::Owned(to) = &text {
-            self.report_bytes(bytes, to);
-        }
-        text
+        self.utf8(bytes)
     }
 
     /// Returns the arguments of a call as the JSON text of an object.
@@ -317,9 +317,7 @@ impl<'o> Writer<'o> {
 
     /// Returns the words for an image or a file where only text can be.
     pub fn media_words(&mut self, part: &Part) -> String {
-        let words = words_of(&part.kind).unwrap_or_default();
-        self.reword_part(part, &words);
-        words
+        self.words(part).unwrap_or_default()
     }
 
     /// Reports a part that this provider gets as text.
@@ -345,19 +343,15 @@ impl<'o> Writer<'o> {
         let Some((provider, data)) = part.kind.block() else {
             return BlockForm::Nothing;
         };
-        if provider == self.options.provider && !part.withheld {
-            return BlockForm::Own(data);
-        }
-        let words = block_text::words(data).filter(|_| provider != self.options.provider);
-        match words {
-            Some(words) => {
-                self.reword_part(part, &words);
-                BlockForm::Words(words)
-            }
-            None => {
+        match provider == self.options.provider {
+            true if !part.withheld => BlockForm::Own(data),
+            true => {
                 self.drop_part(part);
                 BlockForm::Nothing
             }
+            false => self
+                .words(part)
+                .map_or(BlockForm::Nothing, BlockForm::Words),
         }
     }
 
