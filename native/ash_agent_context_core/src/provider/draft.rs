@@ -142,21 +142,21 @@ impl Draft {
     pub fn end(&mut self) -> Result<(), Fault> {
         self.ended = true;
         self.settle_refusal();
-        self.close_where(|_, kind| !matches!(kind, BlockKind::Call(_) | BlockKind::Opaque(_)))
+        self.close_where(|_, block| {
+            !matches!(block.kind, BlockKind::Call(_) | BlockKind::Opaque(_))
+        })
     }
 
     /// Ends the response where the last word may not say why the model stopped: then the open calls with complete arguments count
     /// as complete.
     pub fn end_without_reason(&mut self) -> Result<(), Fault> {
         if self.head.finish.is_none() {
-            for at in self.open_blocks().collect::<Vec<_>>() {
-                self.check_budget(&Key::Nth(at))?;
-                let block = self.blocks.get(at);
-                let is_text = self.provider.facts().has(Rule::TextArguments);
-                if block.is_some_and(|block| block.has_arguments(is_text)) {
-                    self.close(&Key::Nth(at))?;
-                }
+            let is_long = |block: &Block| !block.done && block.text.len() > self.budget;
+            if self.blocks.iter().any(is_long) {
+                return Err(Fault::TooMuchWork);
             }
+            let is_text = self.provider.facts().has(Rule::TextArguments);
+            self.close_where(|_, block| block.has_arguments(is_text))?;
         }
         self.end()
     }
@@ -520,23 +520,17 @@ impl Draft {
         self.last = None;
     }
 
-    /// Completes the open blocks for which this is true, by their place and kind.
-    fn close_where(&mut self, closes: impl Fn(usize, &BlockKind) -> bool) -> Result<(), Fault> {
+    /// Completes the open blocks for which this is true, by their place and what they have.
+    fn close_where(&mut self, closes: impl Fn(usize, &Block) -> bool) -> Result<(), Fault> {
         let blocks = self.blocks.iter().enumerate();
         let open = blocks
             .inspect(|_| steps::count(1))
             .filter(|(_, block)| !block.done);
-        let meant = open.filter(|(at, block)| closes(*at, &block.kind));
+        let meant = open.filter(|(at, block)| closes(*at, block));
         let meant: Vec<usize> = meant.map(|(at, _)| at).collect();
         meant
             .into_iter()
             .try_for_each(|at| self.close(&Key::Nth(at)))
-    }
-
-    fn open_blocks(&self) -> impl Iterator<Item = usize> + '_ {
-        let blocks = self.blocks.iter().enumerate();
-        let blocks = blocks.inspect(|_| steps::count(1));
-        blocks.filter(|(_, block)| !block.done).map(|(at, _)| at)
     }
 
     /// Opens a call of a function. It shows once its name is there.
@@ -560,8 +554,13 @@ impl Draft {
     /// Sets a call's name, if it has none.
     pub fn name_call(&mut self, key: &Key, name: &str) {
         let (position, before) = (self.calls, self.parts);
-        let Some(block) = self.block(key) else { return };
-        let BlockKind::Call(call) = &mut block.kind else {
+        let Some(Block {
+            kind: BlockKind::Call(call),
+            number,
+            text,
+            ..
+        }) = self.block(key)
+        else {
             return;
         };
         if name.is_empty() || !call.name.is_empty() {
@@ -569,8 +568,8 @@ impl Draft {
         }
         call.name = name.into();
         call.before = before;
-        block.number = Some(position);
-        let waiting = block.text.join();
+        *number = Some(position);
+        let waiting = text.join();
         self.calls += 1;
         let name = name.into();
         self.events.push(Event::CallStarted { position, name });
@@ -638,12 +637,16 @@ impl Draft {
 
     /// Adds a value for one place of a call's arguments.
     pub fn push_piece(&mut self, key: &Key, piece: ArgumentPiece) {
-        if let Some(call) = self.call_at(key, true) {
+        if let Some(Block {
+            kind: BlockKind::Call(call),
+            done: false,
+            text,
+            ..
+        }) = self.block(key)
+        {
             call.pieces.push_front_mut(Arc::new(piece));
             // Counts for putting the pieces together later.
-            if let Some(block) = self.block(key) {
-                block.text.push(&[0; 16]);
-            }
+            text.push(&[0; 16]);
         }
     }
 
