@@ -20,7 +20,9 @@ pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> boo
         Content::Text(text) => !is_blank(text) || (text.is_empty() && !calls.is_empty()),
         Content::Parts(parts) => are_taken(parts),
     };
-    says && calls.iter().all(|call| takes(provider, call))
+    let (takes_id, takes_name) = (provider.facts().takes_id, provider.facts().takes_name);
+    let takes = |call: &ToolCall| takes_id(&call.id, true) && takes_name(call.name.as_str());
+    says && calls.iter().all(takes)
 }
 
 /// Returns whether the provider takes a result, as far as is known.
@@ -44,11 +46,6 @@ fn are_taken(parts: &[Part]) -> bool {
 
 fn is_blank(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(letters::is_blank)
-}
-
-fn takes(provider: Provider, call: &ToolCall) -> bool {
-    let facts = provider.facts();
-    (facts.takes_id)(&call.id, true) && (facts.takes_name)(call.name.as_str())
 }
 
 /// Returns whether a call gets an alias that a later call has as its id, in a message that is kept as it was: an alias only

@@ -51,7 +51,7 @@ impl Responds for Room {
         // Gateways send an event in an object under its name.
         if let Node::Object(entries) = node {
             if let [(name, inner @ Node::Object(_))] = &**entries {
-                return read_event(draft, name, inner);
+                return self.read_event(draft, name, inner);
             }
         }
         Err(Fault::neither(
@@ -60,30 +60,26 @@ impl Responds for Room {
         ))
     }
 
-    fn read_event(&self, draft: &mut Draft, name: &str, node: &Node<'_>) -> Result<(), Fault> {
-        read_event(draft, name, node)
-    }
-}
-
-fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fault> {
-    let key = Key::Index(node::number(event, "contentBlockIndex").unwrap_or(0));
-    match name {
-        "contentBlockDelta" => {
-            node::get(event, "delta").map_or(Ok(()), |delta| read_delta(draft, &key, delta))
+    fn read_event(&self, draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fault> {
+        let key = Key::Index(node::number(event, "contentBlockIndex").unwrap_or(0));
+        match name {
+            "contentBlockDelta" => {
+                node::get(event, "delta").map_or(Ok(()), |delta| read_delta(draft, &key, delta))
+            }
+            "contentBlockStart" => {
+                node::get(event, "start").map_or(Ok(()), |start| read_start(draft, key, start))
+            }
+            "contentBlockStop" => draft.close(&key),
+            "messageStop" => stop(draft, event),
+            "metadata" => {
+                count(draft, event);
+                Ok(())
+            }
+            name if name.to_ascii_lowercase().ends_with("exception") => {
+                Err(Fault::provider(Some(name), node::text(event, "message")))
+            }
+            _ => Ok(()),
         }
-        "contentBlockStart" => {
-            node::get(event, "start").map_or(Ok(()), |start| read_start(draft, key, start))
-        }
-        "contentBlockStop" => draft.close(&key),
-        "messageStop" => stop(draft, event),
-        "metadata" => {
-            count(draft, event);
-            Ok(())
-        }
-        name if name.to_ascii_lowercase().ends_with("exception") => {
-            Err(Fault::provider(Some(name), node::text(event, "message")))
-        }
-        _ => Ok(()),
     }
 }
 
