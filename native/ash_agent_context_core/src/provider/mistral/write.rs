@@ -6,7 +6,7 @@ use crate::log::media::{Location, Media};
 use crate::log::message::Message;
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::thought::{pieces, ThoughtPiece};
+use crate::provider::dialect::chat::read::{pieces, ThoughtPiece};
 use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, text_part,
 };

@@ -2,5 +2,4 @@
 
 pub mod read;
 pub mod response;
-pub mod thought;
 pub mod write;

@@ -7,7 +7,6 @@ use crate::log::message::Status;
 use crate::log::part::{is_base64, Class, Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::provider::Provider;
 use crate::provider::dialect::blocks::output;
-use crate::provider::dialect::chat::thought;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::facts::Rule;
@@ -85,7 +84,7 @@ pub fn read_message(
         }
         "assistant" => {
             let content = message.content("content", |part| assistant_part(part, provider))?;
-            let content = read_beside(&mut message, content, provider)?;
+            let content = add_beside(&mut message, content, provider)?;
             let calls = match message.take_given("tool_calls") {
                 Some(Value::List(none))
                     if none.is_empty() && !provider.facts().has(Rule::EmptyCalls) =>
@@ -142,7 +141,7 @@ pub fn assistant_part(value: Value, provider: Provider) -> Result<Part, Error> {
             let text = Fields::read(value, "")?.need_bytes("refusal")?;
             Ok(refusal_part(text, provider))
         }
-        Some("thinking") => thought::read(value, provider),
+        Some("thinking") => read_thought(value, provider),
         _ => provider_block(provider, value),
     }
 }
@@ -154,7 +153,7 @@ fn refusal_part(text: Box<[u8]>, provider: Provider) -> Part {
 }
 
 /// Reads the content and the fields that servers put beside it: a recording, a refusal and reasoning.
-fn read_beside(
+fn add_beside(
     message: &mut Fields,
     content: Content,
     provider: Provider,
@@ -370,4 +369,72 @@ fn change(value: &mut Value, name: &str, change: impl FnOnce(&mut Value)) {
         change(value);
     }
     *map = Map::new(entries);
+}
+
+/// The metadata key for a thought's references.
+pub(crate) const REFERENCES: &str = "references";
+
+/// A piece of a thought.
+pub(crate) enum ThoughtPiece<'a> {
+    Text(&'a str),
+    /// A reference between two texts.
+    Chunk(&'a Value),
+}
+
+/// Returns a reference with its place: the bytes of the thought's text before it.
+pub(crate) fn reference(after: usize, chunk: Value) -> Value {
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    Value::Map(Map::new(vec![
+        (Value::text("after"), Value::Int(after)),
+        (Value::text("chunk"), chunk),
+    ]))
+}
+
+/// Reads a thought: pieces of text, mostly one, and its references.
+fn read_thought(value: Value, provider: Provider) -> Result<Part, Error> {
+    let mut object = Fields::read(value, "")?;
+    let pieces = object.need_list("thinking", "a list of text parts")?;
+    let (mut text, mut references) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        match at(&piece, "text") {
+            Some(Value::Binary(bytes)) => text.extend_from_slice(bytes),
+            _ => references.push(reference(text.len(), json_like(piece, MAX_DEPTH - 2)?)),
+        }
+    }
+    let signature = object.text("signature")?;
+    let mut metadata = metadata(provider, &[("signature", signature.as_deref())]);
+    if object.take_given("closed") == Some(Value::Bool(true)) {
+        metadata = metadata.put(Value::atom("closed"), Value::Bool(true));
+    }
+    if !references.is_empty() {
+        let references = Value::List(references.into_boxed_slice());
+        metadata = metadata.put(Value::atom(REFERENCES), references);
+    }
+    let kind = PartKind::Thinking(text.into_boxed_slice());
+    Ok(part(kind, Some(metadata)))
+}
+
+/// Returns the pieces of a thought of this text. A reference whose place is not between two characters follows the last that
+/// fits.
+pub(crate) fn pieces<'a>(text: &'a str, part: &'a Part) -> Vec<ThoughtPiece<'a>> {
+    let references = part.noted(REFERENCES).and_then(Value::as_list);
+    let (mut pieces, mut rest, mut begin) = (Vec::new(), text, 0);
+    for of in references.unwrap_or_default() {
+        let after = match at(of, "after") {
+            Some(Value::Int(after)) => usize::try_from(*after).unwrap_or_default(),
+            _ => 0,
+        };
+        let split = after
+            .checked_sub(begin)
+            .and_then(|middle| rest.split_at_checked(middle));
+        if let Some((before, behind)) = split.filter(|(before, _)| !before.is_empty()) {
+            pieces.push(ThoughtPiece::Text(before));
+            (rest, begin) = (behind, after);
+        }
+        pieces.extend(at(of, "chunk").map(ThoughtPiece::Chunk));
+    }
+    if !rest.is_empty() {
+        pieces.push(ThoughtPiece::Text(rest));
+    }
+    pieces
 }

@@ -9,8 +9,9 @@ use crate::log::part::AUDIO_ID;
 use crate::log::reply::Finish;
 use crate::prices::bill::Count;
 use crate::provider::block::arguments;
-use crate::provider::dialect::chat::read::{self, Completions, EXTRA, IS_REFUSAL};
-use crate::provider::dialect::chat::thought::{reference, REFERENCES};
+use crate::provider::dialect::chat::read::{
+    self, reference, Completions, EXTRA, IS_REFUSAL, REFERENCES,
+};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign::{self, provider_block};
@@ -382,23 +383,18 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     Ok(())
 }
 
-fn find(
-    draft: &mut Draft,
-    id: Option<&str>,
-    index: Option<u64>,
-    name: Option<&str>,
-) -> Option<Key> {
+fn find(draft: &mut Draft, id: Option<&str>, at: Option<u64>, name: Option<&str>) -> Option<Key> {
     let known = |draft: &Draft, key: Key| draft.knows(&key).then_some(key);
     if let Some(id) = id {
         let by_id = known(draft, Key::Id(id.into()));
         // A call with a name and another id is a new one, even if it has the same index.
         return by_id.or_else(|| {
-            let key = known(draft, Key::Call(index?))?;
+            let key = known(draft, Key::Call(at?))?;
             let is_its = name.is_none() || draft.id_of_call(&key).is_none_or(str::is_empty);
             is_its.then_some(key)
         });
     }
-    let by_index = index.and_then(|index| known(draft, Key::Call(index)));
+    let by_index = at.and_then(|at| known(draft, Key::Call(at)));
     by_index.or_else(|| known(draft, LATEST).filter(|_| name.is_none()))
 }
 
