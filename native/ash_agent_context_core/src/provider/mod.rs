@@ -21,7 +21,6 @@ pub mod listener;
 pub mod node;
 pub mod options;
 mod order;
-pub mod parts;
 pub mod rope;
 pub mod usage;
 pub mod writer;

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::log::provider::Provider;
 use crate::prices::bill::{Bill, Count, Report, Term};
 use crate::prices::usage::Usage;
-use crate::provider::figures::{Billed, FigureKind, Figures};
+use crate::provider::figures::{Billed, FigureKind, FigureKind::*, Figures};
 use crate::provider::room;
 use crate::value::time::Time;
 use crate::value::{Map, Value};
@@ -37,7 +37,7 @@ impl Report {
     pub fn read(report: &Value) -> Result<Self, Error> {
         let mut found = FoundFigures::of(report)?;
         let mut whole = report;
-        if let Some(inner) = found.inner(FigureKind::Around) {
+        if let Some(inner) = found.inner(Around) {
             found = FoundFigures::of(inner)?;
             whole = inner;
         }
@@ -130,25 +130,25 @@ impl<'r> FoundFigures<'r> {
     fn usage(&self) -> Result<Usage, Error> {
         let zero = |number: Option<u64>| number.unwrap_or(0);
         // Input may leave out the tokens read from a cache or written to it.
-        let read = self.number(FigureKind::CacheRead);
-        let apart = self.number(FigureKind::CacheWritten);
+        let read = self.number(CacheRead);
+        let apart = self.number(CacheWritten);
         let beside = zero(read).saturating_add(zero(apart));
-        let input = match self.number(FigureKind::Input) {
+        let input = match self.number(Input) {
             Some(input) => input.saturating_add(beside),
-            None => self.number(FigureKind::WholeInput).unwrap_or(beside),
+            None => self.number(WholeInput).unwrap_or(beside),
         };
-        let input = input.saturating_add(zero(self.number(FigureKind::Tools)));
-        let thoughts = self.number(FigureKind::Thoughts);
-        let output = self.number(FigureKind::Output).unwrap_or_else(|| {
-            zero(self.number(FigureKind::Candidates)).saturating_add(zero(thoughts))
-        });
-        let total = zero(self.number(FigureKind::Total));
-        let inside = self.inside(FigureKind::InputDetails, FigureKind::Cached)?;
-        let cached = zero(self.number(FigureKind::Cached).or(read).or(inside));
-        let noted = self.inside(FigureKind::InputDetails, FigureKind::Written)?;
-        let written = zero(self.number(FigureKind::Written).or(apart).or(noted));
-        let within = self.inside(FigureKind::OutputDetails, FigureKind::Reasoning)?;
-        let reasoning = self.number(FigureKind::Reasoning).or(thoughts);
+        let input = input.saturating_add(zero(self.number(Tools)));
+        let thoughts = self.number(Thoughts);
+        let output = self
+            .number(Output)
+            .unwrap_or_else(|| zero(self.number(Candidates)).saturating_add(zero(thoughts)));
+        let total = zero(self.number(Total));
+        let inside = self.inside(InputDetails, Cached)?;
+        let cached = zero(self.number(Cached).or(read).or(inside));
+        let noted = self.inside(InputDetails, Written)?;
+        let written = zero(self.number(Written).or(apart).or(noted));
+        let within = self.inside(OutputDetails, Reasoning)?;
+        let reasoning = self.number(Reasoning).or(thoughts);
         let reasoning = zero(reasoning.or(within));
         let mut found = self.found.iter().flatten();
         let is_known = found.any(|(_, value)| value.as_count().is_some());

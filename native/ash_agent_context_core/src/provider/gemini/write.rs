@@ -13,8 +13,7 @@ use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
 use crate::provider::order::{in_order, PartOrCall};
-use crate::provider::parts::{mark_nothing, own_element, Parts};
-use crate::provider::writer::{Thought, Writer};
+use crate::provider::writer::{mark_nothing, own_element, Parts, Thought, Writer};
 use crate::value::letters::is_blank;
 
 /// Google documents this signature for calls whose own is not at hand, such as another vendor's:

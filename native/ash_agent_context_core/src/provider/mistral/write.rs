@@ -11,8 +11,7 @@ use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, text_part,
 };
 use crate::provider::format::Writes;
-use crate::provider::parts::{mark_nothing, own_element, Parts};
-use crate::provider::writer::{texts, Thought, Writer};
+use crate::provider::writer::{mark_nothing, own_element, texts, Parts, Thought, Writer};
 use crate::value::json::AsJson;
 use crate::value::letters::is_blank;
 

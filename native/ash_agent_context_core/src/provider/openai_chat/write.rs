@@ -12,8 +12,7 @@ use crate::provider::dialect::chat::write::{
     hint, message_with_calls, result_messages, role_message, system_role, text_part,
 };
 use crate::provider::format::Writes;
-use crate::provider::parts::{own_element, Parts};
-use crate::provider::writer::{Thought, Writer};
+use crate::provider::writer::{own_element, Parts, Thought, Writer};
 
 impl Writes for Room {
     fn system(&self, system: &Message, out: &mut Writer<'_>) {

@@ -8,8 +8,7 @@ use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::read::EXTRA;
 use crate::provider::options::SystemRole;
-use crate::provider::parts::Parts;
-use crate::provider::writer::{self, Writer};
+use crate::provider::writer::{self, Parts, Writer};
 use crate::value::builder::JsonObject;
 use crate::value::json::AsObject;
 
