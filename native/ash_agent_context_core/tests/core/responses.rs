@@ -1754,3 +1754,10 @@ fn halves_of_characters_are_replaced() {
     assert!(read(b"a").is_err());
     assert!(read(br#"\ud83d"#).is_err());
 }
+
+#[test]
+fn a_number_too_large_for_a_float_loses_no_tokens() {
+    let body = br#"{"done":true,"eval_count":3,"total_duration":1e999,"message":{"content":"a"}}"#;
+    let response = Response::decode(body, &Reading::of(Provider::Ollama)).unwrap();
+    assert_eq!(response.usage().unwrap().output, 3);
+}
