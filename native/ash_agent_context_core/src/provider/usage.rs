@@ -1,4 +1,4 @@
-//! Reads providers' reports of the tokens they counted.
+//! Reads providers' reports of the tokens they counted, and of what they bill apart.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;

@@ -1,5 +1,6 @@
 //! Reads Gemini's responses: each event has the form of a whole answer, with the next parts. Parts have no keys: neighbours of
-//! one kind are one part, but a signature belongs to the part it stands on.
+//! one kind are one part, but a signature belongs to the part it stands on. Arguments may come as values for paths, such as
+//! `$.steps[2].name`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Reads calls of every kind and their results.
+//! Reads calls of every kind, their results with media, and the calls that only the API keeps.
 
 use std::collections::{HashMap, HashSet};
 

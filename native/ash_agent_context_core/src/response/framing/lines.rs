@@ -1,4 +1,4 @@
-//! Splits bytes into lines, which end with a line feed, a carriage return, or both.
+//! Splits bytes into lines, from which other framings make documents. Lines end with a line feed, a carriage return, or both.
 
 use std::borrow::Cow;
 
