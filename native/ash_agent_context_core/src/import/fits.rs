@@ -1,4 +1,5 @@
-//! Rules, on ids too, that providers are known to have although the message can be read: one that breaks them does not come back as it was.
+//! Rules, on ids too, that providers are known to have although the message can be read: one that breaks them does not come
+//! back as it was.
 
 use std::collections::HashSet;
 
