@@ -117,7 +117,7 @@ arguments! {
 }
 
 pub fn push(response: On<'_, Response>, deltas: Vec<Delta<'_>>) -> Result<News, NifError> {
-    let bytes = deltas.iter().map(Delta::len).sum();
+    let bytes = deltas.iter().map(Delta::count_bytes).sum();
     response.scheduler.allow(Size::new(deltas.len(), bytes))?;
     Ok(response.push(&deltas, response.scheduler.limit(PARSED))?)
 }

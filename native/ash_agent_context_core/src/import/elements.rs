@@ -9,7 +9,7 @@ use crate::value::Value;
 ///
 /// Messages and exchanges are numbered in their order. Those that share an element are one group: the first of them has all the
 /// elements, or none of them has any.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Elements {
     provider: Option<Provider>,
     elements: Vec<Element>,
@@ -37,21 +37,19 @@ struct Element {
 
 impl Elements {
     /// Returns an empty list for this provider. Without a provider, no elements are kept.
-    pub const fn of(provider: Option<Provider>) -> Self {
+    pub fn of(provider: Option<Provider>) -> Self {
         Self {
             provider,
-            elements: Vec::new(),
-            made: Vec::new(),
+            ..Self::default()
         }
     }
 
     /// Adds the next element, and its own text if that is known.
     pub fn push(&mut self, element: &Value, written: Option<String>) {
-        let json = match (self.provider, written) {
-            (Some(_), Some(written)) => written,
-            (Some(_), None) => json::write(element),
-            (None, _) => String::new(),
-        };
+        let json = self
+            .provider
+            .map(|_| written.unwrap_or_else(|| json::write(element)));
+        let json = json.unwrap_or_default();
         self.elements.push(Element {
             json,
             changed: false,

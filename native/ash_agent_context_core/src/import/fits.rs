@@ -1,9 +1,15 @@
-//! Rules that providers are known to have although the message can be read: one that breaks them does not come back as it was.
+//! Rules, on ids too, that providers are known to have although the message can be read: one that breaks them does not come
+//! back as it was.
+
+use std::collections::HashSet;
 
 use crate::log::call::ToolCall;
+use crate::log::ids::Ids;
 use crate::log::message::Output;
 use crate::log::part::{check_addresses, Content, Part};
 use crate::log::provider::Provider;
+use crate::provider::accepts::sent_id;
+use crate::provider::facts::Rule;
 use crate::value::letters;
 use crate::value::Value;
 
@@ -15,13 +21,15 @@ pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> boo
         Content::Text(text) => !is_blank(text) || (text.is_empty() && !calls.is_empty()),
         Content::Parts(parts) => are_taken(parts),
     };
-    says && calls.iter().all(|call| takes(provider, call))
+    let (takes_id, takes_name) = (provider.facts().takes_id, provider.facts().takes_name);
+    let takes = |call: &ToolCall| takes_id(&call.id, true) && takes_name(call.name.as_str());
+    says && calls.iter().all(takes)
 }
 
 /// Returns whether the provider takes a result, as far as is known.
 pub fn result(provider: Provider, output: &Output) -> bool {
     match output {
-        Output::Value(_) if provider.facts().wraps_results => true,
+        Output::Value(_) if provider.facts().has(Rule::WrapsResults) => true,
         Output::Value(Value::Binary(text)) => !is_blank(text),
         Output::Value(_) => true,
         Output::Parts(parts) => are_taken(parts),
@@ -41,7 +49,25 @@ fn is_blank(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(letters::is_blank)
 }
 
-fn takes(provider: Provider, call: &ToolCall) -> bool {
-    let facts = provider.facts();
-    (facts.takes_id)(&call.id, true) && (facts.takes_name)(call.name.as_str())
+/// Returns whether a call gets an alias that a later call has as its id, in a message that is kept as it was: an alias only
+/// avoids ids before it. Each message has its calls, and `true` if it is kept.
+pub fn meet_kept_ids(provider: Provider, mut messages: Vec<(&mut [ToolCall], bool)>) -> bool {
+    let may_alias = |(calls, is_kept): &(&mut [ToolCall], bool)| !is_kept && !calls.is_empty();
+    if !messages.iter().any(may_alias) {
+        return false;
+    }
+    let (mut ids, mut aliases) = (Ids::default(), HashSet::new());
+    for (calls, is_kept) in &mut messages {
+        for call in calls.iter_mut() {
+            call.aliases = ids.join(&call.id);
+            if *is_kept && aliases.contains(&*call.id) {
+                return true;
+            }
+            let sent = sent_id(provider, call);
+            if !*is_kept && *sent != *call.id {
+                aliases.insert(sent.into_owned());
+            }
+        }
+    }
+    false
 }

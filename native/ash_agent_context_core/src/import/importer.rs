@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::import::aliases;
 use crate::import::defaults::Defaults;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
@@ -18,20 +17,16 @@ use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;
 use crate::import::fits;
-use crate::import::read_message::{
-    message_number, results_number, Exchanged, Latest, ReadMessage, SameId,
-};
 use crate::import::repair::{Imported, Repair, RepairKind};
 use crate::import::written::Written;
 use crate::provider::dialect::facts::CHAT;
-use crate::provider::facts::{Facts, SystemPlace};
-use crate::provider::foreign::{into_parts, plain_content};
+use crate::provider::facts::{Facts, Rule};
+use crate::provider::foreign::{declined_call, into_parts, plain_content};
 use crate::provider::listener::{Listen, ReadResult};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Importer {
     provider: Option<Provider>,
-    facts: &'static Facts,
     prompt: Option<(Content, Option<Original>)>,
     elements: Elements,
     /// The position of the element that is being read.
@@ -53,17 +48,9 @@ impl Importer {
     pub fn of(provider: Option<Provider>, written: Written) -> Self {
         Self {
             provider,
-            facts: provider.map_or(&CHAT, Provider::facts),
-            prompt: None,
             elements: Elements::of(provider),
-            element: 0,
-            entries: Vec::new(),
-            by_id: HashMap::new(),
-            latest: Latest::default(),
-            spoken: 0,
-            repairs: Vec::new(),
             written,
-            blocks: HashSet::new(),
+            ..Self::default()
         }
     }
 
@@ -90,21 +77,24 @@ impl Importer {
         });
     }
 
-    fn push(&mut self, entry: ReadMessage) {
+    fn push(&mut self, role: Role, content: Content, metadata: Option<Map>) {
         let number = message_number(self.entries.len());
         self.elements.claim(number, self.element);
-        if let ReadMessage::Other { content, .. } = &entry {
-            let is_refused = self.refuses(|of| fits::message(of, content, &[]));
-            if self.repeats(content) || is_refused {
-                self.elements.change(number);
-            }
+        let is_refused = self.refuses(|of| fits::message(of, &content, &[]));
+        if self.repeats(&content) || is_refused {
+            self.elements.change(number);
         }
         self.spoken = self.entries.len();
-        self.entries.push(entry);
+        self.entries.push(ReadMessage::Other {
+            role,
+            content,
+            metadata,
+        });
     }
 
     /// Adds calls to the last message. Those with an id that it has already get another one.
     fn join(&mut self, entry: usize, calls: Vec<ToolCall>) {
+        let rules = self.facts();
         let Some(ReadMessage::Assistant(last)) = self.entries.get_mut(entry) else {
             return;
         };
@@ -120,7 +110,7 @@ impl Importer {
             if !call.id.is_empty() {
                 let is_known = self.by_id.contains_key(&call.id);
                 let open = self.by_id.entry(call.id.clone()).or_default();
-                if is_known && self.facts.has_items {
+                if is_known && rules.has(Rule::HasItems) {
                     // An id may occur once in a conversation.
                     self.elements.change(message_number(entry));
                 }
@@ -168,14 +158,9 @@ impl Importer {
             Some(name) => self.latest.by_name.get_mut(name)?,
             None => &mut self.latest.in_order,
         };
-        while let Some(&slot) = waiting.front() {
-            if exchanged.waits(slot) {
-                let call = exchanged.calls.get(slot)?;
-                return (!has_id || call.id.is_empty()).then_some((entry, slot));
-            }
-            waiting.pop_front();
-        }
-        None
+        let slot = exchanged.first_waiting(waiting)?;
+        let call = exchanged.calls.get(slot)?;
+        (!has_id || call.id.is_empty()).then_some((entry, slot))
     }
 
     /// Returns the conversation, with its repairs and the `rest` of the request.
@@ -198,7 +183,7 @@ impl Importer {
             };
             Some((exchanged.calls.as_mut_slice(), is_kept))
         });
-        if self.refuses(|of| !aliases::meet_kept_ids(of, calls.collect())) {
+        if self.refuses(|of| !fits::meet_kept_ids(of, calls.collect())) {
             originals.clear();
         }
         let mut originals = originals.into_iter();
@@ -250,14 +235,14 @@ impl Importer {
 
     /// Returns the elements that each message and its results keep, in turn.
     fn originals(&mut self, entries: &[ReadMessage]) -> Vec<Option<Original>> {
-        let mut elements = std::mem::replace(&mut self.elements, Elements::of(None));
+        let mut elements = std::mem::take(&mut self.elements);
         let mut pairs = Vec::new();
         for (entry, exchanged) in entries.iter().enumerate() {
             let exchanged = match exchanged {
                 ReadMessage::Assistant(exchanged) => exchanged,
                 ReadMessage::Other { role, .. } => {
                     let is_last = entry + 1 == entries.len() && *role == Role::System;
-                    if is_last && self.facts.system_place == SystemPlace::AfterUser {
+                    if is_last && self.facts().has(Rule::SystemAfterUser) {
                         elements.change(message_number(entry));
                     }
                     continue;
@@ -323,7 +308,7 @@ impl Importer {
 
 impl Listen for Importer {
     fn facts(&self) -> &'static Facts {
-        self.facts
+        self.provider.map_or(&CHAT, Provider::facts)
     }
 
     fn begin(&mut self, position: usize, element: &Value) {
@@ -357,45 +342,34 @@ impl Listen for Importer {
 
     /// Takes a system message. If it is the first of all messages, it is the system prompt.
     fn system(&mut self, content: Content, metadata: Option<Map>) {
-        let is_refused = match self.facts.system_place {
-            SystemPlace::Anywhere => false,
-            SystemPlace::First => !self.entries.is_empty(),
-            SystemPlace::AfterUser => {
-                matches!(self.entries.last(), Some(ReadMessage::Assistant(_)))
-            }
-        };
+        let rules = self.facts();
+        let is_late = rules.has(Rule::SystemFirst) && !self.entries.is_empty();
+        let follows_model = matches!(self.entries.last(), Some(ReadMessage::Assistant(_)));
+        let is_refused = is_late || (rules.has(Rule::SystemAfterUser) && follows_model);
         if is_refused {
-            self.elements.change_element(self.element);
+            self.mark_refused();
         }
-        self.push(ReadMessage::Other {
-            role: Role::System,
-            content,
-            metadata,
-        });
+        self.push(Role::System, content, metadata);
     }
 
     fn user(&mut self, content: Content, metadata: Option<Map>) {
         if content.count_parts() == 0 {
             return self.repair(RepairKind::DroppedEmptyMessage, None);
         }
-        self.push(ReadMessage::Other {
-            role: Role::User,
-            content,
-            metadata,
-        });
+        self.push(Role::User, content, metadata);
     }
 
     /// Takes a message with results and the user's other parts.
     fn user_turn(&mut self, answers: Vec<ReadResult>, parts: Vec<Part>) {
         let answered = !answers.is_empty();
-        if answered && !parts.is_empty() && self.facts.results_stand_alone {
-            self.elements.change_element(self.element);
+        if answered && !parts.is_empty() && self.facts().has(Rule::ResultsStandAlone) {
+            self.mark_refused();
         }
         for answer in answers {
             self.answer(answer);
         }
         if !parts.is_empty() || !answered {
-            let content = if self.facts.lists_only {
+            let content = if self.facts().has(Rule::ListsOnly) {
                 plain_content(parts)
             } else {
                 Content::Parts(parts.into_boxed_slice())
@@ -419,12 +393,14 @@ impl Listen for Importer {
             || content.parts().iter().any(|part| part.kind.is_text());
         let is_refused = self.refuses(|of| fits::message(of, &content, &calls));
         let repeats = self.repeats(&content);
-        let rules = self.facts;
+        let rules = self.facts();
         let before = self.entries.len();
         match self.entries.last_mut() {
             // A second message of the turn whose calls wait: the results are for both messages.
             Some(ReadMessage::Assistant(last))
-                if rules.merges_neighbours && last.filled == 0 && !last.calls.is_empty() =>
+                if rules.has(Rule::MergesNeighbours)
+                    && last.filled == 0
+                    && !last.calls.is_empty() =>
             {
                 let mut parts = into_parts(content);
                 let known = last.content.count_parts() + last.more.len();
@@ -451,26 +427,20 @@ impl Listen for Importer {
                 self.entries.push(ReadMessage::Assistant(Exchanged {
                     element: elements.first().copied().unwrap_or(self.element),
                     content,
-                    more: Vec::new(),
                     metadata,
-                    calls: Vec::new(),
-                    uses: HashMap::new(),
-                    slots: Vec::new(),
-                    filled: 0,
-                    answered: None,
-                    notes: Vec::new(),
+                    ..Exchanged::default()
                 }));
             }
         }
         let is_second = self.entries.len() == before;
         let entry = self.entries.len().saturating_sub(1);
-        if rules.has_items && speaks {
+        if rules.has(Rule::HasItems) && speaks {
             self.spoken = entry;
         }
         for element in elements {
             self.elements.claim(message_number(entry), *element);
         }
-        if is_refused || repeats || (is_second && rules.remakes_merged) {
+        if is_refused || repeats || (is_second && rules.has(Rule::RemakesMerged)) {
             self.elements.change(message_number(entry));
         }
         self.join(entry, calls);
@@ -492,7 +462,7 @@ impl Listen for Importer {
             return self.repair(kind, id.as_deref());
         };
         let last = self.entries.len() - 1;
-        if self.facts.has_items && entry < last && entry >= self.spoken {
+        if self.facts().has(Rule::HasItems) && entry < last && entry >= self.spoken {
             // Calls of the model in between do not matter.
             let (from, to) = (results_number(entry), results_number(last));
             self.elements.join_range(from, to);
@@ -502,10 +472,10 @@ impl Listen for Importer {
         }
         self.elements.claim(results_number(entry), self.element);
         let is_refused = self.refuses(|of| fits::result(of, &answer.output));
-        let rules = self.facts;
+        let rules = self.facts();
         if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
             let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
-            if is_refused || (rules.results_stand_together && !in_one) {
+            if is_refused || (rules.has(Rule::ResultsStandTogether) && !in_one) {
                 self.elements.change(results_number(entry));
             }
             exchanged.notes.extend(answer.metadata.take());
@@ -551,4 +521,134 @@ fn says_nothing(content: &Content) -> bool {
         Content::Text(text) => text.is_empty(),
         content => content.parts().iter().all(is_empty),
     }
+}
+
+#[derive(Debug)]
+enum ReadMessage {
+    Other {
+        role: Role,
+        content: Content,
+        metadata: Option<Map>,
+    },
+    Assistant(Exchanged),
+}
+
+/// A message of the model, with the results of its calls.
+#[derive(Debug, Default)]
+struct Exchanged {
+    /// The first element of the message.
+    element: usize,
+    content: Content,
+    /// Parts of later messages that are one turn with this one.
+    more: Vec<Part>,
+    metadata: Option<Map>,
+    calls: Vec<ToolCall>,
+    /// The number of calls with each id.
+    uses: HashMap<Box<str>, usize>,
+    slots: Vec<Option<ReadResult>>,
+    filled: usize,
+    /// The element of its first result.
+    answered: Option<usize>,
+    notes: Vec<Map>,
+}
+
+/// The calls with one id in the last message that has any.
+#[derive(Debug, Default)]
+struct SameId {
+    entry: usize,
+    slots: VecDeque<usize>,
+}
+
+impl SameId {
+    /// Returns the first of the calls that has no result yet.
+    fn next(&mut self, entries: &[ReadMessage]) -> Option<(usize, usize)> {
+        let Some(ReadMessage::Assistant(exchanged)) = entries.get(self.entry) else {
+            return None;
+        };
+        let slot = exchanged.first_waiting(&mut self.slots)?;
+        Some((self.entry, slot))
+    }
+}
+
+/// The calls without results of the last message that has any, for results without an id.
+#[derive(Debug, Default)]
+struct Latest {
+    entry: usize,
+    by_name: HashMap<Box<str>, VecDeque<usize>>,
+    in_order: VecDeque<usize>,
+}
+
+impl Exchanged {
+    /// Turns the calls of a model that declined into blocks, if they have no result: they are not run.
+    fn set_declined_aside(&mut self) {
+        let parts = self.content.parts().iter().chain(&self.more);
+        let fallbacks = parts.enumerate().filter(|(_, part)| part.is_fallback());
+        let Some((last, _)) = fallbacks.last() else {
+            return;
+        };
+        let mut said = into_parts(std::mem::replace(&mut self.content, Content::None));
+        said.append(&mut self.more);
+        let calls = std::mem::take(&mut self.calls).into_iter();
+        let mut calls = calls.zip(std::mem::take(&mut self.slots)).peekable();
+        let (mut parts, mut aside) = (Vec::with_capacity(said.len()), Vec::new());
+        for (index, part) in said.into_iter().enumerate() {
+            while let Some((mut call, slot)) =
+                calls.next_if(|(call, _)| call.parts_before() <= index)
+            {
+                if slot.is_none() && index <= last {
+                    aside.push(declined_call(call));
+                    continue;
+                }
+                call.put_parts_before(parts.len());
+                self.calls.push(call);
+                self.slots.push(slot);
+            }
+            if part.is_fallback() {
+                parts.append(&mut aside);
+            }
+            parts.push(part);
+        }
+        for (mut call, slot) in calls {
+            if call.parts_before() < usize::MAX {
+                call.put_parts_before(parts.len());
+            }
+            self.calls.push(call);
+            self.slots.push(slot);
+        }
+        self.content = Content::Parts(parts.into_boxed_slice());
+    }
+
+    /// Returns the first of these slots that has no result, and forgets those before it.
+    fn first_waiting(&self, slots: &mut VecDeque<usize>) -> Option<usize> {
+        let is_filled = |slot: &usize| !self.slots.get(*slot).is_some_and(Option::is_none);
+        while slots.front().is_some_and(is_filled) {
+            slots.pop_front();
+        }
+        slots.front().copied()
+    }
+
+    /// Gives ids to the calls that have none, as a context does.
+    fn name_calls(&mut self, context: &Context) {
+        let lead = context.log.system.is_some() && context.count_iterations() == 1;
+        let place = context.log.current.count_messages() + usize::from(lead);
+        let number = context.current_iteration();
+        for (position, call) in self.calls.iter_mut().enumerate() {
+            if call.id.is_empty() {
+                let mut id = format!("call_{number}_{place}_{position}");
+                while self.uses.contains_key(&*id) {
+                    id.push('_');
+                }
+                call.id = id.into();
+            }
+        }
+    }
+}
+
+/// Returns the number of a message. Its exchange has the next one.
+const fn message_number(entry: usize) -> usize {
+    2 * entry
+}
+
+const fn results_number(entry: usize) -> usize {
+    2 * entry + 1
 }

@@ -4,9 +4,10 @@ use crate::error::{each, Error};
 use crate::log::call::{Name, ToolCall};
 use crate::log::message::{Output, Role};
 use crate::log::part::{Content, Part, Place};
+use crate::log::provider::Provider;
 use crate::value::{Value, MAX_DEPTH};
 
-use crate::provider::dialect::chat::read::{self as chat, OPENAI, ROLES, ROLES_KNOWN};
+use crate::provider::dialect::chat::read::{self as chat, ROLES, ROLES_KNOWN};
 use crate::provider::foreign::{call, check_levels, has, name_at, CONTENT};
 use crate::provider::listener::{split_user, Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -20,10 +21,13 @@ pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
             let key = Fields::read(message, "a message, a map")?.key("role");
             Err(Error::invalid(vec![key], ROLES))
         } else {
-            chat::read_message(message, history, &OPENAI)
+            chat::read_message(message, history, OPENAI)
         }
     })
 }
+
+/// Messages in no known provider's form have OpenAI's.
+const OPENAI: Provider = Provider::OpenAiChat;
 
 /// Returns whether a message is in the neutral form. A message that is the same in both forms counts as OpenAI's.
 fn is_neutral(message: &Value) -> bool {
@@ -108,9 +112,9 @@ fn read_part(item: Value, place: Place) -> Result<Part, Error> {
     match (name_at(&item, "type"), place) {
         _ if is_neutral_part(&item) => {}
         (Some("image_url" | "input_audio" | "file"), Place::User) => {
-            return chat::user_part(item, &OPENAI);
+            return chat::user_part(item, OPENAI);
         }
-        (Some("refusal"), Place::Assistant) => return chat::assistant_part(item, &OPENAI),
+        (Some("refusal"), Place::Assistant) => return chat::assistant_part(item, OPENAI),
         _ => {}
     }
     check_levels(&item, MAX_DEPTH)?;
@@ -128,7 +132,7 @@ fn has_known_role(message: &Value) -> bool {
 
 fn read_call(value: Value) -> Result<ToolCall, Error> {
     if has(&value, "function") || has(&value, "custom") {
-        return chat::read_call(value, chat::OPENAI.provider);
+        return chat::read_call(value, OPENAI);
     }
     check_levels(&value, MAX_DEPTH + 1)?;
     let mut object = Fields::read(value, "a tool call, a map")?;

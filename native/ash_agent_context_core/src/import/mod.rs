@@ -6,13 +6,11 @@
 //! they were made of, see [`crate::log::original::Original`], and their own provider gets those back. Every other provider gets
 //! the neutral form.
 
-mod aliases;
 pub mod defaults;
 mod elements;
 mod fits;
 pub mod importer;
 mod messages;
-mod read_message;
 pub mod repair;
 mod written;
 

@@ -1,6 +1,8 @@
 //! The text of a request's elements, for the order of keys, which values do not keep.
 
-use jiter::{Jiter, JiterError};
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
 
 /// The elements of a request's list and its system prompt, as texts without white space.
 #[derive(Debug, Default)]
@@ -12,43 +14,24 @@ pub struct Written {
 impl Written {
     /// Reads a body that is valid and has no key twice. Messages whose texts cannot be found are written anew.
     pub fn of(text: &[u8], list: &str, prompts: &[&str]) -> Self {
-        let mut written = Self::default();
-        match written.read(text, list, prompts) {
-            Ok(()) => written,
-            Err(_) => Self::default(),
+        let Ok(fields) = serde_json::from_slice::<HashMap<String, &RawValue>>(text) else {
+            return Self::default();
+        };
+        let list = fields
+            .get(list)
+            .map(|list| serde_json::from_str(list.get()));
+        let elements: Vec<&RawValue> = list.and_then(Result::ok).unwrap_or_default();
+        let prompt = prompts.iter().rev().find_map(|name| fields.get(*name));
+        Self {
+            elements: elements.into_iter().map(compact).collect(),
+            prompt: prompt.and_then(|prompt| compact(prompt)),
         }
-    }
-
-    fn read(&mut self, text: &[u8], list: &str, prompts: &[&str]) -> Result<(), JiterError> {
-        let mut jiter = Jiter::new(text);
-        let mut key = jiter.next_object()?.map(str::to_owned);
-        while let Some(name) = key {
-            let peek = jiter.peek()?;
-            let start = jiter.current_index();
-            if name == list && text.get(start) == Some(&b'[') {
-                let mut next = jiter.known_array()?;
-                while let Some(element) = next {
-                    let start = jiter.current_index();
-                    jiter.known_skip(element)?;
-                    self.elements
-                        .push(compact(text, start, jiter.current_index()));
-                    next = jiter.array_step()?;
-                }
-            } else {
-                jiter.known_skip(peek)?;
-                if prompts.contains(&&*name) {
-                    self.prompt = compact(text, start, jiter.current_index());
-                }
-            }
-            key = jiter.next_key()?.map(str::to_owned);
-        }
-        Ok(())
     }
 }
 
 /// Returns JSON without the white space between its tokens.
-fn compact(text: &[u8], start: usize, end: usize) -> Option<String> {
-    let text = text.get(start..end)?;
+fn compact(json: &RawValue) -> Option<String> {
+    let text = json.get().as_bytes();
     let mut kept = Vec::with_capacity(text.len());
     let (mut in_string, mut escaped) = (false, false);
     for byte in text {

@@ -17,6 +17,7 @@ use crate::log::part::{item_id, Content, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::served::{PartPlace, SplitPairs};
+use crate::provider::facts::Rule;
 use crate::value::letters::{hex, is_plain, plain_stem};
 use crate::value::steps;
 
@@ -182,7 +183,7 @@ impl Ids {
         if call.kind.is_function() {
             return None;
         }
-        let makes_items = |of: &Provider| of.facts().has_items;
+        let makes_items = |of: &Provider| of.facts().has(Rule::HasItems);
         let provider = Provider::ALL.into_iter().find(makes_items)?;
         let prefix = (provider.facts().item_prefix)(call.kind)?;
         let owned = |id: &str| format!("{} {id}", provider.name());

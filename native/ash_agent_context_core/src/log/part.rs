@@ -14,9 +14,10 @@ use crate::value::{Bytes, Map, Size, Value};
 pub(crate) const AUDIO_ID: &str = "audio_id";
 
 /// The content of a message or a result.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Content {
     /// Nothing (`nil`): an assistant message that only calls tools.
+    #[default]
     None,
     /// Text, mostly UTF-8.
     Text(Bytes),

@@ -7,7 +7,7 @@ use rpds::{HashTrieMapSync, HashTrieSetSync};
 use crate::log::call::ToolCall;
 use crate::log::part::Part;
 use crate::log::provider::Provider;
-use crate::provider::facts::{is_any, named, OwnHalf};
+use crate::provider::facts::{is_any, named, OwnHalf, Rule};
 use crate::value::Value;
 
 /// One half of a pair.
@@ -120,7 +120,7 @@ impl Part {
     pub(crate) fn once_ids(&self) -> Vec<String> {
         let own = || {
             let block = self.kind.block();
-            let (provider, data) = block.filter(|(of, _)| of.facts().has_items)?;
+            let (provider, data) = block.filter(|(of, _)| of.facts().has(Rule::HasItems))?;
             named(data, "id").map(|id| format!("{} {id}", provider.name()))
         };
         let once = |half: &Half| half.is_result || half.waits;

@@ -5,10 +5,11 @@
 use regex::RegexBuilder;
 use sha2::{Digest, Sha256};
 
-use crate::error::{index, Error};
-use crate::prices::list::{Model, Names, Offer, Prices};
+use crate::error::{each, Error};
+use crate::prices::list::{Model, NameTest, Names, Offer, Prices};
 use crate::prices::rates::{Rate, Rates, Unit};
 use crate::prices::read::MOST;
+use crate::value::letters::hex;
 use crate::value::time::{self, Time};
 use crate::value::{json, Map, Value};
 
@@ -19,7 +20,7 @@ const DEEP: usize = 32;
 const PATTERN_BYTES: usize = 1 << 20;
 
 /// A file of prices, with the models and prices in it that do not count.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PriceFile {
     /// The prices of the models that are understood.
     pub prices: Prices,
@@ -41,38 +42,27 @@ pub struct PriceFile {
 /// # Complexity
 /// O(n)
 pub fn read_file(text: &[u8], provider: Option<&str>) -> Result<PriceFile, Error> {
-    let digest = Sha256::digest(text);
     let mut file = PriceFile {
-        prices: Prices::default(),
-        sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
-        models: 0,
-        skipped: Vec::new(),
-        rounded: Vec::new(),
+        sha256: hex(&Sha256::digest(text)),
+        ..PriceFile::default()
     };
     let Value::List(providers) = json::read(text, DEEP)? else {
         let expected = "a list of providers with their models";
         return Err(Error::invalid(Vec::new(), expected));
     };
-    let mut offers = Vec::new();
-    for (at, given) in providers.iter().enumerate() {
-        let offer = file.read_offer(given);
-        let offer = offer.map_err(|(key, expected)| {
-            Error::invalid(vec![index(at), Value::text(key)], expected)
-        })?;
-        file.models += offer.models.len();
-        offers.push(offer);
-    }
-    let provider = provider.map(|provider| provider.to_lowercase().into());
-    file.prices = Prices::new(offers, provider);
+    let offers = each(&providers, |given| file.read_offer(given))?;
+    file.models = offers.iter().map(|offer| offer.models.len()).sum();
+    file.prices = Prices::new(offers, provider.map(|name| name.to_lowercase().into()));
     Ok(file)
 }
 
 impl PriceFile {
-    /// Reads a provider and its models. An error has the key, and the value that was expected there.
-    fn read_offer(&mut self, given: &Value) -> Result<Offer, (&'static str, &'static str)> {
-        let map = given.as_map().ok_or(("id", "a map"))?;
-        let id = text(map, "id").ok_or(("id", "a provider's name"))?;
-        let models = list(map, "models").ok_or(("models", "a list of models"))?;
+    /// Reads a provider and its models.
+    fn read_offer(&mut self, given: &Value) -> Result<Offer, Error> {
+        let wrong = |key, expected| Error::invalid(vec![Value::text(key)], expected);
+        let map = given.as_map().ok_or_else(|| wrong("id", "a map"))?;
+        let id = text(map, "id").ok_or_else(|| wrong("id", "a provider's name"))?;
+        let models = list(map, "models").ok_or_else(|| wrong("models", "a list of models"))?;
         let mut names = |key: &str| {
             let given = map.get_named(key).filter(|given| **given != Value::Nil)?;
             let read = read_names(given);
@@ -117,27 +107,35 @@ fn read_names(given: &Value) -> Option<Names> {
     let [(key, value)] = given.as_map()?.iter().as_slice() else {
         return None;
     };
-    let small = || Some(value.as_str()?.to_lowercase().into_boxed_str());
-    let several = || match value {
-        Value::List(some) => some.iter().map(read_names).collect::<Option<Vec<_>>>(),
-        _ => None,
+    let key = key.as_str()?;
+    if let Some((_, passes)) = TESTS.iter().find(|(name, _)| *name == key) {
+        return Some(Names::Test(*passes, value.as_str()?.to_lowercase().into()));
+    }
+    let several = || {
+        value
+            .as_list()?
+            .iter()
+            .map(read_names)
+            .collect::<Option<Vec<_>>>()
     };
-    Some(match key.as_str()? {
-        "equals" => Names::Equals(small()?),
-        "starts_with" => Names::StartsWith(small()?),
-        "ends_with" => Names::EndsWith(small()?),
-        "contains" => Names::Contains(small()?),
+    match key {
         "regex" => {
-            let pattern = RegexBuilder::new(value.as_str()?)
-                .size_limit(PATTERN_BYTES)
-                .build();
-            Names::Pattern(pattern.ok()?)
+            let mut pattern = RegexBuilder::new(value.as_str()?);
+            let pattern = pattern.size_limit(PATTERN_BYTES).build();
+            pattern.ok().map(Names::Pattern)
         }
-        "or" => Names::Or(several()?),
-        "and" => Names::And(several()?),
-        _ => return None,
-    })
+        "or" => several().map(Names::Or),
+        "and" => several().map(Names::And),
+        _ => None,
+    }
 }
+
+const TESTS: [(&str, NameTest); 4] = [
+    ("equals", |name, text| name == text),
+    ("starts_with", |name, text| name.starts_with(text)),
+    ("ends_with", |name, text| name.ends_with(text)),
+    ("contains", |name, text| name.contains(text)),
+];
 
 /// Reads a model with its prices. An error says which field is not understood.
 fn read_model(given: &Value, note: &mut impl FnMut(&str)) -> Result<Model, String> {
@@ -266,12 +264,9 @@ fn dollars(value: &Value, per: u64) -> Option<(u64, bool)> {
     };
     let (before, after) = text.split_once('.').unwrap_or((&text, ""));
     let places = 12 - per.ilog10() as usize;
-    let digits = after.chars().chain(std::iter::repeat('0'));
-    let digits: String = digits.take(places).collect();
-    let rest = after.get(places..).unwrap_or_default();
-    let is_whole = rest.chars().all(|digit| digit == '0');
-    let amount: u64 = format!("{before}{digits}").parse().ok()?;
-    let up = rest.chars().next().is_some_and(|digit| digit >= '5');
-    let amount = amount.checked_add(u64::from(up))?;
+    let (digits, rest) = after.split_at_checked(places).unwrap_or((after, ""));
+    let amount: u64 = format!("{before}{digits:0<places$}").parse().ok()?;
+    let amount = amount.checked_add(u64::from(rest >= "5"))?;
+    let is_whole = rest.bytes().all(|digit| digit == b'0');
     (amount <= MOST).then_some((amount, is_whole))
 }

@@ -5,6 +5,9 @@ use regex::Regex;
 use crate::prices::rates::Rates;
 use crate::value::time::Time;
 
+/// A test of a name with the text of its rule, both in lower case.
+pub type NameTest = fn(&str, &str) -> bool;
+
 /// A rule for names.
 #[derive(Debug, Clone)]
 pub enum Names {
@@ -12,14 +15,8 @@ pub enum Names {
     Any,
     /// This name, also with a date at its end, as providers answer.
     Named(Box<str>),
-    /// This name, in upper or lower case, like all rules below.
-    Equals(Box<str>),
-    /// Names with this prefix.
-    StartsWith(Box<str>),
-    /// Names with this suffix.
-    EndsWith(Box<str>),
-    /// Names with this text in them.
-    Contains(Box<str>),
+    /// Names that pass a test with this text, in upper or lower case, like all rules below.
+    Test(NameTest, Box<str>),
     /// Names in which a pattern is found.
     Pattern(Regex),
     /// Names for which one of these rules holds.
@@ -34,18 +31,11 @@ impl Names {
         match self {
             Self::Any => false,
             Self::Named(known) => **known == *name,
-            Self::Equals(known) => **known == *small,
-            Self::StartsWith(start) => small.starts_with(&**start),
-            Self::EndsWith(end) => small.ends_with(&**end),
-            Self::Contains(part) => small.contains(&**part),
+            Self::Test(passes, text) => passes(small, text),
             Self::Pattern(pattern) => pattern.is_match(small),
             Self::Or(some) => some.iter().any(|names| names.has(name, small)),
             Self::And(all) => all.iter().all(|names| names.has(name, small)),
         }
-    }
-
-    const fn is_any(&self) -> bool {
-        matches!(self, Self::Any)
     }
 }
 
@@ -106,7 +96,7 @@ impl Prices {
         let any = || {
             let offers = self.offers.iter().filter(|offer| offer.provider.is_none());
             let mut offers = named.into_iter().chain(offers);
-            offers.find_map(|offer| offer.find(|names| names.is_any(), at))
+            offers.find_map(|offer| offer.find(|names| matches!(names, Names::Any), at))
         };
         found.or_else(any)
     }

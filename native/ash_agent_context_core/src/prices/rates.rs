@@ -181,25 +181,22 @@ impl Rates {
             .collect();
         // The smallest parts come first, so that each is taken once out of every unit that it is a part of.
         left.sort_by_key(|(unit, _, _)| std::cmp::Reverse(unit.wholes().len()));
-        let mut sums = [0_u128; 3];
-        for at in 0..left.len() {
-            let Some((unit, number, rate)) = left.get(at).copied() else {
-                break;
-            };
-            for (whole, rest, _) in left.iter_mut().skip(at + 1) {
+        let (mut input, mut output, mut fees) = (0_u128, 0_u128, 0_u128);
+        let mut rest = &mut *left;
+        while let [(unit, number, rate), behind @ ..] = rest {
+            for (whole, left, _) in behind.iter_mut() {
                 if unit.wholes().contains(whole) {
-                    *rest = rest.saturating_sub(number);
+                    *left = left.saturating_sub(*number);
                 }
             }
             let sum = match unit {
-                Unit::Search | Unit::Request => 2,
-                unit => usize::from(unit >= Unit::Output),
+                Unit::Search | Unit::Request => &mut fees,
+                unit if *unit >= Unit::Output => &mut output,
+                _ => &mut input,
             };
-            if let Some(sum) = sums.get_mut(sum) {
-                *sum = sum.saturating_add(u128::from(number) * u128::from(rate));
-            }
+            *sum = sum.saturating_add(u128::from(*number) * u128::from(*rate));
+            rest = behind;
         }
-        let [input, output, fees] = sums;
         let tokens = |sum| self.multiply(sum, bill);
         Money {
             input: tokens(input),

@@ -1,5 +1,7 @@
 //! Reads the prices that an application lists.
 
+use std::cmp::Reverse;
+
 use crate::error::{each, Error};
 use crate::prices::bill::Term;
 use crate::prices::list::{Model, Names, Offer, Prices};
@@ -10,15 +12,6 @@ use crate::value::Value;
 /// The highest price of one unit, so that a million tokens of it fit into 64 bits.
 pub const MOST: u64 = 1_000_000_000_000;
 
-/// The keys of a price that are not rates.
-const MODEL: &str = "model";
-const PROVIDER: &str = "provider";
-const VALID_FROM: &str = "valid_from";
-const CONTEXT_WINDOW: &str = "context_window";
-const STEPS: &str = "steps";
-const ABOVE: &str = "above";
-const FACTORS: &str = "factors";
-
 /// Reads a list of prices that an application gives, maps with atoms for keys.
 ///
 /// # Errors
@@ -28,35 +21,20 @@ pub fn read_list(list: &Value) -> Result<Prices, Error> {
         return Err(Error::invalid(Vec::new(), "a list of prices"));
     };
     let mut offers: Vec<Offer> = Vec::new();
-    for (provider, names, rates) in each(list, read_price)? {
-        let is_same = |offer: &Offer| offer.provider == provider;
-        if !offers.iter().any(is_same) {
-            offers.push(Offer {
-                provider: provider.clone(),
+    for (provider, model) in each(list, read_price)? {
+        match offers.iter_mut().find(|offer| offer.provider == provider) {
+            Some(offer) => offer.models.push(model),
+            None => offers.push(Offer {
+                provider,
+                models: vec![model],
                 ..Offer::default()
-            });
-        }
-        let models = offers.iter_mut().find(|offer| is_same(offer));
-        let Some(models) = models.map(|offer| &mut offer.models) else {
-            continue;
-        };
-        let name = |names: &Names| match names {
-            Names::Named(name) => Some(name.clone()),
-            _ => None,
-        };
-        match models
-            .iter_mut()
-            .find(|model| name(&model.names) == name(&names))
-        {
-            Some(model) => model.rates.push(rates),
-            None => models.push(Model {
-                names,
-                rates: vec![rates],
             }),
         }
     }
-    for model in offers.iter_mut().flat_map(|offer| &mut offer.models) {
-        model.rates.sort_by_key(|rates| rates.valid_from);
+    // The first of a name whose time has come counts: the latest, and of two for one time that which is listed later.
+    for Offer { models, .. } in &mut offers {
+        models.reverse();
+        models.sort_by_key(|model| Reverse(model.rates.first().and_then(|rates| rates.valid_from)));
     }
     Ok(Prices::new(offers, None))
 }
@@ -79,7 +57,7 @@ fn given<T>(
     }
 }
 
-fn read_price(price: &Value) -> Result<(Option<Box<str>>, Names, Rates), Error> {
+fn read_price(price: &Value) -> Result<(Option<Box<str>>, Model), Error> {
     let Value::Map(map) = price else {
         let expected = "a map with a :model and its prices";
         return Err(Error::invalid(Vec::new(), expected));
@@ -89,30 +67,32 @@ fn read_price(price: &Value) -> Result<(Option<Box<str>>, Names, Rates), Error> 
     for (key, value) in map.iter() {
         let name = key.as_name().unwrap_or_default();
         match name {
-            MODEL => {
+            "model" => {
                 names = Some(match value {
                     Value::Atom(any) if **any == *"any" => Names::Any,
-                    value => Names::Named(value.as_str().ok_or_else(|| wrong(MODEL, NAME))?.into()),
+                    value => {
+                        Names::Named(value.as_str().ok_or_else(|| wrong("model", NAME))?.into())
+                    }
                 });
             }
-            PROVIDER => {
+            "provider" => {
                 let name = given(name, value, "a provider's name", |value| {
                     Some(value.as_name()?.to_lowercase().into())
                 })?;
                 provider = name.or(provider);
             }
-            VALID_FROM => {
+            "valid_from" => {
                 let time = given(name, value, "a date or a time", time::from_value)?;
                 rates.valid_from = time.or(rates.valid_from);
             }
-            CONTEXT_WINDOW => {
+            "context_window" => {
                 let tokens = given(name, value, TOKENS, Value::as_count)?;
                 rates.context_window = tokens.or(rates.context_window);
             }
-            FACTORS => {
+            "factors" => {
                 rates.factors = read_factors(value).map_err(|error| error.within(key.clone()))?
             }
-            STEPS => steps = Some(value),
+            "steps" => steps = Some(value),
             _ => {
                 let unit = Unit::from_name(name);
                 let unit = unit.ok_or_else(|| Error::invalid(vec![key.clone()], KEY))?;
@@ -130,10 +110,11 @@ fn read_price(price: &Value) -> Result<(Option<Box<str>>, Names, Rates), Error> 
         }
     }
     if let Some(steps) = steps {
-        read_steps(steps, &mut rates.rates).map_err(|error| error.within(Value::atom(STEPS)))?;
+        read_steps(steps, &mut rates.rates).map_err(|error| error.within(Value::atom("steps")))?;
     }
-    let names = names.ok_or_else(|| wrong(MODEL, NAME))?;
-    Ok((provider, names, rates))
+    let names = names.ok_or_else(|| wrong("model", NAME))?;
+    let rates = vec![rates];
+    Ok((provider, Model { names, rates }))
 }
 
 const NAME: &str = "a model's name, or :any";
@@ -154,11 +135,11 @@ fn read_steps(given: &Value, rates: &mut [Rate]) -> Result<(), Error> {
     each(steps, |step| {
         let above = step
             .as_map()
-            .and_then(|map| Some((map, map.get_named(ABOVE)?.as_count()?)));
-        let (map, above) = above.ok_or_else(|| wrong(ABOVE, TOKENS))?;
+            .and_then(|map| Some((map, map.get_named("above")?.as_count()?)));
+        let (map, above) = above.ok_or_else(|| wrong("above", TOKENS))?;
         for (key, value) in map.iter() {
             let name = key.as_name().unwrap_or_default();
-            if name == ABOVE {
+            if name == "above" {
                 continue;
             }
             let unit = Unit::from_name(name).ok_or_else(|| wrong(name, KEY))?;

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::log::call::ToolCall;
 use crate::log::provider::Provider;
+use crate::provider::facts::Rule;
 use crate::value::letters::{hex, plain_stem};
 
 /// Returns the id that is sent for a call.
@@ -17,11 +18,11 @@ use crate::value::letters::{hex, plain_stem};
 pub(crate) fn sent_id(provider: Provider, call: &ToolCall) -> Cow<'_, str> {
     let (facts, aliases) = (provider.facts(), &call.aliases);
     let is_taken = aliases.clash
-        || (facts.has_items && aliases.reused)
-        || (facts.short_ids && aliases.short.clash);
+        || (facts.has(Rule::HasItems) && aliases.reused)
+        || (facts.has(Rule::ShortIds) && aliases.short.clash);
     if !is_taken && (facts.takes_id)(&call.id, call.came_from(provider)) {
         Cow::Borrowed(&call.id)
-    } else if facts.short_ids {
+    } else if facts.has(Rule::ShortIds) {
         Cow::Owned(aliases.short.text())
     } else {
         Cow::Borrowed(call.safe_id())

@@ -8,6 +8,7 @@ use crate::provider::block::{gather, Note};
 use crate::provider::draft::Draft;
 use crate::provider::event::Event;
 use crate::provider::node::{self, Node};
+use crate::provider::usage::is_figure;
 use crate::value::{Map, Value};
 
 /// The most numbers to keep of reports that come one by one; real ones have about ten.
@@ -62,9 +63,8 @@ impl Draft {
 
     /// Reads a report on tokens, which replaces earlier ones. One that cannot be read is left out: an answer is not lost for
     /// that.
-    pub fn count_tokens(&mut self, report: &Node<'_>) {
-        let report = report.to_value().map(|report| Report::read(&report));
-        if let Some(Ok(report)) = report {
+    pub fn count_tokens(&mut self, report: Option<&Node<'_>>) {
+        if let Ok(report) = Report::read(&Value::Map(figures(report))) {
             self.set_usage(report);
         }
     }
@@ -78,13 +78,10 @@ impl Draft {
     }
 
     /// Reads a report that has only the new tokens.
-    pub fn count_more_tokens(&mut self, report: &Node<'_>) {
-        let Ok(map) = node::to_map(report) else {
-            return;
-        };
+    pub fn count_more_tokens(&mut self, report: Option<&Node<'_>>) {
         let mut entries = self.head.counted.clone().into_entries();
         let room = COUNTED.saturating_sub(entries.len());
-        let given = map.into_entries().into_iter();
+        let given = figures(report).into_entries().into_iter();
         let given = given.filter(|(_, value)| !matches!(value, Value::Nil));
         entries.extend(given.take(room));
         let counted = Map::new(entries);
@@ -176,4 +173,14 @@ impl Draft {
             self.events.push(Event::Finish(Finish::Refusal));
         }
     }
+}
+
+/// Returns the fields of a report that count. An event may have others, some of them large.
+fn figures(report: Option<&Node<'_>>) -> Map {
+    let Some(Node::Object(entries)) = report else {
+        return Map::default();
+    };
+    let wanted = entries.iter().filter(|(key, _)| is_figure(key));
+    let given = wanted.filter_map(|(key, node)| Some((Value::text(key), node.to_value()?)));
+    Map::new(given.collect())
 }

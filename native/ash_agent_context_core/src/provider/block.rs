@@ -20,7 +20,7 @@ use crate::value::steps;
 /// The note that the provider keeps a block itself, set once the whole answer is there.
 pub(crate) const STORED: &str = "store";
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Block {
     pub(super) kind: BlockKind,
     /// Text, arguments or the input of a provider's own tool.
@@ -44,8 +44,9 @@ pub(super) struct Note {
     pub(super) listed: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) enum BlockKind {
+    #[default]
     Text,
     Thinking,
     /// Reasoning in encrypted form, which only its provider reads.
@@ -82,6 +83,13 @@ pub(super) struct Call {
     /// Arguments that came as values for paths, newest first.
     pub(super) pieces: ListSync<Arc<ArgumentPiece>>,
     pub(super) whole: Option<Arc<ToolCall>>,
+}
+
+impl Call {
+    pub(super) fn with(&self, arguments: Arguments, metadata: Option<Map>) -> ToolCall {
+        let (id, name) = (Some(self.id.clone()), Name::Text(self.name.clone()));
+        foreign::call(id, name, arguments, metadata).of_kind(self.kind)
+    }
 }
 
 /// A value for one place in a call's arguments.
@@ -142,9 +150,8 @@ impl Block {
             return self.part(provider, asked);
         }
         // Without the signature and the id of a block that is not complete, or that its provider does not keep.
-        let notes = ListSync::new_sync();
         let bare = (is_text && (self.done || !self.text.is_empty())).then(|| Self {
-            notes,
+            notes: ListSync::default(),
             ..self.clone()
         });
         bare?.part(provider, asked)
@@ -197,9 +204,7 @@ impl Block {
             },
             false => Arguments::default(),
         };
-        let name = Name::Text(call.name.clone());
-        let id = Some(call.id.clone());
-        foreign::call(id, name, arguments, None).of_kind(call.kind)
+        call.with(arguments, None)
     }
 
     /// Returns whether it is a call with all of its arguments.

@@ -2,25 +2,31 @@
 //!
 //! Its values are shared with older versions of the response, so that adding a piece costs only that piece.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rpds::{HashTrieMapSync, ListSync, VectorSync};
 
 use crate::fault::Fault;
-use crate::log::call::{Name, ToolCall};
-use crate::log::part::{Content, Part};
+use crate::log::call::{Arguments, ToolCall};
+use crate::log::kind::CallKind;
+use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::prices::bill::Report;
-use crate::value::{steps, Map, Value};
+use crate::value::{letters, steps, Map, Value};
 
-use super::block::{Block, BlockKind, Call, Note, Opaque};
+use super::block::{ArgumentPiece, Block, BlockKind, Call, Note, Opaque};
 use super::event::Event;
-use super::foreign;
+use super::facts::Rule;
+use super::foreign::{self, join_details, metadata, order_calls, part};
 use super::rope::Rope;
 
 /// The most fields that an element of the notes on thinking may have.
 const FIELDS: usize = 20;
+
+/// The key of the last element of the notes on thinking.
+const DETAIL: Key = Key::Only("detail");
 
 /// The key by which a provider names a block. Never a position that we count: providers skip and reuse them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -59,7 +65,7 @@ pub(crate) struct AnswerHead {
     pub(super) listed: ListSync<Note>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Draft {
     pub provider: Provider,
     /// True if its provider is not known: then no part names one.
@@ -83,27 +89,26 @@ pub(crate) struct Draft {
     pub budget: usize,
 }
 
+/// The message of a response, to put on a conversation.
+#[derive(Debug)]
+pub(crate) struct Drafted {
+    pub content: Content,
+    pub calls: Vec<ToolCall>,
+    /// True for each call that is complete.
+    pub done: Vec<bool>,
+}
+
 impl Draft {
     pub fn new(provider: Provider, asked: Option<&str>) -> Self {
-        let head = AnswerHead {
-            asked: asked.map(Into::into),
-            ..AnswerHead::default()
-        };
+        let asked = asked.map(Into::into);
         Self {
             provider,
-            is_neutral: false,
-            head: Arc::new(head),
-            blocks: VectorSync::new_sync(),
-            keys: HashTrieMapSync::new_sync(),
-            last: None,
-            parts: 0,
-            calls: 0,
-            declined: 0,
-            looked: 0,
-            begun: 0,
-            ended: false,
-            events: Vec::new(),
+            head: Arc::new(AnswerHead {
+                asked,
+                ..AnswerHead::default()
+            }),
             budget: usize::MAX,
+            ..Self::default()
         }
     }
 
@@ -137,30 +142,21 @@ impl Draft {
     pub fn end(&mut self) -> Result<(), Fault> {
         self.ended = true;
         self.settle_refusal();
-        let Some(at) = self.open_blocks().next() else {
-            return Ok(());
-        };
-        for at in at..self.blocks.len() {
-            let kind = self.blocks.get(at).map(|block| &block.kind);
-            if !matches!(kind, Some(BlockKind::Call(_) | BlockKind::Opaque(_))) {
-                self.close(&Key::Nth(at))?;
-            }
-        }
-        Ok(())
+        self.close_where(|_, block| {
+            !matches!(block.kind, BlockKind::Call(_) | BlockKind::Opaque(_))
+        })
     }
 
     /// Ends the response where the last word may not say why the model stopped: then the open calls with complete arguments count
     /// as complete.
     pub fn end_without_reason(&mut self) -> Result<(), Fault> {
         if self.head.finish.is_none() {
-            for at in self.open_blocks().collect::<Vec<_>>() {
-                self.check_budget(&Key::Nth(at))?;
-                let block = self.blocks.get(at);
-                let is_text = self.provider.facts().text_arguments;
-                if block.is_some_and(|block| block.has_arguments(is_text)) {
-                    self.close(&Key::Nth(at))?;
-                }
+            let is_long = |block: &Block| !block.done && block.text.len() > self.budget;
+            if self.blocks.iter().any(is_long) {
+                return Err(Fault::TooMuchWork);
             }
+            let is_text = self.provider.facts().has(Rule::TextArguments);
+            self.close_where(|_, block| block.has_arguments(is_text))?;
         }
         self.end()
     }
@@ -172,8 +168,7 @@ impl Draft {
             }
         }
         let at = match key {
-            Key::Nth(at) if *at >= self.blocks.len() => return None,
-            Key::Nth(at) => *at,
+            Key::Nth(at) => Some(*at).filter(|at| *at < self.blocks.len())?,
             key => *self.keys.get(key)?,
         };
         self.last = Some((key.clone(), at));
@@ -185,7 +180,7 @@ impl Draft {
         self.blocks.get_mut(at)
     }
 
-    /// Returns whether there is a block under a key.
+    /// Returns whether a key has a block, or was marked.
     pub fn knows(&self, key: &Key) -> bool {
         self.keys.contains_key(key)
     }
@@ -212,11 +207,7 @@ impl Draft {
         let at = self.blocks.len();
         self.blocks.push_back_mut(Block {
             kind,
-            text: Rope::default(),
-            number: None,
-            done: false,
-            notes: ListSync::new_sync(),
-            piece: 0,
+            ..Block::default()
         });
         if !matches!(key, Key::Nth(_)) {
             self.keys.insert_mut(key.clone(), at);
@@ -418,28 +409,31 @@ impl Draft {
     /// Adds an element to the notes on the model's thinking, or goes on with the last one if that is of the same kind.
     pub fn detail(&mut self, of: Map, field: &'static str, text: &str) {
         let same = |a: &Map, b: &Map, name: &str| a.get_named(name) == b.get_named(name);
-        if let Some(block) = self.block(&Key::Only("detail")) {
-            if let BlockKind::Detail {
-                of: known,
-                field: known_field,
-            } = &mut block.kind
-            {
-                if *known_field == field && same(known, &of, "type") && same(known, &of, "index") {
-                    block.text.push(text.as_bytes());
-                    let given = |(_, value): &&(Value, Value)| !matches!(value, Value::Nil);
-                    let more = of.iter().filter(given);
-                    let mut news = more.clone();
-                    let adds = news.any(|(key, value)| known.get(key) != Some(value));
-                    if adds && known.len() < FIELDS {
-                        let entries = known.iter().chain(more).cloned().collect();
-                        *known = Arc::new(Map::new(entries));
-                    }
-                    return;
+        if let Some(Block {
+            kind:
+                BlockKind::Detail {
+                    of: known,
+                    field: last,
+                },
+            text: so_far,
+            ..
+        }) = self.block(&DETAIL)
+        {
+            if *last == field && same(known, &of, "type") && same(known, &of, "index") {
+                so_far.push(text.as_bytes());
+                let given = |(_, value): &&(Value, Value)| !matches!(value, Value::Nil);
+                let more = of.iter().filter(given);
+                let mut news = more.clone();
+                let adds = news.any(|(key, value)| known.get(key) != Some(value));
+                if adds && known.len() < FIELDS {
+                    let entries = known.iter().chain(more).cloned().collect();
+                    *known = Arc::new(Map::new(entries));
                 }
+                return;
             }
         }
         let of = Arc::new(of);
-        let at = self.open(Key::Only("detail"), BlockKind::Detail { of, field });
+        let at = self.open(DETAIL, BlockKind::Detail { of, field });
         if let Some(block) = self.blocks.get_mut(at) {
             block.text.push(text.as_bytes());
         }
@@ -456,9 +450,9 @@ impl Draft {
     /// Completes a block, as the stream says.
     pub fn close(&mut self, key: &Key) -> Result<(), Fault> {
         self.check_budget(key)?;
-        let provider = self.provider;
-        let is_text = provider.facts().text_arguments;
-        let asked = self.head.asked.clone();
+        let (provider, head) = (self.provider, self.head.clone());
+        let is_text = provider.facts().has(Rule::TextArguments);
+        let asked = head.asked.as_deref();
         let Some(at) = self.find(key) else {
             return Ok(());
         };
@@ -467,23 +461,16 @@ impl Draft {
         };
         match &block.kind {
             BlockKind::Call(call) if call.name.is_empty() => return Ok(()),
-            BlockKind::Call(Call {
-                whole: Some(whole), ..
-            }) => {
-                let whole = ToolCall::clone(whole);
-                block.done = true;
-                self.events.push(Event::Call(whole));
-            }
             BlockKind::Call(call) => {
-                let (id, name) = (call.id.clone(), Name::Text(call.name.clone()));
-                let arguments = block.read_arguments(call, is_text);
-                let metadata = block.metadata(Some(provider), asked.as_deref(), false);
-                let whole = foreign::call(Some(id), name, arguments, metadata).of_kind(call.kind);
+                let whole = call.whole.clone().unwrap_or_else(|| {
+                    let arguments = block.read_arguments(call, is_text);
+                    Arc::new(call.with(arguments, block.metadata(Some(provider), asked, false)))
+                });
                 block.done = true;
+                self.events.push(Event::Call(ToolCall::clone(&whole)));
                 if let BlockKind::Call(call) = &mut block.kind {
-                    call.whole = Some(Arc::new(whole.clone()));
+                    call.whole = Some(whole);
                 }
-                self.events.push(Event::Call(whole));
             }
             BlockKind::Opaque(opaque) => {
                 let part = block.opaque_part(opaque, provider)?;
@@ -492,7 +479,7 @@ impl Draft {
                 self.events.push(Event::Part(part));
             }
             BlockKind::Redacted => {
-                let part = block.part(Some(provider), asked.as_deref());
+                let part = block.part(Some(provider), asked);
                 block.done = true;
                 self.show(at);
                 self.events.extend(part.map(Event::Part));
@@ -505,16 +492,9 @@ impl Draft {
     /// Completes the message and its open blocks. If the model was `stopped` in the middle, the call that it was making stays
     /// incomplete.
     pub fn close_all(&mut self, stopped: bool) -> Result<(), Fault> {
-        let open: Vec<usize> = self.open_blocks().collect();
-        let kind = |at: usize| self.blocks.get(at).map(|block| &block.kind);
-        let is_call = |at: &&usize| matches!(kind(**at), Some(BlockKind::Call(_)));
-        let last_call = open.iter().rfind(is_call).copied().filter(|_| stopped);
-        for at in open {
-            if Some(at) != last_call {
-                self.close(&Key::Nth(at))?;
-            }
-        }
-        Ok(())
+        let open = |block: &Block| !block.done && matches!(block.kind, BlockKind::Call(_));
+        let last_call = self.blocks.iter().rposition(open).filter(|_| stopped);
+        self.close_where(|at, _| Some(at) != last_call)
     }
 
     /// Begins another answer after one that broke off. Its blocks may have the same keys; the words so far stay.
@@ -524,7 +504,7 @@ impl Draft {
             let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) else {
                 continue;
             };
-            block.notes = ListSync::new_sync();
+            block.notes = ListSync::default();
             block.done = true;
             if matches!(
                 block.kind,
@@ -536,13 +516,293 @@ impl Draft {
             }
         }
         self.begun = self.blocks.len();
-        self.keys = HashTrieMapSync::new_sync();
+        self.keys = HashTrieMapSync::default();
         self.last = None;
     }
 
-    fn open_blocks(&self) -> impl Iterator<Item = usize> + '_ {
+    /// Completes the open blocks for which this is true, by their place and what they have.
+    fn close_where(&mut self, closes: impl Fn(usize, &Block) -> bool) -> Result<(), Fault> {
         let blocks = self.blocks.iter().enumerate();
-        let blocks = blocks.inspect(|_| steps::count(1));
-        blocks.filter(|(_, block)| !block.done).map(|(at, _)| at)
+        let open = blocks
+            .inspect(|_| steps::count(1))
+            .filter(|(_, block)| !block.done);
+        let meant = open.filter(|(at, block)| closes(*at, block));
+        let meant: Vec<usize> = meant.map(|(at, _)| at).collect();
+        meant
+            .into_iter()
+            .try_for_each(|at| self.close(&Key::Nth(at)))
     }
+
+    /// Opens a call of a function. It shows once its name is there.
+    pub fn open_call(&mut self, key: Key, id: Option<&str>, name: Option<&str>) {
+        self.open_call_of(CallKind::Function, key, id, name);
+    }
+
+    /// Opens a call of any kind.
+    pub fn open_call_of(&mut self, kind: CallKind, key: Key, id: Option<&str>, name: Option<&str>) {
+        let call = Call {
+            id: id.unwrap_or_default().into(),
+            kind,
+            ..Call::default()
+        };
+        self.open(key.clone(), BlockKind::Call(call));
+        if let Some(name) = name {
+            self.name_call(&key, name);
+        }
+    }
+
+    /// Sets a call's name, if it has none.
+    pub fn name_call(&mut self, key: &Key, name: &str) {
+        let (position, before) = (self.calls, self.parts);
+        let Some(Block {
+            kind: BlockKind::Call(call),
+            number,
+            text,
+            ..
+        }) = self.block(key)
+        else {
+            return;
+        };
+        if name.is_empty() || !call.name.is_empty() {
+            return;
+        }
+        call.name = name.into();
+        call.before = before;
+        *number = Some(position);
+        let waiting = text.join();
+        self.calls += 1;
+        let name = name.into();
+        self.events.push(Event::CallStarted { position, name });
+        let json = letters::utf8(&waiting);
+        if !json.is_empty() {
+            let json = json.into();
+            self.events.push(Event::CallArguments { position, json });
+        }
+    }
+
+    /// Sets a call's id, if it has none.
+    pub fn identify_call(&mut self, key: &Key, id: &str) {
+        let call = self.call_at(key, true);
+        if let Some(call) = call.filter(|call| call.id.is_empty()) {
+            call.id = id.into();
+        }
+    }
+
+    pub fn id_of_call(&mut self, key: &Key) -> Option<&str> {
+        self.call_at(key, false).map(|call| &*call.id)
+    }
+
+    fn call_at(&mut self, key: &Key, is_open: bool) -> Option<&mut Call> {
+        let block = self.block(key)?;
+        match &mut block.kind {
+            BlockKind::Call(call) if !(is_open && block.done) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a text begins the arguments anew although those of the call look complete.
+    pub fn restarts(&mut self, key: &Key, json: Option<&str>) -> bool {
+        let last = self.block(key).and_then(|block| block.text.last());
+        last == Some(b'}') && json.is_some_and(|json| json.starts_with('{'))
+    }
+
+    /// Adds text to a call's arguments. Some servers send all of it again at the end.
+    pub fn arguments(&mut self, key: &Key, json: &str) {
+        let Some(block) = self.block(key).filter(|block| !block.done) else {
+            return;
+        };
+        if !matches!(block.kind, BlockKind::Call(_) | BlockKind::Opaque(_)) || json.is_empty() {
+            return;
+        }
+        let repeats = json.starts_with('{') && block.text.last() == Some(b'}');
+        if repeats && block.text.is(json.as_bytes()) {
+            return;
+        }
+        block.text.push(json.as_bytes());
+        let position = block
+            .number
+            .filter(|_| matches!(block.kind, BlockKind::Call(_)));
+        if let Some(position) = position {
+            let json = json.into();
+            self.events.push(Event::CallArguments { position, json });
+        }
+    }
+
+    /// Keeps arguments that came with the name of a call.
+    pub fn seed_arguments(&mut self, key: &Key, arguments: Arguments) {
+        if let Some(call) = self.call_at(key, false) {
+            call.seed = Some(Arc::new(arguments));
+        }
+    }
+
+    /// Adds a value for one place of a call's arguments.
+    pub fn push_piece(&mut self, key: &Key, piece: ArgumentPiece) {
+        if let Some(Block {
+            kind: BlockKind::Call(call),
+            done: false,
+            text,
+            ..
+        }) = self.block(key)
+        {
+            call.pieces.push_front_mut(Arc::new(piece));
+            // Counts for putting the pieces together later.
+            text.push(&[0; 16]);
+        }
+    }
+
+    /// Returns the pieces of a call's arguments, oldest first.
+    pub fn pieces(&mut self, key: &Key) -> Result<Vec<Arc<ArgumentPiece>>, Fault> {
+        self.check_budget(key)?;
+        let call = self.call_at(key, false);
+        let pieces = call.iter().flat_map(|call| call.pieces.iter());
+        let mut pieces: Vec<_> = pieces.cloned().collect();
+        pieces.reverse();
+        Ok(pieces)
+    }
+
+    /// Puts a whole call in the place of its pieces so far.
+    pub fn put_call(&mut self, key: &Key, call: ToolCall) -> Result<(), Fault> {
+        if self.block(key).is_none() {
+            self.open_call_of(call.kind, key.clone(), Some(&call.id), None);
+        }
+        self.name_call(key, call.name.as_str());
+        let Some(known) = self.call_at(key, true) else {
+            return Ok(());
+        };
+        known.whole = Some(Arc::new(call));
+        self.close(key)
+    }
+
+    /// Completes a call with these arguments.
+    pub fn end_call_with(&mut self, key: &Key, arguments: Arguments) -> Result<(), Fault> {
+        self.seed_arguments(key, arguments);
+        if let Some(block) = self.block(key).filter(|block| !block.done) {
+            block.text = Rope::default();
+        }
+        self.close(key)
+    }
+
+    /// Turns the calls so far into parts, by `keep`: the model that made them declined, another one goes on, and none of them is
+    /// run.
+    pub fn decline_calls(&mut self, keep: impl Fn(ToolCall) -> Part) -> Result<(), Fault> {
+        let is_text = self.provider.facts().has(Rule::TextArguments);
+        // Each block is visited once, however many models decline.
+        for at in std::mem::replace(&mut self.looked, self.blocks.len())..self.blocks.len() {
+            steps::count(1);
+            self.check_budget(&Key::Nth(at))?;
+            let Some(block) = self.blocks.get_mut(at) else {
+                continue;
+            };
+            let call = match &block.kind {
+                BlockKind::Call(call) if !call.name.is_empty() => call,
+                _ => continue,
+            };
+            let mut made = block.call(call);
+            if call.whole.is_none() {
+                made.arguments = block.read_arguments(call, is_text);
+            }
+            let part = keep(made);
+            block.kind = BlockKind::Whole(Arc::new(part.clone()));
+            block.done = true;
+            block.number = None;
+            self.show(at);
+            self.events.push(Event::Part(part));
+        }
+        self.declined = self.calls;
+        Ok(())
+    }
+
+    /// Returns the message as far as it came. If the response broke off, parts that its provider would refuse are left out.
+    pub fn message_so_far(&self, is_complete: bool) -> Drafted {
+        let asked = self.head.asked.as_deref();
+        let named = (!self.is_neutral).then_some(self.provider);
+        let mut numbered: Vec<(usize, &Block)> = self
+            .blocks
+            .iter()
+            .filter_map(|block| Some((block.number?, block)))
+            .collect();
+        numbered.sort_by_key(|(number, _)| *number);
+        let details = self.thinking_details();
+        let (mut parts, mut calls, mut done) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, block) in numbered {
+            if let BlockKind::Call(call) = &block.kind {
+                calls.push((call.before, block.call(call)));
+                done.push(block.done);
+            } else {
+                let part = block.part_of(named, asked, is_complete);
+                parts.extend(part.map(|part| (number + 1, part)));
+            }
+        }
+        put_details(&mut parts, details, self.provider, asked);
+        if !is_complete {
+            keep_pairs(&mut parts);
+        }
+        let (places, parts): (Vec<usize>, Vec<Part>) = parts.into_iter().unzip();
+        let place = |(before, call): (usize, ToolCall)| match self
+            .provider
+            .facts()
+            .has(Rule::CallsAnywhere)
+        {
+            true => (places.partition_point(|place| *place <= before), call),
+            false => (parts.len(), call),
+        };
+        let calls = calls.into_iter().map(place).collect();
+        let (content, calls) = order_calls(self.provider, parts, calls);
+        Drafted {
+            content,
+            calls,
+            done,
+        }
+    }
+
+    fn thinking_details(&self) -> Vec<Value> {
+        let detail = |block: &Block| match &block.kind {
+            BlockKind::Detail { of, field } => {
+                let text = Value::Binary(block.text.join().into_boxed_slice());
+                Some(Value::Map(of.put(Value::text(field), text)))
+            }
+            _ => None,
+        };
+        self.blocks.iter().filter_map(detail).collect()
+    }
+}
+
+/// A part with its place among those that were shown, from 1.
+type PlacedPart = (usize, Part);
+
+/// Puts the notes on the model's thinking beside it. If there is no thinking, they become a part before all others, with the text
+/// in them.
+fn put_details(
+    parts: &mut Vec<PlacedPart>,
+    details: Vec<Value>,
+    provider: Provider,
+    asked: Option<&str>,
+) {
+    if details.is_empty() {
+        return;
+    }
+    let key = Value::atom("reasoning_details");
+    let details = Value::List(details.into_boxed_slice());
+    let thinks = |(_, part): &&mut PlacedPart| part.kind.thoughts().is_some();
+    if let Some((_, part)) = parts.iter_mut().find(thinks) {
+        let metadata = part.provider_metadata.take().unwrap_or_default();
+        part.provider_metadata = Some(metadata.put(key, details));
+        return;
+    }
+    let words = join_details(&details).into_bytes().into();
+    let metadata = metadata(provider, &[("model", asked)]).put(key, details);
+    let part = part(PartKind::Thinking(words), Some(metadata));
+    parts.insert(0, (0, part));
+}
+
+/// Leaves out the use of a provider's own tool if its result did not come.
+fn keep_pairs(parts: &mut Vec<PlacedPart>) {
+    let halves = parts.iter().filter_map(|(_, part)| part.half());
+    let results = halves.filter(|half| half.is_result);
+    let answered: HashSet<String> = results.map(|half| half.key).collect();
+    let is_kept = |(_, part): &PlacedPart| {
+        let half = part.half();
+        half.is_none_or(|half| !half.waits || answered.contains(&half.key))
+    };
+    parts.retain(is_kept);
 }

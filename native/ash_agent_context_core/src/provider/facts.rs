@@ -18,9 +18,7 @@ pub(crate) struct Facts {
 
     /// The key of a request's list of messages.
     pub list: &'static str,
-    /// The key of the system prompt, if it stands beside the list.
-    pub system: Option<&'static str>,
-    /// All keys under which a request may have the system prompt there.
+    /// All keys under which a request may have the system prompt, if it stands beside the list; the first is ours.
     pub prompts: &'static [&'static str],
     /// The field that names the container in which the provider ran its tools, in requests and in answers.
     pub container: Option<&'static str>,
@@ -35,12 +33,10 @@ pub(crate) struct Facts {
     /// A user message that says [`STAND_IN`], for where the provider needs one.
     pub stand_in: &'static str,
 
+    /// The rules that hold for it.
+    pub rules: &'static [Rule],
     /// Returns whether it takes the id of a call, as far as the id alone shows it. `true`: the call came from this provider.
     pub takes_id: fn(&str, bool) -> bool,
-    /// Ids of calls have its own short form and no other.
-    pub short_ids: bool,
-    /// The arguments of calls are JSON text, which goes back as it came.
-    pub text_arguments: bool,
     /// Returns whether it takes the name of a tool.
     pub takes_name: fn(&str) -> bool,
     /// Returns whether it takes a block of its own in this place. A block that it would refuse there is refused when it is given:
@@ -48,40 +44,6 @@ pub(crate) struct Facts {
     /// providers add new ones.
     pub takes_block: fn(Place, &Map) -> bool,
 
-    /// A list must begin with the user.
-    pub user_first: bool,
-    /// A list must not begin with a call.
-    pub user_before_calls: bool,
-    /// A list must not end with the model.
-    pub user_last: bool,
-    /// Neighbours of one role must be one message.
-    pub alternates: bool,
-    /// Returns whether an imported message of the model asks for its continuation. Only the last message may.
-    pub is_prefix: fn(&str) -> bool,
-
-    // What it takes, as far as is known, of a history that was made elsewhere. Messages that break these rules are read, and
-    // follow them when they are sent again.
-    /// Neighbours of one role count as one turn.
-    pub merges_neighbours: bool,
-    /// Messages that were merged are written anew, not as they came.
-    pub remakes_merged: bool,
-    /// A text always stands in a list.
-    pub lists_only: bool,
-    /// The place that a system message may have.
-    pub system_place: SystemPlace,
-    /// Results and other parts never stand in one message.
-    pub results_stand_alone: bool,
-    /// All results of a message stand in one element.
-    pub results_stand_together: bool,
-    /// A result stands in an object, so it is never blank.
-    pub wraps_results: bool,
-    /// Calls stand among the model's parts. Elsewhere they have a list of their own.
-    pub calls_anywhere: bool,
-    /// The use of a tool that the provider runs waits for its result only as long as nothing but results of calls follows it.
-    pub closes_uses: bool,
-    /// The list has items and not messages: an id is used once, and words of the model between a call and its result do not
-    /// separate them.
-    pub has_items: bool,
     /// The prefix of ids of items, where items of this kind need an id.
     pub item_prefix: fn(CallKind) -> Option<&'static str>,
 
@@ -107,19 +69,74 @@ pub(crate) struct Facts {
     pub constraint: fn(&str, Value) -> Value,
 }
 
+/// A rule that holds for a provider whose list has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// A message of the model may have an empty list of calls.
+    EmptyCalls,
+    /// Ids of calls have its own short form and no other.
+    ShortIds,
+    /// The arguments of calls are JSON text, which goes back as it came.
+    TextArguments,
+    /// A list must begin with the user.
+    UserFirst,
+    /// A list must not begin with a call.
+    UserBeforeCalls,
+    /// A list must not end with the model.
+    UserLast,
+    /// Neighbours of one role must be one message.
+    Alternates,
+    /// An imported message of the model may ask for its continuation, but only the last one.
+    Prefixes,
+    /// Streams end with `[DONE]`.
+    SaysDone,
+    /// The end of the body ends a response.
+    EndsWithBody,
+    // What it takes, as far as is known, of a history that was made elsewhere. Messages that break these rules are read, and
+    // follow them when they are sent again.
+    /// Neighbours of one role count as one turn.
+    MergesNeighbours,
+    /// Messages that were merged are written anew, not as they came.
+    RemakesMerged,
+    /// A text always stands in a list.
+    ListsOnly,
+    /// A system message stands before all others.
+    SystemFirst,
+    /// A system message stands neither directly after the model nor at the end.
+    SystemAfterUser,
+    /// Results and other parts never stand in one message.
+    ResultsStandAlone,
+    /// All results of a message stand in one element.
+    ResultsStandTogether,
+    /// A result stands in an object, so it is never blank.
+    WrapsResults,
+    /// Calls stand among the model's parts. Elsewhere they have a list of their own.
+    CallsAnywhere,
+    /// The use of a tool that the provider runs waits for its result only as long as nothing but results of calls follows it.
+    ClosesUses,
+    /// The list has items and not messages: an id is used once, and words of the model between a call and its result do not
+    /// separate them.
+    HasItems,
+}
+
+impl Facts {
+    /// Returns whether an imported message asks for its own continuation here.
+    pub fn continues(&self, elements: &str) -> bool {
+        self.has(Rule::Prefixes) && is_prefix(elements)
+    }
+
+    pub fn has(&self, rule: Rule) -> bool {
+        self.rules.contains(&rule)
+    }
+
+    /// Returns the key of the system prompt, if it stands beside the list.
+    pub fn system(&self) -> Option<&'static str> {
+        self.prompts.first().copied()
+    }
+}
+
 /// The text of a user message that fills a gap.
 pub(crate) const STAND_IN: &str = "Continue.";
-
-/// The place that a system message may have in the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SystemPlace {
-    /// Everywhere.
-    Anywhere,
-    /// Before all others.
-    First,
-    /// Not directly after the model, nor at the end.
-    AfterUser,
-}
 
 /// One half of a pair: the use of a provider's own tool, or its result.
 pub(crate) struct OwnHalf<'a> {
@@ -180,6 +197,12 @@ pub struct Diagnosis {
     pub tokens: Option<u64>,
 }
 
+/// Returns whether an imported message asks for its own continuation, which DeepSeek and Mistral call a prefix, Moonshot and
+/// Alibaba partial. Within a text, the quotation marks would be escaped.
+pub(crate) fn is_prefix(elements: &str) -> bool {
+    elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
+}
+
 /// Returns the type that a block names, or "".
 pub(crate) fn kind_of(data: &Map) -> &str {
     named(data, "type").unwrap_or_default()
@@ -207,14 +230,6 @@ pub(crate) fn half_under<'a>(data: &'a Map, id: &str, keys: [&str; 2]) -> Option
     let [used, result] = keys;
     let used = id(used).map(|id| OwnHalf::new(id, false));
     used.or_else(|| Some(OwnHalf::new(id(result)?, true)))
-}
-
-/// Reads a number of tokens.
-pub(crate) fn count(of: &Map, name: &str) -> Option<u64> {
-    match of.get_named(name)? {
-        Value::Int(count) => u64::try_from(*count).ok(),
-        _ => None,
-    }
 }
 
 /// Returns whether a name has at most 64 characters, of those that every provider takes.

@@ -326,16 +326,15 @@ pub fn image_or_file(
     source: Source,
     filename: Option<Box<str>>,
 ) -> PartKind {
-    let (class, filename) = match is_image {
-        true => (Class::Image, None),
-        false => (Class::File, filename),
-    };
-    PartKind::Media(MediaPart {
-        class,
-        media_type,
-        source,
-        filename,
-    })
+    match is_image {
+        true => image(media_type, source),
+        false => PartKind::Media(MediaPart {
+            class: Class::File,
+            media_type,
+            source,
+            filename,
+        }),
+    }
 }
 
 /// Returns the place of a file in a provider's store.
@@ -429,6 +428,14 @@ pub fn plain_content(mut parts: Vec<Part>) -> Content {
             parts.push(last);
             Content::Parts(parts.into_boxed_slice())
         }
+    }
+}
+
+/// Returns content of parts that a request has, be there none.
+pub fn given_content(parts: Vec<Part>) -> Content {
+    match plain_content(parts) {
+        Content::None => Content::Parts(Box::default()),
+        content => content,
     }
 }
 

@@ -23,8 +23,11 @@ pub(crate) trait Writes: Sync {
     /// Writes the system prompt: the field's value, or the first elements of the list.
     fn system(&self, system: &Message, out: &mut Writer<'_>);
 
-    /// Writes the elements that a message adds.
-    fn message(&self, message: &Message, out: &mut Writer<'_>);
+    /// Writes the elements that a message of the user's or the system's adds.
+    fn user(&self, message: &Message, out: &mut Writer<'_>);
+
+    /// Writes the elements that a message of the model's adds, without its results.
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>);
 
     /// Writes the elements that the results of a message's calls add.
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>);
@@ -49,16 +52,6 @@ pub(crate) trait Responds: Sync {
     /// Returns how streams are framed.
     fn framing(&self) -> Framing {
         Framing::Sse
-    }
-
-    /// Returns whether the text `[DONE]` is a stream's last word.
-    fn says_done(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the end of the body ends the response, once the model said why it stopped.
-    fn ends_with_body(&self) -> bool {
-        false
     }
 
     /// Reads a document: an event of a stream, or a whole answer.

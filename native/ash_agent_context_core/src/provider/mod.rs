@@ -5,13 +5,11 @@
 
 pub mod accepts;
 mod answer;
-mod bills;
 pub mod block;
-mod calls;
+pub mod block_text;
 pub mod constraint;
 pub mod dialect;
 pub mod draft;
-pub mod drafted;
 pub mod event;
 pub mod facts;
 pub mod faults;
@@ -23,9 +21,7 @@ pub mod listener;
 pub mod node;
 pub mod options;
 mod order;
-pub mod parts;
 pub mod rope;
-pub mod said;
 pub mod usage;
 pub mod writer;
 

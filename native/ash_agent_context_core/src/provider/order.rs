@@ -70,6 +70,9 @@ pub(crate) fn calls_behind<'a>(
     (arranged, moved)
 }
 
+/// A test of a part, in the request that is written.
+type TestPart = fn(&Part, &Writer<'_>) -> bool;
+
 impl Writer<'_> {
     /// Returns the model's parts and calls in order, apart from calls that have to move, see [`calls_behind`]. If the message is
     /// not as its provider gave it, thinking after words moves before them: in the mode in which the provider refuses that, no
@@ -77,8 +80,8 @@ impl Writer<'_> {
     pub fn arrange<'a>(
         &mut self,
         message: &'a Message,
-        thinks: fn(&Part, &Self) -> bool,
-        leads: fn(&Part, &Self) -> bool,
+        thinks: TestPart,
+        leads: TestPart,
     ) -> Vec<PartOrCall<'a>> {
         let said = in_order(&message.content, &message.calls);
         let (mut said, moved) =
@@ -118,11 +121,7 @@ impl Writer<'_> {
     }
 
     /// Returns the end of the model's last words. Only thinking follows, and providers refuse a message that ends with it.
-    pub fn find_spoken_end(
-        &self,
-        said: &[PartOrCall<'_>],
-        thinks: fn(&Part, &Self) -> bool,
-    ) -> usize {
+    pub fn find_spoken_end(&self, said: &[PartOrCall<'_>], thinks: TestPart) -> usize {
         let is_spoken = |one: &PartOrCall<'_>| match one {
             PartOrCall::Call(_) => true,
             PartOrCall::Part(part) => !thinks(part, self) && self.says(part),

@@ -108,32 +108,3 @@ impl Rope {
         self.len == bytes.len() && self.join() == bytes
     }
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::{Rope, LINK};
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_push_adds_bytes_and_leaves_older_versions(
-            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..2 * LINK), 0..12),
-        ) {
-            let mut rope = Rope::default();
-            let mut model: Vec<u8> = Vec::new();
-            let mut versions = vec![(rope.clone(), model.clone())];
-            for piece in &pieces {
-                rope.push(piece);
-                model.extend_from_slice(piece);
-                versions.push((rope.clone(), model.clone()));
-            }
-            for (rope, model) in &versions {
-                prop_assert_eq!(&rope.join(), model);
-                prop_assert_eq!(rope.len(), model.len());
-                prop_assert_eq!(rope.last(), model.last().copied());
-                prop_assert!(rope.is(model));
-            }
-        }
-    }
-}

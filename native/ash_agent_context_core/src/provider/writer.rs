@@ -10,10 +10,10 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::ByHand;
 use crate::log::provider::Provider;
 use crate::provider::accepts::{sent_id, sent_name};
+use crate::provider::block_text;
 use crate::provider::options::{Options, Thinking};
-use crate::provider::said;
 use crate::value::builder::Json;
-use crate::value::json::AsJson;
+use crate::value::json::{AsJson, AsObject};
 use crate::value::letters;
 use crate::value::wording;
 use crate::value::{Map, Value};
@@ -167,10 +167,7 @@ impl<'o> Writer<'o> {
 
     /// Returns a text as UTF-8, unless it is blank.
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
-        let text = letters::utf8(bytes);
-        if let Cow::Owned(to) = &text {
-            self.report_bytes(bytes, to);
-        }
+        let text = self.utf8(bytes);
         if letters::is_blank(&text) {
             self.report_change(ChangeKind::DroppedBlankText, text, None);
             return None;
@@ -178,9 +175,16 @@ impl<'o> Writer<'o> {
         Some(text)
     }
 
-    fn report_bytes(&mut self, bytes: &[u8], to: &str) {
-        let from = format_args!("{bytes:?}");
-        self.report_change(ChangeKind::ReplacedBytes, from, Some(to));
+    fn utf8<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, str> {
+        let text = letters::utf8(bytes);
+        if let Cow::Owned(to) = &text {
+            self.report_change(
+                ChangeKind::ReplacedBytes,
+                format_args!("{bytes:?}"),
+                Some(to),
+            );
+        }
+        text
     }
 
     /// Writes content that is one text and not blank. Returns whether it is.
@@ -229,11 +233,7 @@ impl<'o> Writer<'o> {
         let Value::Binary(bytes) = &call.arguments.value else {
             return Cow::Owned(crate::value::json::write(&call.arguments.value));
         };
-        let text = letters::utf8(bytes);
-        if let Cow::Owned(to) = &text {
-            self.report_bytes(bytes, to);
-        }
-        text
+        self.utf8(bytes)
     }
 
     /// Returns the arguments of a call as the JSON text of an object.
@@ -303,7 +303,7 @@ impl<'o> Writer<'o> {
             }
             PartKind::ProviderBlock { provider, data } => {
                 let is_own = *provider == self.options.provider;
-                (is_own && !part.withheld) || (!is_own && said::words(data).is_some())
+                (is_own && !part.withheld) || (!is_own && block_text::words(data).is_some())
             }
             PartKind::RedactedThinking(_) => false,
             PartKind::Media(_) => true,
@@ -317,9 +317,7 @@ impl<'o> Writer<'o> {
 
     /// Returns the words for an image or a file where only text can be.
     pub fn media_words(&mut self, part: &Part) -> String {
-        let words = words_of(&part.kind).unwrap_or_default();
-        self.reword_part(part, &words);
-        words
+        self.words(part).unwrap_or_default()
     }
 
     /// Reports a part that this provider gets as text.
@@ -330,7 +328,7 @@ impl<'o> Writer<'o> {
     /// Returns the words of a part where only text can be.
     pub fn words(&mut self, part: &Part) -> Option<String> {
         let words = match &part.kind {
-            PartKind::ProviderBlock { data, .. } => said::words(data),
+            PartKind::ProviderBlock { data, .. } => block_text::words(data),
             kind => words_of(kind),
         };
         match &words {
@@ -345,19 +343,15 @@ impl<'o> Writer<'o> {
         let Some((provider, data)) = part.kind.block() else {
             return BlockForm::Nothing;
         };
-        if provider == self.options.provider && !part.withheld {
-            return BlockForm::Own(data);
-        }
-        let words = said::words(data).filter(|_| provider != self.options.provider);
-        match words {
-            Some(words) => {
-                self.reword_part(part, &words);
-                BlockForm::Words(words)
-            }
-            None => {
+        match provider == self.options.provider {
+            true if !part.withheld => BlockForm::Own(data),
+            true => {
                 self.drop_part(part);
                 BlockForm::Nothing
             }
+            false => self
+                .words(part)
+                .map_or(BlockForm::Nothing, BlockForm::Words),
         }
     }
 
@@ -528,6 +522,77 @@ pub(crate) fn texts<'a>(content: &'a Content, out: &mut Writer<'_>) -> Vec<Cow<'
                 _ => out.words(part).map(Cow::Owned),
             };
             content.parts().iter().filter_map(text).collect()
+        }
+    }
+}
+
+/// The functions by which a room writes parts.
+pub(crate) struct Parts {
+    /// Writes a text.
+    pub text: fn(&str, &mut Writer<'_>),
+    /// Marks a part on which the application set a cache breakpoint.
+    pub hint: fn(&Part, &mut Writer<'_>),
+    /// Writes a block of the provider's own, as it came.
+    pub own: fn(&Map, &mut Writer<'_>),
+    /// Returns whether the provider takes a medium. Others become words.
+    pub takes: fn(&Media<'_>) -> bool,
+    /// Writes media that it takes.
+    pub media: fn(&Part, &Media<'_>, &mut Writer<'_>),
+}
+
+/// Writes a provider's own block as an element.
+pub(crate) fn own_element(data: &Map, out: &mut Writer<'_>) {
+    out.json.element(&AsObject(data));
+}
+
+/// Is the `hint` of providers without such marks.
+pub(crate) fn mark_nothing(_part: &Part, _out: &mut Writer<'_>) {}
+
+impl Parts {
+    /// Writes content.
+    pub fn content(&self, content: &Content, out: &mut Writer<'_>) {
+        out.say(content, self.text);
+        self.all(content.parts(), out);
+    }
+
+    pub fn all<'p>(&self, parts: impl IntoIterator<Item = &'p Part>, out: &mut Writer<'_>) {
+        for part in parts {
+            self.one(part, out);
+        }
+    }
+
+    pub fn one(&self, part: &Part, out: &mut Writer<'_>) {
+        match (&part.kind, Media::of(&part.kind)) {
+            (PartKind::Text(bytes), _) => {
+                if let Some(text) = out.text(bytes) {
+                    (self.text)(&text, out);
+                    (self.hint)(part, out);
+                }
+            }
+            (PartKind::ProviderBlock { .. }, _) => match out.block(part) {
+                BlockForm::Own(data) => (self.own)(data, out),
+                BlockForm::Words(words) => (self.text)(&words, out),
+                BlockForm::Nothing => {}
+            },
+            (_, Some(media)) => {
+                match (self.takes)(&media) {
+                    true => (self.media)(part, &media, out),
+                    false => (self.text)(&out.media_words(part), out),
+                }
+                (self.hint)(part, out);
+            }
+            (_, None) => out.drop_part(part),
+        }
+    }
+
+    /// Writes a part in a message that can have no media. Words stand for them.
+    pub fn one_in_words(&self, part: &Part, out: &mut Writer<'_>) {
+        match Media::of(&part.kind) {
+            Some(_) => {
+                let words = out.media_words(part);
+                (self.text)(&words, out);
+            }
+            None => self.one(part, out),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 use crate::view::Stretch;
 
-use crate::provider::facts::{Facts, STAND_IN};
+use crate::provider::facts::{Facts, Rule, STAND_IN};
 use crate::provider::options::Options;
 use crate::provider::writer;
 use crate::request::item::{items, shared_elements, Item, Placed};
@@ -172,7 +172,7 @@ impl<'a, 'o> Body<'a, 'o> {
             return Ok(());
         }
         // An element of the list follows a comma. Responses takes both forms.
-        let key = self.facts.system;
+        let key = self.facts.system();
         let Some(key) = key.filter(|_| !slice.begins_with(b',')) else {
             self.slices.push(slice);
             return Ok(());
@@ -318,7 +318,7 @@ impl<'a, 'o> Body<'a, 'o> {
                     Slice::lend(elements.as_bytes(), first.item.shape(), first.iteration);
                 slice.is_before = self.is_before(first.item);
                 slice.follows_user = self.follows_user(first.item);
-                slice.is_prefix = (self.facts.is_prefix)(elements);
+                slice.is_prefix = self.facts.continues(elements);
                 self.add(slice);
                 self.imported = unit;
             }
@@ -388,13 +388,15 @@ impl<'a, 'o> Body<'a, 'o> {
     /// Returns whether an item counts as standing before the conversation. Mistral ignores imported system rows there: a call
     /// after them has no message of the user before it. Written anew, they are the user's.
     pub(super) fn is_before(&self, item: Item<'_>) -> bool {
-        item.is_system() && self.facts.user_before_calls && !self.facts.user_first
+        item.is_system()
+            && self.facts.has(Rule::UserBeforeCalls)
+            && !self.facts.has(Rule::UserFirst)
     }
 
     /// Returns whether an item needs a row of the user before it. Anthropic takes system rows only after one, which a view may
     /// hide.
     pub(super) fn follows_user(&self, item: Item<'_>) -> bool {
-        self.facts.user_first && item.is_system_row(self.options)
+        self.facts.has(Rule::UserFirst) && item.is_system_row(self.options)
     }
 
     /// Counts the size of a new encoding; a number or a key takes a few bytes, too.
@@ -421,7 +423,7 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// Returns whether an element with this role has to continue the element before it.
     pub(super) fn joins(&self, model_last: Option<bool>, begins_with_model: bool) -> bool {
-        self.facts.alternates && model_last == Some(begins_with_model)
+        self.facts.has(Rule::Alternates) && model_last == Some(begins_with_model)
     }
 
     pub(super) fn add(&mut self, mut slice: Slice<'a>) {
@@ -435,8 +437,8 @@ impl<'a, 'o> Body<'a, 'o> {
             self.remake_imported(slice.number);
         }
         let wants_user = match slice.shape.begins_with_calls {
-            true => self.facts.user_before_calls,
-            false => self.facts.user_first,
+            true => self.facts.has(Rule::UserBeforeCalls),
+            false => self.facts.has(Rule::UserFirst),
         };
         let has_user = match self.model_last {
             None => !(begins_with_model && wants_user || slice.follows_user),
@@ -497,7 +499,7 @@ impl<'a, 'o> Body<'a, 'o> {
     /// since many models do not continue their own words.
     fn close(&mut self) {
         let ends_with_model = self.model_last == Some(true) && !self.ends_with_prefix();
-        let wants_user = self.facts.user_last || self.context.breaks_off();
+        let wants_user = self.facts.has(Rule::UserLast) || self.context.breaks_off();
         if self.model_last.is_none() || (wants_user && ends_with_model) {
             self.stand_in(self.context.current_iteration(), true);
         }

@@ -1,6 +1,7 @@
 //! The cost of requests, beside the encodings that they need: see [`Options::most`].
 
 use crate::context::Context;
+use crate::provider::facts::Rule;
 use crate::provider::options::Options;
 use crate::value::cost::Cost;
 
@@ -12,7 +13,7 @@ impl Context {
     /// must alternate, imported ones count message by message.
     #[must_use]
     pub fn encode_cost(&self, options: &Options<'_>) -> Cost {
-        let walked = match options.provider.facts().alternates {
+        let walked = match options.provider.facts().has(Rule::Alternates) {
             true => self.count_messages(),
             false => self.count_iterations() + self.current().count_messages(),
         };

@@ -7,7 +7,7 @@ use crate::log::original::Original as Imported;
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::{Piece, Pieces, Shape};
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::reasoning::goes_back;
+use crate::provider::openai_chat::beside::goes_back;
 use crate::provider::options::Options;
 use crate::provider::room;
 use crate::provider::writer::Writer;
@@ -162,7 +162,8 @@ impl<'a> Item<'a> {
         }
         match whole_element(message, out.options.provider) {
             Some(element) => out.element(element),
-            None => format.message(message, out),
+            None if message.role == Role::Assistant => format.assistant(message, out),
+            None => format.user(message, out),
         }
     }
 

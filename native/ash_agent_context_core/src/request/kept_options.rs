@@ -3,9 +3,8 @@
 use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
-use crate::provider::facts::count;
 use crate::provider::options::{Dialect, Known, Options, SystemRole, Thinking};
-use crate::value::Map;
+use crate::value::{Map, Value};
 
 /// The key for options in the note of a request's fields; only those that are not the defaults are there.
 const OPTIONS: &str = "request";
@@ -36,8 +35,10 @@ impl Context {
         let role = text(noted, "system_role").and_then(SystemRole::from_name);
         options.system_role = role.unwrap_or(options.system_role);
         options.dialect = text(noted, "dialect").and_then(Dialect::from_name);
-        options.from = count(noted, "since");
-        let most = count(noted, "max_result_bytes");
+        options.from = noted.get_named("since").and_then(Value::as_count);
+        let most = noted
+            .get_named("max_result_bytes")
+            .and_then(Value::as_count);
         options.max_result_bytes = most.and_then(|most| usize::try_from(most).ok());
         let response = text(noted, "previous_response_id").map(Known::Response);
         let conversation = text(noted, "conversation").map(Known::Conversation);

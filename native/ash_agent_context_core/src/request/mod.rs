@@ -28,6 +28,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
 use crate::log::served::SplitPairs;
+use crate::provider::facts::Rule;
 use crate::value::json::AsJson;
 use crate::value::{structs, Map, Value};
 use crate::view::pairs::Pairs;
@@ -96,7 +97,7 @@ impl Context {
                 continue;
             };
             let is_known = options.known.field().is_some_and(|(known, _)| known == key);
-            if key == facts.list || Some(key) == facts.system || is_known {
+            if key == facts.list || Some(key) == facts.system() || is_known {
                 return Err(Error::ReservedField { key: key.into() });
             }
             let named = container.take_if(|(name, _)| *name == key);
@@ -187,7 +188,7 @@ impl Context {
                 masks: self.view().and_then(View::masks),
                 from: self.first_sent(options),
                 knows_earlier: options.known != Known::Nothing,
-                closes_uses: options.provider.facts().closes_uses,
+                closes_uses: options.provider.facts().has(Rule::ClosesUses),
             },
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::log::iteration::Iteration;
 use crate::log::original::Original;
 use crate::log::piece::{ByHand, Kept, Piece, Shape};
+use crate::provider::facts::Rule;
 use crate::provider::writer::{self, Writer};
 use crate::request::body::{Body, Run, JOINED};
 use crate::request::item::{items, resolve_units, Item};
@@ -205,11 +206,11 @@ impl<'a> Body<'a, '_> {
         if self.is_held(iteration) || next.is_some_and(|next| self.is_held(next)) {
             return false;
         }
-        let alternates = self.facts.alternates;
+        let alternates = self.facts.has(Rule::Alternates);
         let is_bound = |item: Item<'_>| {
             let imported = item.imported_elements(self.options);
             imported.is_some_and(|elements| {
-                alternates || (self.facts.is_prefix)(elements) || self.is_before(item)
+                alternates || self.facts.continues(elements) || self.is_before(item)
             }) || self.follows_user(item)
         };
         !items(iteration, rendering, self.options).any(is_bound)

@@ -19,9 +19,9 @@ use crate::log::reply::Finish;
 use crate::log::reply::Reply;
 use crate::prices::bill::Report;
 use crate::prices::usage::Usage;
-use crate::provider::draft::Draft;
-use crate::provider::drafted::Drafted;
+use crate::provider::draft::{Draft, Drafted};
 use crate::provider::event::Event;
+use crate::provider::facts::Rule;
 use crate::provider::framing::Framing;
 use crate::provider::{node, room};
 use crate::value::{Map, Value};
@@ -100,6 +100,9 @@ pub struct Response {
     /// Shared with the responses that differ by less than a segment.
     segment: Option<Arc<()>>,
 }
+
+/// A response with more of its bytes, and the events in them.
+type Fed = Result<(Response, Vec<Event>), Fault>;
 
 /// A message that is given instead of a response.
 #[derive(Debug)]
@@ -272,11 +275,7 @@ impl Response {
     }
 
     /// `is_first`: no document was read before one that could not be.
-    fn settle(
-        mut self,
-        read: Result<(), Fault>,
-        is_first: bool,
-    ) -> Result<(Self, Vec<Event>), Fault> {
+    fn settle(mut self, read: Result<(), Fault>, is_first: bool) -> Fed {
         let mut events = std::mem::take(&mut self.draft.events);
         match read {
             Ok(()) if self.draft.ended => self.state = State::Complete,
@@ -405,7 +404,7 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
     }
     let room = room(draft.provider);
     if bytes.trim_ascii() == b"[DONE]" {
-        return match room.says_done() {
+        return match draft.provider.facts().has(Rule::SaysDone) {
             true => draft.end_without_reason(),
             false => Ok(()),
         };
@@ -424,7 +423,7 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
 /// not.
 fn read_end(draft: &mut Draft, is_whole: bool) -> Result<(), Fault> {
     let says_why = draft.head.finish.is_some() || (is_whole && draft.count() > 0);
-    match room(draft.provider).ends_with_body() && says_why {
+    match draft.provider.facts().has(Rule::EndsWithBody) && says_why {
         true => draft.end(),
         false => Err(Fault::CutOff),
     }

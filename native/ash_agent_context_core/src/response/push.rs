@@ -29,18 +29,12 @@ pub enum Delta<'a> {
 impl Delta<'_> {
     /// Returns the bytes of its texts.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub const fn count_bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Thinking(text) | Self::CallArguments(_, text) => text.len(),
             Self::CallStarted(_, id, name) => id.len() + name.len(),
             Self::Usage(_) | Self::Finish(_) => 0,
         }
-    }
-
-    /// Returns whether its texts are empty.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -65,7 +59,7 @@ impl Response {
         if !self.is_open()? {
             return Ok((self.clone(), Vec::new()));
         }
-        let mut next = self.receive(deltas.iter().map(Delta::len).sum())?;
+        let mut next = self.receive(deltas.iter().map(Delta::count_bytes).sum())?;
         next.draft.budget = budget;
         let pushed = deltas.iter().try_for_each(|delta| next.draft.push(delta));
         next.settle(pushed, true)

@@ -87,6 +87,15 @@ impl Json {
         self.bare_object(fill);
     }
 
+    /// Adds an object of strings.
+    pub fn strings(&mut self, fields: &[(&str, &str)]) {
+        self.object(|object| {
+            for (key, text) in fields {
+                object.text(key, text);
+            }
+        });
+    }
+
     /// Adds an object whose comma is written already, or that needs none.
     pub fn bare_object(&mut self, fill: impl FnOnce(&mut JsonObject<'_>)) {
         self.raw("{");
@@ -132,6 +141,12 @@ impl JsonObject<'_> {
     /// Adds a field with an object.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut JsonObject<'_>)) -> &mut Self {
         self.key(key).object(fill);
+        self
+    }
+
+    /// Adds a field with an object of strings.
+    pub fn strings(&mut self, key: &str, fields: &[(&str, &str)]) -> &mut Self {
+        self.key(key).strings(fields);
         self
     }
 

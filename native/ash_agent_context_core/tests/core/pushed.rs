@@ -1,5 +1,7 @@
 //! A response that is pushed has what was pushed, names no provider, and has only those calls whose arguments came.
 
+use proptest::prelude::*;
+
 use ash_agent_context_core::{
     Content, Delta, Event, Fault, Finish, PartKind, Provider, Reading, Response, State, Value,
 };
@@ -102,4 +104,25 @@ fn limits_hold() {
         Delta::Finish("stop"),
     ];
     assert!(matches!(neutral().push(&call, 3), Err(Fault::TooMuchWork)));
+}
+
+proptest! {
+    /// Long texts are kept in links that versions share.
+    #[test]
+    fn a_piece_of_a_long_text_leaves_older_versions(pieces in prop::collection::vec("[a-z]{0,2500}", 0..12)) {
+        let mut versions = vec![(neutral(), String::new())];
+        for piece in &pieces {
+            let (response, text) = versions.last().unwrap();
+            let (response, _) = push(response, &[Delta::Text(piece)]);
+            let text = format!("{text}{piece}");
+            versions.push((response, text));
+        }
+        for (response, text) in &versions {
+            let content = match text.is_empty() {
+                true => Content::None,
+                false => Content::Text(text.as_bytes().into()),
+            };
+            prop_assert_eq!(&response.message().0.content, &content);
+        }
+    }
 }

@@ -1735,3 +1735,29 @@ fn arguments_come_as_values_for_paths() {
     let deep = read(json!([{"jsonPath": format!("${}", ".a".repeat(201))}]));
     assert_eq!(deep, Err(Fault::TooDeep { limit: 200 }));
 }
+
+/// Servers cut texts within a character: in its bytes, or between its two escapes.
+#[test]
+fn halves_of_characters_are_replaced() {
+    let read = |said: &[u8]| {
+        let body = [br#"{"done":true,"message":{"content":""#, said].concat();
+        Response::decode(&body, &Reading::of(Provider::Ollama)).map(|response| text(&response))
+    };
+    for (said, expected) in [
+        (&br#"a\ud83d"}}"#[..], "a\u{fffd}"),
+        (br#"\ude00b\\"}}"#, "\u{fffd}b\\"),
+        (br#"\ud83d\ude00"}}"#, "\u{1f600}"),
+        (b"a\xf0\x9f\"}}", "a\u{fffd}"),
+    ] {
+        assert_eq!(read(said).unwrap(), expected);
+    }
+    assert!(read(b"a").is_err());
+    assert!(read(br#"\ud83d"#).is_err());
+}
+
+#[test]
+fn a_number_too_large_for_a_float_loses_no_tokens() {
+    let body = br#"{"done":true,"eval_count":3,"total_duration":1e999,"message":{"content":"a"}}"#;
+    let response = Response::decode(body, &Reading::of(Provider::Ollama)).unwrap();
+    assert_eq!(response.usage().unwrap().output, 3);
+}

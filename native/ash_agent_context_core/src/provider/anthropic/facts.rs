@@ -6,7 +6,7 @@ use crate::provider::dialect::facts::{
     claude_version, object, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
 };
 use crate::provider::facts::{
-    count, is_any, is_plain_name, kind_of, named, Diagnosis, Facts, Fallback, OwnHalf, SystemPlace,
+    is_any, is_plain_name, kind_of, named, Diagnosis, Facts, Fallback, OwnHalf, Rule,
 };
 use crate::value::letters::is_plain;
 use crate::value::{Map, Value};
@@ -14,7 +14,6 @@ use crate::value::{Map, Value};
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "anthropic",
     list: "messages",
-    system: Some("system"),
     prompts: &["system"],
     container: Some("container"),
     parameters: None,
@@ -22,26 +21,16 @@ pub(crate) const FACTS: Facts = Facts {
     output_form: &[&["output_format"], &["output_config"]],
     message_fields: &["thinking", "tool_choice"],
     stand_in: STAND_IN_TEXT,
+    rules: &[
+        Rule::UserFirst,
+        Rule::UserBeforeCalls,
+        Rule::MergesNeighbours,
+        Rule::CallsAnywhere,
+        Rule::ClosesUses,
+    ],
     takes_id: |id, _| !id.is_empty() && id.bytes().all(is_plain),
-    short_ids: false,
-    text_arguments: false,
     takes_name: is_plain_name,
     takes_block,
-    user_first: true,
-    user_before_calls: true,
-    user_last: false,
-    alternates: false,
-    is_prefix: |_| false,
-    merges_neighbours: true,
-    remakes_merged: false,
-    lists_only: false,
-    system_place: SystemPlace::Anywhere,
-    results_stand_alone: false,
-    results_stand_together: false,
-    wraps_results: false,
-    calls_anywhere: true,
-    closes_uses: true,
-    has_items: false,
     item_prefix: |_| None,
     half,
     nameless_halves: None,
@@ -108,7 +97,9 @@ fn diagnose(details: Option<&Map>, is_asked: bool) -> Option<Diagnosis> {
         Some(Value::Map(given)) => Some(match given.get_named("cache_miss_reason") {
             Some(Value::Map(reason)) => {
                 let word = reason.get_named("type").and_then(Value::as_str);
-                let tokens = count(reason, "cache_missed_input_tokens");
+                let tokens = reason
+                    .get_named("cache_missed_input_tokens")
+                    .and_then(Value::as_count);
                 miss(word.unwrap_or_default(), tokens)
             }
             _ => miss("pending", None),

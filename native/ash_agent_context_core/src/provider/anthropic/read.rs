@@ -25,13 +25,22 @@ impl Reads for Room {
         history.read_list(body, "messages", "a list of messages", read_message)
     }
 
-    fn is_row(&self, element: &Map) -> bool {
-        is_row(element)
+    /// Returns whether a message has no neutral form: its role is unknown, or it is a system message with more than texts, such as
+    /// the tools that there are from here on.
+    fn is_row(&self, message: &Map) -> bool {
+        match message.get_named("role").and_then(Value::as_name) {
+            None | Some("user" | "assistant") => false,
+            Some("system") => match message.get_named("content") {
+                Some(Value::List(blocks)) => blocks.iter().any(is_unknown_to_system),
+                _ => false,
+            },
+            Some(_) => true,
+        }
     }
 }
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
-    if matches!(&message, Value::Map(map) if is_row(map)) {
+    if matches!(&message, Value::Map(map) if Room.is_row(map)) {
         history.whole(provider_block(PROVIDER, message)?);
         return Ok(());
     }
@@ -44,19 +53,6 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
         _ => system_content(content).map(|content| history.system(content, None)),
     };
     read.map_err(|error| error.within(message.key("content")))
-}
-
-/// Returns whether a message has no neutral form: its role is unknown, or it is a system message with more than texts, such as
-/// the tools that there are from here on.
-fn is_row(message: &Map) -> bool {
-    match message.get_named("role").and_then(Value::as_name) {
-        None | Some("user" | "assistant") => false,
-        Some("system") => match message.get_named("content") {
-            Some(Value::List(blocks)) => blocks.iter().any(is_unknown_to_system),
-            _ => false,
-        },
-        Some(_) => true,
-    }
 }
 
 fn is_unknown_to_system(block: &Value) -> bool {

@@ -48,9 +48,7 @@ impl Responds for Room {
                 node::get(node, "message").map_or(Ok(()), |inner| start(draft, inner))
             }
             Some("message_delta") => {
-                if let Some(usage) = node::get(node, "usage") {
-                    draft.count_more_tokens(usage);
-                }
+                draft.count_more_tokens(node::get(node, "usage"));
                 draft.keep(node, &DETAILS);
                 draft.keep_object(node, DIAGNOSTICS);
                 node::get(node, "delta").map_or(Ok(()), |delta| stop_reason(draft, delta))
@@ -79,9 +77,7 @@ fn start(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
         draft.begin_again();
     }
     draft.start(node::text(message, "id"), node::text(message, "model"));
-    if let Some(usage) = node::get(message, "usage") {
-        draft.count_more_tokens(usage);
-    }
+    draft.count_more_tokens(node::get(message, "usage"));
     for (block, index) in node::list(message, "content").iter().zip(0..) {
         // Its own keys, since later events number from 0 again.
         let key = Key::Whole(index);

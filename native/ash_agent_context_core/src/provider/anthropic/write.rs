@@ -11,8 +11,7 @@ use crate::log::provider::Provider;
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
-use crate::provider::parts::{own_element, Parts};
-use crate::provider::writer::{is_own_thinking, Thought, Writer};
+use crate::provider::writer::{is_own_thinking, own_element, Parts, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::trim_end;
 use crate::value::Value;
@@ -28,14 +27,50 @@ impl Writes for Room {
         out.wrap("[", "]", |out| PARTS.content(&system.content, out));
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        match (message.role, &message.content) {
-            (Role::Assistant, _) => assistant(message, out),
-            (_, content @ Content::Text(_)) => {
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
+        match &message.content {
+            content @ Content::Text(_) => {
                 out.say(content, |text, out| one_text(Role::User, text, out));
             }
-            (_, content) => out.blocks(false, |out| PARTS.content(content, out)),
+            content => out.blocks(false, |out| PARTS.content(content, out)),
         }
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        if let (content @ Content::Text(_), true) = (&message.content, message.calls.is_empty()) {
+            out.say(content, |text, out| {
+                one_text(Role::Assistant, trim_end(text), out)
+            });
+            return;
+        }
+        out.blocks(true, |out| {
+            out.say(&message.content, text_block);
+            let said = out.arrange(message, is_own_thinking, is_served);
+            let spoken = out.find_spoken_end(&said, is_own_thinking);
+            let is_text = |part: &Part| part.kind.is_text() && out.says(part);
+            // A history must not end in white space. Where more follows, the text keeps its bytes.
+            let mut ones = said.iter();
+            let last_text = ones.rposition(|one| one.part().is_some_and(is_text));
+            let last_text = last_text.filter(|_| message.calls.is_empty());
+            let is_fallback = |one: &PartOrCall<'_>| one.part().is_some_and(Part::is_fallback);
+            let begun = said.iter().rposition(is_fallback).unwrap_or_default();
+            let results = (begun > 0).then(|| OwnResults::of(message.content.parts()));
+            for (index, one) in said.into_iter().enumerate() {
+                let declined = results.as_ref().filter(|_| index < begun);
+                match one {
+                    PartOrCall::Part(part)
+                        if part.is_declined_call() || declined.is_some_and(|of| !of.keep(part)) =>
+                    {
+                        out.drop_part(part);
+                    }
+                    PartOrCall::Part(part) if part.kind.is_thinking() => {
+                        thinking(part, index < spoken, out)
+                    }
+                    PartOrCall::Part(part) => model_part(part, last_text == Some(index), out),
+                    PartOrCall::Call(call) => write_call(call, out),
+                }
+            }
+        });
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -77,43 +112,6 @@ const PARTS: Parts = Parts {
     takes: |_| true,
     media,
 };
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    if let (content @ Content::Text(_), true) = (&message.content, message.calls.is_empty()) {
-        out.say(content, |text, out| {
-            one_text(Role::Assistant, trim_end(text), out)
-        });
-        return;
-    }
-    out.blocks(true, |out| {
-        out.say(&message.content, text_block);
-        let said = out.arrange(message, is_own_thinking, is_served);
-        let spoken = out.find_spoken_end(&said, is_own_thinking);
-        let is_text = |part: &Part| part.kind.is_text() && out.says(part);
-        // A history must not end in white space. Where more follows, the text keeps its bytes.
-        let mut ones = said.iter();
-        let last_text = ones.rposition(|one| one.part().is_some_and(is_text));
-        let last_text = last_text.filter(|_| message.calls.is_empty());
-        let is_fallback = |one: &PartOrCall<'_>| one.part().is_some_and(Part::is_fallback);
-        let begun = said.iter().rposition(is_fallback).unwrap_or_default();
-        let results = (begun > 0).then(|| OwnResults::of(message.content.parts()));
-        for (index, one) in said.into_iter().enumerate() {
-            let declined = results.as_ref().filter(|_| index < begun);
-            match one {
-                PartOrCall::Part(part)
-                    if part.is_declined_call() || declined.is_some_and(|of| !of.keep(part)) =>
-                {
-                    out.drop_part(part);
-                }
-                PartOrCall::Part(part) if part.kind.is_thinking() => {
-                    thinking(part, index < spoken, out)
-                }
-                PartOrCall::Part(part) => model_part(part, last_text == Some(index), out),
-                PartOrCall::Call(call) => write_call(call, out),
-            }
-        }
-    });
-}
 
 fn write_call(call: &ToolCall, out: &mut Writer<'_>) {
     let [id, name, input] = out.function(call);
@@ -158,16 +156,15 @@ fn is_served(part: &Part, _out: &Writer<'_>) -> bool {
 fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_own_thinking(part, out);
     match out.place_thinking(is_own, part) {
-        Thought::Redacted(data) => out.json.object(|block| {
-            block.field("type", "redacted_thinking").text("data", data);
-        }),
+        Thought::Redacted(data) => out
+            .json
+            .strings(&[("type", "redacted_thinking"), ("data", data)]),
         Thought::Own { text, signature } => {
-            out.json.object(|block| {
-                block
-                    .field("type", "thinking")
-                    .text("thinking", &text)
-                    .field("signature", signature.unwrap_or_default());
-            });
+            out.json.strings(&[
+                ("type", "thinking"),
+                ("thinking", &text),
+                ("signature", signature.unwrap_or_default()),
+            ]);
         }
         Thought::Text(text) => text_block(trim_end(&text), out),
         Thought::Nothing => {}

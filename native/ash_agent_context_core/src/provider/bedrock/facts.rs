@@ -3,14 +3,13 @@
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{claude_version, object, CLAUDE, CLAUDE_CACHE};
-use crate::provider::facts::{half_under, is_any, is_plain_name, Facts, SystemPlace};
+use crate::provider::facts::{half_under, is_any, is_plain_name, Facts, Rule};
 use crate::value::letters::is_dotted;
 use crate::value::{json, Map, Value};
 
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "aws.bedrock",
     list: "messages",
-    system: Some("system"),
     prompts: &["system"],
     container: None,
     parameters: Some("inferenceConfig"),
@@ -18,9 +17,18 @@ pub(crate) const FACTS: Facts = Facts {
     output_form: &[&["outputConfig"]],
     message_fields: &[],
     stand_in: ",{\"role\":\"user\",\"content\":[{\"text\":\"Continue.\"}]}",
+    rules: &[
+        Rule::UserFirst,
+        Rule::UserBeforeCalls,
+        Rule::Alternates,
+        Rule::MergesNeighbours,
+        Rule::RemakesMerged,
+        Rule::ListsOnly,
+        Rule::ResultsStandTogether,
+        Rule::CallsAnywhere,
+        Rule::EndsWithBody,
+    ],
     takes_id: |id, _| (1..=64).contains(&id.chars().count()) && id.bytes().all(is_dotted),
-    short_ids: false,
-    text_arguments: false,
     takes_name: is_plain_name,
     takes_block: |place, data| match place {
         Place::Result => false,
@@ -28,21 +36,6 @@ pub(crate) const FACTS: Facts = Facts {
         Place::User => !is_any(data, &["toolUse", "toolResult", "reasoningContent"]),
         Place::Assistant => is_own(data, "toolUse") && is_own(data, "toolResult"),
     },
-    user_first: true,
-    user_before_calls: true,
-    user_last: false,
-    alternates: true,
-    is_prefix: |_| false,
-    merges_neighbours: true,
-    remakes_merged: true,
-    lists_only: true,
-    system_place: SystemPlace::Anywhere,
-    results_stand_alone: false,
-    results_stand_together: true,
-    wraps_results: false,
-    calls_anywhere: true,
-    closes_uses: false,
-    has_items: false,
     item_prefix: |_| None,
     half: |data| half_under(data, "toolUseId", ["toolUse", "toolResult"]),
     nameless_halves: None,

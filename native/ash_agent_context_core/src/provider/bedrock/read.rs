@@ -14,9 +14,9 @@ use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, check_levels, has, image, inline_image, json_like, json_part, json_text, metadata,
-    metadata_with, name_at, part, part_or_block, plain_content, provider_block, system_part,
-    text_block, CONTENT,
+    at, call, check_levels, given_content, has, image, inline_image, json_like, json_part,
+    json_text, metadata, metadata_with, name_at, part, part_or_block, plain_content,
+    provider_block, system_part, text_block, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -37,10 +37,7 @@ fn system_content(content: Value) -> Result<Content, Error> {
     let blocks = blocks.into_vec().into_iter();
     let blocks = blocks.filter(|block| !is_cache_point(block));
     let parts = each(blocks, |block| system_part(PROVIDER, block))?;
-    Ok(match plain_content(parts) {
-        Content::None => Content::Parts(Box::default()),
-        content => content,
-    })
+    Ok(given_content(parts))
 }
 
 /// Returns whether a block is a cache breakpoint, which is not part of a conversation.
@@ -164,13 +161,10 @@ pub(super) fn assistant_part(block: Value) -> Result<Part, Error> {
 /// Reads a text with its citations. Nova cites for the text before, in a block that has none.
 fn read_cited(block: &Value) -> Option<Part> {
     let cited = at(block, "citationsContent")?;
-    let text = match at(cited, "content") {
+    let text = match at(cited, "content").map(Value::as_list) {
         None => Box::default(),
-        Some(Value::List(texts)) => match &**texts {
-            [Value::Map(one)] if one.len() == 1 => match one.get_named("text")? {
-                Value::Binary(text) => text.clone(),
-                _ => return None,
-            },
+        Some(Some([Value::Map(one)])) if one.len() == 1 => match one.get_named("text")? {
+            Value::Binary(text) => text.clone(),
             _ => return None,
         },
         Some(_) => return None,

@@ -39,10 +39,6 @@ impl Responds for Room {
         Framing::EventStream
     }
 
-    fn ends_with_body(&self) -> bool {
-        true
-    }
-
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         if let Some(message) = node::dig(node, &["output", "message"]) {
             for (block, index) in node::list(message, "content").iter().zip(0..) {
@@ -55,7 +51,7 @@ impl Responds for Room {
         // Gateways send an event in an object under its name.
         if let Node::Object(entries) = node {
             if let [(name, inner @ Node::Object(_))] = &**entries {
-                return read_event(draft, name, inner);
+                return self.read_event(draft, name, inner);
             }
         }
         Err(Fault::neither(
@@ -64,38 +60,32 @@ impl Responds for Room {
         ))
     }
 
-    fn read_event(&self, draft: &mut Draft, name: &str, node: &Node<'_>) -> Result<(), Fault> {
-        read_event(draft, name, node)
-    }
-}
-
-fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fault> {
-    let key = Key::Index(node::number(event, "contentBlockIndex").unwrap_or(0));
-    match name {
-        "contentBlockDelta" => {
-            node::get(event, "delta").map_or(Ok(()), |delta| read_delta(draft, &key, delta))
+    fn read_event(&self, draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fault> {
+        let key = Key::Index(node::number(event, "contentBlockIndex").unwrap_or(0));
+        match name {
+            "contentBlockDelta" => {
+                node::get(event, "delta").map_or(Ok(()), |delta| read_delta(draft, &key, delta))
+            }
+            "contentBlockStart" => {
+                node::get(event, "start").map_or(Ok(()), |start| read_start(draft, key, start))
+            }
+            "contentBlockStop" => draft.close(&key),
+            "messageStop" => stop(draft, event),
+            "metadata" => {
+                count(draft, event);
+                Ok(())
+            }
+            name if name.to_ascii_lowercase().ends_with("exception") => {
+                Err(Fault::provider(Some(name), node::text(event, "message")))
+            }
+            _ => Ok(()),
         }
-        "contentBlockStart" => {
-            node::get(event, "start").map_or(Ok(()), |start| read_start(draft, key, start))
-        }
-        "contentBlockStop" => draft.close(&key),
-        "messageStop" => stop(draft, event),
-        "metadata" => {
-            count(draft, event);
-            Ok(())
-        }
-        name if name.to_ascii_lowercase().ends_with("exception") => {
-            Err(Fault::provider(Some(name), node::text(event, "message")))
-        }
-        _ => Ok(()),
     }
 }
 
 /// Reads the tokens, and the other metrics that are reported.
 fn count(draft: &mut Draft, node: &Node<'_>) {
-    if let Some(usage) = node::get(node, "usage") {
-        draft.count_tokens(usage);
-    }
+    draft.count_tokens(node::get(node, "usage"));
     let tier = node::dig(node, &["serviceTier", "type"]);
     draft.put_tier(tier.and_then(Node::as_str));
     draft.keep(node, &["trace", "serviceTier"]);

@@ -1,16 +1,19 @@
 //! Writes messages for Bedrock Converse.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::formats::{AUDIO, DOCUMENTS, VIDEO};
 use super::Room;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::media::{Location, Media};
-use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::provider::format::Writes;
 use crate::provider::order::PartOrCall;
-use crate::provider::parts::Parts;
-use crate::provider::writer::{is_own_thinking, Thought, Writer};
+use crate::provider::writer::{is_own_thinking, Parts, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
@@ -20,12 +23,26 @@ impl Writes for Room {
         out.wrap("[", "]", |out| user_content(&system.content, out));
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        if message.role == Role::Assistant {
-            assistant(message, out);
-            return;
-        }
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         out.blocks(false, |out| user_content(&message.content, out));
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        out.blocks(true, |out| {
+            out.say(&message.content, text_block);
+            // If anything follows a call, the call counts as unanswered, or the message as the beginning of the answer.
+            let said = out.arrange(message, is_thinking, |part, out| out.says(part));
+            let spoken = out.find_spoken_end(&said, is_thinking);
+            for (index, one) in said.into_iter().enumerate() {
+                match one {
+                    PartOrCall::Part(part) if part.kind.is_thinking() => {
+                        thinking(part, index < spoken, out)
+                    }
+                    PartOrCall::Part(part) => model_part(part, out),
+                    PartOrCall::Call(call) => write_call(call, out),
+                }
+            }
+        });
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -45,9 +62,7 @@ impl Writes for Room {
 }
 
 fn text_block(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|block| {
-        block.text("text", text);
-    });
+    out.json.strings(&[("text", text)]);
     out.mark_behind();
 }
 
@@ -57,9 +72,7 @@ fn write_cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
         block.object("citationsContent", |cited| {
             if !is_blank(text) {
                 cited.list("content", |list| {
-                    list.object(|content| {
-                        content.text("text", text);
-                    });
+                    list.strings(&[("text", text)]);
                 });
             }
             cited.field("citations", &AsJson(citations));
@@ -91,9 +104,9 @@ fn user_content(content: &Content, out: &mut Writer<'_>) {
 }
 
 fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {
-    by.all(parts, out);
     let (mut has_text, mut has_document) = (false, false);
     for part in parts {
+        by.one(part, out);
         match Media::of(&part.kind) {
             Some(media) if (by.takes)(&media) => has_document |= media.class == Class::File,
             Some(_) => has_text = true,
@@ -104,24 +117,6 @@ fn user_parts(parts: &[Part], by: &Parts, out: &mut Writer<'_>) {
         // The service refuses a document without a text beside it.
         text_block("See the attached document.", out);
     }
-}
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    out.blocks(true, |out| {
-        out.say(&message.content, text_block);
-        // If anything follows a call, the call counts as unanswered, or the message as the beginning of the answer.
-        let said = out.arrange(message, is_thinking, |part, out| out.says(part));
-        let spoken = out.find_spoken_end(&said, is_thinking);
-        for (index, one) in said.into_iter().enumerate() {
-            match one {
-                PartOrCall::Part(part) if part.kind.is_thinking() => {
-                    thinking(part, index < spoken, out)
-                }
-                PartOrCall::Part(part) => model_part(part, out),
-                PartOrCall::Call(call) => write_call(call, out),
-            }
-        }
-    });
 }
 
 fn write_call(call: &ToolCall, out: &mut Writer<'_>) {
@@ -147,11 +142,7 @@ fn model_part(part: &Part, out: &mut Writer<'_>) {
                 out.hint_behind(part);
             }
         }
-        PartKind::ProviderBlock { .. } => PARTS.one(part, out),
-        _ => {
-            let words = out.media_words(part);
-            text_block(&words, out);
-        }
+        _ => PARTS.one_in_words(part, out),
     }
 }
 
@@ -166,18 +157,18 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
     let is_own = leads && is_thinking(part, out);
     match out.place_thinking(is_own, part) {
         Thought::Redacted(data) => out.json.object(|block| {
-            block.object("reasoningContent", |content| {
-                content.text("redactedContent", data);
-            });
+            block.strings("reasoningContent", &[("redactedContent", data)]);
         }),
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block.object("reasoningContent", |content| {
-                    content.object("reasoningText", |reasoning| {
-                        reasoning
-                            .text("text", &text)
-                            .field("signature", signature.unwrap_or_default());
-                    });
+                    content.strings(
+                        "reasoningText",
+                        &[
+                            ("text", &text),
+                            ("signature", signature.unwrap_or_default()),
+                        ],
+                    );
                 });
             });
         }
@@ -247,9 +238,7 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
                 if place == "bytes" {
                     written.text(place, source);
                 } else {
-                    written.object(place, |location| {
-                        location.field("uri", source);
-                    });
+                    written.strings(place, &[("uri", source)]);
                 }
             });
             if let Some(enabled) = part.citations().filter(|_| kind == "document") {
@@ -277,22 +266,13 @@ fn format(media: &Media<'_>) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// Returns whether an address fits the service's own pattern.
+/// The service's own pattern of an address.
+static S3: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new("^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$").ok());
+
 fn is_s3(uri: &str) -> bool {
-    let Some(rest) = uri.strip_prefix("s3://") else {
-        return false;
-    };
-    let bucket = rest.split('/').next().unwrap_or(rest);
-    let is_end = |byte: Option<u8>| {
-        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
-    let is_inside = |byte: u8| is_end(Some(byte)) || byte == b'.' || byte == b'-';
-    (3..=63).contains(&bucket.len())
-        && bucket.bytes().all(is_inside)
-        && is_end(bucket.bytes().next())
-        && is_end(bucket.bytes().next_back())
-        && uri.chars().count() <= 1024
-        && !uri.contains('\n')
+    let is_one = S3.as_ref().is_some_and(|pattern| pattern.is_match(uri));
+    is_one && uri.chars().count() <= 1024
 }
 
 /// Returns a name of letters, digits, single spaces, hyphens, parentheses and brackets, which is all that the service takes.
@@ -305,8 +285,6 @@ fn document_name(filename: Option<&str>) -> String {
         .collect();
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let name: String = words.join(" ").chars().take(200).collect();
-    match name.is_empty() {
-        true => "document".to_owned(),
-        false => name.trim_end().to_owned(),
-    }
+    let name = Some(name.trim_end()).filter(|name| !name.is_empty());
+    name.unwrap_or("document").to_owned()
 }

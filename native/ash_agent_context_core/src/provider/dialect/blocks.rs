@@ -4,6 +4,7 @@ use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
+use crate::provider::facts::Rule;
 use crate::provider::foreign::order_calls;
 use crate::provider::listener::Listener;
 use crate::provider::order::{calls_behind, in_order};
@@ -33,7 +34,8 @@ impl ModelBlocks {
     /// Adds the message. A text beside calls always has the form of a block. The provider refuses a part that `leads` after a
     /// call, see [`calls_behind`].
     pub fn join(self, provider: Provider, leads: impl Fn(&Part) -> bool, history: &mut Listener) {
-        let (content, calls) = match self.calls.is_empty() && !history.facts().lists_only {
+        let (content, calls) = match self.calls.is_empty() && !history.facts().has(Rule::ListsOnly)
+        {
             true => (Content::Parts(self.parts.into_boxed_slice()), Vec::new()),
             false => order_calls(provider, self.parts, self.calls),
         };

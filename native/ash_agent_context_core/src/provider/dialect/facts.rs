@@ -3,14 +3,13 @@
 use crate::answer::subset::{Subset, FORMATS};
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
-use crate::provider::facts::{is_any, is_plain_name, Cache, Facts, SystemPlace};
+use crate::provider::facts::{is_any, is_plain_name, Cache, Facts, Rule};
 use crate::value::{Map, Value};
 
 /// The chat dialect as OpenAI has it. Messages of no known provider are read as this, too.
 pub(crate) const CHAT: Facts = Facts {
     telemetry: "openai",
     list: "messages",
-    system: None,
     prompts: &[],
     container: None,
     parameters: None,
@@ -18,13 +17,17 @@ pub(crate) const CHAT: Facts = Facts {
     output_form: &[&["response_format"]],
     message_fields: &[],
     stand_in: STAND_IN_TEXT,
+    rules: &[
+        Rule::TextArguments,
+        Rule::Prefixes,
+        Rule::SaysDone,
+        Rule::EndsWithBody,
+    ],
     takes_id: |id, is_own| {
         // Older models and Azure take 40 characters; an id that came from OpenAI may have the 64 that newer ones take.
         let most = if is_own { 64 } else { 40 };
         (1..=most).contains(&id.chars().count())
     },
-    short_ids: false,
-    text_arguments: true,
     takes_name: is_plain_name,
     takes_block: |place, data| match place {
         Place::Result => false,
@@ -32,21 +35,6 @@ pub(crate) const CHAT: Facts = Facts {
         Place::User => !is_any(data, &["refusal"]),
         Place::System => true,
     },
-    user_first: false,
-    user_before_calls: false,
-    user_last: false,
-    alternates: false,
-    is_prefix,
-    merges_neighbours: false,
-    remakes_merged: false,
-    lists_only: false,
-    system_place: SystemPlace::Anywhere,
-    results_stand_alone: false,
-    results_stand_together: false,
-    wraps_results: false,
-    calls_anywhere: false,
-    closes_uses: false,
-    has_items: false,
     item_prefix: |_| None,
     half: |_| None,
     nameless_halves: None,
@@ -95,12 +83,6 @@ pub(crate) fn openai_breakpoint(ttl: Ttl) -> &'static str {
         Ttl::HalfDay => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\",\"ttl\":\"12h\"}",
         _ => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\"}",
     }
-}
-
-/// Returns whether an imported message asks for its own continuation, which DeepSeek and Mistral call a prefix, Moonshot and
-/// Alibaba partial. Within a text, the quotation marks would be escaped.
-pub(crate) fn is_prefix(elements: &str) -> bool {
-    elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
 }
 
 /// The part of JSON Schema that OpenAI takes with `strict`, by its guide on structured outputs. Mistral has the same rules.

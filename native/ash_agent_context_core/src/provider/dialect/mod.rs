@@ -1,6 +1,5 @@
 //! Rules that several providers share.
 
 pub mod blocks;
-pub mod breakpoints;
 pub mod chat;
 pub mod facts;

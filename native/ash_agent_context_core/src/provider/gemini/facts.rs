@@ -3,14 +3,13 @@
 use crate::answer::subset::Subset;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::object;
-use crate::provider::facts::{half_under, is_any, Cache, Facts, SystemPlace};
+use crate::provider::facts::{half_under, is_any, Cache, Facts, Rule};
 use crate::value::letters::is_dotted;
 use crate::value::Value;
 
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "gcp.gemini",
     list: "contents",
-    system: Some("systemInstruction"),
     prompts: &["systemInstruction", "system_instruction"],
     container: None,
     parameters: Some("generationConfig"),
@@ -22,9 +21,19 @@ pub(crate) const FACTS: Facts = Facts {
     ],
     message_fields: &[],
     stand_in: ",{\"role\":\"user\",\"parts\":[{\"text\":\"Continue.\"}]}",
+    rules: &[
+        Rule::UserFirst,
+        Rule::UserBeforeCalls,
+        Rule::UserLast,
+        Rule::MergesNeighbours,
+        Rule::ListsOnly,
+        Rule::ResultsStandAlone,
+        Rule::ResultsStandTogether,
+        Rule::WrapsResults,
+        Rule::CallsAnywhere,
+        Rule::EndsWithBody,
+    ],
     takes_id: |_, _| true,
-    short_ids: false,
-    text_arguments: false,
     takes_name: |name| {
         let first = name.bytes().next();
         first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
@@ -41,21 +50,6 @@ pub(crate) const FACTS: Facts = Facts {
         }
         Place::Assistant => true,
     },
-    user_first: true,
-    user_before_calls: true,
-    user_last: true,
-    alternates: false,
-    is_prefix: |_| false,
-    merges_neighbours: true,
-    remakes_merged: false,
-    lists_only: true,
-    system_place: SystemPlace::Anywhere,
-    results_stand_alone: true,
-    results_stand_together: true,
-    wraps_results: true,
-    calls_anywhere: true,
-    closes_uses: false,
-    has_items: false,
     item_prefix: |_| None,
     half: |data| {
         half_under(data, "id", ["toolCall", "toolResponse"])

@@ -1,7 +1,6 @@
 //! Gemini generateContent.
 
 pub mod facts;
-mod paths;
 mod read;
 mod response;
 mod write;

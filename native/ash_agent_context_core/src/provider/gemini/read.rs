@@ -11,8 +11,8 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::ModelBlocks;
 use crate::provider::foreign::{
-    at, call, check_levels, image_or_file, inline_image, into_parts, json_text, metadata,
-    metadata_of, name_at, part, plain_content, provider_block, system_part, text_part,
+    at, call, check_levels, given_content, image_or_file, inline_image, into_parts, json_text,
+    metadata, metadata_of, name_at, part, provider_block, system_part, text_part,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -26,10 +26,7 @@ const SYSTEM: Spelling = ("systemInstruction", "system_instruction");
 const CALL: Spelling = ("functionCall", "function_call");
 const RESPONSE: Spelling = ("functionResponse", "function_response");
 const SIGNATURE: Spelling = ("thoughtSignature", "thought_signature");
-const INLINE: Spelling = ("inlineData", "inline_data");
-const FILE: Spelling = ("fileData", "file_data");
 const TYPE: Spelling = ("mimeType", "mime_type");
-const URI: Spelling = ("fileUri", "file_uri");
 const NAME: Spelling = ("displayName", "display_name");
 
 fn find(value: &Value, key: Spelling) -> Option<&Value> {
@@ -64,10 +61,7 @@ fn system_content(system: Value) -> Result<Content, Error> {
     }
     let mut system = Fields::read(system, "a content, an object")?;
     let parts = system.content("parts", |part| system_part(PROVIDER, part))?;
-    Ok(match plain_content(into_parts(parts)) {
-        Content::None => Content::Parts(Box::default()),
-        content => content,
-    })
+    Ok(given_content(into_parts(parts)))
 }
 
 fn read_content(content: Value, history: &mut Listener) -> Result<(), Error> {
@@ -161,7 +155,7 @@ fn content_part(value: Value) -> Result<Part, Error> {
 }
 
 fn media(value: &Value) -> Option<PartKind> {
-    if let Some(blob) = find(value, INLINE) {
+    if let Some(blob) = find(value, ("inlineData", "inline_data")) {
         let media_type = find_name(blob, TYPE)?;
         let data = name_at(blob, "data")?;
         if media_type.starts_with("image/") {
@@ -172,8 +166,8 @@ fn media(value: &Value) -> Option<PartKind> {
         let file = image_or_file(false, Some(media_type.into()), source, filename);
         return is_base64(data).then_some(file);
     }
-    let file = find(value, FILE)?;
-    let uri = find_name(file, URI).filter(|uri| !uri.trim().is_empty())?;
+    let file = find(value, ("fileData", "file_data"))?;
+    let uri = find_name(file, ("fileUri", "file_uri")).filter(|uri| !uri.trim().is_empty())?;
     let media_type = find_name(file, TYPE).map(Into::into);
     let source = Source::Url(uri.into());
     let is_image = find_name(file, TYPE).is_some_and(|name| name.starts_with("image/"));

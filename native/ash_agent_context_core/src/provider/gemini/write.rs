@@ -3,7 +3,7 @@
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::media_type::is_text;
-use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::json::AsObject;
@@ -13,8 +13,7 @@ use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
 use crate::provider::order::{in_order, PartOrCall};
-use crate::provider::parts::{mark_nothing, own_element, Parts};
-use crate::provider::writer::{Thought, Writer};
+use crate::provider::writer::{mark_nothing, own_element, Parts, Thought, Writer};
 use crate::value::letters::is_blank;
 
 /// Google documents this signature for calls whose own is not at hand, such as another vendor's:
@@ -32,12 +31,30 @@ impl Writes for Room {
         });
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        if message.role == Role::Assistant {
-            assistant(message, out);
-            return;
-        }
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         out.wrap(USER, CLOSE, |out| PARTS.content(&message.content, out));
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        out.wrap(MODEL, CLOSE, |out| {
+            let start = out.json.0.len();
+            let mut speaks = out.say(&message.content, text_part);
+            // Gemini 3 checks the first call of each step; calls of others get the stand-in.
+            let mut stand_in = out
+                .options
+                .model
+                .is_none_or(|model| !model.contains("gemini-1") && !model.contains("gemini-2"))
+                .then_some(STAND_IN_SIGNATURE);
+            for said in in_order(&message.content, &message.calls) {
+                match said {
+                    PartOrCall::Part(part) => speaks |= model_part(part, out),
+                    PartOrCall::Call(one) => call(one, stand_in.take(), out),
+                }
+            }
+            if !speaks && message.calls.is_empty() {
+                out.cut(start);
+            }
+        });
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -72,9 +89,7 @@ impl Writes for Room {
 }
 
 fn text_part(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|part| {
-        part.text("text", text);
-    });
+    out.json.strings(&[("text", text)]);
 }
 
 const PARTS: Parts = Parts {
@@ -84,28 +99,6 @@ const PARTS: Parts = Parts {
     takes: is_sent,
     media: |_part, media, out| write_media(media, None, out),
 };
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    out.wrap(MODEL, CLOSE, |out| {
-        let start = out.json.0.len();
-        let mut speaks = out.say(&message.content, text_part);
-        // Gemini 3 checks the first call of each step; calls of others get the stand-in.
-        let mut stand_in = out
-            .options
-            .model
-            .is_none_or(|model| !model.contains("gemini-1") && !model.contains("gemini-2"))
-            .then_some(STAND_IN_SIGNATURE);
-        for said in in_order(&message.content, &message.calls) {
-            match said {
-                PartOrCall::Part(part) => speaks |= model_part(part, out),
-                PartOrCall::Call(one) => call(one, stand_in.take(), out),
-            }
-        }
-        if !speaks && message.calls.is_empty() {
-            out.cut(start);
-        }
-    });
-}
 
 fn call(call: &ToolCall, stand_in: Option<&str>, out: &mut Writer<'_>) {
     let [id, name, args] = out.function(call);
@@ -207,9 +200,7 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
         ("output", text, media)
     };
     let response = out.apart(|out| {
-        out.json.object(|response| {
-            response.text(key, &text);
-        });
+        out.json.strings(&[(key, &text)]);
     });
     (response, media)
 }
@@ -281,13 +272,9 @@ fn write_media(media: &Media<'_>, signature: Option<&str>, out: &mut Writer<'_>)
     };
     out.json.object(|written| {
         if let Location::Inline(data) = media.source {
-            written.object("inlineData", |blob| {
-                blob.field("mimeType", media_type).text("data", data);
-            });
+            written.strings("inlineData", &[("mimeType", media_type), ("data", data)]);
         } else {
-            written.object("fileData", |file| {
-                file.field("mimeType", media_type).field("fileUri", &uri);
-            });
+            written.strings("fileData", &[("mimeType", media_type), ("fileUri", &uri)]);
         }
         written.given("thoughtSignature", signature);
     });

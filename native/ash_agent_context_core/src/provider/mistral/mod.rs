@@ -4,13 +4,10 @@ pub mod facts;
 mod write;
 
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::read::{ChatDialect, Completions};
+use crate::provider::dialect::chat::read::Completions;
 
 pub(crate) struct Room;
 
 impl Completions for Room {
-    const DIALECT: ChatDialect = ChatDialect {
-        provider: Provider::Mistral,
-        empty_calls: true,
-    };
+    const PROVIDER: Provider = Provider::Mistral;
 }

@@ -3,16 +3,15 @@
 use super::Room;
 use crate::log::exchange::Exchange;
 use crate::log::media::{Location, Media};
-use crate::log::message::{Message, Role};
+use crate::log::message::Message;
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::thought::{pieces, ThoughtPiece};
+use crate::provider::dialect::chat::read::{pieces, ThoughtPiece};
 use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, text_part,
 };
 use crate::provider::format::Writes;
-use crate::provider::parts::{mark_nothing, own_element, Parts};
-use crate::provider::writer::{texts, Thought, Writer};
+use crate::provider::writer::{mark_nothing, own_element, texts, Parts, Thought, Writer};
 use crate::value::json::AsJson;
 use crate::value::letters::is_blank;
 
@@ -27,12 +26,24 @@ impl Writes for Room {
         });
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        if message.role == Role::Assistant {
-            assistant(message, out);
-            return;
-        }
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         role_message("user", &message.content, &PARTS, out);
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        let mut speaks = false;
+        let content = out.apart(|out| match &message.content {
+            Content::Parts(parts) => out.wrap("[", "]", |out| {
+                for part in &**parts {
+                    speaks |= assistant_part(part, out);
+                }
+            }),
+            content => speaks = out.say(content, |text, out| out.json.text(text)),
+        });
+        // Thinking that nothing follows is not sent.
+        if speaks || !message.calls.is_empty() {
+            message_with_calls(message, &content, |_| {}, out);
+        }
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -47,22 +58,6 @@ const PARTS: Parts = Parts {
     takes: is_sent,
     media,
 };
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    let mut speaks = false;
-    let content = out.apart(|out| match &message.content {
-        Content::Parts(parts) => out.wrap("[", "]", |out| {
-            for part in &**parts {
-                speaks |= assistant_part(part, out);
-            }
-        }),
-        content => speaks = out.say(content, |text, out| out.json.text(text)),
-    });
-    // Thinking that nothing follows is not sent.
-    if speaks || !message.calls.is_empty() {
-        message_with_calls(message, &content, |_| {}, out);
-    }
-}
 
 /// Writes a part. Returns whether it is more than thinking.
 fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
@@ -128,9 +123,9 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
         let written = written.field("type", kind);
         match (media.class, media.source, detail) {
             (_, Location::Stored(_, id), _) => written.field("file_id", id),
-            (Class::Image, _, Some(detail)) => written.object(kind, |image| {
-                image.text("url", &url).field("detail", detail);
-            }),
+            (Class::Image, _, Some(detail)) => {
+                written.strings(kind, &[("url", &url), ("detail", detail)])
+            }
             (Class::Image, ..) => written.text(kind, &url),
             (Class::Audio, Location::Inline(data), _) => written.text(kind, data),
             _ => {

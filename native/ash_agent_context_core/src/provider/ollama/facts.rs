@@ -3,7 +3,7 @@
 use crate::answer::subset::WHOLE;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{object, CHAT};
-use crate::provider::facts::{Cache, Facts, SystemPlace};
+use crate::provider::facts::{Cache, Facts, Rule};
 use crate::value::letters::is_blank;
 
 pub(crate) const FACTS: Facts = Facts {
@@ -11,12 +11,10 @@ pub(crate) const FACTS: Facts = Facts {
     parameters: Some("options"),
     most_output: &["num_predict"],
     output_form: &[&["format"]],
+    rules: &[Rule::SystemFirst],
     takes_id: |_, _| true,
-    text_arguments: false,
     takes_name: |name| !is_blank(name),
     takes_block: |place, _| place != Place::Result,
-    is_prefix: |_| false,
-    system_place: SystemPlace::First,
     cache: Cache::Unknown,
     cache_mark: |_| "",
     subset: &WHOLE,

@@ -51,7 +51,7 @@ impl Responds for Room {
         if !is_done {
             return Ok(());
         }
-        draft.count_tokens(node);
+        draft.count_tokens(Some(node));
         let word = node::filled_text(node, "done_reason").unwrap_or("stop");
         let reason = match word {
             "length" => Finish::Length,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::log::exchange::Exchange;
-use crate::log::message::{Message, Role};
+use crate::log::message::Message;
 use crate::log::part::{Content, Part, PartKind};
 
 use super::Room;
@@ -21,15 +21,51 @@ impl Writes for Room {
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        if message.role == Role::Assistant {
-            assistant(message, out);
-            return;
-        }
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         out.say(&message.content, |text, out| {
             text_message("user", text, out)
         });
         user(message.content.parts().iter(), out);
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        let (mut texts, mut thoughts) = (Vec::new(), Vec::new());
+        if let Content::Text(bytes) = &message.content {
+            texts.extend(out.text(bytes));
+        }
+        for part in message.content.parts() {
+            match &part.kind {
+                PartKind::Text(bytes) => texts.extend(out.text(bytes)),
+                PartKind::Thinking(_) => match out.thinking(part, false) {
+                    Thought::Own { text, .. } if !is_blank(&text) => thoughts.push(text),
+                    Thought::Text(text) => texts.push(text),
+                    _ => {}
+                },
+                _ => texts.extend(out.words(part).map(Cow::Owned)),
+            }
+        }
+        if texts.is_empty() && message.calls.is_empty() {
+            return;
+        }
+        out.list_calls(message);
+        let calls = message.calls.iter().map(|call| out.function(call));
+        let calls: Vec<_> = calls.collect();
+        out.json.raw(",");
+        out.json.bare_object(|written| {
+            written
+                .field("role", "assistant")
+                .text("content", &texts.join("\n\n"));
+            if !thoughts.is_empty() {
+                written.text("thinking", &thoughts.join("\n\n"));
+            }
+            if !calls.is_empty() {
+                written.objects("tool_calls", &calls, |call, [id, name, arguments]| {
+                    call.field("id", &**id).object("function", |function| {
+                        function.field("name", &**name).raw("arguments", arguments);
+                    });
+                });
+            }
+        });
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -71,46 +107,6 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
             .text("content", &texts.join("\n\n"));
         if !images.is_empty() {
             message.field("images", &images);
-        }
-    });
-}
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    let (mut texts, mut thoughts) = (Vec::new(), Vec::new());
-    if let Content::Text(bytes) = &message.content {
-        texts.extend(out.text(bytes));
-    }
-    for part in message.content.parts() {
-        match &part.kind {
-            PartKind::Text(bytes) => texts.extend(out.text(bytes)),
-            PartKind::Thinking(_) => match out.thinking(part, false) {
-                Thought::Own { text, .. } if !is_blank(&text) => thoughts.push(text),
-                Thought::Text(text) => texts.push(text),
-                _ => {}
-            },
-            _ => texts.extend(out.words(part).map(Cow::Owned)),
-        }
-    }
-    if texts.is_empty() && message.calls.is_empty() {
-        return;
-    }
-    out.list_calls(message);
-    let calls = message.calls.iter().map(|call| out.function(call));
-    let calls: Vec<_> = calls.collect();
-    out.json.raw(",");
-    out.json.bare_object(|written| {
-        written
-            .field("role", "assistant")
-            .text("content", &texts.join("\n\n"));
-        if !thoughts.is_empty() {
-            written.text("thinking", &thoughts.join("\n\n"));
-        }
-        if !calls.is_empty() {
-            written.objects("tool_calls", &calls, |call, [id, name, arguments]| {
-                call.field("id", &**id).object("function", |function| {
-                    function.field("name", &**name).raw("arguments", arguments);
-                });
-            });
         }
     });
 }

@@ -1,15 +1,15 @@
 //! Reads and writes the fields of a model's message beside its content.
 
 use crate::log::media::Media;
-use crate::log::message::Message;
+use crate::log::message::{Message, Role};
 use crate::log::part::{Class, Part, AUDIO_ID};
 use crate::provider::dialect::chat::read::{EXTRA, IS_REFUSAL};
-use crate::provider::dialect::chat::reasoning::Reasoning;
+use crate::provider::facts::is_prefix;
 use crate::provider::options::Dialect;
 use crate::provider::writer::Writer;
 use crate::value::builder::JsonObject;
 use crate::value::json::AsJson;
-use crate::value::letters::utf8;
+use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
 
 pub(super) struct Beside<'a> {
@@ -64,8 +64,9 @@ impl<'a> Beside<'a> {
     /// Returns whether a part is in one of the fields.
     pub fn has(&self, part: &Part) -> bool {
         let images = self.images.iter().map(|(image, _)| *image);
-        let mut parts = images.chain(self.audio).chain(self.refusal);
-        parts.any(|own| std::ptr::eq(own, part)) || self.reasoning.has(part)
+        let parts = images.chain(self.audio).chain(self.refusal);
+        let mut parts = parts.chain(self.reasoning.parts.iter().copied());
+        parts.any(|own| std::ptr::eq(own, part))
     }
 
     /// Returns whether a message with nothing but this would say nothing, such as a thought alone.
@@ -76,9 +77,7 @@ impl<'a> Beside<'a> {
     pub fn write(&self, message: &mut JsonObject<'_>) {
         self.reasoning.write(message);
         if let Some(id) = self.audio.and_then(|part| part.provider_text(AUDIO_ID)) {
-            message.object("audio", |audio| {
-                audio.field("id", id);
-            });
+            message.strings("audio", &[("id", id)]);
         }
         if let Some(text) = self.refusal.and_then(|part| part.kind.text()) {
             message.text("refusal", &utf8(text));
@@ -87,9 +86,7 @@ impl<'a> Beside<'a> {
         if !self.images.is_empty() {
             message.objects("images", &self.images, |written, (_, image)| {
                 let written = written.field("type", "image_url");
-                written.object("image_url", |place| {
-                    place.text("url", &image.url());
-                });
+                written.strings("image_url", &[("url", &image.url())]);
             });
         }
         message.given("annotations", self.annotations.map(AsJson));
@@ -104,4 +101,81 @@ fn answers(message: &Message, out: &Writer<'_>) -> bool {
         let model = reply.model.as_deref().unwrap_or_default();
         reply.provider == Some(out.options.provider) && (asked.is_empty() || asked == model)
     })
+}
+
+/// The field with the model's reasoning, where a dialect has one, and the parts in it.
+struct Reasoning<'a> {
+    key: &'static str,
+    /// True if details of reasoning go back in a field of their own.
+    has_details: bool,
+    parts: Vec<&'a Part>,
+}
+
+impl<'a> Reasoning<'a> {
+    fn of(message: &'a Message, out: &Writer<'_>) -> Self {
+        let key = match out.options.dialect {
+            None | Some(Dialect::OpenAi) => "",
+            // Without calls, vLLM makes no use of it.
+            Some(Dialect::Vllm) if message.calls.is_empty() => "",
+            Some(Dialect::DeepSeek) => "reasoning_content",
+            Some(Dialect::Vllm | Dialect::OpenRouter) => "reasoning",
+        };
+        let parts = message.content.parts().iter();
+        let own = parts.filter(|part| part.kind.thoughts().is_some() && part.is_of(out.options));
+        Self {
+            key,
+            has_details: out.options.dialect == Some(Dialect::OpenRouter),
+            parts: own.filter(|_| !key.is_empty()).collect(),
+        }
+    }
+
+    fn write(&self, message: &mut JsonObject<'_>) {
+        let is_detailed = |part: &&Part| self.has_details && details(part).is_some();
+        let (detailed, plain): (Vec<&Part>, Vec<&Part>) =
+            self.parts.iter().copied().partition(is_detailed);
+        let text = texts(&plain);
+        // Where tools are declared, DeepSeek refuses messages of the model without the field, with calls or not, and takes an
+        // empty one.
+        if !is_blank(&text) || self.key == "reasoning_content" {
+            message.text(self.key, &text);
+        }
+        if !detailed.is_empty() {
+            message.list("reasoning_details", |list| {
+                for detail in detailed.into_iter().filter_map(details).flatten() {
+                    list.element(&AsJson(detail));
+                }
+            });
+        }
+    }
+}
+
+fn texts(parts: &[&Part]) -> String {
+    let texts = parts.iter().filter_map(|part| part.kind.thoughts());
+    let texts = texts.map(|bytes| utf8(bytes));
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Returns the details that OpenRouter gave, which go back unchanged.
+fn details(part: &Part) -> Option<&[Value]> {
+    let details = part.noted("reasoning_details")?.as_list()?;
+    (!details.is_empty()).then_some(details)
+}
+
+/// Returns whether an imported message may go back in this dialect as it came.
+pub(crate) fn goes_back(message: &Message, elements: &str, dialect: Dialect) -> bool {
+    if message.role != Role::Assistant {
+        return true;
+    }
+    // Within a text, the quotation mark before the colon would be escaped.
+    let has = |key: &str| elements.contains(key);
+    let (content, rest) = (
+        has("\"reasoning_content\":"),
+        has("\"reasoning\":") || has("\"reasoning_details\":"),
+    );
+    match dialect {
+        Dialect::OpenAi => !content && !rest,
+        Dialect::DeepSeek => !rest && (content || is_prefix(elements)),
+        Dialect::OpenRouter => true,
+        Dialect::Vllm => !content,
+    }
 }

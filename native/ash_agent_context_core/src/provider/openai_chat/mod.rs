@@ -1,13 +1,14 @@
 //! OpenAI Chat Completions and the servers that speak it.
 
-mod beside;
+pub mod beside;
 pub mod facts;
 mod write;
 
-use crate::provider::dialect::chat::read::{ChatDialect, Completions, OPENAI};
+use crate::log::provider::Provider;
+use crate::provider::dialect::chat::read::Completions;
 
 pub(crate) struct Room;
 
 impl Completions for Room {
-    const DIALECT: ChatDialect = OPENAI;
+    const PROVIDER: Provider = Provider::OpenAiChat;
 }

@@ -7,14 +7,12 @@ use crate::log::media::{Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Class, Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::breakpoints::hint;
 use crate::provider::dialect::chat::read::AUDIO;
 use crate::provider::dialect::chat::write::{
-    message_with_calls, result_messages, role_message, system_role, text_part,
+    hint, message_with_calls, result_messages, role_message, system_role, text_part,
 };
 use crate::provider::format::Writes;
-use crate::provider::parts::{own_element, Parts};
-use crate::provider::writer::{Thought, Writer};
+use crate::provider::writer::{own_element, Parts, Thought, Writer};
 
 impl Writes for Room {
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
@@ -22,11 +20,38 @@ impl Writes for Room {
         role_message(role, &system.content, &PARTS, out);
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         match message.role {
             Role::System => self.system(message, out),
-            Role::User => role_message("user", &message.content, &PARTS, out),
-            Role::Assistant => assistant(message, out),
+            _ => role_message("user", &message.content, &PARTS, out),
+        }
+    }
+
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        let beside = Beside::of(message, out, is_sent);
+        // Written apart, since an empty message is left out.
+        let content = out.apart(|out| match &message.content {
+            Content::Parts(parts) => match text_beside(parts, &beside) {
+                Some(bytes) => {
+                    for part in &**parts {
+                        thinking(part, &beside, out);
+                    }
+                    if let Some(text) = out.text(bytes) {
+                        out.json.text(&text);
+                    }
+                }
+                None => out.wrap("[", "]", |out| {
+                    for part in parts.iter().filter(|part| !beside.has(part)) {
+                        assistant_part(part, &beside, out);
+                    }
+                }),
+            },
+            content => {
+                out.say(content, |text, out| out.json.text(text));
+            }
+        });
+        if !(content.is_empty() && message.calls.is_empty() && beside.says_nothing()) {
+            message_with_calls(message, &content, |written| beside.write(written), out);
         }
     }
 
@@ -42,34 +67,6 @@ const PARTS: Parts = Parts {
     takes: is_sent,
     media,
 };
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    let beside = Beside::of(message, out, is_sent);
-    // Written apart, since an empty message is left out.
-    let content = out.apart(|out| match &message.content {
-        Content::Parts(parts) => match text_beside(parts, &beside) {
-            Some(bytes) => {
-                for part in &**parts {
-                    thinking(part, &beside, out);
-                }
-                if let Some(text) = out.text(bytes) {
-                    out.json.text(&text);
-                }
-            }
-            None => out.wrap("[", "]", |out| {
-                for part in parts.iter().filter(|part| !beside.has(part)) {
-                    assistant_part(part, &beside, out);
-                }
-            }),
-        },
-        content => {
-            out.say(content, |text, out| out.json.text(text));
-        }
-    });
-    if !(content.is_empty() && message.calls.is_empty() && beside.says_nothing()) {
-        message_with_calls(message, &content, |written| beside.write(written), out);
-    }
-}
 
 /// Returns the text of a message that is one text and fields beside it. Servers that reason want it as a string, not in a list.
 fn text_beside<'a>(parts: &'a [Part], beside: &Beside<'_>) -> Option<&'a [u8]> {

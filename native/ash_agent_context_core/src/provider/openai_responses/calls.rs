@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 use super::facts::ItemForm;
 use super::item_ids::ItemIds;
-use super::parts::{is_sent, parts_output};
 use super::PROVIDER;
 use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
 use crate::log::kind::CallKind;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Outcome, Output};
-use crate::log::part::Part;
+use crate::log::part::{Class, Part};
+use crate::provider::dialect::chat::write::hint;
 use crate::provider::foreign::{at, name_at};
-use crate::provider::writer::Writer;
+use crate::provider::writer::{own_element, Parts, Writer};
 use crate::value::builder::JsonObject;
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters;
@@ -22,7 +22,7 @@ use crate::value::{wording, Map, Value};
 use crate::view::change::ChangeKind;
 
 /// Writes the fields of a call's item.
-pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_>) -> Vec<u8> {
+pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_>) {
     let form = ItemForm::of(call.kind);
     let id = out.id(call);
     let own = call
@@ -40,15 +40,14 @@ pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_
         CallKind::Custom => out.input(call),
         _ => out.arguments(call),
     };
-    let mut json = crate::value::builder::Json::default();
-    json.bare_object(|item| {
+    out.json.raw(",");
+    out.json.bare_object(|item| {
         item.field("type", form.call);
-        if call.kind == CallKind::McpApproval {
+        match call.kind {
             // The answer names the item's id.
-            item.field("id", item_id.unwrap_or(&id));
-        } else {
-            item.field("call_id", &*id);
-        }
+            CallKind::McpApproval => item.field("id", item_id.unwrap_or(&id)),
+            _ => item.field("call_id", &*id),
+        };
         item.given("name", name);
         match call.kind {
             // The actions on a screen stand in the item itself.
@@ -60,7 +59,6 @@ pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_
         item.given("id", own);
         write_kept(call, form, item);
     });
-    json.0
 }
 
 fn write_actions<'i, 'j>(call: &ToolCall, item: &'i mut JsonObject<'j>) -> &'i mut JsonObject<'j> {
@@ -93,125 +91,177 @@ fn write_kept(call: &ToolCall, form: &ItemForm, item: &mut JsonObject<'_>) {
     }
 }
 
-/// Parts of results that follow all the items with results, since these items have no place for them.
-#[derive(Default)]
-pub(crate) struct Behind<'a> {
+/// Writes the items with the results of calls.
+pub(crate) struct Outputs<'a, 'w, 'o> {
+    pub out: &'w mut Writer<'o>,
+    // Parts of results that follow all the items, since these have no place for them.
     pub texts: Vec<String>,
     pub media: Vec<&'a Part>,
 }
 
-impl<'a> Behind<'a> {
+impl<'a> Outputs<'a, '_, '_> {
     /// Returns the text of a result, with an error in words if `is_worded`, and keeps its media.
-    fn split(
-        &mut self,
-        outcome: &'a Outcome,
-        is_worded: bool,
-        out: &mut Writer<'_>,
-    ) -> Cow<'a, str> {
-        let (text, media) = out.split_result(outcome, is_worded, is_sent);
+    fn split(&mut self, outcome: &'a Outcome, is_worded: bool) -> Cow<'a, str> {
+        let (text, media) = self.out.split_result(outcome, is_worded, is_sent);
         self.media.extend(media);
         text
     }
-}
 
-/// Writes the item with a call's result.
-pub(crate) fn write_output<'a>(
-    call: &ToolCall,
-    outcome: &'a Outcome,
-    decision: Option<&Decision>,
-    behind: &mut Behind<'a>,
-    out: &mut Writer<'_>,
-) {
-    let form = ItemForm::of(call.kind);
-    let id = out.id(call);
-    let mut fields = crate::value::builder::Json::default();
-    fields.bare_object(|item| {
-        item.field("type", form.output);
-        match call.kind {
-            CallKind::Function | CallKind::Custom => {
-                let output = parts_output(outcome.output.parts(), out);
-                item.field("call_id", &*id);
-                if output.is_empty() {
-                    item.text("output", &out.word_result(outcome));
-                } else {
-                    item.raw("output", &output);
+    /// Writes the item with a call's result.
+    pub fn write(&mut self, call: &ToolCall, outcome: &'a Outcome, decision: Option<&Decision>) {
+        let form = ItemForm::of(call.kind);
+        let id = self.out.id(call);
+        let mut fields = crate::value::builder::Json::default();
+        fields.bare_object(|item| {
+            let request = call.aliases.item.as_deref();
+            let request = request.filter(|_| call.kind == CallKind::McpApproval);
+            item.field("type", form.output)
+                .field(form.answers, request.unwrap_or(&id));
+            match call.kind {
+                CallKind::Function | CallKind::Custom => {
+                    let output = self.out.apart(|out| {
+                        out.wrap("[", "]", |out| PARTS.all(outcome.output.parts(), out));
+                    });
+                    if output.is_empty() {
+                        item.text("output", &self.out.word_result(outcome));
+                    } else {
+                        item.raw("output", &output);
+                    }
+                }
+                CallKind::Shell => self.shell_output(call, outcome, item),
+                CallKind::LocalShell => {
+                    item.text("output", &self.split(outcome, true));
+                }
+                CallKind::ApplyPatch => {
+                    let status = match outcome.is_error() {
+                        true => "failed",
+                        false => "completed",
+                    };
+                    let text = self.split(outcome, false);
+                    item.field("status", status);
+                    if text != wording::NO_OUTPUT {
+                        item.text("output", &text);
+                    }
+                }
+                CallKind::Computer => {
+                    self.screenshot(outcome, item);
+                    acknowledge(call, outcome, decision, item);
+                }
+                CallKind::McpApproval => self.approval(outcome, item),
+                CallKind::ToolSearch => {
+                    item.field("execution", "client");
+                    self.found_tools(outcome, item);
                 }
             }
-            CallKind::Shell => {
-                item.field("call_id", &*id);
-                shell_output(call, outcome, behind, item, out);
-            }
-            CallKind::LocalShell => {
-                let text = behind.split(outcome, true, out);
-                item.field("id", &*id).text("output", &text);
-            }
-            CallKind::ApplyPatch => {
-                let status = match outcome.is_error() {
-                    true => "failed",
-                    false => "completed",
-                };
-                let text = behind.split(outcome, false, out);
-                item.field("call_id", &*id).field("status", status);
-                if text != wording::NO_OUTPUT {
-                    item.text("output", &text);
-                }
-            }
-            CallKind::Computer => {
-                item.field("call_id", &*id);
-                screenshot(outcome, behind, item, out);
-                acknowledge(call, outcome, decision, item);
-            }
-            CallKind::McpApproval => {
-                let request = call.aliases.item.as_deref().unwrap_or(&id);
-                item.field("approval_request_id", request);
-                approval(outcome, behind, item, out);
-            }
-            CallKind::ToolSearch => {
-                item.field("call_id", &*id).field("execution", "client");
-                found_tools(outcome, behind, item, out);
+            let caller = call.provider_map(PROVIDER, "caller");
+            let caller = caller.filter(|_| form.kept.contains(&"caller"));
+            item.given("caller", caller.map(AsObject));
+        });
+        self.out.json.raw(",");
+        self.out.json.0.extend_from_slice(&fields.0);
+    }
+
+    /// Writes the output of commands: as the API has it, as one command's, or any other result as its text.
+    fn shell_output(&mut self, call: &ToolCall, outcome: &'a Outcome, item: &mut JsonObject<'_>) {
+        let chunks: Option<Vec<&Map>> = match &outcome.output {
+            _ if outcome.is_error() => None,
+            Output::Value(Value::List(items)) => items.iter().map(chunk).collect(),
+            Output::Value(value) => chunk(value).map(|one| vec![one]),
+            Output::Parts(_) => None,
+        };
+        if let Some(chunks) = chunks.filter(|chunks| !chunks.is_empty()) {
+            item.objects("output", chunks, |chunk, given| write_chunk(given, chunk));
+        } else {
+            let text = self.split(outcome, false);
+            let (stdout, stderr, exit) = match outcome.is_error() {
+                true => ("", &*text, 1),
+                false => (&*text, "", 0),
+            };
+            item.objects("output", [exit], |chunk, exit| {
+                chunk.text("stdout", stdout).text("stderr", stderr);
+                write_end(chunk, &Value::Int(exit));
+            });
+        }
+        let most = at(&call.arguments.value, "max_output_length");
+        let most = most.filter(|most| matches!(most, Value::Int(_)));
+        item.given("max_output_length", most.map(AsJson));
+    }
+
+    /// Writes the first picture as the screenshot. The other parts follow.
+    fn screenshot(&mut self, outcome: &'a Outcome, item: &mut JsonObject<'_>) {
+        let parts = outcome.output.parts();
+        let shot = parts.iter().find_map(|part| {
+            let media = Media::of(&part.kind).filter(|media| media.is_image())?;
+            let is_taken = match media.source {
+                Location::Inline(_) => media.is_common_image(),
+                Location::Web(_) => true,
+                Location::Stored(owner, _) => owner == PROVIDER,
+                Location::Store(_) | Location::Refused(_) => false,
+            };
+            is_taken.then_some((part, media))
+        });
+        item.object("output", |output| {
+            output.field("type", "computer_screenshot");
+            match &shot {
+                Some((_, media)) => match media.id_for(PROVIDER) {
+                    Some(id) => output.field("file_id", id),
+                    None => output.text("image_url", &media.url()),
+                },
+                None => output.field("image_url", NOTHING_SEEN),
+            };
+        });
+        if parts.is_empty() {
+            let text = self.out.word_result(outcome);
+            self.out.report_change(ChangeKind::MovedPart, "text", None);
+            self.texts.push(text.into_owned());
+        }
+        let shot = shot.map(|(part, _)| part);
+        for part in parts {
+            if !shot.is_some_and(|shot| std::ptr::eq(shot, part)) {
+                self.out
+                    .report_change(ChangeKind::MovedPart, part.kind.name(), None);
+                self.media.push(part);
             }
         }
-        let caller = call.provider_map(PROVIDER, "caller");
-        let caller = caller.filter(|_| form.kept.contains(&"caller"));
-        item.given("caller", caller.map(AsObject));
-    });
-    out.json.raw(",");
-    out.json.0.extend_from_slice(&fields.0);
-}
-
-/// Writes the output of commands: as the API has it, as one command's, or any other result as its text.
-fn shell_output<'a>(
-    call: &ToolCall,
-    outcome: &'a Outcome,
-    behind: &mut Behind<'a>,
-    item: &mut JsonObject<'_>,
-    out: &mut Writer<'_>,
-) {
-    let chunks: Option<Vec<&Map>> = match &outcome.output {
-        _ if outcome.is_error() => None,
-        Output::Value(Value::List(items)) => items.iter().map(chunk).collect(),
-        Output::Value(value) => chunk(value).map(|one| vec![one]),
-        Output::Parts(_) => None,
-    };
-    if let Some(chunks) = chunks.filter(|chunks| !chunks.is_empty()) {
-        item.objects("output", chunks, |chunk, given| write_chunk(given, chunk));
-    } else {
-        let text = behind.split(outcome, false, out);
-        let exit = i64::from(outcome.is_error());
-        let (stdout, stderr) = match outcome.is_error() {
-            true => ("", &*text),
-            false => (&*text, ""),
-        };
-        item.objects("output", [(stdout, stderr)], |chunk, (stdout, stderr)| {
-            chunk.text("stdout", stdout).text("stderr", stderr);
-            chunk.object("outcome", |outcome| {
-                outcome.field("type", "exit").field("exit_code", &exit);
-            });
-        });
     }
-    let most = at(&call.arguments.value, "max_output_length");
-    let most = most.filter(|most| matches!(most, Value::Int(_)));
-    item.given("max_output_length", most.map(AsJson));
+
+    /// Writes whether the provider's tool may run: only an explicit yes approves it.
+    fn approval(&mut self, outcome: &'a Outcome, item: &mut JsonObject<'_>) {
+        let said = match &outcome.output {
+            Output::Value(value) if !outcome.is_error() => read_approval(value),
+            _ => None,
+        };
+        let approve = matches!(said, Some((true, _)));
+        item.field("approve", &approve);
+        let reason = match said {
+            Some((_, reason)) => reason.map(|reason| Cow::Owned(wording::reason(reason))),
+            None => Some(self.split(outcome, false)),
+        };
+        let says = |reason: &Cow<'_, str>| !is_blank(reason) && reason != wording::NO_OUTPUT;
+        item.given("reason", reason.filter(says));
+    }
+
+    /// Writes the tools that a search found: a list of their definitions, or a map with it.
+    fn found_tools(&mut self, outcome: &'a Outcome, item: &mut JsonObject<'_>) {
+        let tools = match &outcome.output {
+            Output::Value(value) if !outcome.is_error() => tools(value),
+            _ => None,
+        };
+        item.field("status", "completed");
+        match tools {
+            Some(tools) => {
+                item.field("tools", &AsJson(tools));
+            }
+            None => {
+                item.raw("tools", "[]");
+                let text = self.split(outcome, true);
+                if text != wording::NO_OUTPUT {
+                    self.out.report_change(ChangeKind::MovedPart, "text", None);
+                    self.texts.push(text.into_owned());
+                }
+            }
+        }
+    }
 }
 
 /// Returns a map with the output of one command.
@@ -234,62 +284,24 @@ fn write_chunk(given: &Map, chunk: &mut JsonObject<'_>) {
     let codes = [of.filter(|_| kind.is_some()), Some(given)].into_iter();
     let mut codes = codes.filter_map(|of| of?.get_named("exit_code"));
     let code = codes.find(|code| matches!(code, Value::Int(_)));
-    chunk.object("outcome", |outcome| match kind {
+    match kind {
         Some("timeout") => {
-            outcome.field("type", "timeout");
+            chunk.strings("outcome", &[("type", "timeout")]);
         }
-        _ => {
-            let code = code.unwrap_or(&Value::Int(0));
-            let outcome = outcome.field("type", "exit");
-            outcome.field("exit_code", &AsJson(code));
-        }
+        _ => write_end(chunk, code.unwrap_or(&Value::Int(0))),
+    }
+}
+
+fn write_end(chunk: &mut JsonObject<'_>, code: &Value) {
+    chunk.object("outcome", |outcome| {
+        outcome
+            .field("type", "exit")
+            .field("exit_code", &AsJson(code));
     });
 }
 
 /// A picture of one pixel: a result of an action on a screen needs a picture in any case.
 const NOTHING_SEEN: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB5Sfe/AAAAABJRU5ErkJggg==";
-
-/// Writes the first picture as the screenshot. The other parts follow.
-fn screenshot<'a>(
-    outcome: &'a Outcome,
-    behind: &mut Behind<'a>,
-    item: &mut JsonObject<'_>,
-    out: &mut Writer<'_>,
-) {
-    let parts = outcome.output.parts();
-    let shot = parts.iter().find_map(|part| {
-        let media = Media::of(&part.kind).filter(|media| media.is_image())?;
-        let is_taken = match media.source {
-            Location::Inline(_) => media.is_common_image(),
-            Location::Web(_) => true,
-            Location::Stored(owner, _) => owner == PROVIDER,
-            Location::Store(_) | Location::Refused(_) => false,
-        };
-        is_taken.then_some((part, media))
-    });
-    item.object("output", |output| {
-        output.field("type", "computer_screenshot");
-        match &shot {
-            Some((_, media)) => match media.id_for(PROVIDER) {
-                Some(id) => output.field("file_id", id),
-                None => output.text("image_url", &media.url()),
-            },
-            None => output.field("image_url", NOTHING_SEEN),
-        };
-    });
-    if parts.is_empty() {
-        let text = out.word_result(outcome);
-        out.report_change(ChangeKind::MovedPart, "text", None);
-        behind.texts.push(text.into_owned());
-    }
-    let shot = shot.map(|(part, _)| part);
-    for part in parts {
-        if !shot.is_some_and(|shot| std::ptr::eq(shot, part)) {
-            out.report_change(ChangeKind::MovedPart, part.kind.name(), None);
-            behind.media.push(part);
-        }
-    }
-}
 
 /// Writes the safety checks that are acknowledged: those that the screenshot names, else all of a call that was approved.
 fn acknowledge(
@@ -310,27 +322,6 @@ fn acknowledge(
     item.given(ACKNOWLEDGED, checks.map(AsJson));
 }
 
-/// Writes whether the provider's tool may run: only an explicit yes approves it.
-fn approval<'a>(
-    outcome: &'a Outcome,
-    behind: &mut Behind<'a>,
-    item: &mut JsonObject<'_>,
-    out: &mut Writer<'_>,
-) {
-    let said = match &outcome.output {
-        Output::Value(value) if !outcome.is_error() => read_approval(value),
-        _ => None,
-    };
-    let approve = matches!(said, Some((true, _)));
-    item.field("approve", &approve);
-    let reason = match said {
-        Some((_, reason)) => reason.map(|reason| Cow::Owned(wording::reason(reason))),
-        None => Some(behind.split(outcome, false, out)),
-    };
-    let says = |reason: &Cow<'_, str>| !is_blank(reason) && reason != wording::NO_OUTPUT;
-    item.given("reason", reason.filter(says));
-}
-
 /// Reads `true`, `:approved`, `false`, or a map with `approve` and perhaps a reason.
 fn read_approval(value: &Value) -> Option<(bool, Option<&Value>)> {
     match value {
@@ -340,33 +331,6 @@ fn read_approval(value: &Value) -> Option<(bool, Option<&Value>)> {
             _ => None,
         },
         other => (other.as_name() == Some("approved")).then_some((true, None)),
-    }
-}
-
-/// Writes the tools that a search found: a list of their definitions, or a map with it.
-fn found_tools<'a>(
-    outcome: &'a Outcome,
-    behind: &mut Behind<'a>,
-    item: &mut JsonObject<'_>,
-    out: &mut Writer<'_>,
-) {
-    let tools = match &outcome.output {
-        Output::Value(value) if !outcome.is_error() => tools(value),
-        _ => None,
-    };
-    item.field("status", "completed");
-    match tools {
-        Some(tools) => {
-            item.field("tools", &AsJson(tools));
-        }
-        None => {
-            item.raw("tools", "[]");
-            let text = behind.split(outcome, true, out);
-            if text != wording::NO_OUTPUT {
-                out.report_change(ChangeKind::MovedPart, "text", None);
-                behind.texts.push(text.into_owned());
-            }
-        }
     }
 }
 
@@ -399,4 +363,49 @@ pub(crate) fn is_served(item: &Value) -> bool {
         },
         _ => false,
     }
+}
+
+pub(super) const PARTS: Parts = Parts {
+    text: input_text,
+    hint,
+    own: own_element,
+    takes: is_sent,
+    media,
+};
+
+pub(super) fn input_text(text: &str, out: &mut Writer<'_>) {
+    out.json.strings(&[("type", "input_text"), ("text", text)]);
+}
+
+/// Returns whether a medium can stand in a user message or in a result. Others become words.
+pub(super) fn is_sent(media: &Media<'_>) -> bool {
+    match (media.class, media.source) {
+        (Class::Image | Class::File, Location::Stored(owner, _)) => owner == PROVIDER,
+        (Class::Image, Location::Inline(_)) => media.is_common_image(),
+        (Class::Image, Location::Web(_)) => true,
+        (Class::File, Location::Inline(_) | Location::Web(_)) => media.is_pdf(),
+        _ => false,
+    }
+}
+
+fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
+    let url = media.url();
+    out.json.object(|written| {
+        if media.is_image() {
+            written
+                .field("type", "input_image")
+                .field("detail", part.detail().unwrap_or("auto"));
+        } else {
+            written.field("type", "input_file");
+        }
+        let filename = media.filename.unwrap_or("file.pdf");
+        match (media.is_image(), media.source) {
+            (_, Location::Stored(_, id)) => written.field("file_id", id),
+            (true, _) => written.text("image_url", &url),
+            (false, Location::Web(url)) => written.field("file_url", url),
+            (false, _) => written.field("filename", filename).text("file_data", &url),
+        };
+        let detail = part.detail().filter(|detail| *detail != "original");
+        written.given("detail", detail.filter(|_| !media.is_image()));
+    });
 }

@@ -5,15 +5,12 @@ use crate::log::place::Place;
 use crate::provider::dialect::facts::{
     is_strict_gpt, object, openai_breakpoint, OPENAI_CACHE, STAND_IN_TEXT, STRICT,
 };
-use crate::provider::facts::{
-    count, is_plain_name, kind_of, named, Diagnosis, Facts, OwnHalf, SystemPlace,
-};
+use crate::provider::facts::{is_plain_name, kind_of, named, Diagnosis, Facts, OwnHalf, Rule};
 use crate::value::{Map, Value};
 
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "openai",
     list: "input",
-    system: Some("instructions"),
     prompts: &["instructions"],
     container: None,
     parameters: None,
@@ -21,9 +18,8 @@ pub(crate) const FACTS: Facts = Facts {
     output_form: &[&["text"]],
     message_fields: &[],
     stand_in: STAND_IN_TEXT,
+    rules: &[Rule::CallsAnywhere, Rule::HasItems, Rule::TextArguments],
     takes_id: |id, _| (1..=64).contains(&id.chars().count()),
-    short_ids: false,
-    text_arguments: true,
     takes_name: is_plain_name,
     takes_block: |place, data| {
         let kind = kind_of(data);
@@ -35,21 +31,6 @@ pub(crate) const FACTS: Facts = Facts {
             Place::Assistant => !is_call,
         }
     },
-    user_first: false,
-    user_before_calls: false,
-    user_last: false,
-    alternates: false,
-    is_prefix: |_| false,
-    merges_neighbours: false,
-    remakes_merged: false,
-    lists_only: false,
-    system_place: SystemPlace::Anywhere,
-    results_stand_alone: false,
-    results_stand_together: false,
-    wraps_results: false,
-    calls_anywhere: true,
-    closes_uses: false,
-    has_items: true,
     item_prefix: |kind| {
         let form = ItemForm::of(kind);
         form.needs_id.then_some(form.prefix)
@@ -66,7 +47,9 @@ pub(crate) const FACTS: Facts = Facts {
         let word = |name| given.get_named(name).and_then(Value::as_str);
         Some(Diagnosis {
             reason: word("reason").or(word("type")).unwrap_or_default().into(),
-            tokens: count(given, "cache_missed_tokens"),
+            tokens: given
+                .get_named("cache_missed_tokens")
+                .and_then(Value::as_count),
         })
     },
     subset: &STRICT,
@@ -106,6 +89,8 @@ pub(crate) struct ItemForm {
     pub prefix: &'static str,
     /// The field that holds the arguments.
     pub arguments: &'static str,
+    /// The key of a result for the id of its call.
+    pub answers: &'static str,
     /// Its items need an id, even those of other providers' calls.
     pub needs_id: bool,
     /// Fields that the API wants back.
@@ -120,6 +105,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "function_call_output",
         prefix: "fc",
         arguments: "arguments",
+        answers: "call_id",
         needs_id: false,
         kept: &["namespace", "caller", "async", "status"],
     },
@@ -129,6 +115,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "custom_tool_call_output",
         prefix: "ct",
         arguments: "input",
+        answers: "call_id",
         needs_id: false,
         kept: &["namespace", "caller", "async"],
     },
@@ -138,6 +125,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "shell_call_output",
         prefix: "sh",
         arguments: "action",
+        answers: "call_id",
         needs_id: false,
         kept: &["caller", "environment", "status"],
     },
@@ -147,6 +135,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "local_shell_call_output",
         prefix: "lsh",
         arguments: "action",
+        answers: "id",
         needs_id: true,
         kept: &["status"],
     },
@@ -156,6 +145,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "apply_patch_call_output",
         prefix: "apc",
         arguments: "operation",
+        answers: "call_id",
         needs_id: false,
         kept: &["caller", "status"],
     },
@@ -165,6 +155,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "computer_call_output",
         prefix: "cu",
         arguments: "",
+        answers: "call_id",
         needs_id: true,
         kept: &["pending_safety_checks", "status"],
     },
@@ -174,6 +165,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "mcp_approval_response",
         prefix: "mcpr",
         arguments: "arguments",
+        answers: "approval_request_id",
         needs_id: true,
         kept: &["server_label"],
     },
@@ -183,6 +175,7 @@ pub(crate) const FORMS: [ItemForm; 8] = [
         output: "tool_search_output",
         prefix: "tsc",
         arguments: "arguments",
+        answers: "call_id",
         needs_id: false,
         kept: &["status"],
     },

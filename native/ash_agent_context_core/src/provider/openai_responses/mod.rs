@@ -1,13 +1,10 @@
 //! OpenAI Responses.
 
-mod assumed;
 mod calls;
 pub mod facts;
 mod item_ids;
-mod parts;
 mod read;
 mod read_calls;
-mod read_media;
 mod response;
 mod texts;
 mod write;

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::calls;
 use super::facts::ItemForm;
-use super::read_media::media;
+use super::read_calls::{self, media};
 use super::texts::{self, Notes};
-use super::{assumed, read_calls, Room, PROVIDER};
+use super::{Room, PROVIDER};
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
@@ -38,7 +38,7 @@ impl Reads for Room {
         let mut reading = ItemReader {
             outputs: last_outputs(&items),
             assumed: match continues {
-                true => assumed::calls(&items),
+                true => read_calls::assume_calls(&items),
                 false => HashMap::new(),
             },
             keeps_items: body.get("store") != Some(&Value::Bool(false)),

@@ -1,17 +1,19 @@
-//! Reads calls of every kind and their results.
+//! Reads calls of every kind, their results with media, and the calls that only the API keeps.
+
+use std::collections::{HashMap, HashSet};
 
 use super::facts::ItemForm;
-use super::read_media::media;
 use super::PROVIDER;
 use crate::error::Error;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::message::{Output, Status};
+use crate::log::part::{PartKind, Source};
 use crate::provider::dialect::blocks::output;
 use crate::provider::dialect::facts::object;
 use crate::provider::foreign::{
-    at, call as new_call, check_levels, image, json_like, json_part, metadata, name_at, part,
-    stored, text_block, url_image,
+    at, call as new_call, check_levels, filled_name_at, image, image_or_file, inline_file,
+    json_like, json_part, metadata, metadata_with, name_at, part, stored, text_block, url_image,
 };
 use crate::provider::listener::ReadResult;
 use crate::value::fields::Fields;
@@ -115,11 +117,8 @@ pub(super) fn answer(form: &ItemForm, item: &Value) -> Result<Option<ReadResult>
 
 /// Returns the id of the call that an item is the result of.
 pub(super) fn answered_id<'v>(form: &ItemForm, item: &'v Value) -> Option<&'v str> {
-    match form.kind {
-        CallKind::McpApproval => name_at(item, "approval_request_id"),
-        CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
-        _ => name_at(item, "call_id"),
-    }
+    let id = name_at(item, "call_id").filter(|_| form.kind != CallKind::McpApproval);
+    id.or_else(|| name_at(item, form.answers))
 }
 
 fn ok(value: Value) -> (Status, Output) {
@@ -169,4 +168,57 @@ fn text_output(item: &Value) -> Result<ReadResult, Error> {
     })?;
     let output = output(content, Status::Ok);
     Ok(ReadResult::new(Some(id), None, Status::Ok, output))
+}
+
+/// Reads an image or a file, wherever its bytes are.
+pub(super) fn media(value: &Value) -> Option<PartKind> {
+    let is_image = match name_at(value, "type")? {
+        "input_image" => true,
+        "input_file" => false,
+        _ => return None,
+    };
+    let filename = name_at(value, "filename").map(Into::into);
+    let source = match (filled_name_at(value, "file_id"), is_image) {
+        (Some(id), _) => stored(PROVIDER, id),
+        (None, true) => return Some(url_image(filled_name_at(value, "image_url")?.into())),
+        (None, false) => match name_at(value, "file_data") {
+            Some(data) => return inline_file(data, filename),
+            None => Source::Url(filled_name_at(value, "file_url")?.into()),
+        },
+    };
+    Some(image_or_file(is_image, None, source, filename))
+}
+
+/// The name for a tool of which only an output is known.
+const UNKNOWN: &str = "unknown";
+
+/// Returns the calls of each run of outputs whose calls are not in the list, by position. Their arguments are not known.
+pub(super) fn assume_calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
+    let mut known: HashSet<&str> = HashSet::new();
+    let mut assumed: HashMap<usize, Vec<ToolCall>> = HashMap::new();
+    let mut run = None;
+    for (position, item) in items.iter().enumerate() {
+        let kind = name_at(item, "type").unwrap_or_default();
+        let Some(form) = ItemForm::of_output(kind) else {
+            run = None;
+            let id = name_at(item, "call_id").or_else(|| name_at(item, "id"));
+            known.extend(id);
+            continue;
+        };
+        let id = answered_id(form, item);
+        if let Some(id) = id.filter(|id| !id.is_empty() && known.insert(id)) {
+            let first = *run.get_or_insert(position);
+            let calls = assumed.entry(first).or_default();
+            calls.push(assume_call(form, id, name_at(item, "name")));
+        }
+    }
+    assumed
+}
+
+fn assume_call(form: &ItemForm, id: &str, name: Option<&str>) -> ToolCall {
+    let name = form.kind.tool().or(name).unwrap_or(UNKNOWN);
+    let metadata = metadata_with(PROVIDER, [("assumed", Value::Bool(true))]);
+    let arguments = Arguments::of(form.kind, Value::Nil).unwrap_or_default();
+    let name = Name::Text(name.into());
+    new_call(Some(id.into()), name, arguments, Some(metadata)).of_kind(form.kind)
 }

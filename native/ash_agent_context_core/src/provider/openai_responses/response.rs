@@ -60,45 +60,45 @@ impl Responds for Room {
         let index = node::number(node, "output_index").unwrap_or(0);
         let key = Key::Index(index);
         let piece = |name| node::number(node, name).unwrap_or(0);
-        let said = node::text(node, "delta").unwrap_or_default();
-        let (item, response) = (node::get(node, "item"), node::get(node, "response"));
+        let said = || node::text(node, "delta").unwrap_or_default();
+        let (item, response) = (|| node::get(node, "item"), || node::get(node, "response"));
         match kind {
-            "response.output_text.delta" => speak(draft, index, piece("content_index"), said),
+            "response.output_text.delta" => speak(draft, index, piece("content_index"), said()),
             "response.refusal.delta" => {
                 draft.refuse();
-                speak(draft, index, piece("content_index"), said);
+                speak(draft, index, piece("content_index"), said());
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                draft.arguments(&key, said);
+                draft.arguments(&key, said());
             }
             "response.reasoning_summary_text.delta" => {
                 draft.next_piece(&key, piece("summary_index"));
-                draft.thinking(key, said);
+                draft.thinking(key, said());
             }
             "response.reasoning_text.delta" => {
                 draft.next_piece(&key, piece("content_index"));
-                draft.thinking(key, said);
+                draft.thinking(key, said());
             }
             "response.output_item.added" => {
-                if let Some(item) = item {
+                if let Some(item) = item() {
                     begin_item(draft, key, item);
                 }
             }
             "response.output_item.done" => {
-                return item.map_or(Ok(()), |item| read_item(draft, index, item));
+                return item().map_or(Ok(()), |item| read_item(draft, index, item));
             }
             "response.completed" | "response.incomplete" => {
                 let closed = kind.strip_prefix("response.");
-                return response.map_or(Ok(()), |response| read_whole(draft, response, closed));
+                return response().map_or(Ok(()), |response| read_whole(draft, response, closed));
             }
             "response.created" | "response.in_progress" | "response.queued" => {
-                if let Some(response) = response {
+                if let Some(response) = response() {
                     start(draft, response);
                 }
             }
             "response.failed" => {
                 let failed = || Fault::provider(Some("failed"), None);
-                return Err(Fault::of(response.unwrap_or(node)).unwrap_or_else(failed));
+                return Err(Fault::of(response().unwrap_or(node)).unwrap_or_else(failed));
             }
             "error" => return Err(Fault::of(node).unwrap_or_else(|| Fault::read(node))),
             _ => {}
@@ -111,9 +111,10 @@ impl Responds for Room {
 fn speak(draft: &mut Draft, item: u64, part: u64, text: &str) {
     let key = Key::Piece(item, part);
     let first = Key::Piece(item, 0);
-    let begins = !draft.knows(&key) && !draft.knows(&first);
+    // Most texts are the first of their item, and have its key.
+    let begins = part > 0 && !draft.knows(&key) && !draft.knows(&first);
     draft.text(key.clone(), text);
-    if begins && part > 0 {
+    if begins {
         draft.name_also(&key, first);
     }
 }
@@ -145,9 +146,7 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
         let behind = if is_anothers { BEHIND } else { 0 };
         read_item(draft, behind + index, item)?;
     }
-    if let Some(usage) = node::get(response, "usage") {
-        draft.count_tokens(usage);
-    }
+    draft.count_tokens(node::get(response, "usage"));
     draft.put_tier(node::text(response, "service_tier"));
     draft.keep(response, &["prompt_cache_diagnostics"]);
     Fault::check(response)?;

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::calls::{self, Behind};
+use super::calls::{self, input_text, Outputs, PARTS};
 use super::item_ids::ItemIds;
-use super::parts::{input_text, PARTS};
 use super::texts::{is_content_part, is_empty_message, kept_list, REFUSAL};
 use super::{Room, PROVIDER};
 use crate::log::exchange::Exchange;
@@ -28,64 +27,61 @@ impl Writes for Room {
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Writer<'_>) {
+    fn user(&self, message: &Message, out: &mut Writer<'_>) {
         let role = match message.role {
-            Role::Assistant => return assistant(message, out),
-            Role::User => "user",
             Role::System => system_role(out.options.system_role),
+            _ => "user",
         };
         role_message(role, &message.content, &PARTS, out);
     }
 
+    fn assistant(&self, message: &Message, out: &mut Writer<'_>) {
+        out.say(&message.content, easy_message);
+        // Some servers with this API want results directly after their calls, so calls of other providers go last. DeepSeek refuses
+        // its own calls in their order: it takes anything between two calls for the end of a message.
+        let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
+        let model = out.options.model.unwrap_or_default();
+        let is_deepseek = model.contains("deepseek");
+        let said = match is_own && !is_deepseek {
+            true => in_order(&message.content, &message.calls),
+            false => out.calls_last(message),
+        };
+        let ids = ItemIds::of(&said, out);
+        let mut rest = &*said;
+        while let Some((one, behind)) = rest.split_first() {
+            rest = behind;
+            match one {
+                PartOrCall::Call(call) => calls::write_call(call, &ids, out),
+                PartOrCall::Part(part) => match part.kind {
+                    PartKind::Text(_) => {
+                        let more = texts_of_item(part, behind, out);
+                        rest = behind.get(more.len()..).unwrap_or_default();
+                        write_spoken(part, &more, &ids, out);
+                    }
+                    PartKind::Thinking(_) => reasoning(part, &ids, out),
+                    _ => block(part, out),
+                },
+            }
+        }
+    }
+
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
-        let mut behind = Behind::default();
+        let mut outputs = Outputs {
+            out,
+            texts: Vec::new(),
+            media: Vec::new(),
+        };
         for (slot, call) in message.calls.iter().enumerate() {
             let Some(outcome) = exchange.slot(slot) else {
                 continue;
             };
-            let decision = exchange.decision(slot);
-            calls::write_output(call, outcome, decision, &mut behind, out);
+            outputs.write(call, outcome, exchange.decision(slot));
         }
+        let Outputs { out, texts, media } = outputs;
         out.blocks(false, |out| {
-            for text in &behind.texts {
-                input_text(text, out);
-            }
-            PARTS.all(behind.media, out);
+            texts.iter().for_each(|text| input_text(text, out));
+            PARTS.all(media, out);
         });
-    }
-}
-
-fn assistant(message: &Message, out: &mut Writer<'_>) {
-    out.say(&message.content, easy_message);
-    // Some servers with this API want results directly after their calls, so calls of other providers go last. DeepSeek refuses
-    // its own calls in their order: it takes anything between two calls for the end of a message.
-    let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
-    let model = out.options.model.unwrap_or_default();
-    let is_deepseek = model.contains("deepseek");
-    let said = match is_own && !is_deepseek {
-        true => in_order(&message.content, &message.calls),
-        false => out.calls_last(message),
-    };
-    let ids = ItemIds::of(&said, out);
-    let mut rest = &*said;
-    while let Some((one, behind)) = rest.split_first() {
-        rest = behind;
-        match one {
-            PartOrCall::Call(call) => {
-                let call = calls::write_call(call, &ids, out);
-                out.json.raw(",");
-                out.json.0.extend_from_slice(&call);
-            }
-            PartOrCall::Part(part) => match part.kind {
-                PartKind::Text(_) => {
-                    let more = texts_of_item(part, behind, out);
-                    rest = behind.get(more.len()..).unwrap_or_default();
-                    write_spoken(part, &more, &ids, out);
-                }
-                PartKind::Thinking(_) => reasoning(part, &ids, out),
-                _ => block(part, out),
-            },
-        }
     }
 }
 
@@ -228,9 +224,7 @@ fn reasoning(part: &Part, ids: &ItemIds<'_>, out: &mut Writer<'_>) {
             Some(summary) => item.field("summary", &AsJson(summary)),
             None => item.list("summary", |list| {
                 if content.is_none() && !is_blank(&text) {
-                    list.object(|summary| {
-                        summary.field("type", "summary_text").text("text", &text);
-                    });
+                    list.strings(&[("type", "summary_text"), ("text", &text)]);
                 }
             }),
         };

@@ -5,7 +5,7 @@ use memchr::memchr2;
 use crate::fault::Fault;
 use crate::provider::rope::Rope;
 
-use super::take::Take;
+use super::lines::Take;
 
 /// The state of the scan.
 #[derive(Debug, Clone, Default)]

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::provider::node;
 use crate::provider::rope::Rope;
 
-use super::take::Take;
+use super::lines::Take;
 
 /// The bytes of the two lengths and their checksum.
 const PRELUDE: usize = 12;

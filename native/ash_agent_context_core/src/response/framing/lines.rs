@@ -1,4 +1,4 @@
-//! Splits bytes into lines, which end with a line feed, a carriage return, or both.
+//! Splits bytes into lines, from which other framings make documents. Lines end with a line feed, a carriage return, or both.
 
 use std::borrow::Cow;
 
@@ -6,6 +6,9 @@ use memchr::memchr2;
 
 use crate::fault::Fault;
 use crate::provider::rope::Rope;
+
+/// Takes a document: its name in the framing, if it has one, and its bytes.
+pub(crate) type Take<'t> = &'t mut dyn FnMut(Option<&str>, &[u8]) -> Result<(), Fault>;
 
 /// Takes a line.
 pub(super) type TakeLine<'t, 'a> = &'t mut dyn FnMut(Cow<'a, [u8]>) -> Result<(), Fault>;

@@ -4,16 +4,14 @@ mod document;
 mod event_stream;
 mod lines;
 mod sse;
-mod take;
 
 use crate::fault::Fault;
 use crate::provider::framing::Framing;
 
 use document::Documents;
 use event_stream::EventStream;
-use lines::Lines;
+use lines::{Lines, Take};
 use sse::Sse;
-use take::Take;
 
 /// A body that is being split. Copies share the bytes that wait for the end of a document.
 #[derive(Debug, Clone)]

@@ -7,8 +7,7 @@ use crate::fault::Fault;
 use crate::provider::rope::Rope;
 use crate::value::letters;
 
-use super::lines::Lines;
-use super::take::Take;
+use super::lines::{Lines, Take};
 
 /// The byte order mark, which may come first.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";

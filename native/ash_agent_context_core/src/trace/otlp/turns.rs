@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
-use crate::provider::facts::count;
 use crate::trace::message_texts::spoken_text;
 use crate::trace::otlp::answers::asked_model;
 use crate::trace::otlp::attributes::{failure, provider_name, SpanAttributes, UNKNOWN};
@@ -123,7 +122,7 @@ impl<'a> SpanWriter<'_, 'a> {
                 ("count", "ash_agent.failure.count"),
             ] {
                 // The first attempt is no resend.
-                let number = count(&facts, key).unwrap_or(0);
+                let number = facts.get_named(key).and_then(Value::as_count).unwrap_or(0);
                 let number = number.saturating_sub(u64::from(key == "attempt"));
                 if number > 0 {
                     attributes.count(name, number);

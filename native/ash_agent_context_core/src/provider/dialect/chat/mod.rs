@@ -1,8 +1,5 @@
 //! The chat dialect: OpenAI's Chat Completions, and the variants of others.
 
-mod leftovers;
 pub mod read;
-pub mod reasoning;
 pub mod response;
-pub mod thought;
 pub mod write;

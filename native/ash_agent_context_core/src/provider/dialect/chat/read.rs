@@ -7,9 +7,9 @@ use crate::log::message::Status;
 use crate::log::part::{is_base64, Class, Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::provider::Provider;
 use crate::provider::dialect::blocks::output;
-use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Map, Value, MAX_DEPTH};
 
+use crate::provider::facts::Rule;
 use crate::provider::foreign::{
     at, call, image_or_file, inline_file, into_parts, join_details, json_like, json_part, metadata,
     metadata_with, name_at, part, part_or_block, provider_block, stored, system_part, text_block,
@@ -40,21 +40,22 @@ pub(crate) const EXTRA: &str = "extra_content";
 /// The note on a text that is a refusal.
 pub(crate) const IS_REFUSAL: &str = "refusal";
 
-/// A provider's variant of the dialect.
-pub(crate) struct ChatDialect {
-    pub provider: Provider,
-    /// True if it takes an empty list of calls.
-    pub empty_calls: bool,
-}
-
 /// A room that reads and answers in the dialect.
 pub(crate) trait Completions: Sync {
-    const DIALECT: ChatDialect;
+    const PROVIDER: Provider;
 }
 
 impl<Room: Completions> Reads for Room {
     fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
-        read(body, history, &Room::DIALECT)
+        let mut messages = body.need_list("messages", "a list of messages")?;
+        for (position, message) in messages.iter_mut().enumerate() {
+            if take_away(message, Room::PROVIDER) {
+                history.mark_cleaned(position);
+            }
+        }
+        let read = |message, history: &mut Listener| read_message(message, history, Room::PROVIDER);
+        let read = history.read_each(messages, read);
+        read.map_err(|error| error.within(body.key("messages")))
     }
 
     fn is_row(&self, element: &Map) -> bool {
@@ -62,53 +63,36 @@ impl<Room: Completions> Reads for Room {
     }
 }
 
-pub(crate) const OPENAI: ChatDialect = ChatDialect {
-    provider: Provider::OpenAiChat,
-    empty_calls: false,
-};
-
-/// Takes the conversation out of a request's body.
-fn read(body: &mut Fields, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
-    let mut messages = body.need_list("messages", "a list of messages")?;
-    for (position, message) in messages.iter_mut().enumerate() {
-        if leftovers::take_away(message, dialect.provider) {
-            history.mark_cleaned(position);
-        }
-    }
-    let read = |message, history: &mut Listener| read_message(message, history, dialect);
-    history
-        .read_each(messages, read)
-        .map_err(|error| error.within(body.key("messages")))
-}
-
 pub fn read_message(
     message: Value,
     history: &mut Listener,
-    dialect: &ChatDialect,
+    provider: Provider,
 ) -> Result<(), Error> {
     if matches!(&message, Value::Map(map) if is_row(map)) {
-        history.whole(provider_block(dialect.provider, message)?);
+        history.whole(provider_block(provider, message)?);
         return Ok(());
     }
     let mut message = Fields::read(message, "a message, an object")?;
     match &*message.need_text("role")? {
         "system" | "developer" => {
-            let content = message.content("content", |part| system_part(dialect.provider, part))?;
+            let content = message.content("content", |part| system_part(provider, part))?;
             history.system(content, None);
         }
         "user" => {
-            let content = message.content("content", |part| user_part(part, dialect))?;
+            let content = message.content("content", |part| user_part(part, provider))?;
             history.user(content, None);
         }
         "assistant" => {
-            let content = message.content("content", |part| assistant_part(part, dialect))?;
-            let content = read_beside(&mut message, content, dialect)?;
+            let content = message.content("content", |part| assistant_part(part, provider))?;
+            let content = add_beside(&mut message, content, provider)?;
             let calls = match message.take_given("tool_calls") {
-                Some(Value::List(none)) if none.is_empty() && !dialect.empty_calls => {
+                Some(Value::List(none))
+                    if none.is_empty() && !provider.facts().has(Rule::EmptyCalls) =>
+                {
                     history.mark_refused();
                     Vec::new()
                 }
-                given => calls(&mut message, given, dialect.provider)?,
+                given => calls(&mut message, given, provider)?,
             };
             history.assistant(content, calls, None);
         }
@@ -128,13 +112,13 @@ fn is_row(message: &Map) -> bool {
 }
 
 /// Reads a part of a user message.
-pub fn user_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
+pub fn user_part(value: Value, provider: Provider) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("image_url") => image(value),
-        Some("file") => part_or_block(file(&value, dialect.provider), dialect.provider, value),
-        Some("input_audio") => part_or_block(recording(&value), dialect.provider, value),
-        _ => provider_block(dialect.provider, value),
+        Some("file") => part_or_block(file(&value, provider), provider, value),
+        Some("input_audio") => part_or_block(recording(&value), provider, value),
+        _ => provider_block(provider, value),
     }
 }
 
@@ -150,35 +134,35 @@ fn recording(value: &Value) -> Option<PartKind> {
 }
 
 /// Reads a part of an assistant message.
-pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
+pub fn assistant_part(value: Value, provider: Provider) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("refusal") => {
             let text = Fields::read(value, "")?.need_bytes("refusal")?;
-            Ok(refusal_part(text, dialect))
+            Ok(refusal_part(text, provider))
         }
-        Some("thinking") => thought::read(value, dialect.provider),
-        _ => provider_block(dialect.provider, value),
+        Some("thinking") => read_thought(value, provider),
+        _ => provider_block(provider, value),
     }
 }
 
 /// Returns a refusal as a text part with a note that it is one.
-fn refusal_part(text: Box<[u8]>, dialect: &ChatDialect) -> Part {
-    let metadata = metadata_with(dialect.provider, [(IS_REFUSAL, Value::Bool(true))]);
+fn refusal_part(text: Box<[u8]>, provider: Provider) -> Part {
+    let metadata = metadata_with(provider, [(IS_REFUSAL, Value::Bool(true))]);
     part(PartKind::Text(text), Some(metadata))
 }
 
 /// Reads the content and the fields that servers put beside it: a recording, a refusal and reasoning.
-fn read_beside(
+fn add_beside(
     message: &mut Fields,
     content: Content,
-    dialect: &ChatDialect,
+    provider: Provider,
 ) -> Result<Content, Error> {
     let spoken = message.take_given("audio");
-    let spoken = spoken.and_then(|audio| spoken_part(&audio, dialect));
+    let spoken = spoken.and_then(|audio| spoken_part(&audio, provider));
     let refusal = message.text("refusal")?.filter(|text| !text.is_empty());
-    let refusal = refusal.map(|text| refusal_part(text.into_boxed_bytes(), dialect));
-    let thought = read_reasoning(message, dialect)?;
+    let refusal = refusal.map(|text| refusal_part(text.into_boxed_bytes(), provider));
+    let thought = read_reasoning(message, provider)?;
     if spoken.is_none() && refusal.is_none() && thought.is_none() {
         return Ok(content);
     }
@@ -194,16 +178,16 @@ fn read_beside(
 }
 
 /// Returns the transcript of a recording that the server keeps, if there is one.
-fn spoken_part(audio: &Value, dialect: &ChatDialect) -> Option<Part> {
+fn spoken_part(audio: &Value, provider: Provider) -> Option<Part> {
     let id = name_at(audio, "id").filter(|id| !id.is_empty())?;
     let words = name_at(audio, "transcript").unwrap_or_default();
-    let metadata = metadata(dialect.provider, &[(AUDIO_ID, Some(id))]);
+    let metadata = metadata(provider, &[(AUDIO_ID, Some(id))]);
     let text = PartKind::Text(words.as_bytes().into());
     Some(part(text, Some(metadata)))
 }
 
 /// Reads reasoning beside the content, as DeepSeek, OpenRouter and others have it.
-fn read_reasoning(message: &mut Fields, dialect: &ChatDialect) -> Result<Option<Part>, Error> {
+fn read_reasoning(message: &mut Fields, provider: Provider) -> Result<Option<Part>, Error> {
     let told = message.text("reasoning_content")?;
     let plain = match message.take_given("reasoning") {
         Some(Value::Binary(text)) => Some(text),
@@ -219,7 +203,7 @@ fn read_reasoning(message: &mut Fields, dialect: &ChatDialect) -> Result<Option<
         return Ok(None);
     };
     let details = details.map(|details| ("reasoning_details", details));
-    let metadata = metadata_with(dialect.provider, details);
+    let metadata = metadata_with(provider, details);
     Ok(Some(part(PartKind::Thinking(text), Some(metadata))))
 }
 
@@ -339,4 +323,118 @@ fn file(value: &Value, provider: Provider) -> Option<PartKind> {
     }
     let file = file?;
     inline_file(name_at(file, "file_data")?, filename)
+}
+
+/// In a message: fields of the choice around it, and the answer as a client parsed it.
+const OF_MESSAGE: [&str; 4] = ["finish_reason", "logprobs", "index", "parsed"];
+
+/// Removes the leftovers. Returns whether there were any.
+fn take_away(message: &mut Value, provider: Provider) -> bool {
+    // Calls of Mistral's own have an index.
+    if provider == Provider::Mistral || name_at(message, "role") != Some("assistant") {
+        return false;
+    }
+    let mut found = without(message, &OF_MESSAGE);
+    change(message, "tool_calls", |calls| {
+        let Value::List(calls) = calls else { return };
+        for call in calls {
+            found |= without(call, &["index"]);
+            change(call, "function", |function| {
+                found |= without(function, &["parsed_arguments"]);
+            });
+        }
+    });
+    found
+}
+
+/// Removes keys from a map. Returns whether any was there.
+fn without(value: &mut Value, keys: &[&str]) -> bool {
+    let Value::Map(map) = value else { return false };
+    if !keys.iter().any(|key| map.get_named(key).is_some()) {
+        return false;
+    }
+    let is_left = |(key, _): &(Value, Value)| !key.as_name().is_some_and(|key| keys.contains(&key));
+    let entries = std::mem::take(map).into_entries().into_iter();
+    *map = Map::new(entries.filter(is_left).collect());
+    true
+}
+
+fn change(value: &mut Value, name: &str, change: impl FnOnce(&mut Value)) {
+    let Value::Map(map) = value else { return };
+    let mut entries = std::mem::take(map).into_entries();
+    let entry = entries
+        .iter_mut()
+        .find(|(key, _)| key.as_name() == Some(name));
+    if let Some((_, value)) = entry {
+        change(value);
+    }
+    *map = Map::new(entries);
+}
+
+/// The metadata key for a thought's references.
+pub(crate) const REFERENCES: &str = "references";
+
+/// A piece of a thought.
+pub(crate) enum ThoughtPiece<'a> {
+    Text(&'a str),
+    /// A reference between two texts.
+    Chunk(&'a Value),
+}
+
+/// Returns a reference with its place: the bytes of the thought's text before it.
+pub(crate) fn reference(after: usize, chunk: Value) -> Value {
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    Value::Map(Map::new(vec![
+        (Value::text("after"), Value::Int(after)),
+        (Value::text("chunk"), chunk),
+    ]))
+}
+
+/// Reads a thought: pieces of text, mostly one, and its references.
+fn read_thought(value: Value, provider: Provider) -> Result<Part, Error> {
+    let mut object = Fields::read(value, "")?;
+    let pieces = object.need_list("thinking", "a list of text parts")?;
+    let (mut text, mut references) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        match at(&piece, "text") {
+            Some(Value::Binary(bytes)) => text.extend_from_slice(bytes),
+            _ => references.push(reference(text.len(), json_like(piece, MAX_DEPTH - 2)?)),
+        }
+    }
+    let signature = object.text("signature")?;
+    let mut metadata = metadata(provider, &[("signature", signature.as_deref())]);
+    if object.take_given("closed") == Some(Value::Bool(true)) {
+        metadata = metadata.put(Value::atom("closed"), Value::Bool(true));
+    }
+    if !references.is_empty() {
+        let references = Value::List(references.into_boxed_slice());
+        metadata = metadata.put(Value::atom(REFERENCES), references);
+    }
+    let kind = PartKind::Thinking(text.into_boxed_slice());
+    Ok(part(kind, Some(metadata)))
+}
+
+/// Returns the pieces of a thought of this text. A reference whose place is not between two characters follows the last that
+/// fits.
+pub(crate) fn pieces<'a>(text: &'a str, part: &'a Part) -> Vec<ThoughtPiece<'a>> {
+    let references = part.noted(REFERENCES).and_then(Value::as_list);
+    let (mut pieces, mut rest, mut begin) = (Vec::new(), text, 0);
+    for of in references.unwrap_or_default() {
+        let after = match at(of, "after") {
+            Some(Value::Int(after)) => usize::try_from(*after).unwrap_or_default(),
+            _ => 0,
+        };
+        let split = after
+            .checked_sub(begin)
+            .and_then(|middle| rest.split_at_checked(middle));
+        if let Some((before, behind)) = split.filter(|(before, _)| !before.is_empty()) {
+            pieces.push(ThoughtPiece::Text(before));
+            (rest, begin) = (behind, after);
+        }
+        pieces.extend(at(of, "chunk").map(ThoughtPiece::Chunk));
+    }
+    if !rest.is_empty() {
+        pieces.push(ThoughtPiece::Text(rest));
+    }
+    pieces
 }

@@ -9,8 +9,9 @@ use crate::log::part::AUDIO_ID;
 use crate::log::reply::Finish;
 use crate::prices::bill::Count;
 use crate::provider::block::arguments;
-use crate::provider::dialect::chat::read::{self, Completions, EXTRA, IS_REFUSAL};
-use crate::provider::dialect::chat::thought::{reference, REFERENCES};
+use crate::provider::dialect::chat::read::{
+    self, reference, Completions, EXTRA, IS_REFUSAL, REFERENCES,
+};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::{Billed, FigureKind::*, Figures};
 use crate::provider::foreign::{self, provider_block};
@@ -27,14 +28,6 @@ const LATEST: Key = Key::Only("call");
 impl<Room: Completions> Responds for Room {
     fn figures(&self) -> &'static Figures {
         &FIGURES
-    }
-
-    fn says_done(&self) -> bool {
-        true
-    }
-
-    fn ends_with_body(&self) -> bool {
-        true
     }
 
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
@@ -87,12 +80,15 @@ const fn billed(under: Names, number: Names, count: Count) -> Billed {
     }
 }
 
+/// Remarks of some servers on the whole answer: its sources, and further reading.
+const REMARKS: [&str; 4] = ["citations", "search_results", "images", "related_questions"];
+
 fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     Fault::check(node)?;
     let Some(choices) = node::get(node, "choices").map(node::as_list) else {
         return match node::get(node, "usage") {
             Some(usage) => {
-                draft.count_tokens(usage);
+                draft.count_tokens(Some(usage));
                 Ok(())
             }
             // Some gateways send events of their own, which are ignored.
@@ -114,21 +110,15 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
     if let Node::Object(entries) = node {
         for (key, _) in entries.iter() {
-            // Remarks of some servers on the whole answer: its sources, and further reading.
-            match key.as_ref() {
-                "citations" => draft.keep(node, &["citations"]),
-                "search_results" => draft.keep(node, &["search_results"]),
-                "images" => draft.keep(node, &["images"]),
-                "related_questions" => draft.keep(node, &["related_questions"]),
-                "service_tier" => draft.put_tier(node::text(node, "service_tier")),
-                _ => {}
+            if let Some(name) = REMARKS.iter().find(|name| *name == key) {
+                draft.keep(node, &[name]);
+            } else if key == "service_tier" {
+                draft.put_tier(node::text(node, key));
             }
         }
     }
     let usage = node::get(node, "usage").or_else(|| node::dig(node, &["x_groq", "usage"]));
-    if let Some(usage) = usage {
-        draft.count_tokens(usage);
-    }
+    draft.count_tokens(usage);
     match is_whole {
         true => draft.end_without_reason(),
         false => Ok(()),
@@ -393,23 +383,18 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     Ok(())
 }
 
-fn find(
-    draft: &mut Draft,
-    id: Option<&str>,
-    index: Option<u64>,
-    name: Option<&str>,
-) -> Option<Key> {
+fn find(draft: &mut Draft, id: Option<&str>, at: Option<u64>, name: Option<&str>) -> Option<Key> {
     let known = |draft: &Draft, key: Key| draft.knows(&key).then_some(key);
     if let Some(id) = id {
         let by_id = known(draft, Key::Id(id.into()));
         // A call with a name and another id is a new one, even if it has the same index.
         return by_id.or_else(|| {
-            let key = known(draft, Key::Call(index?))?;
+            let key = known(draft, Key::Call(at?))?;
             let is_its = name.is_none() || draft.id_of_call(&key).is_none_or(str::is_empty);
             is_its.then_some(key)
         });
     }
-    let by_index = index.and_then(|index| known(draft, Key::Call(index)));
+    let by_index = at.and_then(|at| known(draft, Key::Call(at)));
     by_index.or_else(|| known(draft, LATEST).filter(|_| name.is_none()))
 }
 

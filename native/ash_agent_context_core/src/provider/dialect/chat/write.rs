@@ -4,12 +4,11 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
 use crate::log::message::Message;
-use crate::log::part::Content;
+use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::read::EXTRA;
 use crate::provider::options::SystemRole;
-use crate::provider::parts::Parts;
-use crate::provider::writer::{self, Writer};
+use crate::provider::writer::{self, Parts, Writer};
 use crate::value::builder::JsonObject;
 use crate::value::json::AsObject;
 
@@ -23,9 +22,7 @@ pub(crate) fn text_message(role: &str, text: &str, out: &mut Writer<'_>) {
 
 /// Writes a text as a part of a message.
 pub(crate) fn text_part(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|part| {
-        part.field("type", "text").text("text", text);
-    });
+    out.json.strings(&[("type", "text"), ("text", text)]);
 }
 
 /// Writes a message of one text or of a list of parts, or nothing if it would be empty.
@@ -105,9 +102,25 @@ fn write_call(call: &ToolCall, is_openai: bool, out: &mut Writer<'_>) {
     let extra = extra.filter(|_| is_openai && call.is_of(out.options));
     out.json.object(|written| {
         let written = written.field("id", &*id).field("type", kind);
-        let written = written.object(kind, |function| {
-            function.field("name", &*name).text(key, &arguments);
-        });
+        let written = written.strings(kind, &[("name", &*name), (key, &arguments)]);
         written.given(EXTRA, extra.map(AsObject));
     });
+}
+
+/// Writes a cache breakpoint that was set by hand, if the model takes them.
+pub(crate) fn hint(part: &Part, out: &mut Writer<'_>) {
+    if knows_breakpoints(out.options.model) {
+        out.hint_inside(part);
+    }
+}
+
+/// Returns whether a model takes breakpoints, as all from GPT-5.6 on do.
+fn knows_breakpoints(model: Option<&str>) -> bool {
+    let version = model
+        .and_then(|model| model.rsplit('/').next()?.strip_prefix("gpt-"))
+        .and_then(|rest| rest.split('-').next());
+    let mut numbers = version.into_iter().flat_map(|version| version.split('.'));
+    let mut next = || numbers.next().map_or(Some(0), |number| number.parse().ok());
+    let version: Option<(u32, u32)> = next().zip(next());
+    version.is_some_and(|version| version >= (5, 6))
 }

@@ -1,4 +1,4 @@
-//! Returns the words of a provider's own block, for all other providers.
+//! The text in a provider's own block, for all other providers.
 
 use crate::value::letters::{is_blank, utf8};
 use crate::value::{Map, Value};
