@@ -5,6 +5,7 @@ defmodule AshAgent.Context.TokensTest do
   import AshAgent.TestSupport.Generators, only: [check_all: 3, one_of: 1, between: 2]
 
   alias AshAgent.Context
+  alias AshAgent.Context.{Tokens, View}
   alias AshAgent.TestSupport.ContextGenerators
 
   @methods [:auto, :estimate, :o200k_base, :cl100k_base]
@@ -15,7 +16,7 @@ defmodule AshAgent.Context.TokensTest do
   @message 4
   @call 8
 
-  defp count(context, method), do: Context.Tokens.count_tokens(context, method: method)
+  defp count(context, method), do: Tokens.count_tokens(context, method: method)
   defp more(context, other, method), do: count(other, method) - count(context, method)
 
   # PNG with a header of this size and nothing behind it but bytes.
@@ -75,12 +76,12 @@ defmodule AshAgent.Context.TokensTest do
 
         assert more(
                  prompted,
-                 Context.View.put_prompt_block(prompted, :a, "The user is Ann."),
+                 View.put_prompt_block(prompted, :a, "The user is Ann."),
                  method
                ) >
                  0
 
-        assert more(bare, Context.View.put_prompt_block(bare, :a, "The user is Ann."), method) >
+        assert more(bare, View.put_prompt_block(bare, :a, "The user is Ann."), method) >
                  @message
 
         assert count(Context.put_system_prompt(prompted, nil), method) == count(bare, method)
@@ -195,20 +196,20 @@ defmodule AshAgent.Context.TokensTest do
 
     test "are an estimate where there is no report" do
       context = turns(3, "some words")
-      assert Context.Tokens.count_tokens(context) == count(context, :estimate)
-      assert Context.Tokens.count_tokens(context, method: :estimate) == count(context, :estimate)
+      assert Tokens.count_tokens(context) == count(context, :estimate)
+      assert Tokens.count_tokens(context, method: :estimate) == count(context, :estimate)
     end
 
     test "take the last report as it is" do
       context = turns(3, "some words") |> Context.add_assistant_message("Yes.")
-      used = Context.Tokens.add_token_usage(context, %{input_tokens: 700, output_tokens: 11})
-      assert Context.Tokens.count_tokens(used) == 711
+      used = Tokens.add_token_usage(context, %{input_tokens: 700, output_tokens: 11})
+      assert Tokens.count_tokens(used) == 711
 
-      assert Context.Tokens.count_tokens(used, method: :estimate) ==
-               Context.Tokens.count_tokens(context, method: :estimate)
+      assert Tokens.count_tokens(used, method: :estimate) ==
+               Tokens.count_tokens(context, method: :estimate)
 
-      again = Context.Tokens.add_token_usage(used, %{input_tokens: 900, output_tokens: 1})
-      assert Context.Tokens.count_tokens(again) == 901
+      again = Tokens.add_token_usage(used, %{input_tokens: 900, output_tokens: 1})
+      assert Tokens.count_tokens(again) == 901
     end
 
     test "take the report as it is when it comes after the results" do
@@ -216,45 +217,45 @@ defmodule AshAgent.Context.TokensTest do
         Context.new("Hi")
         |> Context.add_assistant_message(nil, [%{id: "a", name: "x", arguments: %{}}])
         |> Context.add_tool_results([{"a", {:ok, "r"}}])
-        |> Context.Tokens.add_token_usage(%{input_tokens: 500, output_tokens: 5})
+        |> Tokens.add_token_usage(%{input_tokens: 500, output_tokens: 5})
 
-      assert Context.Tokens.count_tokens(context) >= 505
+      assert Tokens.count_tokens(context) >= 505
       next = Context.add_assistant_message(context, "Yes.")
 
-      assert Context.Tokens.count_tokens(next) ==
-               Context.Tokens.count_tokens(context) + more(context, next, :estimate)
+      assert Tokens.count_tokens(next) ==
+               Tokens.count_tokens(context) + more(context, next, :estimate)
     end
 
     test "estimate only what came after the report" do
       used =
         turns(3, "some words")
         |> Context.add_assistant_message("Yes.")
-        |> Context.Tokens.add_token_usage(%{input_tokens: 700, output_tokens: 11})
+        |> Tokens.add_token_usage(%{input_tokens: 700, output_tokens: 11})
 
       next = Context.add_user_message(used, "And what of the other things?")
-      assert Context.Tokens.count_tokens(next) == 711 + more(used, next, :estimate)
+      assert Tokens.count_tokens(next) == 711 + more(used, next, :estimate)
 
       next = Context.add_assistant_message(next, nil, [%{id: "a", name: "x", arguments: %{}}])
       next = Context.add_tool_results(next, [{"a", {:ok, "a result"}}])
-      assert Context.Tokens.count_tokens(next) == 711 + more(used, next, :estimate)
+      assert Tokens.count_tokens(next) == 711 + more(used, next, :estimate)
     end
 
     test "take off a report what is hidden since" do
       used =
         turns(5, String.duplicate("some words ", 20))
         |> Context.add_assistant_message("Yes.")
-        |> Context.Tokens.add_token_usage(%{input_tokens: 2000, output_tokens: 11})
+        |> Tokens.add_token_usage(%{input_tokens: 2000, output_tokens: 11})
 
-      hidden = Context.View.hide(used, {:all_but_last, 2})
-      assert Context.Tokens.count_tokens(hidden) == 2011 + more(used, hidden, :estimate)
-      assert hidden |> Context.View.expand(:all) |> Context.Tokens.count_tokens() == 2011
+      hidden = View.hide(used, {:all_but_last, 2})
+      assert Tokens.count_tokens(hidden) == 2011 + more(used, hidden, :estimate)
+      assert hidden |> View.expand(:all) |> Tokens.count_tokens() == 2011
     end
 
     test "do not count reasoning that is not sent again" do
       context = Context.new("Hi") |> Context.add_assistant_message("Yes.")
       report = %{input_tokens: 100, output_tokens: 50, reasoning_tokens: 40}
 
-      assert context |> Context.Tokens.add_token_usage(report) |> Context.Tokens.count_tokens() ==
+      assert context |> Tokens.add_token_usage(report) |> Tokens.count_tokens() ==
                110
     end
 
@@ -262,16 +263,16 @@ defmodule AshAgent.Context.TokensTest do
       used =
         turns(5, String.duplicate("some words ", 100))
         |> Context.add_assistant_message("Yes.")
-        |> Context.Tokens.add_token_usage(%{input_tokens: 1, output_tokens: 1})
+        |> Tokens.add_token_usage(%{input_tokens: 1, output_tokens: 1})
 
-      assert used |> Context.View.hide({:all_but_last, 1}) |> Context.Tokens.count_tokens() >= 0
+      assert used |> View.hide({:all_but_last, 1}) |> Tokens.count_tokens() >= 0
     end
 
     test "are refused when they are none" do
       for wrong <- [[method: :exact], [method: nil], [method: "estimate"], [other: 1], :estimate] do
-        assert_caller_bug(fn -> Context.Tokens.count_tokens(Context.new("Hi"), wrong) end)
-        assert_caller_bug(fn -> Context.Tokens.token_breakdown(Context.new("Hi"), wrong) end)
-        assert_caller_bug(fn -> Context.Tokens.budget(Context.new("Hi"), 5, wrong).exceeded? end)
+        assert_caller_bug(fn -> Tokens.count_tokens(Context.new("Hi"), wrong) end)
+        assert_caller_bug(fn -> Tokens.token_breakdown(Context.new("Hi"), wrong) end)
+        assert_caller_bug(fn -> Tokens.budget(Context.new("Hi"), 5, wrong).exceeded? end)
       end
     end
   end
@@ -288,10 +289,10 @@ defmodule AshAgent.Context.TokensTest do
         )
         |> Context.add_tool_results([{"a", {:ok, "r"}}])
         |> Context.add_user_message([image(png(100, 100))])
-        |> Context.View.compact({:summarize, fn _ -> "They talked." end}, range: 1..5)
+        |> View.compact({:summarize, fn _ -> "They talked." end}, range: 1..5)
 
       for method <- @methods do
-        kinds = Context.Tokens.token_breakdown(context, method: method)
+        kinds = Tokens.token_breakdown(context, method: method)
 
         assert kinds |> Map.keys() |> Enum.sort() == [
                  :assistant,
@@ -315,7 +316,7 @@ defmodule AshAgent.Context.TokensTest do
         context = ContextGenerators.build(ContextGenerators.script(size))
 
         for method <- @plain do
-          kinds = Context.Tokens.token_breakdown(context, method: method)
+          kinds = Tokens.token_breakdown(context, method: method)
           assert kinds |> Map.values() |> Enum.sum() == count(context, method)
         end
       end)
@@ -346,11 +347,11 @@ defmodule AshAgent.Context.TokensTest do
       for method <- @plain do
         rest = count(context, method) - count(Context.put_system_prompt(context, nil), method)
         last = Context.new("some words in a sentence") |> count(method)
-        assert context |> Context.View.hide({:all_but_last, 1}) |> count(method) == rest + last
+        assert context |> View.hide({:all_but_last, 1}) |> count(method) == rest + last
 
         assert context
-               |> Context.View.hide({:all_but_last, 1})
-               |> Context.View.expand(:all)
+               |> View.hide({:all_but_last, 1})
+               |> View.expand(:all)
                |> count(method) ==
                  count(context, method)
       end
@@ -363,19 +364,19 @@ defmodule AshAgent.Context.TokensTest do
         |> Context.add_tool_results([{"a", {:ok, String.duplicate("some words ", 1000)}}])
 
       for method <- @plain do
-        assert context |> Context.View.clear_tool_results(keep: 0) |> count(method) < 100
-        assert context |> Context.View.put_max_result_bytes(200) |> count(method) < 200
+        assert context |> View.clear_tool_results(keep: 0) |> count(method) < 100
+        assert context |> View.put_max_result_bytes(200) |> count(method) < 200
 
-        assert context |> Context.View.put_masks([{"(some words ?)+", "x"}]) |> count(method) <
+        assert context |> View.put_masks([{"(some words ?)+", "x"}]) |> count(method) <
                  100
 
-        assert context |> Context.View.put_masks([{"o", "a long word "}]) |> count(method) >
+        assert context |> View.put_masks([{"o", "a long word "}]) |> count(method) >
                  count(context, method)
 
         there_and_back =
           context
-          |> Context.View.put_max_result_bytes(200)
-          |> Context.View.put_max_result_bytes(nil)
+          |> View.put_max_result_bytes(200)
+          |> View.put_max_result_bytes(nil)
 
         assert count(there_and_back, method) == count(context, method)
       end
@@ -386,25 +387,25 @@ defmodule AshAgent.Context.TokensTest do
     test "tell how much is left" do
       context = Context.new("Hello, world!")
       opts = [method: :o200k_base]
-      assert Context.Tokens.budget(context, 10, opts).remaining == 2
-      assert Context.Tokens.budget(context, 8, opts).remaining == 0
-      assert Context.Tokens.budget(context, 1, opts).remaining == 0
-      assert Context.Tokens.budget(context, 7, opts).exceeded?
-      refute Context.Tokens.budget(context, 8, opts).exceeded?
-      assert Context.Tokens.budget(context, 8, opts).share == 1.0
-      assert Context.Tokens.budget(context, 4, opts).share == 2.0
+      assert Tokens.budget(context, 10, opts).remaining == 2
+      assert Tokens.budget(context, 8, opts).remaining == 0
+      assert Tokens.budget(context, 1, opts).remaining == 0
+      assert Tokens.budget(context, 7, opts).exceeded?
+      refute Tokens.budget(context, 8, opts).exceeded?
+      assert Tokens.budget(context, 8, opts).share == 1.0
+      assert Tokens.budget(context, 4, opts).share == 2.0
     end
 
     test "of any size" do
       context = Context.new("Hello, world!")
       big = Bitwise.bsl(1, 80)
 
-      assert Context.Tokens.budget(context, big).remaining ==
-               big - Context.Tokens.count_tokens(context)
+      assert Tokens.budget(context, big).remaining ==
+               big - Tokens.count_tokens(context)
 
-      refute Context.Tokens.budget(context, big).exceeded?
-      assert Context.Tokens.budget(context, big).share < 1.0e-20
-      assert Context.Tokens.budget(context, Bitwise.bsl(1, 3000)).share < 1.0e-20
+      refute Tokens.budget(context, big).exceeded?
+      assert Tokens.budget(context, big).share < 1.0e-20
+      assert Tokens.budget(context, Bitwise.bsl(1, 3000)).share < 1.0e-20
     end
 
     test "agree with the count, for any context and method" do
@@ -414,15 +415,15 @@ defmodule AshAgent.Context.TokensTest do
         tokens = count(context, method)
         budget = between(1, 2 * tokens + 1)
         opts = [method: method]
-        assert Context.Tokens.budget(context, budget, opts).exceeded? == tokens > budget
-        assert Context.Tokens.budget(context, budget, opts).remaining == max(budget - tokens, 0)
-        assert Context.Tokens.budget(context, budget, opts).share == tokens / budget
+        assert Tokens.budget(context, budget, opts).exceeded? == tokens > budget
+        assert Tokens.budget(context, budget, opts).remaining == max(budget - tokens, 0)
+        assert Tokens.budget(context, budget, opts).share == tokens / budget
       end)
     end
 
     test "are positive integers" do
       for wrong <- [0, -1, 1.5, nil, :all, "5"],
-          do: assert_caller_bug(fn -> Context.Tokens.budget(Context.new("Hi"), wrong) end)
+          do: assert_caller_bug(fn -> Tokens.budget(Context.new("Hi"), wrong) end)
     end
   end
 
