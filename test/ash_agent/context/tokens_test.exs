@@ -19,15 +19,7 @@ defmodule AshAgent.Context.TokensTest do
   defp count(context, method), do: Tokens.count_tokens(context, method: method)
   defp more(context, other, method), do: count(other, method) - count(context, method)
 
-  # PNG with a header of this size and nothing behind it but bytes.
-  defp png(width, height, padding \\ 100) do
-    header =
-      <<137, "PNG\r\n", 26, 10, 13::32, "IHDR", width::32, height::32, 8, 6, 0, 0, 0, 0::32>>
-
-    Base.encode64(header <> :binary.copy(<<7>>, padding))
-  end
-
-  defp image(data), do: %{type: :image, media_type: "image/png", data: data}
+  @image %{type: :image, media_type: "image/png", data: "iVBORw0KGgo="}
 
   defp turns(count, text) do
     Enum.reduce(1..count//1, Context.new(text, system_prompt: "Be brief."), fn _, context ->
@@ -43,28 +35,6 @@ defmodule AshAgent.Context.TokensTest do
         context = Context.new("Hello, world!")
         two = Context.add_assistant_message(context, "Hello, world!")
         assert more(context, two, method) == 4 + @message
-      end
-    end
-
-    test "exact counts are those of the encodings" do
-      # As the documentation of tiktoken gives them.
-      for {text, o200k, cl100k} <- [
-            {"", 0, 0},
-            {" ", 1, 1},
-            {"hello world", 2, 2},
-            {"tiktoken is great!", 6, 6},
-            {"antidisestablishmentarianism", 6, 6},
-            {"2 + 2 = 4", 7, 7},
-            {"お誕生日おめでとう", 8, 9}
-          ] do
-        assert {text, count(Context.new(text), :o200k_base)} == {text, o200k + @message}
-        assert {text, count(Context.new(text), :cl100k_base)} == {text, cl100k + @message}
-      end
-    end
-
-    test "special tokens are text" do
-      for method <- @exact, text <- ["<|endoftext|>", "<|im_start|>", "<|fim_prefix|>"] do
-        assert count(Context.new(text), method) > 1 + @message
       end
     end
 
@@ -121,79 +91,9 @@ defmodule AshAgent.Context.TokensTest do
         assert more(said, Context.add_assistant_message(context, thought), method) > 40
       end
     end
-
-    test "images by their pixels and never by their bytes" do
-      for method <- @plain do
-        small = count(Context.new([image(png(100, 100))]), method)
-        large = count(Context.new([image(png(1000, 1000))]), method)
-        assert large > small
-
-        for padding <- [0, 1_000, 1_000_000] do
-          assert count(Context.new([image(png(100, 100, padding))]), method) == small
-        end
-
-        # What is said of nothing, or of too much, is no reason to count without end.
-        for {width, height} <- [
-              {0, 0},
-              {1, 1},
-              {0xFFFFFFFF, 0xFFFFFFFF},
-              {0xFFFFFFFF, 1},
-              {20_000, 20_000}
-            ] do
-          tokens = count(Context.new([image(png(width, height))]), method)
-          assert tokens > @message and tokens < 20_000
-        end
-      end
-    end
-
-    test "images that are none, or are elsewhere, in bounds" do
-      junk = ["AAAA", Base.encode64(:rand.bytes(100_000)), "iVBORw0KGgo="]
-      parts = Enum.map(junk, &image/1) ++ [%{type: :image, url: "https://example.com/a.png"}]
-
-      for part <- parts, method <- @plain do
-        assert count(Context.new([part]), method) in 1..5_000
-
-        result = fn parts ->
-          Context.new("Hi")
-          |> Context.add_assistant_message(nil, [%{id: "a", name: "look", arguments: %{}}])
-          |> Context.add_tool_results([{"a", {:ok, parts}}])
-        end
-
-        assert count(result.([part]), method) < 5_000
-      end
-    end
-
-    test "files" do
-      for method <- @plain do
-        file = %{
-          type: :file,
-          media_type: "application/pdf",
-          data: Base.encode64("%PDF-1.4"),
-          filename: "a.pdf"
-        }
-
-        assert count(Context.new([file]), method) > @message
-      end
-    end
-
-    test "bytes that are no text, and text of any script" do
-      for method <- @plain,
-          text <- [<<255, 254, 0>>, :binary.copy(<<255>>, 1000), "日本語", "👩‍👩‍👧", "\0\0"] do
-        assert count(Context.new(text), method) in (@message + 1)..(@message + 3 * byte_size(text))
-      end
-    end
   end
 
   describe "the ways to count" do
-    test "agree roughly on English text" do
-      text = String.duplicate("The quick brown fox jumps over the lazy dog, and runs away. ", 100)
-      context = Context.new(text)
-      exact = count(context, :o200k_base)
-      assert count(context, :estimate) > 0.6 * exact
-      assert count(context, :estimate) < 1.6 * exact
-      assert abs(count(context, :cl100k_base) - exact) < 0.2 * exact
-    end
-
     test "are an estimate where there is no report" do
       context = turns(3, "some words")
       assert Tokens.count_tokens(context) == count(context, :estimate)
@@ -288,7 +188,7 @@ defmodule AshAgent.Context.TokensTest do
           ]
         )
         |> Context.add_tool_results([{"a", {:ok, "r"}}])
-        |> Context.add_user_message([image(png(100, 100))])
+        |> Context.add_user_message([@image])
         |> View.compact({:summarize, fn _ -> "They talked." end}, range: 1..5)
 
       for method <- @methods do

@@ -511,69 +511,39 @@ defmodule AshAgent.Context.ViewTest do
     @masks [{"4\\d{15}", "[card]"}]
 
     # Everywhere but what the application chose: names of tools, ids, further keys, metadata.
-    @places [
-      text: {:user, "my card #{@secret}"},
-      parts: {:user, [%{type: :text, text: @secret}]},
-      file_name:
-        {:user,
-         [%{type: :file, media_type: "application/pdf", data: "AAAA", filename: "#{@secret}.pdf"}]},
-      url: {:user, [%{type: :image, url: "https://example.com/#{@secret}.png"}]},
-      text_file:
-        {:user,
-         [
-           %{
-             type: :file,
-             media_type: "text/plain",
-             data: Base.encode64("card " <> @secret),
-             filename: "a.txt"
-           }
-         ]},
-      block:
-        {:user,
-         [
-           %{
-             type: :provider_block,
-             provider: :anthropic,
-             data: %{"type" => "x", @secret => [4_111_111_111_111_111, @secret]}
-           }
-         ]},
-      answer: {:assistant, @secret, []},
-      thinking:
-        {:assistant,
-         [
-           %{
-             type: :thinking,
-             text: @secret,
-             provider_metadata: %{provider: :anthropic, signature: "s"}
-           },
-           %{type: :text, text: "a"}
-         ], []},
-      arguments: {:assistant, nil, [%{card: @secret}]},
-      argument_keys: {:assistant, nil, [%{@secret => 1}]},
-      argument_numbers: {:assistant, nil, [%{card: 4_111_111_111_111_111}]},
-      argument_atoms: {:assistant, nil, [%{card: :"4111111111111111"}]},
-      argument_floats: {:assistant, nil, [%{card: 4_111_111_111_111_111.0}]},
-      argument_depth: {:assistant, nil, [%{a: [%{b: {1, [@secret]}}]}]},
-      json: {:assistant, nil, [~s({"card": 4111111111111111, "b": "#{@secret}"})]},
-      broken_json: {:assistant, nil, [~s({"card": 4111111111111111)]},
-      result: {:result, {:ok, @secret}},
-      result_value: {:result, {:ok, %{card: 4_111_111_111_111_111}}},
-      result_keys: {:result, {:ok, %{@secret => 1}}},
-      result_parts: {:result, {:ok, [%{type: :text, text: @secret}]}},
-      result_file:
-        {:result,
-         {:ok,
-          [
-            %{
-              type: :file,
-              media_type: "text/csv",
-              data: Base.encode64(@secret),
-              filename: "#{@secret}.csv"
-            }
-          ]}},
-      error: {:result, {:error, {:bad, @secret}}},
-      charlist: {:result, {:ok, [card: ~c"4111111111111111"]}}
-    ]
+    defp places do
+      file = &%{type: :file, media_type: &1, data: Base.encode64(&2), filename: &3}
+      seen = %{provider: :anthropic, signature: "s"}
+      thinking = %{type: :thinking, text: @secret, provider_metadata: seen}
+      data = %{"type" => "x", @secret => [4_111_111_111_111_111, @secret]}
+      text = %{type: :text, text: @secret}
+
+      [
+        text: {:user, "my card #{@secret}"},
+        parts: {:user, [text]},
+        file_name: {:user, [file.("application/pdf", "a", "#{@secret}.pdf")]},
+        url: {:user, [%{type: :image, url: "https://example.com/#{@secret}.png"}]},
+        text_file: {:user, [file.("text/plain", "card " <> @secret, "a.txt")]},
+        block: {:user, [%{type: :provider_block, provider: :anthropic, data: data}]},
+        answer: {:assistant, @secret, []},
+        thinking: {:assistant, [thinking, %{type: :text, text: "a"}], []},
+        arguments: {:assistant, nil, [%{card: @secret}]},
+        argument_keys: {:assistant, nil, [%{@secret => 1}]},
+        argument_numbers: {:assistant, nil, [%{card: 4_111_111_111_111_111}]},
+        argument_atoms: {:assistant, nil, [%{card: :"4111111111111111"}]},
+        argument_floats: {:assistant, nil, [%{card: 4_111_111_111_111_111.0}]},
+        argument_depth: {:assistant, nil, [%{a: [%{b: {1, [@secret]}}]}]},
+        json: {:assistant, nil, [~s({"card": 4111111111111111, "b": "#{@secret}"})]},
+        broken_json: {:assistant, nil, [~s({"card": 4111111111111111)]},
+        result: {:result, {:ok, @secret}},
+        result_value: {:result, {:ok, %{card: 4_111_111_111_111_111}}},
+        result_keys: {:result, {:ok, %{@secret => 1}}},
+        result_parts: {:result, {:ok, [text]}},
+        result_file: {:result, {:ok, [file.("text/csv", @secret, "#{@secret}.csv")]}},
+        error: {:result, {:error, {:bad, @secret}}},
+        charlist: {:result, {:ok, [card: ~c"4111111111111111"]}}
+      ]
+    end
 
     defp put({:user, input}), do: Context.new(input, system_prompt: "s")
 
@@ -608,18 +578,18 @@ defmodule AshAgent.Context.ViewTest do
       )
     end
 
-    for {name, _} <- @places do
-      test "leave nothing of what they match in #{name}" do
-        context = @places |> Keyword.fetch!(unquote(name)) |> put()
+    test "leave nothing of what they match in any place" do
+      for {name, place} <- places() do
+        context = put(place)
         masked = context |> View.put_masks(@masks) |> sound()
-        refute everything(masked) =~ @secret
+        refute everything(masked) =~ @secret, "#{name}"
         # Other views of it do not lead back to it.
-        refute masked |> View.put_max_result_bytes(100) |> everything() =~ @secret
+        shortened = View.put_max_result_bytes(masked, 100)
+        refute everything(shortened) =~ @secret, "#{name}"
         # The log has it, and it comes back.
         assert Context.iterations(masked) == Context.iterations(context)
-
-        assert masked |> View.put_masks([]) |> Context.to_messages() ==
-                 Context.to_messages(context)
+        plain = View.put_masks(masked, [])
+        assert Context.to_messages(plain) == Context.to_messages(context)
       end
     end
 
