@@ -38,7 +38,7 @@ fn approve(context: &Context, shown: Option<&Value>) -> Context {
 }
 
 fn stored(context: &Context) -> Context {
-    let loaded = reload(&context);
+    let loaded = reload(context);
     assert!(loaded == *context);
     loaded
 }

@@ -78,7 +78,7 @@ fn check(context: &Context, asked: &Asked) {
     options.max_result_bytes = asked.most;
     let body = Map::default();
     let sent = context.encode_request(&options, &body).unwrap();
-    let fresh = reload(&context);
+    let fresh = reload(context);
     let expected = fresh.encode_request(&options, &body).unwrap();
     assert_eq!(bytes(&sent), bytes(&expected));
 }

@@ -234,7 +234,7 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
 }
 
 fn store(context: &Context) -> Context {
-    reload(&context)
+    reload(context)
 }
 
 fn inject(context: &Context, chosen: u8) -> Context {

@@ -169,7 +169,7 @@ fn form(context: &Context, shape: &Shape) -> Context {
             context.put_masks(masks.unwrap(), now)
         }
         Shape::Recall(recall) => context.put_recall(recall, now),
-        Shape::Store => reload(&context),
+        Shape::Store => reload(context),
         Shape::Fork => context.fork("f", now),
     }
 }

@@ -176,7 +176,7 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
             context.rewind(i64::try_from(to).unwrap()).ok()
         }
         Step::Fork => Some(context.fork("f", at)),
-        Step::Store => Some(reload(&context)),
+        Step::Store => Some(reload(context)),
         Step::Switch(_) | Step::Encode | Step::Note(_) => None,
     }
 }

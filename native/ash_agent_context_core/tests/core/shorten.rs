@@ -67,7 +67,7 @@ fn steps(context: &Context) -> Vec<(Context, Shortening)> {
 }
 
 fn stored(context: &Context) -> Context {
-    reload(&context)
+    reload(context)
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn check(snapshot: &[u8]) -> Option<Context> {
         for method in METHODS {
             let _ = view.count_tokens(method);
         }
-        assert!(reload(&view) == *view);
+        assert!(reload(view) == *view);
     }
     Some(context)
 }
