@@ -34,8 +34,7 @@ defmodule AshAgent.Context.RecallTest do
 
   describe "handles" do
     test "tell what was cleared and how to get it back" do
-      context =
-        reading(3) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 1)
+      context = reading(3) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 1)
 
       assert [first, second, shown] = results(context)
       assert first =~ ~r/^\[2 KB read_file lib\/f1.ex, recall 1.1-[0-9]{3}\]$/
@@ -57,8 +56,7 @@ defmodule AshAgent.Context.RecallTest do
     end
 
     test "are gone after a rewind, whatever comes to stand in their place" do
-      context =
-        reading(4) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 0)
+      context = reading(4) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 0)
 
       gone = context |> results() |> List.last() |> handle()
       rewound = Context.rewind(context, to: 2)
@@ -124,8 +122,7 @@ defmodule AshAgent.Context.RecallTest do
 
   describe "recall/3" do
     setup do
-      context =
-        reading(2) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 0)
+      context = reading(2) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 0)
 
       %{context: context, handle: context |> results() |> hd() |> handle()}
     end
@@ -198,8 +195,7 @@ defmodule AshAgent.Context.RecallTest do
             "99999999999999999999.1-123",
             "1.1-1234"
           ] do
-        assert {:error, %{reason: {:unknown_handle, ^text}}} =
-                 Recall.recall(context, text)
+        assert {:error, %{reason: {:unknown_handle, ^text}}} = Recall.recall(context, text)
       end
 
       for text <- [
@@ -210,20 +206,15 @@ defmodule AshAgent.Context.RecallTest do
             "0..9-123",
             "1..18446744073709551615-123"
           ],
-          do:
-            assert(
-              {:error, %{reason: {:handle_gone, ^text}}} = Recall.recall(context, text)
-            )
+          do: assert({:error, %{reason: {:handle_gone, ^text}}} = Recall.recall(context, text))
     end
   end
 
   describe "search/3" do
     test "finds texts that are not shown, the best first" do
-      context =
-        reading(30) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 3)
+      context = reading(30) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 3)
 
-      assert [%{handle: handle, text: text} | rest] =
-               Recall.search(context, "line 42 of file 17")
+      assert [%{handle: handle, text: text} | rest] = Recall.search(context, "line 42 of file 17")
 
       assert handle =~ ~r/^17.1-/
       assert text =~ "line 42 of file 17"
@@ -265,8 +256,7 @@ defmodule AshAgent.Context.RecallTest do
     end
 
     test "does not find the answers of recall" do
-      context =
-        reading(2) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 0)
+      context = reading(2) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 0)
 
       [%{handle: handle}] = Recall.search(context, "line 7 of file 1", limit: 1)
       {:ok, text} = Recall.recall(context, handle)
@@ -276,8 +266,7 @@ defmodule AshAgent.Context.RecallTest do
         |> call("r", "recall", %{"handle" => handle}, text)
         |> View.clear_tool_results(keep: 0)
 
-      assert [%{handle: ^handle}] =
-               Recall.search(context, "line 7 of file 1") |> Enum.take(1)
+      assert [%{handle: ^handle}] = Recall.search(context, "line 7 of file 1") |> Enum.take(1)
 
       refute Enum.any?(
                Recall.search(context, "line 7 of file 1"),
@@ -325,8 +314,7 @@ defmodule AshAgent.Context.RecallTest do
       [note] = results(cleared)
       assert note =~ "lookup [mail], recall"
 
-      assert {:ok, "phone: [phone], mail: [mail]\n" <> _} =
-               Recall.recall(cleared, handle(note))
+      assert {:ok, "phone: [phone], mail: [mail]\n" <> _} = Recall.recall(cleared, handle(note))
 
       assert {:ok, "[0 of 0 matching lines]"} =
                Recall.recall(cleared, handle(note), pattern: "0199|ann")

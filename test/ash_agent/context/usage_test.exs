@@ -221,10 +221,7 @@ defmodule AshAgent.Context.UsageTest do
                  all.(Enum.concat(Map.values(reports)))
 
         for n <- 1..context.current_iteration,
-            do:
-              assert(
-                Tokens.get_iteration_tokens(copy, n) == all.(Map.get(reports, n, []))
-              )
+            do: assert(Tokens.get_iteration_tokens(copy, n) == all.(Map.get(reports, n, [])))
       end
 
       to = between(1, context.current_iteration)
