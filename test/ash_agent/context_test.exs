@@ -777,9 +777,6 @@ defmodule AshAgent.ContextTest do
     end
   end
 
-  describe "count_iterations/1 and count_messages/1" do
-  end
-
   describe "fetch_message/2" do
     test "is :error for what is not there" do
       for position <- [{1, 1}, {2, 0}, {0, 0}, {1, 0x10000000000000000}, {0x10000000000000001, 0}] do

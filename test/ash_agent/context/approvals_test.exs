@@ -17,9 +17,6 @@ defmodule AshAgent.Context.ApprovalsTest do
   defp result(context, id), do: Enum.find(calls(context), &(&1.id == id)).result
   defp calls(context), do: Enum.flat_map(Context.iterations(context), & &1.tool_calls)
 
-  describe "many calls of one answer" do
-  end
-
   describe "a call" do
     test "that nobody made has no status and no decision" do
       for context <- [Context.new("Hi"), asked()] do

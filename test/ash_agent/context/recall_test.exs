@@ -2,6 +2,7 @@ defmodule AshAgent.Context.RecallTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.Context
+  alias AshAgent.Context.{Recall, View}
 
   doctest AshAgent.Context.Pins
   doctest AshAgent.Context.Recall
@@ -33,40 +34,38 @@ defmodule AshAgent.Context.RecallTest do
 
   describe "handles" do
     test "tell what was cleared and how to get it back" do
-      context =
-        reading(3) |> Context.Recall.put_recall(true) |> Context.View.clear_tool_results(keep: 1)
+      context = reading(3) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 1)
 
       assert [first, second, shown] = results(context)
       assert first =~ ~r/^\[2 KB read_file lib\/f1.ex, recall 1.1-[0-9]{3}\]$/
       assert second =~ ~r/^\[2 KB read_file lib\/f2.ex, recall 2.1-[0-9]{3}\]$/
       assert shown == file(3)
-      assert Context.Recall.recall(context, handle(first)) == {:ok, file(1)}
-      assert Context.Recall.recall(context, handle(second)) == {:ok, file(2)}
+      assert Recall.recall(context, handle(first)) == {:ok, file(1)}
+      assert Recall.recall(context, handle(second)) == {:ok, file(2)}
     end
 
     test "stand only where recall is on" do
-      context = reading(2) |> Context.View.clear_tool_results(keep: 0)
+      context = reading(2) |> View.clear_tool_results(keep: 0)
       assert results(context) == List.duplicate("[Old tool result cleared]", 2)
-      on = Context.Recall.put_recall(context, true)
+      on = Recall.put_recall(context, true)
       assert Enum.all?(results(on), &(&1 =~ "recall"))
-      assert Context.Recall.recall?(on)
-      off = Context.Recall.put_recall(on, false)
+      assert Recall.recall?(on)
+      off = Recall.put_recall(on, false)
       assert Context.to_messages(off) == Context.to_messages(context)
-      refute Context.Recall.recall?(off)
+      refute Recall.recall?(off)
     end
 
     test "are gone after a rewind, whatever comes to stand in their place" do
-      context =
-        reading(4) |> Context.Recall.put_recall(true) |> Context.View.clear_tool_results(keep: 0)
+      context = reading(4) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 0)
 
       gone = context |> results() |> List.last() |> handle()
       rewound = Context.rewind(context, to: 2)
-      assert {:error, %{reason: {:handle_gone, ^gone}}} = Context.Recall.recall(rewound, gone)
+      assert {:error, %{reason: {:handle_gone, ^gone}}} = Recall.recall(rewound, gone)
 
       # The same iteration and the same id, and another text.
       other = rewound |> call("c3", :read_file, %{path: "lib/f3.ex"}, file(7))
       other = call(other, "c4", :read_file, %{path: "lib/f4.ex"}, file(8))
-      assert {:error, error} = Context.Recall.recall(other, gone)
+      assert {:error, error} = Recall.recall(other, gone)
       assert Exception.message(error) =~ "gone"
     end
 
@@ -80,9 +79,9 @@ defmodule AshAgent.Context.RecallTest do
           )
           |> Context.add_user_message("Question #{number}?")
         end)
-        |> Context.Recall.put_recall(true)
+        |> Recall.put_recall(true)
 
-      hidden = Context.View.hide(context, {:all_but_last, 2})
+      hidden = View.hide(context, {:all_but_last, 2})
       assert [_system, note | _] = Context.to_messages(hidden)
       assert %{role: :user, metadata: %{hidden: %{first: 1, last: 3}}} = note
 
@@ -92,14 +91,14 @@ defmodule AshAgent.Context.RecallTest do
                  note.content
                )
 
-      assert {:ok, text} = Context.Recall.recall(hidden, handle)
+      assert {:ok, text} = Recall.recall(hidden, handle)
       assert text =~ "user: Question 1?\nassistant: Answer 1."
       assert text =~ "Answer 3."
       refute text =~ "Question 4?"
       assert Context.count_messages(hidden) == length(Context.to_messages(hidden))
 
       {:ok, summarised, _info} =
-        Context.View.compact(context, {:summarize, fn _ -> "Questions." end},
+        View.compact(context, {:summarize, fn _ -> "Questions." end},
           range: 1..3,
           check: nil
         )
@@ -109,68 +108,67 @@ defmodule AshAgent.Context.RecallTest do
       assert summary.content ==
                "[Summary of iterations 1 to 3 of this conversation, recall #{handle}]\nQuestions."
 
-      assert Context.View.summary(summarised, 2) == "Questions."
-      assert Context.Recall.recall(summarised, handle) == {:ok, text}
+      assert View.summary(summarised, 2) == "Questions."
+      assert Recall.recall(summarised, handle) == {:ok, text}
 
       for shown <- [hidden, summarised] do
         {:ok, loaded} = shown |> Context.dump() |> Context.load()
         assert Context.equal?(loaded, shown)
         assert Context.to_messages(loaded) == Context.to_messages(shown)
-        assert Context.to_messages(Context.Recall.put_recall(shown, false)) |> length() <= 6
+        assert Context.to_messages(Recall.put_recall(shown, false)) |> length() <= 6
       end
     end
   end
 
   describe "recall/3" do
     setup do
-      context =
-        reading(2) |> Context.Recall.put_recall(true) |> Context.View.clear_tool_results(keep: 0)
+      context = reading(2) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 0)
 
       %{context: context, handle: context |> results() |> hd() |> handle()}
     end
 
     test "takes a range of lines", %{context: context, handle: handle} do
-      assert Context.Recall.recall(context, handle, from: 99) ==
+      assert Recall.recall(context, handle, from: 99) ==
                {:ok, "line 99 of file 1\nline 100 of file 1\n[lines 99 to 100 of 100]"}
 
       assert {:ok, "line 3 of file 1\n[lines 3 to 3 of 100]"} =
-               Context.Recall.recall(context, handle, from: 3, lines: 1)
+               Recall.recall(context, handle, from: 3, lines: 1)
 
-      assert Context.Recall.recall(context, handle, from: 101) == {:ok, "[there are 100 lines]"}
-      assert {:ok, text} = Context.Recall.recall(context, handle, max_bytes: 50)
+      assert Recall.recall(context, handle, from: 101) == {:ok, "[there are 100 lines]"}
+      assert {:ok, text} = Recall.recall(context, handle, max_bytes: 50)
       assert text == "line 1 of file 1\nline 2 of file 1\n[lines 1 to 2 of 100]"
     end
 
     test "takes a pattern", %{context: context, handle: handle} do
-      assert Context.Recall.recall(context, handle, pattern: "line 7 ") ==
+      assert Recall.recall(context, handle, pattern: "line 7 ") ==
                {:ok, "7: line 7 of file 1\n"}
 
-      assert {:ok, text} = Context.Recall.recall(context, handle, pattern: "line .0 ", lines: 2)
+      assert {:ok, text} = Recall.recall(context, handle, pattern: "line .0 ", lines: 2)
       assert text == "10: line 10 of file 1\n20: line 20 of file 1\n[2 of 9 matching lines]"
 
-      assert Context.Recall.recall(context, handle, pattern: "nothing") ==
+      assert Recall.recall(context, handle, pattern: "nothing") ==
                {:ok, "[0 of 0 matching lines]"}
 
       assert {:error, %{reason: {:invalid_pattern, "(", _}}} =
-               Context.Recall.recall(context, handle, pattern: "(")
+               Recall.recall(context, handle, pattern: "(")
     end
 
     test "reads a long line in pieces, and all of it" do
       long = Enum.map_join(1..2_000, " ", &"word#{&1}")
-      context = Context.new("Go") |> call("a", :get, %{}, long) |> Context.Recall.put_recall(true)
-      [note] = context |> Context.View.clear_tool_results(keep: 0) |> results()
-      assert {:ok, first} = Context.Recall.recall(context, handle(note), max_bytes: 2_000)
+      context = Context.new("Go") |> call("a", :get, %{}, long) |> Recall.put_recall(true)
+      [note] = context |> View.clear_tool_results(keep: 0) |> results()
+      assert {:ok, first} = Recall.recall(context, handle(note), max_bytes: 2_000)
       assert [_, last, all] = Regex.run(~r/\[lines 1 to (\d+) of (\d+)\]$/, first)
 
       pieces =
         for from <- 1..String.to_integer(all) do
-          {:ok, piece} = Context.Recall.recall(context, handle(note), from: from, lines: 1)
+          {:ok, piece} = Recall.recall(context, handle(note), from: from, lines: 1)
           String.replace(piece, ~r/\n\[lines .*\]$/, "")
         end
 
       assert Enum.join(pieces) == long
       assert String.to_integer(last) < String.to_integer(all)
-      assert {:ok, text} = Context.Recall.recall(context, handle(note), pattern: "word1234 ")
+      assert {:ok, text} = Recall.recall(context, handle(note), pattern: "word1234 ")
       assert text =~ "word1234" and byte_size(text) < 500
     end
 
@@ -181,7 +179,7 @@ defmodule AshAgent.Context.RecallTest do
             "[recall \"#{handle}\"]",
             String.upcase(handle)
           ],
-          do: assert({:ok, "line 1 of" <> _} = Context.Recall.recall(context, written, lines: 1))
+          do: assert({:ok, "line 1 of" <> _} = Recall.recall(context, written, lines: 1))
     end
 
     test "refuses what is no handle", %{context: context} do
@@ -197,8 +195,7 @@ defmodule AshAgent.Context.RecallTest do
             "99999999999999999999.1-123",
             "1.1-1234"
           ] do
-        assert {:error, %{reason: {:unknown_handle, ^text}}} =
-                 Context.Recall.recall(context, text)
+        assert {:error, %{reason: {:unknown_handle, ^text}}} = Recall.recall(context, text)
       end
 
       for text <- [
@@ -209,35 +206,30 @@ defmodule AshAgent.Context.RecallTest do
             "0..9-123",
             "1..18446744073709551615-123"
           ],
-          do:
-            assert(
-              {:error, %{reason: {:handle_gone, ^text}}} = Context.Recall.recall(context, text)
-            )
+          do: assert({:error, %{reason: {:handle_gone, ^text}}} = Recall.recall(context, text))
     end
   end
 
   describe "search/3" do
     test "finds texts that are not shown, the best first" do
-      context =
-        reading(30) |> Context.Recall.put_recall(true) |> Context.View.clear_tool_results(keep: 3)
+      context = reading(30) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 3)
 
-      assert [%{handle: handle, text: text} | rest] =
-               Context.Recall.search(context, "line 42 of file 17")
+      assert [%{handle: handle, text: text} | rest] = Recall.search(context, "line 42 of file 17")
 
       assert handle =~ ~r/^17.1-/
       assert text =~ "line 42 of file 17"
       assert length(rest) == 4
-      assert {:ok, whole} = Context.Recall.recall(context, handle)
+      assert {:ok, whole} = Recall.recall(context, handle)
       assert whole == file(17)
 
-      assert Context.Recall.search(context, "file 29")
+      assert Recall.search(context, "file 29")
              |> Enum.all?(&(not (&1.handle =~ ~r/^(28|29|30)\./)))
 
-      assert Context.Recall.search(context, "LIB/F17.EX") == []
-      assert [%{handle: "17.1-" <> _} | _] = Context.Recall.search(context, "ne 42 of file 17")
-      assert Context.Recall.search(context, "zebra") == []
-      assert Context.Recall.search(context, "  ") == []
-      assert length(Context.Recall.search(context, "line", limit: 100)) == 27
+      assert Recall.search(context, "LIB/F17.EX") == []
+      assert [%{handle: "17.1-" <> _} | _] = Recall.search(context, "ne 42 of file 17")
+      assert Recall.search(context, "zebra") == []
+      assert Recall.search(context, "  ") == []
+      assert length(Recall.search(context, "line", limit: 100)) == 27
     end
 
     test "finds messages and calls of hidden iterations" do
@@ -248,38 +240,36 @@ defmodule AshAgent.Context.RecallTest do
         |> Context.add_user_message("委员会星期四再次开会")
         |> Context.add_assistant_message("Yes.")
         |> Context.add_user_message("Thanks")
-        |> Context.Recall.put_recall(true)
+        |> Recall.put_recall(true)
 
-      assert Context.Recall.search(context, "QX7R2M") == []
-      hidden = Context.View.hide(context, {:all_but_last, 1})
-      found = &Enum.map(Context.Recall.search(hidden, &1), fn hit -> hit.text end)
+      assert Recall.search(context, "QX7R2M") == []
+      hidden = View.hide(context, {:all_but_last, 1})
+      found = &Enum.map(Recall.search(hidden, &1), fn hit -> hit.text end)
       assert "My booking is QX7R2M, and my dog is called Rex." in found.("qx7r2m")
       assert Enum.any?(found.("qx7r2m"), &(&1 =~ "lookup"))
       assert ["one seat to Łódź, 12 €"] = found.("Łódź")
       assert ["委员会星期四再次开会"] = found.("星期四")
       assert ["My booking" <> _] = found.("dog, ")
 
-      for hit <- Context.Recall.search(hidden, "QX7R2M booking seat done"),
-          do: assert({:ok, _text} = Context.Recall.recall(hidden, hit.handle))
+      for hit <- Recall.search(hidden, "QX7R2M booking seat done"),
+          do: assert({:ok, _text} = Recall.recall(hidden, hit.handle))
     end
 
     test "does not find the answers of recall" do
-      context =
-        reading(2) |> Context.Recall.put_recall(true) |> Context.View.clear_tool_results(keep: 0)
+      context = reading(2) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 0)
 
-      [%{handle: handle}] = Context.Recall.search(context, "line 7 of file 1", limit: 1)
-      {:ok, text} = Context.Recall.recall(context, handle)
+      [%{handle: handle}] = Recall.search(context, "line 7 of file 1", limit: 1)
+      {:ok, text} = Recall.recall(context, handle)
 
       context =
         context
         |> call("r", "recall", %{"handle" => handle}, text)
-        |> Context.View.clear_tool_results(keep: 0)
+        |> View.clear_tool_results(keep: 0)
 
-      assert [%{handle: ^handle}] =
-               Context.Recall.search(context, "line 7 of file 1") |> Enum.take(1)
+      assert [%{handle: ^handle}] = Recall.search(context, "line 7 of file 1") |> Enum.take(1)
 
       refute Enum.any?(
-               Context.Recall.search(context, "line 7 of file 1"),
+               Recall.search(context, "line 7 of file 1"),
                &String.starts_with?(&1.handle, "3.")
              )
     end
@@ -297,8 +287,8 @@ defmodule AshAgent.Context.RecallTest do
         )
         |> Context.add_assistant_message("Done.")
         |> Context.add_user_message("Thanks")
-        |> Context.Recall.put_recall(true)
-        |> Context.View.put_masks([{"[0-9]{3}-[0-9]{4}", "[phone]"}, {"[a-z]+@[a-z.]+", "[mail]"}])
+        |> Recall.put_recall(true)
+        |> View.put_masks([{"[0-9]{3}-[0-9]{4}", "[phone]"}, {"[a-z]+@[a-z.]+", "[mail]"}])
 
       %{context: context}
     end
@@ -310,37 +300,36 @@ defmodule AshAgent.Context.RecallTest do
         Context.new("Look")
         |> call("c", :look, %{}, text)
         |> Context.add_assistant_message("Done.")
-        |> Context.Recall.put_recall(true, index: 0.1)
+        |> Recall.put_recall(true, index: 0.1)
         |> Context.add_user_message("And?")
-        |> Context.View.hide({:all_but_last, 1})
+        |> View.hide({:all_but_last, 1})
 
       assert inspect(Context.to_messages(context)) =~ "hunter2horse9"
-      masked = Context.View.put_masks(context, [{"password: \\S+", "[x]"}])
+      masked = View.put_masks(context, [{"password: \\S+", "[x]"}])
       refute inspect(Context.to_messages(masked)) =~ "hunter2horse9"
     end
 
     test "hold for handles, recall and search", %{context: context} do
-      cleared = Context.View.clear_tool_results(context, keep: 0)
+      cleared = View.clear_tool_results(context, keep: 0)
       [note] = results(cleared)
       assert note =~ "lookup [mail], recall"
 
-      assert {:ok, "phone: [phone], mail: [mail]\n" <> _} =
-               Context.Recall.recall(cleared, handle(note))
+      assert {:ok, "phone: [phone], mail: [mail]\n" <> _} = Recall.recall(cleared, handle(note))
 
       assert {:ok, "[0 of 0 matching lines]"} =
-               Context.Recall.recall(cleared, handle(note), pattern: "0199|ann")
+               Recall.recall(cleared, handle(note), pattern: "0199|ann")
 
-      assert Context.Recall.search(cleared, "555-0199") == []
-      assert Context.Recall.search(cleared, "ann") == []
+      assert Recall.search(cleared, "555-0199") == []
+      assert Recall.search(cleared, "ann") == []
 
-      hidden = Context.View.hide(context, {:all_but_last, 1})
-      assert Context.Recall.search(hidden, "0199") == []
+      hidden = View.hide(context, {:all_but_last, 1})
+      assert Recall.search(hidden, "0199") == []
 
-      assert Context.Recall.search(hidden, "ann@example.com")
+      assert Recall.search(hidden, "ann@example.com")
              |> Enum.all?(&(not (&1.text =~ "ann")))
 
-      [%{handle: handle} | _] = Context.Recall.search(hidden, "phone")
-      {:ok, text} = Context.Recall.recall(hidden, handle)
+      [%{handle: handle} | _] = Recall.search(hidden, "phone")
+      {:ok, text} = Recall.recall(hidden, handle)
       refute text =~ "0199"
     end
   end

@@ -5,6 +5,7 @@ defmodule AshAgent.Context.UsageTest do
   import AshAgent.TestSupport.Generators, only: [check_all: 3, between: 2, chance: 1]
 
   alias AshAgent.Context
+  alias AshAgent.Context.Tokens
   alias AshAgent.TestSupport.ContextGenerators
 
   @zero %{
@@ -21,8 +22,8 @@ defmodule AshAgent.Context.UsageTest do
   defp read(report),
     do:
       answered()
-      |> Context.Tokens.add_token_usage(report)
-      |> Context.Tokens.get_cumulative_tokens()
+      |> Tokens.add_token_usage(report)
+      |> Tokens.get_cumulative_tokens()
 
   defp usage(input, output, total, cached, reasoning, written \\ 0) do
     %{
@@ -81,41 +82,41 @@ defmodule AshAgent.Context.UsageTest do
 
   test "needs a message of the model" do
     assert reason_of(fn ->
-             Context.Tokens.add_token_usage(Context.new("Hi"), %{input_tokens: 1})
+             Tokens.add_token_usage(Context.new("Hi"), %{input_tokens: 1})
            end) ==
              :no_assistant_message
 
-    assert Context.Tokens.get_cumulative_tokens(Context.new("Hi")) == @zero
-    assert Context.Tokens.get_iteration_tokens(Context.new("Hi"), 1) == @zero
+    assert Tokens.get_cumulative_tokens(Context.new("Hi")) == @zero
+    assert Tokens.get_iteration_tokens(Context.new("Hi"), 1) == @zero
   end
 
   test "belongs to the iteration of the model's last message" do
     context =
       Context.new("Hi")
       |> Context.add_assistant_message(nil, [%{id: "a", name: :x}])
-      |> Context.Tokens.add_token_usage(%{input_tokens: 10, output_tokens: 1})
+      |> Tokens.add_token_usage(%{input_tokens: 10, output_tokens: 1})
       |> Context.add_tool_results([{"a", {:ok, 1}}])
       # Results came already: it is still of the message in front of them.
-      |> Context.Tokens.add_token_usage(%{input_tokens: 20, output_tokens: 2})
+      |> Tokens.add_token_usage(%{input_tokens: 20, output_tokens: 2})
       |> Context.add_assistant_message("done")
-      |> Context.Tokens.add_token_usage(%{input_tokens: 40, output_tokens: 4})
+      |> Tokens.add_token_usage(%{input_tokens: 40, output_tokens: 4})
       |> Context.add_user_message("And?")
-      |> Context.Tokens.add_token_usage(%{input_tokens: 80, output_tokens: 8})
+      |> Tokens.add_token_usage(%{input_tokens: 80, output_tokens: 8})
 
-    tokens = for n <- 1..4, do: Context.Tokens.get_iteration_tokens(context, n)
+    tokens = for n <- 1..4, do: Tokens.get_iteration_tokens(context, n)
     assert tokens == [usage(30, 3, 33, 0, 0), usage(120, 12, 132, 0, 0), @zero, nil]
-    assert Context.Tokens.get_cumulative_tokens(context) == usage(150, 15, 165, 0, 0)
+    assert Tokens.get_cumulative_tokens(context) == usage(150, 15, 165, 0, 0)
   end
 
   test "iterations that are not there have none" do
     for number <- [0, -1, 2, Bitwise.bsl(1, 80), -Bitwise.bsl(1, 80)] do
-      assert Context.Tokens.get_iteration_tokens(answered(), number) == nil
+      assert Tokens.get_iteration_tokens(answered(), number) == nil
     end
   end
 
   test "does not show in messages or requests" do
     context = answered()
-    used = Context.Tokens.add_token_usage(context, %{input_tokens: 987_654, output_tokens: 1})
+    used = Tokens.add_token_usage(context, %{input_tokens: 987_654, output_tokens: 1})
     assert Context.to_messages(used) == Context.to_messages(context)
 
     for provider <- AshAgent.TestSupport.RequestChecker.providers() do
@@ -128,12 +129,12 @@ defmodule AshAgent.Context.UsageTest do
     before = Context.dump(context)
 
     used =
-      Context.Tokens.add_token_usage(context, %{input_tokens: 9, output_tokens: 1},
+      Tokens.add_token_usage(context, %{input_tokens: 9, output_tokens: 1},
         at: ~U[2030-01-01 00:00:00Z]
       )
 
     assert Context.dump(context) == before
-    assert Context.Tokens.get_cumulative_tokens(context) == @zero
+    assert Tokens.get_cumulative_tokens(context) == @zero
     assert used[:updated_at] == ~U[2030-01-01 00:00:00.000000Z]
     assert Context.iterations(used) == Context.iterations(context)
   end
@@ -143,25 +144,25 @@ defmodule AshAgent.Context.UsageTest do
       Enum.reduce(1..5, Context.new("Hi"), fn n, context ->
         context
         |> Context.add_assistant_message(String.duplicate("word ", 50))
-        |> Context.Tokens.add_token_usage(%{input_tokens: n, output_tokens: 1})
+        |> Tokens.add_token_usage(%{input_tokens: n, output_tokens: 1})
         |> Context.add_user_message("#{n}")
       end)
 
-    all = Context.Tokens.get_cumulative_tokens(context)
+    all = Tokens.get_cumulative_tokens(context)
     assert all == usage(15, 5, 20, 0, 0)
 
     assert context
            |> Context.View.hide({:all_but_last, 1})
-           |> Context.Tokens.get_cumulative_tokens() == all
+           |> Tokens.get_cumulative_tokens() == all
 
     assert context
            |> Context.View.mark_as_summarized(1..3, "s")
-           |> Context.Tokens.get_cumulative_tokens() ==
+           |> Tokens.get_cumulative_tokens() ==
              all
 
     assert context
            |> Context.View.hide({:all_but_last, 1})
-           |> Context.Tokens.get_iteration_tokens(1) ==
+           |> Tokens.get_iteration_tokens(1) ==
              usage(1, 1, 2, 0, 0)
   end
 
@@ -189,7 +190,7 @@ defmodule AshAgent.Context.UsageTest do
 
             number = List.last(spoken)
 
-            {Context.Tokens.add_token_usage(context, report),
+            {Tokens.add_token_usage(context, report),
              Map.update(reports, number, [report], &[report | &1])}
           else
             {context, reports}
@@ -216,36 +217,33 @@ defmodule AshAgent.Context.UsageTest do
             Context.load!(Context.dump(context)),
             Context.load!(Context.to_snapshot(context))
           ] do
-        assert Context.Tokens.get_cumulative_tokens(copy) ==
+        assert Tokens.get_cumulative_tokens(copy) ==
                  all.(Enum.concat(Map.values(reports)))
 
         for n <- 1..context.current_iteration,
-            do:
-              assert(
-                Context.Tokens.get_iteration_tokens(copy, n) == all.(Map.get(reports, n, []))
-              )
+            do: assert(Tokens.get_iteration_tokens(copy, n) == all.(Map.get(reports, n, [])))
       end
 
       to = between(1, context.current_iteration)
       back = Context.rewind(context, to: to)
       kept = for {n, list} <- reports, n <= to, report <- list, do: report
-      assert Context.Tokens.get_cumulative_tokens(back) == all.(kept)
+      assert Tokens.get_cumulative_tokens(back) == all.(kept)
     end)
   end
 
   test "survives deltas" do
-    context = answered() |> Context.Tokens.add_token_usage(%{input_tokens: 9, output_tokens: 1})
+    context = answered() |> Tokens.add_token_usage(%{input_tokens: 9, output_tokens: 1})
     stored = Context.load!(Context.dump(context))
 
     context =
       context
       |> Context.add_user_message("More")
       |> Context.add_assistant_message("Yes")
-      |> Context.Tokens.add_token_usage(%{input_tokens: 20, output_tokens: 5})
+      |> Tokens.add_token_usage(%{input_tokens: 20, output_tokens: 5})
 
     loaded = Context.load!(stored, Context.dump(context, since: stored.current_iteration))
     assert Context.equal?(loaded, context)
-    assert Context.Tokens.get_cumulative_tokens(loaded) == usage(29, 6, 35, 0, 0)
-    assert Context.Tokens.count_tokens(loaded) == Context.Tokens.count_tokens(context)
+    assert Tokens.get_cumulative_tokens(loaded) == usage(29, 6, 35, 0, 0)
+    assert Tokens.count_tokens(loaded) == Tokens.count_tokens(context)
   end
 end

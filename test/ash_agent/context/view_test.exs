@@ -5,7 +5,7 @@ defmodule AshAgent.Context.ViewTest do
   import AshAgent.TestSupport.Generators, only: [check_all: 3, between: 2, one_of: 1, many: 2]
 
   alias AshAgent.Context
-  alias AshAgent.Context.Error
+  alias AshAgent.Context.{Error, View}
   alias AshAgent.TestSupport.RequestChecker
 
   @at ~U[2026-01-01 10:00:00.000000Z]
@@ -76,33 +76,16 @@ defmodule AshAgent.Context.ViewTest do
   end
 
   describe "a view" do
-    test "is the log at first" do
-      context = turns(3)
-
-      assert Context.View.view(context) ==
-               %{
-                 hidden: [],
-                 summaries: [],
-                 cleared: nil,
-                 max_result_bytes: nil,
-                 masks: [],
-                 blocks: []
-               }
-
-      assert Context.to_messages(context, view: :log) == Context.to_messages(context)
-      assert inspect(context) =~ "7 messages,"
-    end
-
     test "tells what it is made of" do
       context =
         turns(9, @long)
         |> tool("a", "r")
-        |> Context.View.hide({:all_but_last, 8})
-        |> Context.View.mark_as_summarized(3..4, "s")
-        |> Context.View.clear_tool_results(keep: 0, placeholder: "-")
-        |> Context.View.put_max_result_bytes(200)
-        |> Context.View.put_masks([{~r/a+/, "b"}, {"c", ""}])
-        |> Context.View.put_prompt_block(:memory, "m")
+        |> View.hide({:all_but_last, 8})
+        |> View.mark_as_summarized(3..4, "s")
+        |> View.clear_tool_results(keep: 0, placeholder: "-")
+        |> View.put_max_result_bytes(200)
+        |> View.put_masks([{~r/a+/, "b"}, {"c", ""}])
+        |> View.put_prompt_block(:memory, "m")
 
       assert %{
                hidden: [1..1],
@@ -111,7 +94,7 @@ defmodule AshAgent.Context.ViewTest do
                max_result_bytes: 200,
                masks: [{"a+", "b"}, {"c", ""}],
                blocks: [{"memory", "m"}]
-             } = Context.View.view(context)
+             } = View.view(context)
 
       assert inspect(context) =~ "messages in view"
     end
@@ -122,12 +105,12 @@ defmodule AshAgent.Context.ViewTest do
       iterations = Context.iterations(context)
 
       for view <- [
-            Context.View.hide(context, {:all_but_last, 1}),
-            Context.View.mark_as_summarized(context, 1..3, "s"),
-            Context.View.clear_tool_results(context, keep: 0),
-            Context.View.put_masks(context, [{"[a-z]", ""}]),
-            Context.View.put_prompt_block(context, :a, "b"),
-            Context.View.put_max_result_bytes(context, 100)
+            View.hide(context, {:all_but_last, 1}),
+            View.mark_as_summarized(context, 1..3, "s"),
+            View.clear_tool_results(context, keep: 0),
+            View.put_masks(context, [{"[a-z]", ""}]),
+            View.put_prompt_block(context, :a, "b"),
+            View.put_max_result_bytes(context, 100)
           ] do
         assert Context.to_messages(view, view: :log) == log
         assert Context.iterations(view) == iterations
@@ -150,19 +133,19 @@ defmodule AshAgent.Context.ViewTest do
 
   test "each function refuses arguments that it does not take" do
     invalid = <<255>>
-    summarize = &Context.View.mark_as_summarized/3
-    masks = &Context.View.put_masks/2
-    hide = &Context.View.hide/2
-    block = &Context.View.put_prompt_block/3
-    fit = &Context.View.fit/3
-    compact = &Context.View.compact/3
+    summarize = &View.mark_as_summarized/3
+    masks = &View.put_masks/2
+    hide = &View.hide/2
+    block = &View.put_prompt_block/3
+    fit = &View.fit/3
+    compact = &View.compact/3
 
     for {function, arguments} <- [
           {hide, for(last <- [0, -1, nil, 1.0, :all], do: [{:all_but_last, last}])},
           {hide, for(seconds <- [-1, nil, 1.0], do: [{:older_than, seconds}])},
           {hide, for(range <- [0..1, 2..1, -1..1, nil], do: [{:all_but, range}])},
           {hide, [[0], [2..1], [nil], [1.0]]},
-          {&Context.View.expand/2, [[0], [-1], [nil], ["1"], [0..2], [3..1//1]]},
+          {&View.expand/2, [[0], [-1], [nil], ["1"], [0..2], [3..1//1]]},
           {fit, [[-1, []], [1.5, []], [nil, []]]},
           {fit, for(option <- [step: 0, step: nil, reserve: -1, at: 1, x: 1], do: [1, [option]])},
           {fit, for(option <- [keep_first: -1, keep_last: nil, method: :x], do: [1, [option]])},
@@ -172,11 +155,10 @@ defmodule AshAgent.Context.ViewTest do
           {compact, for(opt <- [keep_last: -1, keep_first: nil, x: 1], do: [:drop, [opt]])},
           {summarize, [[0, "s"], [:all, "s"], [0..1, "s"]]},
           {summarize, for(text <- ["", " ", invalid, nil], do: [1, text])},
-          {&Context.View.clear_tool_results/2, [[[keep: -1]], [[keep: nil]], [[x: 1]]]},
-          {&Context.View.clear_tool_results/2,
+          {&View.clear_tool_results/2, [[[keep: -1]], [[keep: nil]], [[x: 1]]]},
+          {&View.clear_tool_results/2,
            for(text <- ["", " ", invalid, nil], do: [[placeholder: text]])},
-          {&Context.View.put_max_result_bytes/2,
-           for(wrong <- [99, 0, 1.5, "100", :all], do: [wrong])},
+          {&View.put_max_result_bytes/2, for(wrong <- [99, 0, 1.5, "100", :all], do: [wrong])},
           {&Context.request/3, [[:anthropic, [max_result_bytes: 99]]]},
           {masks,
            [[nil], ["a"], [["a"]], [[a: 1]], [[{~r/a/i, ""}]], [[{:a, ""}]], [[{"a", nil}]]]},
@@ -189,95 +171,60 @@ defmodule AshAgent.Context.ViewTest do
     end
   end
 
-  describe "keep_last_iterations" do
-    test "hides all but the last, with absolute numbers" do
-      context = turns(5) |> Context.View.hide({:all_but_last, 2}) |> sound()
-      assert numbers(context) == [4, 5]
-      assert hd(texts(context)) == "Be brief."
-      assert context.current_iteration == 5
-      assert Context.View.view(context).hidden == [1..3]
-      assert %{number: 1} = Context.get_iteration(context, 1)
-
+  test "what is hidden stays hidden when the conversation goes on, until it is expanded" do
+    # Iteration n began at second n.
+    for {what, left} <- [
+          {{:all_but_last, 2}, [4, 5]},
+          {{:all_but, 2..4}, [2, 3, 4]},
+          {2..3, [1, 4, 5]},
+          {5, [1, 2, 3, 4]},
+          {6..9, [1, 2, 3, 4, 5]},
+          {{:older_than, 0}, [5]},
+          {{:older_than, 1}, [4, 5]},
+          {{:older_than, @big}, [1, 2, 3, 4, 5]}
+        ] do
+      context = View.hide(turns(5), what, at(5)) |> sound()
+      assert {what, numbers(context)} == {what, left}
       next = Context.add_user_message(context, "question 6") |> sound()
-      assert next.current_iteration == 6
-      assert numbers(next) == [4, 5, 6]
+      assert {what, next.current_iteration, numbers(next)} == {what, 6, left ++ [6]}
+
+      assert {what, numbers(View.expand(context, 3..6))} ==
+               {what, Enum.uniq(Enum.sort(left ++ [3, 4, 5]))}
     end
+
+    # An age counts from now, and at the ends of the calendar as it says.
+    hide = &(turns(3) |> View.hide({:older_than, 60}, &1) |> numbers())
+
+    assert {hide.([]), numbers(View.hide(Context.new("question 1"), {:older_than, 60}))} ==
+             {[3], [1]}
+
+    assert hide.(at: ~U[0000-01-01 00:00:00Z]) == [1, 2, 3]
+    assert hide.(at: ~U[9999-12-31 23:59:59Z]) == [3]
   end
 
-  describe "hide_old_iterations" do
-    test "hides what began before" do
-      # Iteration n began at second n.
-      for {seconds, left} <- [
-            {0, [5]},
-            {1, [4, 5]},
-            {3, [2, 3, 4, 5]},
-            {100, [1, 2, 3, 4, 5]},
-            {@big, [1, 2, 3, 4, 5]}
-          ] do
-        context = Context.View.hide(turns(5), {:older_than, seconds}, at(5)) |> sound()
-        assert {seconds, numbers(context)} == {seconds, left}
-      end
-    end
+  test "fit keeps the whole turn, the system prompt and calls that wait" do
+    context =
+      turns(5)
+      |> Context.add_user_message("question 6")
+      |> tool("a", "1")
+      |> tool("b", "2")
+      |> asked()
 
-    test "counts from now" do
-      assert numbers(Context.View.hide(turns(5), {:older_than, 60})) == [5]
-      assert numbers(Context.new("question 1") |> Context.View.hide({:older_than, 60})) == [1]
-    end
-
-    test "at the ends of the calendar hides what it says" do
-      assert numbers(Context.View.hide(turns(3), {:older_than, 10}, at: ~U[0000-01-01 00:00:00Z])) ==
-               [1, 2, 3]
-
-      assert numbers(Context.View.hide(turns(3), {:older_than, 10}, at: ~U[9999-12-31 23:59:59Z])) ==
-               [3]
-    end
-  end
-
-  describe "keep_iteration_range" do
-    test "shows a range, and what comes later" do
-      context = Context.View.hide(turns(6), {:all_but, 2..4}) |> sound()
-      assert numbers(context) == [2, 3, 4]
-      next = Context.add_user_message(context, "question 7") |> sound()
-      assert {next.current_iteration, numbers(next)} == {7, [2, 3, 4, 7]}
-    end
-  end
-
-  describe "hide_iterations" do
-    test "hides a range or one, also of the current turn, until it is expanded" do
-      context = Context.View.hide(turns(6), 2..3) |> sound()
-      assert numbers(context) == [1, 4, 5, 6]
-      context = Context.View.hide(context, 6) |> sound()
-      assert numbers(context) == [1, 4, 5]
-      assert numbers(Context.View.expand(context, 3..6)) == [1, 3, 4, 5, 6]
-      assert numbers(Context.View.hide(turns(2), 3..9)) == [1, 2]
-    end
-  end
-
-  describe "fit" do
-    test "keeps the whole turn, the system prompt and calls that wait" do
-      context =
-        turns(5)
-        |> Context.add_user_message("question 6")
-        |> tool("a", "1")
-        |> tool("b", "2")
-        |> asked()
-
-      assert {:error, %Error{reason: {:cannot_fit, least}}} = Context.View.fit(context, 0)
-      assert {:ok, next, 1..5} = Context.View.fit(context, least)
-      assert ["Be brief.", "question 6"] = texts(next)
-      assert results(next) == ["1", "2"]
-      assert [%{id: "p"}] = Context.pending_tool_calls(next)
-      sound(next)
-    end
+    assert {:error, %Error{reason: {:cannot_fit, least}}} = View.fit(context, 0)
+    assert {:ok, next, 1..5} = View.fit(context, least)
+    assert ["Be brief.", "question 6"] = texts(next)
+    assert results(next) == ["1", "2"]
+    assert [%{id: "p"}] = Context.pending_tool_calls(next)
+    sound(next)
   end
 
   describe "compact" do
     test "drops a range" do
-      {:ok, next, info} = Context.View.compact(turns(6), :drop, range: 2..3)
+      {:ok, next, info} = View.compact(turns(6), :drop, range: 2..3)
       assert info == %{range: 2..3, strategy: :drop, reason: nil, verdict: nil}
       assert numbers(sound(next)) == [1, 4, 5, 6]
 
-      {:ok, next, %{range: 1..5}} = Context.View.compact(turns(6), :drop)
+      {:ok, next, %{range: 1..5}} = View.compact(turns(6), :drop)
       assert numbers(sound(next)) == [6]
     end
 
@@ -285,7 +232,7 @@ defmodule AshAgent.Context.ViewTest do
       me = self()
 
       {:ok, next, info} =
-        Context.View.compact(
+        View.compact(
           turns(6, @long),
           {:summarize, fn messages -> send(me, messages) && {:ok, "They talked."} end},
           range: 2..4,
@@ -294,7 +241,7 @@ defmodule AshAgent.Context.ViewTest do
 
       assert %{range: 2..4, strategy: :summarize, reason: nil, verdict: verdict} = info
       assert %{facts: 6, kept: 0, wrong: [], appended: 0} = verdict
-      assert Context.View.verdict(next, 3) == verdict
+      assert View.verdict(next, 3) == verdict
       assert_received given
       assert given == turns(6, @long) |> Context.to_messages() |> Enum.slice(3, 6)
 
@@ -304,7 +251,7 @@ defmodule AshAgent.Context.ViewTest do
                metadata: %{summary: %{first: 2, last: 4}}
              } == next |> Context.to_messages() |> Enum.at(3)
 
-      assert for(n <- 1..6, do: Context.View.summary(next, n)) == [
+      assert for(n <- 1..6, do: View.summary(next, n)) == [
                nil,
                "They talked.",
                "They talked.",
@@ -332,16 +279,15 @@ defmodule AshAgent.Context.ViewTest do
             {fn _ -> " \n\t" end, :no_text},
             {fn _ -> <<255, 254>> end, :no_text}
           ] do
-        assert {:ok, next, info} = Context.View.compact(turns(5), {:summarize, fun})
+        assert {:ok, next, info} = View.compact(turns(5), {:summarize, fun})
         assert info == %{range: 1..4, strategy: :drop, reason: reason, verdict: nil}
         assert numbers(next) == [5]
       end
 
-      {:ok, _, info} = Context.View.compact(turns(5), {:summarize, fn _ -> raise "boom" end})
+      {:ok, _, info} = View.compact(turns(5), {:summarize, fn _ -> raise "boom" end})
       assert %{strategy: :drop, reason: %RuntimeError{message: "boom"}} = info
 
-      {:ok, _, info} =
-        Context.View.compact(turns(5), {:summarize, fn _ -> :erlang.error(:odd) end})
+      {:ok, _, info} = View.compact(turns(5), {:summarize, fn _ -> :erlang.error(:odd) end})
 
       assert %{strategy: :drop, reason: %ErlangError{original: :odd}} = info
     end
@@ -349,11 +295,11 @@ defmodule AshAgent.Context.ViewTest do
     test "takes no summary that is larger than half of what it stands for" do
       for text <- [String.duplicate("x ", 100), String.duplicate("word ", 2_000_000)] do
         assert {:ok, next, %{reason: {:summary_too_long, tokens, replaced}, strategy: :drop}} =
-                 Context.View.compact(turns(5), {:summarize, fn _ -> text end})
+                 View.compact(turns(5), {:summarize, fn _ -> text end})
 
         assert 2 * tokens > replaced
         assert numbers(next) == [5]
-        assert_refused(fn -> Context.View.mark_as_summarized(turns(5), 1..4, text) end)
+        assert_refused(fn -> View.mark_as_summarized(turns(5), 1..4, text) end)
       end
 
       context =
@@ -364,9 +310,9 @@ defmodule AshAgent.Context.ViewTest do
       context = Context.add_user_message(context, "next")
 
       assert {:ok, next, %{reason: :down, strategy: :clear}} =
-               Context.View.compact(context, {:summarize, fn _ -> {:error, :down} end})
+               View.compact(context, {:summarize, fn _ -> {:error, :down} end})
 
-      assert Context.View.view(next).hidden == []
+      assert View.view(next).hidden == []
       assert inspect(Context.to_messages(next)) =~ "[Old tool result cleared]"
     end
 
@@ -381,25 +327,24 @@ defmodule AshAgent.Context.ViewTest do
 
       context = Context.add_user_message(context, "next")
 
-      compact =
-        &Context.View.compact(context, {:summarize, fn _ -> "Wrote 4712 bytes." end}, check: &1)
+      compact = &View.compact(context, {:summarize, fn _ -> "Wrote 4712 bytes." end}, check: &1)
 
       assert {:ok, next, %{strategy: :summarize, verdict: %{wrong: ["4712"], appended: more}}} =
                compact.(:append)
 
       assert more > 0
-      assert Context.View.summary(next, 1) =~ "Not in the conversation: 4712\nAlso: lib/used.ex"
+      assert View.summary(next, 1) =~ "Not in the conversation: 4712\nAlso: lib/used.ex"
 
       assert {:ok, ^next, %{range: nil, reason: nil}} =
-               Context.View.compact(next, {:summarize, fn _ -> flunk() end})
+               View.compact(next, {:summarize, fn _ -> flunk() end})
 
       assert {:ok, next,
               %{strategy: :clear, reason: :summary_refused, verdict: %{wrong: ["4712"]}}} =
                compact.(:refuse)
 
-      assert %{summaries: [], hidden: [], cleared: %{}} = Context.View.view(next)
+      assert %{summaries: [], hidden: [], cleared: %{}} = View.view(next)
       assert {:ok, next, %{strategy: :drop, reason: :summary_refused}} = compact.(:hide)
-      assert %{summaries: [], hidden: [_]} = Context.View.view(next)
+      assert %{summaries: [], hidden: [_]} = View.view(next)
     end
 
     test "of nothing is nothing" do
@@ -409,15 +354,15 @@ defmodule AshAgent.Context.ViewTest do
             Context.new("Hi"),
             asked(Context.new("Hi")),
             turns(1),
-            turns(5) |> Context.View.hide({:all_but_last, 1})
+            turns(5) |> View.hide({:all_but_last, 1})
           ] do
         assert {:ok, same, %{range: nil, strategy: :drop, reason: nil}} =
-                 Context.View.compact(context, :drop)
+                 View.compact(context, :drop)
 
         assert Context.equal?(same, context)
 
         assert {:ok, same, %{range: nil, strategy: :summarize, reason: nil}} =
-                 Context.View.compact(context, {:summarize, never})
+                 View.compact(context, {:summarize, never})
 
         assert Context.equal?(same, context)
       end
@@ -425,7 +370,7 @@ defmodule AshAgent.Context.ViewTest do
 
     test "again works on the view" do
       {:ok, once, _} =
-        Context.View.compact(turns(4, @long), {:summarize, fn _ -> "They talked of Elixir." end})
+        View.compact(turns(4, @long), {:summarize, fn _ -> "They talked of Elixir." end})
 
       more =
         Enum.reduce(
@@ -439,7 +384,7 @@ defmodule AshAgent.Context.ViewTest do
       me = self()
 
       {:ok, twice, %{range: 1..5}} =
-        Context.View.compact(
+        View.compact(
           more,
           {:summarize, fn messages -> send(me, messages) && "They talked more." end}
         )
@@ -448,7 +393,7 @@ defmodule AshAgent.Context.ViewTest do
         %{content: "[Summary of iterations 1 to 3" <> _, metadata: %{summary: _}} | _
       ]
 
-      assert Context.View.view(twice).summaries == [1..5]
+      assert View.view(twice).summaries == [1..5]
       refute Enum.any?(texts(twice), &(&1 =~ "of Elixir.\n"))
       assert numbers(sound(twice)) == [6]
     end
@@ -458,31 +403,12 @@ defmodule AshAgent.Context.ViewTest do
     defp read(count),
       do: Enum.reduce(1..count, Context.new("Hi", id: "c"), &tool(&2, "id#{&1}", "result #{&1}"))
 
-    test "blanks all but the last" do
-      context = Context.View.clear_tool_results(read(5)) |> sound()
+    test "blanks all but the last three, by default" do
+      context = View.clear_tool_results(read(5)) |> sound()
       gone = "[Old tool result cleared]"
       assert results(context) == [gone, gone, "result 3", "result 4", "result 5"]
-
-      assert results(Context.View.clear_tool_results(read(3), keep: 0, placeholder: "-")) == [
-               "-",
-               "-",
-               "-"
-             ]
-
-      assert results(Context.View.clear_tool_results(read(3), keep: 9)) == [
-               "result 1",
-               "result 2",
-               "result 3"
-             ]
-
-      assert results(Context.View.clear_tool_results(read(3), keep: @big)) == [
-               "result 1",
-               "result 2",
-               "result 3"
-             ]
-
-      assert Context.View.clear_tool_results(Context.new("Hi"), keep: 0) |> Context.View.view() ==
-               Context.View.view(Context.new("Hi"))
+      kept = View.clear_tool_results(read(3), keep: @big)
+      assert results(kept) == ["result 1", "result 2", "result 3"]
     end
 
     test "of errors and parts blanks them, too" do
@@ -494,7 +420,7 @@ defmodule AshAgent.Context.ViewTest do
           {"b", {:ok, [%{type: :image, media_type: "image/png", data: "AAAA"}]}}
         ])
 
-      cleared = Context.View.clear_tool_results(context, keep: 0, placeholder: "-") |> sound()
+      cleared = View.clear_tool_results(context, keep: 0, placeholder: "-") |> sound()
 
       assert [%{content: "-", is_error: true}, %{content: "-", is_error: false}] =
                List.last(Context.to_messages(cleared)).content
@@ -515,7 +441,7 @@ defmodule AshAgent.Context.ViewTest do
         bytes = many(between(0, size * 20), piece) |> IO.iodata_to_binary()
         context = Context.new("Hi") |> tool("a", bytes)
         [before] = results(context)
-        [shown] = context |> Context.View.put_max_result_bytes(limit) |> results()
+        [shown] = context |> View.put_max_result_bytes(limit) |> results()
         assert_shortened(before, shown, limit)
       end)
     end
@@ -532,11 +458,11 @@ defmodule AshAgent.Context.ViewTest do
           Context.new("Hi")
           |> asked(["a"])
           |> Context.add_tool_results([{"a", result}])
-          |> Context.View.put_max_result_bytes(100)
+          |> View.put_max_result_bytes(100)
 
         assert [text] = results(context)
         assert byte_size(text) <= 100
-        assert [text] = context |> Context.View.put_masks([{"a", "[masked]"}]) |> results()
+        assert [text] = context |> View.put_masks([{"a", "[masked]"}]) |> results()
         assert byte_size(text) <= 100 and String.valid?(text)
       end
     end
@@ -556,7 +482,7 @@ defmodule AshAgent.Context.ViewTest do
       assert [_, _, %{content: [%{content: ^long}]} | _] =
                Context.to_messages(context, view: :log)
 
-      assert [^long, "short"] = context |> Context.View.put_max_result_bytes(nil) |> results()
+      assert [^long, "short"] = context |> View.put_max_result_bytes(nil) |> results()
     end
 
     test "may be of one request" do
@@ -564,11 +490,11 @@ defmodule AshAgent.Context.ViewTest do
 
       for provider <- @providers do
         assert body(context, provider, max_result_bytes: 200) ==
-                 body(Context.View.put_max_result_bytes(context, 200), provider)
+                 body(View.put_max_result_bytes(context, 200), provider)
 
         assert body(context, provider) =~ String.duplicate("x", 5_000)
         # The smaller one holds.
-        strict = Context.View.put_max_result_bytes(context, 100)
+        strict = View.put_max_result_bytes(context, 100)
 
         assert byte_size(body(strict, provider, max_result_bytes: 200)) <=
                  byte_size(body(context, provider, max_result_bytes: 200))
@@ -585,69 +511,39 @@ defmodule AshAgent.Context.ViewTest do
     @masks [{"4\\d{15}", "[card]"}]
 
     # Everywhere but what the application chose: names of tools, ids, further keys, metadata.
-    @places [
-      text: {:user, "my card #{@secret}"},
-      parts: {:user, [%{type: :text, text: @secret}]},
-      file_name:
-        {:user,
-         [%{type: :file, media_type: "application/pdf", data: "AAAA", filename: "#{@secret}.pdf"}]},
-      url: {:user, [%{type: :image, url: "https://example.com/#{@secret}.png"}]},
-      text_file:
-        {:user,
-         [
-           %{
-             type: :file,
-             media_type: "text/plain",
-             data: Base.encode64("card " <> @secret),
-             filename: "a.txt"
-           }
-         ]},
-      block:
-        {:user,
-         [
-           %{
-             type: :provider_block,
-             provider: :anthropic,
-             data: %{"type" => "x", @secret => [4_111_111_111_111_111, @secret]}
-           }
-         ]},
-      answer: {:assistant, @secret, []},
-      thinking:
-        {:assistant,
-         [
-           %{
-             type: :thinking,
-             text: @secret,
-             provider_metadata: %{provider: :anthropic, signature: "s"}
-           },
-           %{type: :text, text: "a"}
-         ], []},
-      arguments: {:assistant, nil, [%{card: @secret}]},
-      argument_keys: {:assistant, nil, [%{@secret => 1}]},
-      argument_numbers: {:assistant, nil, [%{card: 4_111_111_111_111_111}]},
-      argument_atoms: {:assistant, nil, [%{card: :"4111111111111111"}]},
-      argument_floats: {:assistant, nil, [%{card: 4_111_111_111_111_111.0}]},
-      argument_depth: {:assistant, nil, [%{a: [%{b: {1, [@secret]}}]}]},
-      json: {:assistant, nil, [~s({"card": 4111111111111111, "b": "#{@secret}"})]},
-      broken_json: {:assistant, nil, [~s({"card": 4111111111111111)]},
-      result: {:result, {:ok, @secret}},
-      result_value: {:result, {:ok, %{card: 4_111_111_111_111_111}}},
-      result_keys: {:result, {:ok, %{@secret => 1}}},
-      result_parts: {:result, {:ok, [%{type: :text, text: @secret}]}},
-      result_file:
-        {:result,
-         {:ok,
-          [
-            %{
-              type: :file,
-              media_type: "text/csv",
-              data: Base.encode64(@secret),
-              filename: "#{@secret}.csv"
-            }
-          ]}},
-      error: {:result, {:error, {:bad, @secret}}},
-      charlist: {:result, {:ok, [card: ~c"4111111111111111"]}}
-    ]
+    defp places do
+      file = &%{type: :file, media_type: &1, data: Base.encode64(&2), filename: &3}
+      seen = %{provider: :anthropic, signature: "s"}
+      thinking = %{type: :thinking, text: @secret, provider_metadata: seen}
+      data = %{"type" => "x", @secret => [4_111_111_111_111_111, @secret]}
+      text = %{type: :text, text: @secret}
+
+      [
+        text: {:user, "my card #{@secret}"},
+        parts: {:user, [text]},
+        file_name: {:user, [file.("application/pdf", "a", "#{@secret}.pdf")]},
+        url: {:user, [%{type: :image, url: "https://example.com/#{@secret}.png"}]},
+        text_file: {:user, [file.("text/plain", "card " <> @secret, "a.txt")]},
+        block: {:user, [%{type: :provider_block, provider: :anthropic, data: data}]},
+        answer: {:assistant, @secret, []},
+        thinking: {:assistant, [thinking, %{type: :text, text: "a"}], []},
+        arguments: {:assistant, nil, [%{card: @secret}]},
+        argument_keys: {:assistant, nil, [%{@secret => 1}]},
+        argument_numbers: {:assistant, nil, [%{card: 4_111_111_111_111_111}]},
+        argument_atoms: {:assistant, nil, [%{card: :"4111111111111111"}]},
+        argument_floats: {:assistant, nil, [%{card: 4_111_111_111_111_111.0}]},
+        argument_depth: {:assistant, nil, [%{a: [%{b: {1, [@secret]}}]}]},
+        json: {:assistant, nil, [~s({"card": 4111111111111111, "b": "#{@secret}"})]},
+        broken_json: {:assistant, nil, [~s({"card": 4111111111111111)]},
+        result: {:result, {:ok, @secret}},
+        result_value: {:result, {:ok, %{card: 4_111_111_111_111_111}}},
+        result_keys: {:result, {:ok, %{@secret => 1}}},
+        result_parts: {:result, {:ok, [text]}},
+        result_file: {:result, {:ok, [file.("text/csv", @secret, "#{@secret}.csv")]}},
+        error: {:result, {:error, {:bad, @secret}}},
+        charlist: {:result, {:ok, [card: ~c"4111111111111111"]}}
+      ]
+    end
 
     defp put({:user, input}), do: Context.new(input, system_prompt: "s")
 
@@ -682,18 +578,18 @@ defmodule AshAgent.Context.ViewTest do
       )
     end
 
-    for {name, _} <- @places do
-      test "leave nothing of what they match in #{name}" do
-        context = @places |> Keyword.fetch!(unquote(name)) |> put()
-        masked = context |> Context.View.put_masks(@masks) |> sound()
-        refute everything(masked) =~ @secret
+    test "leave nothing of what they match in any place" do
+      for {name, place} <- places() do
+        context = put(place)
+        masked = context |> View.put_masks(@masks) |> sound()
+        refute everything(masked) =~ @secret, "#{name}"
         # Other views of it do not lead back to it.
-        refute masked |> Context.View.put_max_result_bytes(100) |> everything() =~ @secret
+        shortened = View.put_max_result_bytes(masked, 100)
+        refute everything(shortened) =~ @secret, "#{name}"
         # The log has it, and it comes back.
         assert Context.iterations(masked) == Context.iterations(context)
-
-        assert masked |> Context.View.put_masks([]) |> Context.to_messages() ==
-                 Context.to_messages(context)
+        plain = View.put_masks(masked, [])
+        assert Context.to_messages(plain) == Context.to_messages(context)
       end
     end
 
@@ -701,11 +597,11 @@ defmodule AshAgent.Context.ViewTest do
       context =
         turns(6, @long)
         |> Context.put_system_prompt("system #{@secret}")
-        |> Context.View.put_prompt_block(:a, "block #{@secret}")
-        |> Context.View.mark_as_summarized(1..2, "summary #{@secret}")
+        |> View.put_prompt_block(:a, "block #{@secret}")
+        |> View.mark_as_summarized(1..2, "summary #{@secret}")
         |> tool("a", "r")
-        |> Context.View.clear_tool_results(keep: 0, placeholder: "gone")
-        |> Context.View.put_masks(@masks)
+        |> View.clear_tool_results(keep: 0, placeholder: "gone")
+        |> View.put_masks(@masks)
         |> sound()
 
       refute everything(context) =~ @secret
@@ -729,11 +625,11 @@ defmodule AshAgent.Context.ViewTest do
 
         imported = context |> Context.request!(provider) |> Context.Import.from_request!(provider)
         assert everything(imported) =~ @secret
-        refute imported |> Context.View.put_masks(@masks) |> sound() |> everything() =~ @secret
+        refute imported |> View.put_masks(@masks) |> sound() |> everything() =~ @secret
 
         assert imported
-               |> Context.View.put_masks(@masks)
-               |> Context.View.put_masks([])
+               |> View.put_masks(@masks)
+               |> View.put_masks([])
                |> body(provider) ==
                  body(imported, provider)
       end
@@ -742,12 +638,12 @@ defmodule AshAgent.Context.ViewTest do
     test "come one after the other, and their replacements are taken as they are" do
       context = Context.new("one two")
 
-      assert texts(Context.View.put_masks(context, [{"one", "two"}, {"two", "$0 \\1"}])) == [
+      assert texts(View.put_masks(context, [{"one", "two"}, {"two", "$0 \\1"}])) == [
                "$0 \\1 $0 \\1"
              ]
 
-      assert texts(Context.View.put_masks(context, [{"(?i)ONE", ""}])) == [" two"]
-      assert texts(Context.View.put_masks(context, [{~r/t(w)o/, "$1"}])) == ["one $1"]
+      assert texts(View.put_masks(context, [{"(?i)ONE", ""}])) == [" two"]
+      assert texts(View.put_masks(context, [{~r/t(w)o/, "$1"}])) == ["one $1"]
     end
 
     test "of thinking lose its signature" do
@@ -763,9 +659,9 @@ defmodule AshAgent.Context.ViewTest do
         |> Context.add_user_message("b")
 
       assert body(context, :anthropic) =~ "sig"
-      refute context |> Context.View.put_masks(@masks) |> body(:anthropic) =~ "sig"
+      refute context |> View.put_masks(@masks) |> body(:anthropic) =~ "sig"
 
-      assert context |> Context.View.put_masks([{"nothing like it", ""}]) |> body(:anthropic) =~
+      assert context |> View.put_masks([{"nothing like it", ""}]) |> body(:anthropic) =~
                "sig"
     end
 
@@ -791,7 +687,7 @@ defmodule AshAgent.Context.ViewTest do
             [{"\"", ""}],
             [{"[{}]", ""}]
           ] do
-        masked = context |> Context.View.put_masks(masks) |> sound()
+        masked = context |> View.put_masks(masks) |> sound()
         assert is_binary(Context.to_prompt(masked))
         assert Context.iterations(masked) == Context.iterations(context)
       end
@@ -810,7 +706,7 @@ defmodule AshAgent.Context.ViewTest do
             "\\p{Nothing}"
           ] do
         assert {:invalid_pattern, ^pattern, problem} =
-                 reason_of(fn -> Context.View.put_masks(turns(1), [{"a", ""}, {pattern, ""}]) end)
+                 reason_of(fn -> View.put_masks(turns(1), [{"a", ""}, {pattern, ""}]) end)
 
         assert is_binary(problem)
       end
@@ -819,21 +715,21 @@ defmodule AshAgent.Context.ViewTest do
       huge = "(?:(?:(?:a{100}){100}){100}){100}"
 
       assert {:invalid_pattern, ^huge, _} =
-               reason_of(fn -> Context.View.put_masks(turns(1), [{huge, ""}]) end)
+               reason_of(fn -> View.put_masks(turns(1), [{huge, ""}]) end)
 
       deep = String.duplicate("(", 100_000) <> String.duplicate(")", 100_000)
 
       assert {:invalid_pattern, ^deep, _} =
-               reason_of(fn -> Context.View.put_masks(turns(1), [{deep, ""}]) end)
+               reason_of(fn -> View.put_masks(turns(1), [{deep, ""}]) end)
     end
 
     test "a hundred of them are well, and more are refused" do
       masks = for n <- 1..100, do: {"secret#{n}\\b", "[#{n}]"}
-      context = Context.new("secret7 and secret99") |> Context.View.put_masks(masks) |> sound()
+      context = Context.new("secret7 and secret99") |> View.put_masks(masks) |> sound()
       assert texts(context) == ["[7] and [99]"]
 
       assert {:invalid_pattern, "one more", "there are 100 patterns already"} =
-               reason_of(fn -> Context.View.put_masks(context, masks ++ [{"one more", ""}]) end)
+               reason_of(fn -> View.put_masks(context, masks ++ [{"one more", ""}]) end)
     end
   end
 
@@ -852,30 +748,30 @@ defmodule AshAgent.Context.ViewTest do
     test "has blocks behind it, in the order of their names" do
       context =
         turns(1)
-        |> Context.View.put_prompt_block(:b, "B")
-        |> Context.View.put_prompt_block("a", "A")
+        |> View.put_prompt_block(:b, "B")
+        |> View.put_prompt_block("a", "A")
         |> sound()
 
       assert hd(texts(context)) == "Be brief.\n\nB\n\nA"
       assert Context.system_prompt(context) == "Be brief."
 
-      assert hd(texts(Context.View.put_prompt_block(context, "b", "B2"))) ==
+      assert hd(texts(View.put_prompt_block(context, "b", "B2"))) ==
                "Be brief.\n\nB2\n\nA"
 
-      assert hd(texts(Context.View.put_prompt_block(context, :b, nil))) == "Be brief.\n\nA"
+      assert hd(texts(View.put_prompt_block(context, :b, nil))) == "Be brief.\n\nA"
 
       again =
         context
-        |> Context.View.put_prompt_block(:b, nil)
-        |> Context.View.put_prompt_block(:b, "B")
+        |> View.put_prompt_block(:b, nil)
+        |> View.put_prompt_block(:b, "B")
 
       assert hd(texts(again)) == "Be brief.\n\nA\n\nB"
-      assert Context.View.put_prompt_block(turns(1), :none, nil) |> texts() == texts(turns(1))
+      assert View.put_prompt_block(turns(1), :none, nil) |> texts() == texts(turns(1))
       for provider <- @providers, do: assert(body(context, provider) =~ "Be brief.\\n\\nB\\n\\nA")
     end
 
     test "may be blocks alone, or parts with blocks" do
-      context = Context.new("Hi") |> Context.View.put_prompt_block(:a, "A") |> sound()
+      context = Context.new("Hi") |> View.put_prompt_block(:a, "A") |> sound()
 
       assert Context.to_messages(context) == [
                %{role: :system, content: "A"},
@@ -887,7 +783,7 @@ defmodule AshAgent.Context.ViewTest do
 
       context =
         Context.new("Hi", system_prompt: [%{type: :text, text: "P"}])
-        |> Context.View.put_prompt_block(:a, "A")
+        |> View.put_prompt_block(:a, "A")
         |> sound()
 
       for provider <- @providers, do: assert(body(context, provider) =~ "A")
@@ -896,12 +792,12 @@ defmodule AshAgent.Context.ViewTest do
 
   describe "to_prompt" do
     test "has the view" do
-      context = turns(3) |> Context.View.hide({:all_but_last, 1})
+      context = turns(3) |> View.hide({:all_but_last, 1})
 
       assert Context.to_prompt(context) ==
                "[System]\nBe brief.\n\n[User]\nquestion 3\n\n[Assistant]\nanswer 3"
 
-      summarised = turns(3, @long) |> Context.View.mark_as_summarized(1..2, "They talked.")
+      summarised = turns(3, @long) |> View.mark_as_summarized(1..2, "They talked.")
 
       assert Context.to_prompt(summarised) =~
                "[User]\n[Summary of iterations 1 to 2 of this conversation]\nThey talked."
@@ -936,11 +832,10 @@ defmodule AshAgent.Context.ViewTest do
     end
 
     test "goes by the view" do
-      assert turns(2) |> Context.View.hide({:all_but, 7..9}) |> Context.validate_for_request() ==
+      assert turns(2) |> View.hide({:all_but, 7..9}) |> Context.validate_for_request() ==
                {:error, [:no_messages]}
 
-      context =
-        turns(2, @long) |> Context.add_user_message("x") |> Context.View.hide({:all_but, 1..2})
+      context = turns(2, @long) |> Context.add_user_message("x") |> View.hide({:all_but, 1..2})
 
       assert Context.validate_for_request(context) == {:error, [:last_message_from_assistant]}
     end
@@ -950,15 +845,15 @@ defmodule AshAgent.Context.ViewTest do
     test "names what the view changed" do
       context =
         turns(9, @long)
-        |> Context.View.compact(:drop, range: 1..2)
+        |> View.compact(:drop, range: 1..2)
         |> elem(1)
-        |> Context.View.mark_as_summarized(3..4, "They talked.")
+        |> View.mark_as_summarized(3..4, "They talked.")
         |> Context.add_user_message("x")
         |> tool("a", "first")
-        |> Context.View.clear_tool_results(keep: 0)
+        |> View.clear_tool_results(keep: 0)
         |> tool("b", String.duplicate("y", 500))
-        |> Context.View.put_max_result_bytes(100)
-        |> Context.View.put_masks([{"question 9", "[q]"}])
+        |> View.put_max_result_bytes(100)
+        |> View.put_masks([{"question 9", "[q]"}])
 
       for provider <- @providers do
         report = Context.request_report(context, provider)
@@ -974,12 +869,12 @@ defmodule AshAgent.Context.ViewTest do
   describe "requests" do
     test "with an unchanged view keep their bytes in front of what is added" do
       views = [
-        &Context.View.hide(&1, {:all_but_last, 3}),
-        &Context.View.mark_as_summarized(&1, 1..3, "s"),
-        &Context.View.clear_tool_results(&1, keep: 0),
-        &Context.View.put_max_result_bytes(&1, 100),
-        &Context.View.put_masks(&1, [{"question", "q"}]),
-        &Context.View.put_prompt_block(&1, :a, "b")
+        &View.hide(&1, {:all_but_last, 3}),
+        &View.mark_as_summarized(&1, 1..3, "s"),
+        &View.clear_tool_results(&1, keep: 0),
+        &View.put_max_result_bytes(&1, 100),
+        &View.put_masks(&1, [{"question", "q"}]),
+        &View.put_prompt_block(&1, :a, "b")
       ]
 
       for view <- views, provider <- @providers do
@@ -1004,7 +899,7 @@ defmodule AshAgent.Context.ViewTest do
     end
 
     test "with :since go by absolute numbers, also behind what is hidden" do
-      context = turns(6, @long) |> Context.View.mark_as_summarized(1..3, "They talked.")
+      context = turns(6, @long) |> View.mark_as_summarized(1..3, "They talked.")
 
       for provider <- @providers do
         assert body(context, provider, since: 5) == body(turns(6, @long), provider, since: 5)
@@ -1038,7 +933,7 @@ defmodule AshAgent.Context.ViewTest do
 
       context =
         Context.new([%{type: :text, text: "Look"}, block, file, image])
-        |> Context.View.put_masks(masks)
+        |> View.put_masks(masks)
 
       for to <- @providers do
         body = Context.request!(context, to)

@@ -1,16 +1,12 @@
 //! How requests fared at the provider's cache, each rule with the smallest conversation in which it decides something.
 
-use crate::make::at;
+use crate::make::{at, value, with, Talk};
 use ash_agent_context_core::{
-    json, read_list, AccountRow, Accounting, AnswerTimes, Context, Options, Outlook, Provider,
-    Reading, Response, Stamp, Value,
+    read_list, AccountRow, Accounting, AnswerTimes, Context, Outlook, Provider, Reading, Response,
+    Stamp, Value,
 };
 
 const MINUTE: i64 = 60_000_000;
-
-fn value(json: &str) -> Value {
-    json::read(json.as_bytes(), 100).unwrap()
-}
 
 fn start() -> Context {
     let stamp = Stamp::at(at(0));
@@ -54,9 +50,7 @@ fn answer_with(context: &Context, asked: i64, usage: &str) -> Context {
     };
     let stamp = || Stamp::at(at(asked));
     let context = context.add_answer(&response, times, stamp()).unwrap();
-    context
-        .add_user_message(Value::text("And?"), stamp())
-        .unwrap()
+    context.user("And?")
 }
 
 /// The second of two requests, after one that wrote 1,000 tokens at time 0.
@@ -157,10 +151,7 @@ fn what_was_written_for_an_hour_stays_for_an_hour_after_each_read() {
 
 #[test]
 fn only_who_knows_all_that_was_sent_blames_the_provider() {
-    let options = Options {
-        cache: true,
-        ..Options::new(Provider::Anthropic)
-    };
+    let options = with(Provider::Anthropic, |of| of.cache = true);
     let asked = |notes: bool| {
         let note = |context: Context| {
             let noted = match notes {

@@ -1,8 +1,8 @@
 //! Addresses of media: none that a provider must not be told to fetch goes to one.
 
-use crate::make::{bytes, stamp, value};
+use crate::make::{conversation, defaults, json_sent, reload, results, stamp, value, Talk};
 use ash_agent_context_core::{
-    json, time, ChangeKind, Context, Defaults, Error, Options, Provider, Reading, Response, Value,
+    json, time, ChangeKind, Context, Error, Options, Provider, Reading, Response, Value,
 };
 
 const REFUSED: [&str; 10] = [
@@ -50,9 +50,7 @@ fn wrong(key: &str) -> Error {
 }
 
 fn sent(context: &Context, provider: Provider) -> serde_json::Value {
-    let options = Options::new(provider);
-    let segments = context.encode_request(&options, &Default::default());
-    serde_json::from_slice(&bytes(&segments.unwrap())).unwrap()
+    json_sent(context, &Options::new(provider))
 }
 
 fn has_text(value: &serde_json::Value, text: &str) -> bool {
@@ -66,18 +64,9 @@ fn has_text(value: &serde_json::Value, text: &str) -> bool {
 
 #[test]
 fn an_application_is_told_which_part_is_wrong() {
-    let context = Context::new("c", Value::text("A"), Value::Nil, stamp()).unwrap();
-    let call = value(r#"[{"id":"x","name":"f"}]"#);
-    let called = context
-        .add_assistant_message(Value::Nil, call, stamp())
-        .unwrap();
-    let result = |parts: &str| {
-        let result = Value::Tuple(Box::new([Value::atom("ok"), value(parts)]));
-        Value::List(Box::new([Value::Tuple(Box::new([
-            Value::text("x"),
-            result,
-        ]))]))
-    };
+    let context = conversation("A");
+    let called = context.calls(r#"[{"id":"x","name":"f"}]"#);
+    let result = |parts: &str| results(&[("x", value(parts))]);
     for (key, url) in REFUSED
         .iter()
         .map(|url| ("url", *url))
@@ -139,12 +128,11 @@ fn what_comes_from_outside_is_read_and_goes_to_no_provider() {
             let Some(body) = body(from, url) else {
                 continue;
             };
-            let at = time::from_micros(0).unwrap();
-            let defaults = Defaults { id: "c", at };
-            let imported = Context::from_request(Value::text(&body), from, defaults)
+            let _at = time::from_micros(0).unwrap();
+            let imported = Context::from_request(Value::text(&body), from, defaults())
                 .unwrap()
                 .context;
-            let loaded = Context::from_snapshot(&imported.to_snapshot()).unwrap();
+            let loaded = reload(&imported);
             assert!(loaded == imported);
             for to in Provider::ALL {
                 for context in [&imported, &loaded] {
@@ -167,9 +155,8 @@ fn what_comes_from_outside_is_read_and_goes_to_no_provider() {
             TAKEN[0]
         };
         if let Some(body) = body(from, right) {
-            let at = time::from_micros(0).unwrap();
-            let defaults = Defaults { id: "c", at };
-            let imported = Context::from_request(Value::text(&body), from, defaults)
+            let _at = time::from_micros(0).unwrap();
+            let imported = Context::from_request(Value::text(&body), from, defaults())
                 .unwrap()
                 .context;
             let expected: serde_json::Value = serde_json::from_str(&body).unwrap();
@@ -190,10 +177,10 @@ fn what_a_model_answers_with_is_kept_and_goes_to_no_provider() {
         );
         let reading = Reading::of(Provider::Gemini);
         let response = Response::decode(body.as_bytes(), &reading).unwrap();
-        let context = Context::new("c", Value::text("A"), Value::Nil, stamp()).unwrap();
+        let context = conversation("A");
         let context = context.add_response(&response, stamp()).unwrap();
         assert_eq!(context.count_messages(), 2);
-        let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+        let loaded = reload(&context);
         assert!(loaded == context);
         for to in Provider::ALL {
             assert!(!has_text(&sent(&context, to), url), "{to:?}: {url:?}");

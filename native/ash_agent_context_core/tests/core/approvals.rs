@@ -1,17 +1,11 @@
 //! What was approved is what runs.
 
-use ash_agent_context_core::{
-    time, Approvals, CallStatus, Context, Error, Stamp, Structs, Time, Trust, Value,
-};
+use crate::make::{at, reload, stamp, Talk};
+use ash_agent_context_core::{Approvals, CallStatus, Context, Error, Stamp, Structs, Trust, Value};
 use proptest::prelude::*;
-
-fn at() -> Time {
-    time::from_micros(0).unwrap()
-}
 
 /// A conversation that waits for a call with these arguments.
 fn waiting(arguments: &Value) -> Context {
-    let stamp = || Stamp::at(at());
     let fields = [
         ("id", Value::text("a")),
         ("name", Value::text("delete")),
@@ -36,7 +30,7 @@ fn path(text: &str) -> Value {
 }
 
 fn try_approve(context: &Context, shown: Option<&Value>) -> Result<Context, Error> {
-    context.approve_tool_call("a", shown, Value::text("ann"), at())
+    context.approve_tool_call("a", shown, Value::text("ann"), at(0))
 }
 
 fn approve(context: &Context, shown: Option<&Value>) -> Context {
@@ -44,7 +38,7 @@ fn approve(context: &Context, shown: Option<&Value>) -> Context {
 }
 
 fn stored(context: &Context) -> Context {
-    let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let loaded = reload(context);
     assert!(loaded == *context);
     loaded
 }
@@ -70,7 +64,7 @@ fn an_approval_holds_for_the_arguments_that_were_asked_about() {
     let context = waiting(&path("x"));
     assert_eq!(asked_about(&context), [path("x")]);
     let context = context
-        .ask_about_tool_call("a", Some(path("/srv/x")), at())
+        .ask_about_tool_call("a", Some(path("/srv/x")), at(0))
         .unwrap();
     let context = stored(&context);
     assert_eq!(context.tool_call_status("a"), Some(CallStatus::Pending));
@@ -88,7 +82,9 @@ fn an_approval_holds_for_the_arguments_that_were_asked_about() {
 #[test]
 fn who_was_shown_other_arguments_approves_nothing() {
     let own = waiting(&path("x"));
-    let asked = own.ask_about_tool_call("a", Some(path("y")), at()).unwrap();
+    let asked = own
+        .ask_about_tool_call("a", Some(path("y")), at(0))
+        .unwrap();
     for (context, to_run, other) in [(&own, "x", "y"), (&asked, "y", "x")] {
         let context = stored(context);
         let refused = Error::OtherArguments {
@@ -148,17 +144,19 @@ fn an_error_names_the_first_places_that_differ_and_no_values() {
 fn somebody_who_was_asked_stays_asked_whatever_the_arguments() {
     let context = waiting(&path("x"));
     assert!(!is_asked(&context));
-    let own = stored(&context.ask_about_tool_call("a", None, at()).unwrap());
+    let own = stored(&context.ask_about_tool_call("a", None, at(0)).unwrap());
     assert!(is_asked(&own));
     assert!(own != context);
-    let other = own.ask_about_tool_call("a", Some(path("y")), at()).unwrap();
+    let other = own
+        .ask_about_tool_call("a", Some(path("y")), at(0))
+        .unwrap();
     let other = stored(&other);
     assert!(is_asked(&other));
     // Who asks again without arguments asks about the same.
-    assert!(other.ask_about_tool_call("a", None, at()).unwrap() == other);
+    assert!(other.ask_about_tool_call("a", None, at(0)).unwrap() == other);
     assert!(
         other
-            .ask_about_tool_call("a", Some(path("x")), at())
+            .ask_about_tool_call("a", Some(path("x")), at(0))
             .unwrap()
             == own
     );
@@ -168,17 +166,15 @@ fn somebody_who_was_asked_stays_asked_whatever_the_arguments() {
 #[test]
 fn nobody_is_asked_about_what_is_decided_or_has_its_result() {
     let asked = waiting(&path("x"))
-        .ask_about_tool_call("a", None, at())
+        .ask_about_tool_call("a", None, at(0))
         .unwrap();
-    let denied = asked.deny_tool_call("a", Value::Nil, Value::Nil, at());
-    let done = Value::Tuple([Value::atom("ok"), Value::text("gone")].into());
-    let results = Value::List([Value::Tuple([Value::text("a"), done].into())].into());
+    let denied = asked.deny_tool_call("a", Value::Nil, Value::Nil, at(0));
     for context in [
         approve(&asked, None),
         denied.unwrap(),
-        asked.interrupt(&Value::text("stop"), Stamp::at(at())),
-        asked.cancel(&Value::text("stop"), Stamp::at(at())),
-        asked.add_tool_results(results, Stamp::at(at())).unwrap(),
+        asked.interrupt(&Value::text("stop"), Stamp::at(at(0))),
+        asked.cancel(&Value::text("stop"), Stamp::at(at(0))),
+        asked.answers(&[("a", Value::text("gone"))]),
     ] {
         assert!(!is_asked(&stored(&context)));
     }
@@ -188,21 +184,21 @@ fn nobody_is_asked_about_what_is_decided_or_has_its_result() {
 #[test]
 fn a_fork_asks_about_what_was_asked_about_or_approved() {
     let asked = waiting(&path("x"))
-        .ask_about_tool_call("a", Some(path("y")), at())
+        .ask_about_tool_call("a", Some(path("y")), at(0))
         .unwrap();
     for context in [asked.clone(), approve(&asked, None)] {
-        let fork = stored(&context.fork("f", at()));
+        let fork = stored(&context.fork("f", at(0)));
         assert!(is_asked(&fork));
         assert_eq!(asked_about(&fork), [path("y")]);
     }
-    assert!(!is_asked(&waiting(&path("x")).fork("f", at())));
+    assert!(!is_asked(&waiting(&path("x")).fork("f", at(0))));
 }
 
 /// Releases before this one noted other arguments alone, and nothing about the call's own.
 #[test]
 fn older_documents_say_who_was_asked_by_the_arguments() {
     let asked = |arguments| {
-        let asked = waiting(&path("x")).ask_about_tool_call("a", arguments, at());
+        let asked = waiting(&path("x")).ask_about_tool_call("a", arguments, at(0));
         String::from_utf8(asked.unwrap().to_snapshot()).unwrap()
     };
     let [own, other] = [None, Some(path("y"))].map(asked);
@@ -248,9 +244,7 @@ fn a_changed_document_is_not_what_was_approved() {
 fn an_approval_ends_with_the_result() {
     let context = approve(&waiting(&path("x")), None);
     assert!(context.is_approved("a", &path("x")));
-    let done = Value::Tuple([Value::atom("ok"), Value::text("gone")].into());
-    let results = Value::List([Value::Tuple([Value::text("a"), done].into())].into());
-    let context = context.add_tool_results(results, Stamp::at(at())).unwrap();
+    let context = context.answers(&[("a", Value::text("gone"))]);
     assert!(!context.is_approved("a", &path("x")));
 }
 
@@ -308,10 +302,10 @@ fn a_digest_that_nobody_knows_holds_for_nothing() {
 #[test]
 fn a_denial_keeps_what_it_was_asked_about() {
     let context = waiting(&path("x"))
-        .ask_about_tool_call("a", Some(path("y")), at())
+        .ask_about_tool_call("a", Some(path("y")), at(0))
         .unwrap();
     let denied = context
-        .deny_tool_call("a", Value::Nil, Value::Nil, at())
+        .deny_tool_call("a", Value::Nil, Value::Nil, at(0))
         .unwrap();
     let denied = stored(&denied);
     assert_eq!(
@@ -324,18 +318,18 @@ fn a_denial_keeps_what_it_was_asked_about() {
 #[test]
 fn only_what_waits_can_be_asked_about_or_run() {
     let approved = approve(&waiting(&path("x")), None);
-    let refused = approved.ask_about_tool_call("a", Some(path("y")), at());
+    let refused = approved.ask_about_tool_call("a", Some(path("y")), at(0));
     let (id, from, to) = ("a".into(), "approved", "asked");
     assert_eq!(refused.err(), Some(Error::IllegalStatus { id, from, to }));
 
-    let ended = approved.interrupt(&Value::text("stop"), Stamp::at(at()));
+    let ended = approved.interrupt(&Value::text("stop"), Stamp::at(at(0)));
     assert!(!ended.is_approved("a", &path("x")));
     assert!(ended
-        .ask_about_tool_call("a", Some(path("y")), at())
+        .ask_about_tool_call("a", Some(path("y")), at(0))
         .is_err());
     assert!(!ended.is_approved("nobody", &path("x")));
     assert!(matches!(
-        ended.ask_about_tool_call("nobody", Some(path("x")), at()),
+        ended.ask_about_tool_call("nobody", Some(path("x")), at(0)),
         Err(Error::UnknownToolCall { .. })
     ));
 }
@@ -343,14 +337,14 @@ fn only_what_waits_can_be_asked_about_or_run() {
 #[test]
 fn what_a_stranger_says_of_decisions_is_dropped_whole() {
     let asked = waiting(&path("/"))
-        .ask_about_tool_call("a", Some(path("harmless")), at())
+        .ask_about_tool_call("a", Some(path("harmless")), at(0))
         .unwrap();
     let trust = Trust {
         approvals: Approvals::Drop,
         structs: Structs::Keep,
     };
     let load = |context: &Context| Context::from_snapshot_with(&context.to_snapshot(), trust);
-    let waits = waiting(&path("/")).ask_about_tool_call("a", None, at());
+    let waits = waiting(&path("/")).ask_about_tool_call("a", None, at(0));
     let waits = waits.unwrap();
     for context in [
         approve(&waiting(&path("/")), None),
@@ -365,7 +359,7 @@ fn what_a_stranger_says_of_decisions_is_dropped_whole() {
 
 #[test]
 fn what_was_shown_is_a_map() {
-    let asked = waiting(&path("x")).ask_about_tool_call("a", Some(path("y")), at());
+    let asked = waiting(&path("x")).ask_about_tool_call("a", Some(path("y")), at(0));
     let asked = asked.unwrap();
     for (context, key) in [
         (asked.clone(), "asked"),
@@ -414,7 +408,7 @@ proptest! {
     ) {
         let mut context = waiting(&own);
         if let Some(asked) = &asked {
-            context = context.ask_about_tool_call("a", Some(asked.clone()), at()).unwrap();
+            context = context.ask_about_tool_call("a", Some(asked.clone()), at(0)).unwrap();
         }
         let to_run = asked.as_ref().unwrap_or(&own);
         for shown in [&own, &other, to_run] {

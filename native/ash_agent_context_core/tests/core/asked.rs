@@ -1,6 +1,6 @@
 //! Views that requests were made from: each is known later, as it was, whatever happened to the view since.
 
-use crate::make::at;
+use crate::make::{at, conversation, reload};
 use ash_agent_context_core::{AnswerTimes, Context, Given, Response, Stamp, Value};
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ fn blocks(context: &Context, number: i64) -> Option<Option<String>> {
 proptest! {
     #[test]
     fn each_request_has_its_view(steps in prop::collection::vec(step(), 1..40)) {
-        let mut context = Context::new("c", Value::text("?"), Value::Nil, Stamp::at(at(0))).unwrap();
+        let mut context = conversation("?");
         // By iteration: whether its request is known, and the block at that time.
         let mut expected: Vec<Option<Option<String>>> = Vec::new();
         let mut block: Option<String> = None;
@@ -79,7 +79,7 @@ proptest! {
                         .unwrap();
                 }
                 Step::Store => {
-                    let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+                    let loaded = reload(&context);
                     prop_assert!(loaded == context);
                     context = loaded;
                 }

@@ -1,30 +1,14 @@
 //! What providers say beside the words of an answer, and answers that do not say why they end.
 
-use crate::make::bytes;
-use crate::recorded;
+use crate::make::{decode, import, json_sent, parts, reload, stream, with};
 
 use ash_agent_context_core::{
-    time, Content, Context, Defaults, Dialect, Event, Fault, Framing, Map, Masks, Options, Part,
-    PartKind, Provider, Reading, Response, Stamp, State, Value,
+    time, Content, Context, Dialect, Event, Fault, Framing, Map, Masks, Options, Part, PartKind,
+    Provider, Reading, Response, Stamp, State, Value,
 };
-use recorded::frame;
 use serde_json::{json, Value as Json};
 
 const CHAT: Provider = Provider::OpenAiChat;
-
-/// Documents, framed as their provider does.
-fn stream(provider: Provider, lines: &[Json]) -> (Response, Vec<Event>) {
-    let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
-    let fresh = Response::new(&Reading::of(provider));
-    let (response, mut events) = fresh.feed(&frame(provider, &lines), usize::MAX).unwrap();
-    let (response, more) = response.finish(usize::MAX).unwrap();
-    events.extend(more);
-    (response, events)
-}
-
-fn whole(provider: Provider, body: &Json) -> Response {
-    Response::decode(body.to_string().as_bytes(), &Reading::of(provider)).unwrap()
-}
 
 fn choice(choice: Json) -> Json {
     json!({"choices": [choice]})
@@ -47,9 +31,7 @@ fn sent(context: &Context, options: &Options<'_>) -> Json {
         0 => context.clone(),
         _ => context.interrupt(&Value::Nil, at(2)),
     };
-    let body = context.encode_request(options, &Map::default()).unwrap();
-    let body: Json = serde_json::from_slice(&bytes(&body)).unwrap();
-    body["messages"][1].clone()
+    json_sent(&context, options)["messages"][1].clone()
 }
 
 /// The ids of the calls that wait for a result.
@@ -98,7 +80,7 @@ fn the_delta_counts_where_a_chunk_has_the_whole_message_as_well() {
         sent(&context, &Options::new(CHAT)),
         json!({"role": "assistant", "content": "1 2 3"})
     );
-    let stored = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let stored = reload(&context);
     assert_eq!(stored, context);
     let reply = stored.current().last().unwrap().message.reply.clone();
     assert_eq!(reply.unwrap().details, response.details());
@@ -113,7 +95,7 @@ fn annotations_stay_with_the_answer() {
         choice(json!({"delta": {}, "finish_reason": "stop"})),
     ];
     let message = json!({"content": "ab", "annotations": [cited("1"), cited("2"), cited("3")]});
-    let answer = whole(
+    let answer = decode(
         CHAT,
         &choice(json!({"message": message, "finish_reason": "stop"})),
     );
@@ -124,10 +106,7 @@ fn annotations_stay_with_the_answer() {
         json!({"role": "assistant", "content": "ab"})
     );
     // OpenRouter parses no file again whose annotations come back.
-    let options = Options {
-        dialect: Some(Dialect::OpenRouter),
-        ..Options::new(CHAT)
-    };
+    let options = with(CHAT, |of| of.dialect = Some(Dialect::OpenRouter));
     let back = json!({"role": "assistant", "content": "ab", "annotations": message["annotations"]});
     assert_eq!(sent(&add(&answer), &options), back);
 }
@@ -138,8 +117,8 @@ fn a_whole_answer_is_whole_whatever_it_gives_as_its_reason() {
     let message = json!({"content": null, "tool_calls": [call]});
     for reason in [json!(""), Json::Null] {
         let body = choice(json!({"message": message, "finish_reason": reason}));
-        assert_eq!(pending(&whole(CHAT, &body)), [Box::from("c")]);
-        assert_eq!(pending(&whole(Provider::Mistral, &body)), [Box::from("c")]);
+        assert_eq!(pending(&decode(CHAT, &body)), [Box::from("c")]);
+        assert_eq!(pending(&decode(Provider::Mistral, &body)), [Box::from("c")]);
     }
 }
 
@@ -186,13 +165,13 @@ fn null_and_nothing_are_no_arguments() {
         let item = json!({"type": "function_call", "id": "fc_c", "call_id": "c", "name": "f", "arguments": arguments});
         let ollama = json!({"message": {"tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}, "done": true});
         let answers = [
-            whole(CHAT, &choice(chat.clone())),
-            whole(Provider::Mistral, &choice(chat)),
-            whole(
+            decode(CHAT, &choice(chat.clone())),
+            decode(Provider::Mistral, &choice(chat)),
+            decode(
                 Provider::OpenAiResponses,
                 &json!({"status": "completed", "output": [item]}),
             ),
-            whole(Provider::Ollama, &ollama),
+            decode(Provider::Ollama, &ollama),
             stream(Provider::Bedrock, &bedrock).0,
             stream(Provider::Anthropic, &anthropic).0,
         ];
@@ -268,14 +247,13 @@ fn a_recording_goes_back_by_its_id() {
     let audio =
         json!({"id": "audio_1", "transcript": "Good day", "data": "AAAABBBB", "expires_at": 5});
     let message = json!({"content": null, "audio": audio});
-    let answer = whole(
+    let answer = decode(
         CHAT,
         &choice(json!({"message": message, "finish_reason": "stop"})),
     );
     let recorded = |response: &Response| {
-        let Content::Parts(parts) = response.message().0.content else {
-            panic!()
-        };
+        let message = response.message().0;
+        let parts = parts(&message.content);
         assert_eq!(parts[0].kind, PartKind::Text(b"Good day".to_vec().into()));
         let metadata = parts[0].provider_metadata.clone().unwrap();
         let Some(Value::List(data)) = metadata.get_named("audio_data") else {
@@ -295,10 +273,7 @@ fn a_recording_goes_back_by_its_id() {
         sent(&context, &Options::new(Provider::Mistral)),
         said("Good day")
     );
-    let deepseek = Options {
-        dialect: Some(Dialect::Vllm),
-        ..Options::new(CHAT)
-    };
+    let deepseek = with(CHAT, |of| of.dialect = Some(Dialect::Vllm));
     assert_eq!(sent(&context, &deepseek), said("Good day"));
     let masks = Masks::new([("day".into(), "night".into())]).unwrap();
     let masked = context.put_masks(masks, at(3).at);
@@ -311,7 +286,7 @@ fn a_whole_completion_may_have_a_delta_that_says_nothing() {
     let message = json!({"role": "assistant", "content": "4"});
     let body = choice(json!({"message": message, "delta": delta, "finish_reason": "stop"}));
     assert_eq!(
-        whole(CHAT, &body).message().0.content,
+        decode(CHAT, &body).message().0.content,
         Content::Text(b"4".to_vec().into())
     );
 }
@@ -324,7 +299,7 @@ fn a_refusal_goes_back_as_one() {
         choice(json!({"delta": {}, "finish_reason": "stop"})),
     ];
     let message = json!({"content": null, "refusal": "I cannot."});
-    let answer = whole(
+    let answer = decode(
         CHAT,
         &choice(json!({"message": message, "finish_reason": "stop"})),
     );
@@ -347,11 +322,8 @@ fn what_a_server_signs_a_message_with_goes_back() {
     let message = json!({"content": "Hi", "extra_content": extra});
     let mut body = choice(json!({"message": message, "finish_reason": "stop"}));
     body["model"] = json!("gemini");
-    let context = add(&whole(CHAT, &body));
-    let asked = |model| Options {
-        model: Some(model),
-        ..Options::new(CHAT)
-    };
+    let context = add(&decode(CHAT, &body));
+    let asked = |model| with(CHAT, |of| of.model = Some(model));
     assert_eq!(sent(&context, &asked("gemini"))["extra_content"], extra);
     assert_eq!(sent(&context, &asked("other")).get("extra_content"), None);
 }
@@ -366,16 +338,13 @@ fn images_of_an_answer_are_parts_of_it() {
         choice(json!({"delta": {}, "finish_reason": "stop"})),
     ];
     let message = json!({"content": "Here", "images": [image]});
-    let answer = whole(
+    let answer = decode(
         CHAT,
         &choice(json!({"message": message, "finish_reason": "stop"})),
     );
     let (streamed, _) = stream(CHAT, &lines);
     assert_eq!(streamed.message().0.content, answer.message().0.content);
-    let options = Options {
-        dialect: Some(Dialect::OpenRouter),
-        ..Options::new(CHAT)
-    };
+    let options = with(CHAT, |of| of.dialect = Some(Dialect::OpenRouter));
     let back = json!({"role": "assistant", "content": "Here", "images": [image]});
     assert_eq!(sent(&add(&answer), &options), back);
     // OpenAI takes none there.
@@ -388,17 +357,6 @@ fn images_of_an_answer_are_parts_of_it() {
 
 fn converse(content: &Json) -> Json {
     json!({"output": {"message": {"role": "assistant", "content": content}}, "stopReason": "end_turn"})
-}
-
-fn imported(provider: Provider, body: &Json) -> Context {
-    let body = ash_agent_context_core::json::read(body.to_string().as_bytes(), 64).unwrap();
-    let defaults = Defaults {
-        id: "c",
-        at: at(0).at,
-    };
-    let imported = Context::from_request(body, provider, defaults).unwrap();
-    assert!(imported.repairs.is_empty());
-    imported.context
 }
 
 /// The events of blocks, each of which comes in pieces.
@@ -420,14 +378,14 @@ fn blocks(content: &[[Json; 2]]) -> Vec<Json> {
 /// That an answer goes back as it came, whole, as a stream, and imported.
 fn goes_back(content: &Json, streamed: &[[Json; 2]]) -> Response {
     let options = Options::new(Provider::Bedrock);
-    let answer = whole(Provider::Bedrock, &converse(content));
+    let answer = decode(Provider::Bedrock, &converse(content));
     assert_eq!(sent(&add(&answer), &options)["content"], *content);
     let (stream, _) = stream(Provider::Bedrock, &blocks(streamed));
     assert_eq!(stream.message().0, answer.message().0);
     assert_eq!(sent(&add(&stream), &options)["content"], *content);
     let body = json!({"messages": [{"role": "user", "content": [{"text": "?"}]},
         {"role": "assistant", "content": content}]});
-    let imported = imported(Provider::Bedrock, &body);
+    let imported = import(&body.to_string(), Provider::Bedrock);
     // Made anew, as it is before a cache breakpoint.
     let anew = Options {
         cache: true,
@@ -462,10 +420,10 @@ fn a_call_is_bedrocks_own_only_where_it_says_so() {
         );
         tool["input"] = json!({"a": 1});
         let content = json!([{"toolUse": tool}]);
-        let answer = whole(Provider::Bedrock, &converse(&content));
+        let answer = decode(Provider::Bedrock, &converse(&content));
         let body = json!({"messages": [{"role": "user", "content": [{"text": "?"}]},
             {"role": "assistant", "content": content}]});
-        let imported = imported(Provider::Bedrock, &body);
+        let imported = import(&body.to_string(), Provider::Bedrock);
         let expected: &[Box<str>] = match kind.as_str() {
             Some("server_tool_use") => &[],
             _ => &["u".into()],
@@ -535,7 +493,7 @@ fn images_that_bedrock_streams_are_kept() {
     ]];
     let (stream, _) = stream(Provider::Bedrock, &blocks(&streamed));
     let content = json!([image(json!({"bytes": "iVBORw0KGgo="}))]);
-    let answer = whole(Provider::Bedrock, &converse(&content));
+    let answer = decode(Provider::Bedrock, &converse(&content));
     assert_eq!(stream.message().0, answer.message().0);
     assert!(matches!(stream.message().0.content, Content::Parts(_)));
 }
@@ -561,7 +519,7 @@ fn a_thought_goes_back_with_its_references() {
     content[0]["closed"] = json!(true);
     let body =
         |content: &Json| choice(json!({"message": {"content": content}, "finish_reason": "stop"}));
-    let answer = whole(Provider::Mistral, &body(&content));
+    let answer = decode(Provider::Mistral, &body(&content));
     let delta = |content: Json| choice(json!({"delta": {"content": content}}));
     let mut last = thought(json!([text("re"), refers(3)]));
     last["closed"] = json!(true);
@@ -581,7 +539,7 @@ fn a_thought_goes_back_with_its_references() {
     }
     // As they are imported, so they are read.
     let messages = json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": content}]});
-    let read = imported(Provider::Mistral, &messages);
+    let read = import(&messages.to_string(), Provider::Mistral);
     let parts = read.current().last().unwrap().message.content.clone();
     assert_eq!(parts, answer.message().0.content);
 }
@@ -616,14 +574,14 @@ fn a_message_is_read_alike_in_an_answer_and_in_a_request() {
     ];
     for message in messages {
         for provider in [CHAT, Provider::Mistral] {
-            let answer = whole(
+            let answer = decode(
                 provider,
                 &choice(json!({"message": message, "finish_reason": "stop"})),
             );
             let mut sent = message.clone();
             sent["role"] = json!("assistant");
             let body = json!({"messages": [{"role": "user", "content": "?"}, sent]});
-            let read = imported(provider, &body);
+            let read = import(&body.to_string(), provider);
             let read = &read.iteration(1).unwrap().entries().last().unwrap().message;
             let answer = add(&answer);
             let told = &answer
@@ -654,8 +612,6 @@ fn a_message_is_read_alike_in_an_answer_and_in_a_request() {
 #[test]
 fn images_of_ollama_are_parts() {
     let body = json!({"message": {"content": "Here", "images": ["iVBORw0KGgo="]}, "done": true});
-    let Content::Parts(parts) = whole(Provider::Ollama, &body).message().0.content else {
-        panic!()
-    };
-    assert!(parts[1].kind.media().is_some());
+    let message = decode(Provider::Ollama, &body).message().0;
+    assert!(parts(&message.content)[1].kind.media().is_some());
 }

@@ -1,24 +1,16 @@
 //! What an operation costs does not grow with the conversation, but with what the operation has to look at.
 
-use ash_agent_context_core::{
-    steps, time, Context, Fit, Method, Options, Pin, Provider, Stamp, Time, Value,
-};
-
-fn at() -> Time {
-    time::from_micros(0).unwrap()
-}
+use crate::make::{at, conversation, reload, Talk};
+use ash_agent_context_core::{steps, Context, Fit, Method, Options, Pin, Provider, Stamp, Value};
 
 /// A conversation of so many iterations, each with a question and an answer.
 fn turns(count: usize, answer: &str) -> Context {
-    let stamp = || Stamp::at(at());
-    let mut context = Context::new("c", Value::text("Q"), Value::Nil, stamp()).unwrap();
+    let mut context = conversation("Q");
     for number in 1..=count {
         if number > 1 {
-            context = context.add_user_message(Value::text("Q"), stamp()).unwrap();
+            context = context.user("Q");
         }
-        context = context
-            .add_assistant_message(Value::text(answer), Value::Nil, stamp())
-            .unwrap();
+        context = context.says(answer);
     }
     context
 }
@@ -42,7 +34,7 @@ fn rewinding_costs_the_same_of_any_conversation() {
 #[test]
 fn rewinding_counts_the_texts_of_the_view_that_it_digests() {
     let block = "B".repeat(100_000);
-    let context = turns(10, "A").put_prompt_block("b", Some(&block), at());
+    let context = turns(10, "A").put_prompt_block("b", Some(&block), at(0));
     assert!(context.rewind_cost(5).work.bytes > 10 * block.len());
     assert!(turns(10, "A").rewind_cost(5).work.bytes < 10_000);
 }
@@ -57,10 +49,7 @@ fn counting_tokens_reads_what_is_new() {
     assert!(first > 1_000_000, "{first}");
     let again = count_steps(&context);
     assert!(again < 100, "{again}");
-    let stamp = || Stamp::at(at());
-    let next = context
-        .add_user_message(Value::text("And?"), stamp())
-        .unwrap();
+    let next = context.user("And?");
     let more = count_steps(&next);
     assert!(more < 1_000, "{more}");
 }
@@ -76,16 +65,11 @@ fn noting_a_request_looks_at_what_is_new() {
     // Of such a number, many pieces stay alone.
     let (noted, all) = note(&turns(2_047, "A"));
     assert!(all > 1_000, "{all}");
-    let stamp = || Stamp::at(at());
-    let next = noted
-        .add_user_message(Value::text("Q"), stamp())
-        .unwrap()
-        .add_assistant_message(Value::text("A"), Value::Nil, stamp())
-        .unwrap();
+    let next = noted.user("Q").says("A");
     next.encode_request(&options, &Default::default()).unwrap();
     let (_, new) = note(&next);
     // Under another view it has to look at each piece.
-    let (_, whole) = note(&next.put_prompt_block("b", Some("B"), at()));
+    let (_, whole) = note(&next.put_prompt_block("b", Some("B"), at(0)));
     assert!(new < 50 && 4 * new < whole, "{new} of {whole}");
 }
 
@@ -102,7 +86,7 @@ fn fitting_costs_what_it_hides() {
         method: None,
     };
     let mut hidden = None;
-    let steps = steps::count_steps(|| hidden = context.fit(&fit, at()).unwrap().1);
+    let steps = steps::count_steps(|| hidden = context.fit(&fit, at(0)).unwrap().1);
     let (first, last) = hidden.unwrap();
     assert!(first == 1 && last < 10, "{first} to {last}");
     assert!(steps < 1_000, "{steps}");
@@ -116,10 +100,10 @@ fn a_view_of_many_pieces_costs_in_proportion_to_them() {
             for number in (1..count).step_by(2) {
                 let range = context.compactable(Some((number, number)), 0, 0).unwrap();
                 let (first, last) = range.unwrap();
-                context = context.drop_range(first, last, at());
+                context = context.drop_range(first, last, at(0));
             }
             assert_eq!(context.view().unwrap().covers().count() as u64, count / 2);
-            let copy = Context::from_snapshot(&context.to_snapshot()).unwrap();
+            let copy = reload(&context);
             assert_eq!(copy.count_tokens(None), context.count_tokens(None));
             assert_eq!(copy.messages().count(), copy.count_messages());
         })
@@ -135,16 +119,13 @@ fn pinned_lines_are_looked_up_in_a_summary() {
         let mut context = turns(1, "A");
         for number in 0..count {
             let said = format!("id {number} {}", "of many words ".repeat(20));
-            let added = context.add_user_message(Value::text(&said), Stamp::at(at()));
-            context = added
-                .unwrap()
-                .add_assistant_message(Value::text("A"), Value::Nil, Stamp::at(at()))
-                .unwrap();
+            let added = context.add_user_message(Value::text(&said), Stamp::at(at(0)));
+            context = added.unwrap().says("A");
         }
-        let next = context.add_user_message(Value::text("Q"), Stamp::at(at()));
-        let context = next.unwrap().pin(Pin::Fact("id ".into()), at()).unwrap();
+        let next = context.add_user_message(Value::text("Q"), Stamp::at(at(0)));
+        let context = next.unwrap().pin(Pin::Fact("id ".into()), at(0)).unwrap();
         let last = context.turn() - 1;
-        let context = context.summarize(1, last, "They talked.", at()).unwrap();
+        let context = context.summarize(1, last, "They talked.", at(0)).unwrap();
         let lines = context
             .summary(1)
             .unwrap()
@@ -152,7 +133,7 @@ fn pinned_lines_are_looked_up_in_a_summary() {
             .count();
         assert_eq!(lines, count + 1);
         steps::count_steps(|| {
-            let anew = context.put_recall(true, at());
+            let anew = context.put_recall(true, at(0));
             assert_eq!(
                 anew.summary(1)
                     .unwrap()

@@ -1,31 +1,17 @@
 //! Which calls may run, by how their answer ended: each provider's words, whole and in any cut, and a model that declined in the middle.
 
-use crate::make::{bytes, stamp};
-use crate::recorded;
+use crate::make::{conversation, decode, defaults, framed, json_sent, parts, reload, stamp, Talk};
+use crate::said::{self, Saying};
 
 use ash_agent_context_core::{
-    json as terms, CallStatus, Content, Context, Defaults, Event, Finish, Options, Provider,
-    Reading, Response, State, Status, Value, BODY_DEPTH,
+    json as terms, CallStatus, Content, Context, Event, Finish, Options, Provider, Reading,
+    Response, State, Status, Value, BODY_DEPTH,
 };
 use proptest::prelude::*;
-use recorded::frame;
 use serde_json::{json, Value as Json};
 
-fn question() -> Context {
-    Context::new("c", Value::text("?"), Value::Nil, stamp()).unwrap()
-}
-
 fn add(response: &Response) -> Context {
-    question().add_response(response, stamp()).unwrap()
-}
-
-fn decode(provider: Provider, whole: &Json) -> Response {
-    Response::decode(whole.to_string().as_bytes(), &Reading::of(provider)).unwrap()
-}
-
-fn body(provider: Provider, events: &[Json]) -> Vec<u8> {
-    let lines: Vec<String> = events.iter().map(Json::to_string).collect();
-    frame(provider, &lines)
+    conversation("?").add_response(response, stamp()).unwrap()
 }
 
 /// A stream in pieces that end at these places, to its end.
@@ -71,141 +57,27 @@ fn outcomes(context: &Context) -> Vec<Option<(Status, String)>> {
     outcomes.collect()
 }
 
-/// The messages of the next request; calls that wait are interrupted.
 fn sent(context: &Context, provider: Provider) -> Json {
     let ready = context.without_pending();
-    let context = ready.as_ref().unwrap_or(context);
-    let segments = context.encode_request(&Options::new(provider), &Default::default());
-    serde_json::from_slice(&bytes(&segments.unwrap())).unwrap()
+    json_sent(ready.as_ref().unwrap_or(context), &Options::new(provider))
 }
 
 // ---- Each provider's words.
 
 /// An answer with two complete calls and this word for its end: the documents of a stream, and the whole.
 fn forms(provider: Provider, word: &Json) -> (Vec<Json>, Json) {
-    let ids = ["t1", "t2"];
-    match provider {
-        Provider::Anthropic => {
-            let used = |id| json!({"type": "tool_use", "id": id, "name": "pay", "input": {}});
-            let mut events = vec![json!({"type": "message_start", "message": {"content": []}})];
-            for (index, id) in ids.iter().enumerate() {
-                events.push(json!({"type": "content_block_start", "index": index, "content_block": used(id)}));
-                events.push(json!({"type": "content_block_delta", "index": index,
-                    "delta": {"type": "input_json_delta", "partial_json": "{\"eur\":9}"}}));
-                events.push(json!({"type": "content_block_stop", "index": index}));
-            }
-            events.push(json!({"type": "message_delta", "delta": {"stop_reason": word}}));
-            events.push(json!({"type": "message_stop"}));
-            let block =
-                |id| json!({"type": "tool_use", "id": id, "name": "pay", "input": {"eur": 9}});
-            let whole = json!({"type": "message", "content": ids.map(block), "stop_reason": word});
-            (events, whole)
-        }
-        Provider::Bedrock => {
-            let mut events = vec![json!({"messageStart": {"role": "assistant"}})];
-            for (index, id) in ids.iter().enumerate() {
-                events.push(json!({"contentBlockStart": {"contentBlockIndex": index,
-                    "start": {"toolUse": {"toolUseId": id, "name": "pay"}}}}));
-                events.push(json!({"contentBlockDelta": {"contentBlockIndex": index,
-                    "delta": {"toolUse": {"input": "{\"eur\":9}"}}}}));
-                events.push(json!({"contentBlockStop": {"contentBlockIndex": index}}));
-            }
-            events.push(json!({"messageStop": {"stopReason": word}}));
-            let block =
-                |id| json!({"toolUse": {"toolUseId": id, "name": "pay", "input": {"eur": 9}}});
-            let message = json!({"role": "assistant", "content": ids.map(block)});
-            (
-                events,
-                json!({"output": {"message": message}, "stopReason": word}),
-            )
-        }
-        Provider::Gemini => {
-            let part = |id| json!({"functionCall": {"id": id, "name": "pay", "args": {"eur": 9}}});
-            let answer = |parts: Vec<Json>, word: &Json| json!({"candidates": [{"content": {"parts": parts}, "finishReason": word}]});
-            let mut events: Vec<Json> = ids
-                .iter()
-                .map(|id| answer(vec![part(*id)], &Json::Null))
-                .collect();
-            events.push(answer(Vec::new(), word));
-            (events, answer(ids.map(part).to_vec(), word))
-        }
-        Provider::Ollama => {
-            let call =
-                |id: &str| json!({"id": id, "function": {"name": "pay", "arguments": {"eur": 9}}});
-            let line = |calls: Vec<Json>, more: Json| {
-                let mut line = json!({"message": {"role": "assistant", "content": "", "tool_calls": calls}, "done": false});
-                line.as_object_mut()
-                    .unwrap()
-                    .extend(more.as_object().unwrap().clone());
-                line
-            };
-            let end = json!({"done": true, "done_reason": word});
-            let mut events: Vec<Json> = ids
-                .iter()
-                .map(|id| line(vec![call(id)], json!({})))
-                .collect();
-            events.push(line(Vec::new(), end.clone()));
-            (events, line(ids.map(call).to_vec(), end))
-        }
-        Provider::OpenAiResponses => responses(word),
-        Provider::OpenAiChat | Provider::Mistral => {
-            let chunk = |delta: Json, word: &Json| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": word}]});
-            let call = |index: usize, id: &str, arguments: &str| {
-                json!({"index": index, "id": id, "type": "function",
-                    "function": {"name": "pay", "arguments": arguments}})
-            };
-            let mut events = Vec::new();
-            for (index, id) in ids.iter().enumerate() {
-                events.push(chunk(
-                    json!({"tool_calls": [call(index, id, "")]}),
-                    &Json::Null,
-                ));
-                let more = json!({"index": index, "function": {"arguments": "{\"eur\":9}"}});
-                events.push(chunk(json!({"tool_calls": [more]}), &Json::Null));
-            }
-            events.push(chunk(json!({}), word));
-            let calls = [call(0, "t1", "{\"eur\":9}"), call(1, "t2", "{\"eur\":9}")];
-            let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
-            let whole =
-                json!({"choices": [{"index": 0, "message": message, "finish_reason": word}]});
-            (events, whole)
-        }
-    }
-}
-
-/// The word is a status, or the reason of one that is incomplete.
-fn responses(word: &Json) -> (Vec<Json>, Json) {
     let call = |id: &str| {
-        json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": "pay",
-            "arguments": "{\"eur\":9}", "status": "completed"})
+        (
+            "pay".to_owned(),
+            vec!["{\"eur\":9}".to_owned()],
+            id.to_owned(),
+        )
     };
-    let mut whole = json!({"object": "response", "id": "r", "output": [call("t1"), call("t2")]});
-    match word.as_str() {
-        None => {}
-        Some(status @ ("completed" | "cancelled")) => whole["status"] = json!(status),
-        Some(reason) => {
-            whole["status"] = json!("incomplete");
-            whole["incomplete_details"] = json!({"reason": reason});
-        }
-    }
-    let mut events = Vec::new();
-    for (index, id) in ["t1", "t2"].iter().enumerate() {
-        let mut open = call(id);
-        open["arguments"] = json!("");
-        events.push(
-            json!({"type": "response.output_item.added", "output_index": index, "item": open}),
-        );
-        events.push(json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": "{\"eur\":9}"}));
-        events.push(
-            json!({"type": "response.output_item.done", "output_index": index, "item": call(id)}),
-        );
-    }
-    let closed = match whole["status"].as_str() {
-        Some("incomplete") => "response.incomplete",
-        _ => "response.completed",
+    let saying = Saying {
+        calls: ["t1", "t2"].map(call).to_vec(),
+        ..Saying::default()
     };
-    events.push(json!({"type": closed, "response": whole}));
-    (events, whole)
+    said::ended(provider, &saying, word)
 }
 
 /// What is known of each vendor's words, from the types of its SDK and from servers with the same API: a word, and the reason that it
@@ -272,7 +144,7 @@ fn check(provider: Provider, word: Option<&str>, finish: Option<Finish>, respons
         };
         assert!(words.contains(ended), "{row}: {words}");
     }
-    let again = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let again = reload(&context);
     assert_eq!(again, context, "{row}");
 }
 
@@ -282,7 +154,7 @@ fn the_word_of_an_end_decides_whether_calls_run() {
         let (events, whole) = forms(provider, &json!(word));
         check(provider, word.as_deref(), finish, &decode(provider, &whole));
         if word.is_some() || streams_without_reason(provider) {
-            let body = body(provider, &events);
+            let body = framed(provider, &events);
             check(
                 provider,
                 word.as_deref(),
@@ -313,7 +185,7 @@ proptest! {
     ) {
         prop_assume!(word.is_some() || streams_without_reason(provider));
         let (events, whole) = forms(provider, &json!(word));
-        let (streamed, _) = feed(provider, &body(provider, &events), &places);
+        let (streamed, _) = feed(provider, &framed(provider, &events), &places);
         check(provider, word.as_deref(), finish, &streamed);
         prop_assert_eq!(outcomes(&add(&streamed)), outcomes(&add(&decode(provider, &whole))));
     }
@@ -335,7 +207,7 @@ fn a_refusal_in_words_ends_the_calls() {
             for place in [0, events.len() - 1, events.len()] {
                 let mut events = events.clone();
                 events.insert(place, said.clone());
-                streams.push(feed(provider, &body(provider, &events), &[]).0);
+                streams.push(feed(provider, &framed(provider, &events), &[]).0);
             }
             whole["choices"][0]["message"]["refusal"] = json!("I will not.");
             streams.push(decode(provider, &whole));
@@ -357,7 +229,7 @@ fn a_refusal_in_words_ends_the_calls() {
         end,
         json!({"type": "response.output_item.done", "output_index": 2, "item": item}),
     );
-    let body = body(Provider::OpenAiResponses, &events);
+    let body = framed(Provider::OpenAiResponses, &events);
     for response in [
         decode(Provider::OpenAiResponses, &whole),
         feed(Provider::OpenAiResponses, &body, &[]).0,
@@ -417,7 +289,7 @@ fn a_complete_call_before_the_limit_is_what_its_provider_makes_of_it() {
         let is_chat = matches!(provider, Provider::OpenAiChat | Provider::Mistral);
         let complete: &[&str] = if is_chat { &["t1"] } else { &["t1", "t2"] };
         let whole = decode(provider, &whole);
-        let (streamed, _) = feed(provider, &body(provider, &events), &[]);
+        let (streamed, _) = feed(provider, &framed(provider, &events), &[]);
         assert_eq!(pending(&add(&whole)), complete, "{provider:?}");
         assert_eq!(pending(&add(&streamed)), complete, "{provider:?}");
 
@@ -439,17 +311,17 @@ fn a_complete_call_before_the_limit_is_what_its_provider_makes_of_it() {
                 events[1]["candidates"][0]["content"]["parts"][0] = part;
             }
             Provider::OpenAiResponses => {
-                events[4]["delta"] = json!(cut);
-                events[5]["item"]["arguments"] = json!(cut);
-                events[5]["item"]["status"] = json!("incomplete");
-                events[6]["response"]["output"][1] = events[5]["item"].clone();
+                events[5]["delta"] = json!(cut);
+                events[6]["item"]["arguments"] = json!(cut);
+                events[6]["item"]["status"] = json!("incomplete");
+                events[7]["response"]["output"][1] = events[6]["item"].clone();
             }
             Provider::OpenAiChat | Provider::Mistral => {
                 let delta = &mut events[3]["choices"][0]["delta"];
                 delta["tool_calls"][0]["function"]["arguments"] = json!(cut);
             }
         }
-        let (streamed, _) = feed(provider, &body(provider, &events), &[]);
+        let (streamed, _) = feed(provider, &framed(provider, &events), &[]);
         assert_eq!(streamed.finish_reason(), Some(Finish::Length));
         let context = add(&streamed);
         assert_eq!(pending(&context), ["t1"], "{provider:?}");
@@ -539,19 +411,13 @@ fn contents(blocks: &[Block]) -> Vec<Json> {
 
 fn imported(body: &Json) -> ash_agent_context_core::Imported {
     let body = terms::read(body.to_string().as_bytes(), BODY_DEPTH).unwrap();
-    let defaults = Defaults {
-        id: "c",
-        at: stamp().at,
-    };
-    Context::from_request(body, Provider::Anthropic, defaults).unwrap()
+    Context::from_request(body, Provider::Anthropic, defaults()).unwrap()
 }
 
 /// What a request has for the answer, and for its results.
 fn sent_turn(context: &Context) -> (Vec<Json>, Vec<Json>) {
     let mut context = context.without_pending().unwrap_or_else(|| context.clone());
-    context = context
-        .add_user_message(Value::text("Next"), stamp())
-        .unwrap();
+    context = context.user("Next");
     let messages = sent(&context, Provider::Anthropic);
     let messages = messages["messages"].as_array().unwrap();
     let answer = messages[1]["content"].clone();
@@ -582,7 +448,7 @@ proptest! {
 
         let whole = json!({"type": "message", "content": contents(&blocks), "stop_reason": "end_turn"});
         let whole = decode(Provider::Anthropic, &whole);
-        let (streamed, events) = feed(Provider::Anthropic, &body(Provider::Anthropic, &events_of(&blocks, "end_turn")), &places);
+        let (streamed, events) = feed(Provider::Anthropic, &framed(Provider::Anthropic, &events_of(&blocks, "end_turn")), &places);
         let history = json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": contents(&blocks)}]});
         let history = imported(&history).context;
         prop_assert_eq!(streamed.message().0, whole.message().0);
@@ -610,7 +476,7 @@ proptest! {
                 let id = block.json["id"].as_str().filter(|_| is_call);
                 prop_assert!(id.is_none_or(|id| shown.contains(&format!("{id:?}"))), "{shown}");
             }
-            let again = Context::from_snapshot(&context.to_snapshot()).unwrap();
+            let again = reload(&context);
             prop_assert_eq!(&again, &context);
             let (answer, results) = sent_turn(&again);
             let results: Vec<String> = results.iter().map(|result| result["tool_use_id"].as_str().unwrap().into()).collect();
@@ -685,11 +551,7 @@ fn messages_of_nobody_are_read_alike() {
     let answer = json!({"role": "user", "content": [result]});
     let read = |messages: &Json| {
         let messages = terms::read(messages.to_string().as_bytes(), BODY_DEPTH).unwrap();
-        let defaults = Defaults {
-            id: "c",
-            at: stamp().at,
-        };
-        Context::from_messages(messages, defaults).unwrap()
+        Context::from_messages(messages, defaults()).unwrap()
     };
     let open = read(&json!([user(json!("?")), assistant]));
     assert_eq!(pending(&open.context), ["t3"]);
@@ -720,9 +582,7 @@ fn a_declined_call_may_be_added_before_a_fallback_alone() {
     let context = add(&decode(Provider::Anthropic, &whole));
     let iteration = context.iteration(1).unwrap();
     let content = iteration.last().unwrap().message.content.clone();
-    let Content::Parts(parts) = &content else {
-        panic!("{content:?}");
-    };
+    let parts = parts(&content);
     let block = |part: &ash_agent_context_core::Part| match &part.kind {
         ash_agent_context_core::PartKind::ProviderBlock { data, .. } => json!({
             "type": "provider_block", "provider": "anthropic",
@@ -733,7 +593,7 @@ fn a_declined_call_may_be_added_before_a_fallback_alone() {
     let shown: Vec<Json> = parts.iter().map(block).collect();
     let again = |parts: &[Json]| {
         let parts = terms::read(json!(parts).to_string().as_bytes(), BODY_DEPTH).unwrap();
-        question().add_assistant_message(parts, Value::Nil, stamp())
+        conversation("?").add_assistant_message(parts, Value::Nil, stamp())
     };
     let added = again(&shown).unwrap();
     assert_eq!(added.current().last().unwrap().message.content, content);
@@ -796,7 +656,7 @@ fn a_call_that_was_cut_by_a_fallback_is_kept() {
         }
         let (response, _) = feed(
             Provider::Anthropic,
-            &body(Provider::Anthropic, &events),
+            &framed(Provider::Anthropic, &events),
             &[],
         );
         assert_eq!(response.finish_reason(), Some(Finish::Stop));
@@ -810,7 +670,7 @@ fn a_call_that_was_cut_by_a_fallback_is_kept() {
             .contains("{\\\"eur\\\":"));
         // The stream broke off before anybody said that another model goes on: as any call that broke off.
         let broken = Response::new(&Reading::of(Provider::Anthropic));
-        let cut = body(Provider::Anthropic, &events[..3]);
+        let cut = framed(Provider::Anthropic, &events[..3]);
         let (broken, _) = broken.feed(&cut, usize::MAX).unwrap();
         let context = add(&broken.interrupt(Value::Nil));
         assert!(pending(&context).is_empty());
@@ -823,9 +683,7 @@ fn a_call_that_was_cut_by_a_fallback_is_kept() {
 fn other_providers_get_what_was_said() {
     let whole = json!({"type": "message", "content": declined(), "stop_reason": "end_turn"});
     let context = add(&decode(Provider::Anthropic, &whole));
-    let context = context
-        .add_user_message(Value::text("Next"), stamp())
-        .unwrap();
+    let context = context.user("Next");
     for provider in Provider::ALL {
         let body = sent(&context, provider).to_string();
         assert!(!body.contains("pay"), "{body}");

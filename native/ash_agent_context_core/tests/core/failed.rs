@@ -1,5 +1,6 @@
 //! Failed requests are kept, counted and bounded.
 
+use crate::make::{conversation, reload};
 use ash_agent_context_core::{time, Context, Error, FailureKind, Map, Masks, Stamp, Time, Value};
 use proptest::prelude::*;
 
@@ -8,7 +9,7 @@ fn at(second: i64) -> Time {
 }
 
 fn begin() -> Context {
-    Context::new("c", Value::text("Hi"), Value::Nil, Stamp::at(at(0))).unwrap()
+    conversation("Hi")
 }
 
 fn map(entries: &[(&str, Value)]) -> Value {
@@ -46,7 +47,7 @@ fn a_failure_is_kept_with_its_iteration_and_comes_back_from_storage() {
     let facts = failure.facts();
     assert_eq!(facts.get_named("message"), Some(&Value::text("slow down")));
     assert_eq!(facts.get_named("wait"), Some(&Value::Int(500)));
-    let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let loaded = reload(&context);
     assert!(loaded == context);
     // The iteration that goes on is written again where only a failure came.
     let changes = context.changes(Some(&begin()));
@@ -140,7 +141,7 @@ proptest! {
             let came = kinds.iter().filter(|of| FailureKind::ALL[**of] == kind).count();
             prop_assert_eq!(told, came as u64);
         }
-        let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+        let loaded = reload(&context);
         prop_assert!(loaded == context);
     }
 }

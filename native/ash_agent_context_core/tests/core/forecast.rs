@@ -1,6 +1,6 @@
 //! What a forecast says of bytes is what the two requests share, whatever happened to the view between them.
 
-use crate::make::{at, bytes};
+use crate::make::{at, bytes, reload, with, Talk};
 use ash_agent_context_core::{
     json, read_list, Accounting, AnswerTimes, Cause, Context, Forecast, Masks, Method, Options,
     Provider, Reading, Response, Stamp, Value,
@@ -58,9 +58,7 @@ fn answer(context: &Context, results: &[usize]) -> Context {
     let stamp = || Stamp::at(at(2));
     let context = context.add_answer(&response, times, stamp()).unwrap();
     if results.is_empty() {
-        return context
-            .add_user_message(Value::text("And?"), stamp())
-            .unwrap();
+        return context.user("And?");
     }
     let given = ids.iter().zip(results).map(|(id, words)| {
         let text = Value::text(&"word ".repeat(*words));
@@ -136,7 +134,7 @@ proptest! {
                     let said = if is_same { "And?" } else { "Again" };
                     to.add_user_message(Value::text(said), Stamp::at(at(3))).unwrap()
                 }
-                Step::Store => Context::from_snapshot(&context.to_snapshot()).unwrap(),
+                Step::Store => reload(&context),
             };
             let options = Options::new(Provider::OpenAiChat);
             let forecast = context.forecast(&options, &Accounting::default(), at(4)).unwrap();
@@ -195,10 +193,7 @@ fn a_second_rewind_may_cut_off_the_same_as_the_first() {
     };
     let first = again(&turn(&turn(&start("S"))), 1);
     let second = again(&turn(&turn(&first)), 2);
-    for context in [
-        &second,
-        &Context::from_snapshot(&second.to_snapshot()).unwrap(),
-    ] {
+    for context in [&second, &reload(&second)] {
         // All but the last message.
         let forecast = forecast(context, &options);
         let last = br#",{"role":"user","content":"Again"}"#.len() as u64;
@@ -305,7 +300,7 @@ fn masks_that_are_not_at_hand_may_have_changed_everything() {
     let changed = forecast(&masked.put_masks(masks("two"), at(3)), &options);
     // What no mask is about is sent as before.
     assert_eq!((changed.read, breaks(&changed)), (1920, vec![]));
-    let loaded = Context::from_snapshot(&masked.to_snapshot()).unwrap();
+    let loaded = reload(&masked);
     let changed = forecast(&loaded.put_masks(masks("two"), at(3)), &options);
     assert_eq!(
         (changed.read, breaks(&changed)),
@@ -362,20 +357,14 @@ fn a_message_of_the_user_that_goes_on_changes_nothing_before() {
     let silent = r#"{"output": {"message": {"role": "assistant", "content": []}}, "stopReason": "end_turn",
         "usage": {"inputTokens": 0, "outputTokens": 1, "totalTokens": 2001, "cacheWriteInputTokens": 2000}}"#;
     let silent = Response::decode(silent.as_bytes(), &Reading::of(Provider::Bedrock)).unwrap();
-    let options = Options {
-        cache: true,
-        ..Options::new(Provider::Bedrock)
-    };
+    let options = with(Provider::Bedrock, |of| of.cache = true);
     let forecast = forecast(&add(&start("S"), &silent), &options);
     assert_eq!((forecast.read, breaks(&forecast)), (2000, vec![]));
 }
 
 #[test]
 fn fields_of_anthropic_stand_after_the_system_prompt() {
-    let options = Options {
-        cache: true,
-        ..Options::new(Provider::Anthropic)
-    };
+    let options = with(Provider::Anthropic, |of| of.cache = true);
     let fields = |thinking: &str| {
         let body = format!(r#"{{"body": {{"thinking": {{"type": "{thinking}"}}}}}}"#);
         json::read(body.as_bytes(), 9).unwrap()
@@ -403,10 +392,7 @@ fn what_was_written_for_five_minutes_is_written_so_again() {
         model: Some("m"),
         since: 0,
     };
-    let options = Options {
-        cache: true,
-        ..Options::new(Provider::Anthropic)
-    };
+    let options = with(Provider::Anthropic, |of| of.cache = true);
     let next = answer_written(&start("S"), 2000, 0);
     let next = next
         .add_user_message(Value::text("And?"), Stamp::at(at(2)))

@@ -1,36 +1,17 @@
 //! What fuzzing found.
 
-use crate::make::bytes;
+use crate::make::{defaults, import, reload, sent};
 use ash_agent_context_core::{
-    json, time, Context, Defaults, Error, Options, Provider, RepairKind, Stamp, Value, NESTING,
+    json, time, Context, Error, Provider, RepairKind, Stamp, Value, NESTING,
 };
-
-fn defaults() -> Defaults<'static> {
-    Defaults {
-        id: "c",
-        at: time::from_micros(0).unwrap(),
-    }
-}
-
-fn request(body: &str, provider: Provider) -> Context {
-    let imported = Context::from_request(Value::text(body), provider, defaults()).unwrap();
-    assert_eq!(imported.repairs, []);
-    imported.context
-}
-
-fn sent(context: &Context, provider: Provider) -> String {
-    let body = Default::default();
-    let segments = context.encode_request(&Options::new(provider), &body);
-    String::from_utf8(bytes(&segments.unwrap())).unwrap()
-}
 
 /// A thought was thinking in a user message, which no snapshot may have.
 #[test]
 fn what_is_imported_can_be_stored_and_loaded() {
     let body =
         r#"{"contents":[{"parts":[{"text":"t","thought":true},{"text":"Hi"}],"role":"user"}]}"#;
-    let context = request(body, Provider::Gemini);
-    let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let context = import(body, Provider::Gemini);
+    let loaded = reload(&context);
     assert!(loaded == context);
     assert_eq!(sent(&loaded, Provider::Gemini), body);
     assert_eq!(
@@ -51,7 +32,7 @@ fn fields_of_parts_of_another_type_are_kept_as_they_came() {
     let context = Context::from_snapshot(document.as_bytes()).unwrap();
     let written = json::read(&context.to_snapshot(), NESTING).unwrap();
     assert_eq!(written, json::read(document.as_bytes(), NESTING).unwrap());
-    let again = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let again = reload(&context);
     assert!(again == context);
 }
 
@@ -123,7 +104,7 @@ fn imported_results_have_the_size_of_what_they_hold() {
     let body = r#"{"messages":[{"role":"user","content":"Hi"},
         {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"n","input":{}}]},
         {"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"ok"}]}]}"#;
-    let imported = request(body, Provider::Anthropic);
+    let imported = import(body, Provider::Anthropic);
     let list = r#"[{"role":"user","content":"Hi"},
         {"role":"assistant","tool_calls":[{"id":"t","type":"function","function":{"name":"n","arguments":"{}"}}]},
         {"role":"tool","tool_call_id":"t","content":"ok"}]"#;
@@ -143,7 +124,7 @@ fn what_was_repaired_is_written_repaired() {
     let kinds: Vec<_> = imported.repairs.iter().map(|repair| repair.kind).collect();
     assert_eq!(kinds, [RepairKind::SynthesisedResult]);
     let repaired = sent(&imported.context, provider);
-    assert_eq!(sent(&request(&repaired, provider), provider), repaired);
+    assert_eq!(sent(&import(&repaired, provider), provider), repaired);
 
     // Its place beside the call makes no difference.
     let items = r#"{"type":"odd_output","call_id":"a","output":"1"}"#;
@@ -151,7 +132,7 @@ fn what_was_repaired_is_written_repaired() {
     let output = r#"{"type":"function_call_output","call_id":"a","output":"2"}"#;
     for input in [[items, call, output], [call, items, output]] {
         let body = format!(r#"{{"input":[{}]}}"#, input.join(","));
-        assert_eq!(sent(&request(&body, provider), provider), body);
+        assert_eq!(sent(&import(&body, provider), provider), body);
     }
 }
 
@@ -169,7 +150,7 @@ fn an_item_of_a_role_that_nobody_knows_is_sent_once() {
     let imported = Context::from_request(Value::text(&body), provider, defaults()).unwrap();
     let repaired = sent(&imported.context, provider);
     assert_eq!(repaired, format!(r#"{{"input":[{}]}}"#, item("x")));
-    assert_eq!(sent(&request(&repaired, provider), provider), repaired);
+    assert_eq!(sent(&import(&repaired, provider), provider), repaired);
 }
 
 /// Bedrock takes `a.b`, and others get `a_b` for it, so that the id `a_b` of the next call was another one in its result.
@@ -187,7 +168,7 @@ fn a_result_has_the_id_that_its_call_was_imported_with() {
         result("a_b")
     );
     let provider = Provider::Bedrock;
-    let context = request(&format!("{history}}}]}}"), provider);
+    let context = import(&format!("{history}}}]}}"), provider);
     let stamp = Stamp::at(time::from_micros(0).unwrap());
     let context = context
         .add_user_message(Value::text("And?"), stamp)
@@ -208,13 +189,13 @@ fn an_output_goes_with_the_item_that_it_answers() {
         {"type":"message","role":"user","content":[{"type":"input_text","text":"Again"}]},
         {"type":"new_call","id":"nc_1","call_id":"b"},{"type":"function_call_output","call_id":"b","output":"2"},
         {"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Done","annotations":[]}]}]}"#;
-    let context = request(body, Provider::OpenAiResponses);
+    let context = import(body, Provider::OpenAiResponses);
     let body = sent(&context, Provider::OpenAiResponses);
     assert!(body.contains(r#""call_id":"a","output":"1""#), "{body}");
     assert!(!body.contains(r#""call_id":"b""#), "{body}");
     assert_eq!(
         sent(
-            &request(&body, Provider::OpenAiResponses),
+            &import(&body, Provider::OpenAiResponses),
             Provider::OpenAiResponses
         ),
         body
@@ -225,7 +206,7 @@ fn an_output_goes_with_the_item_that_it_answers() {
 #[test]
 fn an_item_that_names_a_call_needs_no_output() {
     let body = r#"{"input":[{"role":"user","content":"Hi"},{"type":"new_call","call_id":"a"},{"type":"new_progress","call_id":"a"},{"role":"user","content":"So?"}]}"#;
-    let context = request(body, Provider::OpenAiResponses);
+    let context = import(body, Provider::OpenAiResponses);
     assert_eq!(sent(&context, Provider::OpenAiResponses), body);
 }
 
@@ -256,12 +237,12 @@ fn a_part_with_a_role_is_no_message() {
         let part = format!(r#"{{"id":"m","role":"{role}","words":"c"}}"#);
         let body = format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#);
         for provider in [Provider::OpenAiChat, Provider::Mistral] {
-            assert_eq!(sent(&request(&body, provider), provider), body);
+            assert_eq!(sent(&import(&body, provider), provider), body);
         }
     }
     let row = r#"{"messages":[{"role":"narrator","words":"c"},{"role":"user","content":"Hi"}]}"#;
     assert_eq!(
-        sent(&request(row, Provider::OpenAiChat), Provider::OpenAiChat),
+        sent(&import(row, Provider::OpenAiChat), Provider::OpenAiChat),
         row
     );
 }
@@ -281,6 +262,6 @@ fn a_system_message_that_is_sent_as_the_users_stands_for_one() {
     assert_eq!(sent(&whole, Provider::Mistral), body);
     let current = whole.rewind(1).unwrap();
     assert_eq!(sent(&current, Provider::Mistral), body);
-    let loaded = Context::from_snapshot(&current.to_snapshot()).unwrap();
+    let loaded = reload(&current);
     assert_eq!(sent(&loaded, Provider::Mistral), body);
 }

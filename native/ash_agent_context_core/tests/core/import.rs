@@ -1,5 +1,6 @@
 //! Foreign histories: what becomes of them, and that they come back.
 
+use crate::make::sent_with;
 use ash_agent_context_core::{
     json, time, Context, Defaults, Error, Imported, MessageRef, Options, Output, Provider, Repair,
     RepairKind, Role, Status, Value, BODY_DEPTH,
@@ -21,13 +22,8 @@ fn messages(list: &str) -> Result<Imported, Error> {
     Context::from_messages(list, defaults())
 }
 
-/// The request for a provider, its keys in order.
 fn sent(context: &Context, provider: Provider) -> String {
-    let segments = context
-        .encode_request(&Options::new(provider), &Default::default())
-        .unwrap();
-    let bytes: Vec<u8> = segments.iter().flat_map(|s| s.bytes().to_vec()).collect();
-    in_order(&String::from_utf8(bytes).unwrap())
+    in_order(&sent_with(context, &Options::new(provider)))
 }
 
 fn in_order(text: &str) -> String {

@@ -1,7 +1,7 @@
 //! Encodings of old iterations become larger pieces. Whatever is appended, cut, forked, hidden or asked for on the way,
 //! a request has the bytes that a conversation without any encodings makes.
 
-use crate::make::{bytes, stamp};
+use crate::make::{bytes, reload, stamp, Talk};
 use ash_agent_context_core::{Context, Map, Options, Provider, Value};
 use proptest::prelude::*;
 
@@ -52,9 +52,7 @@ fn work(context: &Context, n: usize, result: &str) -> Context {
     let call = map(&[("id", text(&id)), ("name", text("search"))]);
     let calls = Value::List(Box::new([call]));
     let asked = context.add_assistant_message(text(&format!("looking {n}")), calls, stamp());
-    let outcome = Value::Tuple(Box::new([Value::atom("ok"), text(result)]));
-    let results = Value::List(Box::new([Value::Tuple(Box::new([text(&id), outcome]))]));
-    asked.unwrap().add_tool_results(results, stamp()).unwrap()
+    asked.unwrap().answers(&[(&id, text(result))])
 }
 
 fn say(context: &Context, said: &str) -> Context {
@@ -80,7 +78,7 @@ fn check(context: &Context, asked: &Asked) {
     options.max_result_bytes = asked.most;
     let body = Map::default();
     let sent = context.encode_request(&options, &body).unwrap();
-    let fresh = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let fresh = reload(context);
     let expected = fresh.encode_request(&options, &body).unwrap();
     assert_eq!(bytes(&sent), bytes(&expected));
 }
@@ -206,7 +204,7 @@ fn a_long_conversation_is_few_pieces() {
         }
         // 5 of 256 iterations, up to 15 of 16 and of one, and what is around them.
         assert!(most < 50, "{most} for {provider:?}");
-        let fresh = Context::from_snapshot(&context.to_snapshot()).unwrap();
+        let fresh = reload(&context);
         count(&fresh, provider);
         assert!(count(&fresh, provider) < 50);
     }
@@ -258,7 +256,7 @@ fn threads_that_ask_at_once_get_the_same_bytes() {
     let context = (0..700).fold(start(), |context, n| work(&context, n, "found"));
     let options = Options::new(Provider::OpenAiChat);
     let body = Map::default();
-    let fresh = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let fresh = reload(&context);
     let expected = bytes(&fresh.encode_request(&options, &body).unwrap());
     std::thread::scope(|scope| {
         for _ in 0..8 {

@@ -49,6 +49,8 @@ mod requests;
 mod responses;
 mod rewind;
 mod rules;
+#[path = "../support/said.rs"]
+mod said;
 mod sent;
 mod shorten;
 mod snapshot;

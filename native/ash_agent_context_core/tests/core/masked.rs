@@ -1,5 +1,6 @@
 //! What a mask hides is shown nowhere: neither by what was cut from the texts before it was put, nor in pieces.
 
+use crate::make::{conversation, reload};
 use std::collections::HashSet;
 
 use ash_agent_context_core::{
@@ -233,7 +234,7 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
 }
 
 fn store(context: &Context) -> Context {
-    Context::from_snapshot(&context.to_snapshot()).unwrap()
+    reload(context)
 }
 
 fn inject(context: &Context, chosen: u8) -> Context {
@@ -486,7 +487,7 @@ proptest! {
         turns in prop::collection::vec((words(12), words(4), words(80), words(20)), 1..5),
         steps in prop::collection::vec(step(), 1..30),
     ) {
-        let mut context = Context::new("c", Value::text("Go"), Value::Nil, stamp()).unwrap();
+        let mut context = conversation("Go");
         let turns = turns.into_iter().flat_map(|(said, arguments, result, answer)| {
             [Step::Say(said), Step::Work(arguments, result), Step::Answer(answer)]
         });
@@ -527,7 +528,7 @@ fn views_of_earlier_requests_do_not_tell_it() {
         Step::Answer(vec![Word::Plain(5)]),
         Step::Mask(1),
     ];
-    let start = Context::new("c", Value::text("Go"), Value::Nil, stamp()).unwrap();
+    let start = conversation("Go");
     let context = steps
         .iter()
         .fold(start, |context, step| change(&context, step).unwrap());

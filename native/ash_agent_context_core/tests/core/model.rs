@@ -1,7 +1,7 @@
 //! Random operations and the plain model that the fuzzer has, and what holds of a context's weight.
 
 use crate::checks;
-use crate::make::list;
+use crate::make::{conversation, list};
 
 use std::fmt::Debug;
 
@@ -48,7 +48,7 @@ fn any_of<T: Debug + for<'a> Arbitrary<'a>>() -> impl Strategy<Value = T> {
 }
 
 fn begin() -> Context {
-    Context::new("c", Value::text("Hello!"), Value::Nil, Stamp::at(at(0))).unwrap()
+    conversation("Hello!")
 }
 
 fn big(items: usize) -> Value {

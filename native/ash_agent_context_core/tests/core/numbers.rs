@@ -1,7 +1,7 @@
 //! Numbers that no float can hold: contexts keep them, and JSON readers refuse them.
 
-use crate::make::{stamp, value};
-use ash_agent_context_core::{json, time, Context, Defaults, Error, Map, Options, Provider, Value};
+use crate::make::{conversation, defaults, reload, stamp, value, Talk};
+use ash_agent_context_core::{json, time, Context, Error, Map, Options, Provider, Value};
 
 fn power(digits: usize) -> String {
     format!("1{}", "0".repeat(digits))
@@ -26,23 +26,14 @@ fn refused(context: &Context, provider: Provider, body: &str) -> Option<String> 
 fn turn(context: &Context, argument: &str, result: &str) -> Context {
     let calls = format!(r#"[{{"id":"call_1","name":"f","arguments":{{"a":[{argument}]}}}}]"#);
     let called = context.add_assistant_message(Value::text("a"), value(&calls), stamp());
-    let result = Value::Tuple(Box::new([Value::atom("ok"), value(result)]));
-    let results = Value::List(Box::new([Value::Tuple(Box::new([
-        Value::text("call_1"),
-        result,
-    ]))]));
-    called.unwrap().add_tool_results(results, stamp()).unwrap()
-}
-
-fn start() -> Context {
-    Context::new("c", Value::text("Hi"), Value::Nil, stamp()).unwrap()
+    called.unwrap().answers(&[("call_1", value(result))])
 }
 
 #[test]
 fn a_request_with_one_is_refused_where_it_stands_as_a_number() {
     let huge = format!("-{}", power(400));
-    let asked = turn(&start(), &huge, r#""1""#);
-    let answered = turn(&start(), "1", &format!(r#"{{"n":{huge}}}"#));
+    let asked = turn(&conversation("Hi"), &huge, r#""1""#);
+    let answered = turn(&conversation("Hi"), "1", &format!(r#"{{"n":{huge}}}"#));
     let table = [
         (
             Provider::Anthropic,
@@ -77,17 +68,17 @@ fn a_request_with_one_is_refused_where_it_stands_as_a_number() {
             assert_eq!(found.as_deref(), of_result, "{provider:?}");
         }
         let body = format!(r#"{{"max_tokens":{huge}}}"#);
-        let found = refused(&start(), provider, &body);
+        let found = refused(&conversation("Hi"), provider, &body);
         assert_eq!(found.as_deref(), Some(r#"["max_tokens"]"#));
     }
-    let loaded = Context::from_snapshot(&asked.to_snapshot()).unwrap();
+    let loaded = reload(&asked);
     assert!(loaded == asked);
 }
 
 #[test]
 fn it_is_found_among_hundreds_of_messages_and_hidden_it_does_not_matter() {
     let plain = |context: Context| (0..300).fold(context, |context, _| turn(&context, "1", "{}"));
-    let before = plain(start());
+    let before = plain(conversation("Hi"));
     let context = plain(turn(&before, &power(309), "{}"));
     let path = r#"["messages",601,"content",1,"input","a",0]"#;
     for _ in 0..3 {
@@ -108,7 +99,7 @@ fn what_a_float_can_hold_and_what_stands_in_a_text_is_sent() {
         &format!("\"{digits}\""),
         &format!("\"\\\"{digits}\""),
     ] {
-        let context = turn(&start(), number, &format!(r#"{{"n":{number}}}"#));
+        let context = turn(&conversation("Hi"), number, &format!(r#"{{"n":{number}}}"#));
         for provider in Provider::ALL {
             assert_eq!(refused(&context, provider, "{}"), None, "{number}");
         }
@@ -121,10 +112,9 @@ fn it_is_found_in_what_was_imported() {
         r#"{{"messages":[{{"role":"user","content":"Hi","weight":{}}}]}}"#,
         power(400)
     );
-    let at = time::from_micros(0).unwrap();
-    let defaults = Defaults { id: "c", at };
+    let _at = time::from_micros(0).unwrap();
     let provider = Provider::OpenAiChat;
-    let context = Context::from_request(Value::text(&body), provider, defaults);
+    let context = Context::from_request(Value::text(&body), provider, defaults());
     let context = context.unwrap().context;
     let path = r#"["messages",0,"weight"]"#;
     assert_eq!(refused(&context, provider, "{}").as_deref(), Some(path));

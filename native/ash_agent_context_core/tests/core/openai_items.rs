@@ -1,19 +1,16 @@
 //! The items of OpenAI Responses go back as they came, whether an answer or an imported request had them.
 
+use crate::make::{at, conversation, defaults, json_sent, parts};
 use crate::recorded;
 
 use ash_agent_context_core::{
-    time, Content, Context, Defaults, Error, Fault, Finish, Masks, Options, Part, PartKind,
-    Provider, Reading, Response, Stamp, State, Thinking, Time, Value,
+    Content, Context, Error, Fault, Finish, Masks, Options, Part, PartKind, Provider, Reading,
+    Response, Stamp, State, Thinking, Value,
 };
 use recorded::frame;
 use serde_json::{json, Value as Json};
 
 const PROVIDER: Provider = Provider::OpenAiResponses;
-
-fn at(micros: i64) -> Time {
-    time::from_micros(1_767_225_600_000_000 + micros).unwrap()
-}
 
 /// A complete answer, from which fields are taken by `null`.
 fn answer(output: &[Json], more: &Json) -> Json {
@@ -56,25 +53,18 @@ fn feed(answer: &Json, left_out: usize) -> Response {
         .0
 }
 
-fn question() -> Context {
-    Context::new("c", Value::text("?"), Value::Nil, Stamp::at(at(0))).unwrap()
-}
-
 fn input(context: &Context, options: &Options<'_>) -> Vec<Json> {
-    let segments = context.encode_request(options, &Default::default());
-    let body: Vec<u8> = segments
+    json_sent(context, options)["input"]
+        .as_array()
         .unwrap()
-        .iter()
-        .flat_map(|of| of.bytes())
-        .copied()
-        .collect();
-    let body: Json = serde_json::from_slice(&body).unwrap();
-    body["input"].as_array().unwrap().clone()
+        .clone()
 }
 
 /// What the next request has of an answer: its calls are answered, and a user goes on.
 fn sent_with(response: &Response, options: &Options<'_>) -> Vec<Json> {
-    let context = question().add_response(response, Stamp::at(at(1))).unwrap();
+    let context = conversation("?")
+        .add_response(response, Stamp::at(at(1)))
+        .unwrap();
     let context = context.interrupt(&Value::text("stop"), Stamp::at(at(2)));
     let next = context.add_user_message(Value::text("go on"), Stamp::at(at(3)));
     of_model(&input(&next.unwrap(), options))
@@ -100,8 +90,7 @@ fn resent(items: &[Json], store: bool) -> Vec<Json> {
     }
     input_items.push(json!({"role": "user", "content": "go on"}));
     let body = Value::Binary(body.to_string().into_bytes().into());
-    let defaults = Defaults { id: "c", at: at(0) };
-    let imported = Context::from_request(body, PROVIDER, defaults).unwrap();
+    let imported = Context::from_request(body, PROVIDER, defaults()).unwrap();
     assert_eq!(imported.repairs, []);
     let masks = Masks::new([("nowhere".into(), "x".into())]).unwrap();
     let context = imported.context.put_masks(masks, at(1));
@@ -170,7 +159,7 @@ fn summaries_and_thoughts_stay_apart_until_they_are_changed() {
     }
     let items = [reasoning("rs_1", &both), said("msg_1", &[text("Hi")])];
     let response = decode(&answer(&items, &json!({}))).unwrap();
-    let context = question()
+    let context = conversation("?")
         .add_response(&response, Stamp::at(at(1)))
         .unwrap();
     let masks = Masks::new([("short".into(), "***".into())]).unwrap();
@@ -311,7 +300,9 @@ fn items_of_every_type_go_back() {
 
 /// Everything between the question and what the user says next.
 fn all(response: &Response) -> Vec<Json> {
-    let context = question().add_response(response, Stamp::at(at(1))).unwrap();
+    let context = conversation("?")
+        .add_response(response, Stamp::at(at(1)))
+        .unwrap();
     let next = context.add_user_message(Value::text("go on"), Stamp::at(at(3)));
     let items = input(&next.unwrap(), &Options::new(PROVIDER));
     items[1..items.len() - 1].to_vec()
@@ -329,7 +320,7 @@ fn an_answer_in_the_background_is_asked_for_again() {
             (Some("resp_1"), Some("m"))
         );
         assert_eq!(response.message().0.content, Content::None);
-        let error = question().add_response(&response, Stamp::at(at(1)));
+        let error = conversation("?").add_response(&response, Stamp::at(at(1)));
         assert_eq!(error.unwrap_err(), Error::Response(Fault::Queued));
         // Nothing more comes here.
         let (same, events) = response.feed(b"{}", usize::MAX).unwrap();
@@ -366,7 +357,7 @@ fn a_call_that_broke_off_is_not_complete_in_a_whole_answer_either() {
         assert_eq!(response.finish_reason(), Some(Finish::Length));
         let (message, half) = response.message();
         assert_eq!((message.calls.len(), half.len()), (0, 1));
-        let context = question()
+        let context = conversation("?")
             .add_response(&response, Stamp::at(at(1)))
             .unwrap();
         assert_eq!(context.current().count_pending(), 0);
@@ -390,9 +381,8 @@ fn indexes_with_gaps_double_nothing() {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let response = Response::new(&reading(None));
     let (response, _) = response.feed(&frame(PROVIDER, &lines), usize::MAX).unwrap();
-    let Content::Parts(parts) = response.message().0.content else {
-        panic!()
-    };
+    let message = response.message().0;
+    let parts = parts(&message.content);
     let words = |part: &Part| match &part.kind {
         PartKind::Text(text) => String::from_utf8(text.to_vec()).unwrap(),
         other => other.name().to_owned(),

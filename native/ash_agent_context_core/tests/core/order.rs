@@ -1,13 +1,10 @@
 //! The order in which a model spoke and called: what came is sent back in it, whichever way it was read.
 
-use crate::make::stamp;
-use crate::recorded;
+use crate::make::{conversation, defaults, feed, json_sent, reload, stamp, with, Talk};
 
 use ash_agent_context_core::{
-    json, time, ChangeKind, Context, Defaults, Masks, Options, Provider, Reading, Response, Value,
-    BODY_DEPTH,
+    json, ChangeKind, Context, Masks, Options, Provider, Reading, Response, Value, BODY_DEPTH,
 };
-use recorded::frame;
 use serde_json::{json, Value as Json};
 
 const FOUR: [Provider; 4] = [
@@ -195,44 +192,20 @@ fn streamed(provider: Provider, pieces: &[Json]) -> Response {
             .chain([json!({"type": "response.completed", "response": {"status": "completed"}})])
             .collect(),
     };
-    fed(provider, &lines).finish(usize::MAX).unwrap().0
-}
-
-fn fed(provider: Provider, lines: &[Json]) -> Response {
-    let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
-    let response = Response::new(&Reading::of(provider));
-    response
-        .feed(&frame(provider, &lines), usize::MAX)
-        .unwrap()
-        .0
+    feed(provider, &lines).0.finish(usize::MAX).unwrap().0
 }
 
 /// The conversation goes on: every call has its result.
 fn answered(response: &Response) -> Context {
-    let context = Context::new("c", Value::text("?"), Value::Nil, stamp()).unwrap();
+    let context = conversation("?");
     let context = context.add_response(response, stamp()).unwrap();
     let calls = response.message().0.calls;
-    let result = |id: &str| {
-        let pair = Box::new([Value::atom("ok"), Value::text("fine")]);
-        Value::Tuple(Box::new([Value::text(id), Value::Tuple(pair)]))
-    };
-    let results: Vec<Value> = calls.iter().map(|call| result(&call.id)).collect();
+    let fine = Value::text("fine");
+    let results: Vec<_> = calls.iter().map(|call| (&*call.id, fine.clone())).collect();
     match results.is_empty() {
-        true => context
-            .add_user_message(Value::text("and?"), stamp())
-            .unwrap(),
-        false => context
-            .add_tool_results(Value::List(results.into()), stamp())
-            .unwrap(),
+        true => context.user("and?"),
+        false => context.answers(&results),
     }
-}
-
-fn body(context: &Context, options: &Options<'_>) -> Json {
-    let segments = context
-        .encode_request(options, &Default::default())
-        .unwrap();
-    let bytes: Vec<u8> = segments.iter().flat_map(|s| s.bytes().to_vec()).collect();
-    serde_json::from_slice(&bytes).unwrap()
 }
 
 /// What a body has of the model.
@@ -241,7 +214,7 @@ fn sent(context: &Context, provider: Provider) -> Vec<Json> {
 }
 
 fn sent_with(context: &Context, options: &Options<'_>) -> Vec<Json> {
-    let body = body(context, options);
+    let body = json_sent(context, options);
     let list = |of: &Json| of.as_array().cloned().unwrap_or_default();
     let of_model = |of: &Json| of["role"] == "assistant" || of["role"] == "model";
     match options.provider {
@@ -272,7 +245,7 @@ fn changes(context: &Context, provider: Provider) -> Vec<ChangeKind> {
 
 /// A request with the same conversation, imported.
 fn imported(context: &Context, provider: Provider, pieces: &[Json]) -> Context {
-    let mut body = body(context, &Options::new(provider));
+    let mut body = json_sent(context, &Options::new(provider));
     match provider {
         Provider::Anthropic | Provider::Bedrock => body["messages"][1]["content"] = json!(pieces),
         Provider::Gemini => body["contents"][1]["parts"] = json!(pieces),
@@ -281,11 +254,7 @@ fn imported(context: &Context, provider: Provider, pieces: &[Json]) -> Context {
             items.splice(1..=pieces.len(), pieces.iter().cloned());
         }
     }
-    let defaults = Defaults {
-        id: "d",
-        at: time::from_micros(0).unwrap(),
-    };
-    let imported = Context::from_request(value(&body), provider, defaults).unwrap();
+    let imported = Context::from_request(value(&body), provider, defaults()).unwrap();
     assert!(imported.repairs.is_empty(), "{:?}", imported.repairs);
     imported.context
 }
@@ -313,7 +282,7 @@ fn check(provider: Provider, said: &str, order: &[usize], moved: usize) {
             vec![ChangeKind::MovedCall; moved],
             "{provider:?} {said}"
         );
-        let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+        let loaded = reload(&context);
         assert_eq!(sent(&loaded, provider), wanted, "{provider:?} {said}");
         assert_eq!(
             sent(&masked(&loaded), provider),
@@ -383,10 +352,7 @@ fn calls_stand_together_where_a_server_wants_them_so() {
     let provider = Provider::OpenAiResponses;
     let pieces = pieces(provider, "tctc");
     let context = answered(&whole(provider, &pieces));
-    let options = Options {
-        model: Some("deepseek-v4-flash"),
-        ..Options::new(provider)
-    };
+    let options = with(provider, |of| of.model = Some("deepseek-v4-flash"));
     let wanted: Vec<Json> = [0, 2, 1, 3].map(|at| pieces[at].clone()).into();
     assert_eq!(sent_with(&context, &options), wanted);
     let report = context.request_report(&options).unwrap();
@@ -411,7 +377,7 @@ fn thinking_of_a_message_that_was_put_together_comes_before_its_texts() {
         {"type": "text", "text": "So."},
         {"type": "thinking", "text": "Hm", "provider_metadata": metadata},
     ]);
-    let context = Context::new("c", Value::text("?"), Value::Nil, stamp()).unwrap();
+    let context = conversation("?");
     let context = context
         .add_assistant_message(value(&parts), Value::Nil, stamp())
         .unwrap();
@@ -447,8 +413,8 @@ fn calls_keep_their_places_where_an_answer_breaks_off() {
     let lines: Vec<Json> = numbered
         .flat_map(|(at, piece)| anthropic_events(at, piece))
         .collect();
-    let response = fed(provider, &lines).interrupt(Value::text("closed"));
-    let context = Context::new("c", Value::text("?"), Value::Nil, stamp()).unwrap();
+    let response = feed(provider, &lines).0.interrupt(Value::text("closed"));
+    let context = conversation("?");
     let context = context.add_response(&response, stamp()).unwrap();
     let wanted: Vec<Json> = [0, 2, 3, 4].map(|at| pieces[at].clone()).into();
     assert_eq!(sent(&context, provider), wanted);

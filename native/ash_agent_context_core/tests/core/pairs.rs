@@ -1,10 +1,10 @@
 //! What a provider answers itself: the use of its tool and the result are sent both, or none of them,
 //! wherever the halves stand and whatever is hidden, masked or left to an earlier request.
 
-use crate::make::{bytes, stamp, value};
+use crate::make::{conversation, json_sent, stamp, value, Talk};
 use std::collections::{BTreeMap, BTreeSet};
 
-use ash_agent_context_core::{ChangeKind, Context, Known, Map, Masks, Options, Provider, Value};
+use ash_agent_context_core::{ChangeKind, Context, Known, Masks, Options, Provider, Value};
 use proptest::prelude::*;
 
 /// What a mask looks for.
@@ -108,15 +108,13 @@ type Places = BTreeMap<(u8, bool), (u64, Half, usize)>;
 
 /// The conversation, the places, and the numbers of the iterations that the steps were made in.
 fn build(provider: Provider, steps: &[Step]) -> (Context, Places, Vec<u64>) {
-    let mut context = Context::new("c", Value::text("Go"), Value::Nil, stamp()).unwrap();
+    let mut context = conversation("Go");
     let mut places = Places::new();
     let mut made_in = Vec::new();
     for (at, step) in steps.iter().enumerate() {
         let (halves, calls) = match step {
             Step::User => {
-                context = context
-                    .add_user_message(Value::text("More"), stamp())
-                    .unwrap();
+                context = context.user("More");
                 made_in.push(context.current_iteration());
                 continue;
             }
@@ -142,11 +140,7 @@ fn build(provider: Provider, steps: &[Step]) -> (Context, Places, Vec<u64>) {
             }
         }
         if matches!(step, Step::Calls(_)) {
-            let ok = Value::Tuple(Box::new([Value::atom("ok"), Value::text("x")]));
-            let one = Value::Tuple(Box::new([Value::text("c"), ok]));
-            context = context
-                .add_tool_results(Value::List(Box::new([one])), stamp())
-                .unwrap();
+            context = context.answers(&[("c", Value::text("x"))]);
         }
     }
     (context, places, made_in)
@@ -236,8 +230,7 @@ proptest! {
         if is_stateful && from.is_none() {
             return Ok(()); // what is sent is decided by what the model said last
         }
-        let segments = context.encode_request(&options, &Map::default()).unwrap();
-        let body: serde_json::Value = serde_json::from_slice(&bytes(&segments)).unwrap();
+        let body = json_sent(&context, &options);
         let found = sent(provider, &body);
 
         let is_sent = |(number, half, _): &(u64, Half, usize)| {
@@ -272,8 +265,7 @@ proptest! {
 
 /// The blocks of the model's messages in the request, by their types.
 fn types(context: &Context) -> Vec<String> {
-    let segments = context.encode_request(&Options::new(Provider::Anthropic), &Map::default());
-    let body: serde_json::Value = serde_json::from_slice(&bytes(&segments.unwrap())).unwrap();
+    let body = json_sent(context, &Options::new(Provider::Anthropic));
     let messages = body["messages"].as_array().unwrap().iter();
     let said = messages.filter(|message| message["role"] == "assistant");
     let blocks = said.flat_map(|message| message["content"].as_array().unwrap().clone());
@@ -294,12 +286,7 @@ fn a_program_goes_on_until_the_user_speaks() {
                 "caller":{{"type":"code_execution_20250825","tool_id":"u1"}}}}}}]"#
         ))
     };
-    let answered = |context: &Context, id: &str| {
-        let ok = Value::Tuple(Box::new([Value::atom("ok"), Value::text("x")]));
-        let one = Value::Tuple(Box::new([Value::text(id), ok]));
-        let results = Value::List(Box::new([one]));
-        context.add_tool_results(results, stamp()).unwrap()
-    };
+    let answered = |context: &Context, id: &str| context.answers(&[(id, Value::text("x"))]);
     let half = |is_result| Half {
         pair: 1,
         is_result,
@@ -309,7 +296,7 @@ fn a_program_goes_on_until_the_user_speaks() {
         let block = block(Provider::Anthropic, half(is_result));
         value(&format!(r#"[{{"type":"text","text":"So."}},{block}]"#))
     };
-    let context = Context::new("c", Value::text("Go"), Value::Nil, stamp()).unwrap();
+    let context = conversation("Go");
     let first = context.add_assistant_message(block(false), call("c1"), stamp());
     let first = answered(&first.unwrap(), "c1");
     let second = first.add_assistant_message(Value::Nil, call("c2"), stamp());
@@ -324,9 +311,7 @@ fn a_program_goes_on_until_the_user_speaks() {
     assert_eq!(types(&done.unwrap()), [&goes_on[..], &ended[..]].concat());
 
     // The calls are calls of the model's own then.
-    let over = second
-        .add_user_message(Value::text("Stop"), stamp())
-        .unwrap();
+    let over = second.user("Stop");
     assert_eq!(types(&over), ["text", "tool_use", "tool_use"]);
     let report = over
         .request_report(&Options::new(Provider::Anthropic))

@@ -1,5 +1,6 @@
 //! A response that is pushed has what was pushed, names no provider, and has only those calls whose arguments came.
 
+use crate::make::parts;
 use proptest::prelude::*;
 
 use ash_agent_context_core::{
@@ -35,9 +36,7 @@ fn texts_go_on_until_something_else_comes() {
     assert_eq!(places, [0, 0, 1, 1, 2]);
     assert_eq!(response.count_received(), 5);
     let (message, _) = response.message();
-    let Content::Parts(parts) = &message.content else {
-        panic!("{message:?}");
-    };
+    let parts = parts(&message.content);
     assert_eq!(parts.len(), 3);
     assert!(matches!(&parts[0].kind, PartKind::Thinking(text) if **text == *b"Hm"));
     assert!(parts.iter().all(|part| part.provider_metadata.is_none()));

@@ -1,6 +1,6 @@
 //! Recall: what a view shortens is read and found again, whatever the view.
 
-use crate::make::{at, list, map};
+use crate::make::{at, conversation, list, map, reload};
 use ash_agent_context_core::{
     json, Check, Content, Context, Error, Excerpt, FactKind, FactState, Fate, Fit, Masks,
     MessageRef, Method, Output, PartKind, Pin, Stamp, Value,
@@ -169,7 +169,7 @@ fn form(context: &Context, shape: &Shape) -> Context {
             context.put_masks(masks.unwrap(), now)
         }
         Shape::Recall(recall) => context.put_recall(recall, now),
-        Shape::Store => Context::from_snapshot(&context.to_snapshot()).unwrap(),
+        Shape::Store => reload(context),
         Shape::Fork => context.fork("f", now),
     }
 }
@@ -453,7 +453,7 @@ fn pins_stay_whatever_is_cleared_hidden_summarised_or_shortened() {
         );
         let whole = view(&result);
         assert!(shown(&whole).contains(&filler), "{number}");
-        let stored = Context::from_snapshot(&whole.to_snapshot()).unwrap();
+        let stored = reload(&whole);
         assert_eq!(stored, whole);
         assert_eq!(shown(&stored), shown(&whole));
         assert!(
@@ -598,7 +598,7 @@ fn an_index_names_what_is_likeliest_to_be_needed_within_its_tokens() {
         "lib/used.ex",
     );
     assert!(shown(&later).contains(index));
-    assert_eq!(Context::from_snapshot(&later.to_snapshot()).unwrap(), later);
+    assert_eq!(reload(&later), later);
 }
 
 #[test]
@@ -718,10 +718,7 @@ fn a_summary_is_completed_refused_or_thrown_away_as_asked() {
     assert!(done.verdict.appended > 0 && done.verdict.kept < done.verdict.facts);
     let kept = done.context.cover(1).unwrap().1.verdict.as_deref().unwrap();
     assert_eq!(*kept, done.verdict);
-    assert_eq!(
-        Context::from_snapshot(&done.context.to_snapshot()).unwrap(),
-        done.context
-    );
+    assert_eq!(reload(&done.context), done.context);
     let refused = summarize("They wrote a file at 4712.", Check::Refuse);
     assert_eq!(refused.fate, Fate::Cleared);
     assert!(refused.context.summary(1).is_none() && !shown(&refused.context).contains("and more"));
@@ -740,8 +737,7 @@ fn a_summary_is_completed_refused_or_thrown_away_as_asked() {
 fn texts_that_repeat_themselves_are_read_in_one_walk() {
     let thousands = format!("1{}", ",000".repeat(300_000));
     let numbers = "17 cats ".repeat(30_000);
-    let mut context =
-        Context::new("c", Value::text("Look."), Value::Nil, Stamp::at(at(0))).unwrap();
+    let mut context = conversation("Look.");
     for text in [&thousands, &numbers, &numbers, &numbers] {
         context = context
             .add_assistant_message(Value::text(text), Value::Nil, Stamp::at(at(1)))

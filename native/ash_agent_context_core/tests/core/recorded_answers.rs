@@ -1,18 +1,15 @@
 //! Every recorded response of a provider, in any cut. The recordings lie beside the repository; without
 //! them there is nothing to test here.
 
+use crate::make::{at, conversation, defaults};
 use crate::recorded;
 
 use ash_agent_context_core::{
-    time, Content, Context, Defaults, Event, Message, Options, PartKind, Reading, Response, Stamp,
-    State, Time, ToolCall, Value,
+    Content, Context, Event, Message, Options, PartKind, Reading, Response, Stamp, State, ToolCall,
+    Value,
 };
 use ash_agent_context_core::{Fault, Finish, Provider};
 use recorded::{streams, wholes, Recorded};
-
-fn at(micros: i64) -> Time {
-    time::from_micros(1_767_225_600_000_000 + micros).unwrap()
-}
 
 fn fresh(recorded: &Recorded) -> Response {
     Response::new(&Reading::of(recorded.provider))
@@ -49,10 +46,6 @@ fn feed(recorded: &Recorded, cuts: &[usize]) -> (Response, Vec<Event>) {
         events.extend(more);
     }
     (response, events)
-}
-
-fn question() -> Context {
-    Context::new("c", Value::text("?"), Value::Nil, Stamp::at(at(0))).unwrap()
 }
 
 /// The texts of events, part by part, next to each other.
@@ -100,8 +93,7 @@ fn check_requests(name: &str, context: &Context) {
             .unwrap_or_else(|error| panic!("{name} to {provider:?}: {error}"));
         let body: Vec<u8> = segments.iter().flat_map(|of| of.bytes()).copied().collect();
         let text = String::from_utf8_lossy(&body).into_owned();
-        let defaults = Defaults { id: "c", at: at(0) };
-        let imported = Context::from_request(Value::Binary(body.into()), provider, defaults)
+        let imported = Context::from_request(Value::Binary(body.into()), provider, defaults())
             .unwrap_or_else(|error| panic!("{name} to {provider:?}: {error}: {text}"));
         assert_eq!(imported.repairs, [], "{name} to {provider:?}: {text}");
     }
@@ -146,7 +138,7 @@ fn streams_are_complete_and_say_what_their_message_has() {
             !message.calls.is_empty(),
             "{name}"
         );
-        let context = question()
+        let context = conversation("?")
             .add_response(&response, Stamp::at(at(1)))
             .unwrap();
         assert_eq!(
@@ -232,7 +224,9 @@ fn what_breaks_off_is_kept_and_never_waits() {
 }
 
 fn check_broken(name: &str, broken: &Response, whole: &Response) {
-    let context = question().add_response(broken, Stamp::at(at(1))).unwrap();
+    let context = conversation("?")
+        .add_response(broken, Stamp::at(at(1)))
+        .unwrap();
     let message = context
         .iteration(1)
         .unwrap()
@@ -304,7 +298,7 @@ fn whole_responses_are_read() {
             says || response.finish_reason() == Some(Finish::Refusal),
             "{name}"
         );
-        let context = question()
+        let context = conversation("?")
             .add_response(&response, Stamp::at(at(1)))
             .unwrap();
         let context = context.interrupt(&Value::text("stop"), Stamp::at(at(2)));

@@ -1,6 +1,6 @@
 //! When old results are cleared: never the newest, never for nothing, and never for more than the rent that was paid.
 
-use crate::make::{at, map};
+use crate::make::{at, conversation, map, Talk};
 use ash_agent_context_core::{
     read_list, AnswerTimes, Context, Due, Method, Prices, Provider, Reading, Rent, Response, Stamp,
     Value,
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const MINUTE: i64 = 60_000_000;
 
 fn start() -> Context {
-    Context::new("c", Value::text("Go"), Value::Nil, Stamp::at(at(0))).unwrap()
+    conversation("Go")
 }
 
 /// An answer with so many calls, and their results of so many words.
@@ -227,9 +227,7 @@ fn answer(context: &Context, provider: &str, minute: i64, written: &str) -> Cont
     };
     let stamp = || Stamp::at(at(minute * MINUTE));
     let context = context.add_answer(&response, times, stamp()).unwrap();
-    context
-        .add_user_message(Value::text("And?"), stamp())
-        .unwrap()
+    context.user("And?")
 }
 
 #[test]

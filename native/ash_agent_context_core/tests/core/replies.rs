@@ -1,22 +1,16 @@
 //! What providers say of their answers beside the words, and what their next request has to name of it.
 
-use crate::make::{bytes, stamp};
+use crate::make::{
+    self, bytes, conversation, defaults, json_sent, reload, stamp, value, with, Talk,
+};
 use crate::recorded;
 
 use ash_agent_context_core::{
-    json, ChangeKind, Content, Context, Defaults, Fault, Finish, Map, Message, Options, PartKind,
-    Provider, Reading, Response, State, Value, BODY_DEPTH,
+    json, ChangeKind, Content, Context, Fault, Finish, Map, Message, Options, PartKind, Provider,
+    Reading, Response, State, Value,
 };
 use recorded::{frame, wholes};
 use serde_json::{json, Value as Json};
-
-fn value(json: &Json) -> Value {
-    json::read(json.to_string().as_bytes(), 64).unwrap()
-}
-
-fn question() -> Context {
-    Context::new("c", Value::text("Hi"), Value::Nil, stamp()).unwrap()
-}
 
 fn decode(provider: Provider, body: &Json) -> Result<Response, Fault> {
     Response::decode(body.to_string().as_bytes(), &Reading::of(provider))
@@ -35,7 +29,7 @@ fn added(context: &Context, response: &Response) -> Context {
 }
 
 fn request_with(context: &Context, provider: Provider, body: &Json) -> Json {
-    let Value::Map(body) = value(body) else {
+    let Value::Map(body) = value(&body.to_string()) else {
         panic!("not a body");
     };
     let segments = context.encode_request(&Options::new(provider), &body);
@@ -52,12 +46,6 @@ fn details(context: &Context) -> Json {
     let reply = entry.message.reply.as_deref().unwrap();
     let details = reply.details.clone().unwrap_or_default();
     serde_json::from_str(&json::write(&Value::Map(details))).unwrap()
-}
-
-fn reloaded(context: &Context) -> Context {
-    let copy = Context::from_snapshot(&context.to_snapshot()).unwrap();
-    assert_eq!(copy, *context);
-    copy
 }
 
 fn gemini(parts: Json, more: Json) -> Json {
@@ -107,7 +95,7 @@ fn a_whole_answer_of_gemini_needs_no_reason() {
     let response = decode(Provider::Gemini, &body).unwrap();
     assert_eq!(*response.state(), State::Complete);
     assert_eq!(response.finish_reason(), None);
-    let context = added(&question(), &response);
+    let context = added(&conversation("Hi"), &response);
     assert_eq!(context.iteration(1).unwrap().pending().count(), 1);
 
     // A stream without a reason broke off, whatever its framing.
@@ -147,9 +135,9 @@ fn sources_of_gemini_stay_with_the_message() {
         ],
     )
     .unwrap();
-    let context = added(&question(), &response);
+    let context = added(&conversation("Hi"), &response);
     assert_eq!(
-        details(&reloaded(&context)),
+        details(&reload(&context)),
         json!({"groundingMetadata": grounding, "citationMetadata": citations, "urlContextMetadata": urls, "finishMessage": "All said."})
     );
     let sent = request(&context, Provider::Gemini);
@@ -193,10 +181,10 @@ fn streamed(more: Json) -> Response {
 fn why_anthropic_stopped_is_kept() {
     let stop = json!({"type": "refusal", "category": "cyber", "explanation": "No."});
     let context = added(
-        &question(),
+        &conversation("Hi"),
         &streamed(json!({"stop_reason": "refusal", "stop_details": stop, "stop_sequence": null})),
     );
-    assert_eq!(details(&reloaded(&context)), json!({"stop_details": stop}));
+    assert_eq!(details(&reload(&context)), json!({"stop_details": stop}));
     assert_eq!(
         request(&context, Provider::Anthropic)["container"],
         Json::Null
@@ -207,7 +195,7 @@ fn why_anthropic_stopped_is_kept() {
 fn the_next_request_names_the_container() {
     let container = |id: &str| json!({"id": id, "expires_at": "2025-12-20T05:43:56Z"});
     let first = streamed(json!({"stop_reason": "end_turn", "container": container("container_1")}));
-    let asked = question();
+    let asked = conversation("Hi");
     let context = added(&asked, &first);
     assert_eq!(
         details(&context),
@@ -219,11 +207,7 @@ fn the_next_request_names_the_container() {
             .get("container")
             .cloned()
     };
-    let more = |context: &Context| {
-        context
-            .add_user_message(Value::text("More"), stamp())
-            .unwrap()
-    };
+    let more = |context: &Context| context.user("More");
     assert_eq!(named(&asked), None);
     assert_eq!(named(&context), Some(json!("container_1")));
     // A later answer may run nothing, or run it elsewhere.
@@ -231,7 +215,7 @@ fn the_next_request_names_the_container() {
         &more(&context),
         &streamed(json!({"stop_reason": "end_turn"})),
     );
-    assert_eq!(named(&reloaded(&plain)), Some(json!("container_1")));
+    assert_eq!(named(&reload(&plain)), Some(json!("container_1")));
     let other = anthropic(
         json!([]),
         json!({"stop_reason": "end_turn", "container": container("container_2")}),
@@ -283,19 +267,14 @@ fn a_search_of_the_applications_own_finds_tools() {
         {"type": "provider_block", "provider": "anthropic", "data": {"type": "tool_reference", "tool_name": "get_weather"}},
         {"type": "provider_block", "provider": "anthropic", "data": {"type": "tool_reference", "tool_name": "get_wind"}},
     ]);
-    let results = |found: &Json| {
-        let ok = Value::Tuple(Box::new([Value::atom("ok"), value(found)]));
-        Value::List(Box::new([Value::Tuple(Box::new([Value::text("t1"), ok]))]))
-    };
-    let context = question()
-        .add_assistant_message(Value::Nil, value(&call), stamp())
-        .unwrap();
+    let results = |found: &Json| make::results(&[("t1", value(&found.to_string()))]);
+    let context = conversation("Hi").calls(&call.to_string());
     let answered = context.add_tool_results(results(&found), stamp()).unwrap();
     let references = json!([
         {"type": "tool_reference", "tool_name": "get_weather"},
         {"type": "tool_reference", "tool_name": "get_wind"},
     ]);
-    let answered = reloaded(&answered);
+    let answered = reload(&answered);
     let sent = request(&answered, Provider::Anthropic);
     assert_eq!(
         sent["messages"][2]["content"],
@@ -311,18 +290,10 @@ fn a_search_of_the_applications_own_finds_tools() {
     }
     // An imported one is sent also when it has to be written anew.
     let body = json!({"messages": sent["messages"]}).to_string();
-    let defaults = Defaults {
-        id: "c",
-        at: stamp().at,
-    };
     let imported =
-        Context::from_request(Value::text(&body), Provider::Anthropic, defaults).unwrap();
-    let options = Options {
-        cache: true,
-        ..Options::new(Provider::Anthropic)
-    };
-    let segments = imported.context.encode_request(&options, &Map::default());
-    let anew: Json = serde_json::from_slice(&bytes(&segments.unwrap())).unwrap();
+        Context::from_request(Value::text(&body), Provider::Anthropic, defaults()).unwrap();
+    let options = with(Provider::Anthropic, |of| of.cache = true);
+    let anew = json_sent(&imported.context, &options);
     assert_eq!(anew["messages"][2]["content"][0]["content"], references);
 
     // What cannot stand in a result is refused when it is given.
@@ -382,11 +353,15 @@ fn a_block_that_its_provider_would_refuse_is_refused() {
     let add = |row: &Json| {
         let text = json!({"type": "text", "text": "x"});
         let block = json!({"type": "provider_block", "provider": row[0], "data": row[2]});
-        let parts = value(&json!([text, block]));
+        let parts = value(&json!([text, block]).to_string());
         match row[1].as_str().unwrap() {
             "system" => Context::new("c", Value::text("Hi"), parts, stamp()),
             "user" => Context::new("c", parts, Value::Nil, stamp()),
-            _ => question().add_assistant_message(parts, value(&json!([])), stamp()),
+            _ => conversation("Hi").add_assistant_message(
+                parts,
+                value(&json!([]).to_string()),
+                stamp(),
+            ),
         }
     };
     for row in refused.as_array().unwrap() {
@@ -400,7 +375,7 @@ fn a_block_that_its_provider_would_refuse_is_refused() {
     for row in taken.as_array().unwrap() {
         let context = add(row);
         assert!(context.is_ok(), "{row}");
-        reloaded(&context.unwrap());
+        reload(&context.unwrap());
     }
 }
 
@@ -437,21 +412,13 @@ fn check_read_alike(provider: Provider, whole: &Json) {
         Provider::Gemini => json!({"contents": [user, whole["candidates"][0]["content"]]}),
         _ => json!({"messages": [user, {"role": "assistant", "content": whole["content"]}]}),
     };
-    let defaults = Defaults {
-        id: "c",
-        at: stamp().at,
-    };
-    let imported = Context::from_request(value_of(&body), provider, defaults).unwrap();
+    let imported = Context::from_request(value(&body.to_string()), provider, defaults()).unwrap();
     let iteration = imported.context.iteration(1).unwrap();
     // One that says nothing is no history.
     let history = iteration.entries().nth(1);
     if let Some(history) = history {
         assert_eq!(said(&history.message), said(&answer.message().0), "{whole}");
     }
-}
-
-fn value_of(body: &Json) -> Value {
-    json::read(body.to_string().as_bytes(), BODY_DEPTH).unwrap()
 }
 
 #[test]
@@ -522,7 +489,10 @@ fn an_image_of_gemini_goes_back() {
     let image = json!({"inlineData": {"mimeType": "image/png", "data": "aGk="}});
     let thought = json!({"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thought": true});
     let body = gemini(json!([thought, image]), json!({"finishReason": "STOP"}));
-    let context = added(&question(), &decode(Provider::Gemini, &body).unwrap());
+    let context = added(
+        &conversation("Hi"),
+        &decode(Provider::Gemini, &body).unwrap(),
+    );
     let sent = request(&context, Provider::Gemini);
     assert_eq!(sent["contents"][1]["parts"], json!([thought, image]));
 }
@@ -540,17 +510,14 @@ fn a_row_that_adds_tools_never_comes_first() {
         {"role": "assistant", "content": "Done"},
         {"role": "user", "content": "More"},
     ]});
-    let defaults = Defaults {
-        id: "c",
-        at: stamp().at,
-    };
-    let context = Context::from_request(value_of(&body), Provider::Anthropic, defaults)
+    let context = Context::from_request(value(&body.to_string()), Provider::Anthropic, defaults())
         .unwrap()
         .context;
     let roles = |context: &Context, options: &Options<'_>| {
-        let segments = context.encode_request(options, &Map::default()).unwrap();
-        let body: Json = serde_json::from_slice(&bytes(&segments)).unwrap();
-        let messages = body["messages"].as_array().unwrap().clone();
+        let messages = json_sent(context, options)["messages"]
+            .as_array()
+            .unwrap()
+            .clone();
         let role = |message: &Json| message["role"].as_str().unwrap().to_owned();
         messages.iter().map(role).collect::<Vec<_>>().join(" ")
     };
@@ -572,21 +539,14 @@ fn a_row_that_adds_tools_never_comes_first() {
     }
     // Nor behind the model, where what is hidden stood between them.
     let before = context
-        .add_assistant_message(Value::text("So"), value(&json!([])), stamp())
+        .add_assistant_message(Value::text("So"), value(&json!([]).to_string()), stamp())
         .unwrap();
     let call = json!([{"id": "t2", "name": "find"}]);
-    let called = before
-        .add_user_message(Value::text("And?"), stamp())
-        .unwrap()
-        .add_assistant_message(Value::Nil, value(&call), stamp())
-        .unwrap();
-    let ok = Value::Tuple(Box::new([Value::atom("ok"), Value::text("1")]));
-    let results = Value::List(Box::new([Value::Tuple(Box::new([Value::text("t2"), ok]))]));
+    let called = before.user("And?").calls(&call.to_string());
     let row = json!([{"type": "provider_block", "provider": "anthropic", "data": row}]);
     let context = called
-        .add_tool_results(results, stamp())
-        .unwrap()
-        .add_user_message(value(&row), stamp())
+        .answers(&[("t2", Value::text("1"))])
+        .add_user_message(value(&row.to_string()), stamp())
         .unwrap();
     assert_eq!(
         roles(&context, &plain),

@@ -1,6 +1,6 @@
 //! Requests: their exact bytes, and that these stay as they are while a conversation grows and forks.
 
-use crate::make::{self, stamp, value};
+use crate::make::{self, conversation, defaults, reload, sent, sent_with, stamp, value, with};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ash_agent_context_core::{
@@ -44,14 +44,6 @@ fn results(context: &Context, given: &str) -> Context {
 
 fn bytes(segments: &[Segment<'_>]) -> String {
     String::from_utf8(make::bytes(segments)).unwrap()
-}
-
-fn encode(context: &Context, options: &Options<'_>) -> String {
-    bytes(&context.encode_request(options, &Map::default()).unwrap())
-}
-
-fn sent(context: &Context, provider: Provider) -> String {
-    encode(context, &Options::new(provider))
 }
 
 fn parse(text: &str) -> serde_json::Value {
@@ -231,7 +223,7 @@ fn a_user_message_that_stands_in_is_reported_where_it_stands() {
             let is_added = one.change.what == ChangeKind::AddedMessage;
             assert_eq!((is_added, one.change.from.as_str()), (true, ""));
             assert_eq!(one.change.to.as_deref(), Some("Continue."));
-            assert!(encode(context, options).contains("Continue."));
+            assert!(sent_with(context, options).contains("Continue."));
             (one.iteration, one.position)
         });
         added.collect()
@@ -512,8 +504,8 @@ proptest! {
             let next = take(&context, step);
             for options in all_options() {
                 let provider = options.provider;
-                let (_, before) = without_breakpoints(&encode(&context, &options), provider);
-                let (_, after) = without_breakpoints(&encode(&next, &options), provider);
+                let (_, before) = without_breakpoints(&sent_with(&context, &options), provider);
+                let (_, after) = without_breakpoints(&sent_with(&next, &options), provider);
                 prop_assert!(
                     after.starts_with(stem(&before, provider)),
                     "{:?}\n{}\n{}", options, before, after
@@ -540,7 +532,7 @@ proptest! {
             let (context, path) = &history[current];
             // Some are encoded before they grow, some after, some never.
             if number % 3 > 0 {
-                encode(context, &all[order[number % order.len()]]);
+                sent_with(context, &all[order[number % order.len()]]);
             }
             let mut path: Vec<Step> = path.clone();
             path.push(step.clone());
@@ -549,7 +541,7 @@ proptest! {
         }
         for (context, path) in &history {
             for n in &order {
-                prop_assert_eq!(encode(context, &all[*n]), encode(&replay(path), &all[*n]));
+                prop_assert_eq!(sent_with(context, &all[*n]), sent_with(&replay(path), &all[*n]));
             }
         }
     }
@@ -591,7 +583,7 @@ proptest! {
             let more = user(&call_and_answer(&context, "null", &["a_b"], r#""x""#), r#""B""#);
             let given_more: Vec<&str> = given.iter().copied().chain(["a_b"]).collect();
             for (context, given) in [(user(&context, r#""B""#), &given), (more, &given_more)] {
-                let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+                let loaded = reload(&context);
                 prop_assert_eq!(sent(&loaded, provider), sent(&context, provider));
                 for provider in Provider::ALL {
                     check_ids(&context, provider, given);
@@ -757,11 +749,8 @@ fn encodings_for_many_models_are_right_beyond_what_is_kept() {
     );
     let models: Vec<String> = (0..40).map(|n| format!("gemini-{}-{n}", n % 4)).collect();
     for model in models.iter().chain(&models) {
-        let options = Options {
-            model: Some(model),
-            ..Options::new(Provider::Gemini)
-        };
-        let signed = encode(&context, &options).contains("thoughtSignature");
+        let options = with(Provider::Gemini, |of| of.model = Some(model));
+        let signed = sent_with(&context, &options).contains("thoughtSignature");
         assert_eq!(
             signed,
             !model.starts_with("gemini-1") && !model.starts_with("gemini-2")
@@ -774,11 +763,7 @@ fn with_system_inside() -> Context {
     let attributes = r#"{"iterations":[
         {"messages":[{"role":"user","content":"A"},{"role":"assistant","content":"B"},{"role":"system","content":"Be brief."}]},
         {"messages":[{"role":"user","content":"C"}]}]}"#;
-    let defaults = Defaults {
-        id: "c",
-        at: stamp().at,
-    };
-    Context::from_attributes(value(attributes), defaults).unwrap()
+    Context::from_attributes(value(attributes), defaults()).unwrap()
 }
 
 #[test]
@@ -791,9 +776,9 @@ fn the_role_of_a_system_message_is_that_of_the_options() {
             ..plain.clone()
         };
         for _ in 0..2 {
-            let body = encode(&context, &plain);
+            let body = sent_with(&context, &plain);
             assert!(body.contains(r#""role":"system""#), "{body}");
-            let body = encode(&context, &developer);
+            let body = sent_with(&context, &developer);
             assert!(body.contains(r#""role":"developer""#), "{body}");
         }
     }
@@ -809,14 +794,11 @@ fn earlier_cache_breakpoints_stay_where_they_are() {
         (Provider::Bedrock, Value::Nil),
         (Provider::Bedrock, Value::text("Be brief.")),
     ] {
-        let options = Options {
-            cache: true,
-            ..Options::new(provider)
-        };
+        let options = with(provider, |of| of.cache = true);
         let mut context = Context::new("c", Value::text("Hi"), system.clone(), stamp()).unwrap();
         let mut before: Vec<usize> = Vec::new();
         for turn in 0..60 {
-            let body = encode(&context, &options);
+            let body = sent_with(&context, &options);
             parse(&body);
             let (all, plain) = without_breakpoints(&body, provider);
             assert!((1..=4).contains(&all.len()), "{provider:?} {all:?}");
@@ -859,12 +841,9 @@ fn breakpoints_are_for_those_who_know_them() {
         &Step::Calls("null", vec!["call_1"], r#""x""#),
     );
     for provider in Provider::ALL {
-        let cache = Options {
-            cache: true,
-            ..Options::new(provider)
-        };
+        let cache = with(provider, |of| of.cache = true);
         if !matches!(provider, Provider::Anthropic | Provider::Bedrock) {
-            assert_eq!(encode(&context, &cache), sent(&context, provider));
+            assert_eq!(sent_with(&context, &cache), sent(&context, provider));
         }
     }
 }
@@ -896,7 +875,7 @@ fn a_budget_stops_the_work_and_a_larger_one_ends_it() {
             attempts.is_some_and(|attempts| attempts > 2),
             "{provider:?} {attempts:?}"
         );
-        assert_eq!(encode(&context, &budget(0)), sent(&fresh, provider));
+        assert_eq!(sent_with(&context, &budget(0)), sent(&fresh, provider));
     }
 }
 
@@ -906,14 +885,11 @@ fn a_request_looks_at_no_more_pieces_than_its_budget_allows() {
         let ask = |context, _| user(&assistant(&context, r#""a""#, "[]"), said);
         (0..256).fold(start(r#""hi""#), ask)
     };
-    let limited = Options {
-        steps: 40,
-        ..Options::new(Provider::Anthropic)
-    };
+    let limited = with(Provider::Anthropic, |of| of.steps = 40);
     let body = Map::default();
     // What has a cache breakpoint stays a piece of its own.
     let marked = conversation(r#"[{"type":"text","text":"b","cache":true}]"#);
-    encode(&marked, &Options::new(Provider::Anthropic));
+    sent_with(&marked, &Options::new(Provider::Anthropic));
     let error = marked.encode_request(&limited, &body).unwrap_err();
     assert_eq!(error, Error::TooMuchWork);
     assert!(conversation(r#""b""#)
@@ -942,10 +918,7 @@ fn a_budget_counts_what_is_written_for_terms_without_bytes() {
         &context,
         &format!(r#"[["a","ok",[{}]]]"#, numbers.join(",")),
     );
-    let options = Options {
-        most: 10_000,
-        ..Options::new(Provider::Anthropic)
-    };
+    let options = with(Provider::Anthropic, |of| of.most = 10_000);
     let found = context.encode_request(&options, &Map::default());
     let len = found.as_ref().map_or(0, |segments| bytes(segments).len());
     assert_eq!(
@@ -1027,7 +1000,7 @@ proptest! {
     fn letters_that_json_escapes_come_back(
         text in "([ -~]{0,40}|[\\x00-\\x20\"\\\\]{1,3}|[\u{7f}-\u{ff}é–😀]{1,3}){0,12}x",
     ) {
-        let context = Context::new("c", Value::text(&text), Value::Nil, stamp()).unwrap();
+        let context = conversation(&text);
         let body = sent(&context, Provider::OpenAiChat);
         let body = parse(&body);
         prop_assert_eq!(body["messages"][0]["content"].as_str(), Some(&*text));

@@ -1,19 +1,16 @@
 //! What providers send back: laws of reading it, and what servers do that no document says.
 
+use crate::make::{self, at, conversation, decode, feed, framed, reload, stream};
 use crate::recorded;
+use crate::said::{forms, parsed, Saying};
 
 use ash_agent_context_core::{
-    steps, time, CallKind, Content, Context, Error, Event, FailureKind, Fault, Finish, Framing,
-    Message, Part, PartKind, Provider, Reading, Response, Stamp, State, Time, ToolCall, Value,
-    MAX_BYTES,
+    steps, CallKind, Content, Context, Error, Event, FailureKind, Fault, Finish, Framing, Message,
+    Part, PartKind, Provider, Reading, Response, Stamp, State, ToolCall, Value, MAX_BYTES,
 };
 use proptest::prelude::*;
-use recorded::{aws_frame, frame};
+use recorded::aws_frame;
 use serde_json::{json, Value as Json};
-
-fn at(micros: i64) -> Time {
-    time::from_micros(1_767_225_600_000_000 + micros).unwrap()
-}
 
 /// Feeds pieces to a fresh response and ends it.
 fn read<'p>(
@@ -32,10 +29,9 @@ fn read<'p>(
     Ok((response, events))
 }
 
-/// The same of documents, framed as their provider does.
-fn stream(provider: Provider, lines: &[Json]) -> (Response, Vec<Event>) {
-    let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
-    read(provider, [&*frame(provider, &lines)]).unwrap()
+/// The first bytes of a response.
+fn begin(provider: Provider, bytes: &[u8]) -> Result<(Response, Vec<Event>), Fault> {
+    Response::new(&Reading::of(provider)).feed(bytes, usize::MAX)
 }
 
 fn message(response: &Response) -> Message {
@@ -59,6 +55,10 @@ fn call(name: &str, arguments: &str, id: &str) -> (String, String, String) {
     (name.to_owned(), arguments.to_owned(), id.to_owned())
 }
 
+fn count(events: &[Event], is_one: impl Fn(&Event) -> bool) -> usize {
+    events.iter().filter(|event| is_one(event)).count()
+}
+
 fn text(response: &Response) -> String {
     let bytes = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     match message(response).content {
@@ -75,31 +75,10 @@ fn text(response: &Response) -> String {
 }
 
 fn add(response: &Response) -> Result<Context, Error> {
-    Context::new("c", Value::text("?"), Value::Nil, Stamp::at(at(0)))
-        .unwrap()
-        .add_response(response, Stamp::at(at(1)))
+    conversation("?").add_response(response, Stamp::at(at(1)))
 }
 
 // ---- Laws.
-
-/// What a model says, in no provider's form.
-#[derive(Debug, Clone)]
-struct Saying {
-    thinking: Vec<String>,
-    text: Vec<String>,
-    calls: Vec<(String, Vec<String>, String)>,
-    usage: (u32, u32),
-}
-
-impl Saying {
-    fn thought(&self) -> String {
-        self.thinking.concat()
-    }
-
-    fn said(&self) -> String {
-        self.text.concat()
-    }
-}
 
 fn pieces() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("\\PC{0,12}", 0..4)
@@ -136,312 +115,6 @@ fn sayings() -> impl Strategy<Value = Saying> {
             usage: (usage.0.into(), usage.1.into()),
         }
     })
-}
-
-/// The same in a provider's forms: a stream's documents, and a whole answer.
-fn forms(provider: Provider, saying: &Saying) -> (Vec<Json>, Json) {
-    match provider {
-        Provider::Anthropic => anthropic(saying),
-        Provider::Bedrock => bedrock(saying),
-        Provider::Gemini => gemini(saying),
-        Provider::Ollama => ollama(saying),
-        Provider::OpenAiResponses => responses(saying),
-        Provider::OpenAiChat => chat(saying, false),
-        Provider::Mistral => chat(saying, true),
-    }
-}
-
-fn parsed(pieces: &[String]) -> Json {
-    serde_json::from_str(&pieces.concat()).unwrap()
-}
-
-fn anthropic(saying: &Saying) -> (Vec<Json>, Json) {
-    let (input, output) = saying.usage;
-    let mut events = vec![
-        json!({"type": "message_start", "message": {"id": "msg_1", "model": "m",
-        "content": [], "usage": {"input_tokens": input, "output_tokens": 1}}}),
-    ];
-    let mut blocks = Vec::new();
-    let mut block = |start: Json, deltas: Vec<Json>, whole: Json| {
-        let index = blocks.len();
-        events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
-        for delta in deltas {
-            events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
-        }
-        events.push(json!({"type": "content_block_stop", "index": index}));
-        blocks.push(whole);
-    };
-    if !saying.thought().is_empty() {
-        let mut deltas: Vec<Json> = saying
-            .thinking
-            .iter()
-            .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
-            .collect();
-        deltas.push(json!({"type": "signature_delta", "signature": "sig"}));
-        block(
-            json!({"type": "thinking", "thinking": ""}),
-            deltas,
-            json!({"type": "thinking", "thinking": saying.thought(), "signature": "sig"}),
-        );
-    }
-    let deltas = saying
-        .text
-        .iter()
-        .map(|piece| json!({"type": "text_delta", "text": piece}))
-        .collect();
-    block(
-        json!({"type": "text", "text": ""}),
-        deltas,
-        json!({"type": "text", "text": saying.said()}),
-    );
-    for (name, pieces, id) in &saying.calls {
-        let deltas = pieces
-            .iter()
-            .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
-            .collect();
-        block(
-            json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
-            deltas,
-            json!({"type": "tool_use", "id": id, "name": name, "input": parsed(pieces)}),
-        );
-    }
-    let reason = if saying.calls.is_empty() {
-        "end_turn"
-    } else {
-        "tool_use"
-    };
-    events.push(json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": output}}));
-    events.push(json!({"type": "message_stop"}));
-    let whole = json!({"type": "message", "id": "msg_1", "model": "m", "content": blocks, "stop_reason": reason,
-        "usage": {"input_tokens": input, "output_tokens": output}});
-    (events, whole)
-}
-
-fn bedrock(saying: &Saying) -> (Vec<Json>, Json) {
-    let mut events = vec![json!({"messageStart": {"role": "assistant", "p": "ab"}})];
-    let mut blocks = Vec::new();
-    let mut block = |start: Option<Json>, deltas: Vec<Json>, whole: Json| {
-        let index = blocks.len();
-        if let Some(start) = start {
-            events.push(json!({"contentBlockStart": {"contentBlockIndex": index, "start": start}}));
-        }
-        for delta in deltas {
-            events.push(json!({"contentBlockDelta": {"contentBlockIndex": index, "delta": delta, "p": "abc"}}));
-        }
-        events.push(json!({"contentBlockStop": {"contentBlockIndex": index}}));
-        blocks.push(whole);
-    };
-    if !saying.thought().is_empty() {
-        let mut deltas: Vec<Json> = saying
-            .thinking
-            .iter()
-            .map(|piece| json!({"reasoningContent": {"text": piece}}))
-            .collect();
-        deltas.push(json!({"reasoningContent": {"signature": "sig"}}));
-        block(
-            None,
-            deltas,
-            json!({"reasoningContent": {"reasoningText": {"text": saying.thought(), "signature": "sig"}}}),
-        );
-    }
-    let deltas = saying
-        .text
-        .iter()
-        .map(|piece| json!({"text": piece}))
-        .collect();
-    block(None, deltas, json!({"text": saying.said()}));
-    for (name, pieces, id) in &saying.calls {
-        let deltas = pieces
-            .iter()
-            .map(|piece| json!({"toolUse": {"input": piece}}))
-            .collect();
-        block(
-            Some(json!({"toolUse": {"toolUseId": id, "name": name}})),
-            deltas,
-            json!({"toolUse": {"toolUseId": id, "name": name, "input": parsed(pieces)}}),
-        );
-    }
-    let reason = if saying.calls.is_empty() {
-        "end_turn"
-    } else {
-        "tool_use"
-    };
-    let usage =
-        json!({"inputTokens": saying.usage.0, "outputTokens": saying.usage.1, "totalTokens": 0});
-    events.push(json!({"messageStop": {"stopReason": reason}}));
-    events.push(json!({"metadata": {"usage": usage}}));
-    let whole = json!({"output": {"message": {"role": "assistant", "content": blocks}}, "stopReason": reason, "usage": usage});
-    (events, whole)
-}
-
-fn gemini(saying: &Saying) -> (Vec<Json>, Json) {
-    let usage = json!({"promptTokenCount": saying.usage.0, "candidatesTokenCount": saying.usage.1});
-    let answer = |parts: Vec<Json>, reason: Option<&str>| {
-        json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason, "index": 0}],
-            "usageMetadata": usage, "modelVersion": "m", "responseId": "r"})
-    };
-    let mut events = Vec::new();
-    let mut whole = Vec::new();
-    for piece in &saying.thinking {
-        events.push(answer(vec![json!({"text": piece, "thought": true})], None));
-    }
-    whole.push(json!({"text": saying.thought(), "thought": true}));
-    for piece in &saying.text {
-        events.push(answer(vec![json!({"text": piece})], None));
-    }
-    whole.push(json!({"text": saying.said()}));
-    for (name, pieces, id) in &saying.calls {
-        let part = json!({"functionCall": {"name": name, "id": id, "args": parsed(pieces)}, "thoughtSignature": "c2ln"});
-        events.push(answer(vec![part.clone()], None));
-        whole.push(part);
-    }
-    events.push(answer(vec![json!({"text": ""})], Some("STOP")));
-    (events, answer(whole, Some("STOP")))
-}
-
-fn ollama(saying: &Saying) -> (Vec<Json>, Json) {
-    let mut events: Vec<Json> = Vec::new();
-    let message = |message: Json| json!({"model": "m", "message": message, "done": false});
-    for piece in &saying.thinking {
-        events.push(message(
-            json!({"role": "assistant", "content": "", "thinking": piece}),
-        ));
-    }
-    for piece in &saying.text {
-        events.push(message(json!({"role": "assistant", "content": piece})));
-    }
-    let calls: Vec<Json> = saying
-        .calls
-        .iter()
-        .map(|(name, pieces, _)| json!({"function": {"name": name, "arguments": parsed(pieces)}}))
-        .collect();
-    for call in &calls {
-        events.push(message(
-            json!({"role": "assistant", "content": "", "tool_calls": [call]}),
-        ));
-    }
-    let end = json!({"model": "m", "message": {"role": "assistant", "content": ""}, "done": true,
-        "done_reason": "stop", "prompt_eval_count": saying.usage.0, "eval_count": saying.usage.1});
-    let mut whole = end.clone();
-    whole["message"] = json!({"role": "assistant", "content": saying.said(), "thinking": saying.thought(), "tool_calls": calls});
-    events.push(end);
-    (events, whole)
-}
-
-fn responses(saying: &Saying) -> (Vec<Json>, Json) {
-    let mut events = vec![
-        json!({"type": "response.created", "response": {"id": "resp_1", "model": "m", "status": "in_progress"}}),
-    ];
-    let mut output = Vec::new();
-    let mut item = |added: Json, deltas: Vec<Json>, done: Json| {
-        let index = output.len();
-        events.push(
-            json!({"type": "response.output_item.added", "output_index": index, "item": added}),
-        );
-        for mut delta in deltas {
-            delta["output_index"] = json!(index);
-            events.push(delta);
-        }
-        events.push(
-            json!({"type": "response.output_item.done", "output_index": index, "item": done}),
-        );
-        output.push(done);
-    };
-    if !saying.thought().is_empty() {
-        let deltas = saying.thinking.iter().map(|piece| {
-            json!({"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": piece})
-        }).collect();
-        item(
-            json!({"type": "reasoning", "id": "rs_0", "summary": []}),
-            deltas,
-            json!({"type": "reasoning", "id": "rs_1", "encrypted_content": "e",
-                "summary": [{"type": "summary_text", "text": saying.thought()}]}),
-        );
-    }
-    let deltas = saying.text.iter().map(|piece| {
-        json!({"type": "response.output_text.delta", "content_index": 0, "delta": piece})
-    }).collect();
-    item(
-        json!({"type": "message", "id": "msg_0", "content": []}),
-        deltas,
-        json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
-            "content": [{"type": "output_text", "text": saying.said(), "annotations": []}]}),
-    );
-    for (name, pieces, id) in &saying.calls {
-        let deltas = pieces
-            .iter()
-            .map(|piece| json!({"type": "response.function_call_arguments.delta", "delta": piece}))
-            .collect();
-        let call = |arguments: &str| {
-            json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id,
-            "name": name, "arguments": arguments})
-        };
-        item(call(""), deltas, call(&pieces.concat()));
-    }
-    let whole = json!({"object": "response", "id": "resp_1", "model": "m", "status": "completed", "output": output,
-        "usage": {"input_tokens": saying.usage.0, "output_tokens": saying.usage.1}});
-    events.push(json!({"type": "response.completed", "response": whole}));
-    (events, whole)
-}
-
-fn chat(saying: &Saying, in_lists: bool) -> (Vec<Json>, Json) {
-    let mut events = Vec::new();
-    let chunk = |delta: Json, reason: Option<&str>| json!({"id": "chatcmpl_1", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
-    let think =
-        |text: &str| json!([{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]);
-    for piece in &saying.thinking {
-        events.push(match in_lists {
-            true => chunk(json!({"content": think(piece)}), None),
-            false => chunk(json!({"reasoning_content": piece}), None),
-        });
-    }
-    for piece in &saying.text {
-        events.push(match in_lists {
-            true => chunk(json!({"content": [{"type": "text", "text": piece}]}), None),
-            false => chunk(json!({"content": piece}), None),
-        });
-    }
-    for (index, (name, pieces, id)) in saying.calls.iter().enumerate() {
-        events.push(chunk(
-            json!({"tool_calls": [{"index": index, "id": id, "type": "function",
-            "function": {"name": name, "arguments": ""}}]}),
-            None,
-        ));
-        for piece in pieces {
-            events.push(chunk(
-                json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}),
-                None,
-            ));
-        }
-    }
-    let reason = if saying.calls.is_empty() {
-        "stop"
-    } else {
-        "tool_calls"
-    };
-    let usage = json!({"prompt_tokens": saying.usage.0, "completion_tokens": saying.usage.1});
-    events.push(chunk(json!({}), Some(reason)));
-    events.push(json!({"id": "chatcmpl_1", "model": "m", "choices": [], "usage": usage}));
-    let calls: Vec<Json> = saying.calls.iter().map(|(name, pieces, id)| {
-        json!({"id": id, "type": "function", "function": {"name": name, "arguments": pieces.concat()}})
-    }).collect();
-    let message = match in_lists {
-        true => {
-            let mut content = think(&saying.thought());
-            content
-                .as_array_mut()
-                .unwrap()
-                .push(json!({"type": "text", "text": saying.said()}));
-            json!({"role": "assistant", "content": content, "tool_calls": calls})
-        }
-        false => {
-            json!({"role": "assistant", "content": saying.said(), "reasoning_content": saying.thought(),
-            "tool_calls": calls})
-        }
-    };
-    let whole = json!({"id": "chatcmpl_1", "model": "m", "usage": usage,
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}]});
-    (events, whole)
 }
 
 /// The places of cuts as pieces of a body.
@@ -500,8 +173,7 @@ fn bodies() -> impl Strategy<Value = (Provider, Vec<u8>)> {
     )
         .prop_map(|(provider, saying, changes)| {
             let (events, _) = forms(provider, &saying);
-            let lines: Vec<String> = events.iter().map(Json::to_string).collect();
-            let mut body = frame(provider, &lines);
+            let mut body = framed(provider, &events);
             for (place, byte) in changes {
                 let place = place.index(body.len());
                 body[place] = byte;
@@ -520,10 +192,9 @@ proptest! {
         places in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
         let (events, whole) = forms(provider, &saying);
-        let lines: Vec<String> = events.iter().map(Json::to_string).collect();
-        let body = frame(provider, &lines);
+        let body = framed(provider, &events);
         let (streamed, _) = read(provider, cut(&body, &places)).unwrap();
-        let whole = Response::decode(whole.to_string().as_bytes(), &Reading::of(provider)).unwrap();
+        let whole = decode(provider, &whole);
         prop_assert_eq!(message(&streamed), message(&whole));
         prop_assert_eq!(streamed.usage(), whole.usage());
         prop_assert_eq!(streamed.finish_reason(), whole.finish_reason());
@@ -536,14 +207,14 @@ proptest! {
         let context = add(&streamed).unwrap();
         prop_assert_eq!(context.current().count_pending(), saying.calls.len());
         // What is kept of it is kept in storage.
-        let stored = Context::from_snapshot(&context.to_snapshot()).unwrap();
+        let stored = reload(&context);
         prop_assert_eq!(stored, context);
     }
 
     /// Servers leave out what is empty where more of it is to come.
     #[test]
     fn blocks_of_anthropic_may_begin_without_words(saying in sayings()) {
-        let (events, _) = anthropic(&saying);
+        let (events, _) = forms(Provider::Anthropic, &saying);
         let strip = |event: &Json| {
             let mut event = event.clone();
             if let Some(block) = event.get_mut("content_block").and_then(Json::as_object_mut) {
@@ -595,8 +266,7 @@ proptest! {
     ) {
         let body = |saying: &Saying| {
             let (events, _) = forms(provider, saying);
-            let lines: Vec<String> = events.iter().map(Json::to_string).collect();
-            frame(provider, &lines)
+            framed(provider, &events)
         };
         let (a, b) = (body(&a), body(&b));
         let place = place.index(a.len());
@@ -776,8 +446,7 @@ fn frames_have_checksums_and_exceptions() {
         &[(":event-type", "contentBlockDelta")],
         br#"{"contentBlockIndex":0,"delta":{"text":"a"}}"#,
     );
-    let read_one =
-        |bytes: &[u8]| Response::new(&Reading::of(Provider::Bedrock)).feed(bytes, usize::MAX);
+    let read_one = |bytes: &[u8]| begin(Provider::Bedrock, bytes);
     assert_eq!(read_one(&frame).unwrap().1.len(), 1);
     for place in 0..frame.len() {
         let mut wrong = frame.clone();
@@ -866,24 +535,21 @@ fn a_model_behind_bedrock_may_send_its_own_events() {
 
 #[test]
 fn gemini_may_send_a_list() {
-    let (events, whole) = gemini(&Saying {
+    let saying = Saying {
         thinking: vec!["hm".into()],
         text: vec!["a".into(), "]}\\\"[{".into()],
-        calls: Vec::new(),
-        usage: (1, 2),
-    });
+        ..Saying::default()
+    };
+    let (events, whole) = forms(Provider::Gemini, &saying);
     let list = Json::Array(events).to_string();
     for size in [1, 7, 10_000] {
         let (response, _) = read(Provider::Gemini, list.as_bytes().chunks(size)).unwrap();
-        let whole =
-            Response::decode(whole.to_string().as_bytes(), &Reading::of(Provider::Gemini)).unwrap();
+        let whole = decode(Provider::Gemini, &whole);
         assert_eq!(message(&response), message(&whole));
     }
     let error = json!([{"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}}])
         .to_string();
-    let (response, _) = Response::new(&Reading::of(Provider::Gemini))
-        .feed(error.as_bytes(), usize::MAX)
-        .unwrap();
+    let (response, _) = begin(Provider::Gemini, error.as_bytes()).unwrap();
     assert!(matches!(response.state(), State::Failed(fault) if fault.again()));
 }
 
@@ -967,9 +633,7 @@ fn limits_are_errors_and_the_response_is_as_it_was() {
 }
 
 fn response_error(body: &[u8]) -> Fault {
-    Response::new(&Reading::of(Provider::OpenAiChat))
-        .feed(body, usize::MAX)
-        .unwrap_err()
+    begin(Provider::OpenAiChat, body).unwrap_err()
 }
 
 #[test]
@@ -978,9 +642,7 @@ fn what_came_before_bad_bytes_is_not_lost() {
         "data: {}\n\ndata: {{oops\n\n",
         r#"{"choices":[{"delta":{"content":"kept"}}]}"#
     );
-    let (response, events) = Response::new(&Reading::of(Provider::OpenAiChat))
-        .feed(body.as_bytes(), usize::MAX)
-        .unwrap();
+    let (response, events) = begin(Provider::OpenAiChat, body.as_bytes()).unwrap();
     assert!(matches!(
         events.last(),
         Some(Event::Error(Fault::NotJson { .. }))
@@ -1135,10 +797,7 @@ fn only_the_stream_completes_a_call() {
         json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": "{\"a\":1}"}}),
     )];
     let body = format!("data: {}\n\n", lines[0]);
-    let response = Response::new(&Reading::of(Provider::OpenAiChat))
-        .feed(body.as_bytes(), usize::MAX)
-        .unwrap()
-        .0;
+    let response = begin(Provider::OpenAiChat, body.as_bytes()).unwrap().0;
     assert_eq!(response.finish(usize::MAX).unwrap_err(), Fault::CutOff);
     let (message, half) = response.message();
     assert_eq!((message.calls.len(), half.len()), (0, 1));
@@ -1174,13 +833,7 @@ fn a_limit_in_the_middle_of_a_call_ends_the_call() {
         assert_eq!(*response.state(), State::Complete);
         assert_eq!(response.finish_reason(), Some(Finish::Length));
         assert_eq!(calls(&response), [call("a", "{}", "t1")]);
-        assert_eq!(
-            events
-                .iter()
-                .filter(|event| matches!(event, Event::Call(_)))
-                .count(),
-            1
-        );
+        assert_eq!(count(&events, |event| matches!(event, Event::Call(_))), 1);
         let context = add(&response).unwrap();
         let pending: Vec<_> = context.current().pending_ids();
         assert_eq!(pending, [Box::from("t1")]);
@@ -1217,19 +870,7 @@ fn other_events_of_chat_servers() {
         chunk(json!({"content": "a"})),
         json!({"choices": [{"delta": {}, "finish_reason": "error"}], "error": {"code": 502, "message": "bad gateway"}}),
     ];
-    let body = frame(
-        Provider::OpenAiChat,
-        &lines
-            .iter()
-            .map(Json::to_string)
-            .collect::<Vec<_>>()
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>(),
-    );
-    let (response, events) = Response::new(&Reading::of(Provider::OpenAiChat))
-        .feed(&body, usize::MAX)
-        .unwrap();
+    let (response, events) = feed(Provider::OpenAiChat, &lines);
     assert!(matches!(response.state(), State::Failed(fault) if fault.again()));
     assert_eq!(events.len(), 2);
     let (refused, _) = stream(
@@ -1241,11 +882,7 @@ fn other_events_of_chat_servers() {
     // Empty things beside real ones, as a whole answer of another server has them.
     let whole = json!({"choices": [{"message": {"content": "", "function_call": {}, "audio": {}, "tool_calls": [
         {"id": "", "type": "function", "custom": {}, "function": {"name": "f", "arguments": ""}}]}, "finish_reason": "tool_calls"}]});
-    let response = Response::decode(
-        whole.to_string().as_bytes(),
-        &Reading::of(Provider::OpenAiChat),
-    )
-    .unwrap();
+    let response = decode(Provider::OpenAiChat, &whole);
     assert_eq!(calls(&response), [call("f", "{}", "")]);
     assert_eq!(
         add(&response).unwrap().current().pending_ids(),
@@ -1276,9 +913,8 @@ fn reasoning_details_stand_with_the_thinking() {
         end("stop"),
     ];
     let (response, _) = stream(Provider::OpenAiChat, &lines);
-    let Content::Parts(parts) = message(&response).content else {
-        panic!()
-    };
+    let message = message(&response);
+    let parts = make::parts(&message.content);
     assert_eq!(parts[0].kind, PartKind::Thinking((*b"let me").into()));
     let details =
         ash_agent_context_core::json::write(metadata(&parts[0], "reasoning_details").unwrap());
@@ -1301,9 +937,8 @@ fn reasoning_details_stand_with_the_thinking() {
         alone(detail("reasoning.summary", json!({"summary": "!"}))),
     );
     let (response, _) = stream(Provider::OpenAiChat, &lines);
-    let Content::Parts(parts) = message(&response).content else {
-        panic!()
-    };
+    let message = self::message(&response);
+    let parts = make::parts(&message.content);
     assert_eq!(parts[0].kind, PartKind::Thinking((*b"let me!").into()));
 }
 
@@ -1343,9 +978,7 @@ fn anthropic_blocks_go_back_as_they_came() {
     assert_eq!(response.usage().unwrap().input, 7);
     assert_eq!(response.usage().unwrap().output, 9);
     let message = message(&response);
-    let Content::Parts(parts) = &message.content else {
-        panic!()
-    };
+    let parts = make::parts(&message.content);
     assert!(metadata(&parts[0], "citations").is_some());
     let block = |part: &Part| match &part.kind {
         PartKind::ProviderBlock { data, .. } => serde_json::from_str::<Json>(
@@ -1367,22 +1000,12 @@ fn anthropic_blocks_go_back_as_they_came() {
         .unwrap()
         .get_named("caller")
         .is_some());
-    assert_eq!(
-        events
-            .iter()
-            .filter(|event| matches!(event, Event::Part(_)))
-            .count(),
-        4
-    );
+    assert_eq!(count(&events, |event| matches!(event, Event::Part(_))), 4);
     // Cut between the question and its answer: neither is kept.
     let cut = body.find("web_search_tool_result").unwrap();
-    let (response, _) = Response::new(&Reading::of(Provider::Anthropic))
-        .feed(&body.as_bytes()[..cut], usize::MAX)
-        .unwrap();
+    let (response, _) = begin(Provider::Anthropic, &body.as_bytes()[..cut]).unwrap();
     let (message, _) = response.interrupt(Value::Nil).message();
-    let Content::Parts(parts) = &message.content else {
-        panic!()
-    };
+    let parts = make::parts(&message.content);
     assert_eq!(parts.len(), 1);
 }
 
@@ -1400,7 +1023,7 @@ fn words_of_anthropic_are_texts() {
         json!({"type": "message", "content": [{"type": "text"}]}),
         json!({"type": "message", "content": [{"type": "thinking", "thinking": null}]}),
     ] {
-        let body = frame(Provider::Anthropic, &[&wrong.to_string()]);
+        let body = framed(Provider::Anthropic, std::slice::from_ref(&wrong));
         let found = read(Provider::Anthropic, [&*body]).unwrap_err();
         assert!(matches!(found, Fault::Unreadable(_)), "{wrong}: {found:?}");
     }
@@ -1446,9 +1069,8 @@ fn responses_believe_the_finished_item() {
             {"type": "web_search_call", "id": "ws_1", "status": "completed"}]}}),
     ];
     let (response, events) = stream(Provider::OpenAiResponses, &lines);
-    let Content::Parts(parts) = message(&response).content else {
-        panic!()
-    };
+    let message = message(&response);
+    let parts = make::parts(&message.content);
     assert_eq!(parts[0].kind, PartKind::Text((*b"drafted").into()));
     assert_eq!(metadata(&parts[0], "id"), Some(&Value::text("msg_b")));
     assert_eq!(parts[1].kind, PartKind::Thinking((*b"one\n\ntwo").into()));
@@ -1471,9 +1093,7 @@ fn responses_believe_the_finished_item() {
         (Some(Finish::Length), Some("max_output_tokens"))
     );
     let chat = format!("data: {HELLO}\n\n");
-    let error = Response::new(&Reading::of(Provider::OpenAiResponses))
-        .feed(chat.as_bytes(), usize::MAX)
-        .unwrap_err();
+    let error = begin(Provider::OpenAiResponses, chat.as_bytes()).unwrap_err();
     assert!(error.to_string().contains(":openai_chat"), "{error}");
 }
 
@@ -1530,10 +1150,10 @@ fn calls_of_every_kind_are_calls() {
     );
     assert_eq!(message.calls[0].arguments.value, Value::text("SELECT 1"));
     assert_eq!(
-        events
-            .iter()
-            .filter(|event| matches!(event, Event::CallArguments { .. }))
-            .count(),
+        count(&events, |event| matches!(
+            event,
+            Event::CallArguments { .. }
+        )),
         2
     );
     assert_eq!(response.finish_reason(), Some(Finish::ToolCalls));
@@ -1550,11 +1170,7 @@ fn calls_of_every_kind_are_calls() {
         Response::decode(whole.as_bytes(), &Reading::of(Provider::OpenAiResponses)).unwrap();
     assert_eq!(whole.message().0.calls, message.calls);
     // Half of one is text, and never waits.
-    let half: Vec<String> = lines.iter().take(2).map(Json::to_string).collect();
-    let body = frame(Provider::OpenAiResponses, &half);
-    let (open, _) = Response::new(&Reading::of(Provider::OpenAiResponses))
-        .feed(&body, usize::MAX)
-        .unwrap();
+    let (open, _) = feed(Provider::OpenAiResponses, &lines[..2]);
     assert_eq!(open.message().1[0].kind, CallKind::Custom);
     assert_eq!(
         add(&open.interrupt(Value::Nil))
@@ -1609,9 +1225,8 @@ fn gemini_signs_parts_and_streams_arguments() {
         answer(json!([{"text": "later"}]), Json::Null),
     ];
     let (response, _) = stream(Provider::Gemini, &lines);
-    let Content::Parts(parts) = message(&response).content else {
-        panic!()
-    };
+    let message = message(&response);
+    let parts = make::parts(&message.content);
     let kinds: Vec<_> = parts.iter().map(|part| part.kind.clone()).collect();
     assert_eq!(kinds[0], PartKind::Text((*b"ab").into()));
     assert_eq!(kinds[1], PartKind::Text((*b"").into()));
@@ -1655,9 +1270,8 @@ fn bedrock_runs_tools_of_its_own() {
         json!({"messageStop": {"stopReason": "end_turn"}}),
     ];
     let (response, _) = stream(Provider::Bedrock, &lines);
-    let Content::Parts(parts) = message(&response).content else {
-        panic!()
-    };
+    let message = message(&response);
+    let parts = make::parts(&message.content);
     let written: Vec<String> = parts
         .iter()
         .take(2)
@@ -1685,9 +1299,8 @@ fn the_model_that_was_asked_is_kept_with_its_thinking() {
     };
     let body = json!({"model": "dated", "message": {"thinking": "hm", "content": "a"}, "done": true, "done_reason": "length"});
     let response = Response::decode(body.to_string().as_bytes(), &reading).unwrap();
-    let Content::Parts(parts) = message(&response).content else {
-        panic!()
-    };
+    let message = message(&response);
+    let parts = make::parts(&message.content);
     assert_eq!(metadata(&parts[0], "model"), Some(&Value::text("alias")));
     assert_eq!(response.model(), Some("dated"));
     assert_eq!(response.finish_reason(), Some(Finish::Length));
@@ -1704,7 +1317,7 @@ fn the_model_that_was_asked_is_kept_with_its_thinking() {
         (reply.provider, reply.model.as_deref()),
         (Some(Provider::Ollama), Some("dated"))
     );
-    let stored = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let stored = reload(&context);
     assert_eq!(stored, context);
 }
 

@@ -1,61 +1,26 @@
 //! A rewound conversation is as if what came later had never been.
 
-use crate::make::bytes;
-use ash_agent_context_core::{
-    json, time, Context, Defaults, Options, Provider, Stamp, Time, Value,
-};
-
-fn at() -> Time {
-    time::from_micros(0).unwrap()
-}
-
-fn stamp() -> Stamp {
-    Stamp::at(at())
-}
-
-fn user(context: &Context, text: &str) -> Context {
-    context
-        .add_user_message(Value::text(text), stamp())
-        .unwrap()
-}
-
-fn assistant(context: &Context, text: &str) -> Context {
-    let content = Value::text(text);
-    context
-        .add_assistant_message(content, Value::Nil, stamp())
-        .unwrap()
-}
+use crate::make::{at, conversation, defaults, reload, sent, Talk};
+use ash_agent_context_core::{json, Context, Provider, Value};
 
 /// A call and its result.
 fn tool(context: &Context, id: &str, result: Value) -> Context {
     let call = format!("[{{\"id\": \"{id}\", \"name\": \"f\"}}]");
-    let call = json::read(call.as_bytes(), 5).unwrap();
-    let result = Value::Tuple([Value::atom("ok"), result].into());
-    let results = Value::List([Value::Tuple([Value::text(id), result].into())].into());
-    context
-        .add_assistant_message(Value::Nil, call, stamp())
-        .and_then(|context| context.add_tool_results(results, stamp()))
-        .unwrap()
-}
-
-fn sent(context: &Context, provider: Provider) -> String {
-    let body = Default::default();
-    let segments = context.encode_request(&Options::new(provider), &body);
-    String::from_utf8(bytes(&segments.unwrap())).unwrap()
+    context.calls(&call).answers(&[(id, result)])
 }
 
 #[test]
 fn reports_that_came_after_the_results_count_at_every_iteration() {
     let usage = json::read(br#"{"input_tokens": 1, "output_tokens": 1}"#, 3).unwrap();
-    let mut context = Context::new("c", Value::text("hi"), Value::Nil, stamp()).unwrap();
+    let mut context = conversation("hi");
     for number in 1..=40 {
         context = tool(&context, &format!("call_{number}"), Value::text("r"));
-        context = context.add_token_usage(usage.clone(), at()).unwrap();
+        context = context.add_token_usage(usage.clone(), at(0)).unwrap();
     }
     for number in 1..=40 {
         let rewound = context.rewind(number).unwrap();
         assert_eq!(rewound.usage().input, u64::try_from(number).unwrap());
-        let loaded = Context::from_snapshot(&rewound.to_snapshot()).unwrap();
+        let loaded = reload(&rewound);
         assert_eq!(loaded.usage(), rewound.usage());
     }
 }
@@ -79,10 +44,9 @@ fn an_imported_element_gives_up_what_was_rewound() {
         (bedrock, Provider::Bedrock),
         (gemini, Provider::Gemini),
     ] {
-        let defaults = Defaults { id: "c", at: at() };
-        let imported = Context::from_request(Value::text(body), provider, defaults).unwrap();
+        let imported = Context::from_request(Value::text(body), provider, defaults()).unwrap();
         let rewound = imported.context.rewind(1).unwrap();
-        for context in [user(&rewound, "more"), rewound] {
+        for context in [rewound.user("more"), rewound] {
             let sent = sent(&context, provider);
             assert!(!sent.contains("LATER"), "{provider:?}: {sent}");
             assert!(sent.contains('R'), "{provider:?}: {sent}");
@@ -97,7 +61,7 @@ fn an_imported_element_gives_up_what_was_rewound() {
 #[test]
 fn whoever_alone_has_what_was_rewound_is_heavy_to_drop() {
     let heavy = Value::List(vec![Value::Int(1); 30_000].into());
-    let mut context = Context::new("c", Value::text("hi"), Value::Nil, stamp()).unwrap();
+    let mut context = conversation("hi");
     for number in 0..60 {
         context = tool(&context, &format!("call_{number}"), heavy.clone());
     }
@@ -105,7 +69,7 @@ fn whoever_alone_has_what_was_rewound_is_heavy_to_drop() {
     drop(context);
     let mut next = rewound.clone();
     for _ in 0..50 {
-        next = assistant(&user(&next, "question"), "answer");
+        next = next.user("question").says("answer");
     }
     assert!(rewound.is_heavy_to_drop());
 }
@@ -113,16 +77,16 @@ fn whoever_alone_has_what_was_rewound_is_heavy_to_drop() {
 #[test]
 fn whoever_alone_has_summaries_is_heavy_to_drop() {
     let long = "so many words of which little is left ".repeat(8);
-    let mut context = Context::new("c", Value::text(&long), Value::Nil, stamp()).unwrap();
+    let mut context = conversation(&long);
     for _ in 0..3_000 {
-        context = user(&assistant(&context, &long), "next");
+        context = context.says(&long).user("next");
     }
     for number in 1..=1_000 {
         context = context
-            .summarize(3 * number, 3 * number, "s", at())
+            .summarize(3 * number, 3 * number, "s", at(0))
             .unwrap();
     }
-    let expanded = context.expand(1, 3_000, at());
+    let expanded = context.expand(1, 3_000, at(0));
     assert!(context.is_heavy_to_drop());
     assert_eq!(expanded.count_messages(), expanded.log().count());
 }

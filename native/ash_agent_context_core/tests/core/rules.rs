@@ -1,20 +1,14 @@
 //! Rules that nothing else of the core would miss: what a request reports, which names go out, what masks reach, what an
 //! answer costs.
 
-use crate::make::{at, bytes, value};
+use crate::make::{at, defaults, sent, value, Talk};
 use ash_agent_context_core::{
-    json, read_list, time, CallStatus, ChangeKind, Context, Defaults, Error, Map, Masks,
-    MessageRef, Method, Options, Prices, Provider, Stamp, Status, Value,
+    json, read_list, time, CallStatus, ChangeKind, Context, Error, Map, Masks, MessageRef, Method,
+    Options, Prices, Provider, Stamp, Status, Value,
 };
 
 fn start(input: &str) -> Context {
     Context::new("c", value(input), Value::Nil, Stamp::at(at(0))).unwrap()
-}
-
-fn call(context: &Context, calls: &str) -> Context {
-    context
-        .add_assistant_message(Value::Nil, value(calls), Stamp::at(at(0)))
-        .unwrap()
 }
 
 fn ok(result: Value) -> Value {
@@ -29,19 +23,13 @@ fn result(context: &Context, id: &str, fields: Vec<(&str, Value)>) -> Result<Con
     context.add_tool_results(results, Stamp::at(at(9)))
 }
 
-fn sent(context: &Context, provider: Provider) -> String {
-    let options = Options::new(provider);
-    let segments = context.encode_request(&options, &Map::default()).unwrap();
-    String::from_utf8(bytes(&segments)).unwrap()
-}
-
 fn masks(pattern: &str) -> Masks {
     Masks::new([(pattern.into(), "-".into())]).unwrap()
 }
 
 #[test]
 fn a_result_has_both_times_or_none() {
-    let asked = call(&start(r#""Go""#), r#"[{"id":"a","name":"f"}]"#);
+    let asked = start(r#""Go""#).calls(r#"[{"id":"a","name":"f"}]"#);
     let done = ok(Value::text("x"));
     let given = |times: &[(&'static str, i64)]| {
         let times = times.iter().map(|(key, at)| (*key, Value::Int(*at)));
@@ -69,10 +57,7 @@ fn a_result_has_both_times_or_none() {
 
 #[test]
 fn the_times_of_a_call_and_whether_it_waits_are_found_by_its_id() {
-    let asked = call(
-        &start(r#""Go""#),
-        r#"[{"id":"a","name":"f"},{"id":"b","name":"f"}]"#,
-    );
+    let asked = start(r#""Go""#).calls(r#"[{"id":"a","name":"f"},{"id":"b","name":"f"}]"#);
     let times = vec![
         ("result", ok(Value::text("x"))),
         ("started_at", Value::Int(5)),
@@ -96,7 +81,7 @@ fn no_call_gets_two_results_at_once_however_many_there_are() {
             .iter()
             .map(|id| format!(r#"{{"id":"{id}","name":"f"}}"#));
         let calls = calls.collect::<Vec<_>>().join(",");
-        let asked = call(&start(r#""Go""#), &format!("[{calls}]"));
+        let asked = start(r#""Go""#).calls(&format!("[{calls}]"));
         let answer = |ids: &[&String]| {
             let one =
                 |id: &&String| Value::Tuple(Box::new([Value::text(id), ok(Value::text("x"))]));
@@ -117,7 +102,7 @@ fn is_renamed(provider: Provider, name: &str) -> bool {
         r#"[{{"id":"a","name":{}}}]"#,
         json::write(&Value::text(name))
     );
-    let context = call(&start(r#""Go""#), &calls);
+    let context = start(r#""Go""#).calls(&calls);
     let context = result(&context, "a", vec![("result", ok(Value::text("x")))]).unwrap();
     let report = context.request_report(&Options::new(provider)).unwrap();
     let is_renamed = report
@@ -169,7 +154,7 @@ fn names_go_out_as_they_are_where_the_provider_takes_them() {
 fn ids_go_out_as_they_are_where_the_provider_takes_them() {
     let is_kept = |provider, id: &str| {
         let calls = format!(r#"[{{"id":"{id}","name":"f"}}]"#);
-        let context = call(&start(r#""Go""#), &calls);
+        let context = start(r#""Go""#).calls(&calls);
         let context = result(&context, id, vec![("result", ok(Value::text("x")))]).unwrap();
         sent(&context, provider).contains(&format!("\"{id}\""))
     };
@@ -225,10 +210,7 @@ fn changes(context: &Context) -> Vec<(ChangeKind, String)> {
 
 #[test]
 fn a_report_says_what_a_view_made_of_each_result() {
-    let context = call(
-        &start(r#""Go""#),
-        r#"[{"id":"a","name":"f"},{"id":"b","name":"f"},{"id":"c","name":"f"},{"id":"d","name":"f"}]"#,
-    );
+    let context = start(r#""Go""#).calls(r#"[{"id":"a","name":"f"},{"id":"b","name":"f"},{"id":"c","name":"f"},{"id":"d","name":"f"}]"#);
     let answers = [("a", 300), ("b", 300), ("c", 7), ("d", 2)];
     let context = answers.iter().fold(context, |context, (id, length)| {
         let text = match length {
@@ -260,7 +242,7 @@ fn a_shortened_result_of_parts_keeps_its_beginning_and_its_end() {
         ok(Value::List(texts.iter().map(part).collect()))
     };
     let shown = |texts: &[&str]| {
-        let context = call(&start(r#""Go""#), r#"[{"id":"a","name":"f"}]"#);
+        let context = start(r#""Go""#).calls(r#"[{"id":"a","name":"f"}]"#);
         let context = result(&context, "a", vec![("result", parts(texts))]).unwrap();
         sent(
             &context.put_max_result_bytes(Some(90), at(1)),
@@ -288,10 +270,7 @@ fn masks_reach_addresses_ids_files_and_results_of_parts() {
             {"type":"image","media_type":"image/png","data":"c2VjcmV0"},
             {"type":"file","provider":"openai_responses","file_id":"file-secret"}]"#,
     );
-    let context = call(
-        &context,
-        r#"[{"id":"a","name":"f","arguments":{"k":"secret"}}]"#,
-    );
+    let context = context.calls(r#"[{"id":"a","name":"f","arguments":{"k":"secret"}}]"#);
     let context = result(
         &context,
         "a",
@@ -314,13 +293,10 @@ fn masks_reach_addresses_ids_files_and_results_of_parts() {
 #[test]
 fn masks_take_away_what_a_provider_would_see_changed() {
     let shown = |said: &str| {
-        let context = call(
-            &start(r#""Go""#),
-            &format!(
-                r#"[{{"id":"a","name":"f","provider_metadata":
+        let context = start(r#""Go""#).calls(&format!(
+            r#"[{{"id":"a","name":"f","provider_metadata":
                 {{"provider":"openai_chat","extra_content":{{"k":"{said}"}}}}}}]"#
-            ),
-        );
+        ));
         let context = result(&context, "a", vec![("result", ok(Value::text("x")))]).unwrap();
         sent(
             &context.put_masks(masks("secret"), at(1)),
@@ -335,10 +311,7 @@ fn masks_take_away_what_a_provider_would_see_changed() {
 fn an_alias_is_the_beginning_of_an_id_while_that_is_all_of_it() {
     let alias = |length: usize| {
         let id = format!("{} ", "x".repeat(length - 1));
-        let context = call(
-            &start(r#""Go""#),
-            &format!(r#"[{{"id":"{id}","name":"f"}}]"#),
-        );
+        let context = start(r#""Go""#).calls(&format!(r#"[{{"id":"{id}","name":"f"}}]"#));
         let context = result(&context, &id, vec![("result", ok(Value::text("x")))]).unwrap();
         let body = sent(&context, Provider::Anthropic);
         let (_, behind) = body.split_once(r#""tool_use_id":""#).unwrap();
@@ -355,7 +328,7 @@ fn an_id_that_is_used_again_gets_a_number_that_still_fits() {
     let second = |length: usize| {
         let id = "x".repeat(length);
         let use_once = |context: Context, _| {
-            let context = call(&context, &format!(r#"[{{"id":"{id}","name":"f"}}]"#));
+            let context = context.calls(&format!(r#"[{{"id":"{id}","name":"f"}}]"#));
             result(&context, &id, vec![("result", ok(Value::text("x")))]).unwrap()
         };
         let context = (0..2).fold(start(r#""Go""#), use_once);
@@ -373,11 +346,7 @@ fn a_summary_says_what_it_stands_for() {
     let turns = |count| {
         (0..count).fold(
             start(&format!("\"{}\"", "Go ".repeat(100))),
-            |context, _| {
-                call(&context, "[]")
-                    .add_user_message(Value::text(&"on and on ".repeat(40)), Stamp::at(at(0)))
-                    .unwrap()
-            },
+            |context, _| context.calls("[]").user(&"on and on ".repeat(40)),
         )
     };
     let summed = |last| {
@@ -395,9 +364,8 @@ fn a_summary_says_what_it_stands_for() {
 
 /// What attributes with these iterations are refused for.
 fn refused(iterations: &str) -> Option<String> {
-    let defaults = Defaults { id: "c", at: at(0) };
     let attributes = value(&format!(r#"{{"iterations":[{iterations}]}}"#));
-    match Context::from_attributes(attributes, defaults) {
+    match Context::from_attributes(attributes, defaults()) {
         Ok(_) => None,
         Err(Error::Invalid { expected, .. }) => Some(expected.to_string()),
         Err(other) => panic!("{other}"),
@@ -487,7 +455,7 @@ fn a_turn_is_found_by_the_metadata_of_its_message() {
     let first = answer(&start(r#""Hi""#));
     assert_eq!(find(&first, "a"), None);
     // A turn of two iterations.
-    let asked = call(&say(&first, "a"), r#"[{"id":"c","name":"n"}]"#);
+    let asked = say(&first, "a").calls(r#"[{"id":"c","name":"n"}]"#);
     let results = Value::List(Box::new([Value::Tuple(Box::new([
         Value::text("c"),
         ok(Value::Int(1)),
@@ -507,7 +475,7 @@ fn a_turn_is_found_by_the_metadata_of_its_message() {
 
 #[test]
 fn a_result_can_say_that_nobody_knows_what_happened() {
-    let asked = call(&start(r#""Go""#), r#"[{"id":"a","name":"f"}]"#);
+    let asked = start(r#""Go""#).calls(r#"[{"id":"a","name":"f"}]"#);
     let given = |status| {
         let outcome = Value::Tuple(Box::new([Value::atom(status), Value::text("lost")]));
         result(&asked, "a", vec![("result", outcome)])
@@ -522,10 +490,7 @@ fn a_result_can_say_that_nobody_knows_what_happened() {
 
 #[test]
 fn a_result_of_just_so_many_bytes_stays_whole_and_a_longer_one_says_what_is_left_out() {
-    let context = call(
-        &start(r#""Go""#),
-        r#"[{"id":"a","name":"f"},{"id":"b","name":"f"}]"#,
-    );
+    let context = start(r#""Go""#).calls(r#"[{"id":"a","name":"f"},{"id":"b","name":"f"}]"#);
     let given = [("a", 100), ("b", 300)];
     let context = given.iter().fold(context, |context, (id, length)| {
         let text = Value::text(&"x".repeat(*length));
@@ -548,12 +513,9 @@ fn results_of_the_iteration_after_the_last_cleared_one_stay() {
     let answer = |context: &Context, id: &str| {
         result(context, id, vec![("result", ok(Value::text("x")))]).unwrap()
     };
-    let context = call(
-        &start(r#""Go""#),
-        r#"[{"id":"a","name":"f"},{"id":"b","name":"f"}]"#,
-    );
+    let context = start(r#""Go""#).calls(r#"[{"id":"a","name":"f"},{"id":"b","name":"f"}]"#);
     let context = answer(&answer(&context, "a"), "b");
-    let context = answer(&call(&context, r#"[{"id":"c","name":"f"}]"#), "c");
+    let context = answer(&context.calls(r#"[{"id":"c","name":"f"}]"#), "c");
     let context = context.clear_tool_results(2, "gone", at(1));
     assert_eq!(
         changes(&context),
@@ -565,7 +527,7 @@ fn results_of_the_iteration_after_the_last_cleared_one_stay() {
 fn a_report_and_a_look_decide_what_is_counted() {
     let said = "on and on ".repeat(60);
     let context = start(&format!("\"{said}\""));
-    let context = call(&context, "[]");
+    let context = context.calls("[]");
     let report = r#"{"input_tokens":5000,"output_tokens":20}"#;
     let context = context.add_token_usage(value(report), at(1)).unwrap();
     assert_eq!(context.count_tokens(None), 5020);

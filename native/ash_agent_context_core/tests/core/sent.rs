@@ -1,9 +1,9 @@
 //! The note of a request is the same whether its beginning was noted before or not: whatever was appended, shown otherwise, cut or
 //! put into another conversation on the way.
 
-use crate::make::{stamp, value as read};
+use crate::make::{defaults, reload, stamp, value as read};
 use ash_agent_context_core::{
-    Context, Defaults, Dialect, Known, Map, Masks, Options, Pin, Provider, Thinking, Value,
+    Context, Dialect, Known, Map, Masks, Options, Pin, Provider, Thinking, Value,
 };
 use proptest::prelude::*;
 
@@ -176,7 +176,7 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
             context.rewind(i64::try_from(to).unwrap()).ok()
         }
         Step::Fork => Some(context.fork("f", at)),
-        Step::Store => Some(Context::from_snapshot(&context.to_snapshot()).unwrap()),
+        Step::Store => Some(reload(context)),
         Step::Switch(_) | Step::Encode | Step::Note(_) => None,
     }
 }
@@ -193,8 +193,7 @@ proptest! {
     ) {
         let (provider, first) = match imported.map(|index| IMPORTED[index]) {
             Some((provider, body)) => {
-                let defaults = Defaults { id: "c", at: stamp().at };
-                let imported = Context::from_request(Value::text(body), provider, defaults);
+                let imported = Context::from_request(Value::text(body), provider, defaults());
                 (provider, imported.unwrap().context)
             }
             None => (provider, Context::new("c", Value::text("?"), Value::text("S"), stamp()).unwrap()),
@@ -213,7 +212,7 @@ proptest! {
                 Step::Note(variant) => {
                     let mut options = options(provider, *variant, &context);
                     options.cache ^= cache;
-                    let fresh = Context::from_snapshot(&context.to_snapshot()).unwrap();
+                    let fresh = reload(&context);
                     let expected = fresh.note_sent(&options).unwrap();
                     let noted = context.note_sent(&options).unwrap();
                     let [noted_text, expected] = [&noted, &expected].map(|context| {

@@ -1,5 +1,6 @@
 //! A request that is too long: the view becomes shorter step by step, knows why, and is undone.
 
+use crate::make::{conversation, reload, Talk};
 use ash_agent_context_core::{
     time, Context, Map, Pressure, Rent, Shortened, Shortening, ShorteningKind, Stamp, Time, Value,
 };
@@ -21,13 +22,10 @@ fn turn(context: Option<&Context>, calls: usize) -> Context {
     let text = "line 17 of lib/a.ex has a few words more. ".repeat(30);
     let stamp = || Stamp::at(at());
     let mut context = match context {
-        None => Context::new("c", Value::text("Go"), Value::Nil, stamp()).unwrap(),
+        None => conversation("Go"),
         Some(context) => {
             let added = context.add_assistant_message(Value::text("Done."), Value::Nil, stamp());
-            added
-                .unwrap()
-                .add_user_message(Value::text("Go on"), stamp())
-                .unwrap()
+            added.unwrap().user("Go on")
         }
     };
     for _ in 0..calls {
@@ -69,7 +67,7 @@ fn steps(context: &Context) -> Vec<(Context, Shortening)> {
 }
 
 fn stored(context: &Context) -> Context {
-    Context::from_snapshot(&context.to_snapshot()).unwrap()
+    reload(context)
 }
 
 #[test]

@@ -1,14 +1,10 @@
 //! Rules of the log, the view and storage, each with the smallest conversation in which it decides something.
 
-use crate::make::at;
+use crate::make::{at, defaults, stamp, Talk};
 use ash_agent_context_core::{
-    json, AnswerTimes, CallStatus, Cause, Content, Context, Defaults, Error, Excerpt, Fit, Given,
-    Map, Masks, MessageRef, Output, Pin, Response, Stamp, Status, Structs, Trust, Value,
+    json, AnswerTimes, CallStatus, Cause, Content, Context, Error, Excerpt, Fit, Given, Map, Masks,
+    MessageRef, Output, Pin, Response, Stamp, Status, Structs, Trust, Value,
 };
-
-fn stamp() -> Stamp {
-    Stamp::at(at(0))
-}
 
 fn map(entries: Vec<(&str, Value)>) -> Map {
     let entries = entries.into_iter();
@@ -23,24 +19,11 @@ fn start() -> Context {
     Context::new("c", Value::text("Go"), Value::text("S"), stamp()).unwrap()
 }
 
-fn answer(context: &Context, text: &str) -> Context {
-    let no_calls = Value::List(Box::default());
-    context
-        .add_assistant_message(Value::text(text), no_calls, stamp())
-        .unwrap()
-}
-
-fn ask(context: &Context, text: &str) -> Context {
-    context
-        .add_user_message(Value::text(text), stamp())
-        .unwrap()
-}
-
 /// So many turns of a question and a long answer.
 fn turns(count: usize) -> Context {
     let long = "some words of an answer ".repeat(10);
-    (1..count).fold(answer(&start(), &long), |context, _| {
-        answer(&ask(&context, "More"), &long)
+    (1..count).fold(start().says(&long), |context, _| {
+        context.user("More").says(&long)
     })
 }
 
@@ -211,8 +194,8 @@ fn excerpt(pattern: Option<&str>, lines: usize) -> Excerpt<'_> {
 
 #[test]
 fn hidden_iterations_are_recalled_with_who_said_what() {
-    let context = answer(&ask(&answer(&start(), "Once"), "Which one?"), "Twice\nonce");
-    let context = answer(&ask(&context, "And?"), "That is all");
+    let context = start().says("Once").user("Which one?").says("Twice\nonce");
+    let context = context.user("And?").says("That is all");
     let context = context.put_recall(true, at(0)).drop_range(1, 2, at(0));
     let view = context.view().unwrap();
     let (_, cover) = view.covers().next().unwrap();
@@ -263,10 +246,10 @@ fn a_request_s_view_is_noted_with_its_covers() {
             .add_answer(&response.unwrap(), times, stamp())
             .unwrap()
     };
-    let context = ask(&turns(5), "Next").drop_range(1, 2, at(0));
+    let context = turns(5).user("Next").drop_range(1, 2, at(0));
     let first = known(&context);
-    let second = known(&ask(&first, "Next").drop_range(3, 3, at(0)));
-    let third = known(&ask(&second, "Next"));
+    let second = known(&first.user("Next").drop_range(3, 3, at(0)));
+    let third = known(&second.user("Next"));
     let noted = |number| {
         let (since, view) = third
             .request_view(third.iteration(number).unwrap())
@@ -408,9 +391,8 @@ fn a_message_of_results_fills_slots_and_keeps_what_the_application_noted() {
         {"role": "assistant", "content": null, "tool_calls": [{"id": "a", "name": "f", "arguments": {}}]},
         {"role": "user", "metadata": {"by": "hand"}, "content": [
             {"type": "tool_result", "tool_use_id": "a", "content": "done"}]}]}]}"#;
-    let defaults = Defaults { id: "c", at: at(0) };
     let attributes = json::read(attributes.as_bytes(), 100).unwrap();
-    let context = Context::from_attributes(attributes, defaults).unwrap();
+    let context = Context::from_attributes(attributes, defaults()).unwrap();
     let shown = context.messages().last().unwrap();
     let shown = shown.see();
     let MessageRef::Results(_, exchange) = shown.message() else {

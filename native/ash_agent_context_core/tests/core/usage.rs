@@ -1,7 +1,7 @@
 //! What providers report of tokens: read once, summed for ever.
 
-use crate::make::at;
-use ash_agent_context_core::{Context, Error, Map, Report, Stamp, Usage, Value};
+use crate::make::{at, conversation, reload, Talk};
+use ash_agent_context_core::{Error, Map, Report, Stamp, Usage, Value};
 use proptest::prelude::*;
 
 fn map(entries: Vec<(&str, Value)>, texts: bool) -> Value {
@@ -130,7 +130,7 @@ proptest! {
     ) {
         let stamp = || Stamp::at(at(0));
         let empty = || Value::List(Box::new([]));
-        let start = Context::new("c", Value::text("Hi"), Value::Nil, stamp()).unwrap();
+        let start = conversation("Hi");
         let mut context = start;
         // By the number of the iteration.
         let mut sums = vec![Usage::default()];
@@ -138,7 +138,7 @@ proptest! {
         for (what, which, input, output) in steps {
             context = match what {
                 0 => {
-                    let next = context.add_user_message(Value::text("q"), stamp()).unwrap();
+                    let next = context.user("q");
                     sums.resize(next.count_iterations(), Usage::default());
                     next
                 }
@@ -163,7 +163,7 @@ proptest! {
             };
         }
         let all = |count: usize| sums[..count].iter().fold(Usage::default(), |sum, one| sum.plus(*one));
-        let copy = Context::from_snapshot(&context.to_snapshot()).unwrap();
+        let copy = reload(&context);
         for context in [&context, &copy] {
             prop_assert_eq!(context.usage(), all(sums.len()));
             for (iteration, sum) in context.iterations().zip(&sums) {
@@ -173,7 +173,7 @@ proptest! {
             let back = context.rewind(i64::try_from(number).unwrap()).unwrap();
             prop_assert_eq!(back.usage(), all(number));
             prop_assert_eq!(
-                Context::from_snapshot(&back.to_snapshot()).unwrap().count_tokens(None),
+                reload(&back).count_tokens(None),
                 back.count_tokens(None)
             );
         }

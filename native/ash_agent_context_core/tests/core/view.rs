@@ -1,6 +1,7 @@
 //! Views: random operations on a context and on a list of flags, which must agree after each step, and views
 //! from anywhere.
 
+use crate::make::{conversation, reload, stamp, Talk};
 use crate::view_model;
 use crate::view_ops;
 
@@ -9,7 +10,7 @@ use ash_agent_context_core::{
 };
 use proptest::prelude::*;
 use view_model::Pair;
-use view_ops::{at, call, list, map, op, Op, METHODS};
+use view_ops::{at, call, list, op, Op, METHODS};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
@@ -126,7 +127,7 @@ fn check(snapshot: &[u8]) -> Option<Context> {
     };
     let pending = context.current().count_pending();
     assert!(pending == 0 || context.cover(context.current_iteration()).is_none());
-    let again = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    let again = reload(&context);
     assert!(again == context);
     let views = [
         context.expand(0, u64::MAX, at(1)),
@@ -142,7 +143,7 @@ fn check(snapshot: &[u8]) -> Option<Context> {
         for method in METHODS {
             let _ = view.count_tokens(method);
         }
-        assert!(Context::from_snapshot(&view.to_snapshot()).unwrap() == *view);
+        assert!(reload(view) == *view);
     }
     Some(context)
 }
@@ -238,22 +239,14 @@ fn covers_over_each_iteration_take_linear_time() {
 fn a_long_result_is_shortened_on_character_boundaries() {
     for piece in ["x", "é", "日", "👩‍👩‍👧", "x\n"] {
         for most in [100, 101, 102, 103, 999] {
-            let result = list(vec![map(vec![
-                ("id", Value::text("a")),
-                (
-                    "result",
-                    Value::Tuple(Box::new([
-                        Value::atom("ok"),
-                        Value::text(&piece.repeat(2_000)),
-                    ])),
-                ),
-            ])]);
-            let context = Pair::new().context;
-            let context = context
-                .add_assistant_message(Value::Nil, list(vec![call("a")]), Stamp::at(at(0)))
+            let called = Pair::new().context.add_assistant_message(
+                Value::Nil,
+                list(vec![call("a")]),
+                stamp(),
+            );
+            let context = called
                 .unwrap()
-                .add_tool_results(result, Stamp::at(at(0)))
-                .unwrap()
+                .answers(&[("a", Value::text(&piece.repeat(2_000)))])
                 .put_max_result_bytes(Some(most), at(0));
             let shown = context.messages().last().unwrap();
             let seen = shown.see();
@@ -277,7 +270,7 @@ fn a_long_result_is_shortened_on_character_boundaries() {
 
 #[test]
 fn a_mask_leaves_the_log() {
-    let context = Context::new("c", Value::text("a secret"), Value::Nil, Stamp::at(at(0))).unwrap();
+    let context = conversation("a secret");
     let masked = context.put_masks(Masks::new([("secret".into(), "$0".into())]).unwrap(), at(0));
     let text = |message: MessageRef<'_>| match message {
         MessageRef::Added(message) => match &message.content {

@@ -1,28 +1,17 @@
 //! Whatever of an imported history is written anew, because it is masked, hidden, shortened, marked for a cache or sent in
 //! part: every call that is shown is sent once, with its result, and so is every text.
 
-use crate::make::stamp;
+use crate::make::{defaults, json_sent, stamp};
 use std::collections::BTreeMap;
 
 use ash_agent_context_core::{
-    time, Content, Context, Defaults, Dialect, Known, Masks, Message, Options, PartKind, Provider,
-    Value,
+    Content, Context, Dialect, Known, Masks, Message, Options, PartKind, Provider, Value,
 };
 use proptest::prelude::*;
 use serde_json::{json, Value as Json};
 
 /// What a mask looks for.
 const SECRET: &str = "xyzzy";
-
-const PROVIDERS: [Provider; 7] = [
-    Provider::Anthropic,
-    Provider::OpenAiChat,
-    Provider::OpenAiResponses,
-    Provider::Gemini,
-    Provider::Bedrock,
-    Provider::Ollama,
-    Provider::Mistral,
-];
 
 #[derive(Debug, Clone)]
 enum Piece {
@@ -248,11 +237,7 @@ fn build(provider: Provider, steps: &[Step], swaps: &[(usize, usize)]) -> Contex
         _ => "messages",
     };
     let body = json!({key: elements}).to_string();
-    let defaults = Defaults {
-        id: "c",
-        at: time::from_micros(0).unwrap(),
-    };
-    let imported = Context::from_request(Value::text(&body), provider, defaults).unwrap();
+    let imported = Context::from_request(Value::text(&body), provider, defaults()).unwrap();
     imported.context.interrupt(&Value::text("stop"), stamp())
 }
 
@@ -406,11 +391,11 @@ proptest! {
 
     #[test]
     fn every_call_is_sent_once_with_its_result(
-        provider in proptest::sample::select(&PROVIDERS[..]),
+        provider in proptest::sample::select(&Provider::ALL[..]),
         steps in proptest::collection::vec(step(), 1..14),
         swaps in proptest::collection::vec((0..20usize, 0..20usize), 0..3),
         looks in proptest::collection::vec(look(), 1..4),
-        other in proptest::sample::select(&PROVIDERS[..]),
+        other in proptest::sample::select(&Provider::ALL[..]),
     ) {
         let context = build(provider, &steps, &swaps);
         // What is encoded for one look is there for the next one.
@@ -427,9 +412,7 @@ proptest! {
                     known: if knows { Known::Response("resp_1") } else { Known::Nothing },
                     ..Options::new(provider)
                 };
-                let segments = context.encode_request(&options, &Default::default()).unwrap();
-                let bytes: Vec<u8> = segments.iter().flat_map(|s| s.bytes().to_vec()).collect();
-                let body: Json = serde_json::from_slice(&bytes).unwrap();
+                let body = json_sent(&context, &options);
                 let (mut wanted, mut sent) = (shown(&context, from.unwrap_or(0)), sent(provider, &body));
                 if let Some(from) = from.filter(|_| knows) {
                     // Some of its first iteration is known.
@@ -440,13 +423,10 @@ proptest! {
                 prop_assert_eq!(sent, wanted, "{:?} {:?} {}", provider, look, body);
                 if !knows {
                     // What is sent is read without repairs, and sent again as it is.
-                    let defaults = Defaults { id: "d", at: time::from_micros(0).unwrap() };
-                    let imported = Context::from_request(Value::text(&body.to_string()), provider, defaults).unwrap();
+                    let imported = Context::from_request(Value::text(&body.to_string()), provider, defaults()).unwrap();
                     prop_assert!(imported.repairs.is_empty(), "{:?} {}", imported.repairs, body);
                     let options = Options::new(provider);
-                    let segments = imported.context.encode_request(&options, &Default::default()).unwrap();
-                    let bytes: Vec<u8> = segments.iter().flat_map(|s| s.bytes().to_vec()).collect();
-                    let again: Json = serde_json::from_slice(&bytes).unwrap();
+                    let again = json_sent(&imported.context, &options);
                     prop_assert_eq!(again, body, "{:?} {:?}", provider, look);
                 }
             }
@@ -456,18 +436,10 @@ proptest! {
 
 /// A request that is imported and made again, with a look.
 fn again(body: &str, look: impl Fn(Context) -> Context, options: &Options<'_>) -> Vec<String> {
-    let defaults = Defaults {
-        id: "c",
-        at: time::from_micros(0).unwrap(),
-    };
-    let imported = Context::from_request(Value::text(body), options.provider, defaults).unwrap();
+    let imported = Context::from_request(Value::text(body), options.provider, defaults()).unwrap();
     assert!(imported.repairs.is_empty());
     let context = look(imported.context);
-    let segments = context
-        .encode_request(options, &Default::default())
-        .unwrap();
-    let bytes: Vec<u8> = segments.iter().flat_map(|s| s.bytes().to_vec()).collect();
-    let body: Json = serde_json::from_slice(&bytes).unwrap();
+    let body = json_sent(&context, options);
     let items = body["input"].as_array().unwrap().iter();
     let name = |item: &Json| {
         ["type", "role"]
