@@ -1,31 +1,22 @@
 //! The conversation: the log, the view that shows it, and counts of its tokens.
 
 pub mod asked;
-pub(crate) mod block;
 pub mod cache;
 pub mod cause;
-pub(crate) mod claims;
 pub mod cost;
 pub mod differing;
-pub(crate) mod facts;
-pub mod fit;
 pub(crate) mod looks;
 pub(crate) mod masked;
 mod note;
 pub mod pins;
 pub mod prompt;
-pub mod recall;
-pub mod receipt;
-pub mod rent;
 pub(crate) mod rewound;
 pub(crate) mod said;
 pub(crate) mod sent;
-pub mod shorten;
 pub mod shown;
 pub(crate) mod since;
 pub mod tokens;
 pub mod usage;
-pub mod verdict;
 
 use std::ops::Deref;
 use std::sync::Arc;

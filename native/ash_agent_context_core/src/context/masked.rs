@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::context::block::BlockDetail;
 use crate::context::said::Said;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
@@ -53,7 +52,7 @@ impl Context {
         let notes = notes.filter(|(first, cover)| self.looks_otherwise(*first, cover.last, before));
         let anew = notes.map(|(first, cover)| {
             let mut cover = cover.clone();
-            cover.note = self.block(first, cover.last, BlockDetail::All);
+            cover.note = self.hidden_note(first, cover.last);
             (first, cover)
         });
         self.put_covers(anew.collect());

@@ -3,7 +3,6 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use crate::context::block::BlockDetail;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
@@ -223,7 +222,7 @@ impl Context {
         });
         let hidden = Cover {
             last,
-            note: self.block(first, last, BlockDetail::All),
+            note: self.hidden_note(first, last),
             messages: messages.sum(),
             ..Cover::default()
         };
@@ -248,7 +247,7 @@ impl Context {
 
     fn cover_of(&self, first: u64, last: u64, summary: Option<Arc<Message>>) -> Cover {
         let iterations = self.log.between(first, last);
-        let note = || self.block(first, last, BlockDetail::All);
+        let note = || self.hidden_note(first, last);
         Cover {
             last,
             note: summary.is_none().then(note).flatten(),

@@ -12,6 +12,17 @@ use crate::prices::usage::Usage;
 use crate::tokens::Method;
 use crate::value::time::Time;
 
+/// The prices of what requests cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Accounting<'a> {
+    /// Prices of models.
+    pub prices: Option<&'a Prices>,
+    /// The model that was asked, for answers that name none or one without a price.
+    pub model: Option<&'a str>,
+    /// The first iteration with a row.
+    pub since: u64,
+}
+
 impl Context {
     /// Keeps a provider's report with the last message of the model.
     ///
@@ -141,5 +152,20 @@ impl Prices {
         let named = reply.and_then(|reply| reply.model.as_deref());
         let provider = reply.and_then(|reply| reply.provider).map(Provider::name);
         self.find(provider, [named, asked], at)
+    }
+}
+
+impl<'p> Accounting<'p> {
+    /// Returns the prices of the model that answered, or that was asked.
+    pub(crate) fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
+        let reply = entry.message.reply.as_deref();
+        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
+        self.prices?.find_for(reply, self.model, at)
+    }
+
+    /// Returns the prices of the model that is asked.
+    pub(crate) fn find_rates(&self, provider: Provider, at: Time) -> Option<&'p Rates> {
+        let name = Some(provider.name());
+        self.prices?.find(name, [self.model, None], at)
     }
 }

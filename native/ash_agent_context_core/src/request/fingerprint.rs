@@ -161,7 +161,7 @@ impl Context {
 
     /// Returns whether the last request of an iteration surely began with all of another one's: both can be rebuilt, with the
     /// digests of what was sent.
-    pub(super) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {
+    pub(crate) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {
         let pair = self.as_sent(before).zip(self.as_sent(next));
         pair.is_some_and(|(before, next)| {
             let both = [&before, &next].map(|(context, options)| lay_out(context, options));

@@ -3,6 +3,7 @@
 use crate::context::cache::predict;
 use crate::context::cause::{Cause, RequestChange};
 use crate::context::rewound::Rewound;
+use crate::context::usage::Accounting;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
@@ -11,7 +12,6 @@ use crate::prices::rates::{Rates, Unit};
 use crate::prices::usage::Usage;
 use crate::provider::facts::Cache;
 use crate::provider::options::Options;
-use crate::request::account::Accounting;
 use crate::request::body::Body;
 use crate::request::fingerprint::{find_differing, is_all};
 use crate::request::slice::{compare, Slice};

@@ -4,10 +4,8 @@
 //! of these encodings. The encoding of a message depends on the message and on those before it, never on later ones: so appending
 //! changes no earlier byte.
 
-pub mod account;
 mod body;
 mod cost;
-pub mod diagnosis;
 pub mod fingerprint;
 pub mod forecast;
 mod item;

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::context::block::BlockDetail;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Entry;
@@ -12,7 +11,7 @@ use crate::view::cover::Cover;
 use crate::view::pins::{Pin, Pins};
 use crate::view::{self, Stretch};
 
-/// [`Context::fit`] so often hides more to make room for the blocks in place of hidden iterations.
+/// [`Context::fit`] so often hides more to make room for the notes in place of hidden iterations.
 const ROUNDS: usize = 4;
 
 /// The options of [`Context::fit`].
@@ -71,7 +70,7 @@ impl Context {
         let (first, last) = self.may_hide(fit.keep_first, fit.keep_last);
         let method = fit.method.unwrap_or(Method::Estimate);
         let mut needed = total.saturating_sub(allowed);
-        // The block in place of hidden iterations takes tokens, too.
+        // The note in place of hidden iterations takes tokens, too.
         for _ in 0..ROUNDS {
             let Some(boundary) = self.boundary(first, last, needed, method) else {
                 break;
@@ -124,7 +123,7 @@ impl Context {
             return;
         };
         let before = self.range_tokens(start.min(first), end);
-        let note = self.block(start, end, BlockDetail::Least);
+        let note = self.least_note(start, end);
         self.change_cover(start, |cover| cover.note = note);
         self.retally(start.min(first), end, before);
     }

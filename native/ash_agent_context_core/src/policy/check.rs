@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::block::{append_facts, append_words, SEARCHES};
-use crate::context::claims::Claims;
-use crate::context::facts::{add_keys, Fact};
-use crate::context::recall::add_pinned;
 use crate::context::Context;
 use crate::error::Error;
+use crate::policy::claims::Claims;
+use crate::policy::facts::{add_keys, Fact};
+use crate::policy::hidden_note::{append_facts, append_words, SEARCHES};
+use crate::policy::recall::add_pinned;
 use crate::tokens::Method;
 use crate::value::letters;
 use crate::value::time::Time;

@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::facts::{keys, Fact, Facts};
 use crate::context::said::Said;
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
+use crate::policy::facts::{keys, Fact, Facts};
 use crate::tokens::Method;
 use crate::value::time::Time;
 use crate::view::handle::RECALL;
@@ -36,21 +36,12 @@ const LEAST: u64 = 8;
 /// text would take quadratic time.
 pub(crate) const SEARCHES: usize = 256;
 
-/// How detailed a block is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BlockDetail {
-    /// All that the rules of the view ask for.
-    All,
-    /// A handle and the pins only.
-    Least,
-}
-
 impl Context {
-    /// Sets how detailed the blocks for hidden iterations are: thousandths of their tokens for an index, and bytes of the
-    /// user's words; `None` leaves them. Blocks that are there already are made anew.
+    /// Sets how detailed the notes for hidden iterations are: thousandths of their tokens for an index, and bytes of the
+    /// user's words; `None` leaves them. Notes that are there already are made anew.
     ///
     /// # Complexity
-    /// O(the log) for each block
+    /// O(the log) for each note
     #[must_use]
     pub fn put_index(&self, share: Option<usize>, user_bytes: Option<usize>, at: Time) -> Self {
         self.changed(at, |next| {
@@ -64,8 +55,17 @@ impl Context {
         })
     }
 
-    /// Returns the message in the place of a hidden range.
-    pub(crate) fn block(&self, first: u64, last: u64, told: BlockDetail) -> Option<Arc<Message>> {
+    /// Returns the message in the place of a hidden range, as detailed as the rules of the view ask for.
+    pub(crate) fn hidden_note(&self, first: u64, last: u64) -> Option<Arc<Message>> {
+        self.make_note(first, last, false)
+    }
+
+    /// Returns this message with a handle and the pins only.
+    pub(crate) fn least_note(&self, first: u64, last: u64) -> Option<Arc<Message>> {
+        self.make_note(first, last, true)
+    }
+
+    fn make_note(&self, first: u64, last: u64, is_least: bool) -> Option<Arc<Message>> {
         let view = self.view()?;
         let handle = self.handle_over(first, last);
         let pinned = self.pinned_lines(first, last);
@@ -78,15 +78,15 @@ impl Context {
         };
         let recall = handle.map_or_else(String::new, |handle| format!(", {RECALL} {handle}"));
         let mut text = format!("[{range} hidden{recall}]");
-        let user = match told {
-            BlockDetail::All if handle.is_some() => self.user_lines(first, last, &pinned),
+        let user = match handle {
+            Some(_) if !is_least => self.user_lines(first, last, &pinned),
             _ => Vec::new(),
         };
         for line in user.iter().chain(&pinned) {
             text.push('\n');
             text.push_str(line);
         }
-        if view.index > 0 && told == BlockDetail::All {
+        if view.index > 0 && !is_least {
             self.add_index(first, last, view.index, &mut text);
         }
         Some(Arc::new(note(first, last, text)))

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::block::BlockDetail;
 use crate::context::said::Said;
 use crate::context::Context;
 use crate::error::Error;
@@ -65,7 +64,7 @@ impl Context {
                 let handle = self.handle_over(first, cover.last);
                 cover.summary = Some(Arc::new(summary(first, cover.last, &text, handle)));
             } else if cover.summary.is_none() {
-                cover.note = self.block(first, cover.last, BlockDetail::All);
+                cover.note = self.hidden_note(first, cover.last);
             }
         }
         self.put_covers(covers);
@@ -79,7 +78,7 @@ impl Context {
         let without = covers.filter(|(_, cover)| cover.replacement().is_none());
         let without: Vec<(u64, u64)> = without.map(|(first, cover)| (first, cover.last)).collect();
         for (first, last) in without {
-            if let Some(note) = self.block(first, last, BlockDetail::All) {
+            if let Some(note) = self.hidden_note(first, last) {
                 self.change_cover(first, |cover| cover.note = Some(note));
             }
         }

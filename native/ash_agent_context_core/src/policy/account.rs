@@ -5,16 +5,16 @@ use chrono::TimeDelta;
 
 use crate::context::cache::{keeps_for_an_hour, lifetime, predict, LOOKED_THROUGH};
 use crate::context::cause::{Cause, Request};
+use crate::context::usage::Accounting;
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
+use crate::policy::diagnosis::Diagnosis;
 use crate::prices::bill::Reported;
-use crate::prices::list::Prices;
 use crate::prices::rates::{Rates, Unit};
 use crate::prices::usage::Usage;
-use crate::request::diagnosis::Diagnosis;
 use crate::value::time::Time;
 
 /// Of ten tokens that should be read, this many make a hit.
@@ -91,17 +91,6 @@ pub struct AccountRow {
     pub cost: Option<u64>,
     /// The part of the cost that came from tokens which should have been read from the cache and were not.
     pub avoidable: Option<u64>,
-}
-
-/// The prices for an account.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Accounting<'a> {
-    /// Prices of models.
-    pub prices: Option<&'a Prices>,
-    /// The model that was asked, for answers that name none or one without a price.
-    pub model: Option<&'a str>,
-    /// The first iteration with a row.
-    pub since: u64,
 }
 
 /// A request with its answer, and the facts about both.
@@ -275,21 +264,6 @@ impl Sent<'_> {
             None if is_expired() == Some(true) => Outlook::Expired,
             None => Outlook::Unexplained,
         }
-    }
-}
-
-impl<'p> Accounting<'p> {
-    /// Returns the prices of the model that answered, or that was asked.
-    pub(crate) fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
-        let reply = entry.message.reply.as_deref();
-        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
-        self.prices?.find_for(reply, self.model, at)
-    }
-
-    /// Returns the prices of the model that is asked.
-    pub(crate) fn find_rates(&self, provider: Provider, at: Time) -> Option<&'p Rates> {
-        let name = Some(provider.name());
-        self.prices?.find(name, [self.model, None], at)
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 
-use crate::context::facts::{add_keys, Fact, Facts};
 use crate::context::said::Said;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::message::Role;
+use crate::policy::facts::{add_keys, Fact, Facts};
 use crate::value::word::words;
 use crate::view::facts::FactKind;
 use crate::view::handle::Handle;
