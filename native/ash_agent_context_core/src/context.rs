@@ -1,27 +1,27 @@
 //! The conversation: the log, the view that shows it, and counts of its tokens.
 
-pub mod asked;
 pub mod cache;
 pub mod cause;
 pub mod cost;
-pub mod differing;
-pub(crate) mod looks;
+pub mod inputs;
+pub(crate) mod log_text;
 pub(crate) mod masked;
 mod note;
 pub mod pins;
 pub mod prompt;
 pub(crate) mod rewound;
-pub(crate) mod said;
 pub(crate) mod sent;
 pub mod shown;
 pub(crate) mod since;
 pub mod tokens;
+pub mod unseen;
 pub mod usage;
+pub(crate) mod view_digest;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::context::asked::Asked;
+use crate::context::inputs::Inputs;
 use crate::error::Error;
 use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::MessageRef;
@@ -49,7 +49,7 @@ pub struct Context {
     /// Tokens of completed iterations as the view shows them.
     pub(crate) tallies: Tallies,
     /// The inputs of requests, behind one pointer, since most operations do not change them.
-    pub(crate) asked: Arc<Asked>,
+    pub(crate) inputs: Arc<Inputs>,
 }
 
 /// A context has all functions of its log in which the view plays no part.
@@ -114,7 +114,7 @@ impl Context {
             log,
             view: None,
             tallies: Tallies::default(),
-            asked: Arc::default(),
+            inputs: Arc::default(),
         }
     }
 
@@ -125,7 +125,7 @@ impl Context {
             log,
             view: self.view.clone(),
             tallies: self.tallies.clone(),
-            asked: self.asked.clone(),
+            inputs: self.inputs.clone(),
         }
     }
 
@@ -321,7 +321,7 @@ impl Context {
         if is_cut {
             next.tallies = next.tallies.up_to(done);
             let from = next.current_iteration().saturating_add(1);
-            next.asked_mut().cut(from);
+            next.inputs_mut().cut(from);
             next.cut_view();
             self.keep_rewound(&mut next);
         }
@@ -351,7 +351,7 @@ impl Context {
         self.log.cut(index);
         self.tallies = self.tallies.up_to(index);
         let from = self.current_iteration().saturating_add(1);
-        self.asked_mut().cut(from);
+        self.inputs_mut().cut(from);
     }
 
     /// Returns the number of the last iteration that two conversations have in common, with all before it.
@@ -361,7 +361,7 @@ impl Context {
     #[must_use]
     pub fn last_common(&self, other: &Self) -> Option<u64> {
         let common = self.log.last_common(&other.log)?;
-        let differs = self.asked.differs_at(&other.asked);
+        let differs = self.inputs.differs_at(&other.inputs);
         let before = differs.map_or(common, |number| common.min(number.saturating_sub(1)));
         (before >= self.first_number()).then_some(before)
     }
@@ -449,12 +449,12 @@ impl Context {
     /// Tells the log the size of everything beside it.
     pub(crate) fn weigh_view(&mut self) {
         self.log
-            .put_beside(self.view_size().plus(self.asked.size()));
+            .put_beside(self.view_size().plus(self.inputs.size()));
     }
 
     /// Returns the inputs of past requests, to note more of them.
-    pub(crate) fn asked_mut(&mut self) -> &mut Asked {
-        Arc::make_mut(&mut self.asked)
+    pub(crate) fn inputs_mut(&mut self) -> &mut Inputs {
+        Arc::make_mut(&mut self.inputs)
     }
 
     /// Begins another segment where the size asks for it. Call it after each change of what a context holds.
@@ -467,6 +467,6 @@ impl Context {
 impl PartialEq for Context {
     /// Equal contents, down to ids and times. Handles play no part.
     fn eq(&self, other: &Self) -> bool {
-        self.log == other.log && self.view == other.view && self.asked == other.asked
+        self.log == other.log && self.view == other.view && self.inputs == other.inputs
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 
-use crate::context::asked::{digest, digest_masks};
 use crate::context::cause::{Cause, Request, RequestChange};
+use crate::context::inputs::{digest, digest_masks};
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
@@ -120,14 +120,14 @@ impl Context {
     /// Returns true if the last request is known to have had tools.
     pub(crate) fn had_tools(&self) -> bool {
         let last = self.last_answer();
-        let noted = last.and_then(|(last, _)| self.asked.tools.of(last.number));
+        let noted = last.and_then(|(last, _)| self.inputs.tools.of(last.number));
         matches!(noted, Some((_, Value::List(tools))) if !tools.is_empty())
     }
 
     /// Returns true if the masks of the last request are in memory.
     pub(crate) fn has_asked_masks(&self) -> bool {
         let last = self.last_answer();
-        last.is_some_and(|(last, _)| self.asked.masks_at_hand(last.number).is_some())
+        last.is_some_and(|(last, _)| self.inputs.masks_at_hand(last.number).is_some())
     }
 
     /// Returns the conversation that the last answer was asked of, see [`Context::as_asked`].
@@ -142,15 +142,15 @@ impl Context {
     /// O(log n), or O(the log) where the masks of today hold for notes and summaries that were made under others
     #[must_use]
     pub fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
-        let (_, view) = self.asked.of(iteration.number)?;
+        let (_, view) = self.inputs.of(iteration.number)?;
         self.as_asked_under(iteration, view)
     }
 
     /// Like [`Context::as_asked`], under the view of the request before, if there was one.
     #[must_use]
     pub fn as_asked_under_last(&self, iteration: &Iteration) -> Option<Self> {
-        let (_, view) = self.asked.of(iteration.number)?;
-        let last = self.asked.of(iteration.number.checked_sub(1)?);
+        let (_, view) = self.inputs.of(iteration.number)?;
+        let last = self.inputs.of(iteration.number.checked_sub(1)?);
         self.as_asked_under(iteration, last.map_or(view, |(_, view)| view))
     }
 
@@ -171,7 +171,7 @@ impl Context {
         next.tallies = Default::default();
         next.view = view.cloned();
         let today = self.view().and_then(|view| view.masks.as_ref());
-        let masks = match self.asked.masks_at_hand(number) {
+        let masks = match self.inputs.masks_at_hand(number) {
             Some(masks) => masks.cloned(),
             None => today.cloned(),
         };
@@ -179,7 +179,7 @@ impl Context {
             let before = next.view().and_then(|view| view.masks.clone());
             let digest = masks.as_deref().map(digest_masks);
             // Notes and summaries may have been made under other masks.
-            let is_masked = before == masks || digest.as_ref() == self.asked.masks_of(number);
+            let is_masked = before == masks || digest.as_ref() == self.inputs.masks_of(number);
             next.change_view(|view| view.masks = masks);
             if !is_masked {
                 next.mask_covers(before.as_deref());

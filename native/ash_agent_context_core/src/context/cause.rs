@@ -105,12 +105,12 @@ impl Context {
             ..Request::default()
         };
         if reply.is_none_or(|reply| reply.requested_at.is_some()) {
-            let system = self.asked.systems.of(number);
-            let view = self.asked.of(number);
-            request.beside = self.asked.request_of(number);
+            let system = self.inputs.systems.of(number);
+            let view = self.inputs.of(number);
+            request.beside = self.inputs.request_of(number);
             request.view = view.map(|(_, view)| view.map(|view| &**view));
             // Older versions noted neither.
-            request.masks = system.map(|_| self.asked.masks_of(number).cloned());
+            request.masks = system.map(|_| self.inputs.masks_of(number).cloned());
             request.system = system.map(|(_, digest)| digest.clone());
         }
         request

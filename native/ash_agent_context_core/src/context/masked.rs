@@ -4,15 +4,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::value::time::Time;
 use crate::view::cover::{Cover, Unmasked};
-use crate::view::handle::RECALL;
 use crate::view::masks::Masks;
 use crate::view::pins::{Pin, Pins};
+use crate::view::recall_handle::RECALL;
 use crate::view::texts::content_text;
 use crate::view::veil::Veil;
 use crate::view::verdict::Verdict;
@@ -105,7 +105,7 @@ impl Context {
         let Some(masks) = masks else {
             return Veil::default();
         };
-        let asked = self.asked.views.values().flatten().map(|view| &**view);
+        let asked = self.inputs.views.values().flatten().map(|view| &**view);
         let views = self.view().into_iter().chain(asked);
         let texts = views.flat_map(|view| {
             let pins = view.pins().into_iter().flat_map(Pins::iter);
@@ -127,7 +127,7 @@ impl Context {
         let mut masked = Veil::default();
         if !pieces.is_empty() {
             let mut add = |found: &str| masked.add_common(&pieces, found);
-            let system = self.system().map(Said::Message).into_iter();
+            let system = self.system().map(LogText::Message).into_iter();
             for said in system.chain(self.said_between(0, u64::MAX)) {
                 said.each(|text| masks.each(text, &mut add));
             }
@@ -139,13 +139,13 @@ impl Context {
     fn shown_beside(&self, masks: &Masks, mut masked: Veil, first: u64, last: u64) -> Veil {
         masked.lift(OWN);
         // A recalled text is a piece of another one, and a mask may not find its words there.
-        let is_recalled = |said: &Said<'_>| match said {
-            Said::Result(_, call, _) | Said::Call(call) => call.name.as_str() == RECALL,
+        let is_recalled = |said: &LogText<'_>| match said {
+            LogText::Result(_, call, _) | LogText::Call(call) => call.name.as_str() == RECALL,
             _ => false,
         };
         let said = self.said_between(first, last);
         let said = said.filter(|said| !is_recalled(said));
-        for said in self.system().map(Said::Message).into_iter().chain(said) {
+        for said in self.system().map(LogText::Message).into_iter().chain(said) {
             if masked.is_empty() {
                 break;
             }
@@ -155,9 +155,9 @@ impl Context {
     }
 
     /// Returns all texts of some iterations.
-    pub(crate) fn said_between(&self, first: u64, last: u64) -> impl Iterator<Item = Said<'_>> {
+    pub(crate) fn said_between(&self, first: u64, last: u64) -> impl Iterator<Item = LogText<'_>> {
         let entries = self.log.between(first, last).flat_map(Iteration::entries);
-        entries.flat_map(Said::of)
+        entries.flat_map(LogText::of)
     }
 
     /// Returns true if iterations look otherwise than under other masks.

@@ -530,7 +530,7 @@ fn note_model(context: &mut Context, model: &Value) {
     };
     let model = (Value::text("model"), model.clone());
     let is_last = number == context.current_iteration();
-    let fields = &mut context.asked_mut().fields;
+    let fields = &mut context.inputs_mut().fields;
     fields.note(1, Value::Map(Map::new(vec![model])));
     if !is_last {
         fields.note(number.saturating_add(1), Value::Map(Map::default()));

@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::message::Status;
 use crate::value::Value;
 use crate::view::facts::{each, key, of_line, tokens, FactKind, Found};
-use crate::view::handle::RECALL;
 use crate::view::masks::Masks;
+use crate::view::recall_handle::RECALL;
 
 /// A name in a call's arguments may have so many bytes.
 const NAME: usize = 64;
@@ -63,9 +63,9 @@ impl Context {
     pub(crate) fn list_used(&self, last: u64) -> Used {
         let mut used = Used::default();
         for iteration in self.iterations().take_while(|one| one.number <= last) {
-            for said in iteration.entries().flat_map(Said::of) {
+            for said in iteration.entries().flat_map(LogText::of) {
                 match said {
-                    Said::Call(call) if call.name.as_str() != RECALL => {
+                    LogText::Call(call) if call.name.as_str() != RECALL => {
                         used.add_arguments(&call.arguments.value, iteration.number);
                     }
                     said if said.is_of_user() => used.add_user(&said.text(None)),
@@ -125,7 +125,7 @@ impl<'u> Facts<'u> {
     }
 
     /// Reads a text as models may read it. Facts that a mask hides are counted, and their words are not kept.
-    pub fn read(&mut self, said: &Said<'_>, at: At, masks: Option<&Masks>) {
+    pub fn read(&mut self, said: &LogText<'_>, at: At, masks: Option<&Masks>) {
         self.texts += 1;
         let seen = said.text(masks);
         self.read_text(said, &seen, at, None);
@@ -135,12 +135,12 @@ impl<'u> Facts<'u> {
         }
     }
 
-    fn read_text(&mut self, said: &Said<'_>, text: &str, at: At, seen: Option<&HashSet<u64>>) {
+    fn read_text(&mut self, said: &LogText<'_>, text: &str, at: At, seen: Option<&HashSet<u64>>) {
         let mut add = |found: Found<'_>| self.add(found, at, seen);
         match said {
-            Said::Message(_) if said.is_of_user() => add(first_line(FactKind::Decision, text)),
-            Said::Decision(..) => add(of_line(FactKind::Decision, text)),
-            Said::Result(_, _, outcome) if outcome.status == Status::Error => {
+            LogText::Message(_) if said.is_of_user() => add(first_line(FactKind::Decision, text)),
+            LogText::Decision(..) => add(of_line(FactKind::Decision, text)),
+            LogText::Result(_, _, outcome) if outcome.status == Status::Error => {
                 add(first_line(FactKind::Error, text));
             }
             _ => {}

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
@@ -12,9 +12,9 @@ use crate::log::message::Message;
 use crate::policy::facts::{keys, Fact, Facts};
 use crate::tokens::Method;
 use crate::value::time::Time;
-use crate::view::handle::RECALL;
 use crate::view::note;
 use crate::view::pins::Pins;
+use crate::view::recall_handle::RECALL;
 use crate::view::rendering::Rendering;
 
 /// So many bytes of the user's words are quoted by default.
@@ -99,7 +99,7 @@ impl Context {
             return lines;
         };
         for (number, before, entry) in self.entries_of(first, last) {
-            for said in Said::of(entry) {
+            for said in LogText::of(entry) {
                 let text = said.text(self.masks());
                 let label = said.label();
                 if is_pinned(pins, number, before, entry, &said) {
@@ -131,7 +131,7 @@ impl Context {
         let mut lines = Vec::new();
         let back = iterations.rev();
         for entry in back.flat_map(|iteration| iteration.entries().rev()) {
-            let said = Said::Message(&entry.message);
+            let said = LogText::Message(&entry.message);
             if !said.is_of_user() {
                 continue;
             }
@@ -183,12 +183,14 @@ impl Context {
         let used = self.list_used(u64::MAX);
         let mut facts = Facts::new(&used);
         for (number, before, entry) in self.entries_of(first, last) {
-            for said in Said::of(entry) {
+            for said in LogText::of(entry) {
                 let place = match said {
-                    Said::Result(_, call, _) | Said::Call(call) if call.name.as_str() == RECALL => {
+                    LogText::Result(_, call, _) | LogText::Call(call)
+                        if call.name.as_str() == RECALL =>
+                    {
                         continue;
                     }
-                    Said::Result(slot, ..) => Some(before + slot),
+                    LogText::Result(slot, ..) => Some(before + slot),
                     _ => None,
                 };
                 facts.read(&said, (number, place), self.masks());
@@ -238,12 +240,12 @@ pub(crate) fn append_facts<'f>(
     appended
 }
 
-fn is_pinned(pins: &Pins, number: u64, before: usize, entry: &Entry, said: &Said<'_>) -> bool {
+fn is_pinned(pins: &Pins, number: u64, before: usize, entry: &Entry, said: &LogText<'_>) -> bool {
     match said {
-        Said::Message(_) => pins.has_message(number, entry.position),
-        Said::Result(slot, ..) => pins.has_result(number, before + slot),
+        LogText::Message(_) => pins.has_message(number, entry.position),
+        LogText::Result(slot, ..) => pins.has_result(number, before + slot),
         // A pinned result pins its call and the decision about it, too.
-        Said::Call(call) | Said::Decision(call, _) => {
+        LogText::Call(call) | LogText::Decision(call, _) => {
             let slot = entry.message.calls.iter().position(|one| one.id == call.id);
             slot.is_some_and(|slot| pins.has_result(number, before + slot))
         }

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::value::time::Time;
 use crate::value::{letters, steps};
 use crate::view::excerpt::Excerpt;
-use crate::view::handle::{Handle, Handled, RECALL};
 use crate::view::masks::Masks;
+use crate::view::recall_handle::{RecallHandle, RecallPlace, RECALL};
 use crate::view::rendering::Look;
 use crate::view::search::{FoundText, Search};
 use crate::view::texts::output_text;
@@ -21,7 +21,7 @@ use crate::view::{summary, summary_text};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
     /// The handle that reads all of it.
-    pub handle: Handle,
+    pub handle: RecallHandle,
     /// The piece that fits best.
     pub text: String,
     /// The score: higher is better.
@@ -85,12 +85,12 @@ impl Context {
     }
 
     /// Returns the handle of a range, where the view has handles.
-    pub(crate) fn handle_over(&self, first: u64, last: u64) -> Option<Handle> {
+    pub(crate) fn handle_over(&self, first: u64, last: u64) -> Option<RecallHandle> {
         self.has_recall().then(|| self.handle_of(first, last))
     }
 
-    pub(crate) fn handle_of(&self, first: u64, last: u64) -> Handle {
-        Handle::of_iterations(first, last, self.log.between(first, last))
+    pub(crate) fn handle_of(&self, first: u64, last: u64) -> RecallHandle {
+        RecallHandle::of_iterations(first, last, self.log.between(first, last))
     }
 
     /// Reads the text of a handle, as models may read it.
@@ -102,7 +102,7 @@ impl Context {
     /// # Complexity
     /// O(the text)
     pub fn recall(&self, handle: &str, excerpt: &Excerpt<'_>) -> Result<String, Error> {
-        let known = Handle::read(handle);
+        let known = RecallHandle::read(handle);
         let handle = known.ok_or_else(|| Error::UnknownHandle {
             handle: handle.into(),
         })?;
@@ -117,16 +117,16 @@ impl Context {
         self.view()?.masks()
     }
 
-    fn text_of_handle(&self, handle: Handle) -> Option<String> {
+    fn text_of_handle(&self, handle: RecallHandle) -> Option<String> {
         match handle.of {
-            Handled::Result { iteration, call } => {
+            RecallPlace::Result { iteration, call } => {
                 let slot = call.checked_sub(1)?;
                 let (call, outcome) = self.log.get_numbered(iteration)?.calls().nth(slot)?;
                 let outcome = outcome?;
-                (Handle::of_result(iteration, slot, call, outcome) == handle)
+                (RecallHandle::of_result(iteration, slot, call, outcome) == handle)
                     .then(|| output_text(outcome, self.masks()).into_owned())
             }
-            Handled::Iterations(first, last) => {
+            RecallPlace::Iterations(first, last) => {
                 let known = self.first_number()..=self.current_iteration();
                 let is_known = first <= last && known.contains(&first) && known.contains(&last);
                 (is_known && self.handle_of(first, last) == handle)
@@ -155,7 +155,7 @@ impl Context {
         let mut search = Search::new(words);
         let mut places = Vec::new();
         for (iteration, slots, entry, is_hidden) in self.list_shortened() {
-            for said in Said::of(entry) {
+            for said in LogText::of(entry) {
                 let Some(place) = self.place_of(iteration, slots, &said, is_hidden) else {
                     continue;
                 };
@@ -169,8 +169,8 @@ impl Context {
         let hit = |found: FoundText| {
             let (place, iteration, said, text) = places.get(found.text)?;
             let handle = match (place, said) {
-                (Some(slot), Said::Result(_, call, outcome)) => {
-                    Handle::of_result(*iteration, *slot, call, outcome)
+                (Some(slot), LogText::Result(_, call, outcome)) => {
+                    RecallHandle::of_result(*iteration, *slot, call, outcome)
                 }
                 _ => self.handle_of(*iteration, *iteration),
             };
@@ -200,12 +200,14 @@ impl Context {
         &self,
         iteration: u64,
         before: usize,
-        said: &Said<'_>,
+        said: &LogText<'_>,
         is_hidden: bool,
     ) -> Option<Option<usize>> {
         match said {
-            Said::Result(_, call, _) | Said::Call(call) if call.name.as_str() == RECALL => None,
-            Said::Result(slot, _, outcome) => {
+            LogText::Result(_, call, _) | LogText::Call(call) if call.name.as_str() == RECALL => {
+                None
+            }
+            LogText::Result(slot, _, outcome) => {
                 let look = self.rendering(iteration).behind(before);
                 let is_cut = look.result(*slot, outcome) != Look::Whole;
                 (is_hidden || is_cut).then_some(Some(before + slot))

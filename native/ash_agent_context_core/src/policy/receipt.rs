@@ -3,14 +3,14 @@
 
 use std::collections::HashSet;
 
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::message::Role;
 use crate::policy::facts::{add_keys, Fact, Facts};
 use crate::value::word::words;
 use crate::view::facts::FactKind;
-use crate::view::handle::Handle;
+use crate::view::recall_handle::RecallHandle;
 use crate::view::rendering::Shown;
 use crate::view::texts::{content_text, output_text};
 
@@ -38,7 +38,7 @@ pub struct ReceiptFact {
     /// Its words.
     pub text: Box<str>,
     /// The handle that reads it, if the view has handles.
-    pub handle: Option<Handle>,
+    pub handle: Option<RecallHandle>,
     /// The last iteration that has it.
     pub iteration: u64,
     /// The number of calls that used it.
@@ -118,7 +118,7 @@ impl Context {
         let used = self.list_used(u64::MAX);
         let mut facts = Facts::new(&used);
         for (iteration, slots, entry, is_hidden) in self.list_shortened() {
-            for said in Said::of(entry) {
+            for said in LogText::of(entry) {
                 if let Some(slot) = self.place_of(iteration, slots, &said, is_hidden) {
                     facts.read(&said, (iteration, slot), self.masks());
                 }
@@ -161,12 +161,12 @@ impl Context {
     }
 
     /// Returns the handle of a text of the log.
-    fn handle_at(&self, (number, slot): (u64, Option<usize>)) -> Option<Handle> {
+    fn handle_at(&self, (number, slot): (u64, Option<usize>)) -> Option<RecallHandle> {
         let Some(slot) = slot else {
             return Some(self.handle_of(number, number));
         };
         let (call, outcome) = self.log.get_numbered(number)?.calls().nth(slot)?;
-        Some(Handle::of_result(number, slot, call, outcome?))
+        Some(RecallHandle::of_result(number, slot, call, outcome?))
     }
 
     /// Returns the keys of everything that a model sees.
@@ -197,7 +197,7 @@ impl Shown<'_> {
             MessageRef::Added(message) => {
                 add_keys(&content_text(&message.content, None), keys);
                 for call in &message.calls {
-                    add_keys(&Said::Call(call).text(None), keys);
+                    add_keys(&LogText::Call(call).text(None), keys);
                 }
             }
             MessageRef::Results(_, exchange) => {

@@ -204,7 +204,7 @@ impl Context {
     pub(crate) fn is_beyond_window(&self, rent: &Rent<'_>, at: Time) -> bool {
         let priced = || {
             let window = self.current_rates(rent, at)?.context_window?;
-            let asked = self.asked.most_output(self.next_number());
+            let asked = self.inputs.most_output(self.next_number());
             // A provider refuses a request with a higher limit than the window, however short it is.
             let asked = asked.filter(|most| *most < window);
             let (most, part) = ANSWER;

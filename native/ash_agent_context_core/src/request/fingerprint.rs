@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::context::asked::{is_one, Beginning};
-use crate::context::looks;
+use crate::context::inputs::{is_one, Beginning};
 use crate::context::sent::SentNote;
+use crate::context::view_digest;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Exchange;
@@ -58,12 +58,12 @@ impl Context {
         let number = self.next_number();
         // The messages come first: their encodings are put together then.
         let pieces = self.list_pieces(number, options)?;
-        let known = self.asked.beginning.as_deref();
+        let known = self.inputs.beginning.as_deref();
         let known = known.filter(|known| self.begins_with(known, options));
         let body = Body::new(self, options);
         let (whole, reached) = body.digest(known)?;
         let looks = known.map_or_else(
-            || looks::digest(self.view()).into_boxed_str(),
+            || view_digest::digest(self.view()).into_boxed_str(),
             |known| known.looks.clone(),
         );
         let digests: Vec<String> = pieces
@@ -77,9 +77,9 @@ impl Context {
             pieces: digests.iter().map(|digest| &**digest).collect(),
         };
         let mut next = self.clone();
-        next.asked_mut().sent.note(number, note.write());
+        next.inputs_mut().sent.note(number, note.write());
         let beginning = reached.and_then(|reached| self.beginning(reached, options, looks));
-        next.asked_mut().beginning = beginning.map(Arc::new);
+        next.inputs_mut().beginning = beginning.map(Arc::new);
         next.weigh_view();
         Ok(next)
     }
@@ -128,7 +128,7 @@ impl Context {
         number: u64,
         options: &Options<'_>,
     ) -> Result<Vec<SentPiece>, Error> {
-        let since = self.asked.sent.before(number);
+        let since = self.inputs.sent.before(number);
         let first = since.unwrap_or(self.first_number());
         let first = first.max(number.saturating_sub(ITERATIONS));
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
@@ -155,7 +155,7 @@ impl Context {
     /// Returns the digest that was noted for an iteration's last request.
     #[must_use]
     pub fn sent_note(&self, iteration: &Iteration) -> Option<&str> {
-        let note = SentNote::read(self.asked.sent.at(iteration.number)?)?;
+        let note = SentNote::read(self.inputs.sent.at(iteration.number)?)?;
         Some(note.whole)
     }
 
@@ -175,7 +175,7 @@ impl Context {
 
     /// Returns the conversation from which the last request of an iteration was made, if rebuilding it gives what was sent.
     fn as_sent<'a>(&'a self, iteration: &'a Iteration) -> Option<(Self, Options<'a>)> {
-        let note = SentNote::read(self.asked.sent.at(iteration.number)?)?;
+        let note = SentNote::read(self.inputs.sent.at(iteration.number)?)?;
         let (context, options) = self.make_again(iteration)?;
         let found = context.find_sent(&options, &note)?;
         Some((context, found))

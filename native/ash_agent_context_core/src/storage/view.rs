@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::context::asked::digest_masks;
+use crate::context::inputs::digest_masks;
 use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::message::{Message, Role};

@@ -8,11 +8,11 @@ pub mod count;
 pub mod cover;
 pub mod excerpt;
 pub mod facts;
-pub mod handle;
 pub mod masks;
 mod note;
 pub mod pairs;
 pub mod pins;
+pub mod recall_handle;
 pub mod rendering;
 pub(crate) mod search;
 pub mod shortening;
@@ -28,9 +28,9 @@ use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part};
 use crate::value::{steps, Map, Size, Value};
 use crate::view::cover::{cover_over, Cover, Covers};
-use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 use crate::view::pins::Pins;
+use crate::view::recall_handle::{RecallHandle, RECALL};
 use crate::view::rendering::Rendering;
 use crate::view::shortening::Shortening;
 
@@ -314,7 +314,7 @@ pub(crate) fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str
 }
 
 /// Makes a user message that stands for iterations, marked as a summary of them.
-pub(crate) fn summary(first: u64, last: u64, text: &str, handle: Option<Handle>) -> Message {
+pub(crate) fn summary(first: u64, last: u64, text: &str, handle: Option<RecallHandle>) -> Message {
     let range = match first == last {
         true => format!("iteration {first}"),
         false => format!("iterations {first} to {last}"),

@@ -13,11 +13,11 @@ use crate::value::letters;
 use crate::value::word::words;
 use crate::value::Value;
 use crate::view::change::{Change, ChangeKind};
-use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 use crate::view::note;
 use crate::view::pairs::Pairs;
 use crate::view::pins::Pins;
+use crate::view::recall_handle::{RecallHandle, RECALL};
 use crate::view::texts::output_text;
 
 /// The look of one iteration's messages.
@@ -309,7 +309,7 @@ impl<'a> Rendering<'a> {
     fn output(&self, slot: usize, call: &ToolCall, outcome: &Outcome) -> Option<Output> {
         let handle = || {
             let slot = self.before + slot;
-            let handle = Handle::of_result(self.iteration, slot, call, outcome);
+            let handle = RecallHandle::of_result(self.iteration, slot, call, outcome);
             self.recall.then_some(handle)
         };
         let look = self.result(slot, outcome);
@@ -350,7 +350,7 @@ impl<'a> Rendering<'a> {
 /// The limits and the note for cutting a text.
 struct TextCut {
     most: usize,
-    handle: Option<Handle>,
+    handle: Option<RecallHandle>,
 }
 
 impl TextCut {

@@ -1,7 +1,7 @@
 //! The attributes of spans, under the conventions' names.
 
-use crate::context::asked::{find_parameter, most_output_names};
 use crate::context::cause::Cause;
+use crate::context::inputs::{find_parameter, most_output_names};
 use crate::log::message::{Message, Outcome, Status};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;

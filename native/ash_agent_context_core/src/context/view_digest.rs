@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::context::asked;
+use crate::context::inputs;
 use crate::value::digest::Digest;
 use crate::value::Value;
 use crate::view::View;
@@ -28,7 +28,7 @@ fn describe(view: &View) -> String {
     };
     for (first, cover) in view.covers() {
         let summary = cover.summary.as_deref();
-        let summary = summary.map(|summary| asked::digest(Some(summary)));
+        let summary = summary.map(|summary| inputs::digest(Some(summary)));
         let summary = summary.as_ref().and_then(Value::as_str);
         add("cover", &(first, cover.last, summary));
     }

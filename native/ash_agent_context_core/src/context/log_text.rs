@@ -13,7 +13,7 @@ use crate::view::texts::{content_text, output_text, part_text};
 
 /// A text with its source.
 #[derive(Clone, Copy)]
-pub(crate) enum Said<'a> {
+pub(crate) enum LogText<'a> {
     Message(&'a Message),
     Call(&'a ToolCall),
     /// A person's decision about a call.
@@ -22,7 +22,7 @@ pub(crate) enum Said<'a> {
     Result(usize, &'a ToolCall, &'a Outcome),
 }
 
-impl<'a> Said<'a> {
+impl<'a> LogText<'a> {
     /// Returns all texts of an entry.
     pub fn of(entry: &'a Entry) -> impl Iterator<Item = Self> {
         let is_said = !content_text(&entry.message.content, None).is_empty();

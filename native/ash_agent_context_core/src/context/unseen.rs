@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
-use crate::view::handle::Handle;
+use crate::view::recall_handle::RecallHandle;
 use crate::view::rendering::Look;
 
 /// A part of which one view shows less than another.
@@ -19,11 +19,16 @@ pub struct Unseen {
     /// The id of the call with the result; `None` for all of the iterations.
     pub call: Option<Box<str>>,
     /// The handle that reads it.
-    pub handle: Handle,
+    pub handle: RecallHandle,
 }
 
 impl Unseen {
-    fn new(number: u64, [look, was]: [Look; 2], call: Option<Box<str>>, handle: Handle) -> Self {
+    fn new(
+        number: u64,
+        [look, was]: [Look; 2],
+        call: Option<Box<str>>,
+        handle: RecallHandle,
+    ) -> Self {
         Self {
             look,
             was,
@@ -95,7 +100,7 @@ impl Context {
             let look = own.result(slot, outcome);
             let was = others.result(slot, outcome);
             if look > was {
-                let handle = Handle::of_result(number, slot, call, outcome);
+                let handle = RecallHandle::of_result(number, slot, call, outcome);
                 let call = Some(call.id.clone());
                 unseen.push(Unseen::new(number, [look, was], call, handle));
             }

@@ -18,7 +18,7 @@ use crate::view::View;
 
 /// The inputs of requests, by iteration.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct Inputs {
     /// The views; `None` shows the log as it is.
     pub views: Since<Option<Arc<View>>>,
     /// The provider and the model that a request asks, and the fields of its body beside the messages.
@@ -83,7 +83,7 @@ const DIGITS: usize = 16;
 /// The fields of a request and its tools, each with the iteration since which it was used.
 pub(crate) type RequestNote<'a> = [Option<(u64, &'a Value)>; 2];
 
-impl Asked {
+impl Inputs {
     /// Returns the view of an iteration's request, and the iteration since which it was used.
     pub fn of(&self, number: u64) -> Option<(u64, Option<&Arc<View>>)> {
         let (since, view) = self.views.of(number)?;
@@ -279,7 +279,7 @@ fn digest_value(value: &Value) -> Value {
     to_value(digest)
 }
 
-impl PartialEq for Asked {
+impl PartialEq for Inputs {
     fn eq(&self, other: &Self) -> bool {
         self.differs_at(other).is_none()
     }
