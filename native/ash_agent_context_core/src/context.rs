@@ -24,7 +24,6 @@ use std::sync::Arc;
 use crate::context::inputs::Inputs;
 use crate::error::Error;
 use crate::log::decision::{CallStatus, Decision};
-use crate::log::exchange::MessageRef;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role, Status};
@@ -435,17 +434,6 @@ impl Context {
         Some((found.number, last.number))
     }
 
-    /// Returns all messages of the log, oldest first.
-    pub fn log(&self) -> impl Iterator<Item = MessageRef<'_>> {
-        self.log.all_messages()
-    }
-
-    /// Returns the number of messages of the log.
-    #[must_use]
-    pub fn count_log(&self) -> usize {
-        self.log.count_messages()
-    }
-
     /// Tells the log the size of everything beside it.
     pub(crate) fn weigh_view(&mut self) {
         self.log
@@ -457,7 +445,7 @@ impl Context {
         Arc::make_mut(&mut self.inputs)
     }
 
-    /// Begins another segment where the size asks for it. Call it after each change of what a context holds.
+    /// Begins another generation where the size asks for it. Call it after each change of what a context holds.
     pub(crate) fn grown(&mut self) {
         self.weigh_view();
         self.log.grown();

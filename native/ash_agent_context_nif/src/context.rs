@@ -100,7 +100,7 @@ pub fn system_prompt(context: Lender<'_>) -> Option<Term<'_>> {
 
 pub fn to_messages(context: Lender<'_>, log: bool) -> Term<'_> {
     match log || !context.has_view() {
-        true => context.encoder().messages(context.log()),
+        true => context.encoder().messages(context.all_messages()),
         false => context.encoder().encode_shown(context.messages()),
     }
 }

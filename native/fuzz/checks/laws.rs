@@ -21,7 +21,7 @@ pub fn check(context: &Context) {
 
 /// Counters say what counting says.
 pub fn counts(context: &Context) {
-    assert_eq!(context.count_log(), context.log().count());
+    assert_eq!(context.count_all_messages(), context.all_messages().count());
     assert_eq!(context.count_messages(), context.messages().count());
     context.messages().for_each(|shown| drop(shown.see()));
     assert_eq!(context.count_iterations(), context.iterations().count());

@@ -77,7 +77,7 @@ impl Context {
     }
 
     /// Returns true if the next request surely begins otherwise than the last one: other hidden iterations, summaries or
-    /// blocks, another system prompt, other tools, another model, or another form of the answer.
+    /// texts after the system prompt, another system prompt, other tools, another model, or another form of the answer.
     #[must_use]
     pub fn begins_anew(&self) -> bool {
         let mut changes = self.changes_of_next().into_iter();

@@ -206,7 +206,7 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange
     let plain = View::default();
     let (before, next) = (before.unwrap_or(&plain), next.unwrap_or(&plain));
     let mut changes = Vec::new();
-    if before.blocks != next.blocks {
+    if before.prompt_texts != next.prompt_texts {
         changes.push(RequestChange::everywhere(Cause::Block));
     }
     changes.extend(changed_cover(before, next));

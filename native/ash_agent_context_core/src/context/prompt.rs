@@ -36,7 +36,7 @@ pub enum Unready {
 }
 
 impl Context {
-    /// Returns the view as plain text: blocks `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]`, separated by blank
+    /// Returns the view as plain text: sections `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]`, separated by blank
     /// lines.
     ///
     /// # Complexity
@@ -133,7 +133,7 @@ fn write(message: MessageRef<'_>, prompt: &mut String) {
                     let text = output_text(outcome, None);
                     let sign = if outcome.is_error() { "Error: " } else { "" };
                     let title = format!("Tool {}", call.name.as_str());
-                    block(&title, sign, &text, prompt);
+                    section(&title, sign, &text, prompt);
                 }
             }
         }
@@ -153,10 +153,10 @@ fn add_to_prompt(message: &Message, prompt: &mut String) {
         Role::User => "User",
         Role::Assistant => "Assistant",
     };
-    block(title, "", &text, prompt);
+    section(title, "", &text, prompt);
 }
 
-fn block(title: &str, sign: &str, text: &str, prompt: &mut String) {
+fn section(title: &str, sign: &str, text: &str, prompt: &mut String) {
     if text.trim().is_empty() {
         return;
     }

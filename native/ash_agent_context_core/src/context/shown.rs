@@ -10,7 +10,7 @@ use crate::value::time::Time;
 use crate::value::Size;
 use crate::view::cover::Cover;
 use crate::view::rendering::{Rendering, Shown};
-use crate::view::{with_blocks, Cleared, Stretch, View, CLEARED};
+use crate::view::{with_prompt_texts, Cleared, Stretch, View, CLEARED};
 
 /// Walks over the covers of a view and the iterations between them.
 pub(crate) struct Steps<'a, I: Iterator<Item = (u64, &'a Cover)>> {
@@ -131,9 +131,9 @@ impl Context {
     #[must_use]
     pub fn count_messages(&self) -> usize {
         match self.view() {
-            None => self.log.count_messages(),
+            None => self.count_all_messages(),
             Some(view) => {
-                let log = self.log.count_messages() - usize::from(self.system().is_some());
+                let log = self.count_all_messages() - usize::from(self.system().is_some());
                 log - view.covered
                     + view.summaries
                     + view.notes
@@ -188,7 +188,7 @@ impl Context {
             view.recall = rules.recall;
             view.index = rules.index;
             view.user_bytes = rules.user_bytes;
-            view.blocks = rules.blocks.clone();
+            view.prompt_texts = rules.prompt_texts.clone();
             let facts = rules.pins().map(|pins| pins.up_to(0));
             view.pins = facts.filter(|pins| !pins.is_empty()).map(Arc::new);
         });
@@ -198,9 +198,9 @@ impl Context {
     /// Makes the system prompt of the view anew.
     pub(crate) fn show_system(&mut self) {
         let Some(view) = &mut self.view else { return };
-        let blocks = &view.blocks;
-        let system = (!blocks.is_empty()).then(|| {
-            let content = with_blocks(self.log.system.as_deref(), blocks);
+        let texts = &view.prompt_texts;
+        let system = (!texts.is_empty()).then(|| {
+            let content = with_prompt_texts(self.log.system.as_deref(), texts);
             Arc::new(Message::system(content))
         });
         let view = Arc::make_mut(view);
@@ -432,15 +432,17 @@ impl Context {
     /// Puts a text after the system prompt of the view, in the place of the one with this name; `None` removes that.
     #[must_use]
     pub fn put_prompt_block(&self, name: &str, text: Option<&str>, at: Time) -> Self {
-        let mut blocks = self.view().map_or(Vec::new(), |view| view.blocks.to_vec());
-        let known = blocks.iter_mut().find(|(known, _)| &**known == name);
+        let mut texts = self
+            .view()
+            .map_or(Vec::new(), |view| view.prompt_texts.to_vec());
+        let known = texts.iter_mut().find(|(known, _)| &**known == name);
         match (known, text) {
-            (Some(block), Some(text)) => block.1 = text.into(),
-            (None, Some(text)) => blocks.push((name.into(), text.into())),
-            (_, None) => blocks.retain(|(known, _)| &**known != name),
+            (Some(known), Some(text)) => known.1 = text.into(),
+            (None, Some(text)) => texts.push((name.into(), text.into())),
+            (_, None) => texts.retain(|(known, _)| &**known != name),
         }
         self.changed(at, |next| {
-            next.change_view(|view| view.blocks = blocks.into());
+            next.change_view(|view| view.prompt_texts = texts.into());
             next.show_system();
             next.grown();
         })

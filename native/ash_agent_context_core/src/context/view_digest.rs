@@ -45,8 +45,8 @@ fn describe(view: &View) -> String {
     for pin in view.pins().into_iter().flat_map(|pins| pins.iter()) {
         add("pin", &pin.name());
     }
-    for (name, block) in view.blocks.iter() {
-        add("block", &(name, block));
+    for (name, text) in view.prompt_texts.iter() {
+        add("block", &(name, text));
     }
     text
 }

@@ -10,6 +10,7 @@ pub mod document;
 pub mod entries;
 pub mod exchange;
 pub mod failed;
+mod generation;
 pub mod hints;
 pub mod history;
 pub mod ids;
@@ -30,7 +31,6 @@ pub mod provider;
 pub mod reply;
 pub mod results;
 mod rewind;
-mod segment;
 pub mod served;
 pub mod tally;
 
@@ -40,6 +40,7 @@ use crate::error::Error;
 use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::failed::FailedRequest;
+use crate::log::generation::{Generation, LIGHT};
 use crate::log::history::History;
 use crate::log::ids::Ids;
 use crate::log::iteration::Iteration;
@@ -48,7 +49,6 @@ use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::log::part::{item_id, Content, Part, Place};
 use crate::log::results::read_results;
-use crate::log::segment::{LogSegment, SEGMENT};
 use crate::log::served::{PartPlace, SplitPairs};
 use crate::prices::bill::Reported;
 use crate::prices::usage::Usage;
@@ -82,7 +82,7 @@ pub struct Log {
     beside: Size,
     /// Terms that a rewind may have left in memory.
     unseen: usize,
-    segment: LogSegment,
+    generation: Generation,
 }
 
 /// The reason in the result of an interrupted call, where no one gave another one.
@@ -132,7 +132,7 @@ impl Log {
             noted: Size::default(),
             beside: Size::default(),
             unseen: 0,
-            segment: LogSegment::default(),
+            generation: Generation::default(),
         }
     }
 
@@ -391,13 +391,13 @@ impl Log {
     /// Returns true if dropping this context may free more than a destructor should on a normal scheduler.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
-        self.weight() > SEGMENT && self.segment.is_last()
+        self.weight() > LIGHT && self.generation.is_last()
     }
 
-    /// Lets go of the segment before a drop. Returns true if the drop is heavy: of several threads that drop the last holders
+    /// Lets go of the generation before a drop. Returns true if the drop is heavy: of several threads that drop the last holders
     /// at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
-        self.segment.let_go() && self.weight() > SEGMENT
+        self.generation.let_go() && self.weight() > LIGHT
     }
 
     pub(crate) fn check_nothing_pending(&self) -> Result<(), Error> {
@@ -503,10 +503,10 @@ impl Log {
         self.beside = beside;
     }
 
-    /// Begins another segment where the size asks for it. Call it after each change of what a context holds.
+    /// Begins another generation where the size asks for it. Call it after each change of what a context holds.
     pub(crate) fn grown(&mut self) {
         let weight = self.weight();
-        self.segment.grown(weight);
+        self.generation.grown(weight);
     }
 
     fn weight(&self) -> usize {
@@ -514,8 +514,8 @@ impl Log {
         (size.terms + size.bytes / BYTES_PER_TERM).max(self.unseen)
     }
 
-    fn begin_segment(&mut self) {
-        self.segment = LogSegment::beginning_at(self.weight());
+    fn begin_generation(&mut self) {
+        self.generation = Generation::beginning_at(self.weight());
     }
 
     /// Completes the current iteration and opens the next.
@@ -535,7 +535,7 @@ impl Log {
         self.history.push(last);
         if replaces {
             // A context that shares the token has other elements in their place.
-            self.begin_segment();
+            self.begin_generation();
         }
     }
 }

@@ -109,7 +109,7 @@ impl Log {
         self.current = Arc::new(last);
         self.unseen = if self.history.holds_more() { weight } else { 0 };
         // Whoever has the other token keeps more alive than this context.
-        self.begin_segment();
+        self.begin_generation();
     }
 
     /// Returns the counts up to the end of an iteration, at every sixteenth.

@@ -176,7 +176,7 @@ impl Context {
             };
             Some(Hit {
                 handle,
-                text: search.snippet(text),
+                text: search.excerpt(text),
                 score: found.score,
             })
         };

@@ -39,7 +39,7 @@ pub(crate) fn size(view: &View) -> Size {
     let covers = view
         .covers()
         .fold(Size::new(10, 0), |sum, (_, one)| sum.plus(summary(one)));
-    view.blocks().iter().fold(covers, |sum, (_, block)| {
+    view.prompt_texts().iter().fold(covers, |sum, (_, block)| {
         sum.plus(Size::new(4, block.len()))
     })
 }
@@ -194,7 +194,7 @@ impl StoredView {
             shortenings: view.shortenings.to_vec(),
             masks: masks.map(|(of, text)| (of.into(), text.into())).collect(),
             masks_digest: digest.as_ref().and_then(Value::as_str).map(Into::into),
-            blocks: view.blocks().to_vec(),
+            blocks: view.prompt_texts().to_vec(),
             extra: None,
         }
     }
@@ -203,7 +203,7 @@ impl StoredView {
         view.cleared = self.cleared.take().map(Arc::new);
         view.max_result_bytes = self.max_result_bytes;
         view.masks = masks;
-        view.blocks = std::mem::take(&mut self.blocks).into();
+        view.prompt_texts = std::mem::take(&mut self.blocks).into();
     }
 
     fn put_rest(self, view: &mut View) {

@@ -27,7 +27,7 @@ use crate::value::{json, wording, Value};
 use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
 use crate::view::veil::Veil;
-use crate::view::{with_blocks, View};
+use crate::view::{with_prompt_texts, View};
 
 /// The types of images that a browser shows and that cannot hold a program.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -362,10 +362,14 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         json.given("masks", view.masks().map(Masks::count));
         self.trace.write_pins(json, view, &self.veil);
         self.trace.write_shortenings(json, view);
-        let names: Vec<&str> = view.blocks().iter().map(|(name, _)| &**name).collect();
+        let names: Vec<&str> = view
+            .prompt_texts()
+            .iter()
+            .map(|(name, _)| &**name)
+            .collect();
         json.field("blocks", &names);
-        if !view.blocks().is_empty() {
-            let system = Message::system(with_blocks(context.system(), view.blocks()));
+        if !view.prompt_texts().is_empty() {
+            let system = Message::system(with_prompt_texts(context.system(), view.prompt_texts()));
             let shown = look.message(&system);
             let shown = shown.as_ref().unwrap_or(&system);
             json.object("system", |json| self.content(json, &shown.content));

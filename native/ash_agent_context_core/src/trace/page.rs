@@ -123,7 +123,7 @@ impl Trace<'_> {
     /// Writes the newest messages, for readers without the script.
     fn write_readable(&self, page: &mut Html, context: &Context) {
         let messages = self.readable(context);
-        let all = context.count_log();
+        let all = context.count_all_messages();
         if messages.len() < all {
             page.markup("\n<p>The newest messages of ")
                 .text(&all.to_string());

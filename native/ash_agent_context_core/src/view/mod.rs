@@ -63,7 +63,7 @@ pub struct View {
     /// The steps that shortened the view because a request was too long, oldest first.
     pub(crate) shortenings: Arc<[Shortening]>,
     /// Texts after the system prompt, by name.
-    pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
+    pub(crate) prompt_texts: Arc<[(Box<str>, Box<str>)]>,
     /// The system prompt with those texts.
     pub(crate) system: Option<Arc<Message>>,
 }
@@ -134,13 +134,13 @@ impl View {
             .plus(Size::new(8, 0))
     }
 
-    /// Returns the size of its blocks, pins and shortenings.
+    /// Returns the size of its texts, pins and shortenings.
     fn rules_size(&self) -> Size {
-        let blocks: usize = self.blocks.iter().map(|(_, text)| text.len()).sum();
+        let texts: usize = self.prompt_texts.iter().map(|(_, text)| text.len()).sum();
         let pins = self.pins();
         let (pins, bytes) = pins.map_or((0, 0), |pins| (pins.iter().count(), pins.bytes()));
-        let terms = 4 * (self.blocks.len() + pins) + STEP * self.shortenings.len();
-        Size::new(terms, blocks + bytes)
+        let terms = 4 * (self.prompt_texts.len() + pins) + STEP * self.shortenings.len();
+        Size::new(terms, texts + bytes)
     }
 
     /// Returns true if both are noted the same with a request: all but the masks and the counts over the log.
@@ -155,7 +155,7 @@ impl View {
     fn has_rules_of(&self, other: &Self) -> bool {
         self.cleared == other.cleared
             && self.max_result_bytes == other.max_result_bytes
-            && self.blocks == other.blocks
+            && self.prompt_texts == other.prompt_texts
             && self.recall == other.recall
             && self.index == other.index
             && self.user_bytes == other.user_bytes
@@ -229,8 +229,8 @@ impl View {
 
     /// Returns the texts after the system prompt, by name.
     #[must_use]
-    pub fn blocks(&self) -> &[(Box<str>, Box<str>)] {
-        &self.blocks
+    pub fn prompt_texts(&self) -> &[(Box<str>, Box<str>)] {
+        &self.prompt_texts
     }
 
     /// Returns the cover over an iteration, with the number of its first.
@@ -296,19 +296,20 @@ impl Stretch<'_> {
 }
 
 /// Returns the system prompt and the texts after it, with blank lines between.
-pub(crate) fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str>)]) -> Content {
-    let blocks = blocks.iter().map(|(_, text)| &**text);
-    let blocks = blocks.collect::<Vec<_>>().join("\n\n");
+pub(crate) fn with_prompt_texts(
+    system: Option<&Message>,
+    texts: &[(Box<str>, Box<str>)],
+) -> Content {
+    let texts = texts.iter().map(|(_, text)| &**text);
+    let texts = texts.collect::<Vec<_>>().join("\n\n");
     match system.map(|system| &system.content) {
-        None | Some(Content::None) => Content::Text(blocks.into_bytes().into()),
-        Some(Content::Text(text)) => Content::Text(
-            [text, b"\n\n".as_slice(), blocks.as_bytes()]
-                .concat()
-                .into(),
-        ),
+        None | Some(Content::None) => Content::Text(texts.into_bytes().into()),
+        Some(Content::Text(text)) => {
+            Content::Text([text, b"\n\n".as_slice(), texts.as_bytes()].concat().into())
+        }
         Some(Content::Parts(parts)) => {
-            let block = Part::text(blocks.into_bytes().into());
-            Content::Parts(parts.iter().cloned().chain([block]).collect())
+            let text = Part::text(texts.into_bytes().into());
+            Content::Parts(parts.iter().cloned().chain([text]).collect())
         }
     }
 }

@@ -175,7 +175,7 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
             .ok(),
         Step::Answer(words) => answer(context, &text(words), None),
         Step::Work(arguments, result) => {
-            let id = format!("c{}", context.count_log());
+            let id = format!("c{}", context.count_all_messages());
             let asked = answer(context, "I look.", Some((&id, &text(arguments))))?;
             let result = Value::Tuple([Value::atom("ok"), Value::text(&text(result))].into());
             let given = Value::Tuple([Value::text(&id), result].into());
@@ -266,7 +266,7 @@ fn leaves(context: &Context) -> Vec<String> {
             }
         }
     };
-    for message in context.log() {
+    for message in context.all_messages() {
         match message {
             MessageRef::Added(message) => {
                 add(&message.content, &mut texts);
