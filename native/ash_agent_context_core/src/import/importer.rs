@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::context::Context;
+use crate::context::INTERRUPTED;
 use crate::import::aliases;
 use crate::import::defaults::Defaults;
 use crate::log::call::ToolCall;
@@ -13,7 +14,6 @@ use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
 use crate::log::part::{first_of_items, Content, Part};
 use crate::log::provider::Provider;
-use crate::log::INTERRUPTED;
 use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;

@@ -7,13 +7,13 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::context::Context;
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
-use crate::log::Log;
 use crate::value::difference::find_differences;
 use crate::value::letters::hex;
 use crate::value::time::Time;
@@ -36,7 +36,7 @@ impl Exchange {
     }
 }
 
-impl Log {
+impl Context {
     /// Notes that somebody has to decide about a pending call before it runs: with the given arguments, or else those it was
     /// asked about with, or else its own.
     ///
@@ -59,7 +59,7 @@ impl Log {
     /// whoever decides has seen, where they say so.
     ///
     /// # Errors
-    /// As [`Log::ask_about_tool_call`]; [`Error::OtherArguments`] when others were shown.
+    /// As [`Context::ask_about_tool_call`]; [`Error::OtherArguments`] when others were shown.
     pub fn approve_tool_call(
         &self,
         id: &str,
@@ -98,7 +98,7 @@ impl Log {
     /// Ends a pending call with an error that tells the model of the denial.
     ///
     /// # Errors
-    /// As [`Log::ask_about_tool_call`].
+    /// As [`Context::ask_about_tool_call`].
     pub fn deny_tool_call(
         &self,
         id: &str,
@@ -125,10 +125,10 @@ impl Log {
     /// Returns true if a call waits to run and was approved with these very arguments.
     ///
     /// # Complexity
-    /// As [`Log::tool_call_status`], and O(the arguments).
+    /// As [`Context::tool_call_status`], and O(the arguments).
     #[must_use]
     pub fn is_approved(&self, id: &str, arguments: &Value) -> bool {
-        let found = self.current.last().and_then(|entry| place(entry, id));
+        let found = self.current().last().and_then(|entry| place(entry, id));
         let Some((slot, call, exchange)) = found else {
             return false;
         };
@@ -144,7 +144,7 @@ impl Log {
     /// Returns the calls that have neither a decision nor a result, each with the arguments that it would run with. With
     /// `asked`, only those that somebody was asked about; the others may run where nobody has to be asked.
     pub fn undecided_calls(&self, asked: bool) -> impl Iterator<Item = (&ToolCall, &Value)> {
-        let entry = self.current.last();
+        let entry = self.current().last();
         let calls = entry.and_then(|entry| Some((entry, entry.exchange.as_deref()?)));
         calls.into_iter().flat_map(move |(entry, exchange)| {
             let calls = entry.message.calls.iter().enumerate();
@@ -159,14 +159,14 @@ impl Log {
     }
 
     fn find_undecided(&self, id: &str, to: &'static str) -> Result<Undecided<'_>, Error> {
-        let found = self.current.last().and_then(|entry| place(entry, id));
+        let found = self.current().last().and_then(|entry| place(entry, id));
         let status = match found {
             Some((slot, _, exchange)) => exchange.status(slot),
             None => self
                 .tool_call_status(id)
                 .ok_or_else(|| Error::UnknownToolCall {
                     id: id.into(),
-                    pending: self.current.pending_ids(),
+                    pending: self.current().pending_ids(),
                 })?,
         };
         match found {
@@ -185,11 +185,8 @@ impl Log {
 
     fn with_decision(&self, at: Time, change: impl FnOnce(&mut Exchange)) -> Self {
         let mut next = self.clone();
-        next.update_exchange(change);
-        if next.current.count_pending() == 0 {
-            next.complete(at);
-        }
-        next.updated_at = at;
+        next.log.update_exchange(change);
+        next.complete_answered(at);
         next
     }
 
@@ -206,7 +203,7 @@ impl Log {
     /// Returns the decision about the newest call of this id.
     ///
     /// # Complexity
-    /// As [`Log::tool_call_status`].
+    /// As [`Context::tool_call_status`].
     #[must_use]
     pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
         let (slot, _, exchange) = self.find_call(id)?;
@@ -220,7 +217,8 @@ impl Log {
     }
 
     fn find_call(&self, id: &str) -> Option<(usize, &ToolCall, &Exchange)> {
-        self.iterations_back()
+        self.log
+            .iterations_back()
             .flat_map(|iteration| iteration.entries().rev())
             .find_map(|entry| place(entry, id))
     }
