@@ -4,13 +4,11 @@ use std::fmt::Write as _;
 
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
-use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::value::json;
 use crate::value::word::words;
 use crate::view::rendering::Shown;
 use crate::view::texts::{content_text, output_text};
-use crate::view::Stretch;
 
 words! {
     /// The part of the conversation that a prompt has.
@@ -93,30 +91,9 @@ impl Context {
                 .is_none_or(|(first, _)| first == *number)
         });
         starts.flat_map(|number| {
-            self.stretches(number, number)
-                .flat_map(Stretch::newest_first)
+            let stretches = self.stretches(number, number);
+            stretches.flat_map(|stretch| stretch.messages().rev())
         })
-    }
-}
-
-impl<'a> Stretch<'a> {
-    fn newest_first(self) -> impl Iterator<Item = Shown<'a>> {
-        let (iteration, rendering, summary) = match self {
-            Self::Iteration(iteration, rendering) => (Some(iteration), rendering, None),
-            Self::Cover(_, _, summary, rendering) => (None, rendering, summary),
-        };
-        let mut slots = iteration.map_or(0, Iteration::count_calls);
-        let entries = iteration.into_iter().flat_map(|one| one.entries().rev());
-        let shown = entries.flat_map(move |entry| {
-            slots = slots.saturating_sub(entry.message.calls.len());
-            let rendering = rendering.behind(slots);
-            let mut messages: Vec<_> = entry.messages().collect();
-            messages.reverse(); // two at most
-            let messages = messages.into_iter();
-            messages.map(move |message| Shown { message, rendering })
-        });
-        let summary = summary.map(|summary| Shown::added(summary, rendering));
-        summary.into_iter().chain(shown)
     }
 }
 

@@ -124,7 +124,7 @@ impl Context {
 
     /// Returns the messages of a range of the view, without the system prompt.
     pub fn messages_between(&self, first: u64, last: u64) -> impl Iterator<Item = Shown<'_>> {
-        self.stretches(first, last).flat_map(messages_of)
+        self.stretches(first, last).flat_map(Stretch::messages)
     }
 
     /// Returns the number of messages in the view.
@@ -449,17 +449,20 @@ impl Context {
     }
 }
 
-fn messages_of(stretch: Stretch<'_>) -> impl Iterator<Item = Shown<'_>> {
-    let (iteration, rendering, summary) = match stretch {
-        Stretch::Iteration(iteration, rendering) => (Some(iteration), rendering, None),
-        Stretch::Cover(_, _, summary, rendering) => (None, rendering, summary),
-    };
-    let entries = iteration.into_iter().flat_map(Iteration::placed_entries);
-    let shown = entries.flat_map(move |(slots, entry)| {
-        let rendering = rendering.behind(slots);
-        let messages = entry.messages();
-        messages.map(move |message| Shown { message, rendering })
-    });
-    let summary = summary.map(|summary| Shown::added(summary, rendering));
-    summary.into_iter().chain(shown)
+impl<'a> Stretch<'a> {
+    /// Returns its messages.
+    pub(crate) fn messages(self) -> impl DoubleEndedIterator<Item = Shown<'a>> {
+        let (iteration, rendering, summary) = match self {
+            Self::Iteration(iteration, rendering) => (Some(iteration), rendering, None),
+            Self::Cover(_, _, summary, rendering) => (None, rendering, summary),
+        };
+        let entries = iteration.into_iter().flat_map(Iteration::entries);
+        let shown = entries.flat_map(move |entry| {
+            let rendering = rendering.behind(entry.slots);
+            let messages = entry.messages();
+            messages.map(move |message| Shown { message, rendering })
+        });
+        let summary = summary.map(|summary| Shown::added(summary, rendering));
+        summary.into_iter().chain(shown)
+    }
 }

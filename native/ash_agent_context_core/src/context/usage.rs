@@ -62,8 +62,7 @@ impl Context {
         let results = shown.and_then(|iteration| {
             let last = iteration.last()?;
             let exchange = last.exchange.as_deref()?;
-            let slots = iteration.count_calls() - exchange.count_calls();
-            let rendering = self.rendering(number).behind(slots);
+            let rendering = self.rendering(number).behind(last.slots);
             Some(exchange.tokens(Method::Estimate, &last.message.calls, rendering))
         });
         all.total()

@@ -26,6 +26,8 @@ pub struct Entry {
     pub usage: Option<Arc<Reported>>,
     /// The message's position in the iteration; projected ones count.
     pub(crate) position: usize,
+    /// The number of slots before its own in the iteration.
+    pub(crate) slots: usize,
 }
 
 /// The slots of an assistant message's calls.
@@ -200,7 +202,7 @@ pub enum MessageRef<'a> {
 
 impl Entry {
     /// Returns the message and, once a slot is filled, the results after it.
-    pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = MessageRef<'_>> {
         let results = self.exchange.as_deref();
         let results = results.filter(|exchange| exchange.filled > 0);
         let results = results.map(|results| MessageRef::Results(&self.message.calls, results));

@@ -92,15 +92,6 @@ impl Iteration {
         self.entries.iter()
     }
 
-    /// Returns the messages with their exchanges, each with the number of slots before it.
-    pub(crate) fn placed_entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
-        self.entries().scan(0, |slots, entry| {
-            let before = *slots;
-            *slots += entry.message.calls.len();
-            Some((before, entry))
-        })
-    }
-
     /// Returns the message at a 0-based position, with its exchange.
     pub(crate) fn entry(&self, index: usize) -> Option<&Entry> {
         self.entries.get(index)
@@ -211,12 +202,14 @@ impl Iteration {
             message: Arc::new(message),
             usage: None,
             position: 0,
+            slots: 0,
             exchange: has_calls.then(|| Arc::new(exchange)),
         });
     }
 
     /// Adds a message with its exchange and report, perhaps of another iteration.
     pub(crate) fn push_entry(&mut self, mut entry: Entry) {
+        entry.slots = self.calls;
         let message = &entry.message;
         self.size = self.size.plus(message.size());
         self.calls += message.calls.len();

@@ -213,7 +213,7 @@ impl Context {
             let cover = self.cover(number).filter(|(start, _)| *start == number);
             let earlier = cover.and_then(|(_, cover)| summary_text(cover.summary.as_deref()?));
             claims.compare(&letters::utf8(earlier.unwrap_or_default()));
-            for said in self.said_between(number, number) {
+            for (_, said) in self.texts_between(number, number) {
                 // The summariser read masked text; text that it may not have read proves no claim.
                 claims.compare(&said.text(self.masks()));
             }

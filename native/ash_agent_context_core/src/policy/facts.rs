@@ -9,7 +9,6 @@ use crate::log::message::Status;
 use crate::value::Value;
 use crate::view::facts::{each, key, of_line, tokens, FactKind, Found};
 use crate::view::masks::Masks;
-use crate::view::recall_handle::RECALL;
 
 /// A name in a call's arguments may have so many bytes.
 const NAME: usize = 64;
@@ -56,21 +55,19 @@ pub(crate) struct Facts<'u> {
 }
 
 impl Context {
-    /// Returns the facts that calls used up to an iteration, and those that users named.
+    /// Returns the facts that calls used, and those that users named.
     ///
     /// # Complexity
     /// O(what was said but for results)
-    pub(crate) fn list_used(&self, last: u64) -> Used {
+    pub(crate) fn list_used(&self) -> Used {
         let mut used = Used::default();
-        for iteration in self.iterations().take_while(|one| one.number <= last) {
-            for said in iteration.entries().flat_map(LogText::of) {
-                match said {
-                    LogText::Call(call) if call.name.as_str() != RECALL => {
-                        used.add_arguments(&call.arguments.value, iteration.number);
-                    }
-                    said if said.is_of_user() => used.add_user(&said.text(None)),
-                    _ => {}
+        for (number, said) in self.texts_between(0, u64::MAX) {
+            match said {
+                LogText::Call(_, call) if !said.is_recall() => {
+                    used.add_arguments(&call.arguments.value, number);
                 }
+                said if said.is_of_user() => used.add_user(&said.text(None)),
+                _ => {}
             }
         }
         used
@@ -138,7 +135,7 @@ impl<'u> Facts<'u> {
     fn read_text(&mut self, said: &LogText<'_>, text: &str, at: At, seen: Option<&HashSet<u64>>) {
         let mut add = |found: Found<'_>| self.add(found, at, seen);
         match said {
-            LogText::Message(_) if said.is_of_user() => add(first_line(FactKind::Decision, text)),
+            LogText::Message(..) if said.is_of_user() => add(first_line(FactKind::Decision, text)),
             LogText::Decision(..) => add(of_line(FactKind::Decision, text)),
             LogText::Result(_, _, outcome) if outcome.status == Status::Error => {
                 add(first_line(FactKind::Error, text));

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::context::log_text::LogText;
 use crate::context::Context;
-use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::policy::facts::{keys, Fact, Facts};
@@ -98,27 +97,17 @@ impl Context {
         let Some(pins) = self.view().and_then(|view| view.pins.as_deref()) else {
             return lines;
         };
-        for (number, before, entry) in self.entries_of(first, last) {
-            for said in LogText::of(entry) {
-                let text = said.text(self.masks());
-                let label = said.label();
-                if is_pinned(pins, number, before, entry, &said) {
-                    lines.push(format!("{label}{text}"));
-                } else {
-                    let facts = pins.lines(&text).into_iter();
-                    lines.extend(facts.map(|line| format!("{label}{line}")));
-                }
+        for (number, said) in self.texts_between(first, last) {
+            let text = said.text(self.masks());
+            let label = said.label();
+            if is_pinned(pins, number, &said) {
+                lines.push(format!("{label}{text}"));
+            } else {
+                let facts = pins.lines(&text).into_iter();
+                lines.extend(facts.map(|line| format!("{label}{line}")));
             }
         }
         lines
-    }
-
-    /// Returns the entries of a range, each with its iteration and the slots before it.
-    fn entries_of(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, usize, &Entry)> {
-        self.log.between(first, last).flat_map(|iteration| {
-            let entries = iteration.placed_entries();
-            entries.map(move |(before, entry)| (iteration.number, before, entry))
-        })
     }
 
     /// Returns the user's words in a range, as many as fit: the newest ones, oldest first.
@@ -131,7 +120,7 @@ impl Context {
         let mut lines = Vec::new();
         let back = iterations.rev();
         for entry in back.flat_map(|iteration| iteration.entries().rev()) {
-            let said = LogText::Message(&entry.message);
+            let said = LogText::Message(entry.position, &entry.message);
             if !said.is_of_user() {
                 continue;
             }
@@ -180,21 +169,11 @@ impl Context {
 
     /// Returns the facts of a range, the likeliest to be needed again first.
     pub(crate) fn ranked_facts(&self, first: u64, last: u64) -> Vec<Fact> {
-        let used = self.list_used(u64::MAX);
+        let used = self.list_used();
         let mut facts = Facts::new(&used);
-        for (number, before, entry) in self.entries_of(first, last) {
-            for said in LogText::of(entry) {
-                let place = match said {
-                    LogText::Result(_, call, _) | LogText::Call(call)
-                        if call.name.as_str() == RECALL =>
-                    {
-                        continue;
-                    }
-                    LogText::Result(slot, ..) => Some(before + slot),
-                    _ => None,
-                };
-                facts.read(&said, (number, place), self.masks());
-            }
+        let texts = self.texts_between(first, last);
+        for (number, said) in texts.filter(|(_, said)| !said.is_recall()) {
+            facts.read(&said, (number, said.slot()), self.masks());
         }
         facts.rank()
     }
@@ -240,14 +219,12 @@ pub(crate) fn append_facts<'f>(
     appended
 }
 
-fn is_pinned(pins: &Pins, number: u64, before: usize, entry: &Entry, said: &LogText<'_>) -> bool {
+fn is_pinned(pins: &Pins, number: u64, said: &LogText<'_>) -> bool {
     match said {
-        LogText::Message(_) => pins.has_message(number, entry.position),
-        LogText::Result(slot, ..) => pins.has_result(number, before + slot),
+        LogText::Message(position, _) => pins.has_message(number, *position),
         // A pinned result pins its call and the decision about it, too.
-        LogText::Call(call) | LogText::Decision(call, _) => {
-            let slot = entry.message.calls.iter().position(|one| one.id == call.id);
-            slot.is_some_and(|slot| pins.has_result(number, before + slot))
+        LogText::Result(slot, ..) | LogText::Call(slot, _) | LogText::Decision(slot, ..) => {
+            pins.has_result(number, *slot)
         }
     }
 }

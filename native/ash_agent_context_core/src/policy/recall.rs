@@ -6,12 +6,14 @@ use std::sync::Arc;
 use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::error::Error;
-use crate::log::exchange::Entry;
+use crate::log::call::ToolCall;
+use crate::log::message::Outcome;
+use crate::policy::facts::At;
 use crate::value::time::Time;
 use crate::value::{letters, steps};
 use crate::view::excerpt::Excerpt;
 use crate::view::masks::Masks;
-use crate::view::recall_handle::{RecallHandle, RecallPlace, RECALL};
+use crate::view::recall_handle::{RecallHandle, RecallPlace};
 use crate::view::rendering::Look;
 use crate::view::search::{FoundText, Search};
 use crate::view::texts::output_text;
@@ -121,8 +123,7 @@ impl Context {
         match handle.of {
             RecallPlace::Result { iteration, call } => {
                 let slot = call.checked_sub(1)?;
-                let (call, outcome) = self.log.get_numbered(iteration)?.calls().nth(slot)?;
-                let outcome = outcome?;
+                let (call, outcome) = self.result_at(iteration, slot)?;
                 (RecallHandle::of_result(iteration, slot, call, outcome) == handle)
                     .then(|| output_text(outcome, self.masks()).into_owned())
             }
@@ -135,15 +136,26 @@ impl Context {
         }
     }
 
+    fn result_at(&self, number: u64, slot: usize) -> Option<(&ToolCall, &Outcome)> {
+        let (call, outcome) = self.log.get_numbered(number)?.calls().nth(slot)?;
+        Some((call, outcome?))
+    }
+
+    /// Returns the handle of a text of the log.
+    pub(crate) fn handle_at(&self, (number, slot): At) -> Option<RecallHandle> {
+        let Some(slot) = slot else {
+            return Some(self.handle_of(number, number));
+        };
+        let (call, outcome) = self.result_at(number, slot)?;
+        Some(RecallHandle::of_result(number, slot, call, outcome))
+    }
+
     /// Returns all texts of some iterations.
     fn transcript(&self, first: u64, last: u64) -> String {
-        let mut text = String::new();
-        for said in self.said_between(first, last) {
-            text.push_str(said.label());
-            text.push_str(&said.text(self.masks()));
-            text.push('\n');
-        }
-        text
+        let texts = self.texts_between(first, last);
+        texts
+            .map(|(_, said)| format!("{}{}\n", said.label(), said.text(self.masks())))
+            .collect()
     }
 
     /// Searches the texts that the view does not show in full for words. Returns at most so many hits, the best first.
@@ -154,28 +166,17 @@ impl Context {
     pub fn search(&self, words: &str, most: usize) -> Vec<Hit> {
         let mut search = Search::new(words);
         let mut places = Vec::new();
-        for (iteration, slots, entry, is_hidden) in self.list_shortened() {
-            for said in LogText::of(entry) {
-                let Some(place) = self.place_of(iteration, slots, &said, is_hidden) else {
-                    continue;
-                };
-                let text = said.text(self.masks());
-                if search.read(&text) {
-                    places.push((place, iteration, said, text));
-                }
+        for (at, said) in self.shortened_texts() {
+            let text = said.text(self.masks());
+            if search.read(&text) {
+                places.push((at, text));
             }
         }
         let found = search.rank(most);
         let hit = |found: FoundText| {
-            let (place, iteration, said, text) = places.get(found.text)?;
-            let handle = match (place, said) {
-                (Some(slot), LogText::Result(_, call, outcome)) => {
-                    RecallHandle::of_result(*iteration, *slot, call, outcome)
-                }
-                _ => self.handle_of(*iteration, *iteration),
-            };
+            let (at, text) = places.get(found.text)?;
             Some(Hit {
-                handle,
+                handle: self.handle_at(*at)?,
                 text: search.excerpt(text),
                 score: found.score,
             })
@@ -183,37 +184,19 @@ impl Context {
         found.into_iter().filter_map(hit).collect()
     }
 
-    /// Returns the entries that may not be shown in full: the number of the iteration, the slots before the entry in it, and
-    /// true if it is hidden.
-    pub(crate) fn list_shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
+    /// Returns the texts that are not shown in full, but for those that were recalled, each with its place.
+    pub(crate) fn shortened_texts(&self) -> impl Iterator<Item = (At, LogText<'_>)> {
         self.iterations().flat_map(|iteration| {
-            let is_hidden = self.hides(iteration.number);
-            let entries = iteration.placed_entries();
-            entries.map(move |(before, entry)| (iteration.number, before, entry, is_hidden))
+            let number = iteration.number;
+            let (is_hidden, look) = (self.hides(number), self.rendering(number));
+            let is_cut = move |said: &LogText<'_>| match said {
+                LogText::Result(slot, _, outcome) => look.result(*slot, outcome) != Look::Whole,
+                _ => false,
+            };
+            let texts = iteration.entries().flat_map(LogText::of);
+            let texts = texts.filter(move |said| !said.is_recall() && (is_hidden || is_cut(said)));
+            texts.map(move |said| ((number, said.slot()), said))
         })
-    }
-
-    /// Returns the place of a text that is not shown in full: with the slot of a result. `None` if it is shown, or was
-    /// recalled.
-    #[allow(clippy::option_option)]
-    pub(crate) fn place_of(
-        &self,
-        iteration: u64,
-        before: usize,
-        said: &LogText<'_>,
-        is_hidden: bool,
-    ) -> Option<Option<usize>> {
-        match said {
-            LogText::Result(_, call, _) | LogText::Call(call) if call.name.as_str() == RECALL => {
-                None
-            }
-            LogText::Result(slot, _, outcome) => {
-                let look = self.rendering(iteration).behind(before);
-                let is_cut = look.result(*slot, outcome) != Look::Whole;
-                (is_hidden || is_cut).then_some(Some(before + slot))
-            }
-            _ => is_hidden.then_some(None),
-        }
     }
 }
 

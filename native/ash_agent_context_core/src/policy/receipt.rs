@@ -115,14 +115,10 @@ impl Context {
     /// Makes a receipt: of an iteration's request, which does not have its answer yet, or of the view.
     fn receipt_until(&self, most: usize, request: Option<u64>) -> Receipt {
         let mut receipt = Receipt::default();
-        let used = self.list_used(u64::MAX);
+        let used = self.list_used();
         let mut facts = Facts::new(&used);
-        for (iteration, slots, entry, is_hidden) in self.list_shortened() {
-            for said in LogText::of(entry) {
-                if let Some(slot) = self.place_of(iteration, slots, &said, is_hidden) {
-                    facts.read(&said, (iteration, slot), self.masks());
-                }
-            }
+        for (at, said) in self.shortened_texts() {
+            facts.read(&said, at, self.masks());
         }
         if facts.len() == 0 {
             return receipt;
@@ -160,15 +156,6 @@ impl Context {
         }
     }
 
-    /// Returns the handle of a text of the log.
-    fn handle_at(&self, (number, slot): (u64, Option<usize>)) -> Option<RecallHandle> {
-        let Some(slot) = slot else {
-            return Some(self.handle_of(number, number));
-        };
-        let (call, outcome) = self.log.get_numbered(number)?.calls().nth(slot)?;
-        Some(RecallHandle::of_result(number, slot, call, outcome?))
-    }
-
     /// Returns the keys of everything that a model sees.
     fn visible_keys(&self, request: Option<u64>) -> HashSet<u64> {
         let mut keys = HashSet::new();
@@ -197,7 +184,7 @@ impl Shown<'_> {
             MessageRef::Added(message) => {
                 add_keys(&content_text(&message.content, None), keys);
                 for call in &message.calls {
-                    add_keys(&LogText::Call(call).text(None), keys);
+                    add_keys(&LogText::Call(0, call).text(None), keys);
                 }
             }
             MessageRef::Results(_, exchange) => {

@@ -99,8 +99,8 @@ struct Clearable {
 impl Clearable {
     /// Adds an iteration, with its look before and after the clearing.
     fn add(&mut self, iteration: &Iteration, [shown, next]: [Rendering<'_>; 2], placeholder: &str) {
-        for (slots, entry) in iteration.placed_entries() {
-            let (shown, next) = (shown.behind(slots), next.behind(slots));
+        for entry in iteration.entries() {
+            let [shown, next] = [shown, next].map(|look| look.behind(entry.slots));
             if entry.is_model() {
                 self.requests.push(self.savings.len());
             }

@@ -211,8 +211,8 @@ pub(crate) fn items<'a>(
     options: &Options<'_>,
 ) -> impl Iterator<Item = Item<'a>> {
     let (provider, dialect) = (options.provider, options.dialect);
-    iteration.placed_entries().flat_map(move |(slots, entry)| {
-        let rendering = rendering.behind(slots);
+    iteration.entries().flat_map(move |entry| {
+        let rendering = rendering.behind(entry.slots);
         let exchange = entry.exchange.as_deref();
         let exchange = exchange.filter(|exchange| exchange.count_filled() > 0);
         let speaks_otherwise = dialect.is_some_and(|dialect| {

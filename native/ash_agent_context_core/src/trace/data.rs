@@ -387,8 +387,8 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     ) {
         for iteration in context.iterations() {
             let look = self.trace.model_look(context, view, iteration.number);
-            for (slots, entry) in iteration.placed_entries() {
-                let look = look.behind(slots);
+            for entry in iteration.entries() {
+                let look = look.behind(entry.slots);
                 let look = match cleared {
                     true => look,
                     false => Rendering { cleared: 0, ..look },

@@ -31,9 +31,7 @@ impl Iteration {
     /// Returns the tokens of its messages as they look.
     pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
         if rendering.key_of_iteration(self) != 0 {
-            let entries = self.placed_entries();
-            let counts =
-                entries.map(|(slots, entry)| entry.tokens(method, rendering.behind(slots)));
+            let counts = self.entries().map(|entry| entry.tokens(method, rendering));
             return counts.fold(Tokens::default(), Tokens::plus);
         }
         // The results of the last message may still change.
@@ -64,7 +62,9 @@ impl Iteration {
 }
 
 impl Entry {
+    /// Returns the tokens of a message and its results, given the look of their iteration.
     fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
+        let rendering = rendering.behind(self.slots);
         let message = self.message.tokens(method, rendering);
         let Some(exchange) = &self.exchange else {
             return message;
