@@ -52,7 +52,7 @@ impl Context {
         let arguments = arguments
             .or_else(|| asked.cloned())
             .filter(|shown| *shown != call.arguments.value);
-        Ok(self.with_decision(at, |exchange| exchange.ask(slot, arguments)))
+        Ok(self.with_decision(at, |exchange| exchange.decisions.ask(slot, arguments)))
     }
 
     /// Lets a pending call run, with the arguments that it was asked about with, or else its own. `shown` are those that
@@ -87,7 +87,7 @@ impl Context {
         // There is nothing to run for a request for approval: the provider waits for the word.
         let is_word = call.kind == CallKind::McpApproval;
         Ok(self.with_decision(at, |exchange| {
-            exchange.decide(slot, decision);
+            exchange.decisions.put(slot, decision);
             if is_word {
                 let yes = Output::Value(Value::Bool(true));
                 exchange.fill(slot, Outcome::new(Status::Ok, yes));
@@ -117,7 +117,7 @@ impl Context {
             digest: None,
         };
         Ok(self.with_decision(at, |exchange| {
-            exchange.decide(slot, decision);
+            exchange.decisions.put(slot, decision);
             exchange.fill(slot, outcome);
         }))
     }
@@ -149,9 +149,9 @@ impl Context {
         calls.into_iter().flat_map(move |(entry, exchange)| {
             let calls = entry.message.calls.iter().enumerate();
             calls.filter_map(move |(slot, call)| {
-                let is_wanted = !asked || exchange.is_asked(slot);
+                let is_wanted = !asked || exchange.decisions.is_asked(slot);
                 let is_pending = exchange.status(slot) == CallStatus::Pending;
-                let arguments = exchange.asked_arguments(slot);
+                let arguments = exchange.decisions.asked_arguments(slot);
                 let arguments = arguments.unwrap_or(&call.arguments.value);
                 (is_pending && is_wanted).then_some((call, arguments))
             })
@@ -173,7 +173,7 @@ impl Context {
             Some((slot, call, exchange)) if status == CallStatus::Pending => Ok(Undecided {
                 slot,
                 call,
-                asked: exchange.asked_arguments(slot),
+                asked: exchange.decisions.asked_arguments(slot),
             }),
             _ => Err(Error::IllegalStatus {
                 id: id.into(),

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
+use crate::log::reply::Reply;
 use crate::log::Log;
 use crate::prices::bill::{Count, Reported};
 use crate::prices::usage::Usage;
@@ -60,7 +61,7 @@ impl Context {
         if reported.is_some_and(|reported| reported.last.cached + reported.last.written == 0) {
             return true; // nothing is marked, or it is too short
         }
-        let ended = reply.and_then(|reply| reply.received_at.or(reply.requested_at));
+        let ended = reply.and_then(Reply::ended_at);
         // A request that was cut off read the rest.
         let later = self.rewound().filter(|cut| cut.provider == provider);
         let ended = ended.max(later.and_then(|cut| cut.ended_at));

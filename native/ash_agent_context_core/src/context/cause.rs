@@ -125,11 +125,8 @@ impl Request<'_> {
 
     /// Returns true if everything beside the messages is the same in another request.
     pub fn is_alike_beside(&self, other: &Self) -> bool {
-        let pairs = self.beside.into_iter().zip(other.beside);
-        let is_same = |(own, other): (Option<(_, &Value)>, Option<(_, &Value)>)| {
-            own.map(|(_, value): (u64, _)| value) == other.map(|(_, value): (u64, _)| value)
-        };
-        self.system == other.system && pairs.into_iter().all(is_same)
+        let [own, others] = [self, other].map(|of| of.beside.map(|noted| Some(noted?.1)));
+        self.system == other.system && own == others
     }
 
     /// Returns the differences from another request, in order. Facts that are not known of both are left out.

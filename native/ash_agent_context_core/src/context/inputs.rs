@@ -61,20 +61,18 @@ pub(crate) struct Beginning {
 /// Noted for a request whose masks were taken away.
 const UNMASKED: &str = "none";
 
-/// Returns the providers' names for the limit on the tokens of an answer.
-pub(crate) fn most_output_names() -> Vec<&'static str> {
-    let names = Provider::ALL.iter().flat_map(|of| of.facts().most_output);
-    names.copied().collect()
+/// Returns the limit on the tokens of an answer in a request's body.
+pub(crate) fn find_most_output(body: &Map) -> Option<&Value> {
+    let mut names = Provider::ALL.iter().flat_map(|of| of.facts().most_output);
+    names.find_map(|name| find_parameter(body, name))
 }
 
-/// Returns the first value of a request's body by one of several names.
-pub(crate) fn find_parameter<'b>(body: &'b Map, names: &[&str]) -> Option<&'b Value> {
+/// Returns the value of a request's body by its name, wherever providers have it.
+pub(crate) fn find_parameter<'b>(body: &'b Map, name: &str) -> Option<&'b Value> {
     let fields = Provider::ALL.iter().filter_map(|of| of.facts().parameters);
     let within = fields.filter_map(|field| body.get_named(field)?.as_map());
-    let all: Vec<&Map> = std::iter::once(body).chain(within).collect();
-    names
-        .iter()
-        .find_map(|name| all.iter().find_map(|map| map.get_named(name)))
+    let mut all = std::iter::once(body).chain(within);
+    all.find_map(|map| map.get_named(name))
 }
 
 /// Digests are cut to so many hexadecimal digits.
@@ -104,7 +102,7 @@ impl Inputs {
     pub fn most_output(&self, number: u64) -> Option<u64> {
         let (_, fields) = self.fields.of(number)?;
         let body = fields.as_map()?.get_named("body")?.as_map()?;
-        match find_parameter(body, &most_output_names()) {
+        match find_most_output(body) {
             Some(Value::Int(most)) => u64::try_from(*most).ok(),
             _ => None,
         }

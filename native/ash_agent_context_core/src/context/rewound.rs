@@ -123,7 +123,7 @@ impl Context {
             number: to,
             provider: reply.provider,
             usage: entry.usage.as_deref()?.last,
-            ended_at: reply.received_at.or(reply.requested_at),
+            ended_at: reply.ended_at(),
             looks: &view_digest::digest(shown.view()),
             pieces: self.asked_pieces(to, last.number).collect(),
         };

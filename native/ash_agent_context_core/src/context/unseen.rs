@@ -74,13 +74,6 @@ impl Context {
         unseen
     }
 
-    /// Returns the context under the view that the request of an iteration was made from, as [`Context::unseen_beside`] takes
-    /// it.
-    #[must_use]
-    pub fn asked_view_of(&self, number: u64) -> Option<Self> {
-        self.at_request(number)
-    }
-
     fn look_of(&self, number: u64) -> Look {
         match self.cover(number) {
             None => Look::Whole,

@@ -188,7 +188,7 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
-    /// Returns the arguments as a call of this kind has them.
+    /// Returns the call as one of this kind.
     pub(crate) fn of_kind(self, kind: CallKind) -> Self {
         Self { kind, ..self }
     }
@@ -262,7 +262,8 @@ impl ToolCall {
         })
     }
 
-    /// Returns how many parts of its message's content the model made before it; 0 if that is not known.
+    /// Returns how many parts of its message's content the model made before it; more than any message has if that is not
+    /// known.
     pub(crate) fn parts_before(&self) -> usize {
         let metadata = self.provider_metadata.as_ref();
         match metadata.and_then(|metadata| metadata.get_named(PARTS_BEFORE)) {

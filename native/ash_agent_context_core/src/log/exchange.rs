@@ -13,7 +13,7 @@ use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::prices::bill::Reported;
 use crate::prices::usage::Usage;
-use crate::value::{Map, Size, Value};
+use crate::value::{Map, Size};
 
 /// A message of an iteration, with the results of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,14 +37,15 @@ pub struct Exchange {
     slots: Entries<Option<Arc<Outcome>>>,
     /// The size of all outcomes.
     answers: Size,
-    decisions: Decisions,
-    pub(crate) filled: usize,
+    pub(crate) decisions: Decisions,
+    filled: usize,
     /// The application's own metadata on the results.
     pub metadata: Option<Map>,
     /// The elements it was imported from.
     pub(crate) original: Option<Original>,
     pub(crate) pieces: Pieces,
     pub(crate) counts: Memo<u64>,
+    /// The bytes of text that the longest result has.
     pub(crate) longest: usize,
 }
 
@@ -93,34 +94,11 @@ impl Exchange {
         self.decisions.get(slot)
     }
 
-    /// Returns true if somebody was asked about the call of a slot and has not decided.
-    #[must_use]
-    pub fn is_asked(&self, slot: usize) -> bool {
-        self.decisions.is_asked(slot)
-    }
-
-    pub(crate) fn decide(&mut self, slot: usize, decision: Decision) {
-        self.decisions.put(slot, decision);
-    }
-
-    /// Returns the arguments that the undecided call of a slot was asked about with, where its own are others.
-    pub(crate) fn asked_arguments(&self, slot: usize) -> Option<&Value> {
-        self.decisions.asked_arguments(slot)
-    }
-
-    pub(crate) fn ask(&mut self, slot: usize, arguments: Option<Value>) {
-        self.decisions.ask(slot, arguments);
-    }
-
     /// Asks again about the calls that were approved and have no result.
     pub(crate) fn ask_again(&mut self) {
         let slots = &self.slots;
         let is_open = |slot| slots.get(slot).is_some_and(Option::is_none);
         self.decisions.ask_again(is_open);
-    }
-
-    pub(crate) fn copy_decisions(&mut self, other: &Self) {
-        self.decisions.clone_from(&other.decisions);
     }
 
     /// Returns the slots as [`Exchange::slots`] does, to be shared.
@@ -132,11 +110,6 @@ impl Exchange {
     #[must_use]
     pub fn count_calls(&self) -> usize {
         self.slots.len()
-    }
-
-    /// Returns the bytes of text that the longest result has.
-    pub(crate) const fn longest_result(&self) -> usize {
-        self.longest
     }
 
     /// Returns the number of calls that have no result.
@@ -218,8 +191,8 @@ impl Entry {
     pub(crate) fn count(&self) -> usize {
         self.messages().count()
     }
-    /// Returns how many tokens the last report gives the conversation with its message, as the provider counted them.
-    /// Reasoning that is not in the message is not sent again.
+    /// Returns how many tokens the conversation has with its message, by the last report of a provider, and how many it had by
+    /// [`Method::Estimate`](crate::tokens::Method::Estimate) then. Reasoning that is not in the message is not sent again.
     pub(crate) fn reported_length(&self) -> Option<(u64, u64)> {
         let reported = self.usage.as_deref()?;
         let is_kept = |part: &Part| part.kind.is_thinking() || part.kind.block().is_some();

@@ -9,7 +9,7 @@ use crate::log::part::{Content, Part, Place};
 use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
-use crate::log::tally::Sum;
+use crate::log::tally::Tokens;
 use crate::value::json;
 use crate::value::letters;
 use crate::value::time::Time;
@@ -59,7 +59,7 @@ pub struct Message {
     size: Size,
     places: Places,
     pub(crate) pieces: Pieces,
-    pub(crate) counts: Memo<Sum>,
+    pub(crate) counts: Memo<Tokens>,
 }
 
 impl Message {

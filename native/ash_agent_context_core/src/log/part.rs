@@ -347,7 +347,7 @@ impl MediaPart {
 }
 
 impl PartKind {
-    /// Reads a part with media; `Err` is the key that is wrong.
+    /// Reads what a part with this type holds; `Err` is the key that is wrong.
     pub(crate) fn read(
         name: &str,
         place: Place,

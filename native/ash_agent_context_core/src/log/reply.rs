@@ -42,6 +42,11 @@ impl Reply {
         }
     }
 
+    /// Returns the time at which it ended, as far as that is known.
+    pub(crate) fn ended_at(&self) -> Option<Time> {
+        self.received_at.or(self.requested_at)
+    }
+
     /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {

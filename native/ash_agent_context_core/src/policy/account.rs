@@ -10,7 +10,6 @@ use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
-use crate::log::reply::Reply;
 use crate::policy::diagnosis::Diagnosis;
 use crate::prices::bill::Reported;
 use crate::prices::rates::{Rates, Unit};
@@ -97,7 +96,6 @@ pub struct AccountRow {
 struct Sent<'a> {
     iteration: &'a Iteration,
     entry: &'a Entry,
-    reply: Option<&'a Reply>,
     reported: &'a Reported,
     request: Request<'a>,
     /// True if the last write stays in the cache for an hour.
@@ -150,7 +148,6 @@ impl Context {
         Sent {
             iteration,
             entry,
-            reply,
             reported,
             request: self.noted_request(iteration.number, reply),
             for_an_hour: match reported.last.written > 0 {
@@ -176,12 +173,13 @@ impl Context {
         let Sent {
             iteration,
             entry,
-            reply,
             reported,
             ..
         } = *sent;
+        let reply = entry.message.reply.as_deref();
         let requested_at = reply.and_then(|reply| reply.requested_at);
-        let both = requested_at.zip(before.and_then(Sent::ended_at));
+        let both = requested_at
+            .zip(before.and_then(|before| before.entry.message.reply.as_deref()?.ended_at()));
         let since = both.map(|(asked, ended)| asked.signed_duration_since(ended));
         let usage = reported.sum;
         let predicted = before.map_or(0, Sent::predict);
@@ -235,12 +233,6 @@ fn reports(iteration: &Iteration) -> impl DoubleEndedIterator<Item = (&Entry, &R
 }
 
 impl Sent<'_> {
-    /// Returns when its answer came.
-    fn ended_at(&self) -> Option<Time> {
-        let reply = self.reply?;
-        reply.received_at.or(reply.requested_at)
-    }
-
     /// Returns the tokens that the next request reads if it begins with this one.
     fn predict(&self) -> u64 {
         predict(self.request.provider, &self.reported.last, u64::MAX)

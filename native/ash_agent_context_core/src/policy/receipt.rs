@@ -94,12 +94,14 @@ impl Context {
     /// O(the log)
     #[must_use]
     pub fn receipt_of_request(&self, number: u64, most: usize) -> Option<Receipt> {
-        let context = self.at_request(number)?;
+        let context = self.asked_view_of(number)?;
         Some(context.receipt_until(most, Some(number)))
     }
 
-    /// Returns the conversation at the end of an iteration, under the view that its request was made from.
-    pub(crate) fn at_request(&self, number: u64) -> Option<Self> {
+    /// Returns the conversation at the end of an iteration, under the view that its request was made from, as
+    /// [`Context::unseen_beside`] takes it.
+    #[must_use]
+    pub fn asked_view_of(&self, number: u64) -> Option<Self> {
         let iteration = self.log.get_numbered(number)?;
         let (_, asked) = self.request_view(iteration)?;
         let mut asked = asked.cloned().unwrap_or_default();

@@ -16,6 +16,7 @@ use crate::request::item::{items, Item};
 use crate::request::slice::{compare, Slice};
 use crate::value::builder::Json;
 use crate::value::digest::Digest;
+use crate::value::Value;
 
 /// The version of the code that renders messages, which is recorded with their digests.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -66,18 +67,13 @@ impl Context {
             || view_digest::digest(self.view()).into_boxed_str(),
             |known| known.looks.clone(),
         );
-        let digests: Vec<String> = pieces
-            .iter()
-            .map(|piece| piece.digest.to_short_text())
-            .collect();
-        let note = SentNote {
-            whole: &whole.to_text(),
-            version: Some(VERSION),
-            view: Some(&looks),
-            pieces: digests.iter().map(|digest| &**digest).collect(),
-        };
+        let mut note = format!("{} {VERSION} {looks}", whole.to_text());
+        for piece in &pieces {
+            note.push(' ');
+            note.push_str(&piece.digest.to_short_text());
+        }
         let mut next = self.clone();
-        next.inputs_mut().sent.note(number, note.write());
+        next.inputs_mut().sent.note(number, Value::text(&note));
         let beginning = reached.and_then(|reached| self.beginning(reached, options, looks));
         next.inputs_mut().beginning = beginning.map(Arc::new);
         next.weigh_view();
@@ -277,7 +273,7 @@ impl<'a> Body<'a, '_> {
                 continue;
             };
             let mut alone = Exchange::new(calls.len());
-            alone.copy_decisions(exchange);
+            alone.decisions.clone_from(&exchange.decisions);
             alone.fill_shared(slot, outcome.clone());
             let alone = item.results(&alone);
             add(Some(&call.id), alone.encode(self.options).digest());
@@ -287,14 +283,12 @@ impl<'a> Body<'a, '_> {
 }
 
 /// Returns the first message or result that is not the one that was sent, if there is one.
-pub(super) fn find_differing<'p>(pieces: &'p [SentPiece], sent: &[&str]) -> Option<&'p SentPlace> {
-    let sent = sent.iter().map(Some).chain(std::iter::repeat(None));
-    let mut pairs = pieces.iter().zip(sent);
-    let differs = |sent: Option<&&str>, piece: &SentPiece| {
-        sent.is_none_or(|sent| *sent != piece.digest.to_short_text())
-    };
-    let (piece, _) = pairs.find(|(piece, sent)| differs(*sent, piece))?;
-    Some(&piece.place)
+pub(super) fn find_differing<'p, 's>(
+    pieces: &'p [SentPiece],
+    mut sent: impl Iterator<Item = &'s str>,
+) -> Option<&'p SentPlace> {
+    let differs = |piece: &&SentPiece| sent.next() != Some(&*piece.digest.to_short_text());
+    Some(&pieces.iter().find(differs)?.place)
 }
 
 fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<'a>>> {

@@ -165,7 +165,7 @@ impl Context {
     /// Returns the part that the next request shares with the one that a rewind cut off, and the first iteration after it.
     fn as_cut_off(&self, cut: &Rewound<'_>, options: &Options<'_>) -> Result<(Self, u64), Error> {
         let pieces = self.list_pieces(self.next_number(), options)?;
-        let differing = find_differing(&pieces, &cut.pieces);
+        let differing = find_differing(&pieces, cut.pieces.iter().copied());
         // Both have all up to the iteration of the rewind.
         let first = cut.number.saturating_add(1);
         let place = differing.map(|place| {

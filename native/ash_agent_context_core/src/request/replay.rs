@@ -129,10 +129,12 @@ impl Context {
         // Older notes have only the digest of the whole.
         note.view?;
         let pieces = self.list_pieces(number, options).ok()?;
-        match find_differing(&pieces, &note.pieces) {
+        match find_differing(&pieces, note.pieces.clone()) {
             Some(place) => Some(place.clone()),
             // Something at the end is gone.
-            None if note.pieces.len() > pieces.len() => Some(pieces.last()?.place.clone()),
+            None if note.pieces.clone().count() > pieces.len() => {
+                Some(pieces.last()?.place.clone())
+            }
             None => None,
         }
     }

@@ -143,8 +143,8 @@ fn read_state(
         }
     };
     match decision {
-        Some(decision) => exchange.decide(slot, decision),
-        None if is_asked => exchange.ask(slot, asked),
+        Some(decision) => exchange.decisions.put(slot, decision),
+        None if is_asked => exchange.decisions.ask(slot, asked),
         None => {}
     }
     match (ended, fields.take_given("result")) {

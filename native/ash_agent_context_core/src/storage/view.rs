@@ -230,7 +230,7 @@ impl ReadView {
     /// Reads a view that requests were made from. The conversation need not have the iterations that it covers: it is only
     /// shown.
     pub fn read_asked(node: Node<'_>, trust: Trust) -> Result<View, Error> {
-        // Its patterns are not compiled: the masks of today hold for what is shown.
+        // Malformed masks are refused, but patterns are not compiled: the masks of today hold for what is shown.
         let mut stored: StoredView = Of::get(node, trust.into())?;
         let covers = std::mem::take(&mut stored.covers);
         let mut view = View::default();

@@ -203,10 +203,10 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(decision) = exchange.decision(slot) {
             json.object("decision", |json| self.decision(json, decision));
         }
-        if exchange.is_asked(slot) {
+        if exchange.decisions.is_asked(slot) {
             json.field("was_asked", &true);
         }
-        if let Some(asked) = exchange.asked_arguments(slot) {
+        if let Some(asked) = exchange.decisions.asked_arguments(slot) {
             self.value(json, "asked", asked);
         }
         if let Some(outcome) = exchange.slot(slot) {

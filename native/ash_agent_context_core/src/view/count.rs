@@ -39,10 +39,10 @@ impl Iteration {
         let before = self.tallies.count(method.index(), closed, |start| {
             let new = self.entries_from(start.len, closed);
             let new = new.map(|entry| entry.tokens(method, rendering));
-            new.fold(Tokens::of_sum(start.sum), Tokens::plus).to_sum()
+            new.fold(start.sum, Tokens::plus)
         });
         let last = self.last().map(|last| last.tokens(method, rendering));
-        Tokens::of_sum(before).plus(last.unwrap_or_default())
+        before.plus(last.unwrap_or_default())
     }
 
     /// Returns the size of the messages that a count still has to read.
@@ -82,10 +82,10 @@ impl Message {
     pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
         let key = key(method, rendering.key_of_message(self));
         let count = || match rendering.message(self) {
-            Some(shown) => shown.count(method).to_sum(),
-            None => self.count(method).to_sum(),
+            Some(shown) => shown.count(method),
+            None => self.count(method),
         };
-        Tokens::of_sum(self.counts.value(key, count))
+        self.counts.value(key, count)
     }
 
     pub(crate) fn measure_uncounted(&self, method: Method) -> Size {

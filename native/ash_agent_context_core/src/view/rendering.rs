@@ -165,7 +165,7 @@ impl<'a> Rendering<'a> {
 
     /// Returns such a key for the results of a message.
     pub(crate) fn key_of_results(&self, exchange: &Exchange) -> u64 {
-        self.key(exchange.count_calls(), exchange.longest_result())
+        self.key(exchange.count_calls(), exchange.longest)
     }
 
     /// Returns such a key for a message.
@@ -255,7 +255,7 @@ impl<'a> Rendering<'a> {
             }
         }
         other.metadata.clone_from(&exchange.metadata);
-        other.copy_decisions(exchange);
+        other.decisions.clone_from(&exchange.decisions);
         Some(other)
     }
 
