@@ -467,8 +467,7 @@ impl Context {
 
     /// Tells the log the size of everything beside it.
     pub(crate) fn weigh_view(&mut self) {
-        self.log
-            .put_beside(self.view_size().plus(self.inputs.size()));
+        self.log.beside = self.view_size().plus(self.inputs.size());
     }
 
     /// Returns the inputs of past requests, to note more of them.

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::call::ToolCall;
-use crate::log::decision::{CallStatus, Decision};
+use crate::log::decision::{CallStatus, Decision, Stage};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
@@ -48,11 +48,13 @@ impl Context {
         arguments: Option<Value>,
         at: Time,
     ) -> Result<Self, Error> {
-        let Undecided { slot, call, asked } = self.find_undecided(id, "asked")?;
+        let (slot, call, asked) = self.find_undecided(id, "asked")?;
         let arguments = arguments
             .or_else(|| asked.cloned())
             .filter(|shown| *shown != call.arguments.value);
-        Ok(self.with_decision(at, |exchange| exchange.decisions.ask(slot, arguments)))
+        Ok(self.with_decision(at, |exchange| {
+            exchange.decisions.set(slot, Stage::Asked(arguments))
+        }))
     }
 
     /// Lets a pending call run, with the arguments that it was asked about with, or else its own. `shown` are those that
@@ -67,7 +69,7 @@ impl Context {
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let Undecided { slot, call, asked } = self.find_undecided(id, "approved")?;
+        let (slot, call, asked) = self.find_undecided(id, "approved")?;
         let own = &call.arguments.value;
         let to_run = asked.unwrap_or(own);
         if let Some(shown) = shown.filter(|shown| *shown != to_run) {
@@ -87,7 +89,7 @@ impl Context {
         // There is nothing to run for a request for approval: the provider waits for the word.
         let is_word = call.kind == CallKind::McpApproval;
         Ok(self.with_decision(at, |exchange| {
-            exchange.decisions.put(slot, decision);
+            exchange.decisions.set(slot, Stage::Decided(decision));
             if is_word {
                 let yes = Output::Value(Value::Bool(true));
                 exchange.fill(slot, Outcome::new(Status::Ok, yes));
@@ -106,7 +108,7 @@ impl Context {
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let Undecided { slot, asked, .. } = self.find_undecided(id, "denied")?;
+        let (slot, _, asked) = self.find_undecided(id, "denied")?;
         let outcome = make_denial(&reason);
         let decision = Decision {
             approved: false,
@@ -117,7 +119,7 @@ impl Context {
             digest: None,
         };
         Ok(self.with_decision(at, |exchange| {
-            exchange.decisions.put(slot, decision);
+            exchange.decisions.set(slot, Stage::Decided(decision));
             exchange.fill(slot, outcome);
         }))
     }
@@ -170,11 +172,9 @@ impl Context {
                 })?,
         };
         match found {
-            Some((slot, call, exchange)) if status == CallStatus::Pending => Ok(Undecided {
-                slot,
-                call,
-                asked: exchange.decisions.asked_arguments(slot),
-            }),
+            Some((slot, call, exchange)) if status == CallStatus::Pending => {
+                Ok((slot, call, exchange.decisions.asked_arguments(slot)))
+            }
             _ => Err(Error::IllegalStatus {
                 id: id.into(),
                 from: status.name(),
@@ -224,12 +224,8 @@ impl Context {
     }
 }
 
-struct Undecided<'a> {
-    slot: usize,
-    call: &'a ToolCall,
-    /// The arguments that somebody was asked about.
-    asked: Option<&'a Value>,
-}
+/// An undecided call with its slot, and the arguments that somebody was asked about.
+type Undecided<'a> = (usize, &'a ToolCall, Option<&'a Value>);
 
 fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exchange)> {
     let slot = entry.message.find_call(id)?;

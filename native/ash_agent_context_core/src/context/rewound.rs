@@ -57,17 +57,16 @@ impl<'a> Rewound<'a> {
         let provider = self.provider.map_or(UNKNOWN, |provider| provider.name());
         let ended_at = self.ended_at.map(|at| at.timestamp_micros().to_string());
         let ended_at = ended_at.as_deref().unwrap_or(UNKNOWN);
-        let Usage {
-            input,
-            cached,
-            written,
-            ..
-        } = self.usage;
-        let looks = self.looks;
-        let head = format!("{provider} {input} {cached} {written} {ended_at} {looks}");
-        let pieces = self.pieces.iter().take(PIECES).copied();
-        let words: Vec<&str> = [&*head].into_iter().chain(pieces).collect();
-        Value::text(&words.join(" "))
+        let (usage, looks) = (self.usage, self.looks);
+        let mut note = format!(
+            "{provider} {} {} {} {ended_at} {looks}",
+            usage.input, usage.cached, usage.written
+        );
+        for piece in self.pieces.iter().take(PIECES) {
+            note.push(' ');
+            note.push_str(piece);
+        }
+        Value::text(&note)
     }
 }
 

@@ -279,24 +279,22 @@ impl Context {
 
     /// Hides iterations; those that a summary covers stay as they are.
     pub(crate) fn hide(&mut self, first: u64, last: u64) {
-        let mut gaps = Vec::new();
+        let summaries = self
+            .stretches(first, last)
+            .filter_map(|stretch| match stretch {
+                Stretch::Cover(start, end, Some(_), _) if self.summary(start).is_some() => {
+                    Some((start, end))
+                }
+                _ => None,
+            });
+        let behind = last.saturating_add(1);
+        let summaries: Vec<_> = summaries.chain([(behind, behind)]).collect();
         let mut next = first;
-        for stretch in self.stretches(first, last) {
-            if let Stretch::Cover(cover_first, cover_last, Some(_), _) = stretch {
-                if self.summary(cover_first).is_none() {
-                    continue;
-                }
-                if next < cover_first {
-                    gaps.push((next, cover_first - 1));
-                }
-                next = cover_last.saturating_add(1);
+        for (start, end) in summaries {
+            if next < start {
+                self.put_hidden(next, start - 1);
             }
-        }
-        if next <= last {
-            gaps.push((next, last));
-        }
-        for (first, last) in gaps {
-            self.put_hidden(first, last);
+            next = end.saturating_add(1);
         }
     }
 
@@ -351,7 +349,7 @@ impl Context {
             view.pins = pins.filter(|pins| !pins.is_empty()).map(Arc::new);
             if let Some(cleared) = view.cleared.as_mut().filter(|all| all.iteration >= behind) {
                 // The clearing was not meant for the current answer.
-                *cleared = Arc::new(cleared.moved_to((behind, 0)));
+                *cleared = Arc::new(Cleared::at((behind, 0), &cleared.placeholder));
             }
             view.retain_shortenings(behind - 1);
         });

@@ -102,13 +102,6 @@ impl Context {
         }
         Ok(sum)
     }
-
-    /// Returns the entry with the last report.
-    pub(crate) fn last_reported(&self) -> Option<&Entry> {
-        let number = self.log.current.reported?;
-        let mut entries = self.log.get_numbered(number)?.entries().rev();
-        entries.find(|entry| entry.usage.is_some())
-    }
 }
 
 impl Prices {

@@ -36,7 +36,7 @@ fn describe(view: &View) -> String {
         let place = (cleared.iteration, cleared.calls, &*cleared.placeholder);
         add("cleared", &place);
     }
-    if let Some(most) = view.max_result_bytes() {
+    if let Some(most) = view.max_result_bytes {
         add("most", &most);
     }
     if view.recall {

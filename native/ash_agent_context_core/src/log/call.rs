@@ -193,11 +193,6 @@ impl ToolCall {
         Self { kind, ..self }
     }
 
-    /// Returns an id that every provider takes that has no form of its own for ids.
-    pub(crate) fn safe_id(&self) -> &str {
-        self.aliases.safe.as_deref().unwrap_or(&self.id)
-    }
-
     /// Reads the calls of one message. A call without an id gets one made of its place.
     ///
     /// # Errors

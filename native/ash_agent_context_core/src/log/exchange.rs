@@ -8,7 +8,7 @@ use crate::log::entries::Entries;
 use crate::log::memo::Memo;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::original::Original;
-use crate::log::part::{Content, Part};
+use crate::log::part::Part;
 use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::prices::bill::Reported;
@@ -196,10 +196,7 @@ impl Entry {
     pub(crate) fn reported_length(&self) -> Option<(u64, u64)> {
         let reported = self.usage.as_deref()?;
         let is_kept = |part: &Part| part.kind.is_thinking() || part.kind.block().is_some();
-        let kept = match &self.message.content {
-            Content::Parts(parts) => parts.iter().any(is_kept),
-            _ => false,
-        };
+        let kept = self.message.content.parts().iter().any(is_kept);
         let Usage {
             input,
             output,

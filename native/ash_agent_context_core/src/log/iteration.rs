@@ -59,7 +59,8 @@ pub struct Iteration {
     usage: Usage,
     pending: usize,
     calls: usize,
-    longest: usize,
+    /// The bytes of text that the longest result has, at least.
+    pub(crate) longest: usize,
     size: Size,
 }
 
@@ -181,18 +182,8 @@ impl Iteration {
         self.calls
     }
 
-    /// Returns the bytes of text that the longest result has, at least.
-    pub(crate) const fn longest_result(&self) -> usize {
-        self.longest
-    }
-
     pub(crate) fn pieces(&self) -> &Arc<Pieces> {
         self.pieces.get_or_init(Arc::default)
-    }
-
-    pub(crate) fn push(&mut self, message: Message) {
-        let exchange = Exchange::new(message.calls.len());
-        self.push_answered(message, exchange);
     }
 
     /// Adds a message with the results of its calls.

@@ -194,7 +194,7 @@ words! {
 const ERROR_TYPE: usize = 200;
 
 /// The result of a tool call.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// How the call ended.
     pub status: Status,
@@ -332,15 +332,3 @@ fn is_said(bytes: &[u8]) -> bool {
     let is_blank = |byte: &u8| char::from(*byte).is_whitespace();
     bytes.is_ascii() && !bytes.iter().all(is_blank)
 }
-
-impl PartialEq for Outcome {
-    fn eq(&self, other: &Self) -> bool {
-        self.status == other.status
-            && self.output == other.output
-            && self.ran == other.ran
-            && self.error_type == other.error_type
-            && self.extra == other.extra
-    }
-}
-
-impl Eq for Outcome {}

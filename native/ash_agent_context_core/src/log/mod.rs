@@ -69,13 +69,13 @@ pub struct Log {
     pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) extra: Option<Arc<Map>>,
     pub(crate) usage: Usage,
-    ids: Ids,
+    pub(crate) ids: Ids,
     messages: usize,
     size: Size,
     /// The size of the metadata added to earlier iterations since their checkpoints.
     noted: Size,
     /// The size of what a context keeps beside the log, such as its view.
-    beside: Size,
+    pub(crate) beside: Size,
     /// Terms that a rewind may have left in memory.
     unseen: usize,
     generation: Generation,
@@ -165,11 +165,6 @@ impl Log {
         self.ids.pairs().filter(|pairs| !pairs.is_empty())
     }
 
-    /// Returns the last container that a provider ran its tools in.
-    pub(crate) fn container(&self) -> Option<&str> {
-        self.ids.container()
-    }
-
     /// Returns the size of what there is to walk and to copy, at most.
     #[must_use]
     pub fn size(&self) -> Size {
@@ -215,9 +210,9 @@ impl Log {
     }
 
     /// Adds a message to the current iteration.
-    pub(crate) fn append(&mut self, mut message: Message) {
-        self.join(&mut message);
-        self.change_current(|current| current.push(message));
+    pub(crate) fn append(&mut self, message: Message) {
+        let exchange = Exchange::new(message.calls.len());
+        self.append_answered(message, exchange);
     }
 
     /// Takes down the ids of a message that joins the conversation.
@@ -287,11 +282,6 @@ impl Log {
         self.messages = self.messages - messages + current.count_messages();
         self.size = self.size.plus(current.size()).minus(old);
         self.grown();
-    }
-
-    /// Sets the size of what a context keeps beside the log.
-    pub(crate) fn put_beside(&mut self, beside: Size) {
-        self.beside = beside;
     }
 
     /// Begins another generation where the size asks for it. Call it after each change of what a context holds.

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::log::address::{is_address, is_file_id};
-use crate::log::hints::{self, Takes, Ttl};
+use crate::log::hints::{self, Takes, Ttl, CACHE, CITATIONS, DETAIL};
 pub use crate::log::place::Place;
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
@@ -147,10 +147,7 @@ impl Content {
     /// [`Error::InvalidPart`]; [`Error::Invalid`] when it is none of the three.
     pub fn from_value(value: Value, place: Place) -> Result<Self, Error> {
         let content = Self::from_history(value, place)?;
-        match &content {
-            Self::Parts(parts) => place.check(parts)?,
-            Self::None | Self::Text(_) => {}
-        }
+        place.check(content.parts())?;
         Ok(content)
     }
 
@@ -189,10 +186,7 @@ impl Content {
     /// # Errors
     /// [`Error::InvalidPart`]
     pub(crate) fn check_addresses(&self) -> Result<(), Error> {
-        match self {
-            Self::Parts(parts) => check_addresses(parts),
-            _ => Ok(()),
-        }
+        check_addresses(self.parts())
     }
 
     /// Returns how much there is to walk and to copy.
@@ -251,11 +245,14 @@ fn names_part(value: &Value) -> bool {
 
 impl Part {
     pub(crate) fn detail(&self) -> Option<&str> {
-        hints::detail(self.hints.as_ref())
+        self.hints.as_ref()?.get_named(DETAIL)?.as_name()
     }
 
     pub(crate) fn citations(&self) -> Option<bool> {
-        hints::citations(self.hints.as_ref())
+        match self.hints.as_ref()?.get_named(CITATIONS)? {
+            Value::Bool(citations) => Some(*citations),
+            _ => None,
+        }
     }
 
     /// Returns true for a block that this provider gets back.
@@ -265,7 +262,7 @@ impl Part {
     }
 
     pub(crate) fn mark(&self) -> Option<Ttl> {
-        hints::mark(self.hints.as_ref())
+        Ttl::of(self.hints.as_ref()?.get_named(CACHE)?).ok()?
     }
 
     /// Returns true if it belongs to the same item as the part before it: an item may have several texts.
@@ -356,13 +353,10 @@ impl PartKind {
         match (name, place) {
             ("text", _) => Ok(Self::Text(binary(fields, "text")?)),
             ("provider_block", _) => {
-                let provider = fields.take("provider").ok_or("provider")?;
-                let provider = provider.as_name().and_then(Provider::from_name);
+                let provider = take_provider(fields)?;
                 let data = fields.take_map("data").or(Err("data"))?;
-                Ok(Self::ProviderBlock {
-                    provider: provider.ok_or("provider")?,
-                    data: data.ok_or("data")?,
-                })
+                let data = data.ok_or("data")?;
+                Ok(Self::ProviderBlock { provider, data })
             }
             (_, Place::System) => Err("type"),
             ("thinking", Place::Assistant) => Ok(Self::Thinking(binary(fields, "text")?)),
@@ -485,9 +479,7 @@ impl Source {
             (Some(data), None, None) if is_base64(&data) => Ok(Self::Data(data)),
             (None, Some(url), None) if !url.trim().is_empty() => Ok(Self::Url(url)),
             (None, None, Some(id)) if !id.trim().is_empty() => {
-                let provider = fields.take("provider").ok_or("provider")?;
-                let provider = provider.as_name().and_then(Provider::from_name);
-                let provider = provider.ok_or("provider")?;
+                let provider = take_provider(fields)?;
                 Ok(Self::Stored { provider, id })
             }
             (_, _, Some(_)) => Err("file_id"),
@@ -495,6 +487,12 @@ impl Source {
             (_, None, None) => Err("data"),
         }
     }
+}
+
+fn take_provider(fields: &mut Fields) -> Result<Provider, &'static str> {
+    let provider = fields.take("provider").ok_or("provider")?;
+    let provider = provider.as_name().and_then(Provider::from_name);
+    provider.ok_or("provider")
 }
 
 fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str> {

@@ -59,7 +59,7 @@ impl Log {
     /// Returns the number of the first iteration.
     #[must_use]
     pub fn first_number(&self) -> u64 {
-        let first = self.history.first();
+        let first = self.history.get(0);
         first.map_or(self.current.number, |first| first.number)
     }
 

@@ -92,6 +92,9 @@ pub struct AccountRow {
     pub avoidable: Option<u64>,
 }
 
+/// An answer with its iteration and the report on it.
+type Answer<'a> = (&'a Iteration, &'a Entry, &'a Reported);
+
 /// A request with its answer, and the facts about both.
 struct Sent<'a> {
     iteration: &'a Iteration,
@@ -111,12 +114,11 @@ impl Context {
     pub fn account(&self, accounting: &Accounting<'_>) -> Vec<AccountRow> {
         let mut before = self.before(accounting.since);
         let mut rows = Vec::new();
-        for iteration in self.log.between(accounting.since, u64::MAX) {
-            for (entry, reported) in reports(iteration) {
-                let sent = self.sent(iteration, entry, reported, before.as_ref());
-                rows.push(self.row(&sent, before.as_ref(), accounting));
-                before = Some(sent);
-            }
+        let iterations = self.log.between(accounting.since, u64::MAX);
+        for answer in iterations.flat_map(answers) {
+            let sent = self.sent(answer, before.as_ref());
+            rows.push(self.row(&sent, before.as_ref(), accounting));
+            before = Some(sent);
         }
         rows
     }
@@ -124,24 +126,19 @@ impl Context {
     /// Returns the last request before an iteration.
     fn before(&self, number: u64) -> Option<Sent<'_>> {
         let mut back = self.log.between(0, number.checked_sub(1)?).rev();
-        let (iteration, entry, reported) = back.find_map(|iteration| {
-            let (entry, reported) = reports(iteration).last()?;
-            Some((iteration, entry, reported))
-        })?;
-        let mut before = self.sent(iteration, entry, reported, None);
-        if reported.last.written == 0 {
-            let mut earlier = back.take(LOOKED_THROUGH).flat_map(reports);
-            let wrote = earlier.find(|(_, reported)| reported.last.written > 0);
-            before.for_an_hour = wrote.is_some_and(|(_, reported)| keeps_for_an_hour(reported));
+        let last = back.find_map(|iteration| answers(iteration).next_back())?;
+        let mut before = self.sent(last, None);
+        if before.reported.last.written == 0 {
+            let mut earlier = back.take(LOOKED_THROUGH).flat_map(answers);
+            let wrote = earlier.find(|(.., reported)| reported.last.written > 0);
+            before.for_an_hour = wrote.is_some_and(|(.., reported)| keeps_for_an_hour(reported));
         }
         Some(before)
     }
 
     fn sent<'a>(
         &'a self,
-        iteration: &'a Iteration,
-        entry: &'a Entry,
-        reported: &'a Reported,
+        (iteration, entry, reported): Answer<'a>,
         before: Option<&Sent<'_>>,
     ) -> Sent<'a> {
         let reply = entry.message.reply.as_deref();
@@ -226,10 +223,11 @@ impl Context {
 }
 
 /// Returns the answers of an iteration with reported tokens.
-fn reports(iteration: &Iteration) -> impl DoubleEndedIterator<Item = (&Entry, &Reported)> {
+fn answers(iteration: &Iteration) -> impl DoubleEndedIterator<Item = Answer<'_>> {
     let answers = iteration.entries().filter(|entry| entry.is_model());
-    let reported = answers.filter_map(|entry| Some((entry, entry.usage.as_deref()?)));
-    reported.filter(|(_, reported)| reported.sum.input > 0)
+    let reported =
+        answers.filter_map(move |entry| Some((iteration, entry, entry.usage.as_deref()?)));
+    reported.filter(|(.., reported)| reported.sum.input > 0)
 }
 
 impl Sent<'_> {

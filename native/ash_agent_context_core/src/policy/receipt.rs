@@ -1,7 +1,7 @@
 //! The receipt of a view: for each fact that it does not show in its place, whether a model still sees it elsewhere, can
 //! recall it, must not see it, or has lost it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::context::log_text::LogText;
 use crate::context::Context;
@@ -48,8 +48,7 @@ pub struct ReceiptFact {
 /// The facts that a view does not show in their places, and counts of all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Receipt {
-    /// The number of facts of each kind and state, in the order of [`FactKind::ALL`] and [`FactState::ALL`].
-    pub counts: [[usize; 4]; 8],
+    counts: BTreeMap<(FactKind, FactState), usize>,
     /// The facts that are not visible, the likeliest to be needed first.
     pub facts: Vec<ReceiptFact>,
 }
@@ -65,16 +64,7 @@ impl Receipt {
     /// Returns the number of facts of a kind with a state.
     #[must_use]
     pub fn count_of(&self, kind: FactKind, state: FactState) -> usize {
-        let counts = self.counts.get(kind as usize);
-        let count = counts.and_then(|counts| counts.get(state as usize));
-        count.copied().unwrap_or(0)
-    }
-
-    fn add(&mut self, kind: FactKind, state: FactState) {
-        let counts = self.counts.get_mut(kind as usize);
-        if let Some(count) = counts.and_then(|counts| counts.get_mut(state as usize)) {
-            *count += 1;
-        }
+        self.counts.get(&(kind, state)).copied().unwrap_or(0)
     }
 }
 
@@ -128,7 +118,7 @@ impl Context {
         let visible = self.visible_keys(request);
         for fact in facts.rank() {
             let state = self.state_of(&fact, &visible);
-            receipt.add(fact.kind, state);
+            *receipt.counts.entry((fact.kind, state)).or_default() += 1;
             let is_told = matches!(state, FactState::Recall | FactState::Gone);
             if is_told && receipt.facts.len() < most {
                 receipt.facts.push(self.tell_fact(fact, state));

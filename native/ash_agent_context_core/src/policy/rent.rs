@@ -109,7 +109,12 @@ impl Clearable {
                 continue;
             };
             let calls = &*entry.message.calls;
-            let looks = [shown, shown.cleared_with(placeholder)];
+            let cleared = Rendering {
+                cleared: usize::MAX,
+                placeholder,
+                ..shown
+            };
+            let looks = [shown, cleared];
             let savings = exchange.count_savings(Method::Estimate, calls, looks);
             // The first ones may be cleared already.
             let savings = savings.into_iter().skip(shown.cleared).flatten();

@@ -169,7 +169,7 @@ impl<'a> Item<'a> {
     /// Returns the changes that the provider needs, or that the view makes, unless it is sent as it was imported.
     pub fn changes(self, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self.results {
-            None => self.rendering.changes_of_message(self.message),
+            None => Vec::from_iter(self.rendering.change_of_message(self.message)),
             Some(exchange) => {
                 let calls = &self.message.calls;
                 self.rendering.changes_of_results(calls, exchange)

@@ -86,7 +86,7 @@ impl Context {
         let mut seen = HashSet::new();
         // Tools that run in a container are refused without it. Its expiry is not checked: the provider restores a container for
         // weeks after the time that the answer names.
-        let mut container = facts.container.zip(self.log.container());
+        let mut container = facts.container.zip(self.log.ids.container());
         for (key, value) in body.iter() {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
@@ -199,7 +199,9 @@ struct SentLooks<'a> {
 impl<'a> SentLooks<'a> {
     fn of(&self, iteration: &Iteration, rendering: Rendering<'a>) -> Rendering<'a> {
         let met = self.split.filter(|split| split.meet(iteration.number));
-        let rendering = rendering.at_most(self.most);
-        rendering.beside(met.map(|_| self.pairs))
+        Rendering {
+            pairs: met.map(|_| self.pairs),
+            ..rendering.at_most(self.most)
+        }
     }
 }

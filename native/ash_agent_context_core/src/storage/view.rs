@@ -177,7 +177,6 @@ impl StoredView {
             verdict: cover.verdict.clone(),
             unmasked: cover.unmasked.clone().filter(|_| masks.is_some()),
         });
-        let (index, user_bytes) = view.index();
         let is_made = view
             .covers()
             .any(|(_, cover)| cover.replacement().is_some());
@@ -186,10 +185,10 @@ impl StoredView {
         Self {
             covers: covers.collect(),
             cleared: view.cleared().cloned(),
-            max_result_bytes: view.max_result_bytes(),
+            max_result_bytes: view.max_result_bytes,
             recall: view.recall,
-            index,
-            user_bytes,
+            index: view.index,
+            user_bytes: view.user_bytes,
             pins: view.pins.clone(),
             shortenings: view.shortenings.to_vec(),
             masks: masks.map(|(of, text)| (of.into(), text.into())).collect(),

@@ -305,7 +305,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             json.object("view", |json| {
                 self.view(json, context, view);
                 self.trace.write_receipt(json, &masked.receipt(NAMED));
-                told.push(view.max_result_bytes());
+                told.push(view.max_result_bytes);
                 let cleared = asked.is_empty();
                 json.object("seen", |json| self.write_seen(json, context, view, cleared));
             });
@@ -320,7 +320,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         let asked = asked.into_iter().enumerate();
         json.objects("asked", asked, |json, (position, (first, last, view))| {
             let view = view.unwrap_or(&plain);
-            let most = view.max_result_bytes();
+            let most = view.max_result_bytes;
             json.field("from", &first).field("to", &last);
             self.view(json, context, view);
             let receipt =
@@ -358,7 +358,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 self.text(json, "text", cleared.placeholder.as_ref().into());
             });
         }
-        json.given("most", view.max_result_bytes());
+        json.given("most", view.max_result_bytes);
         json.given("masks", view.masks().map(Masks::count));
         self.trace.write_pins(json, view, &self.veil);
         self.trace.write_shortenings(json, view);

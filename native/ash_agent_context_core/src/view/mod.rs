@@ -50,7 +50,7 @@ pub struct View {
     other_size: Size,
     pub(crate) cleared: Option<Arc<Cleared>>,
     /// The most bytes of text that a result may have.
-    pub(crate) max_result_bytes: Option<usize>,
+    pub max_result_bytes: Option<usize>,
     pub(crate) masks: Option<Arc<Masks>>,
     /// A tool reads handles, so shortened texts get one.
     pub(crate) recall: bool,
@@ -86,11 +86,6 @@ impl Cleared {
             calls,
             placeholder: placeholder.into(),
         }
-    }
-
-    /// Returns the same clearing up to another place.
-    pub(crate) fn moved_to(&self, place: (u64, usize)) -> Self {
-        Self::at(place, &self.placeholder)
     }
 }
 
@@ -190,18 +185,6 @@ impl View {
         self.masks.is_some() || self.cleared.is_some() || self.max_result_bytes.is_some()
     }
 
-    /// Returns the number of covers.
-    #[must_use]
-    pub fn count_covers(&self) -> usize {
-        self.covers.size()
-    }
-
-    /// Returns the most bytes of text that a result may have.
-    #[must_use]
-    pub const fn max_result_bytes(&self) -> Option<usize> {
-        self.max_result_bytes
-    }
-
     /// Returns the place before which results are cleared.
     #[must_use]
     pub fn cleared(&self) -> Option<&Cleared> {
@@ -218,13 +201,6 @@ impl View {
     #[must_use]
     pub fn pins(&self) -> Option<&Pins> {
         self.pins.as_deref()
-    }
-
-    /// Returns the limit of an index in thousandths of the tokens that it stands for, and the bytes of the user's words in
-    /// it.
-    #[must_use]
-    pub const fn index(&self) -> (usize, Option<usize>) {
-        (self.index, self.user_bytes)
     }
 
     /// Returns the texts after the system prompt, by name.

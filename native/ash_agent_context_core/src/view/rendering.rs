@@ -135,21 +135,9 @@ impl<'a> Rendering<'a> {
         self
     }
 
-    /// Returns the look with all results cleared.
-    pub(crate) fn cleared_with(mut self, placeholder: &'a str) -> Self {
-        (self.cleared, self.placeholder) = (usize::MAX, placeholder);
-        self
-    }
-
     /// Returns the look where results may have only so many bytes.
     pub(crate) fn at_most(mut self, most: usize) -> Self {
         self.most = self.most.min(most);
-        self
-    }
-
-    /// Returns the look for a request that sends only these halves of pairs.
-    pub(crate) fn beside(mut self, pairs: Option<Pairs<'a>>) -> Self {
-        self.pairs = pairs;
         self
     }
 
@@ -160,7 +148,7 @@ impl<'a> Rendering<'a> {
 
     /// Returns a key for the encodings of an iteration with this look; 0 when it is as in the log.
     pub(crate) fn key_of_iteration(&self, iteration: &Iteration) -> u64 {
-        self.key(iteration.count_calls(), iteration.longest_result())
+        self.key(iteration.count_calls(), iteration.longest)
     }
 
     /// Returns such a key for the results of a message.
@@ -232,7 +220,10 @@ impl<'a> Rendering<'a> {
         let mut shown = Message::new(message.role, content, calls, message.metadata.clone());
         if shown.content.count_parts() == message.content.count_parts() {
             // Its order is still the provider's.
-            shown.original = message.original.as_ref().map(Original::without_elements);
+            shown.original = message.original.clone().map(|original| Original {
+                json: Box::default(),
+                ..original
+            });
         }
         let mut reply = message.reply.as_deref().cloned();
         if let Some(reply) = &mut reply {
@@ -259,23 +250,20 @@ impl<'a> Rendering<'a> {
         Some(other)
     }
 
-    /// Returns the changes that the look makes to a message, for a report.
-    pub(crate) fn changes_of_message(&self, message: &Message) -> Vec<Change> {
+    /// Returns the change that the look makes to a message, for a report.
+    pub(crate) fn change_of_message(&self, message: &Message) -> Option<Change> {
         // Pairs are reported where they are written.
         let alone = Self {
             pairs: None,
             ..*self
         };
-        let changed = alone
-            .message(message)
-            .is_some_and(|shown| shown.content != message.content || shown.calls != message.calls);
-        let role = message.role.name().to_owned();
-        let masked = changed.then_some(Change {
+        let shown = alone.message(message)?;
+        let is_changed = shown.content != message.content || shown.calls != message.calls;
+        is_changed.then(|| Change {
             what: ChangeKind::MaskedText,
-            from: role,
+            from: message.role.name().to_owned(),
             to: None,
-        });
-        masked.into_iter().collect()
+        })
     }
 
     /// Returns the changes that the look makes to results, for a report. Each is named by the id of its call.
