@@ -31,7 +31,7 @@ use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
-use crate::log::part::{Content, Place};
+use crate::log::part::{check_addresses, Content, Place};
 use crate::log::results::read_results;
 use crate::log::tally::Tallies;
 use crate::log::{Log, Stamp};
@@ -157,7 +157,7 @@ impl Context {
     ) -> Result<Self, Error> {
         self.log.check_nothing_pending()?;
         let content = Content::from_value(content, Place::Assistant)?;
-        content.check_addresses()?;
+        check_addresses(content.parts())?;
         let mut next = self.clone();
         if self.is_closed() {
             next.log.complete(stamp.at);
@@ -484,7 +484,7 @@ impl Context {
 
 fn user_message(input: Value, metadata: Option<Map>) -> Result<Message, Error> {
     let content = Content::from_input(input)?;
-    content.check_addresses()?;
+    check_addresses(content.parts())?;
     Ok(Message::new(Role::User, content, Box::default(), metadata))
 }
 

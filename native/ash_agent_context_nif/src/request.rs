@@ -166,7 +166,7 @@ pub fn note_sent(context: Lender<'_>, given: RequestOptions<'_>) -> Result<Conte
 
 /// Returns the conversation as it was when an iteration's last request was made.
 pub fn as_asked(context: &Context, number: i64) -> Option<Made> {
-    let asked = context.as_asked(context.iteration(number)?)?;
+    let asked = context.as_asked(context.iteration(number)?, false)?;
     Some(asked.into())
 }
 
@@ -234,7 +234,7 @@ pub fn request_note(
 
 /// Returns the conversation that an iteration's last request was made from, but under the view of the request before.
 pub fn as_asked_before(context: &Context, number: i64) -> Option<Made> {
-    let asked = context.as_asked_under_last(context.iteration(number)?)?;
+    let asked = context.as_asked(context.iteration(number)?, true)?;
     Some(asked.into())
 }
 

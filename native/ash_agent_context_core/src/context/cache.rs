@@ -109,7 +109,9 @@ impl Context {
         let mut blocks = 0;
         for iteration in self.log.iterations_back() {
             for entry in iteration.entries().rev() {
-                blocks += count_blocks(entry);
+                // Each call has a block of its own, and so has its result.
+                let message = &entry.message;
+                blocks += message.content.count_parts() + 2 * message.calls.len();
                 if entry.is_model() || blocks > MOST_BLOCKS {
                     return blocks;
                 }
@@ -131,32 +133,17 @@ impl Context {
         last.is_some_and(|(last, _)| self.inputs.masks_at_hand(last.number).is_some())
     }
 
-    /// Returns the conversation that the last answer was asked of, see [`Context::as_asked`].
-    pub(crate) fn as_last_asked(&self) -> Option<Self> {
-        self.as_asked(self.last_answer()?.0)
-    }
-
     /// Returns the conversation that the last answer of an iteration was asked of, as far as that is known: with the system
-    /// prompt of today, and with the masks of today unless those of the last request are still in memory.
+    /// prompt of today, and with the masks of today unless those of the last request are still in memory. `under_last`: under
+    /// the view of the request before, if there was one.
     ///
     /// # Complexity
     /// O(log n), or O(the log) where the masks of today hold for notes and summaries that were made under others
     #[must_use]
-    pub fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
-        let (_, view) = self.inputs.of(iteration.number)?;
-        self.as_asked_under(iteration, view)
-    }
-
-    /// Like [`Context::as_asked`], under the view of the request before, if there was one.
-    #[must_use]
-    pub fn as_asked_under_last(&self, iteration: &Iteration) -> Option<Self> {
-        let (_, view) = self.inputs.of(iteration.number)?;
-        let last = self.inputs.of(iteration.number.checked_sub(1)?);
-        self.as_asked_under(iteration, last.map_or(view, |(_, view)| view))
-    }
-
-    /// Returns the conversation before the last answer of an iteration, under a view.
-    fn as_asked_under(&self, iteration: &Iteration, view: Option<&Arc<View>>) -> Option<Self> {
+    pub fn as_asked(&self, iteration: &Iteration, under_last: bool) -> Option<Self> {
+        let own = self.inputs.of(iteration.number)?;
+        let last = self.inputs.of(iteration.number.saturating_sub(1));
+        let (_, view) = last.filter(|_| under_last).unwrap_or(own);
         let before = iteration.entries().rposition(Entry::is_model)?;
         let reply = iteration.entry(before)?.message.reply.as_deref();
         reply.filter(|reply| reply.requested_at.is_some())?;
@@ -197,11 +184,6 @@ impl Context {
             false => self.current_iteration(),
         }
     }
-}
-
-fn count_blocks(entry: &Entry) -> usize {
-    // Each call has a block of its own, and so has its result.
-    entry.message.content.count_parts() + 2 * entry.message.calls.len()
 }
 
 /// Returns how long a provider keeps a request in its cache, if it says so.

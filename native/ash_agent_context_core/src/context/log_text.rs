@@ -57,7 +57,10 @@ impl<'a> LogText<'a> {
     /// Calls a function with each of its texts, as masks read them.
     pub fn each(&self, mut take: impl FnMut(&str)) {
         match self {
-            Self::Message(_, message) => each_text(&message.content, take),
+            Self::Message(_, message) => match &message.content {
+                Content::Text(text) => take(&letters::utf8(text)),
+                content => each_part(content.parts(), take),
+            },
             Self::Call(_, call) => each_value(&call.arguments.value, take),
             Self::Decision(_, _, decision) => each_value(&decision.reason, take),
             Self::Result(_, _, outcome) => match &outcome.output {
@@ -99,20 +102,9 @@ impl<'a> LogText<'a> {
     }
 }
 
-fn each_text(content: &Content, mut take: impl FnMut(&str)) {
-    match content {
-        Content::None => {}
-        Content::Text(text) => take(&letters::utf8(text)),
-        Content::Parts(parts) => each_part(parts, take),
-    }
-}
-
 fn each_part(parts: &[Part], mut take: impl FnMut(&str)) {
-    for part in parts {
-        if let Some(text) = part_text(&part.kind) {
-            take(&text);
-        }
-    }
+    let texts = parts.iter().filter_map(|part| part_text(&part.kind));
+    texts.for_each(|text| take(&text));
 }
 
 fn each_value(value: &Value, mut take: impl FnMut(&str)) {

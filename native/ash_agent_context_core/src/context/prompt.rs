@@ -105,13 +105,11 @@ fn write(message: MessageRef<'_>, prompt: &mut String) {
     match message {
         MessageRef::Added(message) => add_to_prompt(message, prompt),
         MessageRef::Results(calls, exchange) => {
-            for (call, outcome) in calls.iter().zip(exchange.slots()) {
-                if let Some(outcome) = outcome {
-                    let text = output_text(outcome, None);
-                    let sign = if outcome.is_error() { "Error: " } else { "" };
-                    let title = format!("Tool {}", call.name.as_str());
-                    section(&title, sign, &text, prompt);
-                }
+            for (call, outcome) in exchange.answered_calls(calls) {
+                let text = output_text(outcome, None);
+                let sign = if outcome.is_error() { "Error: " } else { "" };
+                let title = format!("Tool {}", call.name.as_str());
+                section(&title, sign, &text, prompt);
             }
         }
     }

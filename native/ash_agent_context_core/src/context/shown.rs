@@ -130,16 +130,11 @@ impl Context {
     /// Returns the number of messages in the view.
     #[must_use]
     pub fn count_messages(&self) -> usize {
-        match self.view() {
-            None => self.count_all_messages(),
-            Some(view) => {
-                let log = self.count_all_messages() - usize::from(self.system().is_some());
-                log - view.covered
-                    + view.summaries
-                    + view.notes
-                    + usize::from(self.shown_system().is_some())
-            }
-        }
+        let shown = self.count_all_messages() + usize::from(self.shown_system().is_some())
+            - usize::from(self.system().is_some());
+        self.view().map_or(shown, |view| {
+            shown - view.covered + view.summaries + view.notes
+        })
     }
 
     /// Returns true if the view differs from the log.

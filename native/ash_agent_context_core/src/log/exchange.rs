@@ -144,15 +144,9 @@ impl Exchange {
 
     pub(crate) fn add_metadata(&mut self, metadata: Option<Map>) {
         let Some(metadata) = metadata else { return };
-        let merged = match self.metadata.take() {
-            None => metadata,
-            Some(old) => {
-                let mut entries = old.into_entries();
-                entries.extend(metadata.into_entries());
-                Map::new(entries)
-            }
-        };
-        self.metadata = Some(merged);
+        let mut entries = self.metadata.take().unwrap_or_default().into_entries();
+        entries.extend(metadata.into_entries());
+        self.metadata = Some(Map::new(entries));
     }
 
     pub(crate) fn size(&self) -> Size {

@@ -268,10 +268,7 @@ impl Iteration {
             let message = entry.message.clone();
             let message = Original::of(message.original.as_ref(), provider);
             let reaches_message = matches!(held, None | Some(Some("")));
-            let ends = match (reaches_message, message) {
-                (false, _) | (_, None) => true,
-                (true, Some(json)) => !json.is_empty(),
-            };
+            let ends = !reaches_message || message != Some("");
             if reaches_message && message.is_some() {
                 entry.message = Arc::new(entry.message.without_wire());
             }

@@ -181,14 +181,6 @@ impl Content {
         }
     }
 
-    /// Checks the addresses of what an application adds. Those that come in otherwise become words in requests.
-    ///
-    /// # Errors
-    /// [`Error::InvalidPart`]
-    pub(crate) fn check_addresses(&self) -> Result<(), Error> {
-        check_addresses(self.parts())
-    }
-
     /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
@@ -202,7 +194,10 @@ impl Content {
     }
 }
 
-/// See [`Content::check_addresses`].
+/// Checks the addresses of what an application adds. Those that come in otherwise become words in requests.
+///
+/// # Errors
+/// [`Error::InvalidPart`]
 pub(crate) fn check_addresses(parts: &[Part]) -> Result<(), Error> {
     for (position, part) in parts.iter().enumerate() {
         let wrong = match part.kind.media().map(|media| &media.source) {
@@ -237,10 +232,9 @@ pub(crate) fn result_parts(value: Value) -> Result<Result<Box<[Part]>, Value>, E
 fn names_part(value: &Value) -> bool {
     let Value::Map(map) = value else { return false };
     let name = map.get_named("type").and_then(Value::as_name);
-    matches!(
-        name,
-        Some("text" | "image" | "file" | "audio" | "video" | "provider_block")
-    )
+    name.is_some_and(|name| {
+        matches!(name, "text" | "provider_block") || Class::from_name(name).is_some()
+    })
 }
 
 impl Part {

@@ -25,7 +25,8 @@ impl Log {
         let index = index.ok_or_else(|| self.unknown_iteration(to))?;
         let mut next = self.clone();
         if index < self.history.len() {
-            let held_by = self.after(index).and_then(Iteration::held_by);
+            let after = self.history.get(index + 1).unwrap_or(&self.current);
+            let held_by = after.held_by();
             next.cut(index);
             next.forget_wire(held_by, true);
             next.updated_at = next.current.completed_at.unwrap_or(self.updated_at);
@@ -44,10 +45,6 @@ impl Log {
             kept.push_entry(entry.clone());
         }
         self.change_current(|current| *current = kept);
-    }
-
-    fn after(&self, index: usize) -> Option<&Iteration> {
-        self.history.get(index + 1).or(Some(&*self.current))
     }
 
     /// Drops the imported form of elements that also held something that is gone: they are written anew by the rules.

@@ -12,7 +12,7 @@ use crate::policy::facts::{keys, Fact, Facts};
 use crate::tokens::Method;
 use crate::value::time::Time;
 use crate::view::note;
-use crate::view::pins::Pins;
+use crate::view::pins::{Pin, Pins};
 use crate::view::recall_handle::RECALL;
 use crate::view::rendering::Rendering;
 
@@ -220,11 +220,11 @@ pub(crate) fn append_facts<'f>(
 }
 
 fn is_pinned(pins: &Pins, number: u64, said: &LogText<'_>) -> bool {
-    match said {
-        LogText::Message(position, _) => pins.has_message(number, *position),
+    pins.has(&match said {
+        LogText::Message(position, _) => Pin::Message(number, *position),
         // A pinned result pins its call and the decision about it, too.
         LogText::Result(slot, ..) | LogText::Call(slot, _) | LogText::Decision(slot, ..) => {
-            pins.has_result(number, *slot)
+            Pin::Result(number, *slot)
         }
-    }
+    })
 }

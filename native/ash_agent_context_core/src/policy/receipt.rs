@@ -151,10 +151,7 @@ impl Context {
     /// Returns the keys of everything that a model sees.
     fn visible_keys(&self, request: Option<u64>) -> HashSet<u64> {
         let mut keys = HashSet::new();
-        let Some(number) = request else {
-            self.messages().for_each(|shown| shown.add_keys(&mut keys));
-            return keys;
-        };
+        let number = request.unwrap_or(u64::MAX);
         let system = self
             .messages()
             .take(usize::from(self.shown_system().is_some()));

@@ -182,7 +182,8 @@ impl Context {
         &'a self,
         iteration: &'a Iteration,
     ) -> Option<(Self, Options<'a>)> {
-        self.as_asked(iteration).zip(self.noted_options(iteration))
+        self.as_asked(iteration, false)
+            .zip(self.noted_options(iteration))
     }
 
     /// Returns the options with which the request is the one that was sent. A part that may have a mark is encoded differently,

@@ -150,10 +150,11 @@ impl Context {
                 rewound: Some(first),
             }));
         }
-        let answer = self.last_answer().map(|(_, entry)| entry);
-        let reported = answer.and_then(|entry| Some((entry, entry.usage.as_deref()?.last)));
-        let asked = reported.zip(self.as_last_asked());
-        Ok(asked.map(|((entry, usage), context)| LastRequest {
+        let asked = self.last_answer().and_then(|(last, entry)| {
+            let usage = entry.usage.as_deref()?.last;
+            Some((entry, usage, self.as_asked(last, false)?))
+        });
+        Ok(asked.map(|(entry, usage, context)| LastRequest {
             usage,
             provider: entry.provider(),
             context,

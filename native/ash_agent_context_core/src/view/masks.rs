@@ -132,10 +132,8 @@ impl Masks {
     }
 
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Box<[u8]> {
-        match self.text(bytes) {
-            Some(text) => text.into_bytes().into(),
-            None => bytes.into(),
-        }
+        let masked = self.text(bytes);
+        masked.map_or_else(|| bytes.into(), |text| text.into_bytes().into())
     }
 
     /// Calls a function with each text that the masks hide.

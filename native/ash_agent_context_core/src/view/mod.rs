@@ -32,7 +32,7 @@ use crate::view::masks::Masks;
 use crate::view::pins::Pins;
 use crate::view::recall_handle::{RecallHandle, RECALL};
 use crate::view::rendering::Rendering;
-use crate::view::shortening::Shortening;
+use crate::view::shortening::{Shortening, ShorteningKind};
 
 /// The covers and rules by which a log is shown.
 #[derive(Debug, Clone, Default)]
@@ -165,10 +165,16 @@ impl View {
         self.other_size = own.plus(Size::new(MASK * masks, 0));
     }
 
-    /// Leaves out the steps that shortened it and have no effect any more.
+    /// Leaves out the steps without effect: all their iterations are shown again, or gone.
     pub(crate) fn retain_shortenings(&mut self, newest: u64) {
         let mut steps = self.shortenings.to_vec();
-        shortening::retain(&mut steps, &self.covers, newest);
+        steps.retain_mut(|step| {
+            step.last = step.last.min(newest);
+            let covered = self.covers.range(..=step.last).next_back();
+            let is_covered = || covered.is_some_and(|(_, cover)| cover.last >= step.first);
+            let is_there = step.kind == ShorteningKind::Cleared || is_covered();
+            is_there && step.iteration <= newest && step.first <= step.last
+        });
         self.shortenings = steps.into();
     }
 

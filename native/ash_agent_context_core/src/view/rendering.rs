@@ -16,7 +16,7 @@ use crate::view::change::{Change, ChangeKind};
 use crate::view::masks::Masks;
 use crate::view::note;
 use crate::view::pairs::Pairs;
-use crate::view::pins::Pins;
+use crate::view::pins::{Pin, Pins};
 use crate::view::recall_handle::{RecallHandle, RECALL};
 use crate::view::texts::output_text;
 
@@ -185,7 +185,7 @@ impl<'a> Rendering<'a> {
 
     fn is_pinned(&self, slot: usize) -> bool {
         let pins = self.pins;
-        pins.is_some_and(|pins| pins.has_result(self.iteration, self.before + slot))
+        pins.is_some_and(|pins| pins.has(&Pin::Result(self.iteration, self.before + slot)))
     }
 
     /// Returns the lines of a result with pinned facts, but for those that are there already.

@@ -338,7 +338,7 @@ fn told(context: &Context) -> Vec<(String, String)> {
     let mut tell = |who: &str, what: String| told.push((who.to_owned(), what));
     tell("the view", messages(context));
     for iteration in context.iterations() {
-        let asked = context.as_asked(iteration);
+        let asked = context.as_asked(iteration, false);
         if let Some(asked) = asked.filter(|asked| masks(asked) == masks(context)) {
             tell("an earlier view", messages(&asked));
         }
