@@ -102,10 +102,7 @@ impl Inputs {
     pub fn most_output(&self, number: u64) -> Option<u64> {
         let (_, fields) = self.fields.of(number)?;
         let body = fields.as_map()?.get_named("body")?.as_map()?;
-        match find_most_output(body) {
-            Some(Value::Int(most)) => u64::try_from(*most).ok(),
-            _ => None,
-        }
+        find_most_output(body)?.as_count()
     }
 
     /// Returns the digest of the masks of an iteration's request; `None` where it had none.
@@ -182,8 +179,8 @@ impl Inputs {
     }
 
     pub fn size(&self) -> Size {
-        let sizes = self.notes().map(|noted| noted.size());
-        sizes.into_iter().fold(self.views.size(), Size::plus)
+        let notes = self.notes().into_iter();
+        self.views.size().plus(notes.map(Since::size).sum())
     }
 
     /// Returns the first iteration whose notes differ from another conversation's.

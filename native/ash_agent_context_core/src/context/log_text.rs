@@ -72,14 +72,10 @@ impl<'a> LogText<'a> {
 
     pub const fn label(&self) -> &'static str {
         match self {
-            Self::Message(_, message) => match message.role {
-                Role::System => "system: ",
-                Role::User => "user: ",
-                Role::Assistant => "assistant: ",
-            },
-            Self::Call(..) => "call: ",
-            Self::Decision(..) => "decision: ",
-            Self::Result(..) => "result: ",
+            Self::Message(_, message) => message.role.name(),
+            Self::Call(..) => "call",
+            Self::Decision(..) => "decision",
+            Self::Result(..) => "result",
         }
     }
 

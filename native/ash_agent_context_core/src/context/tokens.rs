@@ -85,6 +85,6 @@ impl Context {
                 false => iteration.measure_uncounted(method),
             })
             .chain(system)
-            .fold(Size::default(), |sum, size| sum.plus(size))
+            .sum()
     }
 }

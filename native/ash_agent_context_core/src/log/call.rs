@@ -261,10 +261,8 @@ impl ToolCall {
     /// known.
     pub(crate) fn parts_before(&self) -> usize {
         let metadata = self.provider_metadata.as_ref();
-        match metadata.and_then(|metadata| metadata.get_named(PARTS_BEFORE)) {
-            Some(Value::Int(position)) => usize::try_from(*position).unwrap_or(usize::MAX),
-            _ => usize::MAX,
-        }
+        let position = metadata.and_then(|metadata| metadata.get_named(PARTS_BEFORE)?.as_count());
+        usize::try_from(position.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
     }
 
     /// Keeps how many parts of its message's content come before it.
@@ -289,7 +287,6 @@ impl ToolCall {
         let json = self.arguments.json.as_ref().map_or(0, |text| text.len());
         let bytes = self.id.len() + self.name.as_str().len() + json;
         let own = Size::new(6, bytes).plus(self.arguments.value.size());
-        let maps = maps.into_iter().flatten();
-        maps.fold(own, |sum, map| sum.plus(map.size()))
+        own.plus(maps.into_iter().flatten().map(Map::size).sum())
     }
 }

@@ -152,9 +152,9 @@ impl Exchange {
     pub(crate) fn size(&self) -> Size {
         let original = self.original.as_ref().map(Original::size);
         let metadata = self.metadata.as_ref().map(Map::size);
-        let own = [original, metadata].into_iter().flatten();
-        let own = own.fold(Size::new(4, 0), Size::plus);
-        own.plus(self.decisions.size()).plus(self.answers)
+        let own: Size = [original, metadata].into_iter().flatten().sum();
+        let decided = self.decisions.size().plus(Size::new(4, 0));
+        own.plus(decided).plus(self.answers)
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::log::call::{Places, ToolCall};
 use crate::log::memo::Memo;
 use crate::log::original::Original;
-use crate::log::part::{Content, Part, Place};
+use crate::log::part::{sum_parts, Content, Part, Place};
 use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
@@ -69,10 +69,9 @@ impl Message {
         calls: Box<[ToolCall]>,
         metadata: Option<Map>,
     ) -> Self {
-        let size = calls
-            .iter()
-            .fold(content.size(), |sum, call| sum.plus(call.size()))
-            .plus(metadata.as_ref().map_or(Size::new(3, 0), Map::size));
+        let size = metadata.as_ref().map_or(Size::new(3, 0), Map::size);
+        let size = size.plus(content.size());
+        let size = size.plus(calls.iter().map(ToolCall::size).sum());
         Self {
             role,
             content,
@@ -235,9 +234,7 @@ impl Outcome {
     pub(crate) fn new(status: Status, output: Output) -> Self {
         let size = match &output {
             Output::Value(value) => value.size(),
-            Output::Parts(parts) => parts
-                .iter()
-                .fold(Size::new(1, 0), |sum, part| sum.plus(part.size())),
+            Output::Parts(parts) => sum_parts(parts),
         };
         Self {
             status,

@@ -187,9 +187,7 @@ impl Content {
         match self {
             Self::None => Size::new(1, 0),
             Self::Text(text) => Size::new(1, text.len()),
-            Self::Parts(parts) => parts
-                .iter()
-                .fold(Size::new(1, 0), |sum, part| sum.plus(part.size())),
+            Self::Parts(parts) => sum_parts(parts),
         }
     }
 }
@@ -209,6 +207,11 @@ pub(crate) fn check_addresses(parts: &[Part]) -> Result<(), Error> {
         return Err(Error::InvalidPart { position, key });
     }
     Ok(())
+}
+
+/// Returns the size of a list of parts.
+pub(crate) fn sum_parts(parts: &[Part]) -> Size {
+    Size::new(1, 0).plus(parts.iter().map(Part::size).sum())
 }
 
 fn read_parts(parts: Vec<Value>, place: Place) -> Result<Box<[Part]>, Error> {
@@ -302,11 +305,10 @@ impl Part {
             PartKind::Media(media) => media.size(),
             PartKind::ProviderBlock { data, .. } => data.size(),
         };
-        [&self.provider_metadata, &self.hints, &self.extra]
-            .into_iter()
-            .flatten()
-            .fold(kind, |sum, map| sum.plus(map.size()))
+        let maps = [&self.provider_metadata, &self.hints, &self.extra];
+        kind.plus(maps.into_iter().flatten().map(Map::size).sum())
     }
+
     pub(crate) fn text(bytes: Box<[u8]>) -> Self {
         Self::of(PartKind::Text(bytes))
     }

@@ -73,10 +73,8 @@ impl Log {
         };
         let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
         let iterations = counted.filter_map(|at| self.history.get(at));
-        iterations.fold(Size::default(), |sum, iteration| {
-            let walked = iteration.count_messages() + 3 * iteration.count_calls();
-            sum.plus(Size::new(walked, 0))
-        })
+        let walked = iterations.map(|one| one.count_messages() + 3 * one.count_calls());
+        Size::new(walked.sum(), 0)
     }
 
     /// Makes a completed iteration the current one again.

@@ -101,10 +101,10 @@ impl Context {
             let text = said.text(self.masks());
             let label = said.label();
             if is_pinned(pins, number, &said) {
-                lines.push(format!("{label}{text}"));
+                lines.push(format!("{label}: {text}"));
             } else {
                 let facts = pins.lines(&text).into_iter();
-                lines.extend(facts.map(|line| format!("{label}{line}")));
+                lines.extend(facts.map(|line| format!("{label}: {line}")));
             }
         }
         lines

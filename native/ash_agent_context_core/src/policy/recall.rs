@@ -154,7 +154,7 @@ impl Context {
     fn transcript(&self, first: u64, last: u64) -> String {
         let texts = self.texts_between(first, last);
         texts
-            .map(|(_, said)| format!("{}{}\n", said.label(), said.text(self.masks())))
+            .map(|(_, said)| format!("{}: {}\n", said.label(), said.text(self.masks())))
             .collect()
     }
 

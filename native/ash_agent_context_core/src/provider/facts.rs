@@ -209,10 +209,7 @@ pub(crate) fn half_under<'a>(data: &'a Map, id: &str, keys: [&str; 2]) -> Option
 
 /// Reads a number of tokens.
 pub(crate) fn count(of: &Map, name: &str) -> Option<u64> {
-    match of.get_named(name)? {
-        Value::Int(count) => u64::try_from(*count).ok(),
-        _ => None,
-    }
+    of.get_named(name)?.as_count()
 }
 
 /// Returns whether a name has at most 64 characters, of those that every provider takes.

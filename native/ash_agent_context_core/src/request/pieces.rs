@@ -42,8 +42,7 @@ impl<'a> Body<'a, '_> {
     /// Encodes iterations into the piece that they would be joined into. Returns nothing if they would not be joined.
     fn add_group(&mut self, group: &[&'a Iteration], rendering: Rendering<'a>) -> Option<()> {
         let first = group.first()?.number;
-        let sizes = group.iter().map(|iteration| iteration.size());
-        let size = sizes.fold(Size::default(), Size::plus);
+        let size: Size = group.iter().map(|iteration| iteration.size()).sum();
         let left = self.left.checked_sub(self.cost(size))?;
         let room = size.bytes + group.len() * BESIDE_TEXT;
         if room > JOINED {

@@ -114,10 +114,7 @@ impl<'a> SpanWriter<'_, 'a> {
                 ("attempt", "http.request.resend_count"),
                 ("count", "ash_agent.failure.count"),
             ] {
-                let number = match facts.get_named(key) {
-                    Some(Value::Int(number)) => u64::try_from(*number).ok(),
-                    _ => None,
-                };
+                let number = facts.get_named(key).and_then(Value::as_count);
                 // The first attempt is no resend.
                 let number =
                     number.map(|number| number.saturating_sub(u64::from(key == "attempt")));
