@@ -124,11 +124,8 @@ impl Exchange {
         self.filled
     }
 
-    pub(crate) fn fill(&mut self, slot: usize, outcome: Outcome) {
-        self.fill_shared(slot, Arc::new(outcome));
-    }
-
-    pub(crate) fn fill_shared(&mut self, slot: usize, outcome: Arc<Outcome>) {
+    pub(crate) fn fill(&mut self, slot: usize, outcome: impl Into<Arc<Outcome>>) {
+        let outcome = outcome.into();
         let Some(before) = self.slots.get(slot) else {
             return;
         };

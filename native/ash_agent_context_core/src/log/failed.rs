@@ -202,8 +202,7 @@ impl FailedRequest {
 
     fn size(&self) -> Size {
         let bytes = self.texts.iter().flatten().map(|text| text.len()).sum();
-        let extra = self.extra.as_ref().map_or(Size::default(), Map::size);
-        Size::new(12, bytes).plus(extra)
+        Size::new(12, bytes).plus(self.extra.iter().map(Map::size).sum())
     }
 }
 

@@ -82,8 +82,7 @@ impl Iteration {
     }
 
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
-        let size = extra.as_ref().map_or(Size::default(), Map::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(extra.iter().map(Map::size).sum());
         self.extra = extra;
         self
     }

@@ -93,8 +93,7 @@ impl Message {
 
     #[inline]
     pub(crate) fn with_original(mut self, original: Option<Original>) -> Self {
-        let size = original.as_ref().map_or(Size::default(), Original::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(original.iter().map(Original::size).sum());
         self.original = original;
         self
     }
@@ -108,8 +107,7 @@ impl Message {
 
     #[inline]
     pub(crate) fn with_reply(mut self, reply: Option<Reply>) -> Self {
-        let size = reply.as_ref().map_or(Size::default(), Reply::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(reply.iter().map(Reply::size).sum());
         self.reply = reply.map(Box::new);
         self
     }
@@ -135,8 +133,7 @@ impl Message {
 
     #[inline]
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
-        let size = extra.as_ref().map_or(Size::default(), Map::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(extra.iter().map(Map::size).sum());
         self.extra = extra;
         self
     }
@@ -248,8 +245,7 @@ impl Outcome {
     }
 
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
-        let size = extra.as_ref().map_or(Size::default(), Map::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(extra.iter().map(Map::size).sum());
         self.extra = extra;
         self
     }

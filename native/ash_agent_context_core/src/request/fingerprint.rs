@@ -275,7 +275,7 @@ impl<'a> Body<'a, '_> {
             };
             let mut alone = Exchange::new(calls.len());
             alone.decisions.clone_from(&exchange.decisions);
-            alone.fill_shared(slot, outcome.clone());
+            alone.fill(slot, outcome.clone());
             let alone = item.results(&alone);
             add(Some(&call.id), alone.encode(self.options).digest());
         }

@@ -242,7 +242,7 @@ impl<'a> Rendering<'a> {
             if let Some(outcome) = outcome {
                 let output = self.output(slot, call, outcome);
                 let shown = output.map(|output| Arc::new(Outcome::new(outcome.status, output)));
-                other.fill_shared(slot, shown.unwrap_or_else(|| outcome.clone()));
+                other.fill(slot, shown.unwrap_or_else(|| outcome.clone()));
             }
         }
         other.metadata.clone_from(&exchange.metadata);
